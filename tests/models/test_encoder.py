@@ -35,12 +35,17 @@ def params():
       shapes(build()))
 
 
+@functools.cache
+def jitted(*, capture, **section):
+  model = build(**section)
+  return jax.jit(lambda params, images, key: model.apply(
+      {'params': params}, images, train=key is not None, capture=capture,
+      rngs=None if key is None else {'dropout': key}))
+
+
 def apply(params, images=IMAGES, *, section, key=None, capture=False):
-  def run(params, images):
-    return build(**section).apply(
-        {'params': params}, images, train=key is not None, capture=capture,
-        rngs=None if key is None else {'dropout': jax.random.key(key)})
-  return jax.jit(run)(params, images)
+  return jitted(capture=capture, **section)(
+      params, images, None if key is None else jax.random.key(key))
 
 
 def loss_and_gradients(model, params, *, train=False, images=IMAGES):
