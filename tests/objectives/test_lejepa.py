@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests import random_models
 from vit_jax import models
 from vit_jax import objectives
 from vit_jax.models import embed
@@ -26,11 +27,8 @@ def build(model=(), shape=(16, 16, 3), **section):
   module = objectives.build_model(
       config, models.parse({**SECTION, **dict(model)}), image_shape=shape,
       num_classes=5)
-  shapes = nn.unbox(jax.eval_shape(
-      lambda: models.init(module, KEY, BATCH['image'])))
-  rng = np.random.default_rng(4)
-  params = jax.tree.map(
-      lambda x: jnp.asarray(rng.normal(0, 0.5, x.shape), jnp.float32), shapes)
+  params = random_models.randomize(
+      module, BATCH['image'], scale=0.5, seed=4)
   return objectives.build(config, module, multi_label=False), module, params
 
 

@@ -1,13 +1,12 @@
 """Masked autoencoders against NumPy."""
 
-import functools
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests import random_models
 from vit_jax import models
 from vit_jax import objectives
 from vit_jax import tree
@@ -32,20 +31,16 @@ def build(model=(), **section):
   module = objectives.build_model(
       config, models.parse({**SECTION, **dict(model)}),
       image_shape=IMAGES.shape[1:], num_classes=5)
-  shapes = nn.unbox(jax.eval_shape(
-      lambda: models.init(module, jax.random.key(0), ARRAY)))
-  rng = np.random.default_rng(4)
-  params = jax.tree.map(
-      lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), shapes)
+  params = random_models.randomize(module, ARRAY, scale=0.3, seed=4)
   return objectives.build(
       config, module, multi_label=False, mean=MEAN, std=STD), module, params
 
 
 def predict(model, params, drawn, images=IMAGES):
   """Returns the outputs, with predictions of every patch in order."""
-  return jax.device_get(jax.jit(functools.partial(model.apply, indices=None))(
+  return jax.device_get(jax.jit(model.apply)(
       {'params': params}, jnp.asarray(images), sources=drawn['sources'],
-      visible=drawn['visible']))
+      visible=drawn['visible'], indices=None))
 
 
 def patch_at(images, image, place):

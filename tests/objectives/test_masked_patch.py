@@ -2,12 +2,12 @@
 
 import functools
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests import random_models
 from vit_jax import models
 from vit_jax import objectives
 from vit_jax import tree
@@ -33,11 +33,7 @@ def build(target, *, patch=4, corrupted=0.5, shares=(0.8, 0.1, 0.1), **section):
       image_shape=IMAGES.shape[1:], num_classes=5)
   objective = objectives.build(
       config, model, multi_label=False, mean=MEAN, std=STD)
-  shapes = nn.unbox(jax.eval_shape(
-      lambda: models.init(model, jax.random.key(0), IMAGES)))
-  rng = np.random.default_rng(4)
-  params = jax.tree.map(
-      lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), shapes)
+  params = random_models.randomize(model, IMAGES, scale=0.3, seed=4)
   return objective, model, params
 
 

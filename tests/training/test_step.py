@@ -2,13 +2,13 @@
 
 import dataclasses
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
+from tests import random_models
 from vit_jax import models
 from vit_jax import objectives
 from vit_jax import tree
@@ -84,11 +84,8 @@ def vit():
   model = models.build(
       models.parse({'width': 8, 'depth': 2, 'mlp_dim': 12, 'num_heads': 2,
                     'patch': 4}), num_classes=CLASSES)
-  shapes = nn.unbox(jax.eval_shape(lambda: models.init(
-      model, KEY, jax.ShapeDtypeStruct((1, 8, 8, 3), 'float32'))))
-  params = jax.tree.map(
-      lambda leaf: jnp.asarray(RNG.normal(size=leaf.shape) * 0.3, jnp.float32),
-      shapes)
+  params = random_models.randomize(
+      model, jax.ShapeDtypeStruct((1, 8, 8, 3), 'float32'), scale=0.3, seed=0)
   loss = objectives.build(
       objectives.parse({'label_smoothing': 0.1}), model, multi_label=False)
   return loss, params
