@@ -174,6 +174,28 @@ def test_the_objective_has_the_same_keys_in_each_evaluation(toy):
 # Rules for all evaluators.
 
 
+@pytest.mark.parametrize(('section', 'words'), [
+    ({'splt': 'test'}, r'evals\.val.*Did you mean'),
+    ({'name': 'clasification'}, r'evals\.val.*Did you mean'),
+    ({'name': 'fewshot', 'shots': []}, 'shots must be different numbers'),
+    ({'name': 'fewshot', 'shots': [5, 5]}, 'shots must be different numbers'),
+    ({'name': 'fewshot', 'shots': [0]}, 'shots must be different numbers'),
+    ({'name': 'fewshot', 'seeds': 0}, 'seeds must be at least 1'),
+    ({'name': 'fewshot', 'penalty': 0.0}, 'must be positive'),
+    ({'name': 'knn', 'k': 0}, 'k must be at least 1'),
+    ({'name': 'knn', 'temperature': 0.0}, 'temperature positive'),
+    ({'name': 'segmentation', 'flip': True}, 'does not support flip'),
+    ({'name': 'segmentation', 'penalty': 0.0}, 'penalty must be positive'),
+    ({'name': 'corruptions', 'corruptions': ['gausian_noise']},
+     'gaussian_noise'),
+    ({'name': 'corruptions', 'severities': [0]}, 'from 1 to 5'),
+    ({'name': 'corruptions', 'corruptions': []}, 'must not be empty'),
+])
+def test_wrong_settings_are_errors(section, words):
+  with pytest.raises(ValueError, match=words):
+    evals.parse({'val': section})
+
+
 # The other evaluators need other labels.
 KINDS = [kind for kind in evals.KINDS
          if kind not in ('regression', 'segmentation')]
