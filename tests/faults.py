@@ -22,7 +22,6 @@ import random
 import re
 import resource
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -98,7 +97,7 @@ class Launch:
     environment = {
         **os.environ, 'JAX_PLATFORMS': 'cpu',
         'JAX_COMPILATION_CACHE_DIR': str(folder / 'cache')}
-    address = f'localhost:{_free_port()}'
+    address = f'localhost:{toy.free_port()}'
     self.processes = {i: subprocess.Popen(
         [sys.executable, '-c', MAIN, str(ROOT), str(heartbeat_secs),
          f'--config={folder}/toy.py', f'--workdir={workdir}', *flags,
@@ -166,12 +165,6 @@ class Launch:
       reader.join()
     return Ended([process.returncode for process in self.processes.values()],
                  [''.join(lines) for lines in self._outputs.values()], secs)
-
-
-def _free_port() -> int:
-  with socket.socket() as opened:
-    opened.bind(('localhost', 0))
-    return opened.getsockname()[1]
 
 
 def last_step(workdir: pathlib.Path) -> int:
