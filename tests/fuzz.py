@@ -27,7 +27,6 @@ import time
 from unittest import mock
 
 from array_record.python import array_record_module
-import datasets
 from etils import epath
 import hypothesis
 from hypothesis import strategies as st
@@ -128,6 +127,7 @@ def read_data(path):
 
 
 def read_parquet(path):
+  import datasets  # Takes seconds.
   datasets.disable_progress_bars()
   with mock.patch.object(
       datasets.config, 'HF_DATASETS_CACHE', path.parent / 'cache'):
