@@ -21,6 +21,7 @@ from vit_jax import run as run_lib
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax.checkpoints import errors
+from vit_jax.checkpoints import items
 from vit_jax.checkpoints import lock
 from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.experiment import config as config_lib
@@ -68,17 +69,7 @@ def base():
   experiment = toy.build(**CONFIG)
   compiled = experiment.train_step.lower(
       experiment.abstract_state, experiment.abstract_batch).compile()
-
-  class Step:
-    """Replaces the jitted step."""
-
-    def lower(self, *_):
-      return self
-
-    def compile(self):
-      return compiled
-
-  step = Step()
+  step = toy.fake_step(compiled)
   return dataclasses.replace(experiment, build_step=lambda _: step)
 
 
@@ -96,13 +87,11 @@ def scripted(
           'end': evals.Evaluator(Scripted([9.0] * 10, fail=fail_at_end))})
 
 
-def train(*arguments, **options):
-  return run_lib.train(*arguments, **options)
+train = run_lib.train
 
 
 def progress_of(workdir):
-  folder = checkpoint_source.find(workdir).path / 'progress'
-  return json.loads(next(folder.iterdir()).read_text())
+  return items.read_config(checkpoint_source.find(workdir).path / 'progress')
 
 
 @pytest.fixture(scope='module', name='stopped')
