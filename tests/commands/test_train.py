@@ -26,7 +26,8 @@ from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import load_config
 from vit_jax.training import health
 
-pytestmark = pytest.mark.slow  # It trains models.
+pytestmark = [pytest.mark.slow,  # It trains models.
+              pytest.mark.usefixtures('one_device')]
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
