@@ -4,6 +4,7 @@ This file must not import vit_jax: pytest installs the import hook that checks
 shape annotations after reading it.
 """
 
+import functools
 import gc
 from importlib import metadata
 import json
@@ -70,6 +71,17 @@ def pytest_collection_finish():
   """
   gc.collect()
   gc.freeze()
+
+
+@pytest.fixture(scope='module')
+def one_device():
+  """Builds experiments for one device, which compiles sooner than for eight."""
+  # Not before the import hook is installed.
+  from vit_jax.experiment import build as experiment_lib
+  build = functools.partial(experiment_lib.build, devices=jax.devices()[:1])
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(experiment_lib, 'build', build)
+    yield
 
 
 @pytest.fixture(scope='session')

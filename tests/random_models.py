@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import flax.linen as nn
 import jax
 import numpy as np
 
@@ -45,6 +46,15 @@ def arrays(family, resolution=(32, 32), **settings):
       families.FAMILIES[family], params(config_of(**settings), resolution))
 
 
+def randomize(module, images, *, scale, seed):
+  """Returns random parameters of a module, as NumPy arrays."""
+  shapes = nn.unbox(jax.eval_shape(
+      lambda: models.init(module, jax.random.key(0), images)))
+  rng = np.random.default_rng(seed)
+  return jax.tree.map(
+      lambda x: rng.normal(0, scale, x.shape).astype(np.float32), shapes)
+
+
 def make(settings, *, side, **preprocess):
   """Returns a model with the section `model` and fields of `Preprocess`."""
   config = models.parse(settings)
@@ -62,7 +72,7 @@ def make_tiny(**settings):
   model = make(
       settings, side=32, mean=preprocessing.IMAGENET_MEAN,
       std=preprocessing.IMAGENET_STD, keep_aspect=True, crop=0.8,
-      interpolation='bicubic',
+      interpolation='bicubic', activation='sigmoid',
       labels=tuple('abcde')[:settings.get('num_classes')])
   return dataclasses.replace(model, positions='cubic')
 

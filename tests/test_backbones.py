@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests import random_models
+from tests import toy
 from vit_jax.checkpoints import manager
-from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.inference import export
 from vit_jax.inference import load
@@ -43,15 +43,13 @@ SETTINGS = {'DINOv2': {'pooling': 'cls_average'},  # As its classifiers.
             'FlexiViT': {'patch_sizes': (2, 4)}}
 
 
-def build(family, devices, *, mesh=None, **model):
-  return experiment_lib.build(config_lib.resolve({
-      'total': {'steps': 2}, 'batch_size': 8, 'mesh': mesh or {},
-      'model': {'variant': FAMILIES[family], 'width': 32, 'depth': 2,
-                'num_heads': 4, 'mlp_dim': 64, 'patch': 4,
-                **SETTINGS.get(family, {}), **model},
-      'data': {'source': 'digits', 'resolution': 8},
-      'optimizer': {'name': 'sgd', 'learning_rate': 0.3, 'momentum': 0.9,
-                    'schedule': {'name': 'constant'}}}), devices=devices)
+def build(family, *, devices=1, mesh=(), **model):
+  return toy.build(
+      devices=devices, mesh=dict(mesh),
+      model={'variant': FAMILIES[family], 'width': 32, 'depth': 2,
+             'num_heads': 4, 'mlp_dim': 64, **SETTINGS.get(family, {}),
+             **model},
+      optimizer={'name': 'sgd', 'learning_rate': 0.3, 'momentum': 0.9})
 
 
 def step(built, state):
@@ -67,7 +65,7 @@ def step(built, state):
 def trained(request, tmp_path_factory):
   """The family, its experiment and run, losses, and parameters at the end."""
   workdir = tmp_path_factory.mktemp('run')
-  built = build(request.param, jax.devices()[:1])
+  built = build(request.param)
   state, losses = built.init_state(), [0.0, 0.0]
   with manager.Checkpoints(workdir, built.config.checkpoint) as checkpoints:
     for i in range(2):
@@ -90,7 +88,7 @@ def test_a_restored_run_continues_bitwise(trained):
 
 def test_losses_depend_neither_on_the_mesh_nor_on_unrolling(trained):
   family, _, _, losses, _ = trained
-  built = build(family, jax.devices(), unroll=2,
+  built = build(family, devices=8, unroll=2,
                 mesh={'data': 2, 'fsdp': 2, 'tensor': 2})
   state, first = step(built, built.init_state())
   np.testing.assert_allclose(

@@ -4,6 +4,7 @@ The tests parse the files and import nothing.
 """
 
 import ast
+import functools
 import itertools
 import pathlib
 
@@ -43,6 +44,7 @@ def module_of(path):
   return parts[:-1] if parts[-1] == '__init__' else parts
 
 
+@functools.cache
 def all_modules():
   return {module_of(path) for path in (ROOT / 'vit_jax').rglob('*.py')}
 
@@ -52,12 +54,11 @@ def sources():
   return paths + [path for path in [ROOT / 'main.py'] if path.exists()]
 
 
-def imports(tree, *, package=(), modules=frozenset()):
+def imports(tree, *, modules=frozenset()):
   """Returns the modules a file imports, as tuples of names.
 
   Args:
     tree: the parsed file, or a part of it.
-    package: package of the file, for relative imports.
     modules: our modules: `from package import module` names the module.
   """
   found = set()
@@ -65,8 +66,8 @@ def imports(tree, *, package=(), modules=frozenset()):
     if isinstance(node, ast.Import):
       found |= {tuple(alias.name.split('.')) for alias in node.names}
     elif isinstance(node, ast.ImportFrom):
-      start = package[:len(package) - node.level + 1] if node.level else ()
-      origin = (*start, *(node.module.split('.') if node.module else ()))
+      assert not node.level, 'Imports are absolute.'
+      origin = tuple(node.module.split('.'))
       for alias in node.names:
         whole = (*origin, alias.name)
         found.add(whole if whole in modules else origin)
@@ -101,19 +102,13 @@ def may_import(importer, imported):
   return layer(above) > layer(below)
 
 
-def violations(importer, tree, modules):
-  package = importer
-  ours = {module for module in imports(tree, package=package, modules=modules)
-          if module[0] == 'vit_jax'}
-  return sorted('.'.join(module) for module in ours
-                if not may_import(importer, module))
-
-
 @pytest.mark.parametrize(
     'path', sources(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_modules_import_only_lower_layers(path):
-  tree = ast.parse(path.read_text())
-  assert not violations(module_of(path), tree, all_modules())
+  found = imports(ast.parse(path.read_text()), modules=all_modules())
+  assert not ['.'.join(module) for module in sorted(found)
+              if module[0] == 'vit_jax'
+              and not may_import(module_of(path), module)]
 
 
 @pytest.mark.parametrize('path', sorted((ROOT / 'configs').glob('**/*.py')),
@@ -148,6 +143,7 @@ def test_no_module_has_a_meaningless_name():
   assert not names & set(FORBIDDEN_NAMES)
 
 
+@functools.cache
 def reached(name):
   """Returns a module and our modules that it imports transitively."""
   paths = {module_of(path): path for path in (ROOT / 'vit_jax').rglob('*.py')}
@@ -158,8 +154,7 @@ def reached(name):
       continue
     seen.add(module)
     pending += imports(
-        at_start(ast.parse(paths[module].read_text())), package=module,
-        modules=paths)
+        at_start(ast.parse(paths[module].read_text())), modules=paths)
     pending += [module[:i] for i in range(1, len(module))]  # Its packages.
   return seen
 

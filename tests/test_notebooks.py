@@ -81,11 +81,3 @@ def test_without_the_library_a_notebook_asks_for_its_repository(path, tmp_path):
   done = subprocess.run([sys.executable, '-c', source], cwd=tmp_path,
                         check=False, capture_output=True, text=True)
   assert 'ValueError: Set REPOSITORY' in done.stderr
-
-
-@pytest.mark.parametrize('path', PATHS, ids=lambda path: path.stem)
-def test_linked_files_exist(path):
-  links = [link for cell in cells(path, 'markdown') for link in re.findall(
-      r'\]\((?!https?:)([^)#]+)\)', text_of(cell))]
-  assert [link for link in links
-          if not (path.parent / link).resolve().exists()] == []

@@ -12,7 +12,8 @@ from vit_jax import __main__ as main
 from vit_jax import data
 from vit_jax.checkpoints import manager
 
-pytestmark = pytest.mark.slow  # It trains a model.
+pytestmark = [pytest.mark.slow,  # It trains a model.
+              pytest.mark.usefixtures('one_device')]
 
 CONFIG = {
     'total': {'steps': 4}, 'model': {'patch': 3},

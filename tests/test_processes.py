@@ -7,20 +7,16 @@ import json
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import sys
 
-import jax
 import numpy as np
 from PIL import Image
 import pytest
 
+from tests import toy
 from vit_jax import __main__ as main
 from vit_jax import run as run_lib
-from vit_jax.experiment import build as experiment_lib
-from vit_jax.experiment import config as config_lib
-from vit_jax.training import writer
 
 pytestmark = pytest.mark.slow
 
@@ -28,21 +24,16 @@ ROOT = pathlib.Path(__file__).parents[1]
 # Generous, for loaded machines.
 TIMEOUT_SECS = 540
 
-CONFIG = {
-    'total': {'steps': 4}, 'batch_size': 16,
-    'model': {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16,
-              'patch': 4, 'dropout': 0.1},
-    'data': {'source': 'digits', 'resolution': 8, 'channels': 1,
-             'split': 'train[:320]', 'train_ops': ({'op': 'inception_crop'},),
-             'mixup': 0.2},
-    'optimizer': {'name': 'sgd', 'learning_rate': 0.3, 'clip_norm': 1.0,
-                  'schedule': {'name': 'constant'}},
-    'mesh': {'fsdp': 2},
+CONFIG = toy.config(
+    total={'steps': 4}, batch_size=16, model={'dropout': 0.1},
+    data={'channels': 1, 'split': 'train[:320]',
+          'train_ops': ({'op': 'inception_crop'},), 'mixup': 0.2},
+    optimizer={'name': 'sgd', 'learning_rate': 0.3, 'clip_norm': 1.0},
+    mesh={'fsdp': 2},
     # The last batch of 16 is padded.
-    'evals': {'test': {'split': 'test[:50]', 'every': {'steps': 2}}},
-    'log': {'every': {'steps': 1}},
-    'checkpoint': {'every': {'steps': 2}, 'keep': 2, 'best': 'test/loss'},
-}
+    evals={'test': {'split': 'test[:50]', 'every': {'steps': 2}}},
+    log={'every': {'steps': 1}},
+    checkpoint={'every': {'steps': 2}, 'keep': 2, 'best': 'test/loss'})
 EVALUATORS = {
     'classes': {'name': 'classification'}, 'confusion': {'name': 'confusion'},
     'calibration': {'name': 'calibration'}, 'loss': {'name': 'objective'},
@@ -51,21 +42,6 @@ EVALUATORS = {
     'fewshot': {'name': 'fewshot', 'train_split': 'train[:300]',
                 'shots': (5,), 'seeds': 2},
 }
-# Metrics that depend on speed.
-COSTS = ('train/images_per_sec', 'train/wait_share', 'train/device_hours',
-         'train/core_hours', 'train/host_memory_bytes')
-
-
-def write_config(path, config):
-  path.write_text(
-      'from ml_collections import ConfigDict\n'
-      f'def get_config():\n  return ConfigDict({config!r})\n')
-  return f'--config={path}'
-
-
-def free_port():
-  with socket.create_server(('localhost', 0)) as server:
-    return server.getsockname()[1]
 
 
 def run_processes(number, *argv, devices=1, last=()):
@@ -81,7 +57,7 @@ def run_processes(number, *argv, devices=1, last=()):
              'JAX_NUM_CPU_DEVICES': str(devices)}
   started = []
   try:
-    flags = [f'--coordinator=localhost:{free_port()}',
+    flags = [f'--coordinator=localhost:{toy.free_port()}',
              f'--num-processes={number}']
     for i in range(number):
       started.append(subprocess.Popen(
@@ -107,14 +83,6 @@ def assert_all_succeeded(done):
     assert status == 0, f'{out}\n{err}'
 
 
-def train_here(workdir, num_devices, **changes):
-  """Trains in this process; returns the rows of its metrics."""
-  config = config_lib.resolve({**CONFIG, **changes})
-  experiment = experiment_lib.build(config, jax.devices()[:num_devices])
-  run_lib.train(experiment, workdir)
-  return writer.read_rows(workdir)
-
-
 def by_step(rows, prefix=''):
   steps = {}
   for row in rows:
@@ -132,7 +100,7 @@ def assert_same_metrics(rows, expected, *, first=1, prefix=''):
     for name, value in wanted[step].items():
       if 'accuracy' in name or 'examples' in name:
         assert found[step][name] == value, (step, name)
-      elif name not in COSTS:
+      else:
         np.testing.assert_allclose(
             found[step][name], value, rtol=2e-5, err_msg=f'{step}: {name}')
 
@@ -140,22 +108,23 @@ def assert_same_metrics(rows, expected, *, first=1, prefix=''):
 @pytest.fixture(scope='module')
 def reference(tmp_path_factory):
   """Metrics of one process with one device."""
-  return train_here(
-      tmp_path_factory.mktemp('one') / 'run', 1, mesh={'data': 1})
+  workdir = tmp_path_factory.mktemp('one') / 'run'
+  run_lib.train(toy.build(**{**CONFIG, 'mesh': {'data': 1}}), workdir)
+  return toy.rows(workdir)
 
 
 @pytest.fixture(scope='module')
 def four_processes(tmp_path_factory):
   """The workdir and the outputs of four training processes."""
   folder = tmp_path_factory.mktemp('four')
-  flag = write_config(folder / 'config.py', CONFIG)
-  done = run_processes(4, flag, f'--workdir={folder / "run"}')
+  config = toy.write(folder / 'config.py', **CONFIG)
+  done = run_processes(4, f'--config={config}', f'--workdir={folder / "run"}')
   assert_all_succeeded(done)
   return folder / 'run', done
 
 
 def test_four_processes_train_like_one_device(four_processes, reference):
-  assert_same_metrics(writer.read_rows(four_processes[0]), reference)
+  assert_same_metrics(toy.rows(four_processes[0]), reference)
 
 
 def test_only_process_0_prints_and_writes(four_processes):
@@ -167,8 +136,7 @@ def test_only_process_0_prints_and_writes(four_processes):
   assert 'batch 16 = 4 host(s) x 1' in '\n'.join(lines[0])
   assert [output[1:] for output in lines[1:]] == [[], [], []]
   assert len(list(workdir.glob('events.out.tfevents.*'))) == 1
-  steps = [row['step'] for row in writer.read_rows(workdir)
-           if 'train/loss' in row]
+  steps = [row['step'] for row in toy.rows(workdir) if 'train/loss' in row]
   assert steps == [1, 2, 3, 4]
 
 
@@ -188,21 +156,21 @@ def test_two_processes_resume_a_checkpoint_of_four(
     four_processes, reference, tmp_path):
   workdir = copy_at_step_2(four_processes[0], tmp_path / 'run')
   # Attention heads are split over both processes.
-  flag = write_config(
-      tmp_path / 'config.py', {**CONFIG, **RESUMED, 'mesh': {'tensor': 2}})
-  done = run_processes(2, flag, f'--workdir={workdir}')
+  config = toy.write(
+      tmp_path / 'config.py', **{**CONFIG, **RESUMED, 'mesh': {'tensor': 2}})
+  done = run_processes(2, f'--config={config}', f'--workdir={workdir}')
   assert_all_succeeded(done)
   assert 'Resuming from step 2' in done[0][1]
   assert_same_metrics(
-      writer.read_rows(workdir), reference, first=3, prefix='train/')
+      toy.rows(workdir), reference, first=3, prefix='train/')
 
 
 def test_two_processes_evaluate_like_one(four_processes, tmp_path):
   evals = {name: {'split': 'test[:50]', **section}
            for name, section in EVALUATORS.items()}
-  flag = write_config(tmp_path / 'config.py', {
+  config = toy.write(tmp_path / 'config.py', **{
       **CONFIG, 'evals': evals, 'checkpoint': {}})
-  argv = ['evaluate', flag, f'--workdir={four_processes[0]}',
+  argv = ['evaluate', f'--config={config}', f'--workdir={four_processes[0]}',
           f'--output={tmp_path / "pictures"}']
   assert main.main([*argv, f'--json={tmp_path / "one.json"}']) == 0
   done = run_processes(
@@ -223,9 +191,9 @@ def test_two_processes_evaluate_like_one(four_processes, tmp_path):
 
 
 def test_processes_with_different_configs_end_with_status_2(tmp_path):
-  config = write_config(tmp_path / 'config.py', CONFIG)
+  config = toy.write(tmp_path / 'config.py', **CONFIG)
   done = run_processes(
-      2, config, f'--workdir={tmp_path / "run"}',
+      2, f'--config={config}', f'--workdir={tmp_path / "run"}',
       last=['--config.batch_size=32'])
   for status, _, err in done:
     assert status == 2
@@ -241,12 +209,12 @@ def test_an_error_in_one_process_ends_all_processes(tmp_path):
     for i in range(8):
       Image.new('L', (8, 8), 16 * i).save(images / name / f'{i}.png')
   (images / 'b' / '3.png').write_bytes(b'not an image')
-  flag = write_config(tmp_path / 'config.py', {
+  config = toy.write(tmp_path / 'config.py', **{
       **CONFIG, 'evals': {}, 'checkpoint': {},
       'total': {'epochs': 2}, 'batch_size': 4,
-      'data': {'source': str(tmp_path / 'images'), 'resolution': 8,
-               'channels': 1, 'check_secs': 0}})
-  done = run_processes(2, flag, f'--workdir={tmp_path / "run"}')
+      'data': {'source': str(tmp_path / 'images'), 'channels': 1,
+               'check_secs': 0}})
+  done = run_processes(2, f'--config={config}', f'--workdir={tmp_path / "run"}')
   assert all(status != 0 for status, _, _ in done), done
   # Only one process read the file.
   assert sum('3.png' in err for _, _, err in done) == 1, done

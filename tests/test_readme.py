@@ -37,9 +37,8 @@ def test_the_readme_shows_a_command_for_every_task():
                    'benchmark', 'deduplicate', 'data'}
 
 
-@pytest.mark.parametrize('line', commands())
-def test_documented_command_is_valid(line):
-  words = shlex.split(line)[2:]
+def check_arguments(words):
+  """Raises if main.py rejects the arguments or the config is missing."""
   command = words.pop(0) if not words[0].startswith('-') else main.DEFAULT
   _, parser = main.build_parser(command)
   overrides = [w.removeprefix('--config.') for w in words
@@ -61,7 +60,14 @@ def test_documented_command_is_valid(line):
                   [o for o in overrides if o not in start])
 
 
-@pytest.mark.parametrize('page', PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize('line', commands())
+def test_documented_command_is_valid(line):
+  check_arguments(shlex.split(line)[2:])
+
+
+@pytest.mark.parametrize('page', [
+    *PAGES, *sorted((ROOT / 'notebooks').glob('*.ipynb'))],
+                         ids=lambda page: page.name)
 def test_every_linked_file_exists(page):
   links = re.findall(r'\]\((?!https?:)([^)#]+)', page.read_text())
   assert [link for link in links if not (page.parent / link).exists()] == []

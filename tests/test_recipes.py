@@ -18,8 +18,8 @@ pytestmark = pytest.mark.slow  # It trains models.
 CONFIGS = pathlib.Path(__file__).parent.parent / 'configs'
 
 
-def _load(case):
-  return config_lib.load(f'{CONFIGS}/{case}')
+def load(case, *flags):
+  return config_lib.load(f'{CONFIGS}/{case}', flags)
 
 
 # arXiv 2010.11929, Table 3, in its own order.
@@ -42,7 +42,7 @@ def _load(case):
 def test_pretraining_matches_table_3(
     models, dataset, epochs, learning_rate, decay, weight_decay, dropout):
   for model in models.split():
-    (config,) = _load(f'pretrain.py:model={model},dataset={dataset}').values()
+    (config,) = load(f'pretrain.py:model={model},dataset={dataset}').values()
     optimizer = config.optimizer
     assert config.total.epochs == epochs
     assert config.batch_size == 4096 and config.data.size == (224, 224)
@@ -61,13 +61,13 @@ def test_pretraining_matches_table_3(
 @pytest.mark.parametrize('dataset', ['jft', 'imagenet21k'])
 def test_multi_label_data_trains_with_either_loss(dataset):
   for loss, bias in (('sigmoid', -10.0), ('softmax', 0.0)):
-    (config,) = _load(f'pretrain.py:dataset={dataset},loss={loss}').values()
+    (config,) = load(f'pretrain.py:dataset={dataset},loss={loss}').values()
     assert (config.objective.loss, config.model.head_bias) == (loss, bias)
     experiment = experiment_lib.build(config, expected_data=True)
     # The host sends 32 labels per image, not 21,843 or 18,291 classes.
     assert experiment.abstract_batch['label'].shape == (4096, 32)
-  assert _load(f'pretrain.py:dataset={dataset}')[''].objective.loss == 'sigmoid'
-  assert _load('pretrain.py')[''].objective.loss == 'softmax'
+  assert load(f'pretrain.py:dataset={dataset}')[''].objective.loss == 'sigmoid'
+  assert load('pretrain.py')[''].objective.loss == 'softmax'
 
 
 # arXiv 2106.10270: (layers, magnitude, mixup).
@@ -76,7 +76,7 @@ def test_multi_label_data_trains_with_either_loss(dataset):
     ('medium1', (2, 15, 0.2)), ('medium2', (2, 15, 0.5)),
     ('strong1', (2, 20, 0.5)), ('strong2', (2, 20, 0.8))])
 def test_augreg_has_seven_augmentations(aug, expected):
-  (config,) = _load(f'augreg.py:aug={aug}').values()
+  (config,) = load(f'augreg.py:aug={aug}').values()
   ops = config.data.train_ops
   found = [op for op in ops if op['op'] == 'randaugment'] or [
       {'num_layers': 0, 'magnitude': 0, 'ranges': 'published'}]
@@ -90,7 +90,7 @@ def test_augreg_has_seven_augmentations(aug, expected):
 @pytest.mark.parametrize('regularize,rate', [('true', 0.1), ('false', 0.0)])
 def test_augreg_has_one_schedule_for_all_models(dataset, regularize, rate):
   for model in ('Ti/16', 'S/32', 'L/16', 'R+Ti/16', 'R50+L/32'):
-    (config,) = _load(
+    (config,) = load(
         f'augreg.py:model={model},dataset={dataset},regularize={regularize},'
         'weight_decay=0.03').values()
     optimizer = config.optimizer
@@ -102,7 +102,7 @@ def test_augreg_has_one_schedule_for_all_models(dataset, regularize, rate):
     assert optimizer.schedule.warmup.steps == 10_000
     assert config.model.dropout == config.model.stochastic_depth == rate
     assert not config.model.representation_layer
-  (short,) = _load('augreg.py:epochs=30').values()
+  (short,) = load('augreg.py:epochs=30').values()
   assert short.total.epochs == 30
 
 
@@ -111,13 +111,13 @@ def test_augreg_has_one_schedule_for_all_models(dataset, regularize, rate):
     ('model=L/16', 0.5, 0.1), ('model=S/16,dataset=imagenet2012', 0.5, 0.1)])
 def test_augreg_defaults_match_the_recommended_checkpoints(
     case, mixup, weight_decay):
-  (config,) = _load(f'augreg.py:{case}').values()
+  (config,) = load(f'augreg.py:{case}').values()
   assert (config.data.mixup, config.optimizer.weight_decay) == (
       mixup, weight_decay)
 
 
 def test_the_s16_baseline_matches_its_paper():
-  (config,) = _load('vit_s16_imagenet.py').values()
+  (config,) = load('vit_s16_imagenet.py').values()
   optimizer, model = config.optimizer, config.model
   assert config.total.epochs == 90 and config.batch_size == 1024
   assert (optimizer.learning_rate, optimizer.weight_decay) == (1e-3, 0.1)
@@ -132,12 +132,12 @@ def test_the_s16_baseline_matches_its_paper():
       'op': 'randaugment', 'num_layers': 2, 'magnitude': 10,
       'ranges': 'published'}
   assert config.data.split == 'train[:99%]'
-  (linear,) = _load('vit_s16_imagenet.py:head=linear,epochs=300').values()
+  (linear,) = load('vit_s16_imagenet.py:head=linear,epochs=300').values()
   assert linear.total.epochs == 300 and not linear.model.representation_layer
 
 
 def test_the_data_study_has_nested_sizes_and_equal_steps():
-  stages = _load('data_study.py')
+  stages = load('data_study.py')
   assert [stage.data.num_examples for stage in stages.values()] == [
       9_000_000, 30_000_000, 90_000_000, None]
   # Seven epochs of all 303 M images for every size.
@@ -149,7 +149,7 @@ def test_the_data_study_has_nested_sizes_and_equal_steps():
 
 
 def test_the_data_study_trains_on_nested_subsets_without_its_test_data():
-  stages = _load('data_study.py:dataset=digits,sizes=10%+500+all')
+  stages = load('data_study.py:dataset=digits,sizes=10%+500+all')
   chosen = []
   for config in stages.values():
     dataset = data.open_dataset(config.data)
@@ -168,7 +168,7 @@ def test_the_data_study_trains_on_nested_subsets_without_its_test_data():
     ('pretrain.py:loss=hinge', "'hinge'")])
 def test_wrong_arguments_are_errors(case, words):
   with pytest.raises(ValueError, match=words):
-    _load(case)
+    load(case)
 
 
 # arXiv 2111.06377, tables 8 to 10: (learning rate for 256 images, batch size,
@@ -179,7 +179,7 @@ def test_wrong_arguments_are_errors(case, words):
     ('model=L/16,method=finetune', (1e-3, 1024, 0.05, 50, 5)),
     ('model=B/16,method=probe', (0.1, 16384, 0.0, 90, 10))])
 def test_mae_has_the_settings_of_the_paper(case, expected):
-  (config,) = _load(f'mae.py:{case}').values()
+  (config,) = load(f'mae.py:{case}').values()
   optimizer = config.optimizer
   assert expected == pytest.approx((
       optimizer.learning_rate * 256 / config.batch_size, config.batch_size,
@@ -187,14 +187,9 @@ def test_mae_has_the_settings_of_the_paper(case, expected):
       optimizer.schedule.warmup.percent * config.total.epochs / 100))
 
 
-FILE = str(pathlib.Path(__file__).parent.parent / 'configs' / 'finetune.py')
 TOY = ('model.width=8', 'model.depth=2', 'model.num_heads=2',
        'model.mlp_dim=16', 'model.patch=8', 'model.variant=', 'batch_size=8',
        'data.resolution=16', 'total.steps=2')
-
-
-def load(arguments, *flags):
-  return config_lib.load(f'{FILE}:{arguments}', flags)['']
 
 
 @pytest.mark.parametrize(('dataset', 'steps', 'rates', 'held_out'), [
@@ -204,7 +199,8 @@ def load(arguments, *flags):
     ('oxford_iiit_pet', 500, [0.001, 0.003, 0.01, 0.03], 10),
     ('oxford_flowers102', 500, [0.001, 0.003, 0.01, 0.03], 10)])
 def test_sweeps_match_table_4(dataset, steps, rates, held_out):
-  sweep = sweep_lib.plan(f'{FILE}:model=B/16,dataset={dataset}')
+  sweep = sweep_lib.plan(
+      f'{CONFIGS}/finetune.py:model=B/16,dataset={dataset}')
   assert sweep.config.total.steps == steps
   assert sweep.config.batch_size == 512
   assert sweep.config.data.resolution == 384
@@ -224,13 +220,14 @@ def test_sweeps_match_table_4(dataset, steps, rates, held_out):
 @pytest.mark.parametrize(('model', 'resolution', 'grid'), [
     ('L/16', 512, (32, 32)), ('H/14', 518, (37, 37))])
 def test_table_2_averages_the_parameters_on_imagenet(model, resolution, grid):
-  config = load(f'model={model},dataset=imagenet2012,resolution={resolution}')
+  config = load(f'finetune.py:model={model},dataset=imagenet2012,'
+                f'resolution={resolution}')['']
   assert config.averaging == 0.9999
   assert models.grid(config.model, config.data.size) == grid
 
 
 def test_lora_trains_adapters_of_attention_and_the_head():
-  config = load('method=lora,rank=4', *TOY)
+  config = load('finetune.py:method=lora,rank=4', *TOY)['']
   experiment = experiment_lib.build(config, expected_data=True)
   assert {name for name, trained in tree.flatten(
       experiment.trainable).items() if trained} == {
@@ -238,23 +235,23 @@ def test_lora_trains_adapters_of_attention_and_the_head():
               f'lora/encoder/layers/attention/{kernel}/{matrix}' for kernel in (
                   'out/kernel', 'qkv_kernel') for matrix in 'ab')}
   assert config.lora.rank == 4 and config.optimizer.name == 'adam'
-  assert load('method=full', *TOY).lora.rank == 0
+  assert load('finetune.py:method=full', *TOY)[''].lora.rank == 0
 
 
 @pytest.mark.parametrize(('model', 'side'), [
     ('L/16', 384), ('B/32', 384), ('H/14', 392), ('R50x1', 384)])
 def test_the_default_resolution_is_384_or_a_multiple_of_the_patch(model, side):
-  vtab = FILE.replace('finetune', 'vtab')
-  for config in (load(f'model={model}'),
-                 config_lib.load(f'{vtab}:model={model}')['']):
+  for file in ('finetune.py', 'vtab.py'):
+    config = load(f'{file}:model={model}')['']
     assert config.data.resolution == side
     assert config.averaging is None
-  assert load('model=H/14,dataset=imagenet2012').averaging is None
+  assert load('finetune.py:model=H/14,dataset=imagenet2012')[
+      ''].averaging is None
 
 
 @functools.cache
 def build(method):
-  config = load(f'dataset=digits,method={method}', *TOY)
+  config = load(f'finetune.py:dataset=digits,method={method}', *TOY)['']
   return experiment_lib.build(config, devices=jax.devices()[:1])
 
 
@@ -270,7 +267,7 @@ def test_a_probe_trains_only_the_head():
 
 
 def test_methods_are_layer_decay_or_an_error_for_unknown_names():
-  assert load('dataset=digits,method=layer_decay',
-              *TOY).optimizer.layer_decay == 0.75
+  config = load('finetune.py:dataset=digits,method=layer_decay', *TOY)['']
+  assert config.optimizer.layer_decay == 0.75
   with pytest.raises(ValueError, match=r"finetune.py: Unknown method 'prob'"):
-    load('method=prob')
+    load('finetune.py:method=prob')

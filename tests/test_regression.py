@@ -52,12 +52,3 @@ def test_regression_learns_targets_in_their_units(
     assert abs(estimate.values[0] - target[0]) < 20
   with pytest.raises(ValueError, match='predicts numbers, not classes'):
     model.top_classes(np.zeros((1, 2)))
-
-
-def test_classification_evaluators_suggest_regression(monkeypatch):
-  opened = in_memory.opened(
-      {'train': in_memory.brightness(32), 'test': in_memory.brightness(8)},
-      num_classes=2, targets=('light', 'dark'))
-  monkeypatch.setattr(registry, 'open_source', lambda *_, **__: opened)
-  with pytest.raises(ValueError, match='--config.evals.test.name=regression'):
-    toy.build(**{**CONFIG, 'evals': {'test': {}}, 'checkpoint': {}})

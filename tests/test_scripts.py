@@ -7,23 +7,11 @@ import subprocess
 
 import pytest
 
-from vit_jax import __main__ as main
-from vit_jax.experiment import config as config_lib
+from tests import test_readme
 
 ROOT = pathlib.Path(__file__).parents[1]
 SHELL = sorted((ROOT / 'scripts').glob('*.sh'))
 JOB = ROOT / 'scripts' / 'gke.yaml'
-
-
-def check_arguments(words):
-  """Raises if main.py rejects the arguments or the config is missing."""
-  command = words.pop(0) if not words[0].startswith('-') else main.DEFAULT
-  overrides = [word.removeprefix(main.CONFIG_FLAG) for word in words
-               if word.startswith(main.CONFIG_FLAG)]
-  _, parser = main.build_parser(command)
-  args = parser.parse_args(
-      [word for word in words if not word.startswith(main.CONFIG_FLAG)])
-  config_lib.load(str(ROOT / args.config), overrides)
 
 
 @pytest.mark.parametrize('path', SHELL, ids=lambda path: path.name)
@@ -34,7 +22,7 @@ def test_scripts_are_valid_and_their_examples_parse(path):
       if line.startswith('# '))
   example = re.search(
       rf'scripts/{path.name} (.*)', comments.replace('\\\n', ' '))
-  check_arguments(shlex.split(example.group(1)))
+  test_readme.check_arguments(shlex.split(example.group(1)))
 
 
 def test_pod_commands_keep_quoted_arguments(tmp_path):
@@ -68,7 +56,7 @@ def test_the_kubernetes_job_is_complete():
   assert container['resources']['requests']['google.com/tpu'] == chips
   assert rows * columns == chips * spec['parallelism']
   assert container['command'][:2] == ['python', 'main.py']
-  check_arguments(container['command'][2:])
+  test_readme.check_arguments(container['command'][2:])
 
 
 # Replaces srun: runs tasks one after the other in their own process groups

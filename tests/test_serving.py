@@ -9,7 +9,6 @@ import json
 import os
 import pathlib
 import runpy
-import socket
 import subprocess
 import sys
 import threading
@@ -28,6 +27,7 @@ import pytest
 from tests import hostile
 from tests import pictures
 from tests import random_models
+from tests import toy
 from vit_jax import __main__ as main
 from vit_jax.inference import images as images_lib
 from vit_jax.weights.configs import preprocessing as preprocessing_lib
@@ -61,9 +61,7 @@ def picture(seed, *, size=(61, 47), mode='RGB'):
 @contextlib.contextmanager
 def serving(folder, **variables):
   """Runs the server; yields its address."""
-  with socket.socket() as free:
-    free.bind(('127.0.0.1', 0))
-    port = free.getsockname()[1]
+  port = toy.free_port()
   address = f'http://127.0.0.1:{port}'
   with (folder / 'log').open('w') as log, subprocess.Popen(
       [sys.executable, '-m', 'uvicorn', 'server:app', '--port', str(port)],

@@ -1,4 +1,7 @@
-"""The config of a tiny model on digits, as a dict and as a config file."""
+"""A tiny model on digits: its config, its experiment and its metrics."""
+
+import socket
+from unittest import mock
 
 CONFIG = {
     'total': {'steps': 2}, 'batch_size': 8,
@@ -27,6 +30,17 @@ def build(*, devices=1, **changes):
   from vit_jax.experiment import config as config_lib
   return experiment_lib.build(
       config_lib.resolve(config(**changes)), devices=jax.devices()[:devices])
+
+
+def fake_step(compiled):
+  """Returns a replacement of a jitted step that is compiled already."""
+  return mock.Mock(**{'lower.return_value.compile.return_value': compiled})
+
+
+def free_port():
+  """Returns a port of this machine that no process listens on."""
+  with socket.create_server(('localhost', 0)) as server:
+    return server.getsockname()[1]
 
 
 def rows(workdir):

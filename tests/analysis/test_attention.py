@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import special
 
 from vit_jax.analysis import attention
 
@@ -12,8 +13,7 @@ def weights(layers=2, batch=2, heads=3, prefix=1):
   rng = np.random.default_rng(0)
   tokens = prefix + GRID[0] * GRID[1]
   logits = rng.normal(size=(layers, batch, heads, tokens, tokens))
-  exps = np.exp(logits)
-  return exps / exps.sum(-1, keepdims=True)
+  return special.softmax(logits, axis=-1)
 
 
 def distance_of(rows):

@@ -2,7 +2,6 @@
 
 import itertools
 
-from matplotlib import figure
 from PIL import Image
 import pytest
 
@@ -22,17 +21,20 @@ def make_rows(*, num_points=20, scale=1.0):
 
 
 @pytest.fixture
-def saved(monkeypatch):
-  """Collects the saved figures."""
-  figures = []
-  savefig = figure.Figure.savefig
+def draw(monkeypatch, tmp_path):
+  """Returns a function that writes the curves of runs, with their figure."""
+  save, figures = plots.save, []
 
-  def keep(self, *args, **kwargs):
-    savefig(self, *args, **kwargs)
-    figures.append(self)
+  def keep(fig, path):
+    save(fig, path)
+    figures.append(fig)
 
-  monkeypatch.setattr(figure.Figure, 'savefig', keep)
-  return figures
+  def draw_curves(runs):
+    plots.curves(runs, tmp_path / 'curves.png')
+    return figures.pop()
+
+  monkeypatch.setattr(plots, 'save', keep)
+  return draw_curves
 
 
 def labels(fig):
@@ -40,11 +42,9 @@ def labels(fig):
 
 
 @pytest.mark.parametrize('num_runs', [1, 3, 5])
-def test_each_run_has_its_colour_in_every_panel(
-    num_runs, saved, tmp_path):
+def test_each_run_has_its_colour_in_every_panel(num_runs, draw, tmp_path):
   runs = {f'run {i}': make_rows(scale=1 + i) for i in range(num_runs)}
-  plots.curves(runs, tmp_path / 'curves.png')
-  fig, = saved
+  fig = draw(runs)
   assert [axes.get_title(loc='left') for axes in fig.axes] == [
       'Loss', 'Accuracy', 'Learning rate']
   for axes in fig.axes:
@@ -54,10 +54,9 @@ def test_each_run_has_its_colour_in_every_panel(
     assert picture.width > 1000
 
 
-def test_of_many_runs_the_best_are_in_front_of_the_others(saved, tmp_path):
+def test_of_many_runs_the_best_are_in_front_of_the_others(draw):
   runs = {f'run {i}': make_rows(scale=20.0 - i) for i in range(12)}
-  plots.curves(runs, tmp_path / 'curves.png')
-  fig, = saved
+  fig = draw(runs)
   best = [f'run {i}' for i in range(5, 12)]
   assert labels(fig) == [*best, 'other runs', 'train', 'val']
   for line in fig.axes[0].lines:
@@ -65,11 +64,10 @@ def test_of_many_runs_the_best_are_in_front_of_the_others(saved, tmp_path):
   assert len({line.get_color() for line in fig.axes[0].lines}) == 8
 
 
-def test_nothing_is_clipped_and_the_legend_covers_no_panel(saved, tmp_path):
+def test_nothing_is_clipped_and_the_legend_covers_no_panel(draw):
   runs = {f'quite a long name of a stage {i}': make_rows(scale=10.0 ** i)
           for i in range(5)}
-  plots.curves(runs, tmp_path / 'curves.png')
-  fig, = saved
+  fig = draw(runs)
   legend = fig.legends[0].get_window_extent()
   boxes = [axes.get_tightbbox() for axes in fig.axes]
   assert not any(legend.overlaps(box) for box in boxes)
@@ -81,12 +79,9 @@ def test_nothing_is_clipped_and_the_legend_covers_no_panel(saved, tmp_path):
 
 
 @pytest.mark.parametrize('last,scale', [(0.5, 'linear'), (0.001, 'log')])
-def test_losses_over_decades_have_a_log_scale(
-    last, scale, saved, tmp_path):
+def test_losses_over_decades_have_a_log_scale(last, scale, draw):
   rows = [{'step': 1, 'train/loss': 1.0}, {'step': 2, 'train/loss': last}]
-  plots.curves({'run': rows}, tmp_path / 'curves.png')
-  fig, = saved
-  assert fig.axes[0].get_yscale() == scale
+  assert draw({'run': rows}).axes[0].get_yscale() == scale
 
 
 def test_runs_without_metrics_are_an_error(tmp_path):
@@ -95,18 +90,16 @@ def test_runs_without_metrics_are_an_error(tmp_path):
   assert not (tmp_path / 'curves.png').exists()
 
 
-def test_runs_of_very_different_length_share_an_axis_in_percent(
-    saved, tmp_path):
+def test_runs_of_very_different_length_share_an_axis_in_percent(draw):
   runs = {'long': [{'step': 1000, 'train/loss': 1.0}],
           'short': [{'step': 100, 'train/loss': 2.0}]}
-  plots.curves(runs, tmp_path / 'curves.png')
-  plots.curves({'long': runs['long']}, tmp_path / 'curves.png')
-  assert [fig.axes[0].get_xlabel() for fig in saved] == [
+  figures = draw(runs), draw({'long': runs['long']})
+  assert [fig.axes[0].get_xlabel() for fig in figures] == [
       '% of the run', 'step']
 
 
 def test_characters_are_taken_from_any_font_or_shown_as_codes(
-    saved, tmp_path, monkeypatch, recwarn, capsys):
+    draw, monkeypatch, recwarn, capsys):
   from matplotlib import font_manager
   monkeypatch.setattr(font_manager.fontManager, 'ttflist', [
       font for font in font_manager.fontManager.ttflist
@@ -115,33 +108,33 @@ def test_characters_are_taken_from_any_font_or_shown_as_codes(
   plots._note_missing_font.cache_clear()
   # Only STIXGeneral has the second one, and none has the last two.
   name = 'кошка \u1d81 馬🐦'
-  plots.curves({name: make_rows(num_points=2)}, tmp_path / 'curves.png')
+  fig = draw({name: make_rows(num_points=2)})
   plots._find_font.cache_clear()
-  assert labels(saved[0])[0] == 'кошка \u1d81 \\u99ac\\U0001f426'
+  assert labels(fig)[0] == 'кошка \u1d81 \\u99ac\\U0001f426'
   assert not list(recwarn)
   assert capsys.readouterr().err.count('that no installed font has') == 1
 
 
-def test_metrics_of_several_labels_and_of_numbers_have_panels(
-    saved, tmp_path):
+def test_metrics_of_several_labels_and_of_numbers_have_panels(draw):
+  figures = []
   for names in (['precision_at_1', 'mean_average_precision'],
                 ['root_mean_square_error', 'r2']):
     rows = [{'step': step, 'train/loss': 1.0, **{
         f'test/{name}': -9.0 * (step == 1) for name in names}}
             for step in (1, 2)]
-    plots.curves({'run': rows}, tmp_path / 'curves.png')
+    figures.append(draw({'run': rows}))
   assert [[axes.get_title(loc='left') for axes in fig.axes]
-          for fig in saved] == [
+          for fig in figures] == [
               ['Loss', 'Precision at 1', 'Mean average precision'],
               ['Loss', 'Root mean square error', 'R²']]
-  assert saved[1].axes[2].get_ylim()[0] == -1
+  assert figures[1].axes[2].get_ylim()[0] == -1
 
 
-def test_dollars_in_names_are_not_formulas(saved, tmp_path):
+def test_dollars_in_names_are_not_formulas(draw):
   rows = [{**row, 'a$b$/loss': 1.0} for row in make_rows(num_points=2)]
   # As a formula, an unknown command would be an error.
-  plots.curves({r'$\run$': rows, 'one $': rows}, tmp_path / 'curves.png')
-  for text in saved[0].legends[0].get_texts():
+  fig = draw({r'$\run$': rows, 'one $': rows})
+  for text in fig.legends[0].get_texts():
     shown, is_math = text._preprocess_math(text.get_text())
     assert not is_math
     assert shown in (r'$\run$', 'one $', 'train', 'val', 'a$b$')

@@ -68,6 +68,7 @@ def test_our_implementations_run(monkeypatch, name, task):
   overrides = [f'model.{key}={value}' for key, value in tiny.items()]
   _, build = importlib.import_module(
       'implementations').IMPLEMENTATIONS[name]
-  run, _ = build(argparse.Namespace(
+  run, facts = build(argparse.Namespace(
       **{**SETTING, 'task': task, 'overrides': overrides}))
   run(2)
+  assert ('flops_per_image' in facts) == (name == 'ours')

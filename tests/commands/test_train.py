@@ -12,20 +12,22 @@ import jax
 import numpy as np
 import pytest
 
+from tests import faults
 from tests import toy
 import vit_jax
 from vit_jax import __main__ as main
 from vit_jax import run as run_lib
 from vit_jax import schema
 from vit_jax import tree
-from vit_jax.checkpoints import manager
+from vit_jax.checkpoints import items
 from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import load_config
 from vit_jax.training import health
 
-pytestmark = pytest.mark.slow  # It trains models.
+pytestmark = [pytest.mark.slow,  # It trains models.
+              pytest.mark.usefixtures('one_device')]
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
@@ -110,32 +112,6 @@ def build(config_file, *flags):
   return experiment_lib.build(config, devices=jax.devices()[:1])
 
 
-def restored(workdir):
-  """Returns the leaves of the last state, and the counters."""
-  config = config_lib.resolve(json.loads((workdir / 'config.json').read_text()))
-  experiment = experiment_lib.build(config, devices=jax.devices()[:1])
-  with manager.Checkpoints(workdir, config.checkpoint) as saved:
-    found = saved.restore(experiment.abstract_state)
-  return {name: np.asarray(leaf)
-          for name, leaf in tree.flatten(found.state).items()}, found.progress
-
-
-def assert_same_run(workdir, other):
-  leaves, progress = restored(workdir)
-  expected, expected_progress = restored(other)
-  assert leaves.keys() == expected.keys()
-  assert any(name.startswith('average/') for name in leaves)
-  assert any(leaf.dtype.name == 'bfloat16' for leaf in leaves.values())
-  different = [name for name, leaf in leaves.items()
-               if leaf.tobytes() != expected[name].tobytes()]
-  assert different == []
-  for counted in ('best', 'best_step', 'evals', 'images', 'flops',
-                  'unimproved', 'unimproved_steps'):
-    assert progress[counted] == expected_progress[counted]
-  assert 0 < progress['secs'] <= progress['device_secs_by_kind']['cpu']
-  assert toy.rows(workdir) == toy.rows(other)
-
-
 def send_after_checkpoint(process, workdir, signum, *, step):
   """Sends a signal once a checkpoint exists; returns the output."""
   deadline = time.monotonic() + 300
@@ -156,7 +132,14 @@ def test_a_killed_run_resumes_bit_for_bit(whole, start, tmp_path):
   output, _ = process.communicate()
   assert process.returncode == 0, output
   assert 'Resuming from step' in output
-  assert_same_run(tmp_path, whole[0])
+  # With all kinds of state.
+  latest = checkpoint_source.find(tmp_path).path
+  assert (latest / 'average').exists()
+  assert any(leaf.dtype.name == 'bfloat16' for leaf in tree.flatten(
+      items.read_shapes(latest / 'training')).values())
+  progress = items.read_config(latest / 'progress')
+  assert 0 < progress['secs'] <= progress['device_secs_by_kind']['cpu']
+  faults.assert_same_end(tmp_path, whole[0])
 
 
 def test_a_finished_workdir_has_summary_curves_profile_and_checkpoints(

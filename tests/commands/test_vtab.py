@@ -1,17 +1,15 @@
 """Command `vtab`, on tiny versions of its datasets."""
 
-import functools
 import json
 
-import jax
 import pytest
 
 from vit_jax import __main__ as main
 from vit_jax.commands import vtab as command
 from vit_jax.data import vtab
-from vit_jax.experiment import build as experiment_lib
 
-pytestmark = pytest.mark.slow  # It trains models.
+pytestmark = [pytest.mark.slow,  # It trains models.
+              pytest.mark.usefixtures('one_device')]
 
 TASKS = ('dtd', 'kitti_closest_vehicle_distance')
 TOY = ('--config.model.width=16', '--config.model.depth=1',
@@ -21,16 +19,6 @@ TOY = ('--config.model.width=16', '--config.model.depth=1',
        '--config.batch_size=40', '--config.optimizer.learning_rate=0.1',
        '--config.optimizer.momentum_dtype=float32',
        '--config.checkpoint.every.percent=100', '--config.total.steps=2')
-
-
-@pytest.fixture(scope='module', autouse=True)
-def one_device():
-  """Compiles faster than for eight devices."""
-  build = functools.partial(
-      experiment_lib.build, devices=jax.devices()[:1])
-  with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(experiment_lib, 'build', build)
-    yield
 
 
 def run(workdir, data_dir, *flags):

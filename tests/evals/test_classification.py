@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 
-from vit_jax import evals
-
 EXAMPLES, CLASSES = 10, 7
 RNG = np.random.default_rng(0)
 IMAGES = RNG.normal(size=(EXAMPLES, CLASSES)).astype(np.float32)
@@ -59,10 +57,3 @@ def test_up_to_5_classes_have_no_top_5_accuracy(toy):
   result = toy({'name': 'classification'}, toy.split(
       IMAGES[:, :5], LABELS % 5))(toy.params)
   assert set(result) == {'loss', 'accuracy', 'examples'}
-
-
-@pytest.mark.parametrize('section', [
-    {'splt': 'test'}, {'name': 'clasification'}])
-def test_mistakes_name_the_evaluator(section):
-  with pytest.raises(ValueError, match=r'evals\.val.*Did you mean'):
-    evals.parse({'val': section})

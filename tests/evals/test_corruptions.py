@@ -17,8 +17,8 @@ def predict(params, batch):
   return {'logits': params['scale'] * batch['image'].mean(axis=(1, 2))}
 
 
-def build(toy, section=SECTION, **split):
-  return toy(section, toy.split(
+def build(toy, **split):
+  return toy(SECTION, toy.split(
       NORMALISED, LABELS, garbage=0.0, num_classes=3,
       **{'pixel_scale': SCALE, **split}), predict=predict)
 
@@ -43,11 +43,3 @@ def test_accuracies_do_not_depend_on_the_batch_size(toy):
 def test_other_than_8_bit_images_are_an_error(toy):
   with pytest.raises(ValueError, match='corrupts 8-bit grey or RGB images'):
     build(toy, pixel_scale=None)
-
-
-@pytest.mark.parametrize('settings', [
-    {'corruptions': ['gausian_noise']}, {'severities': [0]},
-    {'corruptions': []}])
-def test_unknown_corruptions_and_severities_are_errors(toy, settings):
-  with pytest.raises(ValueError, match='gaussian_noise|from 1 to 5'):
-    build(toy, {**SECTION, **settings})

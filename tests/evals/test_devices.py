@@ -8,8 +8,6 @@ import pytest
 
 from tests import toy
 from vit_jax import evals
-from vit_jax.experiment import build as experiment_lib
-from vit_jax.experiment import config as config_lib
 
 pytestmark = pytest.mark.slow  # It trains models.
 
@@ -21,12 +19,12 @@ SECTIONS = {kind: {'name': kind, 'split': 'test[:50]', **({
                     'severities': [3]}}.get(kind, {}))}
             for kind in evals.KINDS if kind != 'regression'}
 
+
 def build(devices, *, batch_size=25, sections=None, **change):
-  return experiment_lib.build(config_lib.resolve(toy.config(
-      model={'width': 16, 'dropout': 0.5},
+  return toy.build(
+      devices=devices, model={'width': 16, 'dropout': 0.5},
       evals={name: {'batch_size': batch_size, **section}
-             for name, section in (sections or SECTIONS).items()},
-      **change)), devices=devices)
+             for name, section in (sections or SECTIONS).items()}, **change)
 
 
 def evaluate(devices, **options):
@@ -44,8 +42,8 @@ def evaluate(devices, **options):
 
 
 def test_eight_devices_give_the_metrics_of_one():
-  one = evaluate(jax.devices()[:1])  # Without padding.
-  result = evaluate(jax.devices(), batch_size=16)  # With padding.
+  one = evaluate(1)  # Without padding.
+  result = evaluate(8, batch_size=16)  # With padding.
   assert result == pytest.approx(one, rel=1e-4)
   assert all(value == 50 for name, value in result.items()
              if name.endswith('/examples'))
@@ -54,7 +52,7 @@ def test_eight_devices_give_the_metrics_of_one():
 
 def test_masked_patch_prediction_is_evaluated_without_labels():
   result = evaluate(
-      jax.devices()[:1], objective={'name': 'masked_patch'},
+      1, objective={'name': 'masked_patch'},
       sections={'held_out': {'name': 'objective', 'split': 'test[:50]'},
                 'knn': SECTIONS['knn']})
   assert result['held_out/examples'] == 50
@@ -84,11 +82,11 @@ FEWSHOT = {'name': 'fewshot', 'batch_size': None}
 def test_data_that_does_not_fit_stops_a_run_at_its_start(
     section, devices, message):
   with pytest.raises(ValueError, match=re.escape(message)):
-    build(jax.devices()[:devices], sections={'val': section})
+    build(devices, sections={'val': section})
 
 
 def test_default_shots_are_limited_by_the_smallest_class(capsys):
-  built = build(jax.devices()[:1], sections={'few': {
+  built = build(1, sections={'few': {
       **FEWSHOT, 'train_split': 'train[:160]', 'seeds': 1}})
   assert ('evals.few leaves out the shots 25: a class of train[:160] has '
           in capsys.readouterr().out)

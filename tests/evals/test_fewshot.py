@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from sklearn import linear_model
 
-from vit_jax import evals
 from vit_jax.evals import fewshot
 
 RNG = np.random.default_rng(0)
@@ -94,15 +93,3 @@ def test_the_penalty_is_selected_on_held_out_images(toy):
   assert got['4_shot'] == pytest.approx(np.mean(test_labels == by_hand(
       few[chosen], few_labels[chosen], test_images, penalty=best)))
   assert '4_shot_std' not in got
-
-
-@pytest.mark.parametrize(('section', 'words'), [
-    ({'shots': []}, 'shots must be different numbers'),
-    ({'shots': [5, 5]}, 'shots must be different numbers'),
-    ({'shots': [0]}, 'shots must be different numbers'),
-    ({'seeds': 0}, 'seeds must be at least 1'),
-    ({'penalty': 0.0}, 'must be positive'),
-])
-def test_wrong_settings_are_errors(section, words):
-  with pytest.raises(ValueError, match=words):
-    evals.parse({'few': {'name': 'fewshot', **section}})

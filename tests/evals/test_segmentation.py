@@ -6,7 +6,6 @@ import pytest
 from sklearn import linear_model
 from sklearn import metrics
 
-from vit_jax import evals
 from vit_jax.evals import segmentation
 
 WIDTH, GRID, PATCH = 5, (3, 2), 4
@@ -123,11 +122,3 @@ def test_missing_labels_and_nan_tokens_are_errors(toy):
   data = split(toy, tokens, labels)
   with pytest.raises(ValueError, match='toy has an image whose tokens are NaN'):
     evaluate(toy, data, data)
-
-
-@pytest.mark.parametrize(('settings', 'words'), [
-    ({'flip': True}, 'does not support flip'),
-    ({'penalty': 0.0}, 'penalty must be positive')])
-def test_unsupported_settings_are_errors(settings, words):
-  with pytest.raises(ValueError, match=words):
-    evals.parse({'a': {'name': 'segmentation', **settings}})

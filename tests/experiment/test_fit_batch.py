@@ -168,30 +168,24 @@ def test_out_of_memory_errors_name_the_setting():
 
 def test_a_run_in_microbatches_equals_the_run_of_the_whole_batch(
     experiment, tmp_path, capsys):
-  compiled = {}
-
-  def build_step(num_microbatches):
+  @functools.cache
+  def compiled(num_microbatches):
     """Compiles each step once for all runs of this test."""
-    if num_microbatches not in compiled:
-      compiled[num_microbatches] = experiment.build_step(
-          num_microbatches).lower(
-              experiment.abstract_state, experiment.abstract_batch).compile()
-    step = compiled[num_microbatches]
-    return types.SimpleNamespace(
-        lower=lambda *_: types.SimpleNamespace(compile=lambda: step))
+    return experiment.build_step(num_microbatches).lower(
+        experiment.abstract_state, experiment.abstract_batch).compile()
 
   def train(name, *, steps=4, **options):
     run_lib.train(
         dataclasses.replace(
-            experiment, build_step=build_step, total_steps=steps),
+            experiment, build_step=lambda n: toy.fake_step(compiled(n)),
+            total_steps=steps),
         tmp_path / name, **options)
     return capsys.readouterr().out
 
   def needed(num_microbatches):
-    return fit_batch.needed_bytes(compiled[num_microbatches].memory_analysis())
+    return fit_batch.needed_bytes(compiled(num_microbatches).memory_analysis())
 
   assert 'accumulation' not in train('whole')
-  build_step(2)
   assert needed(2) < needed(1)
   output = train('split', steps=2, free_bytes=needed(2))
   assert 'computed in 2 microbatches (accumulation=2)' in output

@@ -86,22 +86,13 @@ def with_sizes(*sizes, devices=1, **changes):
                    devices=devices, **changes)
 
 
-def losses(experiment, steps, state):
-  """Returns the losses of some steps, and the state after them."""
-  found = []
-  for _, batch in zip(steps, experiment.batches(start_step=steps[0])):
-    state, loss = experiment.train_step(state, batch)
-    found.append(float(loss))
-  return found, state
-
-
 @pytest.mark.slow  # Compiles two steps.
 def test_the_sizes_are_the_same_after_resuming_and_on_several_devices():
   experiment = with_sizes(2, 4)
-  whole, _ = losses(experiment, range(STEPS), experiment.init_state())
+  _, whole = train(experiment, experiment.init_state(), last=STEPS)
   experiment = with_sizes(2, 4, devices=2, accumulation=2)
-  first, state = losses(experiment, range(3), experiment.init_state())
-  rest, _ = losses(experiment, range(3, STEPS), state)
+  state, first = train(experiment, experiment.init_state(), last=3)
+  _, rest = train(experiment, state, first=3, last=STEPS)
   np.testing.assert_allclose([*first, *rest], whole, rtol=1e-4)
 
 

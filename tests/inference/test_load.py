@@ -2,16 +2,14 @@
 
 import shutil
 
-import jax
 import numpy as np
 import pytest
 
 from tests import random_models
+from tests import toy
 import vit_jax
 from vit_jax import models
 from vit_jax import tree
-from vit_jax.experiment import build
-from vit_jax.experiment import config
 from vit_jax.inference import load
 from vit_jax.weights import families
 from vit_jax.weights import initialize
@@ -91,12 +89,7 @@ def test_fine_tuning_interpolates_positions_as_the_code_of_the_weights(
   arrays = save.to_arrays(families.FAMILIES['timm'], tree.flatten(model.params))
   safetensors.write(tmp_path / 'x.safetensors', arrays)
   found = load.find(tmp_path / 'x.safetensors', num_heads=2)
-  built = build.build(config.resolve({
-      'total': {'steps': 1}, 'batch_size': 2, 'model': section,
-      'data': {'source': 'digits', 'resolution': 32},
-      'optimizer': {'name': 'sgd', 'learning_rate': 0.1,
-                    'schedule': {'name': 'constant'}}}),
-      devices=jax.devices()[:1])
+  built = toy.build(model=section, data={'resolution': 32})
   params, _ = built.adapt(
       found.load(), found.config,
       config=initialize.InitConfig(ignored=()))

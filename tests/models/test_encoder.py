@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests import jaxprs
+from tests import random_models
 from vit_jax import models
 from vit_jax import tree
 
@@ -29,18 +31,20 @@ def shapes(model):
 
 @pytest.fixture(scope='module')
 def params():
-  rng = np.random.default_rng(1)
-  return jax.tree.map(
-      lambda leaf: jnp.asarray(rng.normal(size=leaf.shape) * 0.4, jnp.float32),
-      shapes(build()))
+  return random_models.randomize(build(), IMAGES, scale=0.4, seed=1)
+
+
+@functools.cache
+def jitted(*, capture, **section):
+  model = build(**section)
+  return jax.jit(lambda params, images, key: model.apply(
+      {'params': params}, images, train=key is not None, capture=capture,
+      rngs=None if key is None else {'dropout': key}))
 
 
 def apply(params, images=IMAGES, *, section, key=None, capture=False):
-  def run(params, images):
-    return build(**section).apply(
-        {'params': params}, images, train=key is not None, capture=capture,
-        rngs=None if key is None else {'dropout': jax.random.key(key)})
-  return jax.jit(run)(params, images)
+  return jitted(capture=capture, **section)(
+      params, images, None if key is None else jax.random.key(key))
 
 
 def loss_and_gradients(model, params, *, train=False, images=IMAGES):
@@ -146,29 +150,17 @@ def test_attention_remat_saves_projections_in_the_compute_dtype(kind):
   assert not any(dtype == 'bool' for _, dtype in saved)
 
 
-def random_sites(jaxpr, times=1):
-  """Returns the shapes of all random bits and their number."""
-  found = collections.Counter()
-  for equation in jaxpr.eqns:
-    if equation.primitive.name == 'random_bits':
-      found[tuple(equation.params['shape'])] += times
-    inner = times * (equation.params['length']
-                     if equation.primitive.name == 'scan' else 1)
-    for value in jax.tree.leaves(
-        list(equation.params.values()),
-        is_leaf=lambda v: hasattr(v, 'eqns') or hasattr(v, 'jaxpr')):
-      value = getattr(value, 'jaxpr', value)
-      if hasattr(value, 'eqns'):
-        found += random_sites(value, inner)
-  return found
-
-
 def sites(*, train=True, **section):
+  """Returns the shapes of all random bits and their number."""
   model = build(**section)
   jaxpr = jax.make_jaxpr(lambda p, key: model.apply(
       {'params': p}, IMAGES, train=train, rngs={'dropout': key})['logits'])(
           shapes(model), jax.random.key(0))
-  return dict(random_sites(jaxpr.jaxpr))
+  found = collections.Counter()
+  for equation, times in jaxprs.equations(jaxpr.jaxpr):
+    if equation.primitive.name == 'random_bits':
+      found[tuple(equation.params['shape'])] += times
+  return dict(found)
 
 
 def test_dropout_is_applied_as_in_the_paper():

@@ -40,19 +40,3 @@ def test_vit_outputs_and_parameter_names_are_unchanged(section, decoder):
   assert set(got) == set(want)
   for name, values in want.items():
     np.testing.assert_allclose(got[name], values, rtol=1e-5, atol=1e-6)
-
-
-def test_only_patches_with_given_indices_are_predicted():
-  model = masked_patch.MaskedPatch(models.parse(SECTION), 7)
-  params = jax.tree.map(
-      lambda x: x + 0.1 * np.sin(np.arange(x.size)).reshape(x.shape),
-      init(model))
-  indices = jnp.array([[3, 0], [1, 1]])
-  apply = jax.jit(model.apply)
-  every = apply({'params': params}, IMAGES)['predictions']
-  some = apply({'params': params}, IMAGES, indices=indices)['predictions']
-  assert some.shape == (2, 2, 7)
-  np.testing.assert_allclose(
-      some, jnp.stack([every[0, [3, 0]], every[1, [1, 1]]]), rtol=1e-5,
-      atol=1e-6)
-  assert len(np.unique(np.asarray(every).round(4))) > 20

@@ -242,7 +242,9 @@ def test_bfloat16_keeps_parameters_and_logits_in_float32():
   types = {name: leaf.dtype for name, leaf in outputs.items()}
   assert types.pop('logits') == jnp.float32
   assert set(types.values()) == {jnp.dtype('bfloat16')}
-  assert {p.dtype for p in jax.tree.leaves(params)} == {jnp.dtype('float32')}
+  initial = jax.eval_shape(
+      lambda: nn.unbox(models.init(model, jax.random.key(0), images)))
+  assert {p.dtype for p in jax.tree.leaves(initial)} == {jnp.dtype('float32')}
 
 
 @pytest.mark.parametrize('kind, patch', [('post', 2), ('root', 4)])

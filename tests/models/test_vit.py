@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.special
 
+from tests import jaxprs
 from vit_jax import models
 from vit_jax import tree
 
@@ -52,11 +53,6 @@ def layer_norm(x, p, epsilon):
   return x / np.sqrt(variance + epsilon) * p['scale'] + p.get('bias', 0)
 
 
-def softmax(x):
-  e = np.exp(x - x.max(-1, keepdims=True))
-  return e / e.sum(-1, keepdims=True)
-
-
 def gelu(x, kind):
   if kind == 'quick':
     return x / (1 + np.exp(-1.702 * x))
@@ -75,7 +71,8 @@ def attend(query, key, value, distances=None):
     count = len(query)
     logits += [[q @ distances[i - j + count - 1] for j in range(count)]
                for i, q in enumerate(query)]
-  return softmax(logits / np.sqrt(query.shape[-1])) @ value
+  return scipy.special.softmax(
+      logits / np.sqrt(query.shape[-1]), axis=-1) @ value
 
 
 def dense(x, p):
@@ -262,17 +259,6 @@ def test_forward_pass_is_equations_1_to_4(section, image):
           got[name][i], value, rtol=1e-4, atol=1e-4, err_msg=name)
 
 
-def test_head_starts_with_a_zero_kernel_and_the_given_bias():
-  model, _ = build(head_bias=-10.0, layer_scale=0.25)
-  params = initial(model)
-  assert (params['encoder']['layers']['mlp_scale'] == 0.25).all()
-  assert not params['head']['dense']['kernel'].any()
-  np.testing.assert_array_equal(
-      params['head']['dense']['bias'], np.full(CLASSES, -10.0))
-  logits = model.apply({'params': params}, random_images(2, 8, 8, 3))['logits']
-  np.testing.assert_array_equal(logits, np.full((2, CLASSES), -10.0))
-
-
 def uniform(bound):
   return lambda leaf: (np.abs(leaf).max() <= bound
                        and np.abs(leaf).max() > 0.97 * bound
@@ -292,7 +278,8 @@ def constant(value):
 def test_initial_parameters_have_the_distributions_of_the_paper():
   width, mlp_dim = 96, 160
   model, _ = build(width=width, mlp_dim=mlp_dim, num_heads=4, depth=2,
-                   representation_layer=True)
+                   representation_layer=True, head_bias=-10.0,
+                   layer_scale=0.25)
   params = initial(model, (40, 40, 3))
   layer = 'encoder/layers/'
   xavier = uniform((6 / (2 * width)) ** 0.5)
@@ -310,7 +297,9 @@ def test_initial_parameters_have_the_distributions_of_the_paper():
       layer + 'mlp/out/bias': normal(1e-6),
       'representation/dense/kernel': normal(width ** -0.5),
       'representation/dense/bias': constant(0),
-      'head/dense/kernel': constant(0), 'head/dense/bias': constant(0)}
+      layer + 'attention_scale': constant(0.25),
+      layer + 'mlp_scale': constant(0.25),
+      'head/dense/kernel': constant(0), 'head/dense/bias': constant(-10)}
   for norm in (layer + 'attention_norm', layer + 'mlp_norm', 'final_norm'):
     expected |= {norm + '/scale': constant(1), norm + '/bias': constant(0)}
   flat = tree.flatten(params)
@@ -323,18 +312,6 @@ def test_initial_parameters_have_the_distributions_of_the_paper():
   assert set(flat) == set(expected)
   for name, leaf in flat.items():
     assert expected[name](np.asarray(leaf)), name
-
-
-def jaxpr_equations(jaxpr):
-  for equation in jaxpr.eqns:
-    yield equation
-    for value in jax.tree.leaves(
-        list(equation.params.values()),
-        is_leaf=lambda v: hasattr(v, 'eqns') or hasattr(v, 'jaxpr')):
-      if hasattr(value, 'jaxpr'):
-        value = value.jaxpr
-      if hasattr(value, 'eqns'):
-        yield from jaxpr_equations(value)
 
 
 @pytest.fixture(scope='module')
@@ -369,7 +346,8 @@ def test_bfloat16_stacks_gradients_of_matrices_in_bfloat16(half):
 
   jaxpr = jax.make_jaxpr(jax.grad(loss))(params)
   stacked = [
-      aval for e in jaxpr_equations(jaxpr.jaxpr) if e.primitive.name == 'scan'
+      aval for e, _ in jaxprs.equations(jaxpr.jaxpr)
+      if e.primitive.name == 'scan'
       for aval in (v.aval for v in e.outvars)
       if aval.shape[:1] == (TINY['depth'],)
       and TINY['mlp_dim'] in aval.shape and TINY['width'] in aval.shape]
@@ -382,7 +360,7 @@ def test_bfloat16_applies_to_all_products_except_the_head(half):
   jaxpr = jax.make_jaxpr(
       lambda p, x: model.apply({'params': p}, x))(params, images)
   products = [[v.aval.dtype for v in e.invars]
-              for e in jaxpr_equations(jaxpr.jaxpr)
+              for e, _ in jaxprs.equations(jaxpr.jaxpr)
               if e.primitive.name == 'dot_general']
   full = [jnp.dtype('float32')] * 2
   # Patches; per layer q, k, v, 2 of attention, out, 2 of MLP; pooling's query,
@@ -398,7 +376,7 @@ def test_bfloat16_keeps_softmax_and_norms_in_float32(half):
   jaxpr = jax.make_jaxpr(
       lambda p, x: model.apply({'params': p}, x))(params, images)
   found = {}
-  for equation in jaxpr_equations(jaxpr.jaxpr):
+  for equation, _ in jaxprs.equations(jaxpr.jaxpr):
     # Operations of a softmax (exp, max, sum) and a layer norm (rsqrt, sum).
     if equation.primitive.name in ('exp', 'rsqrt', 'reduce_max', 'reduce_sum'):
       found.setdefault(equation.primitive.name, set()).add(

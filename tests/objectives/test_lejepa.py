@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests import random_models
 from vit_jax import models
 from vit_jax import objectives
 from vit_jax.models import embed
@@ -26,11 +27,8 @@ def build(model=(), shape=(16, 16, 3), **section):
   module = objectives.build_model(
       config, models.parse({**SECTION, **dict(model)}), image_shape=shape,
       num_classes=5)
-  shapes = nn.unbox(jax.eval_shape(
-      lambda: models.init(module, KEY, BATCH['image'])))
-  rng = np.random.default_rng(4)
-  params = jax.tree.map(
-      lambda x: jnp.asarray(rng.normal(0, 0.5, x.shape), jnp.float32), shapes)
+  params = random_models.randomize(
+      module, BATCH['image'], scale=0.5, seed=4)
   return objectives.build(config, module, multi_label=False), module, params
 
 
@@ -121,10 +119,3 @@ def test_embeddings_are_those_of_each_view():
 def test_unsupported_settings_are_errors(settings, words):
   with pytest.raises(ValueError, match=words):
     build(**settings)
-
-
-def test_resnets_are_not_supported():
-  with pytest.raises(ValueError, match='needs a ViT, but the model is a res'):
-    objectives.build_model(
-        objectives.LeJepaConfig(), models.parse({'variant': 'R50x1'}),
-        image_shape=(32, 32, 3), num_classes=5)

@@ -1,14 +1,13 @@
 """Masked patch prediction against NumPy."""
 
 import functools
-import re
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests import random_models
 from vit_jax import models
 from vit_jax import objectives
 from vit_jax import tree
@@ -34,11 +33,7 @@ def build(target, *, patch=4, corrupted=0.5, shares=(0.8, 0.1, 0.1), **section):
       image_shape=IMAGES.shape[1:], num_classes=5)
   objective = objectives.build(
       config, model, multi_label=False, mean=MEAN, std=STD)
-  shapes = nn.unbox(jax.eval_shape(
-      lambda: models.init(model, jax.random.key(0), IMAGES)))
-  rng = np.random.default_rng(4)
-  params = jax.tree.map(
-      lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), shapes)
+  params = random_models.randomize(model, IMAGES, scale=0.3, seed=4)
   return objective, model, params
 
 
@@ -227,28 +222,3 @@ def test_gradients_reach_the_mask_and_the_encoder_but_not_the_head(target):
   assert norms['patches/kernel'] > 1e-6
   assert norms['encoder/layers/attention/qkv_kernel'] > 1e-6
   assert norms['head/dense/kernel'] == norms['head/dense/bias'] == 0
-
-
-@pytest.mark.parametrize('section, words', [
-    ({'corrupted': 0.0}, 'objective: corrupted must be'),
-    ({'corrupted': 1.5}, 'but is 1.5'),
-    ({'shares': (0.8, 0.1, 0.2)}, 'three fractions'),
-    ({'shares': (1.2, -0.1, -0.1)}, 'three fractions'),
-    ({'target': 'mean_colour'}, 'mean_color'),
-    ({'label_smoothing': 0.1}, 'label_smoothing'),
-])
-def test_wrong_section_is_an_error(section, words):
-  with pytest.raises(ValueError, match=re.escape(words)):
-    objectives.parse({'name': 'masked_patch', **section})
-
-
-@pytest.mark.parametrize('section, words', [
-    ({'variant': 'R50x1'}, 'which has no patches'),
-    ({'variant': 'R50+B/16'}, 'without model.backbone'),
-    ({**SECTION, 'patch': (8, 12)}, 'rounds to 0. Use a larger fraction'),
-])
-def test_models_without_patches_to_corrupt_are_an_error(section, words):
-  config = masked_patch.MaskedPatchConfig(corrupted=0.3)
-  with pytest.raises(ValueError, match=re.escape(words)):
-    objectives.build_model(
-        config, models.parse(section), image_shape=(8, 12, 3), num_classes=5)

@@ -3,13 +3,13 @@
 import collections
 import json
 import pathlib
-import socket
 import subprocess
 import sys
 
 import jax
 import pytest
 
+from tests import toy
 from vit_jax.checkpoints import errors
 from vit_jax.parallel import coordination
 
@@ -60,8 +60,7 @@ print(json.dumps(found), flush=True)
 
 
 def test_two_processes_share_results_errors_and_stops():
-  with socket.create_server(('localhost', 0)) as free:
-    address = f'localhost:{free.getsockname()[1]}'
+  address = f'localhost:{toy.free_port()}'
   processes = [subprocess.Popen(
       [sys.executable, '-c', PROGRAM, ROOT, address, str(index)], text=True,
       stdout=subprocess.PIPE, stderr=subprocess.PIPE) for index in range(2)]

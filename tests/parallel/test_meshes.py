@@ -15,9 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests import toy
 from vit_jax import tree
-from vit_jax.experiment import build as experiment_lib
-from vit_jax.experiment import config as config_lib
 from vit_jax.plan.compiled import collectives
 
 # Compiles six programs, four of them for eight devices.
@@ -30,15 +29,14 @@ CONFIG = {
     # No other size is 56, so that arrays of the whole batch are recognised.
     'total': {'steps': STEPS}, 'batch_size': 56, 'averaging': 0.5,
     'model': {'width': 32, 'depth': DEPTH, 'mlp_dim': 64, 'num_heads': 4,
-              'patch': 4, 'dropout': 0.1, 'attention_dropout': 0.1,
+              'dropout': 0.1, 'attention_dropout': 0.1,
               'stochastic_depth': 0.1},
-    'data': {'source': 'digits', 'resolution': 8, 'mixup': 0.5, 'cutmix': 0.5,
-             'train_ops': ({'op': 'resize'}, {'op': 'flip'},
-                           {'op': 'randaugment'})},
+    'data': {'mixup': 0.5, 'cutmix': 0.5, 'train_ops': (
+        {'op': 'resize'}, {'op': 'flip'}, {'op': 'randaugment'})},
     # Adam would amplify the rounding errors of the keys' bias, whose gradient
     # is zero.
     'optimizer': {'name': 'sgd', 'learning_rate': 0.3, 'clip_norm': 1.0,
-                  'weight_decay': 0.1, 'schedule': {'name': 'constant'}},
+                  'weight_decay': 0.1},
 }
 MESHES = {
     '1x1x1': {'data': 1},
@@ -58,9 +56,7 @@ def compile_step(built):
 @functools.cache
 def initial_state():
   """Returns the state of step 0 on the host, which compiles only once."""
-  built = experiment_lib.build(
-      config_lib.resolve(CONFIG), devices=jax.devices()[:1])
-  return jax.device_get(built.init_state())
+  return jax.device_get(toy.build(**CONFIG).init_state())
 
 
 def by_kind(compiled):
@@ -73,9 +69,7 @@ def by_kind(compiled):
 def run(name):
   """Returns experiment, state, losses and collectives."""
   sizes = MESHES[name]
-  devices = jax.devices()[:math.prod(sizes.values())]
-  built = experiment_lib.build(
-      config_lib.resolve({**CONFIG, 'mesh': sizes}), devices=devices)
+  built = toy.build(devices=math.prod(sizes.values()), mesh=sizes, **CONFIG)
   step = compile_step(built)
   # One mesh initialises its own state, which must be the same.
   state = (built.init_state() if name == '2x2x2' else
@@ -204,10 +198,9 @@ def test_three_axes_gather_only_their_shard_of_a_layer():
 def test_microbatches_draw_the_same_masks_and_reduce_gradients_once():
   params = {}
   for number in (1, 8):
-    built = experiment_lib.build(config_lib.resolve({
+    built = toy.build(devices=number, **{
         **CONFIG, 'accumulation': NUM_MICROBATCHES, 'mesh': {'data': number},
-        'data': {'source': 'digits', 'resolution': 8}}),
-        devices=jax.devices()[:number])
+        'data': {}})
     step = compile_step(built)
     state = jax.device_put(initial_state(), built.shardings)
     batches = built.batches(start_step=0)
@@ -228,10 +221,10 @@ def test_microbatches_draw_the_same_masks_and_reduce_gradients_once():
 
 def test_convolution_gradients_are_not_grouped_by_device():
   # The compiler would exchange images between devices; see `_jitted_step`.
-  built = experiment_lib.build(config_lib.resolve({
+  built = toy.build(devices=8, **{
       **CONFIG, 'accumulation': NUM_MICROBATCHES, 'mesh': MESHES['8x1x1'],
       'model': {**CONFIG['model'], 'patch': 1,
-                'backbone': {'depths': (), 'width': 32}}}))
+                'backbone': {'depths': (), 'width': 32}}})
   step = built.train_step.lower(built.abstract_state, built.abstract_batch)
   assert {int(n) for n in re.findall(
       r'_group_count = (\d+)', step.as_text())} == {1}

@@ -10,6 +10,7 @@ from jax.sharding import PartitionSpec as P
 import numpy as np
 import pytest
 
+from tests import toy
 from vit_jax.parallel import clusters
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
@@ -133,8 +134,7 @@ def test_an_occupied_port_is_an_error():
 
 @pytest.mark.parametrize('index', [0, 1])
 def test_a_missing_process_is_an_error_after_the_timeout(index):
-  with socket.create_server(('localhost', 0)) as free:
-    address = f'localhost:{free.getsockname()[1]}'
+  address = f'localhost:{toy.free_port()}'
   program = (
       'import sys\n'
       f'sys.path.insert(0, {ROOT!r})\n'

@@ -1,13 +1,12 @@
 """The cost of a step agrees with sums by hand and with XLA's counts."""
 
 import dataclasses
+from unittest import mock
 
 import jax
 import pytest
 
 from tests import toy
-from vit_jax.experiment import build as experiment_lib
-from vit_jax.experiment import config as config_lib
 from vit_jax.plan import step_cost
 from vit_jax.plan.compiled import collectives
 from vit_jax.plan.compiled import memory_traffic
@@ -16,10 +15,9 @@ DEPTH = 4
 
 
 def build(**model):
-  config = config_lib.resolve(toy.config(batch_size=16, accumulation=1, model={
+  return toy.build(devices=2, batch_size=16, accumulation=1, model={
       'width': 64, 'depth': DEPTH, 'num_heads': 1, 'mlp_dim': 256, 'patch': 2,
-      'pooling': 'average', 'remat': 'none', **model}))
-  return experiment_lib.build(config, devices=jax.devices()[:2])
+      'pooling': 'average', 'remat': 'none', **model})
 
 
 @pytest.fixture(scope='module')
@@ -83,22 +81,14 @@ def test_recomputed_flops_are_those_of_attention(remat, expected):
   assert step_cost.recomputed_flops_per_image(build(remat=remat)) == expected
 
 
-class FailingStep:
-  """Replaces a jitted step whose compilation runs out of memory."""
-
-  def lower(self, *_):
-    return self
-
-  def compile(self):
-    raise jax.errors.JaxRuntimeError(
-        'RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory '
-        'required for HLO temporaries (103.61G) exceeds available HBM '
-        '(15.48G).')
-
-
 def test_the_needed_memory_is_read_from_a_compiler_error():
+  step = mock.Mock(**{
+      'lower.return_value.compile.side_effect': jax.errors.JaxRuntimeError(
+          'RESOURCE_EXHAUSTED: Ran out of memory on HBM, the total memory '
+          'required for HLO temporaries (103.61G) exceeds available HBM '
+          '(15.48G).')})
   cost = step_cost.compile_step(
-      dataclasses.replace(build(), build_step=lambda _: FailingStep()))
+      dataclasses.replace(build(), build_step=lambda _: step))
   assert cost.fits is False
   assert cost.memory.total_bytes == round(103.61 * 2**30)
   assert cost.memory.fraction == pytest.approx(103.61 / 15.48)

@@ -11,8 +11,6 @@ from vit_jax import models
 from vit_jax import run as run_lib
 from vit_jax import tree
 from vit_jax.checkpoints import source as checkpoint_source
-from vit_jax.experiment import build as experiment_lib
-from vit_jax.experiment import config as config_lib
 from vit_jax.inference import load
 from vit_jax.training import flops
 
@@ -25,16 +23,16 @@ def save_teacher(path, num_classes=10):
       num_heads=4, mlp_dim=16, patch=4)
 
 
-def build(teacher, *, steps=6, devices=None, mesh=None):
-  return experiment_lib.build(config_lib.resolve(toy.config(
-      total={'steps': steps}, averaging=0.5, mesh=mesh or {'fsdp': 2},
-      model={'distill_token': True},
+def build(teacher, *, steps=6, devices=4, mesh=None):
+  return toy.build(
+      devices=devices, total={'steps': steps}, averaging=0.5,
+      mesh=mesh or {'fsdp': 2}, model={'distill_token': True},
       objective={'name': 'distill', 'teacher': str(teacher), 'weight': 0.5,
                  'feature_weight': 0.1},
       data={'mixup': 0.2},
       evals={'test': {'split': 'test', 'batch_size': 120},
              'loss': {'name': 'objective', 'batch_size': 120}},
-      checkpoint={'every': {'steps': 3}})), devices)
+      checkpoint={'every': {'steps': 3}})
 
 
 @pytest.fixture(scope='module')
@@ -75,8 +73,7 @@ def test_the_forward_pass_of_the_teacher_counts(trained):
 
 def test_losses_do_not_depend_on_the_mesh(trained):
   losses = []
-  for devices, mesh in ((jax.devices(), {'fsdp': 2, 'tensor': 2}),
-                        (jax.devices()[:1], {'data': 1})):
+  for devices, mesh in ((8, {'fsdp': 2, 'tensor': 2}), (1, {'data': 1})):
     experiment = build(trained[0], devices=devices, mesh=mesh)
     state = experiment.with_base(experiment.init_state())
     batches = experiment.batches(start_step=0)

@@ -11,6 +11,7 @@ import signal
 import numpy as np
 import pytest
 
+from tests import faults
 from tests import random_models
 from tests import toy
 from tests.training import test_writer
@@ -20,8 +21,8 @@ from vit_jax import run as run_lib
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax.checkpoints import errors
+from vit_jax.checkpoints import items
 from vit_jax.checkpoints import lock
-from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.experiment import config as config_lib
 from vit_jax.parallel import hardware
@@ -68,17 +69,7 @@ def base():
   experiment = toy.build(**CONFIG)
   compiled = experiment.train_step.lower(
       experiment.abstract_state, experiment.abstract_batch).compile()
-
-  class Step:
-    """Replaces the jitted step."""
-
-    def lower(self, *_):
-      return self
-
-    def compile(self):
-      return compiled
-
-  step = Step()
+  step = toy.fake_step(compiled)
   return dataclasses.replace(experiment, build_step=lambda _: step)
 
 
@@ -96,27 +87,11 @@ def scripted(
           'end': evals.Evaluator(Scripted([9.0] * 10, fail=fail_at_end))})
 
 
-def train(*arguments, **options):
-  return run_lib.train(*arguments, **options)
+train = run_lib.train
 
 
 def progress_of(workdir):
-  folder = checkpoint_source.find(workdir).path / 'progress'
-  return json.loads(next(folder.iterdir()).read_text())
-
-
-def assert_same_run(workdir, other, base):
-  states, counters = [], []
-  for folder in (workdir, other):
-    with manager.Checkpoints(folder, base.config.checkpoint) as saved:
-      found = saved.restore(base.abstract_state)
-    states.append({name: np.asarray(leaf).tobytes() for name, leaf in
-                   tree.flatten(found.state).items()})
-    counters.append({name: value for name, value in found.progress.items()
-                     if 'secs' not in name and name != 'train'})
-  assert states[0] == states[1]
-  assert counters[0] == counters[1]
-  assert repr(toy.rows(workdir)) == repr(toy.rows(other))  # With NaN.
+  return items.read_config(checkpoint_source.find(workdir).path / 'progress')
 
 
 @pytest.fixture(scope='module', name='stopped')
@@ -237,7 +212,7 @@ def test_a_killed_run_stops_early_where_an_uninterrupted_one_does(
     train(scripted(base, patience=2, fail={killed_at: Killed()}), tmp_path)
   assert checkpoint_source.find(tmp_path).path.name == str(saved)
   train(scripted(base, patience=2, begin=saved // 4), tmp_path)
-  assert_same_run(tmp_path, stopped[-1], base)
+  faults.assert_same_end(tmp_path, stopped[-1])
 
 
 def test_a_signal_in_the_last_evaluation_changes_nothing(

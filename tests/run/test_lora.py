@@ -12,8 +12,6 @@ from vit_jax import __main__ as main
 from vit_jax import run as run_lib
 from vit_jax import tree
 from vit_jax.checkpoints import source as checkpoint_source
-from vit_jax.experiment import build as experiment_lib
-from vit_jax.experiment import config as config_lib
 from vit_jax.inference import load
 from vit_jax.parallel import multihost
 
@@ -31,8 +29,8 @@ def base(tmp_path_factory):
 
 
 def train(workdir, base, *, steps=6, **changes):
-  """Trains adapters of `base` on 8 devices, sharded; returns the experiment."""
-  config = config_lib.resolve(toy.config(**{
+  """Trains adapters of `base` on 4 devices, sharded; returns the experiment."""
+  experiment = toy.build(devices=4, **{
       'total': {'steps': steps}, 'lora': {'rank': 2}, 'averaging': 0.5,
       'optimizer': {'learning_rate': 0.05, 'frozen': [FROZEN]},
       'mesh': {'fsdp': 2, 'tensor': 2},
@@ -40,8 +38,7 @@ def train(workdir, base, *, steps=6, **changes):
                          'every': {'steps': 3}}},
       'init': {'checkpoint': str(base)},
       'checkpoint': {'every': {'steps': 3}, 'best': 'test/accuracy'},
-      **changes}))
-  experiment = experiment_lib.build(config)
+      **changes})
   summary = run_lib.train(
       experiment, workdir, source=base and load.find(base))
   return experiment, summary
@@ -85,9 +82,9 @@ def test_a_loaded_model_has_the_merged_parameters(trained, base, tmp_path):
                     f'--target={tmp_path}/merged.npz']) == 0
   for path in (workdir, tmp_path / 'merged.npz'):
     source = load.find(path)
-    plain = experiment_lib.build(config_lib.resolve({
+    plain = toy.build(**{
         **checkpoint_source.find(workdir).config, 'lora': {},
-        'optimizer': toy.CONFIG['optimizer'], 'mesh': {}}))
+        'optimizer': {}, 'mesh': {}})
     params = multihost.put(source.load(), plain.shardings.params)
     assert plain.evaluators['test'](params)['loss'] == pytest.approx(
         summary['metrics']['test/loss'], rel=1e-5)

@@ -11,9 +11,7 @@ from PIL import Image
 import pytest
 import yaml
 
-from tests import random_models
 from tests import toy
-import vit_jax
 from vit_jax import __main__ as main
 from vit_jax import escape
 from vit_jax import run as run_lib
@@ -119,20 +117,6 @@ def test_predict_uses_the_loss_of_the_run(workdir, tmp_path, capsys):
   np.testing.assert_allclose(softmax, odds / odds.sum(), rtol=1e-4)
   printed = ' '.join(capsys.readouterr().out.split())
   assert 'sigmoid' in printed
-
-
-@pytest.mark.parametrize('form', ['orbax', 'huggingface', 'timm', 'npz'])
-def test_the_activation_is_saved_with_the_weights(
-    form, tmp_path):
-  model = random_models.make(
-      {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
-       'num_classes': 3}, side=8, activation='sigmoid')
-  target = tmp_path / ('model.npz' if form == 'npz' else 'model')
-  model.save(target, form=form)
-  again = vit_jax.load(target, log=None)
-  assert again.preprocess.activation == 'sigmoid'
-  np.testing.assert_array_equal(
-      again.top_classes(np.zeros((1, 3)))[0].probabilities, [0.5] * 3)
 
 
 def test_hostile_names_are_text_in_a_card(experiment, workdir):

@@ -1,6 +1,5 @@
 """A sweep from start to end, its resumption, its plan and its errors."""
 
-import functools
 import json
 import pathlib
 import shutil
@@ -14,7 +13,6 @@ from vit_jax import __main__ as main
 from vit_jax import sweep as sweep_lib
 from vit_jax.analysis import sweep_plot
 from vit_jax.commands import sweep as command
-from vit_jax.experiment import build as experiment_lib
 from vit_jax.inference import load
 from vit_jax.training import signals
 
@@ -27,15 +25,11 @@ ALL_RUNS = ['learning_rate=1e-06', 'learning_rate=0.01', 'final,seed=0',
 
 
 @pytest.fixture(scope='module')
-def swept(file, tmp_path_factory):
+def swept(one_device, file, tmp_path_factory):
   """Folder and result of a complete sweep."""
   workdir = tmp_path_factory.mktemp('sweep')
-  build = functools.partial(experiment_lib.build, devices=jax.devices()[:1])
-  with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(experiment_lib, 'build', build)
-    assert main.main(
-        ['sweep', f'--config={file}', f'--workdir={workdir}',
-         '--soup=uniform']) == 0
+  assert main.main(['sweep', f'--config={file}', f'--workdir={workdir}',
+                    '--soup=uniform']) == 0
   return workdir, json.loads((workdir / 'sweep.json').read_text())
 
 

@@ -68,15 +68,13 @@ def count_vit(**section):
       lambda p, x: model.apply({'params': p}, x)['logits'], params, images)
 
 
-@pytest.mark.parametrize('variant, macs', [
+@pytest.mark.parametrize(('variant', 'width', 'depth', 'published'), [
     # fvcore's count of the published models, as DeiT's and timm's tables have.
-    ('B/16', 17.58e9), ('L/16', 61.6e9)])
-def test_vit_flops_agree_with_published_counts(variant, macs):
-  assert count_vit(variant=variant) == pytest.approx(2 * macs, rel=0.01)
-
-
-def test_b16_flops_equal_the_formula():
-  tokens, width, mlp_dim = 197, 768, 3072
-  layer = tokens * (4 * width**2 + 2 * width * mlp_dim) + 2 * tokens**2 * width
-  macs = 196 * (16 * 16 * 3) * width + 12 * layer + width * 1000
-  assert count_vit(variant='B/16') == 2 * macs
+    ('B/16', 768, 12, 17.58e9), ('L/16', 1024, 24, 61.6e9)])
+def test_vit_flops_equal_the_formula_and_published_counts(
+    variant, width, depth, published):
+  tokens = 197
+  layer = 12 * tokens * width**2 + 2 * tokens**2 * width
+  macs = 196 * (16 * 16 * 3) * width + depth * layer + width * 1000
+  assert count_vit(variant=variant) == 2 * macs
+  assert macs == pytest.approx(published, rel=0.01)

@@ -18,11 +18,17 @@ def lines(workdir):
   return (workdir / 'metrics.jsonl').read_text().splitlines()
 
 
-def write_steps(workdir, steps, *, resume_step, keys=('train/loss',)):
-  metric_writer = writer.MetricWriter(workdir, resume_step=resume_step)
-  for step in steps:
-    metric_writer.write(step, dict.fromkeys(keys, step / 10))
+def write(workdir, *rows, **options):
+  """Writes pairs of a step and its metrics with one writer."""
+  metric_writer = writer.MetricWriter(workdir, **options)
+  for step, metrics in rows:
+    metric_writer.write(step, metrics)
   metric_writer.close()
+
+
+def write_steps(workdir, steps, *, resume_step, key='train/loss'):
+  write(workdir, *((step, {key: step / 10}) for step in steps),
+        resume_step=resume_step)
 
 
 def read_events(workdir):
@@ -48,9 +54,7 @@ def test_rows_are_flushed_immediately(tmp_path):
 
 
 def test_non_finite_values_are_null_and_read_as_nan(tmp_path):
-  metric_writer = writer.MetricWriter(tmp_path)
-  metric_writer.write(1, {'a': math.nan, 'b': math.inf, 'c': -math.inf})
-  metric_writer.close()
+  write(tmp_path, (1, {'a': math.nan, 'b': math.inf, 'c': -math.inf}))
 
   def refuse(constant):
     raise AssertionError(f'{constant} is no JSON')
@@ -73,20 +77,16 @@ def test_a_resumed_file_equals_one_that_was_never_interrupted(
 
 def test_appending_keeps_every_row(tmp_path):
   write_steps(tmp_path, [10, 20], resume_step=0)
-  write_steps(tmp_path, [20], resume_step=None, keys=('test/accuracy',))
+  write_steps(tmp_path, [20], resume_step=None, key='test/accuracy')
   assert [set(row) - {'step'} for row in writer.read_rows(tmp_path)] == [
       {'train/loss'}, {'train/loss'}, {'test/accuracy'}]
 
 
 def test_a_repeated_evaluation_replaces_its_row(tmp_path):
-  metric_writer = writer.MetricWriter(tmp_path, resume_step=0)
-  metric_writer.write(20, {'train/loss': 1.0})
-  metric_writer.write(20, {'val/accuracy': 0.5})
-  metric_writer.close()
-  metric_writer = writer.MetricWriter(tmp_path, resume_step=20)
-  metric_writer.write(20, {'val/accuracy': 0.6})
-  metric_writer.write(20, {'val/accuracy': 0.7})
-  metric_writer.close()
+  write(tmp_path, (20, {'train/loss': 1.0}), (20, {'val/accuracy': 0.5}),
+        resume_step=0)
+  write(tmp_path, (20, {'val/accuracy': 0.6}), (20, {'val/accuracy': 0.7}),
+        resume_step=20)
   assert writer.read_rows(tmp_path) == [
       {'step': 20, 'train/loss': 1.0}, {'step': 20, 'val/accuracy': 0.7}]
 
@@ -109,9 +109,7 @@ def test_a_damaged_line_is_an_error_with_its_number(tmp_path):
 
 
 def test_an_inactive_writer_writes_no_file(tmp_path):
-  metric_writer = writer.MetricWriter(tmp_path / 'run', active=False)
-  metric_writer.write(1, {'train/loss': 1.0})
-  metric_writer.close()
+  write(tmp_path / 'run', (1, {'train/loss': 1.0}), active=False)
   assert not (tmp_path / 'run').exists()
 
 
@@ -132,16 +130,11 @@ def test_tensorboard_gets_scalars_and_the_purged_step(tmp_path):
 def test_a_bucket_holds_the_same_rows_as_a_folder(tmp_path, monkeypatch):
   """Objects cannot be appended to: the file is written whole each time."""
   monkeypatch.setattr(atomic_files, 'is_remote', lambda path: True)
-  remote = writer.MetricWriter(tmp_path, resume_step=0)
-  remote.write(1, {'train/loss': 2.0})
-  remote.write(2, {'train/loss': 1.5})
-  remote.write(2, {'train/loss': 1.0})
-  remote.close()
+  write(tmp_path, (1, {'train/loss': 2.0}), (2, {'train/loss': 1.5}),
+        (2, {'train/loss': 1.0}), resume_step=0)
   assert writer.read_rows(tmp_path) == [
       {'step': 1, 'train/loss': 2.0}, {'step': 2, 'train/loss': 1.0}]
-  resumed = writer.MetricWriter(tmp_path, resume_step=1)
-  resumed.write(2, {'train/loss': 0.5})
-  resumed.close()
+  write(tmp_path, (2, {'train/loss': 0.5}), resume_step=1)
   assert [row['train/loss'] for row in writer.read_rows(tmp_path)] == [2.0, 0.5]
 
 
@@ -185,9 +178,7 @@ def test_weights_and_biases_gets_the_same_rows(tmp_path, monkeypatch):
 
   monkeypatch.setitem(sys.modules, 'wandb', types.SimpleNamespace(init=init))
   for _ in range(2):  # The second start continues the same run.
-    metric_writer = writer.MetricWriter(tmp_path, wandb_config={'seed': 1})
-    metric_writer.write(10, {'train/loss': 2.5})
-    metric_writer.close()
+    write(tmp_path, (10, {'train/loss': 2.5}), wandb_config={'seed': 1})
   assert calls[0] == calls[3] and calls[0]['config'] == {'seed': 1}
   assert calls[1:3] == [(10, {'train/loss': 2.5}), 'finish']
   monkeypatch.setitem(sys.modules, 'wandb', None)

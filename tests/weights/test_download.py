@@ -1,16 +1,142 @@
-"""An address becomes a file on this machine, once, with its checksum."""
+"""Weights are downloaded once, completely, with their checksum."""
 
+import collections
 import hashlib
+from http import server
+import threading
+import time
 
 import fsspec
+from huggingface_hub import constants
 import pytest
 
+from tests import random_models
+import vit_jax
 from vit_jax.weights import download
+
+Site = collections.namedtuple('Site', 'address files requests cuts')
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
   monkeypatch.setenv(download.CACHE_VARIABLE, str(tmp_path / 'cache'))
+
+
+@pytest.fixture
+def site(monkeypatch):
+  """Serves files by path, and records the path and start of GET requests.
+
+  Each of `cuts` is the number of bytes after which a connection closes.
+  """
+  files, requests, cuts = {}, [], []
+
+  class Handler(server.BaseHTTPRequestHandler):
+    """Sends files, or what is left of them."""
+
+    def do_GET(self):
+      body = files.get(self.path)
+      if body is None:
+        self.send_error(404)
+        return
+      start = int(self.headers.get('Range', 'bytes=0-')[6:-1])
+      requests.append((self.path, start))
+      self.send_response(206 if start else 200)
+      self.send_header('Content-Length', str(len(body) - start))
+      self.end_headers()
+      sent = cuts.pop(0) if cuts and 'json' not in self.path else len(body)
+      self.wfile.write(body[start:start + sent])
+      self.close_connection = True
+
+    def do_HEAD(self):
+      self.send_error(405)
+
+    def log_message(self, *args):
+      """Suppresses log lines."""
+
+  monkeypatch.setattr(time, 'sleep', lambda _: None)  # Before another attempt.
+  with server.ThreadingHTTPServer(('127.0.0.1', 0), Handler) as running:
+    thread = threading.Thread(target=running.serve_forever)
+    thread.start()
+    yield Site(f'http://127.0.0.1:{running.server_port}', files, requests,
+               cuts)
+    running.shutdown()
+    thread.join()
+
+
+@pytest.fixture
+def model():
+  return random_models.make({**random_models.TINY, 'gelu': 'exact'}, side=32)
+
+
+def cached_files(tmp_path):
+  return [path for path in (tmp_path / 'cache').rglob('*') if path.is_file()]
+
+
+@pytest.mark.parametrize(('form', 'name'), [
+    ('npz', 'x.npz'), ('timm', 'x.safetensors')])
+def test_weights_and_their_settings_are_downloaded_once(
+    form, name, site, model, tmp_path):
+  address, files, requests, *_ = site
+  model.save(tmp_path / name, form=form)
+  for path in tmp_path.glob('x.*'):
+    files[f'/models/{path.name}'] = path.read_bytes()
+  digest = hashlib.sha256(files[f'/models/{name}']).hexdigest()
+  counts = []
+  for word in ('fetched', 'cached'):
+    lines = []
+    found = vit_jax.load(f'{address}/models/{name}', log=lines.append)
+    assert any(line.startswith(word) and f'sha256 {digest}' in line
+               for line in lines)
+    random_models.assert_same(found.params, model.params)
+    assert found.config == model.config
+    counts.append(len(requests))
+  assert counts[0] == counts[1] > 0
+  assert len(cached_files(tmp_path)) == len(files)
+
+
+BODY = b'PK\x03\x04' + bytes(range(256)) * 40
+
+
+def test_a_lost_connection_continues_where_it_ended(site, monkeypatch):
+  monkeypatch.setattr(constants, 'DOWNLOAD_CHUNK_SIZE', 1000)
+  site.files['/x.npz'] = BODY
+  site.cuts.extend([1000, 0, 2000])
+  assert download.fetch(
+      f'{site.address}/x.npz', log=lambda _: None).read_bytes() == BODY
+  assert site.requests == [
+      ('/x.npz', start) for start in (0, 1000, 1000, 3000)]
+
+
+def test_only_a_404_is_a_missing_file(site):
+  with pytest.raises(FileNotFoundError, match='There is nothing at'):
+    download.fetch(f'{site.address}/x.npz')
+  with pytest.raises(OSError, match='could not be fetched: ') as error:
+    download.fetch('http://127.0.0.1:9/x.npz')  # Nothing listens there.
+  assert not isinstance(error.value, FileNotFoundError)
+
+
+def test_hashes_of_addresses_are_checked(site, tmp_path):
+  site.files['/x.npz'] = BODY
+  digest = hashlib.sha256(BODY).hexdigest()
+  with pytest.raises(ValueError, match=(
+      f'x.npz was discarded: it has SHA-256 {digest}, but 00')):
+    download.fetch(f'{site.address}/x.npz#sha256={64 * "0"}')
+  assert not cached_files(tmp_path)
+  address = f'{site.address}/x.npz#sha256={digest.upper()}'
+  path = download.fetch(address, log=lambda _: None)
+  assert path.read_bytes() == BODY
+  assert download.fetch(address, log=lambda _: None) == path
+  path.write_bytes(BODY[1:])  # A damaged disk.
+  with pytest.raises(ValueError, match='x.npz, downloaded from .* has SHA-256'):
+    download.fetch(address)
+
+
+def test_html_pages_are_errors_and_not_cached(site, tmp_path):
+  address, files, *_ = site
+  files['/x.npz'] = b'<html>Please log in</html>'
+  with pytest.raises(ValueError, match='not a file of weights.*<html>'):
+    vit_jax.load(f'{address}/x.npz', log=None)
+  assert not cached_files(tmp_path)
 
 
 def test_a_local_path_is_used_where_it_is(tmp_path):
@@ -42,7 +168,7 @@ def test_a_missing_file_leaves_nothing_in_the_cache(tmp_path):
   for address in (tmp_path / 'none', 'memory://bucket/none.npz'):
     with pytest.raises(FileNotFoundError, match='nothing at .*none'):
       download.fetch(address)
-  assert not [p for p in (tmp_path / 'cache').rglob('*') if p.is_file()]
+  assert not cached_files(tmp_path)
 
 
 def test_an_address_that_no_library_reads_is_an_error():

@@ -3,7 +3,7 @@
 Methods are plain records that workers receive. Both have:
 
   min_similarity   lowest similarity of near-duplicates
-  read      decodes an image; called in threads
+  read      the part of an image to keep; called in threads
   views     bits or features [images, views, ...] of test images
   index     search index of the views of all test images
   search    compares source images with the most similar test images
@@ -23,7 +23,6 @@ from vit_jax import nearest_neighbours
 from vit_jax.data.fingerprints import hash_index
 from vit_jax.data.fingerprints import perceptual_hash
 from vit_jax.data.fingerprints import similarity
-from vit_jax.data.images import decode
 from vit_jax.data.splits import selection as selection_lib
 
 # Maps images to one row of features each; it is sent to other processes.
@@ -59,7 +58,7 @@ class PixelMethod(similarity.Thresholds):
     """Searched windows of a test image; the first is the whole image."""
     return perceptual_hash.crops() if self.crops else (perceptual_hash.WHOLE,)
 
-  def read(self, image: Any) -> UInt8[np.ndarray, '64 64 3']:
+  def read(self, image: Image.Image) -> UInt8[np.ndarray, '64 64 3']:
     return perceptual_hash.thumbnail(image)
 
   def views(
@@ -120,7 +119,7 @@ class PixelMethod(similarity.Thresholds):
 def _thumbnail(
     selection: selection_lib.Selection, index: int,
 ) -> UInt8[np.ndarray, '64 64 3']:
-  return perceptual_hash.thumbnail(selection.open()[index]['image'])
+  return perceptual_hash.thumbnail(selection.image(index))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,8 +140,8 @@ class FeatureMethod:
       raise ValueError(
           f'--min-cosine must be in (0, 1]; got {self.min_similarity}.')
 
-  def read(self, image: Any) -> Image.Image:
-    return decode.decode(image, channels=3)
+  def read(self, image: Image.Image) -> Image.Image:
+    return image
 
   def views(
       self, images: Sequence[Image.Image],

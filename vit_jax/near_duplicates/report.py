@@ -9,7 +9,6 @@ from etils import epath
 import numpy as np
 
 from vit_jax.analysis import html_page
-from vit_jax.data.images import decode
 from vit_jax.data.splits import selection as selection_lib
 from vit_jax.near_duplicates import search
 
@@ -71,5 +70,4 @@ def _image(
   return {
       'key': key, 'label': ', '.join(
           names[v] if names and v in known else str(v) for v in values),
-      'url': html_page.thumbnail(
-          decode.decode(example['image'], channels=3), side=_IMAGE_SIDE)}
+      'url': html_page.thumbnail(selection.image(index), side=_IMAGE_SIDE)}

@@ -142,7 +142,7 @@ def _read(
   images, indices, unreadable = [], [], {}
   for chunk in decode.read_chunks(
       range(block.first, block.last),
-      lambda index: method.read(dataset[index]['image']), size=SIZE,
+      lambda index: method.read(block.selection.image(index)), size=SIZE,
       errors=(OSError, ValueError)):
     for index, image in chunk:
       if isinstance(image, Exception):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests import own_data
+from tests import pictures
 from vit_jax.data.sources import builtin
 from vit_jax.data.splits import selection
 from vit_jax.data.splits import split_strings
@@ -52,6 +53,16 @@ def test_a_colon_before_a_number_or_slash_does_not_begin_a_split():
   for text in ('cifar10:3.0.2', 'gs://bucket/photos'):
     assert selection.build(text, 'test', {}) == selection.parse(
         f'{text}:test', {})
+
+
+def test_images_of_a_selection_keep_its_limit_of_pixels(tmp_path):
+  own_data.write(tmp_path, *(f'train/{name}/{i}.png' for name in 'ab'
+                             for i in range(3)))
+  for path in tmp_path.glob('train/*/*.png'):
+    path.write_bytes(pictures.encode(pictures.picture(0, side=8)))
+  assert selection.build(str(tmp_path), 'train', {}).image(0).size == (8, 8)
+  with pytest.raises(ValueError, match='max_pixels'):
+    selection.build(str(tmp_path), 'train', {'max_pixels': 63}).image(0)
 
 
 def _tables(root, *names):

@@ -17,7 +17,6 @@ from jaxtyping import Bool, Float32, UInt8, UInt64
 import numpy as np
 from PIL import Image
 
-from vit_jax.data.images import decode
 from vit_jax.data.splits import split_strings
 
 SIDE = 64  # Side of a thumbnail in pixels.
@@ -55,11 +54,8 @@ def crops() -> tuple[Window, ...]:
   return tuple(windows)
 
 
-def thumbnail(image: bytes | np.ndarray | Image.Image) -> UInt8[
-    np.ndarray, '64 64 3']:
+def thumbnail(image: Image.Image) -> UInt8[np.ndarray, '64 64 3']:
   """Returns an image averaged to 64 x 64 pixels, ignoring the aspect ratio."""
-  if not isinstance(image, Image.Image):
-    image = decode.decode(image, channels=3)
   return np.asarray(image.convert('RGB').resize(
       (SIDE, SIDE), Image.Resampling.BOX, reducing_gap=3.0))
 

@@ -10,8 +10,11 @@ import json
 import re
 from typing import Any
 
+from PIL import Image
+
 from vit_jax.data import config as config_lib
 from vit_jax.data import dataset
+from vit_jax.data.images import decode
 from vit_jax.data.sources import registry
 
 # Config keys that choose examples, and keys that describe a user's files.
@@ -31,7 +34,7 @@ class Selection:
   section: str
   name: str
 
-  @property
+  @functools.cached_property
   def config(self) -> config_lib.DataConfig:
     """The section with default values."""
     return config_lib.parse(json.loads(self.section))
@@ -39,6 +42,11 @@ class Selection:
   def open(self) -> dataset.Dataset:
     """Opens the dataset; cached per process."""
     return _open(self)
+
+  def image(self, index: int) -> Image.Image:
+    """Returns an image as 8-bit RGB; raises a `ValueError` if unreadable."""
+    return decode.decode(self.open()[index]['image'], channels=3,
+                         max_pixels=self.config.max_pixels)
 
 
 @functools.lru_cache(maxsize=64)

@@ -1,0 +1,73 @@
+"""Wrong sections of objectives, and models that do not suit them."""
+
+import re
+
+import pytest
+
+from vit_jax import models
+from vit_jax import objectives
+
+VIT = {'width': 16, 'depth': 2, 'num_heads': 2, 'mlp_dim': 32, 'patch': 4}
+
+
+@pytest.mark.parametrize(('section', 'words'), [
+    ({'label_smoothing': 1.0}, 'label_smoothing must be at least 0 and'),
+    ({'label_smoothing': -0.1}, 'but is -0.1.'),
+    ({'loss': 'softmaks'}, 'softmax'),
+    ({'lable_smoothing': 0.1}, 'label_smoothing'),
+    ({'name': 'supervized'}, 'supervised'),
+    ({'name': 'distill'}, 'needs the weights of a teacher'),
+    ({'name': 'distill', 'teacher': 'x', 'weight': 0.0},
+     'weight must be above 0'),
+    ({'name': 'distill', 'teacher': 'x', 'temperature': 0.0},
+     'temperature above 0'),
+    ({'name': 'distill', 'teacher': 'x', 'feature_weight': -1.0},
+     'feature_weight at least 0'),
+    ({'name': 'distill', 'teacher': 'x', 'loss': 'sigmoid'},
+     "but loss is 'sigmoid'"),
+    ({'name': 'mae', 'masked': 0.0}, 'objective: masked must be'),
+    ({'name': 'mae', 'masked': 1.0}, 'but is 1.0'),
+    ({'name': 'mae', 'decoder_depth': 0},
+     'objective: decoder_depth must be at least 1'),
+    ({'name': 'mae', 'decoder_width': 18}, 'divide into 16 heads'),
+    ({'name': 'mae', 'target': 'mean_color'}, 'normalized'),
+    ({'name': 'masked_patch', 'corrupted': 0.0},
+     'objective: corrupted must be'),
+    ({'name': 'masked_patch', 'corrupted': 1.5}, 'but is 1.5'),
+    ({'name': 'masked_patch', 'shares': (0.8, 0.1, 0.2)}, 'three fractions'),
+    ({'name': 'masked_patch', 'shares': (1.2, -0.1, -0.1)}, 'three fractions'),
+    ({'name': 'masked_patch', 'target': 'mean_colour'}, 'mean_color'),
+    ({'name': 'masked_patch', 'label_smoothing': 0.1}, 'label_smoothing'),
+])
+def test_a_wrong_section_is_an_error(section, words):
+  with pytest.raises(ValueError, match=re.escape(words)):
+    objectives.parse(section)
+
+
+MASKED_PATCH = {'name': 'masked_patch', 'corrupted': 0.3}
+
+
+@pytest.mark.parametrize(('objective', 'model', 'words'), [
+    ({'name': 'mae'}, {'variant': 'R50x1'}, 'objective mae needs a ViT'),
+    ({'name': 'mae'}, {**VIT, 'rotary': {}}, 'model.rotary is RotaryConfig'),
+    ({'name': 'mae'}, {**VIT, 'position': 'relative'},
+     "model.position is 'relative'"),
+    ({'name': 'mae'}, {**VIT, 'position_at': 'layers'},
+     "model.position_at is 'layers'"),
+    ({'name': 'mae'}, {**VIT, 'axial': True, 'pooling': 'average'},
+     'model.axial is True'),
+    ({'name': 'mae'}, {**VIT, 'patch': (8, 12)},
+     'of 1 patches leaves 0 visible'),
+    (MASKED_PATCH, {'variant': 'R50x1'}, 'which has no patches'),
+    (MASKED_PATCH, {'variant': 'R50+B/16'}, 'without model.backbone'),
+    (MASKED_PATCH, {**VIT, 'patch': (8, 12)},
+     'rounds to 0. Use a larger fraction'),
+    ({'name': 'lejepa'}, {'variant': 'R50x1'},
+     'needs a ViT, but the model is a res'),
+])
+def test_a_model_that_does_not_suit_the_objective_is_an_error(
+    objective, model, words):
+  with pytest.raises(ValueError, match=re.escape(words)):
+    objectives.build_model(
+        objectives.parse(objective), models.parse(model),
+        image_shape=(8, 12, 3), num_classes=5)
