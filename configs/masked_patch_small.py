@@ -10,7 +10,8 @@ trains a new model with the same labels, steps, batch size and learning rate.
 `labels=10+100` adds `finetune_100` and `scratch_100` with all labels. With MAE
 and LeJEPA, k-NN and a linear probe are evaluated during pre-training.
 
-Hardware: 2 CPU cores; two minutes with `:dataset=digits`, which is built in.
+Hardware: 2 CPU cores; two to three minutes with `:dataset=digits`, which is
+built in.
 Accuracy in % on the 360 held-out digits after training with 144 labelled ones
 (measured 2026-11-23, CPU):
 

@@ -234,6 +234,14 @@ def test_grid_is_the_shape_of_the_feature_map(kind, image):
   assert outputs['tokens'].shape[1] == 1 + rows * columns
 
 
+def test_parameters_are_not_changed_by_applying_the_model():
+  model, params = build('pre')
+  params = jax.tree.map(np.array, params)
+  for leaf in jax.tree.leaves(params):
+    leaf.flags.writeable = False
+  model.apply({'params': params}, random_images(1, 32, 32, 3))
+
+
 def test_bfloat16_keeps_parameters_and_logits_in_float32():
   model, params = build('pre', dtype='bfloat16')
   images = random_images(1, 32, 32, 3)

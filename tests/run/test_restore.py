@@ -19,5 +19,6 @@ def test_another_mean_of_pixels_is_noted(ours, trained, noted):
       source='digits', mean=ours, channels=len(ours) if ours != 0.5 else 3)
   notes = restore.scale_notes(config, {'data': trained})
   assert notes == ([
-      f'note: data.mean is {ours}, but the weights are for {trained["mean"]}'
+      f'note: data.mean is {ours}, but the weights are for '
+      f'{tuple(trained["mean"])}'
   ] if noted else [])

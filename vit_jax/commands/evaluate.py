@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='evaluators of the config, by their names there, or others with '
       f'default settings: {", ".join(KINDS)}; or imagenet_v2, imagenet_a, '
       'imagenet_r, imagenet_sketch, objectnet. Override a setting by '
-      '--config.evals.fewshot.shots=[1,5]')
+      "--config.evals.fewshot.shots='[1,5]'")
   parser.add_argument(
       '--output', default='', metavar='DIR',
       help='folder for figures (default: `evals` in the workdir)')

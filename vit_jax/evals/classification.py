@@ -21,9 +21,8 @@ class ClassificationConfig(evaluator.EvaluatorConfig):
   Attributes:
     real_labels: file real.json of ImageNet's ReaL labels for the 50,000
       validation images (arXiv 2006.07159; google-research/reassessed-imagenet
-      on GitHub). `accuracy` is then the share of images whose
-      prediction is among their labels; images without labels are skipped, as
-      in the paper.
+      on GitHub). `accuracy` is then the share of images whose prediction is
+      among their labels; images without labels are skipped, as in the paper.
     leave_out_unlabelled: skips images without labels in multi-label data;
       otherwise they count as wrong.
   """

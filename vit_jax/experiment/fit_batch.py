@@ -151,7 +151,7 @@ def next_num_microbatches(
 
 
 def needed_bytes(memory: Any) -> int:
-  """Returns the memory per device, of the `memory_analysis()` of a function."""
+  """Returns bytes per device, from a function's `memory_analysis()`."""
   return (memory.argument_size_in_bytes + memory.temp_size_in_bytes
           + memory.output_size_in_bytes - memory.alias_size_in_bytes
           + memory.generated_code_size_in_bytes)

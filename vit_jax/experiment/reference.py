@@ -24,10 +24,10 @@ _INTRODUCTION = """# Config keys
 A config file needs only the values that differ from these defaults. A flag such
 as `--config.optimizer.learning_rate=3e-4` changes any of them. To list the keys
 of a config: `python main.py train --config=configs/cifar10.py --help`.
-Quote lists: `--config.data.mean='[0.5,0.5,0.5]'`; `none` is no value. A
-*duration* has one unit: `{'steps': N}`, `{'examples': N}`, `{'epochs': N}` or
-`{'percent': N}` of the run; as a flag, `--config.total.epochs=90`. NAME in
-`evals.NAME` is any name that you choose.
+Quote lists: `--config.data.mean='[0.5,0.5,0.5]'`; a flag's `none` means
+`null`. A *duration* has one unit: `{'steps': N}`, `{'examples': N}`,
+`{'epochs': N}` or `{'percent': N}` of the run; as a flag,
+`--config.total.epochs=90`. NAME in `evals.NAME` is any name that you choose.
 This page is written by `python -m vit_jax.experiment.reference`.
 """
 

@@ -50,9 +50,9 @@ class StdConv(nn.Module):
         nn.with_logical_partitioning(
             nn.initializers.lecun_normal(), (None, None, None, 'width')),
         (self.size, self.size, features.shape[-1], self.channels))
-    kernel -= kernel.mean(axis=(0, 1, 2))
-    variance = jnp.square(kernel).mean(axis=(0, 1, 2))
-    kernel /= jnp.sqrt(variance + c.variance_epsilon) + c.std_epsilon
+    centred = kernel - kernel.mean(axis=(0, 1, 2))
+    variance = jnp.square(centred).mean(axis=(0, 1, 2))
+    kernel = centred / (jnp.sqrt(variance + c.variance_epsilon) + c.std_epsilon)
     return jax.lax.conv_general_dilated(
         features.astype(self.dtype), kernel.astype(self.dtype),
         (self.stride, self.stride), padding(c, self.size),

@@ -37,7 +37,7 @@ def outputs(
     teacher: Any, params: types.Params,
     images: Float[Array, 'batch height width channels'],
 ) -> tuple[Float[Array, 'batch classes'], Float[Array, 'batch features']]:
-  """Returns the outputs of `teacher`, an `inference` model."""
+  """Returns logits and representation of an `inference` model."""
   found = _module(teacher).apply({'params': params}, images)
   return found['logits'], found['representation']
 

@@ -172,7 +172,10 @@ def data_parallelism(mesh: jax.sharding.Mesh) -> int:
 def check_batch_size(
     setting: str, batch_size: int, mesh: jax.sharding.Mesh, microbatches: int,
 ) -> None:
-  """Raises if the batch size of config key `setting` does not divide."""
+  """Raises unless the batch size divides over devices and microbatches.
+
+  `setting` is its config key.
+  """
   divisor = data_parallelism(mesh) * microbatches
   if batch_size % divisor:
     raise ValueError(

@@ -120,8 +120,8 @@ def scale_notes(
         1 < np.size(ours) != np.size(theirs) > 1):  # Other channels.
       continue
     if not np.allclose(ours, theirs):
-      notes.append(
-          f'note: data.{name} is {ours}, but the weights are for {theirs}')
+      notes.append(f'note: data.{name} is {ours}, but the weights are for '
+                   f'{tuple(np.atleast_1d(theirs).tolist())}')
   return notes
 
 

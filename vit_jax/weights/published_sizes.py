@@ -16,7 +16,8 @@ def variant(
 ) -> str:
   """Returns the published variant of a model's dimensions; '' if none.
 
-  `declared` are the keys of the section `model` that no array determines.
+  `declared` are the keys of the section `model` that a config or the caller
+  gives.
 
   Raises:
     ValueError: if the file is incomplete: the model is a published one without
@@ -39,8 +40,9 @@ def variant(
       raise ValueError(
           f'{source} has the widths of {name}, but only {_text(depths)} of '
           f'{_text(full)} layers. If the model is complete, load it with '
-          + (f'depth={depths[0]}.' if depths[1:] == full[1:] else
-             f"backbone={{'depths': {depths[1:]}}}."))
+          + (f'depth={depths[0]}' if depths[1:] == full[1:] else
+             f"backbone={{'depths': {depths[1:]}}}")
+          + ', or write it anew with `convert --set` and these settings.')
   return ''
 
 

@@ -42,6 +42,10 @@ def without(*keys, **arguments):
     ('vit_so150m2_patch16_reg1_gap_256', 13, {}),
     ('vit_tiny_r_s16_p8_224', 3, {}), ('test_vit', 2, {}),
     ('vit_base_patch16_plus_240', 14, {}),
+    ('vit_pe_lang_large_patch14_448', 16, {
+        'depth': 23, 'layer_norm_epsilon': 1e-5, 'pooling': 'average',
+        'final_norm': False,
+        'rotary': {'reference': 32, 'offset': 1.0, 'x_first': True}}),
     ('vit_large_patch16_radio_v3', 16, {
         'position_cls': False, 'final_norm': False})])
 def test_an_architecture_implies_settings(name, num_heads, implied):

@@ -6,8 +6,8 @@ allocates memory before it fails. So headers are checked first:
   formats   only `FORMATS`: no PostScript, no video; no PNM in ASCII
   pixels    at most `max_pixels`, also for the tiles of a TIFF
   sides     at most 65,535 pixels: some decoders allocate per row
-  reads     at most a number by Pillow's parsers, some of which read by bytes
-  scans     of progressive JPEGs are limited, since each passes over all pixels
+  reads     a limited number, since some of Pillow's parsers read byte by byte
+  scans     a limited number in a progressive JPEG: each passes over all pixels
   texts     Pillow's own limits: 1 MiB per PNG chunk, 64 MiB per file
 """
 

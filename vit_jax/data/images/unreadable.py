@@ -3,8 +3,8 @@
 `data.unreadable` applies to training, `data.eval_unreadable` to evaluation.
 With 'skip', training uses the next readable example of the dataset, so that a
 batch stays full and a pure function of (seed, step), and evaluation masks the
-image like padding. File system errors (OSError) are never skipped: a
-batch would then depend on when it is read.
+image like padding. File system errors (OSError) are never skipped: a batch
+would then depend on when it is read.
 
 Each batch row carries the index of the unreadable example that it replaces, so
 counts do not depend on the number of workers.

@@ -34,7 +34,7 @@ class Source(Protocol):
 
 @typing.runtime_checkable
 class Numbered(Protocol):
-  """A source whose keys are 'NAME NUMBER', with consecutive numbers.
+  """A source whose keys are determined by a name and consecutive numbers.
 
   Keys of 300 million examples can then be hashed in seconds.
   """

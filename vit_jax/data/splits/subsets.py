@@ -8,8 +8,10 @@ figure 4, https://arxiv.org/abs/2010.11929).
 `main.py deduplicate` writes lists of keys to exclude, one per line.
 """
 
+from collections.abc import Collection
+
 from etils import epath
-from jaxtyping import Integer, UInt64
+from jaxtyping import Bool, Integer, UInt64
 import numpy as np
 
 from vit_jax import schema
@@ -103,7 +105,8 @@ def exclude(
     ValueError: if the list cannot be read, matches no example, or matches all.
   """
   keys = _read_keys(path)
-  matches = np.array([source.key(i) in keys for i in range(len(source))], bool)
+  matches = np.concatenate([
+      _match(*leaf, keys) for leaf in split_strings.leaves(source)])
   found = int(matches.sum())
   if keys and not found:
     key = min(keys)
@@ -120,3 +123,17 @@ def exclude(
                 'split)')
   return (split_strings.Subset.where(source, ~matches) if found else source,
           summary)
+
+
+def _match(
+    source: protocol.Source, indices: Integer[np.ndarray, 'examples'],
+    keys: Collection[str],
+) -> Bool[np.ndarray, 'examples']:
+  """Returns whether the key of each of some examples is one of `keys`."""
+  name, offset = getattr(source, 'numbering', ('', 0))
+  if not len(indices) or source.key(0) != f'{name} {offset}':
+    return np.array([source.key(i) in keys for i in indices.tolist()], bool)
+  # Parses the listed keys instead of building hundreds of millions of keys.
+  pairs = [key.rpartition(' ') for key in keys]
+  return np.isin(indices, [int(number) - offset for prefix, _, number in pairs
+                           if prefix == name and number.isdecimal()])

@@ -70,6 +70,7 @@ _RULES: tuple[tuple[str, Mapping[str, Any]], ...] = (
             ('core_base', 14), ('core_(large|small|tiny)', 24))),
     ('vit_pe_.*_gigantic_.*', {'rotary': {'reference': 32, 'x_first': True}}),
     ('vit_pe_core_.*', {'pooling': 'attention', 'pool_heads': 8}),
+    ('vit_pe_lang_large_.*', {'depth': 23}),
 )
 # Components that our models lack, by words of a name.
 _MISSING = (
