@@ -48,11 +48,6 @@ class Selection:
     return decode.decode(self.open()[index]['image'], channels=3,
                          max_pixels=self.config.max_pixels)
 
-  def image(self, index: int) -> Image.Image:
-    """Returns an image as 8-bit RGB; raises a `ValueError` if unreadable."""
-    return decode.decode(self.open()[index]['image'], channels=3,
-                         max_pixels=self.config.max_pixels)
-
 
 @functools.lru_cache(maxsize=64)
 def _open(selection: Selection) -> dataset.Dataset:
