@@ -28,7 +28,8 @@ from ml_collections import ConfigDict
 
 CROPS = [{'op': 'inception_crop', 'area': [0.5, 1.0]}, {'op': 'flip'}]
 OPTIMIZER = {
-    'name': 'muon', 'weight_decay': 0.03, 'clip_norm': 1.0,
+    'name': 'muon', 'learning_rate': 4e-3, 'weight_decay': 0.03,
+    'clip_norm': 1.0,
     'schedule': {'name': 'cosine', 'warmup': {'percent': 10}},
 }
 # Settings by dataset; durations by objective and percentage of the labels.
@@ -131,7 +132,7 @@ def get_config(
           'train_ops': row['train_ops'],
           'cache_mib': 256,  # All images.
       },
-      'optimizer': {'learning_rate': 4e-3, **OPTIMIZER},
+      'optimizer': OPTIMIZER,
       'log': {'every': {'percent': 10}},
       'checkpoint': {'every': {'percent': 10}},
       # A plain dict would be sorted by name.

@@ -163,7 +163,7 @@ def test_a_workdir_that_cannot_be_created_is_a_storage_error(
 
 
 def test_a_file_system_without_locks_is_used_without_one(tmp_path, monkeypatch):
-  monkeypatch.setattr(lock.fcntl, 'flock', mock.Mock(
-      side_effect=OSError(errno.ENOLCK, 'No locks available')))
+  flock = mock.Mock(side_effect=OSError(errno.ENOLCK, 'No locks available'))
+  monkeypatch.setattr(lock.fcntl, 'flock', flock)
   with lock.hold(tmp_path), lock.hold(tmp_path):
-    pass
+    assert flock.call_count == 2

@@ -237,9 +237,9 @@ def test_grid_is_the_shape_of_the_feature_map(kind, image):
 def test_parameters_are_not_changed_by_applying_the_model():
   model, params = build('pre')
   params = jax.tree.map(np.array, params)
-  for leaf in jax.tree.leaves(params):
-    leaf.flags.writeable = False
+  before = jax.tree.map(np.copy, params)
   model.apply({'params': params}, random_images(1, 32, 32, 3))
+  jax.tree.map(np.testing.assert_array_equal, params, before)
 
 
 def test_bfloat16_keeps_parameters_and_logits_in_float32():

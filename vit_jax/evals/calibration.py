@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Float64
 import numpy as np
 
 from vit_jax import metrics
+from vit_jax import schema
 from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
@@ -33,8 +34,7 @@ class CalibrationConfig(evaluator.EvaluatorConfig):
   bins: int = 15
 
   def __post_init__(self):
-    if self.bins < 1:
-      raise ValueError(f'bins must be at least 1, but is {self.bins}.')
+    schema.check_range(self, 'bins', low=1)
 
   def metrics(self) -> dict[str, evaluator.Mode]:
     return {'calibration_error': 'min', 'calibration_error_max': 'min',

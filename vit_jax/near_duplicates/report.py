@@ -63,9 +63,9 @@ def _image(
     selection: selection_lib.Selection, index: int, key: str,
 ) -> dict[str, str]:
   dataset = selection.open()
-  example, names = dataset[index], dataset.class_names
+  names = dataset.class_names
   values: list[Any] = np.atleast_1d(
-      np.asarray(example['label'])).tolist()[:_MAX_LABELS]
+      np.asarray(dataset.source.label(index))).tolist()[:_MAX_LABELS]
   known = range(len(names or ()))
   return {
       'key': key, 'label': ', '.join(

@@ -39,7 +39,7 @@ class ViewsConfig:
     if self.num_global < 1 or self.num_local < 0 or (
         self.num_global + self.num_local < 2):
       raise ValueError(
-          f'num_global must be at least 1, and at least 2 without local '
+          'num_global must be at least 1, and at least 2 without local '
           f'views, but there are {self.num_global} global and '
           f'{self.num_local} local views.')
     if self.num_local and self.local_size < 1:
@@ -55,7 +55,7 @@ class ViewsConfig:
     chances = self.flip, self.jitter_probability, self.grayscale
     if min(*chances, *self.jitter) < 0 or max(*chances, 2 * self.jitter[3]) > 1:
       raise ValueError(
-          f'flip, jitter_probability and grayscale must be from 0 to 1, '
+          'flip, jitter_probability and grayscale must be from 0 to 1, '
           'and jitter at least 0 with a hue at most 0.5, but they are '
           f'{chances} and {self.jitter}.')
 

@@ -229,9 +229,9 @@ def read_records(path: Any) -> Iterator[bytes]:
   reader: Any
   with contextlib.closing(
       array_record_module.ArrayRecordReader(str(path))) as reader:
-    indices = list(range(reader.num_records()))
+    indices = range(reader.num_records())
     for first in indices[::_READ_RECORDS]:
-      yield from reader.read(indices[first:first + _READ_RECORDS])
+      yield from reader.read(list(indices[first:first + _READ_RECORDS]))
 
 
 def _digest(records: Iterable[bytes]) -> tuple[int, int, str]:
