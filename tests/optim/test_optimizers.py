@@ -153,12 +153,18 @@ def test_muon_updates_each_matrix_of_a_stack_and_adam_the_rest():
   shapes = {'encoder': {'layers': {
       'qkv_kernel': (2, 6, 3, 2, 4),  # layers, width, q k v, heads, head_dim
       'out': {'kernel': (2, 2, 4, 6)},  # layers, heads, head_dim, width
-      'hidden': {'kernel': (2, 6, 9)}}}, 'head': {'kernel': (6, 3)}}
+      'hidden': {'kernel': (2, 6, 9)}}},
+      'backbone': {'block1': {
+          'unit1': {'conv2': {'kernel': (3, 3, 2, 4)}},  # height, width, in, out
+          'units': {'conv2': {'kernel': (2, 3, 3, 2, 4)}}}},
+      'head': {'kernel': (6, 3)}}
   as_matrices = {
       'encoder/layers/qkv_kernel': lambda a: np.moveaxis(
           a.reshape(2, 6, 3, 8), 2, 1).reshape(6, 6, 8),
       'encoder/layers/out/kernel': lambda a: a.reshape(2, 8, 6),
-      'encoder/layers/hidden/kernel': lambda a: a}
+      'encoder/layers/hidden/kernel': lambda a: a,
+      'backbone/block1/unit1/conv2/kernel': lambda a: a.reshape(1, 18, 4),
+      'backbone/block1/units/conv2/kernel': lambda a: a.reshape(2, 18, 4)}
   params = random(np.random.default_rng(0), shapes)
   grads = [random(np.random.default_rng(i), shapes) for i in range(1, 4)]
   optimizer = build('muon', params, matrices=config.LAYERS)

@@ -15,7 +15,8 @@ from vit_jax.optim import schedules
 # Kernels decay; biases, norm scales, position embeddings and the cls token do
 # not.
 KERNELS = '.*kernel'
-LAYERS = f'{layer_decay.STACKED}.*kernel'
+# Of the layers of an encoder, and of the units of a ResNet.
+LAYERS = rf'({layer_decay.STACKED}|backbone/block\d+/).*kernel'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -177,8 +178,9 @@ class MuonConfig(CommonConfig):
     momentum: bias-corrected Nesterov momentum, orthogonalised by `optim.muon`.
     rms: root mean square of the elements of a matrix update.
     matrices: regular expression of the parameters that Muon updates: kernels
-      whose last axis is the output. Embeddings and head use Adam, as the
-      authors recommend. The default may match nothing.
+      whose last axis is the output. The kernel of a convolution is the matrix
+      [height x width x in, out]. Embeddings and head use Adam, as the authors
+      recommend. The default may match nothing.
     beta1: Adam's beta1.
     beta2: Adam's beta2.
     epsilon: Adam's epsilon.

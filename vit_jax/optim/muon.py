@@ -45,9 +45,10 @@ def scale_by_muon(
 def _axes(name: str, leaf: Any) -> contrib.MuonDimensionNumbers:
   """Returns the row (input) and column (output) axes of a kernel.
 
-  Stacked layers are separate matrices, and so are queries, keys and values.
+  Stacked layers and ResNet units are separate matrices, and so are queries,
+  keys and values.
   """
-  first = int(name.startswith(layer_decay.STACKED))
+  first = int(name.startswith(layer_decay.STACKED) or '/units/' in name)
   last = len(leaf.shape) - 1
   if name.endswith('qkv_kernel'):  # [layer, width, 3, heads, head_dim]
     return contrib.MuonDimensionNumbers((first,), (last - 1, last))
