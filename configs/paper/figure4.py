@@ -18,7 +18,7 @@ from configs.paper import small
 IMAGES = (500, 4_000, 32_000)
 
 
-def get_config(seeds: int = 3, steps: int = 500) -> ConfigDict:
+def get_config(seeds: int = 3, steps: int = 2_000) -> ConfigDict:
   """Returns two stages per family, number of images and seed.
 
   Args:
@@ -33,10 +33,10 @@ def get_config(seeds: int = 3, steps: int = 500) -> ConfigDict:
       cells[f'{family},{images}'] = {
           'model': families.model(family, 'small'),
           'data': {'num_examples': images},
-          'evals': {name: {'every': {'percent': 20}} for name in config.evals},
+          'evals': {name: {'every': {'percent': 10}} for name in config.evals},
           'checkpoint': {
-              'every': {'percent': 20}, 'best': 'test/precision_at_1',
-              'patience': {'percent': 40}}}
+              'every': {'percent': 10}, 'best': 'test/mean_average_precision',
+              'patience': {'percent': 30}}}
   pretrained = small.stages(cells, seeds)
   digits = small.get_config('digits')
   for name in list(pretrained):

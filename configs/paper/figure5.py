@@ -16,7 +16,7 @@ from configs.paper import families
 from configs.paper import small
 
 
-def get_config(seeds: int = 3, steps: int = 500) -> ConfigDict:
+def get_config(seeds: int = 3, steps: int = 1_000) -> ConfigDict:
   """Returns one stage per family, size and seed.
 
   Args:

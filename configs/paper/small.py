@@ -52,7 +52,8 @@ def get_config(dataset: str = 'digits') -> ConfigDict:
       },
       'objective': {'loss': 'sigmoid' if multi_label else 'softmax'},
       'optimizer': {
-          'name': 'adam', 'learning_rate': 3e-3, 'weight_decay': 0.03,
+          # With Adam, deep models and small patches need far more steps.
+          'name': 'muon', 'learning_rate': 8e-3, 'weight_decay': 0.03,
           'clip_norm': 1.0,
           'schedule': {'name': 'cosine', 'warmup': {'percent': 10}},
       },
