@@ -52,7 +52,7 @@ def test_metas_names_are_read(settings, rename, others, tmp_path):
              for name, shape in others.items()}
   safetensors.write(tmp_path / 'x', arrays)
   loaded = load_lib.load(tmp_path / 'x', {'num_heads': 2})
-  assert loaded.family == 'meta'
+  assert loaded.origin == 'meta'
   random_models.assert_same(loaded.params, written)
   assert loaded.preprocess.mean == preprocessing.IMAGENET_MEAN
 

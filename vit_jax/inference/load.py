@@ -88,17 +88,16 @@ def load(
     loaded = _with_patch(loaded, patch, resolution)
   for line in loaded.summary:
     log(escape.line(line))
-  model = model_lib.Model(
-      config=loaded.config, params=loaded.params, preprocess=loaded.preprocess,
-      resolution=loaded.resolution, positions=positions or loaded.positions,
-      origin=f'{loaded.family}: {os.fspath(path)}', report=loaded.report)
+  model = model_lib.Model(**{
+      **vars(loaded), 'positions': positions or loaded.positions,
+      'origin': f'{loaded.origin}: {os.fspath(path)}'})
   return (zero_shot.attach(model, text_embeddings) if text_embeddings
           else model)
 
 
 def _with_patch(
-    loaded: weights_lib.Loaded, patch: Any, resolution: Any,
-) -> weights_lib.Loaded:
+    loaded: declared.Weights, patch: Any, resolution: Any,
+) -> declared.Weights:
   """Resizes the patch embedding; `resolution` is None to keep that of images.
 
   Raises:

@@ -33,6 +33,7 @@ from vit_jax.inference import images as images_lib
 from vit_jax.inference import network as network_lib
 from vit_jax.inference import predictions
 from vit_jax.weights import save as save_lib
+from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
 # Feature layers; those in TOKEN_FEATURES are computed from the tokens.
@@ -44,7 +45,7 @@ Predictions = list[predictions.Prediction] | list[predictions.Estimate]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Model:
+class Model(declared.Weights):
   """A model with its parameters.
 
   Methods that take images accept paths, Pillow images, or arrays [height,
@@ -53,22 +54,9 @@ class Model:
   `FileNotFoundError` for missing files and `ValueError` for anything that is
   not an image. Results of a single image have no batch axis.
 
-  Attributes:
-    config: the typed section `model`.
-    params: nested dict of arrays.
-    preprocess: preprocessing of images.
-    resolution: height and width of the position embeddings.
-    positions: interpolation of position embeddings; see `initialize.Positions`.
-    origin: format and path of the weights.
-    report: a line for each parameter that was read or ignored.
+  Its attributes are those of `declared.Weights`: `config`, `params`,
+  `preprocess`, `resolution`, and so on.
   """
-  config: models.ModelConfig
-  params: types.Params
-  preprocess: preprocessing_lib.Preprocess
-  resolution: tuple[int, int]
-  positions: str = 'linear'
-  origin: str = ''
-  report: tuple[str, ...] = ()
 
   def __call__(self, images: network_lib.Images) -> types.Outputs:
     """Applies the model to preprocessed images; compiles for each batch shape.
@@ -90,8 +78,7 @@ class Model:
   @functools.cached_property
   def network(self) -> network_lib.Network:
     """The network with its parameters on the device."""
-    return network_lib.Network(
-        self.config, self.params, self.resolution, self.positions)
+    return network_lib.Network(self)
 
   def __repr__(self) -> str:
     height, width = self.resolution

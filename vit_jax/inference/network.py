@@ -13,6 +13,7 @@ from vit_jax import models
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.evals import passes
+from vit_jax.weights.configs import declared
 
 Images = (Float[Array, 'batch height width channels'] |
           Float[np.ndarray, 'batch height width channels'])
@@ -25,15 +26,9 @@ class Network:
   """A network with its parameters on the device.
 
   Attributes:
-    config: the typed section `model`.
-    params: nested dict of arrays.
-    resolution: height and width of the position embeddings.
-    positions: interpolation of position embeddings; see `initialize.Positions`.
+    weights: the model and its parameters.
   """
-  config: models.ModelConfig
-  params: types.Params
-  resolution: tuple[int, int]
-  positions: str
+  weights: declared.Weights
 
   def at(
       self, size: tuple[int, int], *, names: Sequence[str] = (),
@@ -51,7 +46,7 @@ class Network:
       ValueError: if such images do not divide into patches.
     """
     return functools.partial(
-        _apply(self.config, tuple(names), flip), self.params_for(size))
+        _apply(self.weights.config, tuple(names), flip), self.params_for(size))
 
   def params_for(self, size: tuple[int, int]) -> types.Params:
     """Returns the parameters for an image size, on the device.
@@ -66,21 +61,24 @@ class Network:
   @functools.cached_property
   def _positions(self) -> Callable[[tuple[int, int]], dict[str, jax.Array]]:
     """Resized position embeddings by path; none for the original grid."""
+    weights = self.weights
+
     @functools.lru_cache(maxsize=_MAX_RESOLUTIONS)
     def resized(size: tuple[int, int]) -> dict[str, jax.Array]:
-      old, new = (models.grid(self.config, s) for s in (self.resolution, size))
+      old, new = (models.grid(weights.config, s)
+                  for s in (weights.resolution, size))
       return {} if old == new else jax.device_put({
           name: models.resize(
               name, np.asarray(array), old_grid=old, new_grid=new,
-              method=self.positions)  # type: ignore[arg-type]
-          for name, array in tree.flatten(self.params).items()
+              method=weights.positions)  # type: ignore[arg-type]
+          for name, array in tree.flatten(weights.params).items()
           if name.split('/')[-1] in models.POSITION_PARAMS})
 
     return resized
 
   @functools.cached_property
   def _device_params(self) -> types.Params:
-    return jax.device_put(self.params)
+    return jax.device_put(self.weights.params)
 
 
 @functools.lru_cache(maxsize=32)

@@ -40,34 +40,12 @@ DEFAULT_SIZE = (224, 224)  # Pixels, where nothing determines the image size.
 _MAX_NAMES = 4  # Names of ignored arrays in the summary.
 
 
-@dataclasses.dataclass(frozen=True)
-class Loaded:
-  """A model loaded from a file.
-
-  Attributes:
-    config: model config.
-    params: nested dict of NumPy arrays.
-    resolution: image height and width of the position embeddings.
-    preprocess: preprocessing of images.
-    positions: interpolation of position embeddings to other images.
-    family: origin of the weights.
-    summary: lines about found, inferred and assumed settings.
-    report: one line per parameter, and per array that was ignored.
-  """
-  config: models.ModelConfig
-  params: Any
-  resolution: tuple[int, int]
-  preprocess: preprocessing.Preprocess
-  positions: str
-  family: str
-  summary: tuple[str, ...]
-  report: tuple[str, ...]
-
-
 def load(
     path: str | os.PathLike, overrides: Mapping[str, Any] | None = None,
-) -> Loaded:
+) -> declared_lib.Weights:
   """Loads the weights of another codebase.
+
+  The `origin` of the result is the name of their family.
 
   Args:
     path: a file, or a folder with a file and its config.json.
@@ -108,7 +86,7 @@ def load(
 def _build(
     found: matching.Found, declared: declared_lib.Declared,
     given: overrides_lib.Overrides,
-) -> Loaded:
+) -> declared_lib.Weights:
   """Compares the model with the headers, then reads the values.
 
   Raises:
@@ -136,11 +114,11 @@ def _build(
   declared.preprocess = {**found.family.preprocess, **declared.preprocess}
   preprocess = _preprocess(config, resolution, declared, given)
   params = adapt(matching.read(found, **heads))
-  return Loaded(
+  return declared_lib.Weights(
       config=config, params=tree.unflatten(params), resolution=resolution,
       preprocess=preprocess,
       positions=declared.positions or found.family.positions,
-      family=found.family.name,
+      origin=found.family.name,
       summary=tuple(_summary(
           found, config, params, resolution, declared, given, notes)),
       report=tuple(_per_parameter(found, params)))

@@ -45,7 +45,7 @@ def is_run(path: epath.Path) -> bool:
 
 def load(
     source: checkpoint_source.Source, overrides: Mapping[str, Any],
-) -> load_lib.Loaded:
+) -> declared.Weights:
   """Loads a model from a checkpoint; like `weights.load.load`."""
   given = overrides_lib.parse(overrides)
   if given.prefix is not None:
@@ -90,9 +90,9 @@ def load(
       infer_architecture.add_empty_head(stored, arrays).items()}
   if run.data.get('target_std'):
     params = _in_label_units(params, run.data)
-  return load_lib.Loaded(
+  return declared.Weights(
       config=config, params=tree.unflatten(params), resolution=resolution,
-      preprocess=preprocess, positions=run.positions, family='ours',
+      preprocess=preprocess, positions=run.positions, origin='ours',
       summary=(
           f'{paths.display(where)}: vit_jax checkpoint, '
           f'{load_lib.count(params)}, images {resolution[0]}x{resolution[1]}',),
@@ -151,7 +151,7 @@ def _with_overrides(
   return models.parse({**plain, **changed})
 
 
-def save(target: str | os.PathLike, model: declared.Model) -> None:
+def save(target: str | os.PathLike, model: declared.Weights) -> None:
   """Saves a workdir with one checkpoint, of step 0; see `weights.save.save`.
 
   Raises:

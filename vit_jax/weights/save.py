@@ -41,7 +41,7 @@ _DECLARED = {'timm': ('gelu',), 'huggingface': (
 
 
 def save(
-    target: str | os.PathLike, form: str, model: declared.Model,
+    target: str | os.PathLike, form: str, model: declared.Weights,
 ) -> list[str]:
   """Saves a model; `vit_jax.load` reads it back exactly.
 

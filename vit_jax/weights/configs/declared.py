@@ -8,7 +8,7 @@ vit_jax writes metadata with exported weights, so that nothing is lost:
 
 import dataclasses
 import pathlib
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 from vit_jax import models
 from vit_jax import schema
@@ -77,30 +77,31 @@ class Metadata:
     return preprocessing.parse({'resolution': self.resolution}).resolution
 
 
-@runtime_checkable
-class Model(Protocol):
-  """A model to save; see the attributes of `inference.model.Model`."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Weights:
+  """A model with its parameters.
 
-  @property
-  def config(self) -> models.ModelConfig: ...
+  Attributes:
+    config: the typed section `model`.
+    params: nested dict of arrays.
+    preprocess: preprocessing of images.
+    resolution: height and width of the position embeddings.
+    positions: interpolation of position embeddings; see `initialize.Positions`.
+    origin: format and path of the weights.
+    report: a line for each parameter that was read or ignored.
+    summary: lines about found, inferred and assumed settings.
+  """
+  config: models.ModelConfig
+  params: types.Params
+  preprocess: preprocessing.Preprocess
+  resolution: tuple[int, int]
+  positions: str = 'linear'
+  origin: str = ''
+  report: tuple[str, ...] = ()
+  summary: tuple[str, ...] = ()
 
-  @property
-  def params(self) -> types.Params: ...
 
-  @property
-  def preprocess(self) -> preprocessing.Preprocess: ...
-
-  @property
-  def resolution(self) -> tuple[int, int]: ...
-
-  @property
-  def positions(self) -> str: ...
-
-  @property
-  def origin(self) -> str: ...
-
-
-def metadata(model: Model) -> dict[str, Any]:
+def metadata(model: Weights) -> dict[str, Any]:
   """Returns the metadata of a model, as plain data."""
   return {'model': schema.to_plain(model.config),
           'preprocess': schema.to_plain(model.preprocess),
