@@ -119,13 +119,13 @@ def test_a_grid_that_is_not_square_is_loaded_back(form, tmp_path):
 
 def narrow(variant):
   """Returns a section with the variant's structure and few channels."""
-  backbone = variants.backbone(variant)
+  section = variants.section(variant)
+  backbone = section['backbone']
   backbone |= {'width': 32,  # The smallest that its groups allow.
                'depths': tuple(min(d, 2) for d in backbone['depths'])}
-  if variants.family(variant) == 'resnet':
+  if section['name'] == 'resnet':
     return {'name': 'resnet', 'num_classes': 5, 'backbone': backbone}
-  return {**TINY, 'backbone': backbone,
-          'patch': variants.parse_variant(variant)[1]}
+  return {**TINY, 'backbone': backbone, 'patch': section['patch']}
 
 
 @pytest.mark.parametrize('variant', ['R50+B/16', 'R+Ti/16', 'R50x1'])

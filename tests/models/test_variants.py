@@ -142,6 +142,7 @@ def test_model_inherits_what_its_own_variant_does_not_set(source, target):
     ({'width': 8, 'mlp_dim': 8, 'patch': 4},
      'neither a variant nor depth, num_heads. Set model.variant'),
     ({'name': 'resnet'}, 'A ResNet needs its stages'),
+    ({'name': 'resnet', 'variant': 'B/16'}, "is a vit, but model.name is 'res"),
     ({'variant': 'B/16', 'cls': False}, "pooling 'cls' needs the class token"),
     ({'variant': 'B/16', 'axial': True}, 'neither a class token nor registers'),
     ({'variant': 'B/16', 'axial': True, 'pooling': 'average', 'registers': 1},

@@ -28,7 +28,6 @@ _FAMILIES = {'vit': vit_config.ViTConfig,
              'resnet': resnet_config.ResNetConfig}
 # Parameters of self-supervised pre-training that models are loaded without.
 PRETRAINING_ONLY = ('masked_patch', 'projector')
-_SET_BY_VARIANT = (*vit_config.DIMENSIONS, 'backbone')
 
 
 def parse(section: Mapping[str, Any]) -> ModelConfig:
@@ -37,20 +36,40 @@ def parse(section: Mapping[str, Any]) -> ModelConfig:
   Raises:
     ValueError: for an unknown name, key or variant, or a missing dimension.
   """
-  variant = str(section.get('variant') or '')
-  section = {'name': variants.family(variant), **variants.settings(variant),
-             **section}
-  backbone, given = variants.backbone(variant), section.get('backbone') or {}
+  variant = section.get('variant')
+  implied: dict[str, Any] = (
+      variants.section(str(variant)) if variant else {'name': 'vit'})
+  merged = {**implied, **section}
+  if variant and merged['name'] != implied['name']:
+    schema.check_name(merged['name'], list(_FAMILIES), what='model.name')
+    raise ValueError(
+        f'model.variant {variant!r} is a {implied["name"]}, but model.name is '
+        f'{merged["name"]!r}. Leave out one of them.')
+  for name in vit_config.DIMENSIONS:
+    if name in implied:  # 0 stands for the dimension of the variant.
+      merged[name] = merged[name] or implied[name]
+  backbone, given = implied.get('backbone'), section.get('backbone') or {}
   if backbone and isinstance(given, Mapping):
-    section = {**section, 'backbone': {**backbone, **given}}
-  config = schema.parse_choice(_FAMILIES, section, where='model')
+    merged['backbone'] = {**backbone, **given}
+  config = schema.parse_choice(_FAMILIES, merged, where='model')
+  _check_complete(config)
+  return config
+
+
+def _check_complete(config: ModelConfig) -> None:
+  """Raises a ValueError if dimensions or stages are missing."""
   if isinstance(config, vit_config.ViTConfig):
-    return vit_config.complete(config)
-  if config.backbone is None or not config.backbone.depths:
+    missing = [name for name in vit_config.DIMENSIONS
+               if not getattr(config, name)]
+    if missing:
+      raise ValueError(
+          f'The model has neither a variant nor {", ".join(missing)}. Set '
+          'model.variant to e.g. "B/16", or each dimension, or start from a '
+          'checkpoint: --config.init.checkpoint=RUN.')
+  elif config.backbone is None or not config.backbone.depths:
     raise ValueError(
         'A ResNet needs its stages. Set model.variant to e.g. "R50x1", or '
         'model.backbone.depths to e.g. [3, 4, 6, 3].')
-  return config
 
 
 def inherit(
@@ -65,9 +84,9 @@ def inherit(
   names = architecture.switches(_FAMILIES[source['name']])
   variant = section.get('variant')
   if variant:
-    if variants.family(variant) != source['name']:
+    chosen = variants.section(str(variant))
+    if chosen['name'] != source['name']:
       return dict(section)
-    chosen = (*_SET_BY_VARIANT, *variants.settings(str(variant)))
     names = tuple(n for n in names if n not in chosen)
   return {**{name: source[name] for name in names if name in source},
           **section}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 import dataclasses
 import re
-from typing import Any, Literal
+from typing import Any
 
 from vit_jax import schema
 
@@ -86,64 +86,44 @@ _BIT = {'preactivation': True, 'group_norm_epsilon': 1e-5, 'std_epsilon': 0.0,
         'variance_epsilon': 1e-10}
 
 
-def family(variant: str) -> Literal['vit', 'resnet']:
-  """Returns the model family of a variant."""
-  return 'resnet' if re.fullmatch(r'R\d+x\d+', variant) else 'vit'
+def section(variant: str) -> dict[str, Any]:
+  """Returns the keys of section `model` that a variant sets.
 
-
-def parse_variant(variant: str) -> tuple[Size, int]:
-  """Returns size and patch size of a ViT variant: 'B/16', 'R50+B/16'.
+  These are `name`, `backbone`, the dimensions of a ViT, and the settings that
+  differ from a plain ViT.
 
   Raises:
     ValueError: for an unknown size or name, or if the form is not SIZE/PATCH.
   """
+  if match := re.fullmatch(r'R(\d+)x(\d+)', variant):
+    layers, factor = int(match[1]), int(match[2])
+    if layers not in STAGES or not factor:
+      raise ValueError(
+          f'A ResNet has the form R<layers>x<width>, such as "R50x1", but is '
+          f'{variant!r}. Layers: {", ".join(map(str, STAGES))}.')
+    return {'name': 'resnet', 'backbone': {
+        'depths': STAGES[layers], 'width': 64 * factor, **_BIT}}
   if '+' in variant:
     schema.check_name(variant, list(HYBRIDS), what='hybrid')
-    size, _, patch = HYBRIDS[variant]
-    return SIZES[size], patch
+    size, depths, patch = HYBRIDS[variant]
+    return _vit(SIZES[size], patch, backbone={'depths': depths})
   if '_' in variant:
-    backbone = _backbones().get(variant)
-    if backbone is None:
-      schema.check_name(variant, list(_backbones()), what='backbone')
-    assert backbone is not None
-    return backbone.size, backbone.patch
+    # `backbones` uses the sizes of this module.
+    from vit_jax.models import backbones
+    schema.check_name(variant, list(backbones.table()), what='backbone')
+    found = backbones.table()[variant]
+    return _vit(found.size, found.patch, **found.settings)
   match = re.fullmatch(r'(\w+)/(\d+)', variant)
   if not match or int(match[2]) == 0:
     raise ValueError(
         f'A variant has the form SIZE/PATCH, such as "B/16", but is '
         f'{variant!r}. Sizes: {", ".join(SIZES)}.')
   schema.check_name(match[1], list(SIZES), what='model size')
-  return SIZES[match[1]], int(match[2])
+  return _vit(
+      SIZES[match[1]], int(match[2]), **SETTINGS.get(match[1], {}))
 
 
-def settings(variant: str) -> Mapping[str, Any]:
-  """Returns the settings of a variant that differ from a plain ViT."""
-  if variant in (known := _backbones() if '_' in variant else {}):
-    return known[variant].settings
-  return SETTINGS.get(variant.split('/')[0], {})
-
-
-def _backbones() -> Mapping[str, Any]:
-  # `backbones` uses the sizes of this module.
-  from vit_jax.models import backbones
-  return backbones.table()
-
-
-def backbone(variant: str) -> dict[str, Any]:
-  """Returns the `backbone` settings of a variant; {} for a plain ViT.
-
-  Raises:
-    ValueError: for an unknown hybrid or ResNet.
-  """
-  if '+' in variant:
-    schema.check_name(variant, list(HYBRIDS), what='hybrid')
-    return {'depths': HYBRIDS[variant][1]}
-  match = re.fullmatch(r'R(\d+)x(\d+)', variant)
-  if not match:
-    return {}
-  layers, factor = int(match[1]), int(match[2])
-  if layers not in STAGES or not factor:
-    raise ValueError(
-        f'A ResNet has the form R<layers>x<width>, such as "R50x1", but is '
-        f'{variant!r}. Layers: {", ".join(map(str, STAGES))}.')
-  return {'depths': STAGES[layers], 'width': 64 * factor, **_BIT}
+def _vit(size: Size, patch: int, **settings: Any) -> dict[str, Any]:
+  """Returns the keys of a ViT: dimensions, and `settings` of a plain one."""
+  return {'name': 'vit', 'backbone': None, **dataclasses.asdict(size),
+          'patch': patch, **settings}

@@ -1,7 +1,7 @@
 """Config of a Vision Transformer."""
 
 import dataclasses
-from typing import Any, Literal
+from typing import Literal
 
 import jax.numpy as jnp
 
@@ -9,7 +9,6 @@ from vit_jax import schema
 from vit_jax.models import architecture
 from vit_jax.models import resnet_config
 from vit_jax.models import rotary as rotary_lib
-from vit_jax.models import variants
 
 _switch, _ANY = architecture.switch, architecture.ANY
 
@@ -267,24 +266,3 @@ class ViTConfig:
   def compute_dtype(self) -> jnp.dtype:
     """`dtype` as a JAX dtype."""
     return jnp.dtype(self.dtype)
-
-
-def complete(config: ViTConfig) -> ViTConfig:
-  """Sets dimensions that are 0 to those of the variant.
-
-  Raises:
-    ValueError: for an unknown variant, or a missing dimension without one.
-  """
-  given: dict[str, Any] = {}
-  if config.variant:
-    size, patch = variants.parse_variant(config.variant)
-    given = {**dataclasses.asdict(size), 'patch': patch}
-  values: dict[str, Any] = {
-      name: getattr(config, name) or given.get(name) for name in DIMENSIONS}
-  missing = [name for name, value in values.items() if not value]
-  if missing:
-    raise ValueError(
-        f'The model has neither a variant nor {", ".join(missing)}. Set '
-        'model.variant to e.g. "B/16", or each dimension, or start from a '
-        'checkpoint: --config.init.checkpoint=RUN.')
-  return dataclasses.replace(config, **values)

@@ -29,7 +29,8 @@ def variant(
     published, full = _dimensions(models.parse({'variant': name}))
     if (published, len(full)) == (widths, len(depths)) and all(
         getattr(config, key) == value
-        for key, value in variants.settings(name).items()):
+        for key, value in variants.SETTINGS.get(
+            name.split('/')[0], {}).items()):
       candidates[name] = full
   if exact := [name for name, full in candidates.items() if full == depths]:
     return exact[0]
@@ -64,7 +65,7 @@ def has_dimensions(config: models.ModelConfig, name: str) -> bool:
 
 def _candidates(config: models.ModelConfig) -> list[str]:
   names = [name for name in variants.PUBLISHED
-           if variants.family(name) == config.name]
+           if (name in variants.RESNETS) == (config.name == 'resnet')]
   if isinstance(config, vit_config.ViTConfig) and not config.backbone:
     names += [f'{size}/{config.patch_shape[0]}' for size in variants.SIZES]
   return list(dict.fromkeys(names))
