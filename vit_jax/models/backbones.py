@@ -10,7 +10,9 @@ import functools
 import re
 from typing import Any
 
+from vit_jax.models import timm_names
 from vit_jax.models import variants
+from vit_jax.models import vit_config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +23,7 @@ class Backbone:
     size: dimensions of the encoder.
     patch: side of a patch.
     resolution: side of the images of its weights.
-    settings: other keys of the section `model`.
+    settings: other keys of the section `model` that differ from a plain ViT.
   """
   size: variants.Size
   patch: int
@@ -35,80 +37,53 @@ _TI, _S, _B, _L, _H = (variants.SIZES[name] for name in (
 _SBL = {'small': _S, 'base': _B, 'large': _L}
 _MEDIUM = _Size(512, 12, 2048, 8)
 _SO400M = _Size(1152, 27, 4304, 16)  # arXiv 2305.13035, table 1.
+_GIANT = {'giant': _Size(1536, 40, 4096, 24)}  # arXiv 2304.07193, table 17.
 _GIANTOPT = _Size(1536, 40, 6144, 16)  # SigLIP 2: arXiv 2502.14786.
 
-_EXACT: Mapping[str, Any] = {'gelu': 'exact'}
-_SCALED = {**_EXACT, 'layer_scale': 1e-5}
+_SCALED = {'layer_scale': 1e-5}
 _SWIGLU = {'mlp': 'swiglu'}
-_AVERAGE = {'pooling': 'average'}
-_POOL_NORM = {**_AVERAGE, 'pool_norm': True, 'final_norm': False}
-_REGISTERS = {'registers': 4, 'position_cls': False}
-_MAP = {**_EXACT, 'pooling': 'attention'}
-_TANH_MAP = {'gelu': 'tanh', 'pooling': 'attention'}
-_NO_POSITIONS = {'position': 'none'}
+_POOL_NORM = {'pooling': 'average', 'pool_norm': True, 'final_norm': False}
+_MAP = {'pooling': 'attention'}
 # arXiv 2508.10104 (DINOv3), section 3.2 and table 2.
-_DINOV3 = {
-    **_SCALED, **_NO_POSITIONS, **_AVERAGE, 'cls': True, 'registers': 4,
-    'layer_norm_epsilon': 1e-5, 'rotary': {
-        'coordinates': 'normalized', 'base': 100.0, 'halves': True}}
+_DINOV3 = {**_SCALED, 'cls': True, 'registers': 4}
 _QV_BIAS = {**_DINOV3, 'key_bias': False}
 _NO_QKV = {**_DINOV3, 'qkv_bias': False}
 # arXiv 2103.00020 (CLIP), table 20; arXiv 2212.07143 (OpenCLIP).
-_CLIP = {**_EXACT, 'stem_norm': 'tokens', 'layer_norm_epsilon': 1e-5}
-_QUICK = {**_CLIP, 'gelu': 'quick'}
+_CLIP = {'stem_norm': 'tokens'}
 # arXiv 2303.11331 (EVA-02), table 3; arXiv 2303.15389 (EVA-CLIP).
-_EVA02 = {**_EXACT, **_SWIGLU, 'key_bias': False, 'rotary': {'reference': 16}}
+_EVA02 = {**_SWIGLU, 'key_bias': False}
 _EVA02_POOL = {**_EVA02, **_POOL_NORM, 'cls': True}
 _EVA02_INNER = {**_EVA02_POOL, 'inner_norm': 'mlp'}
 _EVA02_CLIP = {**_EVA02, 'inner_norm': 'both'}
-# arXiv 2403.13298 (RoPE-ViT).
-_ROPE = {**_SCALED, **_NO_POSITIONS, 'rotary': {'base': 100.0, 'x_first': True}}
-_MIXED = {**_ROPE, 'rotary': {
-    'base': 10.0, 'x_first': True, 'learned': True}}
-_APE = {'position': 'learned', 'position_cls': False}
-_ROPE_GAP = {**_SCALED, **_NO_POSITIONS, **_POOL_NORM, 'key_bias': False,
-             'rotary': {'reference': 16}}
+_ROPE_GAP = {**_SCALED, **_POOL_NORM, 'key_bias': False}
 # arXiv 2411.14402 (AIMv2), table 1.
-_AIMV2 = {**_EXACT, **_SWIGLU, **_AVERAGE, 'stem_norm': 'patches',
-          'norm': 'rms', 'layer_norm_epsilon': 1e-5, 'qkv_bias': False,
-          'proj_bias': False}
-
-
-def _perception(side: int, **settings: Any) -> dict[str, Any]:
-  """Settings of Perception Encoders (arXiv 2504.13181, table 1)."""
-  return {**_CLIP, 'pooling': 'attention', 'cls': True, 'pool_prefix': True,
-          'pool_heads': 8, **settings, 'rotary': {
-              'reference': side, 'offset': 1.0, 'x_first': True,
-              **settings.get('rotary', {})}}
-
+_AIMV2 = {**_SWIGLU, 'pooling': 'average', 'stem_norm': 'patches',
+          'norm': 'rms', 'qkv_bias': False, 'proj_bias': False}
+# arXiv 2504.13181 (Perception Encoders), table 1.
+_PERCEPTION = {**_CLIP, 'cls': True, 'pool_prefix': True}
 
 _Sizes = Mapping[str, variants.Size]
-# Template of the names, sizes, resolutions, settings.
+# Template of the names, sizes, resolutions, settings that no name implies.
 _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
     # arXiv 2012.12877 (DeiT); 2106.10270 (AugReg); 2111.06377 (MAE).
-    ('deit_{}_patch16_{}', {'tiny': _TI, 'small': _S, 'base': _B}, (224,),
-     _EXACT),
+    ('deit_{}_patch16_{}', {'tiny': _TI, 'small': _S, 'base': _B}, (224,), {}),
     ('deit_{}_distilled_patch16_{}', {'tiny': _TI, 'small': _S, 'base': _B},
-     (224,), {**_EXACT, 'distill_token': True}),
-    ('vit_{}_patch16_{}', {'tiny': _TI, **_SBL}, (224, 384), _EXACT),
-    ('vit_{}_patch32_{}', _SBL, (224, 384), _EXACT),
-    ('vit_{}_patch14_{}', {'huge': _H}, (224,), _EXACT),
+     (224,), {'distill_token': True}),
+    ('vit_{}_patch16_{}', {'tiny': _TI, **_SBL}, (224, 384), {}),
+    ('vit_{}_patch32_{}', _SBL, (224, 384), {}),
+    ('vit_{}_patch14_{}', {'huge': _H}, (224,), {}),
     # arXiv 2204.07118 (DeiT III).
-    ('deit3_{}_patch16_{}', _SBL, (224, 384),
-     {**_SCALED, 'position_cls': False}),
-    ('deit3_{}_patch16_{}', {'medium': _MEDIUM}, (224,),
-     {**_SCALED, 'position_cls': False}),
-    ('deit3_{}_patch14_{}', {'huge': _H}, (224,),
-     {**_SCALED, 'position_cls': False}),
+    ('deit3_{}_patch16_{}', _SBL, (224, 384), _SCALED),
+    ('deit3_{}_patch16_{}', {'medium': _MEDIUM}, (224,), _SCALED),
+    ('deit3_{}_patch14_{}', {'huge': _H}, (224,), _SCALED),
     # arXiv 2212.08013 (FlexiViT).
-    ('flexivit_{}', _SBL, (240,), {**_EXACT, 'position_cls': False}),
+    ('flexivit_{}', _SBL, (240,), {}),
     # arXiv 2304.07193 (DINOv2), table 17; registers: 2309.16588.
     ('vit_{}_patch14_dinov2', _SBL, (518,), _SCALED),
-    ('vit_{}_patch14_reg4_dinov2', _SBL, (518,), {**_SCALED, **_REGISTERS}),
-    ('vit_{}_patch14_dinov2', {'giant': _Size(1536, 40, 4096, 24)}, (518,),
-     {**_SCALED, **_SWIGLU}),
-    ('vit_{}_patch14_reg4_dinov2', {'giant': _Size(1536, 40, 4096, 24)},
-     (518,), {**_SCALED, **_SWIGLU, **_REGISTERS}),
+    ('vit_{}_patch14_reg4_dinov2', _SBL, (518,), {**_SCALED, 'registers': 4}),
+    ('vit_{}_patch14_dinov2', _GIANT, (518,), {**_SCALED, **_SWIGLU}),
+    ('vit_{}_patch14_reg4_dinov2', _GIANT, (518,),
+     {**_SCALED, **_SWIGLU, 'registers': 4}),
     ('vit_{}_patch16_dinov3', _SBL, (256,), _NO_QKV),
     ('vit_{}_patch16_dinov3_qkvb', {'tiny': _TI, **_SBL}, (256,), _QV_BIAS),
     ('vit_{}_patch16_dinov3', {
@@ -117,23 +92,16 @@ _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
     ('vit_{}_patch16_dinov3_qkvb', {
         'small_plus': _S, 'huge_plus': _Size(1280, 32, 5120, 20)}, (256,),
      {**_QV_BIAS, **_SWIGLU}),
-    ('vit_{}_patch32_clip_{}', {'base': _B}, (224,), _CLIP),
-    ('vit_{}_patch16_clip_{}', {'base': _B}, (224,), _CLIP),
-    ('vit_{}_patch14_clip_{}', {'large': _L}, (224, 336), _CLIP),
-    ('vit_{}_patch14_clip_{}', {'huge': _H}, (224,), _CLIP),
-    ('vit_{}_patch32_clip_quickgelu_{}', {'base': _B}, (224,), _QUICK),
-    ('vit_{}_patch16_clip_quickgelu_{}', {'base': _B}, (224,), _QUICK),
-    ('vit_{}_patch14_clip_quickgelu_{}', {'large': _L}, (224, 336), _QUICK),
-    ('vit_{}_patch14_clip_quickgelu_{}', {'huge': _H}, (224,), _QUICK),
+    *((f'vit_{{}}_patch{patch}_{kind}_{{}}', sizes, resolutions, _CLIP)
+      for kind in ('clip', 'clip_quickgelu') for patch, sizes, resolutions in (
+          (32, {'base': _B}, (224,)), (16, {'base': _B}, (224,)),
+          (14, {'large': _L}, (224, 336)), (14, {'huge': _H}, (224,)))),
     # arXiv 2303.15343 (SigLIP); 2502.14786 (SigLIP 2).
     ('vit_{}_patch16_siglip_{}', {'base': _B}, (224, 256, 384, 512), _MAP),
-    ('vit_{}_patch16_siglip_{}', {'large': _L}, (256, 384), _MAP),
-    ('vit_{}_patch16_siglip_{}', {'large': _L}, (512,), _TANH_MAP),
+    ('vit_{}_patch16_siglip_{}', {'large': _L}, (256, 384, 512), _MAP),
     ('vit_{}_patch14_siglip_{}', {'so400m': _SO400M}, (224, 378), _MAP),
-    ('vit_{}_patch16_siglip_{}', {'so400m': _SO400M}, (256, 384, 512),
-     _TANH_MAP),
-    ('vit_{}_patch16_siglip_{}', {'giantopt': _GIANTOPT}, (256, 384),
-     _TANH_MAP),
+    ('vit_{}_patch16_siglip_{}', {'so400m': _SO400M}, (256, 384, 512), _MAP),
+    ('vit_{}_patch16_siglip_{}', {'giantopt': _GIANTOPT}, (256, 384), _MAP),
     ('eva02_{}_patch14_{}', {
         'tiny': _Size(192, 12, 512, 3), 'small': _Size(384, 12, 1024, 6)},
      (224, 336), _EVA02_POOL),
@@ -144,10 +112,9 @@ _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
      _EVA02_CLIP),
     ('eva02_{}_patch14_clip_{}', {'large': _Size(1024, 24, 2730, 16)},
      (224, 336), _EVA02_CLIP),
-    ('vit_{}_patch16_rope_{}', _SBL, (224,), _ROPE),
-    ('vit_{}_patch16_rope_ape_{}', _SBL, (224,), {**_ROPE, **_APE}),
-    ('vit_{}_patch16_rope_mixed_{}', _SBL, (224,), _MIXED),
-    ('vit_{}_patch16_rope_mixed_ape_{}', _SBL, (224,), {**_MIXED, **_APE}),
+    # arXiv 2403.13298 (RoPE-ViT).
+    *((f'vit_{{}}_patch16_{kind}_{{}}', _SBL, (224,), _SCALED)
+      for kind in ('rope', 'rope_ape', 'rope_mixed', 'rope_mixed_ape')),
     # timm's own.
     ('vit_{}_patch16_rope_reg1_gap_{}', {'medium': _MEDIUM, 'base': _B},
      (256,), {**_ROPE_GAP, 'registers': 1}),
@@ -156,12 +123,11 @@ _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
     ('vit_{}_patch16_reg4_map_{}', {'so150m': _Size(896, 18, 2304, 14)},
      (256,), {**_MAP, 'registers': 4}),
     ('vit_pe_core_{}_patch16_{}', {'tiny': _TI, 'small': _S}, (384,),
-     _perception(24)),
-    ('vit_pe_core_{}_patch16_{}', {'base': _B}, (224,), _perception(14)),
-    ('vit_pe_core_{}_patch14_{}', {'large': _L}, (336,), _perception(24)),
+     _PERCEPTION),
+    ('vit_pe_core_{}_patch16_{}', {'base': _B}, (224,), _PERCEPTION),
+    ('vit_pe_core_{}_patch14_{}', {'large': _L}, (336,), _PERCEPTION),
     ('vit_pe_core_{}_patch14_{}', {'gigantic': _Size(1536, 50, 8960, 16)},
-     (448,), _perception(
-         32, cls=False, rotary={'offset': 0.0}, pool_mlp_dim=6144)),
+     (448,), {**_PERCEPTION, 'cls': False, 'pool_mlp_dim': 6144}),
     ('aimv2_{}_patch14_{}', {
         'large': _Size(1024, 24, 2816, 8), 'huge': _Size(1536, 24, 4096, 12),
         '1b': _Size(2048, 24, 5632, 16), '3b': _Size(3072, 24, 8192, 24)},
@@ -177,6 +143,21 @@ def table() -> Mapping[str, Backbone]:
     patch = re.search(r'patch(\d+)', template)
     for word, size in sizes.items():
       for resolution in resolutions:
-        found[template.format(word, resolution)] = Backbone(
-            size, int(patch[1]) if patch else 16, resolution, settings)
+        name = template.format(word, resolution)
+        found[name] = Backbone(
+            size, int(patch[1]) if patch else 16, resolution,
+            {**_implied(name), **settings})
   return found
+
+
+def _implied(name: str) -> dict[str, Any]:
+  """Returns the GELU that a name implies, and settings unlike a plain ViT's.
+
+  A model of this name inherits all others from the weights that it starts from.
+  """
+  implied = timm_names.find_architecture(name) or {}
+  defaults = {field.name: field.default
+              for field in dataclasses.fields(vit_config.ViTConfig)}
+  return {key: value for key, value in implied.items()
+          if key != 'num_heads' and (
+              key == 'gelu' or value != defaults[key])}

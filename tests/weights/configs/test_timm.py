@@ -7,11 +7,11 @@ import pytest
 
 from tests import random_models
 from vit_jax import models
+from vit_jax.models import timm_names
 from vit_jax.weights import load as load_lib
 from vit_jax.weights import safetensors
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.configs import timm
-from vit_jax.weights.configs import timm_architectures as architectures
 from vit_jax.weights.configs import timm_export
 
 TINY = random_models.TINY
@@ -34,7 +34,6 @@ def without(*keys, **arguments):
 # ---------------------------------------------------- what a name implies
 
 
-# Those of `models.backbones` are compared with its table.
 @pytest.mark.parametrize(('name', 'num_heads', 'implied'), [
     ('vit_base_patch16_gap_224', 16, {}),
     ('vit_base_patch32_siglip_gap_256', 12, {'gelu': 'tanh'}),
@@ -47,9 +46,24 @@ def without(*keys, **arguments):
         'final_norm': False,
         'rotary': {'reference': 32, 'offset': 1.0, 'x_first': True}}),
     ('vit_large_patch16_radio_v3', 16, {
-        'position_cls': False, 'final_norm': False})])
+        'position_cls': False, 'final_norm': False}),
+    ('deit3_huge_patch14_224', 16, {'position_cls': False}),
+    ('vit_large_patch14_clip_quickgelu_336', 16, {
+        'gelu': 'quick', 'layer_norm_epsilon': 1e-5}),
+    ('eva02_large_patch14_clip_224', 16, {
+        'rotary': {'reference': 16}, 'pooling': 'cls'}),
+    ('vit_huge_plus_patch16_dinov3', 20, {
+        'position': 'none', 'pooling': 'average', 'layer_norm_epsilon': 1e-5,
+        'rotary': {
+            'coordinates': 'normalized', 'base': 100.0, 'halves': True}}),
+    ('vit_small_patch16_rope_mixed_ape_224', 6, {
+        'position_cls': False, 'pooling': 'cls', 'rotary': {
+            'base': 10.0, 'x_first': True, 'learned': True}}),
+    ('vit_pe_core_gigantic_patch14_448', 16, {
+        'pooling': 'attention', 'pool_heads': 8, 'layer_norm_epsilon': 1e-5,
+        'rotary': {'reference': 32, 'x_first': True}})])
 def test_an_architecture_implies_settings(name, num_heads, implied):
-  assert architectures.find_architecture(name) == {
+  assert timm_names.find_architecture(name) == {
       'gelu': 'exact', 'layer_norm_epsilon': 1e-6, 'position_cls': True,
       'num_heads': num_heads, **implied}
 
@@ -57,7 +71,7 @@ def test_an_architecture_implies_settings(name, num_heads, implied):
 @pytest.mark.parametrize('name', [
     'vit_base_patch16_of_next_year', 'test_vit3', 'vit_odd_patch16_224'])
 def test_an_unknown_architecture_implies_nothing(name):
-  assert architectures.find_architecture(name) is None
+  assert timm_names.find_architecture(name) is None
 
 
 def test_the_heads_of_an_architecture_override_the_table_of_sizes(tmp_path):

@@ -10,9 +10,9 @@ import re
 from typing import Any
 
 from vit_jax import schema
+from vit_jax.models import timm_names
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import preprocessing
-from vit_jax.weights.configs import timm_architectures
 
 GELU = {'gelu': 'exact', 'gelu_tanh': 'tanh', 'quick_gelu': 'quick'}
 POOLING = {'token': 'cls', 'avg': 'average', 'map': 'attention'}
@@ -61,7 +61,7 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   name = str(config.get('architecture') or inner.get('architecture', ''))
   name = name.split('.')[0]  # Drops the tag of the weights.
   resnet = re.fullmatch(r'resnetv2_\d+x\d+_bit.*', name) is not None
-  if missing := timm_architectures.missing_component(name):
+  if missing := timm_names.missing_component(name):
     raise ValueError(f'architecture is {name!r}, which has {missing}: our '
                      'models lack that component.')
   if name and not resnet and not re.match(
@@ -107,7 +107,7 @@ def _parse_vit(
 ) -> None:
   """Reads what the architecture implies, and the arguments that override it."""
   model = result.model
-  implied = timm_architectures.find_architecture(name)
+  implied = timm_names.find_architecture(name)
   if implied:
     result.embeds_prefix = implied.pop('position_cls')
     model |= implied
