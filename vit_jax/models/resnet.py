@@ -15,6 +15,9 @@ from jaxtyping import Array, Float
 
 from vit_jax.models import heads
 from vit_jax.models import resnet_config
+from vit_jax.models import vit_config
+
+_Config = vit_config.ViTConfig | resnet_config.ResNetConfig
 
 
 def _is_convolution(primitive: Any, *args: Any, **params: Any) -> bool:
@@ -133,69 +136,65 @@ def group_norm(
 
 class Stage(nn.Module):
   """Units of one width; the first may halve the feature map size."""
-  config: resnet_config.BackboneConfig
+  config: _Config
   depth: int
   width: int
   stride: int
-  dtype: jnp.dtype
-  remat: str
-  unroll: int
 
   @nn.compact
   def __call__(
       self, features: Float[Array, 'batch height width in'],
   ) -> Float[Array, 'batch new_height new_width out']:
+    c = self.config
     first = self._unit(in_scan=False)
-    features, _ = first(self.config, self.width, self.stride, self.dtype,
+    features, _ = first(c.backbone, self.width, self.stride, c.compute_dtype,
                         name='unit1')(features, None)
     if self.depth > 1:
       units = nn.scan(
           self._unit(in_scan=True), variable_axes={'params': 0},
           split_rngs={'params': True}, length=self.depth - 1,
-          unroll=min(self.unroll, self.depth - 1),
+          unroll=min(c.unroll, self.depth - 1),
           metadata_params={nn.PARTITION_NAME: 'layers'})
-      features, _ = units(self.config, self.width, 1, self.dtype,
+      features, _ = units(c.backbone, self.width, 1, c.compute_dtype,
                           name='units')(features, None)
     return features
 
   def _unit(self, *, in_scan: bool) -> Any:
-    if self.remat == 'none':
+    remat = self.config.remat
+    if remat == 'none':
       return Unit
     # Outside of a loop, CSE would undo the rematerialisation.
     return nn.remat(
-        Unit, prevent_cse=not in_scan, policy=REMAT_POLICIES[self.remat])
+        Unit, prevent_cse=not in_scan, policy=REMAT_POLICIES[remat])
 
 
 class Backbone(nn.Module):
   """Convolutional network without head; returns its last feature map."""
-  config: resnet_config.BackboneConfig
-  dtype: jnp.dtype
-  remat: str
-  unroll: int
+  config: _Config
 
   @nn.compact
   def __call__(
       self, images: Float[Array, 'batch height width channels'],
   ) -> Float[Array, 'batch rows columns features']:
-    c = self.config
-    x = StdConv(c, c.width, 7, 2, self.dtype, name='root')(images)
+    c, dtype = self.config.backbone, self.config.compute_dtype
+    assert c is not None
+    x = StdConv(c, c.width, 7, 2, dtype, name='root')(images)
     if not c.preactivation:
-      x = nn.relu(group_norm(c, self.dtype, 'root_norm')(x))
-    x = self._pool(x)
+      x = nn.relu(group_norm(c, dtype, 'root_norm')(x))
+    x = _pool(x, padding(c, 3))
     for i, depth in enumerate(c.depths):
-      x = Stage(
-          c, depth, c.width * 2**i, 1 if i == 0 else 2, self.dtype, self.remat,
-          self.unroll, name=f'block{i + 1}')(x)
+      x = Stage(self.config, depth, c.width * 2**i, 1 if i == 0 else 2,
+                name=f'block{i + 1}')(x)
     return x
 
-  def _pool(self, features: jax.Array) -> jax.Array:
-    window = padding(self.config, 3)
-    if window != 'SAME':
-      # BiT pads with zeros; without a ReLU before, features may be negative.
-      features = jnp.pad(features, [(0, 0), *window, (0, 0)])
-      window = 'VALID'
-    return nn.max_pool(
-        features, window_shape=(3, 3), strides=(2, 2), padding=window)
+
+def _pool(features: jax.Array, window: Any) -> jax.Array:
+  if window != 'SAME':
+    # BiT pads with zeros; without a ReLU before, features may be negative.
+    features = jnp.pad(features, [(0, 0), *window, (0, 0)])
+    window = 'VALID'
+  return nn.max_pool(
+      features, window_shape=(3, 3), strides=(2, 2), padding=window)
 
 
 class ResNet(nn.Module):
@@ -223,8 +222,7 @@ class ResNet(nn.Module):
     del train
     c = self.config
     assert c.backbone is not None
-    features = Backbone(
-        c.backbone, c.compute_dtype, c.remat, c.unroll, name='backbone')(images)
+    features = Backbone(c, name='backbone')(images)
     if c.backbone.preactivation:
       features = nn.relu(group_norm(
           c.backbone, c.compute_dtype, 'final_norm')(features))

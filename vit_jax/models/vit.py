@@ -113,9 +113,7 @@ class ViT(nn.Module):
     """Returns x_1 E ... x_N E of equation 1, [batch, rows, columns, width]."""
     c = self.config
     if c.backbone is not None:
-      images = resnet.Backbone(
-          c.backbone, c.compute_dtype, c.remat, c.unroll,
-          name='backbone')(images)
+      images = resnet.Backbone(c, name='backbone')(images)
     patches = embed.PatchEmbedding(
         c.patch_shape, c.width, c.compute_dtype,
         use_bias=c.stem_norm != 'tokens', resized=self.patch,
