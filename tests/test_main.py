@@ -18,7 +18,6 @@ from vit_jax.inference import export
 from vit_jax.inference import model
 from vit_jax.inference import predictions
 from vit_jax.near_duplicates import report
-from vit_jax.plan import max_batch
 from vit_jax.prepare import images
 from vit_jax.weights import save
 
@@ -121,10 +120,6 @@ def test_commands_offer_the_choices_of_the_library():
   for name in (*model.FEATURES, *model.TOKEN_FEATURES):
     assert f'{name}: ' in flags('features')['--layer'].help
   assert ', '.join(evals.KINDS) in flags('evaluate')['--evaluators'].help
-  plan = flags('plan')
-  assert plan['--models'].default.split(',') == [*max_batch.MODELS]
-  assert plan['--resolutions'].default == ','.join(
-      map(str, max_batch.RESOLUTIONS))
   prepare = flags('data', 'prepare')
   assert prepare['--quality'].default == images.QUALITY
   assert prepare['--runner'].default == beam_runner.LOCAL

@@ -47,7 +47,9 @@ with epy.lazy_imports():
   from vit_jax.plan import report
   from vit_jax.plan import step_cost
 
+# arXiv 2010.11929, figure 12: models and resolutions.
 MODELS = 'R50x1,R50x2,R152x4,B/32,B/16,L/32,L/16,H/14'
+RESOLUTIONS = '64,128,224,384,512'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,8 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--models', default=MODELS, metavar='NAME,...',
       help='models for --max-batch (default: %(default)s)')
   parser.add_argument(
-      '--resolutions', default='64,128,224,384,512',
-      metavar='PIXELS,...',
+      '--resolutions', default=RESOLUTIONS, metavar='PIXELS,...',
       help='image sizes for --max-batch (default: %(default)s)')
   parser.add_argument(
       '--picture', default='', metavar='FILE.png',

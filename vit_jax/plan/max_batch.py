@@ -18,17 +18,14 @@ from vit_jax.experiment import load_config
 from vit_jax.plan import build_without_data
 from vit_jax.plan import step_cost
 
-# arXiv 2010.11929, figure 12: models and resolutions.
-MODELS = ('R50x1', 'R50x2', 'R152x4', 'B/32', 'B/16', 'L/32', 'L/16', 'H/14')
-RESOLUTIONS = (64, 128, 224, 384, 512)
 FIRST_GUESS = 256
 MAX_IMAGES = 2**20  # Per device.
 
 
 def table(
     specification: str, devices: Sequence[jax.Device], *,
-    overrides: Sequence[str] = (), models: Sequence[str] = MODELS,
-    resolutions: Sequence[int] = RESOLUTIONS,
+    overrides: Sequence[str] = (), models: Sequence[str],
+    resolutions: Sequence[int],
 ) -> Iterator[dict[str, Any]]:
   """Yields a cell per model and resolution as soon as it is known.
 
