@@ -25,7 +25,7 @@ def test_any_batch_size_and_resolution_is_accepted():
 
 def test_resolutions_share_all_parameters_but_interpolated_positions():
   model = random_models.make_tiny()
-  params_for = model.network.params_for
+  params_for = model.params_for
   seen = [params_for((32, 8 * n)) for n in range(1, 8)]
   kernels = {id(params['patches']['kernel']) for params in seen}
   assert len(kernels) == 1

@@ -128,8 +128,7 @@ def _forward(
       outputs = module.apply({'params': params}, images)
     return {name: outputs[name] for name in OUTPUTS}
 
-  return forward, model.network.params_for(
-      model.preprocess.resolution)
+  return forward, model.params_for(model.preprocess.resolution)
 
 
 def _unroll_layers(

@@ -73,12 +73,13 @@ class Model(declared.Weights):
       ValueError: for other arrays, or images that do not divide into patches.
     """
     images_lib.check_batch(images, self.preprocess)
-    return self.network.at((images.shape[1], images.shape[2]))(images)
+    size = images.shape[1], images.shape[2]
+    return network_lib.forward(self.config)(self.params_for(size), images)
 
   @functools.cached_property
-  def network(self) -> network_lib.Network:
-    """The network with its parameters on the device."""
-    return network_lib.Network(self)
+  def params_for(self) -> Callable[[tuple[int, int]], types.Params]:
+    """Function from an image size to the parameters on the device."""
+    return network_lib.params_by_size(self)
 
   def __repr__(self) -> str:
     height, width = self.resolution
@@ -272,7 +273,7 @@ class Model(declared.Weights):
     Args:
       images: see `Model`.
       batch_size: images per batch.
-      names: outputs to return; see `models.vit.ViT` and `Network.at`.
+      names: outputs to return; see `models.vit.ViT` and `network.forward`.
       flip: whether to average over each image and its mirror image.
       on_error: called with each unreadable image, which is then skipped; None
         raises instead.
@@ -281,12 +282,12 @@ class Model(declared.Weights):
       raise ValueError(f'batch_size must be at least 1, but is {batch_size}.')
     if isinstance(images, Sized):  # One image is not padded to a full batch.
       batch_size = min(batch_size, max(len(images), 1))
-    apply = self.network.at(
-        self.preprocess.resolution, names=names, flip=flip)
+    apply = network_lib.forward(self.config, tuple(names), flip=flip)
+    params = self.params_for(self.preprocess.resolution)
     for sources, arrays in images_lib.batches(
         images, self.preprocess, size=batch_size, on_error=on_error):
       count = slice(len(sources))  # Without padding.
-      outputs = jax.device_get(apply(arrays))
+      outputs = jax.device_get(apply(params, arrays))
       yield sources, {
           name: jax.tree.map(lambda x, count=count: x[:, count], value)
           if name == 'layers' else value[count]

@@ -1,7 +1,6 @@
 """Applies a model's parameters to arrays of any resolution."""
 
-from collections.abc import Callable, Sequence
-import dataclasses
+from collections.abc import Callable
 import functools
 from typing import Any
 
@@ -21,70 +20,46 @@ Images = (Float[Array, 'batch height width channels'] |
 _MAX_RESOLUTIONS = 4  # Resolutions whose position embeddings are cached.
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Network:
-  """A network with its parameters on the device.
+def params_by_size(
+    weights: declared.Weights,
+) -> Callable[[tuple[int, int]], types.Params]:
+  """Returns a function from an image size to the parameters on the device.
 
-  Attributes:
-    weights: the model and its parameters.
+  All parameters but the position embeddings are shared between sizes. The
+  function raises a `ValueError` if such images do not divide into patches.
   """
-  weights: declared.Weights
+  on_device = jax.device_put(weights.params)
 
-  def at(
-      self, size: tuple[int, int], *, names: Sequence[str] = (),
-      flip: bool = False,
-  ) -> Callable[[Images], types.Outputs]:
-    """Returns the jitted forward pass for images of one size.
+  @functools.lru_cache(maxsize=_MAX_RESOLUTIONS)
+  def params_for(size: tuple[int, int]) -> types.Params:
+    old, new = (models.grid(weights.config, s)
+                for s in (weights.resolution, size))
+    if old == new:
+      return on_device
+    positions = jax.device_put({
+        name: models.resize(
+            name, np.asarray(array), old_grid=old, new_grid=new,
+            method=weights.positions)  # type: ignore[arg-type]
+        for name, array in tree.flatten(weights.params).items()
+        if name.split('/')[-1] in models.POSITION_PARAMS})
+    return tree.unflatten({**tree.flatten(on_device), **positions})
 
-    Args:
-      size: height and width of the images.
-      names: outputs to return; by default all but `layers`, the intermediates
-        of every layer. 'layers/6' are the tokens after layer 6 of 1 ... depth.
-      flip: whether to average over each image and its mirror image.
-
-    Raises:
-      ValueError: if such images do not divide into patches.
-    """
-    return functools.partial(
-        _apply(self.weights.config, tuple(names), flip), self.params_for(size))
-
-  def params_for(self, size: tuple[int, int]) -> types.Params:
-    """Returns the parameters for an image size, on the device.
-
-    All parameters but the position embeddings are shared between sizes. Raises
-    a `ValueError` if such images do not divide into patches.
-    """
-    positions = self._positions(size)
-    return self._device_params if not positions else tree.unflatten(
-        {**tree.flatten(self._device_params), **positions})
-
-  @functools.cached_property
-  def _positions(self) -> Callable[[tuple[int, int]], dict[str, jax.Array]]:
-    """Resized position embeddings by path; none for the original grid."""
-    weights = self.weights
-
-    @functools.lru_cache(maxsize=_MAX_RESOLUTIONS)
-    def resized(size: tuple[int, int]) -> dict[str, jax.Array]:
-      old, new = (models.grid(weights.config, s)
-                  for s in (weights.resolution, size))
-      return {} if old == new else jax.device_put({
-          name: models.resize(
-              name, np.asarray(array), old_grid=old, new_grid=new,
-              method=weights.positions)  # type: ignore[arg-type]
-          for name, array in tree.flatten(weights.params).items()
-          if name.split('/')[-1] in models.POSITION_PARAMS})
-
-    return resized
-
-  @functools.cached_property
-  def _device_params(self) -> types.Params:
-    return jax.device_put(self.weights.params)
+  return params_for
 
 
 @functools.lru_cache(maxsize=32)
-def _apply(
-    config: models.ModelConfig, names: tuple[str, ...], flip: bool,
-) -> Callable[..., types.Outputs]:
+def forward(
+    config: models.ModelConfig, names: tuple[str, ...] = (), *,
+    flip: bool = False,
+) -> Callable[[types.Params, Images], types.Outputs]:
+  """Returns the jitted forward pass of parameters and images.
+
+  Args:
+    config: the typed section `model`.
+    names: outputs to return; by default all but `layers`, the intermediates of
+      every layer. 'layers/6' are the tokens after layer 6 of 1 ... depth.
+    flip: whether to average over each image and its mirror image.
+  """
   model = models.build(
       models.for_devices(config, jax.devices()[:1]),
       num_classes=config.num_classes)
@@ -100,7 +75,7 @@ def _apply(
 
 
 def _select(outputs: types.Outputs, name: str) -> Any:
-  """Returns an output by its name; see `Network.at`."""
+  """Returns an output by its name; see `forward`."""
   output, _, layer = name.partition('/')
   if not layer:
     return outputs[output]
