@@ -75,9 +75,9 @@ def save(
   arrays = to_arrays(family, _for_format(form, config, model.params))
   if config.variant and not published_sizes.has_dimensions(
       config, config.variant):
-    config = models.parse({**schema.to_plain(config), 'variant': ''})
-  metadata = json.dumps(
-      {**declared.metadata(model), 'model': schema.to_plain(config)})
+    config = dataclasses.replace(config, variant='')
+    model = dataclasses.replace(model, config=config)
+  metadata = json.dumps(declared.metadata(model))
   path = os.fspath(target)
   if form == 'npz':
     _save_npz(path, arrays, metadata)
@@ -85,8 +85,8 @@ def save(
     with atomic_files.create(path) as file:
       safetensors.write(file, arrays, metadata={declared.KEY: metadata})
   else:
-    _save_folder(path, arrays, metadata, _CONFIGS[form].config_files(
-        config, model.resolution, model.preprocess))
+    _save_folder(
+        path, arrays, metadata, _CONFIGS[form].config_files(model))
     named = form == 'timm' and getattr(
         config, 'layer_norm_epsilon', None) in timm_export.EPSILONS
     return _notes(form, family, config, declared=(

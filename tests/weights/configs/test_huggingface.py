@@ -7,6 +7,7 @@ import pytest
 from tests import random_models
 from vit_jax.weights import load as load_lib
 from vit_jax.weights import safetensors
+from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import huggingface
 from vit_jax.weights.configs import huggingface_export
 from vit_jax.weights.configs import preprocessing
@@ -84,7 +85,8 @@ def test_a_malformed_preprocessor_is_an_error(text, words, tmp_path):
 def test_exported_preprocessing_is_parsed_back(settings):
   preprocess = preprocessing.Preprocess(resolution=(224, 224), **settings)
   config = random_models.config_of(num_classes=len(preprocess.labels))
-  files = huggingface_export.config_files(config, (224, 224), preprocess)
+  files = huggingface_export.config_files(declared.Weights(
+      config, {}, preprocess, resolution=(224, 224)))
   found = preprocessing.parse({
       **huggingface.parse(files['config.json']).preprocess,
       **huggingface.parse_preprocessor(files['preprocessor_config.json'])})
@@ -139,9 +141,10 @@ def test_a_missing_component_is_named(config, words):
     ids=str)
 def test_a_model_that_no_type_has_is_refused(settings, words):
   config = random_models.config_of(**settings)
-  preprocess = preprocessing.Preprocess(resolution=(32, 32))
+  model = declared.Weights(
+      config, {}, preprocessing.Preprocess((32, 32)), resolution=(32, 32))
   with pytest.raises(ValueError, match=words):
-    huggingface_export.config_files(config, (32, 32), preprocess)
+    huggingface_export.config_files(model)
 
 
 def test_the_size_of_an_old_clip_preprocessor_is_the_shorter_side():

@@ -10,6 +10,7 @@ from vit_jax import models
 from vit_jax.models import timm_names
 from vit_jax.weights import load as load_lib
 from vit_jax.weights import safetensors
+from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.configs import timm
 from vit_jax.weights.configs import timm_export
@@ -173,7 +174,8 @@ PLAIN = preprocessing.Preprocess(resolution=(32, 32))
 
 def exported(**settings):
   config = models.parse({'num_classes': 3, **settings})
-  return timm_export.config_files(config, (64, 64), PLAIN)['config.json']
+  model = declared.Weights(config, {}, PLAIN, resolution=(64, 64))
+  return timm_export.config_files(model)['config.json']
 
 
 @pytest.mark.parametrize('name', ['50x1', '50x3', '152x4'])

@@ -3,10 +3,10 @@
 import dataclasses
 from typing import Any
 
-from vit_jax import models
 from vit_jax.models import architecture
 from vit_jax.models import rotary
 from vit_jax.models import vit_config
+from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import huggingface
 from vit_jax.weights.configs import huggingface_types
 from vit_jax.weights.configs import preprocessing
@@ -62,17 +62,13 @@ def model_type(config: vit_config.ViTConfig) -> str:
   return kind
 
 
-def config_files(
-    config: models.ModelConfig, resolution: tuple[int, int],
-    preprocess: preprocessing.Preprocess,
-) -> dict[str, dict[str, Any]]:
+def config_files(model: declared.Weights) -> dict[str, dict[str, Any]]:
   """Returns the JSON files of an exported ViT, by file name.
-
-  `resolution` is the image size of the position embeddings.
 
   Raises:
     ValueError: if the number of labels is not the number of classes.
   """
+  config, preprocess = model.config, model.preprocess
   assert isinstance(config, vit_config.ViTConfig)
   classes = config.num_classes
   labels = preprocess.labels or huggingface.default_labels(classes)
@@ -80,7 +76,7 @@ def config_files(
     raise ValueError(f'{len(labels)} labels for {classes} classes.')
   kind = model_type(config)
   found = huggingface_types.TYPES[kind]
-  result: dict[str, Any] = _model(config, resolution, kind)
+  result: dict[str, Any] = _model(config, model.resolution, kind)
   if found.inner:
     result = {found.inner: result, 'text_config': {}}
   problem = huggingface.PROBLEM_TYPES.get(preprocess.activation)

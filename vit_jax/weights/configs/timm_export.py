@@ -9,7 +9,7 @@ from vit_jax import models
 from vit_jax.models import resnet_config
 from vit_jax.models import vit_config
 from vit_jax.weights import published_sizes
-from vit_jax.weights.configs import preprocessing
+from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import timm
 
 # The convolutional network is set by the architecture's name alone.
@@ -23,17 +23,13 @@ _GLOBAL_POOL = {ours: theirs for theirs, ours in timm.POOLING.items()}
 _ACT_LAYER = {ours: theirs for theirs, ours in timm.GELU.items()}
 
 
-def config_files(
-    config: models.ModelConfig, resolution: tuple[int, int],
-    preprocess: preprocessing.Preprocess,
-) -> dict[str, dict[str, Any]]:
+def config_files(model: declared.Weights) -> dict[str, dict[str, Any]]:
   """Returns the JSON files of an exported model, by file name.
-
-  `resolution` is the image size of the position embeddings.
 
   Raises:
     ValueError: if timm has no architecture for the model.
   """
+  config, preprocess = model.config, model.preprocess
   result: dict[str, Any] = {
       'num_classes': config.num_classes,
       'pretrained_cfg': {
@@ -53,7 +49,7 @@ def config_files(
         'global_pool': _GLOBAL_POOL[config.pooling],
         'num_features': config.width,
         'model_args': {
-            **_shared_arguments(config, resolution),
+            **_shared_arguments(config, model.resolution),
             **(_eva_arguments(config) if is_eva(config)
                else _vit_arguments(config))}}
   else:
