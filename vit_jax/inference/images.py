@@ -150,8 +150,6 @@ def _open(
     image: ImageLike, preprocess: preprocessing_lib.Preprocess,
 ) -> ops.Picture:
   channels = preprocess.channels
-  viewable = is_viewable(preprocess)
-
   decode = functools.partial(
       decode_lib.decode_any, channels=channels, dtype=preprocess.pixel_dtype)
   if isinstance(image, (str, os.PathLike)):
@@ -161,14 +159,11 @@ def _open(
       return decode(data)
     except ValueError as error:
       raise ValueError(f'{path}: {error}') from error
+  if not is_viewable(preprocess):
+    return decode(np.asarray(image))
   if isinstance(image, Image.Image):
-    if not viewable:
-      return decode(np.asarray(image))
     return decode_lib.convert(image.copy(), channels=channels)
-  array = np.asarray(image)
-  if not viewable:
-    return decode(array)
-  pixels = _to_uint8(array)
+  pixels = _to_uint8(np.asarray(image))
   if pixels.shape[2:] == (4,):
     return decode_lib.convert(Image.fromarray(pixels), channels=channels)
   return decode(pixels)
