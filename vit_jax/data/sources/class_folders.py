@@ -5,6 +5,7 @@ is an error that names the expected layout.
 """
 
 from collections.abc import Sequence
+import functools
 import os
 
 from etils import epath
@@ -59,8 +60,8 @@ def open_folder(
   # Independent of the location of the class folders.
   is_single = has_splits and set(splits) == {'train'}
   return table_source.build(
-      files.ImageFiles(os.fspath(root), tuple(paths)), {'class': classes},
-      columns.LabelConfig(
+      functools.partial(files.read, os.fspath(root), paths),
+      paths.__getitem__, {'class': classes}, columns.LabelConfig(
           table=columns.TableConfig(label=('class',)), holdout=holdout),
       where=os.fspath(root), splits=splits, class_names=names,
       groups=[path.removeprefix('train/') for path in paths]
@@ -87,12 +88,14 @@ def _open_masks(
         if images else f'There are no images in {root}/{_IMAGES}.')
   splits = [path.split('/')[1] for path in images]
   return table_source.build(
-      files.ImageFiles(os.fspath(root), tuple(images), tuple(
-          masks[name(path)] for path in images)),
+      functools.partial(files.read, os.fspath(root), images),
+      images.__getitem__,
       # A table needs labels: one for all images.
       {'class': [['image']] * len(images)}, columns.LabelConfig(
           target='multi', table=columns.TableConfig(label=('class',)),
           holdout=holdout), where=os.fspath(root), class_names=('image',),
+      read_mask=functools.partial(
+          files.read, os.fspath(root), [masks[name(path)] for path in images]),
       splits=list(map(split_strings_lib.split_name, splits)) if all(
           map(split_strings_lib.is_split_name, splits)) else None,
       labels_from=f'masks in {folder}/')

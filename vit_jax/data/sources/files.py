@@ -8,7 +8,6 @@ The split is a word of the file's name, or the name of its folder.
 """
 
 from collections.abc import Iterable, Sequence
-import dataclasses
 import os
 import pathlib
 import re
@@ -33,25 +32,11 @@ _GLOB = re.compile(r'[*?\[]')
 _BRACES = re.compile(r'\{([^{}]*)\}')
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class ImageFiles:
-  """Image files and masks, if any, by path relative to the root or absolute."""
-  root: str
-  paths: tuple[str, ...]
-  masks: tuple[str, ...] = ()
-
-  def read(self, row: int) -> bytes:
-    return self._read(self.paths[row])
-
-  def read_mask(self, row: int) -> bytes | None:
-    return self._read(self.masks[row]) if self.masks else None
-
-  def _read(self, path: str) -> bytes:
-    return untrusted.read_bytes(
-        path if '://' in path else epath.Path(self.root) / path)
-
-  def key(self, row: int) -> str:
-    return self.paths[row]
+def read(root: str, paths: Sequence[str], row: int) -> bytes:
+  """Returns a file, whose path is relative to the root or absolute."""
+  path = paths[row]
+  return untrusted.read_bytes(
+      path if '://' in path else epath.Path(root) / path)
 
 
 def check_address(name: str, *, where: str) -> None:

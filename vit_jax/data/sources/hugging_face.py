@@ -8,7 +8,7 @@ space of the dataset and make shuffled reads fast. Worker processes share them.
 import bisect
 from collections.abc import Mapping, Sequence
 import contextlib
-import dataclasses
+import functools
 import itertools
 import json
 import os
@@ -37,36 +37,6 @@ _IMAGE_NAMES = (
     'image', 'img', 'images', 'jpg', 'jpeg', 'png', 'picture', 'bytes')
 
 _ClassNames = Mapping[str, tuple[str, ...]]  # By column.
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class ArrowImages:
-  """An image column of memory-mapped Arrow files.
-
-  Attributes:
-    table: `datasets.Dataset` with one column: file contents, or {'bytes',
-      'path'}.
-    names: names of the files or splits that the rows come from, for keys.
-    ends: end row of each.
-  """
-  table: Any
-  names: tuple[str, ...]
-  ends: tuple[int, ...]
-
-  def read(self, row: int) -> bytes:
-    value, = self.table[row].values()
-    data = value['bytes'] if isinstance(value, dict) else value
-    if data is None:
-      raise ValueError(
-          'the image is stored as a path only, not as bytes. Write the data '
-          'set with its images (Hugging Face: embed_external_files=True), or '
-          'download its files and open their folder.')
-    return data
-
-  def key(self, row: int) -> str:
-    file = bisect.bisect_right(self.ends, row)
-    first = self.ends[file - 1] if file else 0
-    return f'{self.names[file]} {row - first}'
 
 
 def open_hub(
@@ -157,8 +127,27 @@ def _open(
   if isinstance(table.features[image], datasets.Image):
     table = table.cast_column(image, datasets.Image(decode=False))
   return table_source.build(
-      ArrowImages(table, tuple(names), tuple(itertools.accumulate(lengths))),
+      functools.partial(_read_image, table),
+      functools.partial(_key, names, list(itertools.accumulate(lengths))),
       labels, config, where=where, splits=of_row, class_names=declared)
+
+
+def _read_image(table: Any, row: int) -> bytes:
+  """Reads a `datasets.Dataset` of one column: bytes, or {'bytes', 'path'}."""
+  value, = table[row].values()
+  data = value['bytes'] if isinstance(value, dict) else value
+  if data is None:
+    raise ValueError(
+        'the image is stored as a path only, not as bytes. Write the data set '
+        'with its images (Hugging Face: embed_external_files=True), or '
+        'download its files and open their folder.')
+  return data
+
+
+def _key(names: Sequence[str], ends: Sequence[int], row: int) -> str:
+  """Names a row by its file or split, whose rows end at `ends`."""
+  file = bisect.bisect_right(ends, row)
+  return f'{names[file]} {row - (ends[file - 1] if file else 0)}'
 
 
 def _read_footers(

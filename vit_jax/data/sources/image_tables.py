@@ -109,8 +109,8 @@ def open_images(
                     for rows in rows_of.values()]
   repeated = len(relative) - len(rows_of)
   return table_source.build(
-      files.ImageFiles(root, tuple(relative)), table, config, where=where,
-      splits=splits, notes=[
+      functools.partial(files.read, root, relative), relative.__getitem__,
+      table, config, where=where, splits=splits, notes=[
           f'{repeated:,} rows repeat an image and its label'] * bool(repeated))
 
 

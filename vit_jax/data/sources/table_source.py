@@ -1,14 +1,13 @@
 """Splits of a dataset whose labels are columns of a table.
 
 Class folders, CSV, JSON lines, Parquet, the Hugging Face hub and WebDataset all
-end here: `build` takes an `ImageReader` and the label columns, and returns
-splits.
+end here: `build` takes functions that read the images, and the label columns,
+and returns splits.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
-import typing
-from typing import Any, Protocol
+from typing import Any
 
 from jaxtyping import Int64
 import numpy as np
@@ -26,21 +25,12 @@ Table = dict[str, list[Any]]  # Columns by name.
 _FREE_CELLS, _MAX_EMPTY = 10**6, 64
 
 
-@typing.runtime_checkable
-class ImageReader(Protocol):
-  """Random access to the undecoded images of all rows."""
-
-  def read(self, row: int) -> bytes:
-    """Returns the content of the image file."""
-
-  def key(self, row: int) -> str:
-    """Returns a name of the image that is the same on every machine."""
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class TableSource:
   """One split of a table; `rows` index the images, `numbers` the labels."""
-  reader: ImageReader
+  read: Callable[[int], bytes]
+  read_mask: Callable[[int], bytes] | None
+  key_of: Callable[[int], str]
   parsed: label_rules_lib.ParsedLabels
   rows: Int64[np.ndarray, 'examples']
   numbers: Int64[np.ndarray, 'examples']
@@ -50,21 +40,23 @@ class TableSource:
 
   def __getitem__(self, index: int) -> dict[str, Any]:
     row = int(self.rows[index])
-    example = {'image': self.reader.read(row), 'label': self.label(index)}
-    if isinstance(self.reader, files.ImageFiles) and self.reader.masks:
-      example[protocol.SEGMENTATION] = self.reader.read_mask(row)
+    example = {'image': self.read(row), 'label': self.label(index)}
+    if self.read_mask is not None:
+      example[protocol.SEGMENTATION] = self.read_mask(row)
     return example
 
   def label(self, index: int) -> Any:
     return self.parsed[int(self.numbers[index])]
 
   def key(self, index: int) -> str:
-    return self.reader.key(int(self.rows[index]))
+    return self.key_of(int(self.rows[index]))
 
 
 def build(
-    reader: ImageReader, table: Table, config: columns_lib.LabelConfig, *,
-    where: str, splits: Sequence[str] | None = None,
+    read: Callable[[int], bytes], key_of: Callable[[int], str], table: Table,
+    config: columns_lib.LabelConfig, *, where: str,
+    read_mask: Callable[[int], bytes] | None = None,
+    splits: Sequence[str] | None = None,
     class_names: Sequence[str] | None = None,
     groups: Sequence[Any] | None = None,
     order_by: Sequence[str] | None = None, labels_from: str = '',
@@ -73,16 +65,18 @@ def build(
   """Parses labels and assigns rows to splits.
 
   Args:
-    reader: images of the rows.
+    read: returns the content of a row's image file.
+    key_of: returns a name of a row's image, the same on every machine.
     table: columns by name.
     config: kind of labels, and roles of the columns.
     where: file names, for messages.
+    read_mask: returns the content of a row's mask, if there are masks.
     splits: split of each row, from file names.
     class_names: declared by the file.
     groups: rows of the same group stay together in a hold-out; default: the
-      column `config.table.key`, or the reader's keys.
+      column `config.table.key`, or the keys.
     order_by: rows of a split are ordered by the hash of these texts; default:
-      the reader's keys.
+      the keys.
     labels_from: origin of the labels; default: the names of the columns.
     notes: added to the description.
 
@@ -101,7 +95,7 @@ def build(
       {name: [table[name][row] for row in kept] for name in columns.labels},
       kind=config.target, separator=columns.separator,
       class_names=class_names, where=where)
-  keys = [reader.key(row) for row in kept]
+  keys = list(map(key_of, kept))
   of_kept = [splits[row] for row in kept] if splits is not None else []
   by_hash = len(set(of_kept)) < 2
   if by_hash:
@@ -120,7 +114,8 @@ def build(
   origin = labels_from or (f'column{"s" * (len(columns.labels) > 1)} '
                            f'{files.shorten(columns.labels, 4)}')
   return protocol.DatasetSplits(
-      {name: TableSource(reader, parsed, np.asarray(kept, np.int64)[of], of)
+      {name: TableSource(read, read_mask, key_of, parsed,
+                         np.asarray(kept, np.int64)[of], of)
        for name, of in numbers.items()},
       parsed.num_classes, parsed.class_names,
       multi_label=parsed.kind == 'multi',

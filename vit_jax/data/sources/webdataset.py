@@ -10,7 +10,6 @@ all images to a cache.
 """
 
 from collections.abc import Iterator, Sequence
-import dataclasses
 import os
 import tarfile
 from typing import Any, BinaryIO
@@ -28,19 +27,6 @@ from vit_jax.data.sources import table_source
 _LABELS = ('cls', 'json', 'txt')
 # Longer texts are not labels and would enlarge the index.
 _MAX_LABEL_BYTES = 2**16
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class TarImages:
-  """Images in tar files, by offset."""
-  records: offset_index.Records
-  keys: tuple[str, ...]
-
-  def read(self, row: int) -> bytes:
-    return self.records.read(row)
-
-  def key(self, row: int) -> str:
-    return self.keys[row]
 
 
 def open_tars(
@@ -65,16 +51,15 @@ def open_tars(
         '...) and KEY.cls.')
   file_of = np.repeat(np.arange(len(paths)), counts)
   shards = [os.path.splitext(name)[0] for name in files.relative_names(paths)]
-  reader = TarImages(
-      offset_index.Records.join(paths, found),
-      # Keys may repeat across shards. The shard is always part of the name, so
-      # that an added shard renames no example.
-      tuple(f'{shards[i]}/{key}' for i, key in zip(file_of.tolist(), keys)))
+  # Keys may repeat across shards. The shard is always part of the name, so that
+  # an added shard renames no example.
+  names = [f'{shards[i]}/{key}' for i, key in zip(file_of.tolist(), keys)]
   table, config = _parse_labels(texts, config, keys, where)
   of_file = files.splits_of(paths, where=where)
   # Equal keys may be the same image: hash splits keep them together.
   return table_source.build(
-      reader, table, config, where=where, groups=keys,
+      offset_index.Records.join(paths, found).read, names.__getitem__, table,
+      config, where=where, groups=keys,
       splits=of_file and [of_file[i] for i in file_of.tolist()])
 
 
