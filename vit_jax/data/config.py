@@ -205,8 +205,8 @@ class DataConfig:
     return self.unreadable if own == 'auto' else own
 
   def decode(self, image: bytes | np.ndarray) -> ops_lib.Picture:
-    """Decodes an image; see `decode.decode_any`."""
-    return decode_lib.decode_any(
+    """Decodes an image; see `decode.decode`."""
+    return decode_lib.decode(
         image, channels=self.channels, dtype=self.dtype,
         max_pixels=self.max_pixels)
 

@@ -151,7 +151,7 @@ def _open(
 ) -> ops.Picture:
   channels = preprocess.channels
   decode = functools.partial(
-      decode_lib.decode_any, channels=channels, dtype=preprocess.pixel_dtype)
+      decode_lib.decode, channels=channels, dtype=preprocess.pixel_dtype)
   if isinstance(image, (str, os.PathLike)):
     path = epath.Path(image)
     data = _read_bytes(path)

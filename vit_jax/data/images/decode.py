@@ -1,4 +1,4 @@
-"""Decodes untrusted image files to 8-bit grey or RGB, or raises a ValueError.
+"""Decodes untrusted image files, or raises a ValueError.
 
 Memory and time are bounded; see `limits`. Truncated files are errors. Many
 images are read in threads.
@@ -9,7 +9,7 @@ from concurrent import futures
 import contextlib
 import itertools
 import os
-from typing import TypeVar
+from typing import Any, TypeVar
 import warnings
 
 from jaxtyping import Shaped
@@ -36,9 +36,9 @@ _MODES = {1: 'L', 3: 'RGB'}
 
 def decode(
     image: bytes | Shaped[np.ndarray, '...'], *, channels: int,
-    max_pixels: int = limits.MAX_PIXELS,
-) -> Image.Image:
-  """Returns an image file or array as 8-bit grey or RGB.
+    dtype: multichannel.Dtype = 'uint8', max_pixels: int = limits.MAX_PIXELS,
+) -> Any:
+  """Returns an image file or array; uint8 grey and RGB as a Pillow image.
 
   | file               | 1 channel                  | 3 channels              |
   |--------------------|----------------------------|-------------------------|
@@ -52,9 +52,9 @@ def decode(
   | 32-bit integer     | like 16-bit grey; an error for larger values         |
   | float              | an error                                             |
 
-  Other channels and types are decoded by `multichannel.decode`. The EXIF
-  orientation is applied (a defective EXIF block is ignored). Only the first
-  frame of animations and multi-page files is decoded.
+  The EXIF orientation is applied (a defective EXIF block is ignored). Only the
+  first frame of animations and multi-page files is decoded. For other channels
+  and types, see `multichannel.decode`.
 
   `image` is the bytes of an image or .npy file, or uint8 pixels [height,
   width], [height, width, 1] or [height, width, 3].
@@ -62,6 +62,9 @@ def decode(
   Raises:
     ValueError: if the image is invalid, incomplete or too large.
   """
+  if dtype != 'uint8' or channels not in _MODES:
+    return multichannel.decode(
+        image, channels=channels, dtype=dtype, max_pixels=max_pixels)
   mode = _MODES[channels]
   if not isinstance(image, np.ndarray) and image.startswith(multichannel.NUMPY):
     image = multichannel.load_array(image, max_pixels=max_pixels)
@@ -80,17 +83,6 @@ def decode(
   except Exception as error:
     raise ValueError(limits.describe_error(error, image)) from error
   return convert(pixels, channels=channels)
-
-
-def decode_any(
-    image: bytes | Shaped[np.ndarray, '...'], *, channels: int,
-    dtype: multichannel.Dtype, max_pixels: int = limits.MAX_PIXELS,
-) -> Image.Image | multichannel.MultichannelImage:
-  """Decodes any number of channels; 8-bit grey and RGB to a Pillow image."""
-  if dtype == 'uint8' and channels in _MODES:
-    return decode(image, channels=channels, max_pixels=max_pixels)
-  return multichannel.decode(
-      image, channels=channels, dtype=dtype, max_pixels=max_pixels)
 
 
 def convert(image: Image.Image, *, channels: int) -> Image.Image:
