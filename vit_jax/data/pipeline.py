@@ -83,10 +83,9 @@ def train_batches(
         seed=seed % 2**32))
   stream = stream.random_map(load).batch(_shard_size(batch_size, num_shards))
   workers = config.num_workers
-  return _count_unreadable(
-      _iterate(config, _select(stream, shards, num_shards, start_step),
-               choose_workers(load) if workers == 'auto' else workers), load,
-      unreadable)
+  return _iterate(
+      _select(stream, shards, num_shards, start_step), load,
+      choose_workers(load) if workers == 'auto' else workers, unreadable)
 
 
 def eval_batches(
@@ -107,10 +106,9 @@ def eval_batches(
       .seed(0)
       .random_map(load)
       .batch(_shard_size(batch_size, num_shards)))
-  workers = choose_workers(load, most=config.num_workers)
-  return _count_unreadable(
-      _iterate(config, _select(stream, shards, num_shards), workers), load,
-      unreadable)
+  return _iterate(
+      _select(stream, shards, num_shards), load,
+      choose_workers(load, most=config.num_workers), unreadable)
 
 
 def choose_workers(
@@ -149,25 +147,6 @@ def median_cost(load: examples.LoadExample) -> tuple[float, float]:
   return tuple(np.median(costs or [(0, 0)], axis=0).tolist())
 
 
-def _count_unreadable(
-    batches: Batches, load: examples.LoadExample,
-    counter: unreadable_lib.UnreadableCounter | None,
-) -> Batches:
-  """Removes the indices of unreadable examples from batches and counts them."""
-  if load.policy == 'error':
-    return batches
-  counter = counter or unreadable_lib.UnreadableCounter(
-      max_share=load.config.max_unreadable)
-
-  def counted() -> Batches:
-    with contextlib.closing(batches):
-      for batch in batches:
-        counter.add(batch.pop(unreadable_lib.KEY), load.find_unreadable)
-        yield batch
-
-  return counted()
-
-
 def _shard_size(batch_size: int, num_shards: int) -> int:
   if batch_size < 1 or batch_size % num_shards:
     raise ValueError(
@@ -195,10 +174,16 @@ def _join(shards: Sequence[examples.HostBatch]) -> examples.HostBatch:
 
 
 def _iterate(
-    config: config_lib.DataConfig, batches: grain.MapDataset,
-    num_workers: int,
+    batches: grain.MapDataset, load: examples.LoadExample, num_workers: int,
+    counter: unreadable_lib.UnreadableCounter | None,
 ) -> Batches:
-  """Prefetches a bounded number of batches in threads or processes."""
+  """Prefetches a bounded number of batches in threads or processes.
+
+  Removes the indices of unreadable examples from batches and counts them.
+  """
+  config = load.config
+  counter = counter or unreadable_lib.UnreadableCounter(
+      max_share=config.max_unreadable)
   stream = batches.to_iter_dataset(grain.ReadOptions(
       num_threads=min(config.num_threads, config.prefetch),
       prefetch_buffer_size=config.prefetch))
@@ -211,7 +196,10 @@ def _iterate(
         worker_init_fn=_start_worker)
   iterator = iter(stream)
   try:
-    yield from iterator
+    for batch in iterator:
+      if unreadable_lib.KEY in batch:
+        counter.add(batch.pop(unreadable_lib.KEY), load.find_unreadable)
+      yield batch
   except RuntimeError as error:
     if 'terminated unexpectedly' not in str(error):
       raise
