@@ -7,7 +7,7 @@ import numpy as np
 from vit_jax.data.sources import protocol
 
 
-class Arrays:
+class Arrays(protocol.Source):
   """A source of images and labels."""
 
   def __init__(self, images, labels):
@@ -19,15 +19,12 @@ class Arrays:
   def __getitem__(self, index):
     return {'image': self._images[index], 'label': self._labels[index]}
 
-  def label(self, index):
-    return self._labels[index]
-
   def key(self, index):
     return f'image {index}'
 
 
 @dataclasses.dataclass(frozen=True)
-class Numbers:
+class Numbers(protocol.Source):
   """Numbered examples that are their own labels."""
   length: int
 
@@ -38,9 +35,6 @@ class Numbers:
 
   def __getitem__(self, index):
     return {'image': np.zeros((1, 1, 1), np.uint8), 'label': index}
-
-  def label(self, index):
-    return index
 
   def key(self, index):
     return f'numbers {index}'

@@ -20,7 +20,7 @@ _NAME = re.compile(r'(?:.*/)?ILSVRC2012_val_(\d{8})\.jpe?g', re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Relabelled:
+class Relabelled(protocol.Source):
   """A source with replaced, multi-label labels."""
   source: protocol.Source
   labels: Sequence[Sequence[int]]
@@ -30,15 +30,6 @@ class Relabelled:
 
   def __getitem__(self, index: int) -> dict[str, Any]:
     example = self.source[index]
-    return {**example, 'label': self._find(example, index)}
-
-  def label(self, index: int) -> Sequence[int]:
-    return self._find(self.source[index], index)
-
-  def key(self, index: int) -> str:
-    return self.source.key(index)
-
-  def _find(self, example: dict[str, Any], index: int) -> Sequence[int]:
     name = example.get('file_name') or self.source.key(index)
     found = _NAME.fullmatch(name)
     if not found or not 1 <= int(found[1]) <= len(self.labels):
@@ -47,7 +38,10 @@ class Relabelled:
           f'{len(self.labels):08}.JPEG, but an image is {name!r}. Evaluate on '
           'the validation images of ImageNet 2012: TFDS imagenet2012, or a '
           'folder with the original file names.')
-    return self.labels[int(found[1]) - 1]
+    return {**example, 'label': self.labels[int(found[1]) - 1]}
+
+  def key(self, index: int) -> str:
+    return self.source.key(index)
 
 
 def with_real_labels(

@@ -13,7 +13,7 @@ from vit_jax.data.splits import split_strings
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class ArraySource:
+class ArraySource(protocol.Source):
   """A split in memory; `indices` are those of the published dataset."""
   name: str
   images: UInt8[np.ndarray, 'examples height width channels']
@@ -25,9 +25,6 @@ class ArraySource:
 
   def __getitem__(self, index: int) -> dict[str, Any]:
     return {'image': self.images[index], 'label': int(self.labels[index])}
-
-  def label(self, index: int) -> int:
-    return int(self.labels[index])
 
   def key(self, index: int) -> str:
     return f'{self.name} {self.indices[index]}'

@@ -27,6 +27,7 @@ class Source(Protocol):
 
   def label(self, index: int) -> Any:
     """Returns a class index, a list of them, or float32 [targets]."""
+    return self[index]['label']
 
   def key(self, index: int) -> str:
     """Returns a name of the example that is the same on every machine."""

@@ -78,7 +78,7 @@ def check_label_config(name: str, labels: columns_lib.LabelConfig) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class PlannedSplit:
+class PlannedSplit(protocol.Source):
   """A split of known length whose files are not available."""
   name: str
   num_examples: int
@@ -88,9 +88,6 @@ class PlannedSplit:
 
   def __getitem__(self, index: int) -> dict[str, Any]:
     raise ValueError(f'{self.name} was opened for planning only.')
-
-  def label(self, index: int) -> Any:
-    return self[index]
 
   def key(self, index: int) -> str:
     return str(index)

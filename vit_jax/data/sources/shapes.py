@@ -12,6 +12,8 @@ from typing import Any, Literal
 from jaxtyping import Float
 import numpy as np
 
+from vit_jax.data.sources import protocol
+
 TEST_OFFSET = 2**48  # The first index of `test`, so splits are disjoint.
 
 COLOURS = {  # The ink colours come first.
@@ -98,7 +100,7 @@ class ShapesConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class Shapes:
+class Shapes(protocol.Source):
   """A split that begins at index `offset` of the dataset."""
   config: ShapesConfig
   size: tuple[int, int]
@@ -110,9 +112,6 @@ class Shapes:
 
   def __getitem__(self, index: int) -> dict[str, Any]:
     return draw(self.config, self.offset + index, self.size)
-
-  def label(self, index: int) -> int | list[int]:
-    return self[index]['label']
 
   def key(self, index: int) -> str:
     return f'drawing {self.offset + index} of seed {self.config.seed}'
