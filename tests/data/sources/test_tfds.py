@@ -165,14 +165,17 @@ def test_published_test_images_are_not_trained_on(
 
 
 @pytest.mark.parametrize(('feature', 'targets'), [
-    (tfds.features.Scalar(np.float32), ('age',)),
-    (tfds.features.Tensor(shape=(2,), dtype=np.float64), ('age_0', 'age_1'))])
-def test_floating_point_labels_are_regression_targets(feature, targets):
-  found = tfds_lib.interpret_label(
-      feature, known_datasets.facts('mine'), name='mine.age')
+    (tfds.features.Scalar(np.float32), ('label',)),
+    (tfds.features.Tensor(shape=(2,), dtype=np.float64),
+     ('label_0', 'label_1'))])
+def test_floating_point_labels_are_regression_targets(
+    feature, targets, prepare, open_tfds):
+  prepare(labels=[[0.1] * len(targets)], label_feature=feature)
+  found = open_tfds('tiny')
   assert (found.targets, found.num_classes) == (targets, len(targets))
-  label = tfds_lib.parse_targets(np.ones(feature.shape, feature.np_dtype))
-  assert label.shape == (len(targets),) and label.dtype == np.float32
+  label = found.splits['train'].label(0)
+  assert label.dtype == np.float32
+  np.testing.assert_array_equal(label, np.float32([0.1] * len(targets)))
 
 
 def test_a_label_of_unknown_classes_is_an_error():

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
-import functools
 import json
 import math
 import os
@@ -82,17 +81,6 @@ def _explain_record(error: Exception) -> Exception | None:
   return ValueError(
       f'its record is damaged: {type(error).__name__}: {error}. Copy or '
       'prepare the files again.')
-
-
-def _read_feature(
-    example: Mapping[str, Any], *, name: str, parse: Callable[[Any], Any],
-) -> Any:
-  return parse(example[name])
-
-
-def parse_targets(value: Any) -> np.ndarray:
-  """Returns regression targets as float32 [targets]."""
-  return np.atleast_1d(np.asarray(value, np.float32))
 
 
 def open_tfds(name: str, data_dir: str) -> protocol.DatasetSplits:
@@ -191,13 +179,14 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
       schema.check_name(feature, list(features), what=f'feature of {name}')
       for feature in (facts.image, facts.label or default))
   opened = interpret_label(features[label], facts, name=f'{name}.{label}')
-  parse = (parse_targets if opened.targets else
-           np.asarray if opened.multi_label else int)
+  parse: Callable[[Any], Any] = np.asarray if opened.multi_label else int
+  if opened.targets:
+    parse = lambda value: np.atleast_1d(np.asarray(value, np.float32))
   # Keys lack the version, so subsets are the same with and without it.
   splits: dict[str, protocol.Source] = {
       split: TfdsSource(
           f'{name.partition(":")[0]} {split}', records, image,
-          functools.partial(_read_feature, name=label, parse=parse))
+          lambda example: parse(example[label]))
       for split, records in records_of.items()}
   opened = dataclasses.replace(opened, splits=splits)
   if set(facts.parts) - set(splits):  # Skipped if TFDS prepared them as splits.
