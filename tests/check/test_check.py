@@ -56,7 +56,7 @@ def _run(request):
       request, thresholds=similarity.Thresholds(),
       settings=suspicious_labels.Settings(neighbours=5), features='stripes',
       advance=counts.append, failed=lambda key, error: counts.append(1))
-  assert sum(counts) == len(request)
+  assert sum(counts) == len(request.examples)
   with tempfile.TemporaryDirectory() as folder:
     output.write_page(report, request, f'{folder}/page.html')
     with open(f'{folder}/page.html', encoding='utf-8') as file:
@@ -178,8 +178,9 @@ def test_a_smaller_subset_is_part_of_a_larger_one(root):
   few, more = (
       scan_lib.prepare(data.parse({'source': str(root)}), max_examples=n)
       for n in (12, 30))
-  keys = [{r.key(i) for i in range(len(r))} for r in (few, more)]
-  assert 11 <= len(few) <= 13 and keys[0] < keys[1]
+  keys = [{r.examples.key(i) for i in range(len(r.examples))}
+          for r in (few, more)]
+  assert 11 <= len(keys[0]) <= 13 and keys[0] < keys[1]
   assert sum(split.total for split in few.splits) == 54
 
 

@@ -66,9 +66,8 @@ def write_page(
     nonlocal num_bytes
     if num_bytes >= MAX_BYTES:
       return ''
-    split, index = request.locate(example.number)
     try:
-      decoded = request.decode(split.source[index]['image'])
+      decoded = request.decode(request.examples[example.number]['image'])
     except Exception:  # It changed since the scan.
       return ''
     url = html_page.thumbnail(

@@ -51,14 +51,14 @@ def _class_counts(scan: scan_lib.Scan) -> Int[np.ndarray, 'splits classes']:
   request = scan.request
   result = np.zeros((len(request.splits), len(request.class_names)), np.int64)
   if request.label_kind != 'numbers':
-    for split, classes in zip(request.split_numbers(), scan.labels):
+    for split, classes in zip(request.split_numbers, scan.labels):
       for number in classes or ():
         result[split, int(number)] += 1
   return result
 
 
 def _count_splits(scan: scan_lib.Scan) -> dict[str, dict[str, int]]:
-  numbers = scan.request.split_numbers()
+  numbers = scan.request.split_numbers
   unreadable = collections.Counter(numbers[list(scan.errors)].tolist())
   unlabeled = collections.Counter(
       numbers[i] for i in scan.records if scan.labels[i] is None)

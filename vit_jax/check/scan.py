@@ -15,6 +15,7 @@ from vit_jax.data import dataset
 from vit_jax.data.augment import ops
 from vit_jax.data.images import decode
 from vit_jax.data.sources import protocol
+from vit_jax.data.splits import split_strings
 from vit_jax.data.splits import subsets
 
 Label = tuple[float, ...]
@@ -53,24 +54,15 @@ class ScanRequest:
   min_side: int = 0
   description: str = ''
 
-  def __len__(self) -> int:
-    return sum(len(split.source) for split in self.splits)
+  @functools.cached_property
+  def examples(self) -> split_strings.Subset:
+    """The examples of all splits."""
+    return split_strings.Subset(tuple(
+        (split.source, range(len(split.source))) for split in self.splits))
 
-  def locate(self, number: int) -> tuple[Split, int]:
-    """Returns the split of an example, and its index there."""
-    for split in self.splits:
-      if number < len(split.source):
-        return split, number
-      number -= len(split.source)
-    raise IndexError(number)
-
-  def key(self, number: int) -> str:
-    """Returns an example's key within its split."""
-    split, index = self.locate(number)
-    return split.source.key(index)
-
+  @functools.cached_property
   def split_numbers(self) -> Int[np.ndarray, 'examples']:
-    """Returns the position of each example's split."""
+    """The position of each example's split."""
     return np.repeat(np.arange(len(self.splits)), [
         len(split.source) for split in self.splits])
 
@@ -129,9 +121,10 @@ class Scan:
 
   def example(self, number: int) -> findings.Example:
     """Returns the record of an example."""
-    split, index = self.request.locate(number)
+    split = self.request.splits[self.request.split_numbers[number]]
     return findings.Example(
-        number, split.name, split.source.key(index), self._label_text(number))
+        number, split.name, self.request.examples.key(number),
+        self._label_text(number))
 
   def _label_text(self, number: int) -> str:
     values = self.labels[number]
@@ -152,16 +145,17 @@ def scan(
   Calls `advance` with the number of images just read, and `failed` with the key
   of an unreadable example and its error.
   """
-  result = Scan(request, {}, [None] * len(request), {})
+  count = len(request.examples)
+  result = Scan(request, {}, [None] * count, {})
   for chunk in decode.read_chunks(
-      range(len(request)), functools.partial(_read, result), size=_CHUNK,
+      range(count), functools.partial(_read, result), size=_CHUNK,
       errors=(Exception,)):  # Any error would stop a training run, too.
     records = {number: record for number, record in chunk
                if not isinstance(record, Exception)}
     for number, error in chunk:
       if isinstance(error, Exception):
         result.errors[number] = str(error) or type(error).__name__
-        failed(request.key(number), error)
+        failed(request.examples.key(number), error)
     if request.embed and records:
       rows = request.embed([record.image for record in records.values()])
       for record, row in zip(records.values(), rows):
@@ -174,12 +168,11 @@ def scan(
 def _read(result: Scan, number: int) -> image_record.ImageRecord:
   """Stores the label of an example, and returns its image's properties."""
   request = result.request
-  split, index = request.locate(number)
-  example = split.source[index]
+  example = request.examples[number]
   result.labels[number] = _label(request, example['label'])
   image = example['image']
   return image_record.build(
-      image, split.source.key(index), request.decode(image),
+      image, request.examples.key(number), request.decode(image),
       min_side=request.min_side)
 
 

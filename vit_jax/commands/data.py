@@ -99,7 +99,7 @@ def _check(args: argparse.Namespace) -> int:
     min_side = 2 * max(arguments.feature_model(*model).preprocess.resolution)
   request = scan.prepare(
       config, max_examples=args.max_examples, embed=embed, min_side=min_side)
-  with image_files.ReadProgress(len(request)) as reading:
+  with image_files.ReadProgress(len(request.examples)) as reading:
     report = report_lib.check(
         request, thresholds=thresholds, settings=settings,
         features=args.model or 'colours and edges (weak; use --model)',

@@ -74,7 +74,7 @@ class Subset:
     return np.cumsum([len(chosen) for _, chosen in self.parts]).tolist()
 
   def __len__(self) -> int:
-    return self._ends[-1]
+    return self._ends[-1] if self.parts else 0
 
   def __getitem__(self, index: int) -> dict[str, Any]:
     source, i = self._find(index)
