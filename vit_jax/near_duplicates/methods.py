@@ -7,7 +7,6 @@ Methods are plain records that workers receive. Both have:
   views     bits or features [images, views, ...] of test images
   index     search index of the views of all test images
   search    compares source images with the most similar test images
-  change    name of a view, for `search.Pair.change`
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,12 +33,15 @@ _MAX_CANDIDATES = 8  # Test images compared with each example.
 
 
 class Comparison(NamedTuple):
-  """A source image of a batch, compared with a view of a test image."""
+  """A source image of a batch, compared with a view of a test image.
+
+  For the last three, see `search.Pair`.
+  """
   row: int
   image: int
-  view: int
   similarity: float
   distance: int | None
+  change: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,21 +100,17 @@ class PixelMethod(similarity.Thresholds):
         matches.query.tolist(), index.first[matches.entry].tolist(),
         matches.distance.tolist()):
       image, place = divmod(entry, len(views))
-      view = views[place]
       of_row = compared.setdefault(row, set())
       if image in of_row or len(of_row) == _MAX_CANDIDATES:
         continue
       of_row.add(image)
-      mirrored, window = divmod(view, len(self.windows))
-      yield Comparison(row, image, view, similarity.similarity(
+      mirrored, window = divmod(views[place], len(self.windows))
+      change = ' '.join(['mirrored'] * mirrored + ['crop'] * (window > 0))
+      yield Comparison(row, image, similarity.similarity(
           similarity.view(images[row], perceptual_hash.WHOLE, mirrored=False),
           similarity.view(_thumbnail(*places[image]), self.windows[window],
-                          mirrored=bool(mirrored))), distance)
-
-  def change(self, view: int) -> str:
-    mirrored, window = divmod(view, len(self.windows))
-    return ' '.join(
-        ['mirrored'] * mirrored + ['crop'] * (window > 0)) or 'whole'
+                          mirrored=bool(mirrored))),
+                       distance, change or 'whole')
 
 
 @functools.lru_cache(maxsize=10_000)
@@ -164,11 +162,9 @@ class FeatureMethod:
         self._features(images) - mean, bank, k=1)
     for row, (cosine, entry) in enumerate(
         zip(cosines[:, 0].tolist(), entries[:, 0].tolist())):
-      image, view = divmod(entry, 2)
-      yield Comparison(row, image, view, cosine, None)
-
-  def change(self, view: int) -> str:
-    return 'alike' + ' mirrored' * view
+      image, mirrored = divmod(entry, 2)
+      yield Comparison(
+          row, image, cosine, None, 'alike' + ' mirrored' * mirrored)
 
   def _features(
       self, images: Sequence[Image.Image]) -> Float32[np.ndarray, 'rows width']:

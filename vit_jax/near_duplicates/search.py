@@ -130,7 +130,7 @@ def match(block: Block, tests: TestImages, method: methods.Method) -> Matches:
     pairs.append(Pair(
         index, source.key(index), selection.name, other,
         selection.open().source.key(other), found.similarity, found.distance,
-        method.change(found.view)))
+        found.change))
   return Matches(tuple(pairs), len(compared), unreadable)
 
 
