@@ -147,15 +147,13 @@ def scan(
   """
   count = len(request.examples)
   result = Scan(request, {}, [None] * count, {})
-  for chunk in decode.read_chunks(
+  for found, unreadable in decode.read_chunks(
       range(count), functools.partial(_read, result), size=_CHUNK,
       errors=(Exception,)):  # Any error would stop a training run, too.
-    records = {number: record for number, record in chunk
-               if not isinstance(record, Exception)}
-    for number, error in chunk:
-      if isinstance(error, Exception):
-        result.errors[number] = str(error) or type(error).__name__
-        failed(request.examples.key(number), error)
+    records = dict(found)
+    for number, error in unreadable:
+      result.errors[number] = str(error) or type(error).__name__
+      failed(request.examples.key(number), error)
     if request.embed and records:
       rows = request.embed([record.image for record in records.values()])
       for record, row in zip(records.values(), rows):

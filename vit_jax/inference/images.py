@@ -68,15 +68,11 @@ def batches(
     on_error: called with each unreadable image; None raises as `read` does.
   """
   errors = () if on_error is None else (OSError, ValueError, MemoryError)
-  for chunk in decode_lib.read_chunks(
+  for readable, failed in decode_lib.read_chunks(
       images, lambda image: read(image, preprocess), size=size, errors=errors):
-    readable: list[tuple[ImageLike, np.ndarray]] = []
-    for image, result in chunk:
-      if isinstance(result, Exception):
-        assert on_error is not None
-        on_error(image, result)
-      else:
-        readable.append((image, result))
+    for image, error in failed:
+      assert on_error is not None
+      on_error(image, error)
     if readable:
       sources, arrays = zip(*readable)
       padding = ((0, size - len(arrays)), (0, 0), (0, 0), (0, 0))

@@ -138,20 +138,15 @@ def _read(
     block: Block, method: methods.Method,
 ) -> tuple[list[Any], np.ndarray, dict[str, str]]:
   """Returns readable images, their indices, and reasons for the others."""
-  dataset = block.selection.open()
-  images, indices, unreadable = [], [], {}
-  for chunk in decode.read_chunks(
+  name, source = block.selection.name, block.selection.open().source
+  (found, failed), = decode.read_chunks(
       range(block.first, block.last),
       lambda index: method.read(block.selection.image(index)), size=SIZE,
-      errors=(OSError, ValueError)):
-    for index, image in chunk:
-      if isinstance(image, Exception):
-        key = f'{block.selection.name} {dataset.source.key(index)}'
-        unreadable[key] = str(image)
-      else:
-        images.append(image)
-        indices.append(index)
-  return images, np.array(indices, np.int64), unreadable
+      errors=(OSError, ValueError))
+  return (
+      [image for _, image in found],
+      np.array([index for index, _ in found], np.int64),
+      {f'{name} {source.key(index)}': str(error) for index, error in failed})
 
 
 def search(

@@ -176,18 +176,17 @@ def _write_records(
   # One record per group, as TFDS writes them, for fast random access.
   with contextlib.closing(array_record_module.ArrayRecordWriter(
       str(path), 'group_size:1')) as writer:
-    for chunk in decode.read_chunks(
+    for records, failed in decode.read_chunks(
         range(shard.first, shard.last),
         functools.partial(_read_record, load, shard.features),
         size=_READ_RECORDS, errors=(unreadable_lib.UnreadableError,)):
-      for index, record in chunk:
-        if isinstance(record, Exception):
-          unreadable.append(unreadable_lib.Unreadable(
-              shard.selection.name, load.dataset.source.key(index),
-              str(record)))
-        else:
-          writer.write(record)
-          yield record
+      unreadable += [
+          unreadable_lib.Unreadable(
+              shard.selection.name, load.dataset.source.key(index), str(error))
+          for index, error in failed]
+      for _, record in records:
+        writer.write(record)
+        yield record
 
 
 def _read_record(

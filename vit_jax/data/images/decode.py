@@ -118,25 +118,27 @@ def _to_8_bits(image: Image.Image) -> Image.Image:
 def read_chunks(
     items: Iterable[Item], read: Callable[[Item], Result], *, size: int,
     errors: tuple[type[Exception], ...],
-) -> Iterator[list[tuple[Item, Result | Exception]]]:
-  """Yields chunks of (item, result or exception), in order.
+) -> Iterator[tuple[
+    list[tuple[Item, Result]], list[tuple[Item, Exception]]]]:
+  """Yields (item, result) and (item, exception) of each chunk, in order.
 
   The next chunk of `size` items is read while the caller works on one; two are
   in memory. Exceptions of type `errors` are returned instead of raised.
   """
-  def attempt(item: Item) -> tuple[Item, Result | Exception]:
-    try:
-      return item, read(item)
-    except errors as error:
-      return item, error
-
   remaining = iter(items)
   with futures.ThreadPoolExecutor(_THREADS) as pool:
-    def submit() -> list[futures.Future]:
-      return [pool.submit(attempt, item)
+    def submit() -> list[tuple[Item, futures.Future]]:
+      return [(item, pool.submit(read, item))
               for item in itertools.islice(remaining, size)]
 
     following = submit()
     while following:
       current, following = following, submit()
-      yield [future.result() for future in current]
+      found: list[tuple[Item, Result]] = []
+      failed: list[tuple[Item, Exception]] = []
+      for item, future in current:
+        try:
+          found.append((item, future.result()))
+        except errors as error:
+          failed.append((item, error))
+      yield found, failed
