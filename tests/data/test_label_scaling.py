@@ -70,8 +70,8 @@ def test_mixup_blends_targets_and_a_blend_with_nan_is_nan():
 @pytest.mark.parametrize(('section', 'labels', 'message'), [
     ({}, np.full((20, 2), 7.0), "'light' is missing or equal in all exa"),
     ({}, np.full((20, 2), np.nan), "'light' is missing or equal"),
-    ({}, np.full((20, 2), np.inf), 'Example 0 of lamps train (image 0): its '
-     'label [inf, inf] is not finite'),
+    ({}, np.full((20, 2), np.inf), "Example 0 of lamps, split 'train' (image "
+     '0): its label [inf, inf] is not finite'),
     ({}, np.ones((20, 3)), 'shape (3,), but there are 2 targets: light, dark'),
     ({'target_mean': [1], 'target_std': [1, 2]}, LABELS, '(1.0,) and (1.0'),
     ({'target_mean': [1], 'target_std': [0]}, LABELS, 'target_std positive'),

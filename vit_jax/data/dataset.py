@@ -1,5 +1,6 @@
 """Opens the dataset of a config section without decoding images."""
 
+import contextlib
 import dataclasses
 import os
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from jaxtyping import Int
 import numpy as np
 
+from vit_jax import exceptions
 from vit_jax.data import config as config_lib
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import protocol
@@ -67,6 +69,25 @@ class Dataset:
 
   def __getitem__(self, index: int) -> dict[str, Any]:
     return self.source[index]
+
+  def naming(
+      self, index: int, *, kind: type[ValueError] = ValueError,
+  ) -> contextlib.AbstractContextManager[None]:
+    """Adds the example to errors, because Grain does not.
+
+    Errors of the file system or of memory become a plain ValueError, all others
+    a `kind`.
+    """
+    def rewrite(error: Exception) -> ValueError:
+      raised = (ValueError if isinstance(error, (OSError, MemoryError))
+                else kind)
+      text = str(error) if isinstance(error, (OSError, ValueError)) else (
+          f'{type(error).__name__}: {error}')
+      return raised(
+          f'Example {index} of {self.name}, split {self.split!r} '
+          f'({self.source.key(index)}): {text}')
+
+    return exceptions.replaced_by(rewrite)
 
   def overlaps(self, other: 'Dataset') -> bool:
     """Whether two selections of a dataset share an example, by its key.

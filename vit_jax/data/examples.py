@@ -1,7 +1,6 @@
 """Reads, decodes, augments and checks one example: one row of a host batch."""
 
-from collections.abc import Generator, Sequence
-import contextlib
+from collections.abc import Sequence
 import dataclasses
 import time
 from typing import Any
@@ -47,7 +46,7 @@ class LoadExample:
     if found is None:
       return self._padding(index)
     read, image, example = found
-    with self.naming(read):
+    with self.dataset.naming(read):
       row = self._row(
           self._augment(image, rng), self._encode_label(example['label']),
           mask=1, skipped=index if unreadable else unreadable_lib.NONE)
@@ -62,7 +61,7 @@ class LoadExample:
     found, _ = self._read_next(index, self.config.unreadable, replace=True)
     assert found is not None
     index, image, _ = found
-    with self.naming(index):
+    with self.dataset.naming(index):
       return self._augment(image, np.random.default_rng(0))
 
   def cost(self, index: int) -> tuple[float, float]:
@@ -113,7 +112,7 @@ class LoadExample:
 
   def _read(self, index: int) -> tuple[ops_lib.Picture, Any]:
     """Returns the decoded image of an example, and its other fields."""
-    with self.naming(index, kind=unreadable_lib.UnreadableError):
+    with self.dataset.naming(index, kind=unreadable_lib.UnreadableError):
       cache, max_bytes = self.dataset.cache, self.config.cache_mib * 2**20
       if self.dataset.masks:
         max_bytes = 0  # Masks are not cached.
@@ -126,27 +125,6 @@ class LoadExample:
           cache[index] = {'image': pixels, 'label': example['label']}
           cache.num_bytes += pixels.nbytes
       return image, example
-
-  @contextlib.contextmanager
-  def naming(
-      self, index: int, *, kind: type[ValueError] = ValueError,
-  ) -> Generator[None, None, None]:
-    """Adds the example to errors, because Grain does not.
-
-    Errors of the file system or of memory become a plain ValueError, all others
-    a `kind`.
-    """
-    try:
-      yield
-    except Exception as error:
-      raised = (ValueError if isinstance(error, (OSError, MemoryError))
-                else kind)
-      text = str(error) if isinstance(error, (OSError, ValueError)) else (
-          f'{type(error).__name__}: {error}')
-      raise raised(
-          f'Example {index} of {self.dataset.name}, split '
-          f'{self.dataset.split!r} ({self.dataset.source.key(index)}): {text}'
-      ) from error
 
   def _padding(self, skipped: int) -> HostBatch:
     label = (np.full(len(self.dataset.targets), np.nan, np.float32)

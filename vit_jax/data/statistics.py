@@ -42,12 +42,8 @@ def _measure_targets(
   name, source = f'{dataset.name} {dataset.split}', dataset.source
   values = np.empty((len(source), len(dataset.targets)))
   for index in range(len(source)):
-    try:
+    with dataset.naming(index):
       values[index] = examples.to_vector(source.label(index), dataset.targets)
-    except ValueError as error:
-      raise ValueError(
-          f'Example {index} of {name} ({source.key(index)}): {error}'
-      ) from error
   for target, column in zip(dataset.targets, values.T):
     if not np.nanmax(column, initial=-np.inf) > np.nanmin(
         column, initial=np.inf):

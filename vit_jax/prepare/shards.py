@@ -192,7 +192,7 @@ def _write_records(
 def _read_record(
     load: examples_lib.LoadExample, features: Features, index: int) -> bytes:
   """Returns the record of an example; raises as training would."""
-  with load.naming(index, kind=unreadable_lib.UnreadableError):
+  with load.dataset.naming(index, kind=unreadable_lib.UnreadableError):
     example = load.dataset[index]
     image = features.image_format.encode(example['image'])
     load.config.decode(image)
