@@ -172,7 +172,7 @@ def test_shards_of_a_changed_source_are_not_continued(folder, tmp_path):
   assert prepare.begin(_plan(source, tmp_path)) == 0
   assert prepare.begin(_plan(source, tmp_path)) == 0
   (source / 'train/cat/6.png').rename(source / 'train/cat/99.png')
-  selection._open.cache_clear()  # As in another process.
+  selection.Selection.open.cache_clear()  # As in another process.
   with pytest.raises(ValueError, match='or the source has changed since'):
     prepare.begin(_plan(source, tmp_path))
 

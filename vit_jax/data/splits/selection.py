@@ -39,19 +39,15 @@ class Selection:
     """The section with default values."""
     return config_lib.parse(json.loads(self.section))
 
+  @functools.lru_cache(maxsize=64)  # noqa: B019 (keeps 64 selections.)
   def open(self) -> dataset.Dataset:
     """Opens the dataset; cached per process."""
-    return _open(self)
+    return dataset.open_dataset(self.config)
 
   def image(self, index: int) -> Image.Image:
     """Returns an image as 8-bit RGB; raises a `ValueError` if unreadable."""
     return decode.decode(self.open()[index]['image'], channels=3,
                          max_pixels=self.config.max_pixels)
-
-
-@functools.lru_cache(maxsize=64)
-def _open(selection: Selection) -> dataset.Dataset:
-  return dataset.open_dataset(selection.config)
 
 
 def build(source: str, split: str, settings: Mapping[str, Any]) -> Selection:
