@@ -70,17 +70,13 @@ def match(
   seeds = range(2, 2 + num_source // _BLOCK)
   if runner == beam_runner.LOCAL:
     return sum(count_pairs(seed, index, crowd_share) for seed in seeds)
-  beam = beam_runner.load()
   out = pathlib.Path(tempfile.mkdtemp()) / 'pairs'
-
-  def build(pipeline):
+  with beam_runner.run(runner=runner, flags=[]) as (beam, pipeline):
     tests = pipeline | beam.Create([index])
     _ = (pipeline | 'source' >> beam.Create(list(seeds)) | beam.Reshuffle()
          | beam.Map(count_pairs, beam.pvalue.AsSingleton(tests), crowd_share)
          | beam.CombineGlobally(sum)
          | beam.io.WriteToText(os.fspath(out)))
-
-  beam_runner.run(build, runner=runner, flags=[])
   return sum(int(path.read_text()) for path in out.parent.glob(
       f'{out.name}-*'))
 

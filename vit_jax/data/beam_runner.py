@@ -4,7 +4,8 @@ Beam is an optional dependency: it is large and needs older versions of shared
 packages.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Generator, Sequence
+import contextlib
 import os
 import pathlib
 from typing import Any
@@ -29,10 +30,11 @@ def load() -> Any:
   return apache_beam
 
 
+@contextlib.contextmanager
 def run(
-    build: Callable[[Any], Any], *, runner: str, flags: Sequence[str],
-) -> None:
-  """Builds a pipeline, passing it to `build`, and waits for its end.
+    *, runner: str, flags: Sequence[str],
+) -> Generator[tuple[Any, Any], None, None]:
+  """Yields Beam and a pipeline, then runs it and waits for its end.
 
   Raises:
     RuntimeError: if a worker failed, with its last message.
@@ -45,7 +47,7 @@ def run(
     chosen = fn_api_runner.FnApiRunner()
   options = beam.options.pipeline_options.PipelineOptions(list(flags))
   pipeline = beam.Pipeline(runner=chosen, options=options)
-  build(pipeline)
+  yield beam, pipeline
   # Worker processes on this machine import this package.
   root = os.fspath(pathlib.Path(__file__).parents[2])
   os.environ['PYTHONPATH'] = os.pathsep.join(

@@ -165,33 +165,29 @@ def search(
     index = build_index(parts, method)
     return merge([*map(_unreadable, parts), *(
         match(block, index, method) for block in sources)])
-  beam = beam_runner.load()
-
-  def build(pipeline: Any) -> None:
-    parts = (
-        pipeline
-        | 'test images' >> beam.Create(tests)
-        # Without a shuffle, one worker would process all of them.
-        | 'spread test images' >> beam.Reshuffle()
-        | 'views' >> beam.Map(read_views, method))
-    index = (
-        parts
-        | 'all test images' >> beam.combiners.ToList()
-        | 'index' >> beam.Map(build_index, method))
-    matches = (
-        pipeline
-        | 'source' >> beam.Create(sources)
-        | 'spread source' >> beam.Reshuffle()
-        | 'match' >> beam.Map(
-            match, beam.pvalue.AsSingleton(index), method))
-    (((parts | 'unreadable' >> beam.Map(_unreadable)), matches)
-     | beam.Flatten()
-     | 'as JSON' >> beam.Map(_to_json)
-     | 'write' >> beam.io.WriteToText(
-         os.fspath(folder / 'found'), file_name_suffix='.jsonl'))
-
   try:
-    beam_runner.run(build, runner=runner, flags=flags)
+    with beam_runner.run(runner=runner, flags=flags) as (beam, pipeline):
+      parts = (
+          pipeline
+          | 'test images' >> beam.Create(tests)
+          # Without a shuffle, one worker would process all of them.
+          | 'spread test images' >> beam.Reshuffle()
+          | 'views' >> beam.Map(read_views, method))
+      index = (
+          parts
+          | 'all test images' >> beam.combiners.ToList()
+          | 'index' >> beam.Map(build_index, method))
+      matches = (
+          pipeline
+          | 'source' >> beam.Create(sources)
+          | 'spread source' >> beam.Reshuffle()
+          | 'match' >> beam.Map(
+              match, beam.pvalue.AsSingleton(index), method))
+      (((parts | 'unreadable' >> beam.Map(_unreadable)), matches)
+       | beam.Flatten()
+       | 'as JSON' >> beam.Map(_to_json)
+       | 'write' >> beam.io.WriteToText(
+           os.fspath(folder / 'found'), file_name_suffix='.jsonl'))
     return merge([
         _from_json(line) for path in folder.glob('found*.jsonl')
         for line in path.read_text().splitlines()])

@@ -154,16 +154,12 @@ def write(planned: Plan, *, runner: str, flags: Sequence[str]) -> None:
         planned.all_shards, 'writing shards', disable=not sys.stdout.isatty()):
       shards_lib.write(shard)
     return
-  beam = beam_runner.load()
-
-  def build(pipeline: Any) -> None:
+  with beam_runner.run(runner=runner, flags=flags) as (beam, pipeline):
     _ = (pipeline
          | 'shards' >> beam.Create(planned.all_shards)
          # Without a shuffle, one worker would write all of them.
          | 'spread' >> beam.Reshuffle()
          | 'write' >> beam.Map(shards_lib.write))
-
-  beam_runner.run(build, runner=runner, flags=flags)
 
 
 def finish(planned: Plan) -> tuple[dict[str, dict[str, Any]], str]:
