@@ -40,7 +40,7 @@ class Numbers(protocol.Source):
     return f'numbers {index}'
 
 
-class Recording:
+class Recording(protocol.Source):
   """A source that records in `read` which examples are read."""
 
   def __init__(self, source):

@@ -32,18 +32,13 @@ class Source(Protocol):
   def key(self, index: int) -> str:
     """Returns a name of the example that is the same on every machine."""
 
-
-@typing.runtime_checkable
-class Numbered(Protocol):
-  """A source whose keys are determined by a name and consecutive numbers.
-
-  Keys of 300 million examples can then be hashed in seconds.
-  """
-
   @property
-  def numbering(self) -> tuple[str, int]:
-    """The name, and the number of example 0."""
-    ...
+  def numbering(self) -> tuple[str, int] | None:
+    """The name and first number of keys that are a name and a number.
+
+    Keys of 300 million examples can then be hashed in seconds.
+    """
+    return None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,7 +26,7 @@ _FREE_CELLS, _MAX_EMPTY = 10**6, 64
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class TableSource:
+class TableSource(protocol.Source):
   """One split of a table; `rows` index the images, `numbers` the labels."""
   read: Callable[[int], bytes]
   read_mask: Callable[[int], bytes] | None

@@ -26,7 +26,7 @@ _MASK = 'segmentation_mask'  # Feature of oxford_iiit_pet and others.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class TfdsSource:
+class TfdsSource(protocol.Source):
   """One split.
 
   Attributes:

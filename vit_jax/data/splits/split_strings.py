@@ -54,7 +54,7 @@ def choose_eval_split(splits: Sequence[str]) -> str:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Subset:
+class Subset(protocol.Source):
   """Chosen examples of one or several sources, such as 'a[:10]+b'.
 
   Attributes:

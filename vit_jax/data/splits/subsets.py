@@ -74,7 +74,7 @@ def hash_keys(
   """
   hashes = []
   for leaf, indices in split_strings.leaves(source):
-    if isinstance(leaf, protocol.Numbered):
+    if leaf.numbering is not None:
       name, offset = leaf.numbering
       hashes.append(hash_numbers(name, indices + offset))
     else:
@@ -130,7 +130,7 @@ def _match(
     keys: Collection[str],
 ) -> Bool[np.ndarray, 'examples']:
   """Returns whether the key of each of some examples is one of `keys`."""
-  name, offset = getattr(source, 'numbering', ('', 0))
+  name, offset = source.numbering or ('', 0)
   if not len(indices) or source.key(0) != f'{name} {offset}':
     return np.array([source.key(i) in keys for i in indices.tolist()], bool)
   # Parses the listed keys instead of building hundreds of millions of keys.
