@@ -41,10 +41,10 @@ from tests import tfds_files
 from vit_jax import __main__ as main
 from vit_jax import data
 from vit_jax import schema
-from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import examples
 from vit_jax.data.images import decode
 from vit_jax.data.images import multichannel
+from vit_jax.data.sources import registry
 from vit_jax.inference import load as load_lib
 from vit_jax.run import workdir
 from vit_jax.training import writer
@@ -108,7 +108,7 @@ def read_data(path):
   """Opens a dataset, and reads the first images and labels of each split."""
   config = data.parse({'source': str(path), 'resolution': 4, 'mean': 0.0,
                        'std': 1.0, 'max_pixels': 2**16})
-  for split in dataset_lib.open_splits(config).splits:
+  for split in registry.open_splits(config).splits:
     dataset = data.open_dataset(config, split=split)
     load = examples.LoadExample(dataset, config, train=False)
     for index in range(min(len(dataset), 2 * ROWS)):

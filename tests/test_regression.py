@@ -28,7 +28,7 @@ def test_regression_learns_targets_in_their_units(
       {'train': in_memory.brightness(96),
        'test': in_memory.brightness(40, seed=1)},
       num_classes=2, targets=('light', 'dark'))
-  monkeypatch.setattr(registry, 'open_source', lambda *_, **__: opened)
+  monkeypatch.setattr(registry, 'open_splits', lambda *_, **__: opened)
   run_lib.train(toy.build(**CONFIG), tmp_path)
   assert 'targets light (' in capsys.readouterr().out
   metrics = json.loads((tmp_path / 'summary.json').read_text())['metrics']

@@ -61,9 +61,8 @@ def test_dsprites_pixels_of_one_become_white():
 
 
 def open_task(task, root):
-  return registry.open_source(
-      f'vtab/{task}', data_dir=str(root), size=(8, 8),
-      shapes_config=data.DataConfig().shapes)
+  return registry.open_splits(
+      data.parse({'source': f'vtab/{task}', 'data_dir': str(root)}))
 
 
 def test_tasks_have_the_splits_and_labels_of_the_benchmark(tiny_vtab):

@@ -11,10 +11,10 @@ import numpy as np
 from vit_jax import data
 from vit_jax.check import findings
 from vit_jax.check import image_record
-from vit_jax.data import dataset
 from vit_jax.data.augment import ops
 from vit_jax.data.images import decode
 from vit_jax.data.sources import protocol
+from vit_jax.data.sources import registry
 from vit_jax.data.splits import split_strings
 from vit_jax.data.splits import subsets
 
@@ -79,7 +79,7 @@ def prepare(
   if max_examples < 0:
     raise ValueError(
         f'--max-examples must be at least 0 (all); got {max_examples}.')
-  opened = dataset.open_splits(config)
+  opened = registry.open_splits(config)
   # A dataset of a few files may have an empty split.
   sources = {name: source for name, source in opened.splits.items()
              if len(source)}

@@ -10,7 +10,6 @@ import numpy as np
 
 from vit_jax import exceptions
 from vit_jax.data import config as config_lib
-from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import registry
 from vit_jax.data.splits import class_sampling as class_sampling_lib
@@ -127,7 +126,7 @@ def open_dataset(
   if expected and name not in ('digits', 'shapes'):
     opened = registry.open_planned(name)
   else:
-    opened = open_splits(config, source=source)
+    opened = registry.open_splits(config, source=source)
   wanted = config.split if split is None else split or opened.eval_split
   if wanted == 'all' and wanted not in opened.splits:
     wanted = '+'.join(opened.splits)
@@ -143,19 +142,6 @@ def open_dataset(
   return Dataset(
       name=name, split=wanted, source=examples, excluded=excluded,
       **{**vars(opened), 'splits': tuple(opened.splits)})
-
-
-def open_splits(
-    config: config_lib.DataConfig, *, source: str | None = None,
-) -> protocol.DatasetSplits:
-  """Opens all splits of the section's source or another; some may be empty."""
-  labels = columns_lib.LabelConfig(
-      config.target, config.table, config.holdout)
-  if source is None:
-    registry.check_label_config(config.source, labels)
-  return registry.open_source(
-      source or config.source, data_dir=config.data_dir,
-      shapes_config=config.shapes, size=config.size, labels=labels)
 
 
 def _reduce(

@@ -23,9 +23,9 @@ from vit_jax import atomic_files
 from vit_jax import data
 from vit_jax import schema
 from vit_jax.data import beam_runner
-from vit_jax.data import dataset
 from vit_jax.data import known_datasets
 from vit_jax.data.images import unreadable
+from vit_jax.data.sources import registry
 from vit_jax.data.splits import selection as selection_lib
 from vit_jax.prepare import images
 from vit_jax.prepare import shards as shards_lib
@@ -84,7 +84,7 @@ def plan(
     raise ValueError(
         '--shorter-side applies to 8-bit images of 1 or 3 channels, but these '
         f'have {config.channels} channels of {config.dtype}. Remove it.')
-  opened = dataset.open_splits(config)
+  opened = registry.open_splits(config)
   nonempty = [split for split, source in opened.splits.items() if len(source)]
   if not nonempty:
     raise ValueError(f'{settings["source"]} has no examples.')

@@ -4,16 +4,15 @@ from etils import epath
 import pytest
 
 from tests import own_data
+from vit_jax import data
 from vit_jax.data.sources import files
 from vit_jax.data.sources import registry
-from vit_jax.data.sources import shapes
 from vit_jax.data.splits import split_strings
 
 
 def open_source(name, data_dir=''):
-  return registry.open_source(
-      str(name), data_dir=str(data_dir), shapes_config=shapes.ShapesConfig(),
-      size=(16, 16))
+  return registry.open_splits(
+      data.parse({'source': str(name), 'data_dir': str(data_dir)}))
 
 
 def test_a_path_or_the_name_of_an_existing_folder_opens_a_folder(

@@ -14,41 +14,49 @@ from typing import Any
 from etils import epath
 
 from vit_jax import schema
+from vit_jax.data import config as config_lib
 from vit_jax.data import known_datasets
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
-from vit_jax.data.sources import shapes
 
 _VTAB = 'vtab/'
 _BUILTIN = ('digits', 'shapes')
 
 
-def open_source(
-    name: str, *, data_dir: str, shapes_config: shapes.ShapesConfig,
-    size: tuple[int, int], labels: columns_lib.LabelConfig = columns_lib.AUTO,
+def open_splits(
+    config: config_lib.DataConfig, *, source: str | None = None,
 ) -> protocol.DatasetSplits:
-  """Opens the dataset that `data.source` names.
-
-  `data_dir` is the TFDS directory, `size` the (height, width) of 'shapes', and
-  `labels` describes the labels of a path.
+  """Opens all splits of the section's source or another; some may be empty.
 
   Raises:
-    ValueError: if there is no such dataset, with the remedy.
+    ValueError: if there is no such dataset, with the remedy, or if labels are
+      configured for a dataset that declares its own.
   """
+  name = source or config.source
+  labels = columns_lib.LabelConfig(
+      config.target, config.table, config.holdout)
+  # Runs of earlier versions have the holdout 'hash', whatever their source.
+  if source is None and labels not in (
+      columns_lib.AUTO, columns_lib.LabelConfig(holdout='hash')
+  ) and not is_path(name):
+    raise ValueError(
+        'data.target, data.table and data.holdout describe your own files, '
+        f'but data.source is {name!r}, which declares its labels and splits. '
+        'Remove them.')
   # Each kind of source is imported when one is opened.
   if name in _BUILTIN:
     from vit_jax.data.sources import builtin
     return (builtin.open_digits() if name == 'digits' else
-            builtin.open_shapes(shapes_config, size))
+            builtin.open_shapes(config.shapes, config.size))
   if name.startswith(_VTAB):
     from vit_jax.data import vtab
-    return vtab.open_task(name, data_dir)
+    return vtab.open_task(name, config.data_dir)
   if is_path(name):
     from vit_jax.data.sources import paths
     return paths.open_path(name, labels)
   from vit_jax.data.sources import tfds
-  return tfds.open_tfds(name, data_dir)
+  return tfds.open_tfds(name, config.data_dir)
 
 
 def is_path(name: str) -> bool:
@@ -64,17 +72,6 @@ def is_user_data(name: str) -> bool:
   """Whether a name denotes data that the user collected or prepared."""
   return name not in _BUILTIN and not name.startswith(_VTAB) and (
       is_path(name) or not known_datasets.is_known(name))
-
-
-def check_label_config(name: str, labels: columns_lib.LabelConfig) -> None:
-  """Raises if labels are configured for a dataset that declares its own."""
-  # Runs of earlier versions have the holdout 'hash', whatever their source.
-  if labels not in (columns_lib.AUTO, columns_lib.LabelConfig(
-      holdout='hash')) and not is_path(name):
-    raise ValueError(
-        'data.target, data.table and data.holdout describe your own files, '
-        f'but data.source is {name!r}, which declares its labels and splits. '
-        'Remove them.')
 
 
 @dataclasses.dataclass(frozen=True)
