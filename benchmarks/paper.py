@@ -115,7 +115,9 @@ def plot(series, path, *, xlabel, ylabel):
   every_x = sorted({x for points in series.values() for x in points})
   if every_x[0] > 0 and every_x[-1] / every_x[0] >= 8:
     axes.set_xscale('log')
-    axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    decades = every_x[-1] / every_x[0] > 1000
+    axes.xaxis.set_major_locator(
+        ticker.LogLocator(subs=(1,) if decades else (1, 2, 5)))
     axes.xaxis.set_major_formatter('{x:,.4g}')
     axes.xaxis.set_minor_formatter(ticker.NullFormatter())
   if len(every_x) <= 6:
