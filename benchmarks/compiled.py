@@ -63,7 +63,7 @@ def ours(setting, device, *, overrides):
       setting.model, resolution=setting.resolution,
       batch_size=setting.batch_size, dtype='bfloat16', source='imagenet2012',
       overrides=overrides.split())
-  experiment = experiment_lib.build(config, [device], expected_data=True)
+  experiment = experiment_lib.build(config, [device], data_optional=True)
   return experiment.train_step.trace(
       experiment.abstract_state, experiment.abstract_batch)
 

@@ -30,11 +30,11 @@ from vit_jax import console
 from vit_jax.benchmarking import interleaved_timing
 from vit_jax.benchmarking import step_speed
 from vit_jax.benchmarking import workload
+from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fit_batch
 from vit_jax.experiment import load_config
 from vit_jax.parallel import device_memory
-from vit_jax.plan import build_without_data
 
 NUM_PHOTOS = 64
 PHASES = {
@@ -89,7 +89,7 @@ def run_phases(path, start_time):
 
   end('import')
   config = config_lib.resolve(json.loads(pathlib.Path(path).read_text()))
-  experiment, sizes_from = build_without_data.build(config, jax.devices())
+  experiment = experiment_lib.build(config, data_optional=True)
   end('build')
   fitted = fit_batch.fit(
       experiment, free_bytes=device_memory.free_bytes(experiment.mesh))
@@ -97,11 +97,11 @@ def run_phases(path, start_time):
   state = jax.block_until_ready(fitted.experiment.init_state())
   end('init')
   with contextlib.ExitStack() as stack:
-    if sizes_from == 'data':
+    if experiment.dataset.planned:
+      batch = step_speed.random_batch(fitted.experiment)
+    else:
       batch = next(stack.enter_context(contextlib.closing(
           fitted.experiment.batches(start_step=0))))
-    else:
-      batch = step_speed.random_batch(fitted.experiment)
     end('batch')
     jax.block_until_ready(fitted.step(state, batch))
     end('step')

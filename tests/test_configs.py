@@ -69,7 +69,7 @@ TOY_OBJECTIVE = {
 def test_configs_build_at_full_size_without_allocating(case):
   for config in config_lib.load(str(ROOT / 'configs' / case)).values():
     experiment = experiment_lib.build(
-        config, devices=jax.devices()[:1], expected_data=True)
+        config, devices=jax.devices()[:1], data_optional=True)
     state, loss = jax.eval_shape(
         experiment.train_step, experiment.abstract_state,
         experiment.abstract_batch)

@@ -63,7 +63,7 @@ def test_multi_label_data_trains_with_either_loss(dataset):
   for loss, bias in (('sigmoid', -10.0), ('softmax', 0.0)):
     (config,) = load(f'pretrain.py:dataset={dataset},loss={loss}').values()
     assert (config.objective.loss, config.model.head_bias) == (loss, bias)
-    experiment = experiment_lib.build(config, expected_data=True)
+    experiment = experiment_lib.build(config, data_optional=True)
     # The host sends 32 labels per image, not 21,843 or 18,291 classes.
     assert experiment.abstract_batch['label'].shape == (4096, 32)
   assert load(f'pretrain.py:dataset={dataset}')[''].objective.loss == 'sigmoid'
@@ -228,7 +228,7 @@ def test_table_2_averages_the_parameters_on_imagenet(model, resolution, grid):
 
 def test_lora_trains_adapters_of_attention_and_the_head():
   config = load('finetune.py:method=lora,rank=4', *TOY)['']
-  experiment = experiment_lib.build(config, expected_data=True)
+  experiment = experiment_lib.build(config, data_optional=True)
   assert {name for name, trained in tree.flatten(
       experiment.trainable).items() if trained} == {
           'head/dense/bias', 'head/dense/kernel', *(

@@ -20,15 +20,13 @@ from etils import epy
 from vit_jax.commands import arguments
 
 with epy.lazy_imports():
-  import jax
-
   from vit_jax import atomic_files
   from vit_jax import console
   from vit_jax.benchmarking import step_speed
   from vit_jax.benchmarking import workload
+  from vit_jax.experiment import build as experiment_lib
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import load_config
-  from vit_jax.plan import build_without_data
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,10 +58,10 @@ def run(args: argparse.Namespace) -> int:
       raise ValueError(
           f'--{flag.replace("_", "-")} must be at least 1, but got {value}.')
   config = _config(args)
-  experiment, sizes_from = build_without_data.build(config, jax.devices())
+  experiment = experiment_lib.build(config, data_optional=True)
   found = step_speed.measure(
       experiment, rounds=args.rounds, repeats=args.batches,
-      with_input=bool(args.config) and sizes_from == 'data')
+      with_input=bool(args.config) and not experiment.dataset.planned)
   title = config.model.variant or args.config
   height, width = config.data.size
   _print(f'{title} at {height} x {width}, batch {config.batch_size:,}, '

@@ -34,10 +34,10 @@ with epy.lazy_imports():
   from vit_jax import atomic_files
   from vit_jax import console
   from vit_jax import models
+  from vit_jax.experiment import build as experiment_lib
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import load_config
   from vit_jax.parallel import mesh
-  from vit_jax.plan import build_without_data
   from vit_jax.plan import roofline
   from vit_jax.training import flops
 
@@ -169,7 +169,8 @@ def stage_cost(
   # These do not affect the count.
   config = dataclasses.replace(
       config_lib.without_evals(config), mesh=mesh.MeshConfig(), accumulation=1)
-  experiment, sizes_from = build_without_data.build(config, jax.devices()[:1])
+  experiment = experiment_lib.build(
+      config, jax.devices()[:1], data_optional=True)
   images = experiment.total_steps * config.batch_size
   exaflops = experiment.training_flops_per_image * images / 1e18
   row: dict[str, Any] = {
@@ -177,7 +178,8 @@ def stage_cost(
       'epochs': images / experiment.dataset.num_examples,
       'resolution': config.data.size}
   return {
-      **row, **paper_costs.find(**row), 'sizes_from': sizes_from,
+      **row, **paper_costs.find(**row),
+      'sizes_from': 'table' if experiment.dataset.planned else 'data',
       'images': images, 'multiply_adds': experiment.flops_per_image // 2,
       'exaflops': exaflops,
       'core_days': exaflops / (utilisation * _exaflops_per_day(device))}

@@ -37,12 +37,12 @@ with epy.lazy_imports():
 
   from vit_jax import atomic_files
   from vit_jax.analysis import memory_plot
+  from vit_jax.experiment import build as experiment_lib
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import load_config
   from vit_jax.parallel import sharding
   from vit_jax.parallel import topology
   from vit_jax.plan import advice
-  from vit_jax.plan import build_without_data
   from vit_jax.plan import max_batch
   from vit_jax.plan import report
   from vit_jax.plan import step_cost
@@ -89,8 +89,8 @@ def run(args: argparse.Namespace) -> int:
   rows: list[dict[str, Any]] = []
   for name, config in stages.items():
     # Evaluators need their own data and do not affect the step.
-    experiment, sizes_from = build_without_data.build(
-        config_lib.without_evals(config), devices)
+    experiment = experiment_lib.build(
+        config_lib.without_evals(config), devices, data_optional=True)
     experiment, cost = step_cost.compile_fitting_step(experiment)
     print('\n' if rows else '', end='')
     if args.sharding:
@@ -98,8 +98,7 @@ def run(args: argparse.Namespace) -> int:
           sharding.table(experiment.abstract_state, experiment.axes,
                          experiment.mesh), experiment.mesh)
     plan = report.figures(
-        experiment, cost, stage=name, sizes_from=sizes_from,
-        topology=args.topology)
+        experiment, cost, stage=name, topology=args.topology)
     report.show(plan, cost)
     suggestions = []
     if cost.fits is False:

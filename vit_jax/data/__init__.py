@@ -18,7 +18,6 @@ from vit_jax.data.known_datasets import DATASETS
 from vit_jax.data.pipeline import abstract_batch
 from vit_jax.data.pipeline import eval_batches
 from vit_jax.data.pipeline import train_batches
-from vit_jax.data.sources.registry import UnknownSizes
 from vit_jax.data.splits.class_sampling import TooFewExamples
 from vit_jax.data.statistics import measured
 
@@ -27,7 +26,6 @@ __all__ = [
     'DataConfig',
     'Dataset',
     'TooFewExamples',
-    'UnknownSizes',
     'UnreadableCounter',
     'UnreadableLog',
     'abstract_batch',

@@ -37,7 +37,7 @@ class Dataset:
     split: the split string.
     source: `source[i]` is {'image': bytes | uint8 array, 'label': int | list}.
     num_classes, class_names, multi_label, eval_split, targets, description,
-      held_out: see `protocol.DatasetSplits`.
+      held_out, planned: see `protocol.DatasetSplits`.
     excluded: summary of `data.exclude`; '' if it is not set.
     masks: whether batches contain the segmentation masks; see `with_masks`.
     splits: names of all splits.
@@ -53,6 +53,7 @@ class Dataset:
   targets: tuple[str, ...] = ()
   description: str = ''
   held_out: bool = False
+  planned: bool = False
   excluded: str = ''
   masks: bool = False
   splits: tuple[str, ...] = ()
@@ -106,7 +107,7 @@ def _absolute(name: str) -> str:
 
 def open_dataset(
     config: config_lib.DataConfig, *, split: str | None = None,
-    source: str | None = None, expected: bool = False,
+    source: str | None = None, data_optional: bool = False,
 ) -> Dataset:
   """Opens a split; reads labels only for `examples_per_class`.
 
@@ -116,49 +117,52 @@ def open_dataset(
     split: overrides the section's split; '' selects the split of published
       results, 'all' every split.
     source: overrides the section's source.
-    expected: takes sizes from the table of known datasets instead of files;
-      enough to plan and compile.
+    data_optional: whether sizes from the table of known datasets may replace
+      data that are not available; enough to plan and compile.
 
   Raises:
     ValueError: if there is no such dataset or split.
   """
   name = config.source if source is None else source
-  if expected and name not in ('digits', 'shapes'):
-    opened = registry.open_planned(name)
-  else:
+  try:
     opened = registry.open_splits(config, source=source)
+  except (ValueError, OSError) as error:
+    if not data_optional:
+      raise
+    try:
+      opened = registry.open_planned(name)
+    except registry.UnknownSizes:
+      raise error from None  # The first error says what to do.
   wanted = config.split if split is None else split or opened.eval_split
   if wanted == 'all' and wanted not in opened.splits:
     wanted = '+'.join(opened.splits)
   examples = split_strings.select_split(opened, wanted, name=name)
   excluded = ''
   if split is source is None:
-    if config.exclude and not expected:
+    if config.exclude and not opened.planned:
       examples, excluded = subsets.exclude(
           examples, config.exclude, name=f'{name} {wanted}')
-    examples = _reduce(
-        examples, config, name=f'{name} {wanted}', expected=expected,
-        num_classes=opened.num_classes)
+    examples = _reduce(examples, config, opened, name=f'{name} {wanted}')
   return Dataset(
       name=name, split=wanted, source=examples, excluded=excluded,
       **{**vars(opened), 'splits': tuple(opened.splits)})
 
 
 def _reduce(
-    examples: protocol.Source, config: config_lib.DataConfig, *, name: str,
-    expected: bool, num_classes: int,
+    examples: protocol.Source, config: config_lib.DataConfig,
+    opened: protocol.DatasetSplits, *, name: str,
 ) -> protocol.Source:
   """Applies `examples_per_class`, `num_examples` or `fraction`."""
   if config.examples_per_class is not None:
     return class_sampling_lib.draw_per_class(
-        examples, config.examples_per_class, num_classes=num_classes,
+        examples, config.examples_per_class, num_classes=opened.num_classes,
         name=name)[0]
   count = config.num_examples
   if config.fraction is not None:
     count = max(1, round(config.fraction * len(examples)))
   if count is None:
     return examples
-  if expected:  # There are no keys to hash.
+  if opened.planned:  # There are no keys to hash.
     subsets.check_count(count, len(examples), name=name)
     return split_strings.Subset(((examples, range(count)),))
   return subsets.select_random(examples, count, name=name)

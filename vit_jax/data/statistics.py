@@ -12,21 +12,21 @@ _NUM_IMAGES = 512  # For mean and std of pixels.
 
 
 def measured(
-    config: config_lib.DataConfig, dataset: dataset_lib.Dataset, *,
-    expected: bool = False,
+    config: config_lib.DataConfig, dataset: dataset_lib.Dataset,
 ) -> config_lib.DataConfig:
   """Returns the section with `mean`, `std` and target statistics filled in.
 
   Reads 512 training images if `mean` is 'measured', and all labels for
-  regression. With `expected`, reads nothing and fills in placeholders.
+  regression. Fills in placeholders for a planned dataset.
   """
   if config.mean == 'measured':
-    mean, std = (0.5, 0.5) if expected else _measure_pixels(config, dataset)
+    mean, std = (0.5, 0.5) if dataset.planned else (
+        _measure_pixels(config, dataset))
     config = dataclasses.replace(config, mean=mean, std=std)
   if not dataset.targets or config.target_mean:
     return config
   count = len(dataset.targets)
-  means, stds = ((0.0,) * count, (1.0,) * count) if expected else (
+  means, stds = ((0.0,) * count, (1.0,) * count) if dataset.planned else (
       _measure_targets(dataset))
   return dataclasses.replace(config, target_mean=means, target_std=stds)
 

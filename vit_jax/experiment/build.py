@@ -34,32 +34,30 @@ __all__ = ['Experiment', 'build']
 
 def build(
     config: config_lib.Config, devices: Sequence[jax.Device] | None = None, *,
-    expected_data: bool = False,
+    data_optional: bool = False,
 ) -> Experiment:
   """Builds an experiment.
 
   Args:
     config: the typed config.
     devices: devices of the mesh; all by default.
-    expected_data: whether to take data sizes from the table of known datasets,
-      so that the step can be compiled without the data.
+    data_optional: whether sizes from the table of known datasets may replace
+      data that are not available, so that the step can still be compiled.
 
   Raises:
     ValueError: if sections contradict each other, the data or the devices, or
       processes differ in config, code or data.
   """
   fingerprint.check_config(config)
-  dataset = data.open_dataset(config.data, expected=expected_data)
+  dataset = data.open_dataset(config.data, data_optional=data_optional)
   fingerprint.check_data(dataset)
-  config = _complete(config, dataset, expected=expected_data)
+  config = _complete(config, dataset)
   teacher = _teacher(config, dataset)
   model, loss = _model_and_loss(
-      config, dataset, devices or jax.devices(), teacher,
-      expected=expected_data)
-  open_data = evaluators_lib.opener(config, expected=expected_data)
+      config, dataset, devices or jax.devices(), teacher)
+  open_data = evaluators_lib.opener(config, data_optional=data_optional)
   config = evaluators_lib.complete(
-      config, dataset, open_data, objective_metrics=loss.measures,
-      expected=expected_data)
+      config, dataset, open_data, objective_metrics=loss.measures)
   abstract_batch = data.abstract_batch(config.data, dataset, config.batch_size)
   init_key, step_key = jax.random.split(jax.random.key(config.seed))
 
@@ -126,7 +124,7 @@ def _init_params(
 
 def _model_and_loss(
     config: config_lib.Config, dataset: data.Dataset,
-    devices: Sequence[jax.Device], teacher: Any, *, expected: bool,
+    devices: Sequence[jax.Device], teacher: Any,
 ) -> tuple[nn.Module, step_lib.Loss]:
   model = objectives.build_model(
       config.objective, models.for_devices(config.model, devices),
@@ -135,7 +133,7 @@ def _model_and_loss(
       objectives.build, config.objective, multi_label=dataset.multi_label,
       targets=bool(dataset.targets), mean=config.data.value_scale['mean'],
       std=config.data.value_scale['std'], teacher=teacher,
-      class_weights=_class_weights(config, dataset, expected=expected))
+      class_weights=_class_weights(config, dataset))
 
   def loss_of(model: nn.Module) -> step_lib.Loss:
     loss = build_loss(model)
@@ -299,7 +297,7 @@ def _prepare(
 
 
 def _complete(
-    config: config_lib.Config, dataset: data.Dataset, *, expected: bool,
+    config: config_lib.Config, dataset: data.Dataset,
 ) -> config_lib.Config:
   """Returns the config with the settings that depend on the data.
 
@@ -313,7 +311,7 @@ def _complete(
         + ('targets' if dataset.targets else 'classes')
         + '. Remove it from the config to use these.')
   return dataclasses.replace(
-      config, data=data.measured(config.data, dataset, expected=expected),
+      config, data=data.measured(config.data, dataset),
       model=dataclasses.replace(
           config.model, num_classes=dataset.num_classes),
       objective=objectives.resolve(
@@ -322,7 +320,7 @@ def _complete(
 
 
 def _class_weights(
-    config: config_lib.Config, dataset: data.Dataset, *, expected: bool,
+    config: config_lib.Config, dataset: data.Dataset,
 ) -> np.ndarray | None:
   """Returns the class weights of the loss, if any."""
   section = config.objective
@@ -334,7 +332,7 @@ def _class_weights(
         f'objective.class_weights is {section.class_weights!r} and '
         f'data.sampling {config.data.sampling!r}: both compensate for rare '
         'classes. Leave one out.')
-  if expected:  # A plan has no labels. The step compiles to the same program.
+  if dataset.planned:  # It has no labels; the step compiles the same.
     return np.ones(dataset.num_classes, np.float32)
   labels = data.class_labels(dataset, setting='objective.class_weights')
   return objectives.class_weights(

@@ -35,10 +35,10 @@ OpenData = Callable[..., tuple[data.Dataset, np.ndarray | None]]
 _MAX_EVALUATIONS = 10  # By default.
 
 
-def opener(config: config_lib.Config, *, expected: bool) -> OpenData:
+def opener(config: config_lib.Config, *, data_optional: bool) -> OpenData:
   """Returns a function that opens evaluation data, each split once.
 
-  If `expected`, only sizes are known (`expected_data` of `build.build`).
+  `data_optional` is that of `data.open_dataset`.
   """
   @functools.cache
   def open_data(
@@ -47,16 +47,19 @@ def opener(config: config_lib.Config, *, expected: bool) -> OpenData:
       masks: bool = False,
   ) -> tuple[data.Dataset, np.ndarray | None]:
     dataset = data.open_dataset(
-        config.data, expected=expected, split=split, source=source or None)
+        config.data, split=split, source=source or None,
+        data_optional=data_optional)
     ranks = None
-    if per_class and not expected:
+    if dataset.planned:
+      return dataset, ranks
+    if per_class:
       drawn, ranks = class_sampling.draw_per_class(
           dataset.source, per_class, num_classes=dataset.num_classes,
           name=f'{dataset.name} {dataset.split}', seeds=seeds)
       dataset = dataclasses.replace(dataset, source=drawn)
-    if real_labels and not expected:
+    if real_labels:
       dataset = imagenet_real.with_real_labels(dataset, real_labels)
-    if masks and not expected:
+    if masks:
       dataset = data.with_masks(dataset)
     return dataset, ranks
 
@@ -65,7 +68,7 @@ def opener(config: config_lib.Config, *, expected: bool) -> OpenData:
 
 def complete(
     config: config_lib.Config, dataset: data.Dataset, open_data: OpenData, *,
-    objective_metrics: Collection[str], expected: bool,
+    objective_metrics: Collection[str],
 ) -> config_lib.Config:
   """Returns the config with the intervals and metric of evaluation.
 
@@ -79,8 +82,7 @@ def complete(
         config, config.checkpoint.best, setting='checkpoint.best',
         train_data=dataset, objective_metrics=objective_metrics,
         open_data=open_data)
-  if not expected:
-    check_disjoint(config, open_data)
+  check_disjoint(config, open_data)
   return config
 
 
@@ -127,7 +129,7 @@ def check_disjoint(config: config_lib.Config, open_data: OpenData) -> None:
       continue
     train, test = (open_data(split, section.source)[0]
                    for split in (train_split, section.split))
-    if train.overlaps(test):
+    if not train.planned and train.overlaps(test):
       raise ValueError(
           f'evals.{name} measures on {test.split!r} of {test.name}, but its '
           f'train_split {train.split!r} shares examples with it. Use a '

@@ -13,9 +13,9 @@ import jax
 
 from vit_jax import console
 from vit_jax import types
+from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import load_config
-from vit_jax.plan import build_without_data
 from vit_jax.plan import step_cost
 
 FIRST_GUESS = 256
@@ -118,9 +118,9 @@ def _cost_by_batch(
       config_lib.without_evals(stages['']), accumulation=1)
 
   def cost_of(batch: int) -> step_cost.StepCost:
-    experiment, _ = build_without_data.build(dataclasses.replace(
-        config, batch_size=batch * len(devices)), devices)
-    return step_cost.compile_step(experiment)
+    return step_cost.compile_step(experiment_lib.build(
+        dataclasses.replace(config, batch_size=batch * len(devices)), devices,
+        data_optional=True))
 
   return cost_of
 

@@ -24,7 +24,7 @@ _MEMORY_ROWS = {
 
 def figures(
     experiment: experiment_lib.Experiment, cost: step_cost.StepCost, *,
-    stage: str, sizes_from: str, topology: str,
+    stage: str, topology: str,
 ) -> dict[str, Any]:
   """Returns the plan of a stage of a config as plain data for JSON.
 
@@ -32,7 +32,6 @@ def figures(
     experiment: the planned experiment.
     cost: its compiled step.
     stage: name of the stage, '' if the config has none.
-    sizes_from: 'data', or 'table' if the dataset is not available.
     topology: name of the TPU slice; '' for the local devices.
   """
   config, total_steps = experiment.config, experiment.total_steps
@@ -41,7 +40,8 @@ def figures(
       config.model, experiment.mesh.devices.flatten().tolist())
   estimate = roofline.estimate(cost, total_steps=total_steps)
   return {
-      'stage': stage, 'sizes_from': sizes_from, 'topology': topology,
+      'stage': stage, 'topology': topology,
+      'sizes_from': 'table' if experiment.dataset.planned else 'data',
       'model': config.model.variant or _dimensions(config.model),
       'dataset': experiment.dataset.name, 'epochs': epochs,
       'total_steps': total_steps,

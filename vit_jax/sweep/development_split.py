@@ -100,7 +100,7 @@ def check_metric(experiment: experiment_lib.Experiment, metric: str) -> None:
   evaluators_lib.check_metric(
       config, metric, setting='sweep.metric', train_data=experiment.dataset,
       objective_metrics=experiment.abstract_state.metrics,
-      open_data=evaluators_lib.opener(config, expected=False))
+      open_data=experiment.open_data)
 
 
 def reported_evaluators(

@@ -81,11 +81,11 @@ def test_a_config_takes_a_number_or_a_fraction():
 
 def test_a_subset_of_a_known_data_set_needs_no_files():
   config = data.parse({'source': 'jft', 'num_examples': 9_000_000})
-  planned = data.open_dataset(config, expected=True)
+  planned = data.open_dataset(config, data_optional=True)
   assert planned.num_examples == 9_000_000
   config = data.parse({'source': 'jft', 'num_examples': 400_000_000})
   with pytest.raises(ValueError, match='400,000,000, but jft train has 303,0'):
-    data.open_dataset(config, expected=True)
+    data.open_dataset(config, data_optional=True)
 
 
 # ----------------------------------------------------------------- exclusion

@@ -55,6 +55,7 @@ class DatasetSplits:
       [targets], NaN where missing.
     description: interpretation of the files; '' if there is no ambiguity.
     held_out: whether `test` is a part of data without splits (`data.holdout`).
+    planned: whether only sizes are known; see `registry.open_planned`.
   """
   splits: Mapping[str, Source]
   num_classes: int
@@ -64,3 +65,4 @@ class DatasetSplits:
   targets: tuple[str, ...] = ()
   description: str = ''
   held_out: bool = False
+  planned: bool = False

@@ -115,4 +115,4 @@ def open_planned(name: str) -> protocol.DatasetSplits:
       {split: PlannedSplit(name, count)
        for split, count in row.num_examples.items()},
       row.num_classes, multi_label=bool(row.multi_label),
-      eval_split=row.eval_split)
+      eval_split=row.eval_split, planned=True)
