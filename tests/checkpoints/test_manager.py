@@ -61,7 +61,8 @@ def abstract(state):
 
 
 def open_checkpoints(workdir, **section):
-  return manager.Checkpoints(workdir, config_lib.parse(section))
+  return manager.Checkpoints(
+      workdir, config_lib.CheckpointConfig(**section))
 
 
 def save(checkpoints, state, *, best=False):

@@ -29,7 +29,7 @@ def test_every_preset_has_a_mesh_on_every_slice(version):
     devices = topology.devices(f'{version}-{number}')
     example = [{'fsdp': 8, 'tensor': 2}] if len(devices) >= 16 else []
     for section in sections + example:
-      config = mesh.parse(section)
+      config = mesh.MeshConfig(**section)
       built = mesh.build(config, devices)
       assert built.devices.shape == mesh.resolve(config, len(devices))
       assert set(built.devices.flat) == set(devices)
@@ -43,7 +43,7 @@ def test_a_mesh_that_the_topology_does_not_allow_is_an_error(monkeypatch):
   with pytest.raises(ValueError, match=(
       r"'fsdp': 8, 'tensor': 1} is not possible on 8 x cpu: no assign.*"
       'Use sizes that divide')):
-    mesh.build(mesh.parse({'data': 1, 'fsdp': 8}))
+    mesh.build(mesh.MeshConfig(data=1, fsdp=8))
 
 
 def of_slices(platform):
@@ -65,14 +65,14 @@ def test_mesh_that_does_not_fill_the_devices_is_an_error(section):
             'Make the product of the axes 8, or set one axis to -1.')
   with pytest.raises(ValueError, match=re.escape(
       f'The mesh {sizes} does not fill 8 devices. {remedy}')):
-    mesh.build(mesh.parse(section))
+    mesh.build(mesh.MeshConfig(**section))
 
 
 @pytest.mark.parametrize('section', [
     {'data': 0}, {'data': -1, 'fsdp': -1}, {'tensor': -2}])
 def test_impossible_axes_are_an_error(section):
   with pytest.raises(ValueError, match='positive, except that one may be -1'):
-    mesh.parse(section)
+    mesh.MeshConfig(**section)
 
 
 SIZES = {  # Parameters of each model, to three digits.
@@ -105,13 +105,13 @@ def test_presets_fit_any_number_of_devices(name, by_devices):
     ({'data': 2, 'fsdp': 16, 'tensor': 2}, (2, 16, 2)),
     ({'data': 1, 'tensor': -1}, (1, 1, 64))])
 def test_explicit_axes_override_the_preset(section, sizes):
-  config = mesh.parse(section)
+  config = mesh.MeshConfig(**section)
   assert mesh.resolve(config, 64, num_params=304_000_000) == sizes
 
 
 def test_unknown_preset_names_the_nearest():
   with pytest.raises(ValueError, match="mesh.preset '22b'. Did you mean '22B'"):
-    mesh.parse({'preset': '22b'})
+    mesh.MeshConfig(preset='22b')
 
 
 @pytest.mark.parametrize('section, words', [
@@ -121,6 +121,6 @@ def test_unknown_preset_names_the_nearest():
     ({'preset': 'data'}, 'data 8 x fsdp 1 x tensor 1'),
     ({'fsdp': 2, 'tensor': 1}, 'data 4 x fsdp 2 x tensor 1')])
 def test_the_description_names_the_preset_if_used(section, words):
-  config, num_params = mesh.parse(section), 304_000_000
+  config, num_params = mesh.MeshConfig(**section), 304_000_000
   built = mesh.build(config, num_params=num_params)
   assert mesh.describe(config, built, num_params) == words

@@ -23,7 +23,7 @@ POD = {'KUBERNETES_SERVICE_HOST': '10.0.0.1', 'JOB_COMPLETION_INDEX': '0'}
 
 
 def mesh(**sizes):
-  return mesh_lib.build(mesh_lib.parse(sizes))
+  return mesh_lib.build(mesh_lib.MeshConfig(**sizes))
 
 
 def test_batch_is_sharded_over_data_and_fsdp():

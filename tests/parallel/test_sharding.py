@@ -18,7 +18,7 @@ TINY = {'width': 32, 'depth': 2, 'mlp_dim': 64, 'num_heads': 4, 'patch': 4}
 
 
 def mesh(**sizes):
-  return mesh_lib.build(mesh_lib.parse(sizes))
+  return mesh_lib.build(mesh_lib.MeshConfig(**sizes))
 
 
 def boxed(**section):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from vit_jax import models
+from vit_jax import schema
 from vit_jax import tree
 from vit_jax.models import embed
 from vit_jax.models import flexible_patch
@@ -39,7 +40,7 @@ def initial(**settings):
 
 
 def adapt(source, target, *, old_grid=(3, 3), new_grid=(3, 3), **section):
-  config = initialize.parse(section)
+  config = schema.parse(initialize.InitConfig, section, where='init')
 
   def resize(name, array):
     return models.resize(
@@ -144,7 +145,7 @@ def test_the_report_names_parameters_that_are_not_loaded_and_the_counts():
 def test_checkpoint_and_stage_exclude_each_other():
   with pytest.raises(ValueError, match='from a checkpoint or from a stage, not'
                      " from both: got checkpoint='a' and stage='b'"):
-    initialize.parse({'checkpoint': 'a', 'stage': 'b'})
+    initialize.InitConfig(checkpoint='a', stage='b')
 
 
 def test_a_rule_of_new_that_matches_nothing_is_an_error():

@@ -1,8 +1,7 @@
 """Section `checkpoint` of a config."""
 
-from collections.abc import Mapping
 import dataclasses
-from typing import Any, Literal
+from typing import Literal
 
 from vit_jax import schema
 
@@ -39,8 +38,3 @@ class CheckpointConfig:
       raise ValueError(
           'patience must be at least 1 evaluation, but is '
           f'{self.patience}. Use none to train to the end.')
-
-
-def parse(section: Mapping[str, Any]) -> CheckpointConfig:
-  """Returns the typed record of the section."""
-  return schema.parse(CheckpointConfig, section, where='checkpoint')

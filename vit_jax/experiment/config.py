@@ -10,7 +10,9 @@ no weights and opens no data.
 from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import dataclasses
+import functools
 import json
+import typing
 from typing import Any, Literal
 
 from vit_jax import data
@@ -124,19 +126,14 @@ class Config:
     return self.batch_size // self.num_microbatches
 
 
-_SECTIONS = {
-    'model': models.parse,
-    'data': data.parse,
-    'objective': objectives.parse,
-    'optimizer': optim.parse,
-    'evals': evals.parse,
-    'init': initialize.parse,
-    'lora': lora.parse,
-    'checkpoint': checkpoint_config.parse,
-    'mesh': mesh.parse,
-    'log': lambda section: schema.parse(LogConfig, section, where='log'),
-    'card': lambda section: schema.parse(CardConfig, section, where='card'),
-}
+_SECTIONS: Mapping[str, Callable[[Any], Any]] = {
+    # Their `name` selects the record.
+    'model': models.parse, 'objective': objectives.parse,
+    'optimizer': optim.parse, 'evals': evals.parse,
+    **{name: functools.partial(schema.parse, record, where=name)
+       for name, record in typing.get_type_hints(Config).items()
+       if isinstance(record, type) and dataclasses.is_dataclass(record)
+       and record is not schema.Duration}}
 
 
 def resolve(raw: Mapping[str, Any]) -> Config:
@@ -318,7 +315,7 @@ def _inherit_model(
     read_source: ReadSource | None,
 ) -> Mapping[str, Any]:
   """Completes the section `model` from the stage or checkpoint in `init`."""
-  init = initialize.parse(raw.get('init', {}))
+  init = _SECTIONS['init'](raw.get('init', {}))
   model = raw.get('model', {})
   if init.stage:
     source: Mapping[str, Any] = to_plain(stages[init.stage])

@@ -204,7 +204,8 @@ def _merged(
   the checkpoint, and fitted to the model as at the start of the run. Then the
   adapters are added.
   """
-  config = lora.parse(source.config.get('lora', {}))
+  config = schema.parse(
+      lora.LoraConfig, source.config.get('lora', {}), where='lora')
   if not config.rank:
     if base:
       raise ValueError(
@@ -216,7 +217,8 @@ def _merged(
     progress = items.read_config(folder / 'progress')
     path = base or progress.get('origin', '')
     model = models.parse(source.config['model'])
-    section = initialize.parse(source.config['init'])
+    section = schema.parse(
+        initialize.InitConfig, source.config['init'], where='init')
     size = declared.sides(source.config['data']['resolution'])
     saved = tree.flatten(source.shapes)
     expected = weights_lib.abstract_params(

@@ -7,7 +7,7 @@ adds them to the kernels before the model is applied, so the model itself is
 unchanged. A layer has one pair for each of queries, keys and values.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 import dataclasses
 import math
 import re
@@ -18,7 +18,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
 
@@ -46,11 +45,6 @@ class LoraConfig:
       raise ValueError(
           'rank must be at least 0 and alpha above 0, but they are '
           f'{self.rank} and {self.alpha}.')
-
-
-def parse(section: Mapping[str, Any]) -> LoraConfig:
-  """Returns the typed record of section `lora`."""
-  return schema.parse(LoraConfig, section, where='lora')
 
 
 def init(

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 import dataclasses
 import math
-from typing import Any
 
 import jax
 from jax.experimental import mesh_utils
@@ -69,11 +68,6 @@ class MeshConfig:
           'Mesh axes must be positive, except that one may be -1; got '
           f'{dict(zip(types.MESH_AXES, (self.data, self.fsdp, self.tensor)))}.'
           ' For fsdp and tensor, None takes the preset.')
-
-
-def parse(section: Mapping[str, Any]) -> MeshConfig:
-  """Parses the section `mesh`."""
-  return schema.parse(MeshConfig, section, where='mesh')
 
 
 def preset(config: MeshConfig, num_params: int | None) -> str:

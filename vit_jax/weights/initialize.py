@@ -16,7 +16,6 @@ import numpy as np
 
 from vit_jax import data
 from vit_jax import models
-from vit_jax import schema
 from vit_jax import tree
 
 FILTERS = 'patches/kernel'  # [patch_height, patch_width, channels, width].
@@ -61,11 +60,6 @@ class InitConfig:
       raise ValueError(
           'Parameters start from a checkpoint or from a stage, not from both: '
           f'got checkpoint={self.checkpoint!r} and stage={self.stage!r}.')
-
-
-def parse(section: Mapping[str, Any]) -> InitConfig:
-  """Returns the typed record of the section `init`."""
-  return schema.parse(InitConfig, section, where='init')
 
 
 @dataclasses.dataclass(frozen=True)
