@@ -107,7 +107,7 @@ def run(command: str, argv: Sequence[str]) -> int:
 
 
 def start(command: str, argv: Sequence[str]) -> int:
-  """Parses the flags of a command, connects its processes and runs it."""
+  """Parses the flags of a command, runs it and writes its results."""
   # Set before the command imports JAX.
   os.environ.setdefault(
       'JAX_COMPILATION_CACHE_DIR', os.path.expanduser(COMPILE_CACHE))
@@ -117,21 +117,31 @@ def start(command: str, argv: Sequence[str]) -> int:
     arguments.print_config(config, config_overrides(argv))
     return 0
   args = parse_arguments(command, parser, argv)
+  is_first = connect(command, args)
+  with contextlib.ExitStack() as stack:
+    if not is_first:
+      devnull = stack.enter_context(open(os.devnull, 'w'))
+      stack.enter_context(contextlib.redirect_stdout(devnull))
+    status, results = module.run(args)
+  if args.json and is_first:
+    from vit_jax import atomic_files
+    atomic_files.write_json(args.json, results)
+  return status
+
+
+def connect(command: str, args: argparse.Namespace) -> bool:
+  """Connects the processes of a run; returns whether this is the first."""
   # `doctor` also runs where JAX is not installed.
   if command not in MULTIPROCESS or not importlib.util.find_spec('jax'):
-    return module.run(args)
+    return True
   from vit_jax.parallel import processes
   several = processes.start(processes.Processes(
       args.coordinator, args.num_processes, args.process_id,
       args.start_timeout), stoppable=command in STOPPABLE)
   if not several:
-    return module.run(args)
+    return True
   print(processes.describe(), flush=True)
-  with contextlib.ExitStack() as stack:
-    if not processes.is_first():
-      devnull = stack.enter_context(open(os.devnull, 'w'))
-      stack.enter_context(contextlib.redirect_stdout(devnull))
-    return module.run(args)
+  return processes.is_first()
 
 
 def parse_arguments(

@@ -14,13 +14,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+from typing import Any
 
 from etils import epy
 
 from vit_jax.commands import arguments
 
 with epy.lazy_imports():
-  from vit_jax import atomic_files
   from vit_jax import console
   from vit_jax.benchmarking import step_speed
   from vit_jax.benchmarking import workload
@@ -50,8 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--model)')
 
 
-def run(args: argparse.Namespace) -> int:
-  """Runs the command; returns the exit status."""
+def run(args: argparse.Namespace) -> tuple[int, Any]:
+  """Runs the command; returns the exit status and the results."""
   for flag in ('rounds', 'batches', 'batch_size'):
     value = getattr(args, flag)
     if value is not None and value < 1:
@@ -66,12 +66,10 @@ def run(args: argparse.Namespace) -> int:
   height, width = config.data.size
   _print(f'{title} at {height} x {width}, batch {config.batch_size:,}, '
          f'{config.model.dtype}', found)
-  if args.json:
-    atomic_files.write_json(args.json, {
-        'model': title, 'resolution': config.data.size,
-        'batch_size': config.batch_size, 'dtype': config.model.dtype,
-        'cpu_cores': os.cpu_count(), **dataclasses.asdict(found)})
-  return 0
+  return 0, {
+      'model': title, 'resolution': config.data.size,
+      'batch_size': config.batch_size, 'dtype': config.model.dtype,
+      'cpu_cores': os.cpu_count(), **dataclasses.asdict(found)}
 
 
 def _config(args: argparse.Namespace) -> config_lib.Config:

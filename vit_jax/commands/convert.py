@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from typing import Any
 
 from etils import epy
 
@@ -66,8 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--private', action='store_true', help='for --push: a private repository')
 
 
-def run(args: argparse.Namespace) -> int:
-  """Runs the command; returns the exit status."""
+def run(args: argparse.Namespace) -> tuple[int, Any]:
+  """Runs the command; returns the exit status and the results."""
   if args.push:
     if not re.fullmatch(r'[\w.-]+/[\w.-]+', args.push):
       raise ValueError(f'--push must be USER/NAME; got {args.push!r}.')
@@ -98,15 +99,12 @@ def run(args: argparse.Namespace) -> int:
       args.target, args.push, private=args.private)
   if commit:
     print(f'pushed  hf://{args.push}\n        {commit}')
-  if args.json:
-    atomic_files.write_json(args.json, {
-        'source': args.source, 'target': args.target, 'format': args.format,
-        'parameters': tree.num_elements(model.params),
-        'model': schema.to_plain(model.config),
-        'preprocess': schema.to_plain(model.preprocess), 'notes': notes,
-        'commit': commit,
-        'report': list(model.report)})
-  return 0
+  return 0, {
+      'source': args.source, 'target': args.target, 'format': args.format,
+      'parameters': tree.num_elements(model.params),
+      'model': schema.to_plain(model.config),
+      'preprocess': schema.to_plain(model.preprocess), 'notes': notes,
+      'commit': commit, 'report': list(model.report)}
 
 
 def _card(args: argparse.Namespace, model: model_lib.Model) -> str:

@@ -19,13 +19,13 @@ import argparse
 import functools
 import re
 import time
+from typing import Any
 
 from etils import epy
 
 from vit_jax.commands import arguments
 
 with epy.lazy_imports():
-  from vit_jax import atomic_files
   from vit_jax import console
   from vit_jax import data
   from vit_jax.check import output
@@ -46,8 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 @arguments.rename_data_flags()
-def run(args: argparse.Namespace) -> int:
-  """Runs the task; returns the exit status."""
+def run(args: argparse.Namespace) -> tuple[int, Any]:
+  """Runs the task; returns the exit status and the results."""
   return args.run_task(args)
 
 
@@ -87,7 +87,7 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
   parser.set_defaults(run_task=_check)
 
 
-def _check(args: argparse.Namespace) -> int:
+def _check(args: argparse.Namespace) -> tuple[int, Any]:
   thresholds = similarity.Thresholds(args.max_distance, args.min_similarity)
   settings = suspicious_labels.Settings(args.neighbours, args.min_margin)
   config = data.parse(
@@ -109,10 +109,7 @@ def _check(args: argparse.Namespace) -> int:
     with image_files.ignore_pillow_warnings():
       output.write_page(report, request, args.html)
     print(f'Wrote {args.html}')
-  if args.json:
-    atomic_files.write_json(args.json, report.to_json())
-    print(f'Wrote {args.json}')
-  return int(args.strict and report.harmful)
+  return int(args.strict and report.harmful), report.to_json()
 
 
 # --------------------------------------------------------------------- prepare
@@ -151,7 +148,7 @@ def _add_prepare(tasks: argparse._SubParsersAction) -> None:
   parser.set_defaults(run_task=_prepare)
 
 
-def _prepare(args: argparse.Namespace) -> int:
+def _prepare(args: argparse.Namespace) -> tuple[int, Any]:
   if args.shard_mib < 1:
     raise ValueError(f'--shard-mib must be at least 1; got {args.shard_mib}.')
   if args.runner != beam_runner.LOCAL:
@@ -177,10 +174,7 @@ def _prepare(args: argparse.Namespace) -> int:
       f'{console.format_secs(time.monotonic() - start)}\n'
       f'Train with --config.data.source={planned.name}:{planned.version} '
       f'--config.data.data_dir={args.to}')
-  if args.json:
-    atomic_files.write_json(args.json, {
-        'folder': planned.folder, 'kept': kept, 'shards': shards})
-  return 0
+  return 0, {'folder': planned.folder, 'kept': kept, 'shards': shards}
 
 
 def _print_plan(planned: prepare.Plan, kept: int) -> None:

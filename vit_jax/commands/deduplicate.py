@@ -68,8 +68,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 @arguments.rename_data_flags()
-def run(args: argparse.Namespace) -> int:
-  """Runs the command; returns the exit status."""
+def run(args: argparse.Namespace) -> tuple[int, Any]:
+  """Runs the command; returns the exit status and the results."""
   arguments.check_absent(args.to)
   if args.runner != beam_runner.LOCAL:
     beam_runner.load()  # Raises if it is not installed.
@@ -102,9 +102,7 @@ def run(args: argparse.Namespace) -> int:
         f'{args.min_similarity}.')
     atomic_files.write_json(folder / 'summary.json', summary)
   _print(args, summary, secs=time.monotonic() - start)
-  if args.json:
-    atomic_files.write_json(args.json, summary)
-  return image_files.ReadProgress(0, found.unreadable).report()
+  return image_files.ReadProgress(0, found.unreadable).report(), summary
 
 
 def _methods(args: argparse.Namespace) -> list[Any]:

@@ -9,13 +9,12 @@ import dataclasses
 import glob
 import importlib.metadata
 import itertools
-import json
 import os
 import pathlib
 import re
 import shutil
 import sys
-from typing import Literal
+from typing import Any, Literal
 
 GIB = 2**30
 ROOT = pathlib.Path(__file__).parents[2]
@@ -39,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds no flags besides the common --json."""
 
 
-def run(args: argparse.Namespace) -> int:
-  """Prints the report; returns 0 if training can start, else 1."""
+def run(args: argparse.Namespace) -> tuple[int, Any]:
+  """Prints and returns the checks; the status is 0 if training can start."""
   checks = [*check_packages(find_requirements()),
             *check_devices(has_gpu=shutil.which('nvidia-smi') is not None),
             *check_host()]
@@ -54,11 +53,9 @@ def run(args: argparse.Namespace) -> int:
     print(f'To {verb} {", ".join(c.name for c in fixed)}: {remedy}')
   print('Training can start.' if can_train else
         'Training cannot start: fix the items marked FAIL.')
-  if args.json:
-    pathlib.Path(args.json).write_text(json.dumps({
-        'can_train': can_train,
-        'checks': [dataclasses.asdict(check) for check in checks]}, indent=2))
-  return 0 if can_train else 1
+  return int(not can_train), {
+      'can_train': can_train,
+      'checks': [dataclasses.asdict(check) for check in checks]}
 
 
 def find_requirements() -> list[str]:

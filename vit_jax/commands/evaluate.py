@@ -28,7 +28,6 @@ with epy.lazy_imports():
   import jax
   import numpy as np
 
-  from vit_jax import atomic_files
   from vit_jax import console as console_lib
   from vit_jax import data
   from vit_jax import escape
@@ -86,8 +85,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='stage to use, if --config has several')
 
 
-def run(args: argparse.Namespace) -> int:
-  """Runs the command; returns the exit status."""
+def run(args: argparse.Namespace) -> tuple[int, Any]:
+  """Runs the command; returns the exit status and the results."""
   if args.stage and not args.config:
     args.workdir = os.path.join(args.workdir, args.stage)
   # The time limits of the run's config are not known yet.
@@ -101,14 +100,13 @@ def run(args: argparse.Namespace) -> int:
   with restore.start_watchdog(
       config.log, 'reading the checkpoint',
   ) as watchdog, coordination.explain_lost_processes():
-    return _evaluate(args, config, source, output, watchdog)
+    return 0, _evaluate(config, source, output, watchdog)
 
 
 def _evaluate(
-    args: argparse.Namespace, config: config_lib.Config,
-    source: checkpoint_source.Source, output: epath.Path | None,
-    watchdog: watchdog_lib.Watchdog,
-) -> int:
+    config: config_lib.Config, source: checkpoint_source.Source,
+    output: epath.Path | None, watchdog: watchdog_lib.Watchdog,
+) -> dict[str, Any]:
   experiment, params = _restore(config, source)
   metrics: dict[str, float] = {}
   tables: dict[str, dict[str, Any]] = {}
@@ -128,11 +126,8 @@ def _evaluate(
           **{key: table.tolist() for key, table in result.tables.items()},
           'class_names': result.class_names}
   print(f'checkpoint  {source.path} ({source.item})')
-  if args.json and jax.process_index() == 0:
-    atomic_files.write_json(args.json, {
-        'checkpoint': str(source.path), 'parameters': source.item,
-        'metrics': metrics, 'tables': tables})
-  return 0
+  return {'checkpoint': str(source.path), 'parameters': source.item,
+          'metrics': metrics, 'tables': tables}
 
 
 def _restore(

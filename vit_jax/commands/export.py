@@ -17,6 +17,7 @@ import argparse
 import dataclasses
 import os
 import pathlib
+from typing import Any
 
 from etils import epy
 
@@ -62,8 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help=f'images to verify the export on; the first {MAX_IMAGES} are used')
 
 
-def run(args: argparse.Namespace) -> int:
-  """Runs the command; returns the exit status."""
+def run(args: argparse.Namespace) -> tuple[int, Any]:
+  """Runs the command; returns the exit status and the results."""
   arguments.check_output(args.output, (SUFFIXES[args.format],))
   settings = f'{args.output}.json'
   arguments.check_output(settings, ('.json',))
@@ -104,11 +105,9 @@ def run(args: argparse.Namespace) -> int:
     atomic_files.write_text(script, (
         _SERVING / os.path.basename(script)).read_text())
     print(f'wrote {script}')
-  if args.json:
-    atomic_files.write_json(args.json, {
-        'output': args.output, 'format': args.format,
-        'differences': differences, 'errors': reading.errors})
-  return reading.report()
+  return reading.report(), {
+      'output': args.output, 'format': args.format,
+      'differences': differences, 'errors': reading.errors}
 
 
 def _verification_batches(

@@ -43,8 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='new .npz or .parquet file with `features` and `path` of each image')
 
 
-def run(args: argparse.Namespace) -> int:
-  """Runs the command; returns the exit status."""
+def run(args: argparse.Namespace) -> tuple[int, Any]:
+  """Runs the command; returns the exit status and the results."""
   arguments.check_output(args.output, ('.npz', '.parquet'))
   found, errors = image_files.find(args.paths)
   model = arguments.load_model(args)
@@ -68,11 +68,9 @@ def run(args: argparse.Namespace) -> int:
   print(f'wrote {args.output}: {args.layer} '
         f'{" x ".join(f"{n:,}" for n in shape)} of '
         + console_lib.format_count(shape[0], 'image'))
-  if args.json:
-    atomic_files.write_json(args.json, {
-        'output': args.output, 'layer': args.layer, 'shape': shape,
-        'errors': progress.errors})
-  return progress.report()
+  return progress.report(), {
+      'output': args.output, 'layer': args.layer, 'shape': shape,
+      'errors': progress.errors}
 
 
 def _write_npz(

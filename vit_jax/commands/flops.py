@@ -31,7 +31,6 @@ from vit_jax.plan import paper_costs
 with epy.lazy_imports():
   import jax
 
-  from vit_jax import atomic_files
   from vit_jax import console
   from vit_jax import models
   from vit_jax.experiment import build as experiment_lib
@@ -60,8 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       'log a measured value as train/mfu')
 
 
-def run(args: argparse.Namespace) -> int:
-  """Prints the tables, or the cost of a config."""
+def run(args: argparse.Namespace) -> tuple[int, Any]:
+  """Prints and returns the tables, or the cost of a config."""
   if args.overrides and not args.config:
     raise ValueError(
         f'--config.{args.overrides[0]} changes a config, but --config is '
@@ -71,10 +70,7 @@ def run(args: argparse.Namespace) -> int:
         '--utilisation is a fraction of the peak, above 0 and at most 1, but '
         f'got {args.utilisation}.')
   device = hardware.named(args.device)
-  figures = _run_config(args, device) if args.config else _run_tables()
-  if args.json and jax.process_index() == 0:
-    atomic_files.write_json(args.json, figures)
-  return 0
+  return 0, _run_config(args, device) if args.config else _run_tables()
 
 
 def _run_tables() -> dict[str, Any]:

@@ -76,8 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '(default: the centre)')
 
 
-def run(args: argparse.Namespace) -> int:
-  """Runs the command; returns the exit status."""
+def run(args: argparse.Namespace) -> tuple[int, Any]:
+  """Runs the command; returns the exit status and the results."""
   if args.show < 1:
     raise ValueError(f'--show must be at least 1; got {args.show}.')
   found, errors = image_files.find(args.paths)
@@ -105,11 +105,9 @@ def run(args: argparse.Namespace) -> int:
   for section in sections:
     print(f'{section.title:26}  {section.picture or section.text}')
   print(f'{"page":26}  {output / PAGE}')
-  if args.json:
-    atomic_files.write_json(args.json, {
-        'model': args.model, 'page': str(output / PAGE), **statistics,
-        'errors': reading.errors})
-  return reading.report()
+  return reading.report(), {
+      'model': args.model, 'page': str(output / PAGE), **statistics,
+      'errors': reading.errors}
 
 
 def _title(path: str) -> str:

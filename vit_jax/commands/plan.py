@@ -78,13 +78,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='draw the results of --max-batch')
 
 
-def run(args: argparse.Namespace) -> int:
-  """Prints a plan per stage; returns 1 if a stage does not fit."""
+def run(args: argparse.Namespace) -> tuple[int, Any]:
+  """Prints and returns a plan per stage; status 1 if one does not fit."""
   # The plan reports the compilation time, so nothing may come from the cache.
   jax.config.update('jax_enable_compilation_cache', False)
   devices = _devices(args.topology)
   if args.max_batch:
-    return _max_batch(args, devices)
+    return 0, _max_batch(args, devices)
   stages = load_config.load(args.config, args.overrides)
   rows: list[dict[str, Any]] = []
   for name, config in stages.items():
@@ -106,10 +106,8 @@ def run(args: argparse.Namespace) -> int:
       advice.show(suggestions, cost)
     rows.append({**plan, 'suggestions': [
         dataclasses.asdict(row) for row in suggestions]})
-  if args.json and jax.process_index() == 0:
-    atomic_files.write_json(
-        args.json, {'jax': jax.__version__, 'stages': rows})
-  return int(any(row['cost']['fits'] is False for row in rows))
+  return int(any(row['cost']['fits'] is False for row in rows)), {
+      'jax': jax.__version__, 'stages': rows}
 
 
 def _devices(name: str) -> Sequence[jax.Device]:
@@ -124,8 +122,8 @@ def _devices(name: str) -> Sequence[jax.Device]:
 
 def _max_batch(
     args: argparse.Namespace, devices: Sequence[jax.Device],
-) -> int:
-  """Prints, writes and draws the largest batches."""
+) -> dict[str, Any]:
+  """Prints, draws and returns the largest batches."""
   try:
     resolutions = [int(text) for text in args.resolutions.split(',')]
   except ValueError:
@@ -134,15 +132,15 @@ def _max_batch(
         f'224,384, but got {args.resolutions!r}.') from None
   kind = devices[0].device_kind
   cells: list[dict[str, Any]] = []
+  found = {'jax': jax.__version__, 'command': shlex.join(sys.argv),
+           'device_kind': kind, 'cells': cells}
   for cell in max_batch.table(
       args.config, devices, overrides=args.overrides,
       models=args.models.split(','), resolutions=resolutions):
     cells.append(cell)
     print(max_batch.line(cell), flush=True)
     if args.json:  # Written after every cell: a table can take hours.
-      atomic_files.write_json(args.json, {
-          'jax': jax.__version__, 'command': shlex.join(sys.argv),
-          'device_kind': kind, 'cells': cells})
+      atomic_files.write_json(args.json, found)
   unit = report.unit(kind)
   max_batch.show(cells, device_kind=kind, unit=unit)
   if args.picture:
@@ -150,4 +148,4 @@ def _max_batch(
         cells, args.picture, unit=unit,
         title=f'Largest batch per {unit} ({kind})')
     print(f'wrote {args.picture}')
-  return 0
+  return found

@@ -55,8 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='new .csv or .jsonl file for all predictions')
 
 
-def run(args: argparse.Namespace) -> int:
-  """Runs the command; returns the exit status."""
+def run(args: argparse.Namespace) -> tuple[int, Any]:
+  """Runs the command; returns the exit status and the results."""
   arguments.check_output(args.output, ('.csv', '.jsonl'))
   found, errors = image_files.find(args.paths)
   model = arguments.load_model(args)
@@ -81,11 +81,9 @@ def run(args: argparse.Namespace) -> int:
     _write(args.output, written, example)
     print(f'wrote {args.output}: '
           + console_lib.format_count(len(records), 'prediction'))
-  if args.json:
-    atomic_files.write_json(args.json, written)
   if records:
     _print(model, records, example, args.output or '--output=FILE.csv')
-  return progress.report()
+  return progress.report(), written
 
 
 def _replace(model: model_lib.Model, **changes: Any) -> model_lib.Model:

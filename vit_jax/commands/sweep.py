@@ -20,7 +20,6 @@ with epy.lazy_imports():
   from etils import epath
   import jax
 
-  from vit_jax import atomic_files
   from vit_jax import console as console_lib
   from vit_jax import sweep as sweep_lib
   from vit_jax.analysis import sweep_plot
@@ -60,8 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '2203.05482): of all, or of those that improve the metric')
 
 
-def run(args: argparse.Namespace) -> int:
-  """Runs the command; returns the exit status."""
+def run(args: argparse.Namespace) -> tuple[int, Any]:
+  """Runs the command; returns the exit status and the results."""
   section = {
       key: getattr(args, key) for key in ('seeds', 'held_out', 'metric', 'soup')
       if getattr(args, key) is not None}
@@ -81,9 +80,7 @@ def run(args: argparse.Namespace) -> int:
     sweep_plot.sweep(result, workdir / FIGURE)
     print(f'figure   {workdir / FIGURE}\n'
           f'results  {workdir / sweep_lib.RESULT}')
-    if args.json:
-      atomic_files.write_json(args.json, result)
-  return 0
+  return 0, result
 
 
 def parse_grid(flags: list[str]) -> dict[str, tuple[schema.FlagText, ...]]:

@@ -46,13 +46,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       'TensorBoard and Perfetto')
 
 
-def run(args: argparse.Namespace) -> int:
-  """Runs the command; returns the exit status."""
+def run(args: argparse.Namespace) -> tuple[int, Any]:
+  """Runs the command; returns the exit status and the results."""
   with signals.catch():  # Includes the time between stages.
-    return _train(args)
+    return 0, _train(args)
 
 
-def _train(args: argparse.Namespace) -> int:
+def _train(args: argparse.Namespace) -> dict[str, Any]:
   stages = load_config.load(args.config, args.overrides)
   if any(config.log.wandb for config in stages.values()):
     writer.import_wandb()
@@ -83,10 +83,7 @@ def _train(args: argparse.Namespace) -> int:
           {name: writer.read_rows(workdir / name) for name in summaries},
           workdir / workdir_lib.CURVES)
     _print_summary(summaries, workdir, secs=time.monotonic() - start)
-    if args.json:
-      atomic_files.write_json(
-          args.json, summaries.get('', {'stages': summaries}))
-  return 0
+  return summaries.get('', {'stages': summaries})
 
 
 def _print_summary(

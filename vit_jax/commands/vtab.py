@@ -65,8 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       'score')
 
 
-def run(args: argparse.Namespace) -> int:
-  """Runs the command; returns the exit status."""
+def run(args: argparse.Namespace) -> tuple[int, Any]:
+  """Runs the command; returns the exit status and the results."""
   base = _config(args)
   selected = select_tasks(args.tasks)
   if args.seeds < 1:
@@ -87,9 +87,7 @@ def run(args: argparse.Namespace) -> int:
   if active:
     _print(result)
     print(f'results  {workdir / RESULT}')
-    if args.json:
-      atomic_files.write_json(args.json, result)
-  return 0
+  return 0, result
 
 
 def select_tasks(text: str) -> list[str]:
