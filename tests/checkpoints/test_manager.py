@@ -66,8 +66,8 @@ def open_checkpoints(workdir, **section):
 
 
 def save(checkpoints, state, *, best=False):
-  write = checkpoints.save_best if best else checkpoints.save
-  write(state, config=CONFIG, progress=PROGRESS)
+  checkpoints.save(state, config=CONFIG, progress=PROGRESS,
+                   which='best' if best else 'latest')
 
 
 def assert_same_bits(have, want):
@@ -204,8 +204,8 @@ def test_a_best_checkpoint_of_a_later_step_is_replaced(tmp_path, step):
   # The run was killed after it wrote the best of step 4, resumed before it, and
   # finds a best at an earlier, the same or a later step.
   with open_checkpoints(tmp_path) as checkpoints:
-    checkpoints.save_best(new_state(4), config={'from': 'the killed run'},
-                          progress=PROGRESS)
+    checkpoints.save(new_state(4), config={'from': 'the killed run'},
+                     progress=PROGRESS, which='best')
   with open_checkpoints(tmp_path) as checkpoints:
     save(checkpoints, new_state(step), best=True)
   source = source_lib.find(tmp_path, which='best')

@@ -94,6 +94,7 @@ class Checkpoints:
   def save(
       self, state: types.TrainState, *, config: Mapping[str, Any],
       progress: Mapping[str, Any], labels: Sequence[str] = (),
+      which: str = paths.LATEST,
   ) -> None:
     """Starts writing `state`; returns once it is copied from the devices.
 
@@ -102,40 +103,32 @@ class Checkpoints:
       config: resolved config as plain data.
       progress: counters of the run as plain data.
       labels: class names, if known.
+      which: 'latest', or 'best' for the model only, which replaces the previous
+        best.
 
     Raises:
       errors.StorageError: if this or the previous save failed.
     """
-    if int(state.step) not in self._latest.all_steps():
-      # The end of the run and a signal may save the same step.
-      self._write(
-          self._latest, int(state.step), after=self._best,
-          arrays={**_model(state), 'training': _training(state)},
-          plain=_plain(config, progress, labels))
-
-  def save_best(
-      self, state: types.TrainState, *, config: Mapping[str, Any],
-      progress: Mapping[str, Any], labels: Sequence[str] = (),
-  ) -> None:
-    """Like `save`, but writes the model only and replaces the previous best."""
-    # A killed run may have saved a best checkpoint after the step that it
-    # resumes from. The resumed run saves it again.
-    for stale in [s for s in self._best.all_steps() if s >= int(state.step)]:
-      self._best.wait_until_finished()
-      self._best.delete(stale)
-    self._write(self._best, int(state.step), after=self._latest,
-                arrays=_model(state), plain=_plain(config, progress, labels))
-
-  def _write(
-      self, manager: ocp.CheckpointManager, step: int, *,
-      after: ocp.CheckpointManager, arrays: Mapping[str, Any],
-      plain: Mapping[str, Mapping[str, Any]],
-  ) -> None:
-    """Starts a save; several processes wait for `after`, the other manager."""
+    step, arrays = int(state.step), _model(state)
+    manager, other = self._latest, self._best
+    if which == paths.LATEST:
+      if step in manager.all_steps():
+        return  # The end of the run and a signal may save the same step.
+      arrays['training'] = _training(state)
+    else:
+      manager, other = other, manager
+      # A killed run may have saved a best checkpoint after the step that it
+      # resumes from. The resumed run saves it again.
+      for stale in [s for s in manager.all_steps() if s >= step]:
+        manager.wait_until_finished()
+        manager.delete(stale)
+    plain = {'config': dict(config), 'progress': dict(progress)}
+    if labels:
+      plain['labels'] = {'names': list(labels)}
     with self._explain_errors(
         f'the checkpoint of step {step:,} or the previous one'):
       if jax.process_count() > 1:
-        after.wait_until_finished()
+        other.wait_until_finished()
       manager.save(step, force=True, args=items_lib.composite(arrays, plain))
 
   def restore(self, abstract: types.TrainState) -> Restored | None:
@@ -271,14 +264,6 @@ def _is_os_error(error: BaseException) -> bool:
 def _model(state: types.TrainState) -> dict[str, Any]:
   return {'params': state.params} if state.average is None else {
       'params': state.params, 'average': state.average}
-
-
-def _plain(
-    config: Mapping[str, Any], progress: Mapping[str, Any],
-    labels: Sequence[str],
-) -> dict[str, dict[str, Any]]:
-  plain = {'config': dict(config), 'progress': dict(progress)}
-  return {**plain, 'labels': {'names': list(labels)}} if labels else plain
 
 
 def _training(state: types.TrainState) -> dict[str, Any]:

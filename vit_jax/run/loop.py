@@ -23,6 +23,7 @@ from vit_jax import schema
 from vit_jax import types
 from vit_jax.checkpoints import lock
 from vit_jax.checkpoints import manager
+from vit_jax.checkpoints import paths
 from vit_jax.checkpoints import source as source_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
@@ -187,7 +188,7 @@ class _Run:
         self._checkpoints.wait()
     except signals.Stopped as stopped:
       self._report('saving after a signal')
-      self._write_checkpoint(self._checkpoints.save)
+      self._write_checkpoint()
       self._checkpoints.wait()
       console.print_lines(f'{stopped}: saved at step {self._step:,}. The same '
                           'command resumes from there.')
@@ -234,7 +235,7 @@ class _Run:
           self._log()
         self._evaluate()
         if self._is_due(self._config.checkpoint.every):
-          self._write_checkpoint(self._checkpoints.save)
+          self._write_checkpoint()
 
   def _is_finished(self) -> bool:
     return self._experiment.is_finished(self._counters, step=self._step)
@@ -294,7 +295,7 @@ class _Run:
     self._counters = dataclasses.replace(
         counters, evaluated=self._step, evals=self._counters.evals | row)
     if counters.best_step == self._step:
-      self._write_checkpoint(self._checkpoints.save_best)
+      self._write_checkpoint(paths.BEST)
     if self._is_finished() and not is_logged:
       self._log()  # Stopped early, between two log lines.
 
@@ -327,7 +328,7 @@ class _Run:
     return self._run_evaluators(list(self._config.evals), restore.load_best(
         self._experiment, self._checkpoints, self._state))
 
-  def _write_checkpoint(self, save: Callable[..., None]) -> None:
+  def _write_checkpoint(self, which: str = paths.LATEST) -> None:
     self._report('starting a checkpoint')
     self._unreadable.update(self._counters, step=self._step)
     health.assert_finite(
@@ -336,10 +337,11 @@ class _Run:
         self._start.counters, self._clock, self._device_kind)
     dataset = self._experiment.dataset
     with self._clock.paused():
-      save(self._experiment.without_base(self._state),
-           config=config_lib.to_plain(self._config),
-           progress=dataclasses.asdict(self._counters),
-           labels=dataset.targets or dataset.class_names or ())
+      self._checkpoints.save(
+          self._experiment.without_base(self._state), which=which,
+          config=config_lib.to_plain(self._config),
+          progress=dataclasses.asdict(self._counters),
+          labels=dataset.targets or dataset.class_names or ())
 
   def _write_row(self, row: Mapping[str, float]) -> None:
     with self._files.explain_errors(f'a row of {writer_lib.FILENAME}'):
