@@ -136,43 +136,12 @@ def _model_and_loss(
       class_weights=_class_weights(config, dataset))
 
   def loss_of(model: nn.Module) -> step_lib.Loss:
-    loss = build_loss(model)
-    if not config.lora.rank:
-      return loss
-    return (_MergedCoupledLoss if isinstance(loss, step_lib.CoupledLoss)
-            else _MergedLoss)(loss, config.lora)
+    return build_loss(
+        lora.Adapted(model, config.lora) if config.lora.rank else model)
 
   return model, _with_patch_sizes(config, loss_of(model), lambda patch: loss_of(
       models.build(models.for_devices(config.model, devices),
                    num_classes=dataset.num_classes, patch=patch)))
-
-
-@dataclasses.dataclass(frozen=True)
-class _MergedLoss:
-  """Loss of the model with low-rank adapters added to its kernels."""
-
-  loss: Any  # The objective.
-  config: lora.LoraConfig
-
-  @property
-  def measures(self) -> tuple[str, ...]:
-    return self.loss.measures
-
-  def __call__(self, params: types.Params, *args: Any, **options: Any) -> Any:
-    return self.loss(lora.merge(params, self.config), *args, **options)
-
-  def draw(self, images: jax.Array, key: jax.Array) -> dict[str, jax.Array]:
-    return self.loss.draw(images, key)
-
-
-class _MergedCoupledLoss(_MergedLoss):
-  """`_MergedLoss` of a loss that compares the examples of a batch."""
-
-  def embed(self, params: types.Params, *args: Any) -> jax.Array:
-    return self.loss.embed(lora.merge(params, self.config), *args)
-
-  def compare(self, *args: Any) -> Any:
-    return self.loss.compare(*args)
 
 
 def _with_patch_sizes(

@@ -2,9 +2,9 @@
 
     kernel = base + alpha / rank * a b        (equation 3)
 
-The adapters are parameters under `lora/`, next to those of the model. `merge`
-adds them to the kernels before the model is applied, so the model itself is
-unchanged. A layer has one pair for each of queries, keys and values.
+The adapters are parameters under `lora/`, next to those of the model. `Adapted`
+adds them to the kernels before it applies the model, which is unchanged. A
+layer has one pair for each of queries, keys and values.
 """
 
 from collections.abc import Sequence
@@ -97,6 +97,25 @@ def merge(params: types.Params, config: LoraConfig) -> types.Params:
         jnp.asarray(adapters[f'{name}/{matrix}']) for matrix in 'ab'))
     merged[name] = merged[name] + config.alpha / config.rank * product
   return tree.unflatten(merged)
+
+
+class Adapted(nn.Module):
+  """A model whose `apply` adds the adapters to the kernels first.
+
+  Attributes:
+    model: the model.
+    lora: section `lora`.
+  """
+  model: nn.Module
+  lora: LoraConfig
+
+  @property
+  def config(self) -> Any:
+    return self.model.config
+
+  def apply(self, variables: Any, *args: Any, **options: Any) -> Any:
+    params = merge(variables['params'], self.lora)
+    return self.model.apply({'params': params}, *args, **options)
 
 
 def names(params: types.Params) -> list[str]:
