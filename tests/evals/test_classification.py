@@ -12,7 +12,7 @@ LABELS = RNG.integers(0, CLASSES, EXAMPLES)
 def evaluate(toy, images=IMAGES, labels=LABELS, *, section=None, **split):
   evaluator = toy({'name': 'classification', **(section or {})},
                   toy.split(images, labels, num_classes=CLASSES, **split))
-  return evaluator(toy.params)
+  return evaluator(toy.params).metrics
 
 
 def test_metrics_are_means_over_the_examples(toy):
@@ -55,5 +55,5 @@ def test_a_split_without_examples_is_an_error(toy):
 
 def test_up_to_5_classes_have_no_top_5_accuracy(toy):
   result = toy({'name': 'classification'}, toy.split(
-      IMAGES[:, :5], LABELS % 5))(toy.params)
+      IMAGES[:, :5], LABELS % 5))(toy.params).metrics
   assert set(result) == {'loss', 'accuracy', 'examples'}

@@ -57,7 +57,7 @@ def test_accuracy_is_the_mean_over_samples(toy, penalty):
   got = toy({'name': 'fewshot', 'shots': [2, 5], 'penalty': penalty}, {
       'train': train,
       '': toy.split(test_images, test_labels, num_classes=CLASSES)})(
-          toy.params)
+          toy.params).metrics
   for shots in (2, 5):
     expected = []
     for ranks in train.ranks:
@@ -81,7 +81,7 @@ def test_the_penalty_is_selected_on_held_out_images(toy):
        'penalties': list(penalties)},
       {'train': train,
        '': toy.split(test_images, test_labels, num_classes=CLASSES)})(
-           toy.params)
+           toy.params).metrics
   (ranks,) = train.ranks
   chosen, held_out = ranks < 4, ranks >= 4
   scores = [np.mean(few_labels[held_out] == by_hand(

@@ -31,7 +31,8 @@ def test_accuracy_agrees_with_scikit_learn(toy, k, temperature):
   (bank, labels), (queries, expected) = data(61), data(30)
   got = toy({'name': 'knn', 'k': k, 'temperature': temperature}, {
       'train': toy.split(bank, labels, num_classes=CLASSES),
-      '': toy.split(queries, expected, num_classes=CLASSES)})(toy.params)
+      '': toy.split(queries, expected, num_classes=CLASSES)},
+  )(toy.params).metrics
   reference = accuracy_of_scikit_learn(
       bank, labels, queries, expected, k=k, temperature=temperature)
   assert got == {'accuracy': pytest.approx(reference), 'examples': 30,
@@ -57,7 +58,8 @@ def test_collapsed_features_are_reported(toy, capsys, collapsed):
   if collapsed:
     values = np.full_like(values, 3.0)
   split = toy.split(values, labels, num_classes=CLASSES)
-  got = toy({'name': 'knn', 'k': 2}, {'': split, 'train': split})(toy.params)
+  got = toy(
+      {'name': 'knn', 'k': 2}, {'': split, 'train': split})(toy.params).metrics
   assert ('evals.test: the features have collapsed: rank 1 of 5, standard '
           'deviation 0.00 ' in capsys.readouterr().out) == collapsed
   assert (got['feature_std'] < 1e-6) == collapsed

@@ -25,7 +25,7 @@ KHOT[:, 2] = 0
 
 def test_mean_average_precision_ignores_absent_classes(toy):
   got = toy({'name': 'multi_label'}, toy.split(
-      LOGITS, KHOT)).evaluate(toy.params, lambda: None)
+      LOGITS, KHOT))(toy.params)
   there = KHOT.any(0)
   assert got.metrics == {
       'mean_average_precision': pytest.approx(
@@ -35,7 +35,7 @@ def test_mean_average_precision_ignores_absent_classes(toy):
           KHOT[np.arange(EXAMPLES), LOGITS.argmax(-1)].mean()),
       'loss': got.metrics['loss'], 'examples': EXAMPLES}
   assert toy({'name': 'classification'}, toy.split(
-      LOGITS, KHOT))(toy.params) == got.metrics
+      LOGITS, KHOT))(toy.params).metrics == got.metrics
   assert np.isnan(got.tables['average_precision']).tolist() == [
       not t for t in there]
 
@@ -44,7 +44,7 @@ def test_nan_scores_give_a_nan_metric(toy):
   broken = LOGITS.copy()
   broken[4, 3] = np.nan
   got = toy({'name': 'multi_label'}, toy.split(broken, KHOT))(toy.params)
-  assert np.isnan(got['mean_average_precision'])
+  assert np.isnan(got.metrics['mean_average_precision'])
 
 
 def test_scores_beyond_the_memory_limit_are_an_error(toy):
@@ -59,8 +59,7 @@ def test_scores_beyond_the_memory_limit_are_an_error(toy):
 
 def test_confusion_matrix_agrees_with_scikit_learn(toy):
   got = toy({'name': 'confusion'}, toy.split(
-      LOGITS, LABELS, class_names=tuple('abcdef'))).evaluate(
-          toy.params, lambda: None)
+      LOGITS, LABELS, class_names=tuple('abcdef')))(toy.params)
   want = sklearn_metrics.confusion_matrix(
       LABELS, LOGITS.argmax(-1), labels=range(CLASSES))
   np.testing.assert_array_equal(got.tables['confusion'], want)
@@ -118,7 +117,7 @@ def test_single_label_evaluators_refuse_multi_label_data(toy, name):
 @pytest.mark.parametrize('bins', [1, 15])
 def test_calibration_error_is_the_weighted_sum_over_bins(toy, bins):
   got = toy({'name': 'calibration', 'bins': bins}, toy.split(
-      LOGITS, LABELS)).evaluate(toy.params, lambda: None)
+      LOGITS, LABELS))(toy.params)
   p = special.softmax(LOGITS.astype(np.float64), axis=-1)
   confidence, right = p.max(-1), p.argmax(-1) == LABELS
   error, gaps = 0.0, []
@@ -140,7 +139,7 @@ def test_calibration_error_is_the_weighted_sum_over_bins(toy, bins):
 
 def test_sigmoid_confidence_is_that_of_the_predicted_class(toy):
   got = toy({'name': 'calibration', 'bins': 1}, toy.split(LOGITS, KHOT),
-            activation='sigmoid').evaluate(toy.params, lambda: None)
+            activation='sigmoid')(toy.params)
   _, confidence, right = got.tables['reliability'][0]
   assert confidence == pytest.approx(
       (1 / (1 + np.exp(-LOGITS.max(-1)))).mean(), rel=1e-5)
@@ -161,13 +160,13 @@ def objective(params, batch, key, train):
 def test_the_objective_has_the_same_keys_in_each_evaluation(toy):
   evaluator = toy({'name': 'objective'}, toy.split(LOGITS, LABELS),
                   objective=objective)
-  first = evaluator(toy.params)
-  assert first == evaluator(toy.params)
+  first = evaluator(toy.params).metrics
+  assert first == evaluator(toy.params).metrics
   assert first['loss'] == pytest.approx(LOGITS.sum(-1).mean(), rel=1e-4)
   assert first['examples'] == EXAMPLES
   # Each batch has its own key.
   other = toy({'name': 'objective'}, toy.split(LOGITS[:4], LABELS[:4]),
-              objective=objective)(toy.params)
+              objective=objective)(toy.params).metrics
   assert abs(first['color_accuracy'] - other['color_accuracy']) > 1e-3
 
 
@@ -221,7 +220,7 @@ def build(toy, name, **split):
 @pytest.mark.parametrize('name', KINDS)
 def test_metrics_are_declared_with_their_modes(toy, name):
   declared = evals.parse({'x': {'name': name}})['x'].metrics()
-  reported = {m for m in build(toy, name)(toy.params)
+  reported = {m for m in build(toy, name)(toy.params).metrics
               if not m.endswith(('_std', 'examples'))}
   assert reported <= set(declared)
   assert set(declared.values()) <= {'max', 'min'}

@@ -30,8 +30,7 @@ def split(toy):
 
 
 def test_errors_agree_with_scikit_learn_in_the_units_of_the_labels(toy, split):
-  result = build(toy, {'name': 'regression'}, split).evaluate(
-      toy.params, lambda: None)
+  result = build(toy, {'name': 'regression'}, split)(toy.params)
   found = result.metrics
   assert found['examples'] == 10 and result.class_names == FACTS['targets']
   for column, (name, mean, std) in enumerate(zip(
@@ -62,7 +61,7 @@ def test_a_nan_prediction_gives_nan_metrics(toy, split):
   answers[0, 0] = np.nan
   broken = dataclasses.replace(
       toy.split(answers, LABELS, num_classes=2), multi_label=False, **FACTS)
-  found = build(toy, {'name': 'regression'}, broken)(toy.params)
+  found = build(toy, {'name': 'regression'}, broken)(toy.params).metrics
   assert np.isnan(found['mean_absolute_error_age']) and np.isnan(found['r2'])
   assert np.isfinite(found['r2_mass'])
 

@@ -19,7 +19,7 @@ def evaluate(toy, labels, section=None, *, names=SYNSETS, logits=LOGITS,
                     num_classes=len(names), size=size, **facts)
   return toy({'name': 'shift', **(section or {})}, {'all': split},
              num_classes=1000, class_names=model_names and tuple(model_names))(
-                 toy.params)
+                 toy.params).metrics
 
 
 def test_predictions_are_restricted_to_the_classes_of_the_dataset(toy):

@@ -83,8 +83,8 @@ def scripted(
           config, checkpoint=dataclasses.replace(
               config.checkpoint, **checkpoint)),
       evaluators={
-          'val': evals.Evaluator(Scripted(losses, begin=begin, fail=fail)),
-          'end': evals.Evaluator(Scripted([9.0] * 10, fail=fail_at_end))})
+          'val': Scripted(losses, begin=begin, fail=fail),
+          'end': Scripted([9.0] * 10, fail=fail_at_end)})
 
 
 train = run_lib.train
@@ -143,7 +143,7 @@ def test_all_evaluators_run_on_the_best_checkpoint_at_the_end(stopped):
       'end/loss': 9.0, 'end/examples': 360}
   kept = checkpoint_source.find(workdir, which='best').load()
   for name in experiment.evaluators:
-    seen = experiment.evaluators[name].evaluate.params
+    seen = experiment.evaluators[name].params
     for path, value in tree.flatten(kept).items():
       np.testing.assert_array_equal(tree.flatten(seen)[path], value)
   # The metrics of the last step do not change.
@@ -157,7 +157,7 @@ def test_a_best_last_checkpoint_is_evaluated_once(base, tmp_path):
   summary = train(experiment, tmp_path)
   assert (summary['steps'], summary['stopped_early']) == (40, False)
   assert summary['best']['step'] == 40
-  assert experiment.evaluators['val'].evaluate.calls == 10
+  assert experiment.evaluators['val'].calls == 10
   assert summary['best']['metrics'] == {
       name: value for name, value in summary['metrics'].items()
       if not name.startswith('train/')}

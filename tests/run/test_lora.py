@@ -86,7 +86,8 @@ def test_a_loaded_model_has_the_merged_parameters(trained, base, tmp_path):
         **checkpoint_source.find(workdir).config, 'lora': {},
         'optimizer': {}, 'mesh': {}})
     params = multihost.put(source.load(), plain.shardings.params)
-    assert plain.evaluators['test'](params)['loss'] == pytest.approx(
+    result = plain.evaluators['test'](params, lambda: None)
+    assert result.metrics['loss'] == pytest.approx(
         summary['metrics']['test/loss'], rel=1e-5)
 
 

@@ -1,7 +1,7 @@
 """Evaluators: functions of parameters that return named metrics.
 
-To add one, write a module with a config that extends `EvaluatorConfig` and add
-both to `_CONFIGS`.
+To add one, write a module `my_kind` whose `MyKindConfig` extends
+`EvaluatorConfig`, and add its name to `KINDS`.
 """
 
 from collections.abc import Mapping
@@ -10,27 +10,16 @@ from typing import Any
 
 from vit_jax import schema
 from vit_jax.evals.evaluator import Context
-from vit_jax.evals.evaluator import Evaluator
+from vit_jax.evals.evaluator import Evaluate
 from vit_jax.evals.evaluator import EvaluatorConfig
 from vit_jax.evals.evaluator import Mistake
 from vit_jax.evals.evaluator import Result
 from vit_jax.evals.evaluator import Split
 
-# Module and its config, imported once a config uses it.
-_CONFIGS = {
-    'classification': 'ClassificationConfig',
-    'multi_label': 'MultiLabelConfig',
-    'confusion': 'ConfusionConfig',
-    'calibration': 'CalibrationConfig',
-    'corruptions': 'CorruptionsConfig',
-    'fewshot': 'FewshotConfig',
-    'knn': 'KnnConfig',
-    'objective': 'ObjectiveConfig',
-    'regression': 'RegressionConfig',
-    'segmentation': 'SegmentationConfig',
-    'shift': 'ShiftConfig',
-}
-KINDS = tuple(_CONFIGS)
+# Modules, each imported once a config uses it.
+KINDS = ('classification', 'multi_label', 'confusion', 'calibration',
+         'corruptions', 'fewshot', 'knn', 'objective', 'regression',
+         'segmentation', 'shift')
 # Evaluators of known datasets, under their names.
 DATASETS: dict[str, dict[str, str]] = {
     'imagenet_v2': {'name': 'shift', 'source': 'imagenet_v2/matched-frequency'},
@@ -43,7 +32,7 @@ __all__ = [
     'DATASETS',
     'KINDS',
     'Context',
-    'Evaluator',
+    'Evaluate',
     'EvaluatorConfig',
     'Mistake',
     'Result',
@@ -57,7 +46,7 @@ def config_type(name: str, *, where: str) -> type[EvaluatorConfig]:
   """Returns the config record of a kind of evaluator."""
   schema.check_name(name, KINDS, what=f'{where}.name')
   module = importlib.import_module(f'{__name__}.{name}')
-  return getattr(module, _CONFIGS[name])
+  return getattr(module, f'{name.title().replace("_", "")}Config')
 
 
 def parse(sections: Mapping[str, Any]) -> dict[str, EvaluatorConfig]:

@@ -1,6 +1,6 @@
 """Interface between evaluators and the experiment that runs them.
 
-    EvaluatorConfig + Context ─▶ build ─▶ Evaluator(params) ─▶ Result
+    EvaluatorConfig + Context ─▶ build ─▶ Evaluate(params) ─▶ Result
 
 An evaluator sees its own config and a `Context`, never the whole config or the
 training loop. It opens its data when it is built, so that missing data stops a
@@ -212,15 +212,3 @@ class EvaluatorConfig:
   def build(self, context: Context) -> Evaluate:
     """Opens the data, or raises if it is missing or does not fit the model."""
     raise NotImplementedError
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Evaluator:
-  """A built evaluator."""
-  evaluate: Evaluate
-
-  def __call__(
-      self, params: types.Params, on_batch: OnBatch = lambda: None,
-  ) -> dict[str, float]:
-    """Returns the metrics of `params`."""
-    return self.evaluate(params, on_batch).metrics

@@ -207,7 +207,7 @@ def build(
     config: config_lib.Config, microbatches: int, *, model: nn.Module,
     objective: Any, train_data: data.Dataset, mesh: jax.sharding.Mesh,
     unreadable: data.UnreadableLog, open_data: OpenData,
-) -> dict[str, evals.Evaluator]:
+) -> dict[str, evals.Evaluate]:
   """Returns the evaluators by name, for a number of microbatches.
 
   Raises a `ValueError` if the data does not fit an evaluator.
@@ -225,7 +225,7 @@ def build(
 
   # The evaluation loss uses the labels without smoothing.
   labelled = _labelled_objective(config, train_data)
-  return {name: evals.Evaluator(section.build(evals.Context(
+  return {name: section.build(evals.Context(
       where=f'evals.{name}',
       open_split=_split_opener(name, config, mesh, unreadable, open_data),
       predict=sharding.keep_batch_split(
@@ -235,7 +235,7 @@ def build(
       activation='sigmoid' if labelled.loss == 'sigmoid' else 'softmax',
       num_classes=train_data.num_classes, targets=train_data.targets,
       grid=models.grid(config.model, config.data.size),
-      train_name=train_data.name, class_names=train_data.class_names)))
+      train_name=train_data.name, class_names=train_data.class_names))
           for name, section in config.evals.items()}
 
 

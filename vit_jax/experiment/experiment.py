@@ -77,8 +77,8 @@ class Experiment:
   empty_metrics: Callable[[], Any]
   build_step: Callable[[int], Any]
   build_histograms: Callable[[int], Any]
-  evaluators: Mapping[str, evals.Evaluator]
-  build_evaluators: Callable[[int], Mapping[str, evals.Evaluator]]
+  evaluators: Mapping[str, evals.Evaluate]
+  build_evaluators: Callable[[int], Mapping[str, evals.Evaluate]]
   open_data: Callable[..., tuple[data.Dataset, Any]]
   unreadable: data.UnreadableLog
 

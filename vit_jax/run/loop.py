@@ -307,9 +307,9 @@ class _Run:
       self._on_eval_batch(name)
       with self._clock.paused(), fit_batch.evaluator_memory_advice(
           self._config, name):
-        metrics = self._experiment.evaluators[name](
+        result = self._experiment.evaluators[name](
             params, functools.partial(self._on_eval_batch, name))
-      row |= {f'{name}/{key}': value for key, value in metrics.items()}
+      row |= {f'{name}/{key}': value for key, value in result.metrics.items()}
     return row
 
   def _on_eval_batch(self, name: str) -> None:

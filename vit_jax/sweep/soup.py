@@ -99,7 +99,7 @@ def make(
         watchdog.beat(f'evaluating {name}')
         stop.check()
       return experiment.evaluators[name](
-          multihost.put(params, experiment.shardings.params), on_batch)
+          multihost.put(params, experiment.shardings.params), on_batch).metrics
 
     def report(params: types.Params) -> dict[str, float]:
       return {f'{name}/{key}': value for name in
