@@ -24,6 +24,42 @@ with epy.lazy_imports():
   from vit_jax.inference import model as model_lib
 
 
+# Flags of several commands, with the arguments of `add_argument`.
+_FLAGS: Mapping[str, Mapping[str, Any]] = {
+    '--which': dict(
+        choices=('latest', 'best'), default='latest',
+        help='which checkpoint of a workdir (default: %(default)s)'),
+    '--text-embeddings': dict(
+        default='', metavar='FILE.npz',
+        help='classify with the text embeddings of CLIP or SigLIP: '
+        '`embeddings` [classes, width] and `labels`; see docs/evaluation.md'),
+    '--flip': dict(
+        action='store_true',
+        help='average the outputs for each image and its mirror image, which '
+        'takes twice as long'),
+    '--max-distance': dict(
+        type=int, default=7, metavar='BITS',
+        help='maximum Hamming distance of the 64-bit hashes of '
+        'near-duplicates, up to 11 (default: %(default)s)'),
+    '--min-similarity': dict(
+        type=float, default=0.9, metavar='R',
+        help='minimum pixel correlation of near-duplicates, up to 1 '
+        '(default: %(default)s)'),
+    '--runner': dict(
+        default='local', metavar='NAME',
+        help="'local', in this process (the default), or the name of an Apache "
+        'Beam runner (requirements-beam.txt), whose flags follow --. To use '
+        'all cores: --runner=DirectRunner -- --direct_num_workers=0 '
+        '--direct_running_mode=multi_processing'),
+}
+
+
+def add(parser: argparse.ArgumentParser, *flags: str) -> None:
+  """Adds flags of `_FLAGS`."""
+  for flag in flags:
+    parser.add_argument(flag, **_FLAGS[flag])
+
+
 def add_model(
     parser: argparse.ArgumentParser, *, flag: str = '--model',
 ) -> None:
@@ -33,21 +69,12 @@ def add_model(
       help='workdir, checkpoint, .npz, .safetensors or PyTorch state dict, or '
       'a folder with one of them; also at gs://, https:// and '
       'hf://user/model')
-  add_which(parser)
+  add(parser, '--which', '--text-embeddings')
   parser.add_argument(
       '--set', action='append', default=[], metavar='KEY=VALUE',
       help='override a setting inferred from the weights, such as num_heads=4 '
       'or resolution=384; any field of the section model or of '
       'preprocessing')
-  add_text_embeddings(parser)
-
-
-def add_text_embeddings(parser: argparse.ArgumentParser) -> None:
-  """Adds the flag of zero-shot classification."""
-  parser.add_argument(
-      '--text-embeddings', default='', metavar='FILE.npz',
-      help='classify with the text embeddings of CLIP or SigLIP: `embeddings` '
-      '[classes, width] and `labels`; see docs/evaluation.md')
 
 
 def load_model(args: argparse.Namespace) -> model_lib.Model:
@@ -109,27 +136,12 @@ def short_overrides(args: argparse.Namespace) -> list[str]:
           if vars(args).get(key) is not None]
 
 
-def add_which(parser: argparse.ArgumentParser) -> None:
-  """Adds the flag that selects a checkpoint of a workdir."""
-  parser.add_argument(
-      '--which', choices=('latest', 'best'), default='latest',
-      help='which checkpoint of a workdir (default: %(default)s)')
-
-
-def add_flip(parser: argparse.ArgumentParser) -> None:
-  """Adds --flip, for commands that make predictions."""
-  parser.add_argument(
-      '--flip', action='store_true',
-      help='average the outputs for each image and its mirror image, which '
-      'takes twice as long')
-
-
 def add_feature_model(parser: argparse.ArgumentParser, *, text: str) -> None:
   """Adds the flags of a model whose features are compared."""
   parser.add_argument(
       '--model', default='', metavar='PATH',
       help=f'{text}; accepts the same models as the features command')
-  add_which(parser)
+  add(parser, '--which')
 
 
 @functools.lru_cache(maxsize=1)
@@ -141,18 +153,6 @@ def feature_model(path: str, which: str) -> model_lib.Model:
 def compute_features(path: str, which: str, images: list[Any]) -> np.ndarray:
   """Returns features of images; a partial of it can be sent to workers."""
   return feature_model(path, which).features(images, batch_size=64)
-
-
-def add_similarity(parser: argparse.ArgumentParser) -> None:
-  """Adds the thresholds of near-duplicates."""
-  parser.add_argument(
-      '--max-distance', type=int, default=7, metavar='BITS',
-      help='maximum Hamming distance of the 64-bit hashes of near-duplicates, '
-      'up to 11 (default: %(default)s)')
-  parser.add_argument(
-      '--min-similarity', type=float, default=0.9, metavar='R',
-      help='minimum pixel correlation of near-duplicates, up to 1 '
-      '(default: %(default)s)')
 
 
 def parse_overrides(
@@ -209,16 +209,6 @@ def rename_data_flags() -> Iterator[None]:
         .replace('--config.data.', '--set=')
         if isinstance(arg, str) else arg for arg in error.args)
     raise
-
-
-def add_runner(parser: argparse.ArgumentParser) -> None:
-  """Adds the flag of the Apache Beam runner."""
-  parser.add_argument(
-      '--runner', default='local', metavar='NAME',
-      help="'local', in this process (the default), or the name of an Apache "
-      'Beam runner (requirements-beam.txt), whose flags follow --. To use all '
-      'cores: --runner=DirectRunner -- --direct_num_workers=0 '
-      '--direct_running_mode=multi_processing')
 
 
 def add_images(

@@ -75,7 +75,7 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
   arguments.add_feature_model(
       parser, text='find neighbours by the features of this model instead of '
       'colours and edges, which are weak')
-  arguments.add_similarity(parser)
+  arguments.add(parser, '--max-distance', '--min-similarity')
   parser.add_argument(
       '--neighbours', type=int, default=20, metavar='N',
       help='number of neighbours that vote on a label (default: '
@@ -144,7 +144,7 @@ def _add_prepare(tasks: argparse._SubParsersAction) -> None:
   parser.add_argument(
       '--quality', type=int, default=95, metavar='N',
       help='quality of reduced JPEGs, 1 to 100 (default: %(default)s)')
-  arguments.add_runner(parser)
+  arguments.add(parser, '--runner')
   parser.set_defaults(run_task=_prepare)
 
 

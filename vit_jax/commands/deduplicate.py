@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--to', required=True, metavar='DIR',
       help='new folder for exclude.txt, pairs.jsonl and pairs.html')
-  arguments.add_similarity(parser)
+  arguments.add(parser, '--max-distance', '--min-similarity')
   parser.add_argument(
       '--no-crops', action='store_true',
       help='do not search for crops of test images; indexing is ten times as '
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--shown', type=int, default=60, metavar='N',
       help='number of pairs on the HTML page (default: %(default)s)')
-  arguments.add_runner(parser)
+  arguments.add(parser, '--runner')
 
 
 @arguments.rename_data_flags()

@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--workdir', required=True, metavar='DIR',
       help='a workdir, one of its checkpoints, or weights of another codebase')
-  arguments.add_which(parser)
+  arguments.add(parser, '--which')
   arguments.add_config(
       parser, 'config file (default: the config saved with the checkpoint)',
       required=False)
@@ -78,8 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--output', default='', metavar='DIR',
       help='folder for figures (default: `evals` in the workdir)')
-  arguments.add_flip(parser)
-  arguments.add_text_embeddings(parser)
+  arguments.add(parser, '--flip', '--text-embeddings')
   parser.add_argument(
       '--stage', default='', metavar='NAME',
       help='stage to use, if --config has several')

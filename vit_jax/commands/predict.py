@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--activation', choices=('softmax', 'sigmoid'),
       help='softmax for one class per image, sigmoid for several (default: as '
       'in the training loss, or softmax if it is unknown)')
-  arguments.add_flip(parser)
+  arguments.add(parser, '--flip')
   parser.add_argument(
       '--labels', default='', metavar='FILE',
       help='file with class names, one per line, for weights without names')
