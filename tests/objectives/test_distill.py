@@ -66,8 +66,11 @@ def build(teacher, *, model=None, **section):
 @pytest.mark.parametrize('weight', [0.25, 1.0])
 def test_the_teacher_sees_the_same_images_in_its_own_size_and_scale(
     teacher, weight):
-  assert jax.tree.map(jnp.shape, nn.unbox(distill.empty_params(teacher))) == (
-      jax.tree.map(np.shape, teacher.params))
+  added = distill.add_params(
+      objectives.DistillConfig(teacher='x'), {}, Fixed(), teacher,
+      jax.random.key(0), distill.image(teacher))
+  assert jax.tree.map(jnp.shape, nn.unbox(added)) == {
+      'teacher': jax.tree.map(np.shape, teacher.params)}
   pixels = jnp.asarray(RNG.uniform(size=(5, 8, 8, 3)), jnp.float32)
   objective = build(teacher, weight=weight)
   loss, measures = objective(

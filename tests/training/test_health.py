@@ -28,7 +28,7 @@ def test_finite_passes():
   for step in (1, 2, 3):
     found = jax.jit(lambda a, b: a.merge(b))(
         found, check(step, kernel=1e15, b=-1e-30))
-  assert found.compute() == 0
+  assert found.step == 0
   health.assert_finite(found, PARAMS)
 
 
@@ -38,7 +38,7 @@ def test_finite_passes():
     ('loss', [0, 0, 0])])
 def test_the_loss_and_each_gradient_are_checked(leaf, flags, value):
   found = check(7, **{leaf: value})
-  assert found.compute() == 7
+  assert found.step == 7
   assert found.loss == (leaf == 'loss')
   np.testing.assert_array_equal(found.gradients, flags)
 
@@ -48,7 +48,7 @@ def test_first_bad_step_is_kept_with_its_names():
   for new in (check(1), check(2, kernel=np.nan),
               check(3, b=np.inf, loss=np.nan), check(4)):
     found = found.merge(new)
-  assert found.compute() == 2
+  assert found.step == 2
   assert not found.loss
   np.testing.assert_array_equal(found.gradients, [0, 1, 0])
 

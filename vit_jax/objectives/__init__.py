@@ -108,17 +108,8 @@ def training_inputs(
       config, models.grid(model, image_shape[:2]))
 
 
-def resolve(
-    config: ObjectiveConfig, *, targets: bool, multi_label: bool,
-) -> ObjectiveConfig:
-  """Like `supervised.resolve`; other objectives ignore labels."""
-  if not isinstance(config, SupervisedConfig):
-    return config
-  return supervised.resolve(
-      config, targets=targets, multi_label=multi_label)
-
-
 class_weights = supervised.class_weights
 loss_of_logits = supervised.of_logits
+resolve = supervised.resolve
 TEACHER, PROJECTOR = supervised.TEACHER, supervised.PROJECTOR
 without_teacher = supervised.without_teacher

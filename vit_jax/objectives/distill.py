@@ -48,13 +48,6 @@ def image(teacher: Any) -> jax.ShapeDtypeStruct:
       (1, *teacher.resolution, teacher.preprocess.channels), 'float32')
 
 
-def empty_params(teacher: Any) -> types.Params:
-  """Returns zeros for its parameters, boxed with the names of their axes."""
-  boxed = jax.eval_shape(lambda: models.init(
-      _module(teacher), jax.random.key(0), image(teacher)))
-  return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), boxed)
-
-
 def add_params(
     config: supervised.DistillConfig, params: types.Params, model: nn.Module,
     teacher: Any, key: PRNGKeyArray, images: jax.ShapeDtypeStruct,
@@ -63,7 +56,10 @@ def add_params(
 
   All are boxed with the names of their axes.
   """
-  result = {**params, supervised.TEACHER: empty_params(teacher)}
+  boxed = jax.eval_shape(lambda: models.init(
+      _module(teacher), jax.random.key(0), image(teacher)))
+  result = {**params, supervised.TEACHER: jax.tree.map(
+      lambda x: jnp.zeros(x.shape, x.dtype), boxed)}
   if config.feature_weight:
     own = jax.eval_shape(
         model.apply, {'params': nn.unbox(params)}, jax.ShapeDtypeStruct(

@@ -106,18 +106,20 @@ def without_teacher(config: Any) -> Any:
 
 
 def resolve(
-    config: SupervisedConfig, *, targets: bool, multi_label: bool = False,
-) -> SupervisedConfig:
+    config: Any, *, targets: bool, multi_label: bool = False) -> Any:
   """Replaces the loss 'auto' with the default loss of the labels.
 
   Args:
-    config: section `objective`.
+    config: section `objective`. Other objectives ignore labels and are returned
+      unchanged.
     targets: whether labels are regression targets, not classes.
     multi_label: whether an example may have several classes.
 
   Raises:
     ValueError: if a setting does not apply to the labels.
   """
+  if not isinstance(config, SupervisedConfig):
+    return config
   labels = ('regression targets' if targets else
             'several classes per image' if multi_label else 'classes')
   known = tuple(losses.ERRORS) if targets else ('softmax', 'sigmoid')

@@ -50,10 +50,6 @@ class NonFinite(clu.metrics.Metric):
         lambda mine, theirs: jnp.where(self.step > 0, mine, theirs),
         self, other)
 
-  def compute(self) -> Any:
-    """Returns the step, or 0 for none."""
-    return self.step
-
 
 class NonFiniteError(RuntimeError):
   """A loss or gradient is not finite."""
