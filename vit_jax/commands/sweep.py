@@ -67,16 +67,15 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   sweep = sweep_lib.plan(
       args.config, args.overrides, grid=parse_grid(args.grid), **section)
   workdir = epath.Path(args.workdir)
-  if jax.process_index() == 0:
-    console_lib.print_lines(
-        f'{console_lib.format_count(len(sweep.points), "setting")} trained '
-        f'on {sweep.points[0].development.data.split}, selected by '
-        f'{sweep.section.metric}, then '
-        f'{console_lib.format_count(sweep.section.seeds, "run")} of the best '
-        f'on {sweep.config.data.split}.')
+  console_lib.print_lines(
+      f'{console_lib.format_count(len(sweep.points), "setting")} trained on '
+      f'{sweep.points[0].development.data.split}, selected by '
+      f'{sweep.section.metric}, then '
+      f'{console_lib.format_count(sweep.section.seeds, "run")} of the best on '
+      f'{sweep.config.data.split}.')
   result = sweep_lib.run(sweep, workdir)
+  _print(sweep, result)
   if jax.process_index() == 0:
-    _print(sweep, result)
     sweep_plot.sweep(result, workdir / FIGURE)
     print(f'figure   {workdir / FIGURE}\n'
           f'results  {workdir / sweep_lib.RESULT}')

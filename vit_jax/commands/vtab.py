@@ -75,18 +75,15 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   if missing and not (args.skip_missing and len(missing) < len(selected)):
     raise ValueError(_how_to_prepare(missing, total=len(selected)))
   tasks = [task for task in selected if task not in missing]
-  active = jax.process_index() == 0
-  if active:
-    for task, command in missing.items():
-      print(f'skipped: {task}, which needs\n  {command}')
-    print(f'{len(tasks)} task(s) x {args.seeds} seed(s), from '
-          f'{base.init.checkpoint or "random parameters"}', flush=True)
+  for task, command in missing.items():
+    print(f'skipped: {task}, which needs\n  {command}')
+  print(f'{len(tasks)} task(s) x {args.seeds} seed(s), from '
+        f'{base.init.checkpoint or "random parameters"}', flush=True)
   workdir = epath.Path(args.workdir)
   with signals.catch() as stop:
     result = _run_all(base, tasks, args.seeds, missing, workdir, stop)
-  if active:
-    _print(result)
-    print(f'results  {workdir / RESULT}')
+  _print(result)
+  print(f'results  {workdir / RESULT}')
   return 0, result
 
 
