@@ -351,9 +351,6 @@ def test_default_rules_may_match_nothing(name):
     ({'weight_decay_rules': [['haed/.*', 1.0]]},
      "optimizer.weight_decay_rules: the rule 'haed/.*' matches no parameter. "
      'Parameters: body/bias, body/kernel, head/bias, head/kernel.'),
-    ({'weight_decay_rules': [['.*kernel', 1.0], ['head/kernel', 10.0]]},
-     "optimizer.weight_decay_rules: the rule 'head/kernel' only matches "
-     'parameters that an earlier rule matches.'),
     ({'learning_rate_rules': [['tail', 1.0]]},
      "optimizer.learning_rate_rules: the rule 'tail' matches no parameter."),
     ({'frozen': ['tail']},
@@ -361,7 +358,6 @@ def test_default_rules_may_match_nothing(name):
     ({'frozen': ['.*']},
      "optimizer.frozen ['.*'] matches every parameter: nothing is left to "
      'train.'),
-    ({'frozen': ['(']}, "optimizer.frozen: '(' is not a regular expression"),
     ({'schedule': {'name': 'cosine', 'warmup': {'steps': 11}}},
      "optimizer.schedule.warmup is 11 steps ({'steps': 11}), but the whole run "
      'is 10 steps.'),
