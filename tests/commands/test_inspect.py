@@ -157,9 +157,8 @@ def test_missing_and_unreadable_images_are_listed(
 
 @pytest.mark.parametrize(('flag', 'words'), [
     ('--patch=0,1', 'must be ROW,COLUMN from 1,1 to 4,4'),
-    ('--patch=2,5', "--patch is '2,5'"), ('--patch=2', "--patch is '2'"),
-    ('--layer=3', 'a number from 1 to 2 may follow cls, mean')])
-def test_patches_and_layers_outside_the_model_are_errors(
+    ('--patch=2,5', "--patch is '2,5'"), ('--patch=2', "--patch is '2'")])
+def test_patches_outside_the_model_are_errors(
     photos, tmp_path, capsys, flag, words):
   save(tmp_path / 'model', TINY)
   assert main.main([

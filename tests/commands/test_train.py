@@ -217,8 +217,6 @@ def test_a_non_finite_loss_stops_and_names_the_parameters(
 
 
 @pytest.mark.parametrize(('flags', 'words'), [
-    (['model.mlp_dim=32'], '(?s)does not hold the model .*'
-     r'encoder/layers/mlp/hidden/kernel: expected \(2, 8, 32\), found'),
     (['optimizer.learning_rate=5e-3'], 'finished, with a different config.*\n'
      '.*\n.*optimizer.learning_rate: 0.001 -> 0.005'),
     (['total.steps=2'], 'at step 3, but the config ends at step 2'),

@@ -174,8 +174,6 @@ def test_the_objective_has_the_same_keys_in_each_evaluation(toy):
 
 
 @pytest.mark.parametrize(('section', 'words'), [
-    ({'splt': 'test'}, r'evals\.val.*Did you mean'),
-    ({'name': 'clasification'}, r'evals\.val.*Did you mean'),
     ({'name': 'fewshot', 'shots': []}, 'shots must be different numbers'),
     ({'name': 'fewshot', 'shots': [5, 5]}, 'shots must be different numbers'),
     ({'name': 'fewshot', 'shots': [0]}, 'shots must be different numbers'),

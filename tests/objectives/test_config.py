@@ -13,9 +13,6 @@ VIT = {'width': 16, 'depth': 2, 'num_heads': 2, 'mlp_dim': 32, 'patch': 4}
 @pytest.mark.parametrize(('section', 'words'), [
     ({'label_smoothing': 1.0}, 'label_smoothing must be at least 0 and'),
     ({'label_smoothing': -0.1}, 'but is -0.1.'),
-    ({'loss': 'softmaks'}, 'softmax'),
-    ({'lable_smoothing': 0.1}, 'label_smoothing'),
-    ({'name': 'supervized'}, 'supervised'),
     ({'name': 'distill'}, 'needs the weights of a teacher'),
     ({'name': 'distill', 'teacher': 'x', 'weight': 0.0},
      'weight must be above 0'),
@@ -30,14 +27,11 @@ VIT = {'width': 16, 'depth': 2, 'num_heads': 2, 'mlp_dim': 32, 'patch': 4}
     ({'name': 'mae', 'decoder_depth': 0},
      'objective: decoder_depth must be at least 1'),
     ({'name': 'mae', 'decoder_width': 18}, 'divide into 16 heads'),
-    ({'name': 'mae', 'target': 'mean_color'}, 'normalized'),
     ({'name': 'masked_patch', 'corrupted': 0.0},
      'objective: corrupted must be'),
     ({'name': 'masked_patch', 'corrupted': 1.5}, 'but is 1.5'),
     ({'name': 'masked_patch', 'shares': (0.8, 0.1, 0.2)}, 'three fractions'),
     ({'name': 'masked_patch', 'shares': (1.2, -0.1, -0.1)}, 'three fractions'),
-    ({'name': 'masked_patch', 'target': 'mean_colour'}, 'mean_color'),
-    ({'name': 'masked_patch', 'label_smoothing': 0.1}, 'label_smoothing'),
 ])
 def test_a_wrong_section_is_an_error(section, words):
   with pytest.raises(ValueError, match=re.escape(words)):

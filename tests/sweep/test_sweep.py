@@ -206,7 +206,6 @@ def test_grid_runs_keep_no_best_checkpoint_of_another_evaluator(file):
     (['optimizer.learning_rate=0.1,abc'], {},
      "at optimizer.learning_rate=abc: optimizer.learning_rate must be float, "
      "but is 'abc'"),
-    (['optimizer.lerning_rate=0.1'], {}, "Did you mean 'learning_rate'?"),
     (['data.split=train'], {}, 'data.split cannot be swept'),
     (['batch_size=8,8'], {}, 'each once'),
     (['batch_size=8,'], {}, '--grid takes'),

@@ -1,12 +1,10 @@
-"""Only files are opened, and no array of a shard is lost."""
+"""Shards are opened as one file, and only from their folder."""
 
 import json
-import os
 
 import numpy as np
 import pytest
 
-from vit_jax.inference import load
 from vit_jax.weights import open_files
 from vit_jax.weights import safetensors
 
@@ -37,10 +35,3 @@ def test_shards_are_one_file(shards):
 def test_a_shard_outside_of_the_folder_is_an_error(name, shards):
   with pytest.raises(ValueError, match='names the file .* is missing'):
     open_files.open_weights(shards({**TABLE, 'c': name}))
-
-
-def test_pipes_and_devices_are_not_read(tmp_path):
-  os.mkfifo(tmp_path / 'pipe')
-  for path in (tmp_path / 'pipe', '/dev/zero'):
-    with pytest.raises(ValueError, match='is a (pipe|device)'):
-      load.load(path, log=None)

@@ -140,10 +140,8 @@ def test_random_erasing_fills_one_rectangle_of_the_documented_size():
     ({'op': 'blur', 'sigma': [2, 1]}, 'sigma must be two lengths'),
     ({'op': 'random_erasing', 'area': [0, 1]}, 'area must be two fractions'),
     ({'op': 'grayscale', 'probability': 2}, 'probability must lie'),
-    ({'op': 'trivial_augment', 'space': 'wise'}, "Did you mean 'wide'"),
     ({'op': 'flop'}, "Unknown data.train_ops\\[0\\].op 'flop'. Did you mean "
      "'flip'"),
-    ({'op': 'flip', 'probabilty': 1}, "Did you mean 'probability'"),
     ({'size': 3}, 'needs the key op'),
     ({'op': 'inception_crop', 'area': (0, 2)}, '0 < low <= high <= 1'),
     ({'op': 'randaugment', 'magnitude': 11}, r"\[0, 10\] with ranges 'grow"),
