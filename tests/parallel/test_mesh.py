@@ -88,25 +88,21 @@ def test_the_preset_follows_from_the_number_of_parameters(name):
     assert mesh.preset(mesh.MeshConfig(), int(num_params)) == name
 
 
-@pytest.mark.parametrize('name, by_devices', [
-    ('data', {1: (1, 1, 1), 6: (6, 1, 1)}),
-    ('L', {1: (1, 1, 1), 6: (3, 2, 1), 64: (8, 8, 1)}),
-    ('22B', {1: (1, 1, 1), 64: (1, 64, 1), 128: (1, 64, 2),
-             2048: (4, 64, 8)}),
-])
-def test_presets_fit_any_number_of_devices(name, by_devices):
-  for devices, sizes in by_devices.items():
-    assert mesh.resolve(mesh.MeshConfig(preset=name), devices) == sizes
-
-
-@pytest.mark.parametrize('section, sizes', [
-    ({'fsdp': 4}, (16, 4, 1)), ({'tensor': 4}, (2, 8, 4)),
-    ({'tensor': 16}, (1, 4, 16)), ({'data': 2, 'fsdp': -1}, (2, 32, 1)),
-    ({'data': 2, 'fsdp': 16, 'tensor': 2}, (2, 16, 2)),
-    ({'data': 1, 'tensor': -1}, (1, 1, 64))])
-def test_explicit_axes_override_the_preset(section, sizes):
+@pytest.mark.parametrize('section, by_devices', [
+    ({'preset': 'data'}, {1: (1, 1, 1), 6: (6, 1, 1)}),
+    ({'preset': 'L'}, {1: (1, 1, 1), 6: (3, 2, 1), 64: (8, 8, 1)}),
+    ({'preset': '22B'}, {1: (1, 1, 1), 64: (1, 64, 1), 128: (1, 64, 2),
+                         2048: (4, 64, 8)}),
+    # The axes of the config override the preset of 304 M parameters, L.
+    *((section, {64: sizes}) for section, sizes in (
+        ({'fsdp': 4}, (16, 4, 1)), ({'tensor': 4}, (2, 8, 4)),
+        ({'tensor': 16}, (1, 4, 16)), ({'data': 2, 'fsdp': -1}, (2, 32, 1)),
+        ({'data': 2, 'fsdp': 16, 'tensor': 2}, (2, 16, 2)),
+        ({'data': 1, 'tensor': -1}, (1, 1, 64))))])
+def test_presets_and_axes_fit_the_number_of_devices(section, by_devices):
   config = mesh.MeshConfig(**section)
-  assert mesh.resolve(config, 64, num_params=304_000_000) == sizes
+  for devices, sizes in by_devices.items():
+    assert mesh.resolve(config, devices, num_params=304_000_000) == sizes
 
 
 def test_unknown_preset_names_the_nearest():

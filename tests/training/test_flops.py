@@ -12,37 +12,27 @@ def shape(*sizes):
   return jax.ShapeDtypeStruct(sizes, jnp.float32)
 
 
-def test_matrix_product():
-  assert flops.count(jnp.dot, shape(3, 5), shape(5, 7)) == 2 * 3 * 5 * 7
+def convolution(groups):
+  return lambda x, k: jax.lax.conv_general_dilated(
+      x, k, (2, 2), 'SAME', dimension_numbers=('NHWC', 'HWIO', 'NHWC'),
+      feature_group_count=groups)
 
 
-def test_batched_product_with_two_contracted_axes():
-  count = flops.count(lambda a, b: jnp.einsum('bijk,bjkl->bil', a, b),
-                      shape(2, 3, 4, 5), shape(2, 4, 5, 6))
-  assert count == 2 * 2 * 3 * (4 * 5) * 6
-
-
-@pytest.mark.parametrize('groups', [1, 2])
-def test_convolution(groups):
-  count = flops.count(
-      lambda x, k: jax.lax.conv_general_dilated(
-          x, k, (2, 2), 'SAME', dimension_numbers=('NHWC', 'HWIO', 'NHWC'),
-          feature_group_count=groups),
-      shape(2, 8, 6, 4), shape(3, 3, 4 // groups, 10))
-  assert count == 2 * (2 * 4 * 3 * 10) * (3 * 3 * 4 // groups)
-
-
-def test_scanned_body_counts_once_per_trip():
-  def scanned(x, ws):
-    return jax.lax.scan(lambda x, w: (x @ w, None), x, ws)[0]
-  assert flops.count(scanned, shape(2, 4), shape(9, 4, 4)) == 9 * 2 * 2 * 4 * 4
-
-
-def test_only_the_most_expensive_branch_counts():
-  def either(p, x):
-    return jax.lax.cond(p, lambda x: x @ x @ x, lambda x: x @ x, x)
-  assert flops.count(either, jax.ShapeDtypeStruct((), bool), shape(4, 4)) == (
-      2 * 2 * 4**3)
+@pytest.mark.parametrize(('function', 'shapes', 'expected'), [
+    (jnp.dot, [(3, 5), (5, 7)], 2 * 3 * 5 * 7),
+    (lambda a, b: jnp.einsum('bijk,bjkl->bil', a, b),
+     [(2, 3, 4, 5), (2, 4, 5, 6)], 2 * 2 * 3 * (4 * 5) * 6),
+    *((convolution(groups), [(2, 8, 6, 4), (3, 3, 4 // groups, 10)],
+       2 * (2 * 4 * 3 * 10) * (3 * 3 * 4 // groups)) for groups in (1, 2)),
+    # A scanned body counts once per trip, and the most expensive branch.
+    (lambda x, ws: jax.lax.scan(lambda x, w: (x @ w, None), x, ws)[0],
+     [(2, 4), (9, 4, 4)], 9 * 2 * 2 * 4 * 4),
+    (lambda p, x: jax.lax.cond(p > 0, lambda x: x @ x @ x, lambda x: x @ x, x),
+     [(), (4, 4)], 2 * 2 * 4**3)], ids=[
+         'product', 'two contracted axes', 'convolution', 'groups', 'scan',
+         'branches'])
+def test_products_are_counted_by_hand(function, shapes, expected):
+  assert flops.count(function, *(shape(*sizes) for sizes in shapes)) == expected
 
 
 def test_gradient_costs_its_products_and_remat_one_again():

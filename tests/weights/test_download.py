@@ -171,17 +171,9 @@ def test_a_missing_file_leaves_nothing_in_the_cache(tmp_path):
   assert not cached_files(tmp_path)
 
 
-def test_an_address_that_no_library_reads_is_an_error():
-  with pytest.raises((ValueError, OSError), match='nosuch://x'):
-    download.fetch('nosuch://x/y')
-
-
-def test_a_model_of_the_hub_is_written_user_and_model():
-  with pytest.raises(ValueError, match='hf://user/model.*but is hf://model'):
-    download.fetch('hf://model')
-
-
-def test_an_empty_path_is_an_error(tmp_path, monkeypatch):
-  monkeypatch.chdir(tmp_path)
-  with pytest.raises(ValueError, match='path of the weights is empty'):
-    download.fetch('')
+@pytest.mark.parametrize(('address', 'words'), [
+    ('nosuch://x/y', 'nosuch://x'), ('', 'path of the weights is empty'),
+    ('hf://model', 'hf://user/model.*but is hf://model')])
+def test_an_invalid_address_is_an_error(address, words):
+  with pytest.raises((ValueError, OSError), match=words):
+    download.fetch(address)
