@@ -46,13 +46,17 @@ def arrays(family, resolution=(32, 32), **settings):
       families.FAMILIES[family], params(config_of(**settings), resolution))
 
 
+def shapes_of(module, images):
+  """Returns the shapes of the parameters of a module."""
+  return nn.unbox(jax.eval_shape(
+      lambda: models.init(module, jax.random.key(0), images)))
+
+
 def randomize(module, images, *, scale, seed):
   """Returns random parameters of a module, as NumPy arrays."""
-  shapes = nn.unbox(jax.eval_shape(
-      lambda: models.init(module, jax.random.key(0), images)))
   rng = np.random.default_rng(seed)
-  return jax.tree.map(
-      lambda x: rng.normal(0, scale, x.shape).astype(np.float32), shapes)
+  return jax.tree.map(lambda x: rng.normal(0, scale, x.shape).astype(
+      np.float32), shapes_of(module, images))
 
 
 def make(settings, *, side, **preprocess):
@@ -84,6 +88,15 @@ def assert_same(found, expected):
   for name, array in expected.items():
     got, array = np.asarray(found[name]), np.asarray(array)
     assert (got.dtype, got.tobytes()) == (array.dtype, array.tobytes()), name
+
+
+def assert_close(found, expected, *, rtol=1e-4, atol=1e-6):
+  """Checks that two trees have the same structure and close values."""
+  assert jax.tree.structure(found) == jax.tree.structure(expected)
+  found = tree.flatten(found)
+  for name, array in tree.flatten(expected).items():
+    np.testing.assert_allclose(
+        found[name], array, rtol=rtol, atol=atol, err_msg=name)
 
 
 def edit_config(step, edit):

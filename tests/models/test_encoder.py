@@ -3,7 +3,6 @@
 import collections
 import functools
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +11,6 @@ import pytest
 from tests import jaxprs
 from tests import random_models
 from vit_jax import models
-from vit_jax import tree
 
 TINY = {'width': 8, 'depth': 3, 'mlp_dim': 12, 'num_heads': 2, 'patch': 4}
 IMAGES = jnp.asarray(
@@ -22,11 +20,6 @@ TOKENS, BATCH = 5, 2
 
 def build(**section):
   return models.build(models.parse({**TINY, **section}), num_classes=3)
-
-
-def shapes(model):
-  return nn.unbox(jax.eval_shape(
-      lambda: models.init(model, jax.random.key(0), IMAGES)))
 
 
 @pytest.fixture(scope='module')
@@ -76,11 +69,7 @@ def test_scanned_unrolled_and_remat_are_one_computation(params, scanned, how):
   outputs, grads = scanned
   got, got_grads = loss_and_gradients(
       build(**DROPPED, **how), params, train=True)
-  for want, have in ((outputs, got), (grads, got_grads)):
-    assert jax.tree.structure(want) == jax.tree.structure(have)
-    for name, leaf in tree.flatten(want).items():
-      np.testing.assert_allclose(
-          tree.flatten(have)[name], leaf, rtol=1e-4, atol=1e-6, err_msg=name)
+  random_models.assert_close((got, got_grads), (outputs, grads))
   assert all(jnp.any(leaf != 0) for leaf in jax.tree.leaves(grads))
 
 
@@ -88,21 +77,17 @@ def test_scanned_unrolled_and_remat_are_one_computation(params, scanned, how):
     {}, {'axial': True, 'position': 'none', 'pooling': 'average'}], ids=str)
 def test_folded_layer_scales_change_neither_outputs_nor_gradients(section):
   model = build(layer_scale=0.5, remat='attention', **section)
-  rng = np.random.default_rng(2)
-  params = jax.tree.map(lambda leaf: jnp.asarray(
-      rng.normal(size=leaf.shape) * 0.4, jnp.float32), shapes(model))
+  params = random_models.randomize(model, IMAGES, scale=0.4, seed=2)
   expected, found = (
       loss_and_gradients(model, params, train=train) for train in (False, True))
-  jax.tree.map(functools.partial(
-      np.testing.assert_allclose, rtol=1e-4, atol=1e-5), found, expected)
+  random_models.assert_close(found, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize('how', COMPILED[-1:], ids=str)
-def test_unroll_and_remat_do_not_change_the_parameters(how):
+def test_unroll_and_remat_do_not_change_the_parameters():
   def boxed(model):
     return jax.jit(
         lambda: models.init(model, jax.random.key(0), IMAGES))()
-  want, have = boxed(build()), boxed(build(**how))
+  want, have = boxed(build()), boxed(build(**COMPILED[-1]))
   # With the names of the axes, which are part of the structure.
   assert jax.tree.structure(want) == jax.tree.structure(have)
   jax.tree.map(np.testing.assert_array_equal, want, have)
@@ -111,7 +96,7 @@ def test_unroll_and_remat_do_not_change_the_parameters(how):
 def residuals(remat, *, train=False, **section):
   """Returns the residuals saved per layer, as (shape, dtype)."""
   model = build(remat=remat, depth=4, mlp_dim=64, **section)
-  params = shapes(model)
+  params = random_models.shapes_of(model, IMAGES)
   jaxpr = jax.make_jaxpr(lambda p, key: jax.vjp(
       lambda p: model.apply(
           {'params': p}, IMAGES, train=train, rngs={'dropout': key})['logits'],
@@ -155,7 +140,7 @@ def sites(*, train=True, **section):
   model = build(**section)
   jaxpr = jax.make_jaxpr(lambda p, key: model.apply(
       {'params': p}, IMAGES, train=train, rngs={'dropout': key})['logits'])(
-          shapes(model), jax.random.key(0))
+          random_models.shapes_of(model, IMAGES), jax.random.key(0))
   found = collections.Counter()
   for equation, times in jaxprs.equations(jaxpr.jaxpr):
     if equation.primitive.name == 'random_bits':
@@ -163,25 +148,18 @@ def sites(*, train=True, **section):
   return dict(found)
 
 
-def test_dropout_is_applied_as_in_the_paper():
-  # Appendix B.1: after every dense layer except the qkv projections, and
-  # after adding position embeddings.
-  assert sites(dropout=0.1) == {
-      (BATCH, TOKENS, 8): 1 + 3 * 2,  # Embeddings; attention and MLP out.
-      (BATCH, TOKENS, 12): 3}  # Hidden units of the MLP.
-
-
-def test_attention_dropout_applies_to_the_weights_only():
-  assert sites(attention_dropout=0.1) == {(BATCH, 2, TOKENS, TOKENS): 3}
-
-
-def test_stochastic_depth_draws_one_number_per_image_and_branch():
-  assert sites(stochastic_depth=0.1) == {(BATCH, 1, 1): 3 * 2}
-
-
-def test_nothing_is_random_in_evaluation_or_with_rates_of_zero():
-  assert sites(train=False, **RANDOM) == {}
-  assert sites() == {}
+@pytest.mark.parametrize(('settings', 'expected'), [
+    # Appendix B.1: after every dense layer except the qkv projections, and
+    # after adding position embeddings.
+    ({'dropout': 0.1}, {
+        (BATCH, TOKENS, 8): 1 + 3 * 2,  # Embeddings; attention and MLP out.
+        (BATCH, TOKENS, 12): 3}),  # Hidden units of the MLP.
+    ({'attention_dropout': 0.1}, {(BATCH, 2, TOKENS, TOKENS): 3}),
+    # One number per image and branch.
+    ({'stochastic_depth': 0.1}, {(BATCH, 1, 1): 3 * 2}),
+    ({'train': False, **RANDOM}, {}), ({}, {})], ids=str)
+def test_random_values_are_drawn_as_in_the_papers(settings, expected):
+  assert sites(**settings) == expected
 
 
 def test_dropout_zeroes_at_its_rate_and_keeps_the_expectation(params):

@@ -1,7 +1,5 @@
 """A model with another patch size than that of its parameters (FlexiViT)."""
 
-import flax.linen as nn
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -29,8 +27,7 @@ def test_another_patch_size_computes_what_resized_parameters_do(
   images = jnp.asarray(np.random.default_rng(1).normal(
       size=(2, 48, 32, 3)), 'float32')
   flexible = models.build(config, num_classes=5, patch=patch)
-  shapes = tree.flatten(nn.unbox(jax.eval_shape(
-      lambda: models.init(flexible, jax.random.key(0), images))))
+  shapes = tree.flatten(random_models.shapes_of(flexible, images))
   assert {n: s.shape for n, s in shapes.items()} == {
       n: array.shape for n, array in flat.items()}
   found = logits(flexible, flat, images)

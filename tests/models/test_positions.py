@@ -2,12 +2,12 @@
 
 import functools
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests import random_models
 from vit_jax import models
 from vit_jax import tree
 from vit_jax.models import embed
@@ -23,15 +23,9 @@ def build(**section):
   return models.build(models.parse({**TINY, **section}), num_classes=3)
 
 
-def shapes(**section):
-  model = build(**section)
-  return tree.flatten(jax.eval_shape(lambda: nn.unbox(
-      models.init(model, jax.random.key(0), IMAGES))))
-
-
 def randomized(**section):
-  return {name: jnp.asarray(RNG.normal(size=leaf.shape) * 0.4, jnp.float32)
-          for name, leaf in shapes(**section).items()}
+  return tree.flatten(jax.tree.map(jnp.asarray, random_models.randomize(
+      build(**section), IMAGES, scale=0.4, seed=0)))
 
 
 @functools.cache

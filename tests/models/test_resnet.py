@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests import random_models
 from vit_jax import models
 from vit_jax import tree
 from vit_jax.models import encoder
@@ -29,9 +30,8 @@ def build(kind, *, image=(32, 32, 3), backbone=None, **section):
 
 
 def randomized(model, image=(32, 32, 3)):
-  images = jax.ShapeDtypeStruct((1, *image), jnp.float32)
-  shapes = jax.eval_shape(lambda: nn.unbox(
-      models.init(model, jax.random.key(0), images)))
+  shapes = random_models.shapes_of(
+      model, jax.ShapeDtypeStruct((1, *image), jnp.float32))
   return tree.map_with_name(
       lambda name, leaf: jnp.asarray(
           RNG.normal(size=leaf.shape) * 0.3 + name.endswith('scale'),
@@ -250,8 +250,7 @@ def test_bfloat16_keeps_parameters_and_logits_in_float32():
   types = {name: leaf.dtype for name, leaf in outputs.items()}
   assert types.pop('logits') == jnp.float32
   assert set(types.values()) == {jnp.dtype('bfloat16')}
-  initial = jax.eval_shape(
-      lambda: nn.unbox(models.init(model, jax.random.key(0), images)))
+  initial = random_models.shapes_of(model, images)
   assert {p.dtype for p in jax.tree.leaves(initial)} == {jnp.dtype('float32')}
 
 
@@ -269,7 +268,4 @@ def test_hybrid_is_a_vit_on_the_feature_map(kind, patch):
   got = apply(hybrid, params, image[None])
   rest = {name: leaf for name, leaf in params.items() if name != 'backbone'}
   want = apply(vit, rest, jnp.asarray(features[None], jnp.float32))
-  assert set(got) == set(want)
-  for name, value in want.items():
-    np.testing.assert_allclose(
-        got[name], value, rtol=1e-3, atol=1e-3, err_msg=name)
+  random_models.assert_close(got, want, rtol=1e-3, atol=1e-3)

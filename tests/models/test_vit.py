@@ -10,6 +10,7 @@ import pytest
 import scipy.special
 
 from tests import jaxprs
+from tests import random_models
 from vit_jax import models
 from vit_jax import tree
 
@@ -23,15 +24,8 @@ def build(image=(8, 8, 3), **section):
   """Returns the model and the shapes of its parameters: nothing compiles."""
   model = models.build(
       models.parse({**TINY, **section}), num_classes=CLASSES)
-  shape = jax.ShapeDtypeStruct((2, *image), jnp.float32)
-  return model, jax.eval_shape(lambda: nn.unbox(
-      models.init(model, jax.random.key(0), shape)))
-
-
-def initial(model, image=(8, 8, 3)):
-  shape = jax.ShapeDtypeStruct((2, *image), jnp.float32)
-  return jax.jit(lambda: nn.unbox(
-      models.init(model, jax.random.key(0), shape)))()
+  return model, random_models.shapes_of(
+      model, jax.ShapeDtypeStruct((2, *image), jnp.float32))
 
 
 def randomized(shapes):
@@ -280,7 +274,8 @@ def test_initial_parameters_have_the_distributions_of_the_paper():
   model, _ = build(width=width, mlp_dim=mlp_dim, num_heads=4, depth=2,
                    representation_layer=True, head_bias=-10.0,
                    layer_scale=0.25)
-  params = initial(model, (40, 40, 3))
+  params = jax.jit(lambda: nn.unbox(models.init(
+      model, jax.random.key(0), jnp.zeros((2, 40, 40, 3)))))()
   layer = 'encoder/layers/'
   xavier = uniform((6 / (2 * width)) ** 0.5)
   xavier_mlp = uniform((6 / (width + mlp_dim)) ** 0.5)

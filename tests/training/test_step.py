@@ -68,13 +68,6 @@ def new_state(loss=None, params=None, *, tx=TX, averaging=None):
       loss=loss or Linear(), averaging=averaging)
 
 
-def assert_close(have, want, *, rtol=1e-4, atol=1e-6):
-  assert jax.tree.structure(have) == jax.tree.structure(want)
-  for name, value in tree.flatten(want).items():
-    np.testing.assert_allclose(
-        tree.flatten(have)[name], value, rtol=rtol, atol=atol, err_msg=name)
-
-
 def measured(state):
   return {name: float(value.compute()) for name, value in state.metrics.items()
           if name != 'non_finite'}
@@ -115,8 +108,8 @@ def test_accumulation_equals_one_batch(vit, vit_steps, parts, mask):
   start = new_state(loss, params, tx=SGD)
   whole, whole_loss = vit_steps[1, 1](start, batch(mask=mask))
   state, part_loss = vit_steps[parts](start, batch(mask=mask))
-  assert_close(part_loss, whole_loss)
-  assert_close(state, whole)
+  random_models.assert_close(part_loss, whole_loss)
+  random_models.assert_close(state, whole)
   assert whole.metrics['gradient_norm'].compute() > 0
   assert whole.metrics['loss'].count == (8 if mask is None else sum(mask))
 
@@ -133,7 +126,7 @@ def test_padding_does_not_change_the_step(vit, vit_steps, parts):
   start = new_state(loss, params, tx=SGD)
   want, want_loss = vit_steps[parts](start, clean)
   have, have_loss = vit_steps[parts](start, padded)
-  assert_close(have, want, rtol=1e-6)
+  random_models.assert_close(have, want, rtol=1e-6)
   assert float(have_loss) == pytest.approx(float(want_loss), rel=1e-6)
   assert have.metrics['non_finite'].step == 0
 
@@ -164,8 +157,8 @@ def test_a_loss_of_the_whole_batch_does_not_depend_on_microbatches(parts, mask):
   whole, whole_loss = build(Centred(), tx=SGD)(start, batch(mask=mask))
   state, loss = build(Centred(), tx=SGD, accumulation=parts[0],
                       replicas=parts[1])(start, batch(mask=mask))
-  assert_close(loss, whole_loss)
-  assert_close(state, whole)
+  random_models.assert_close(loss, whole_loss)
+  random_models.assert_close(state, whole)
   assert whole.metrics['distance'].count == (8 if mask is None else sum(mask))
 
 
@@ -173,7 +166,7 @@ def test_a_batch_of_padding_changes_nothing():
   tx = optax.sgd(1.0)
   state = new_state(tx=tx)
   after, _ = build(Linear(), tx=tx)(state, batch(mask=np.zeros(BATCH)))
-  assert_close(after.params, state.params, rtol=0, atol=0)
+  random_models.assert_close(after.params, state.params, rtol=0, atol=0)
   assert after.metrics['loss'].count == 0
   assert after.metrics['non_finite'].step == 0
 
@@ -200,8 +193,8 @@ def test_steps_equal_a_hand_written_loop():
       assert measured(state)[name] == pytest.approx(
           float(optax.global_norm(norm)), rel=1e-4)
   assert state.step == 3
-  assert_close(state.params, params)
-  assert_close(state.opt_state, opt_state)
+  random_models.assert_close(state.params, params)
+  random_models.assert_close(state.opt_state, opt_state)
   assert state.average is None
 
 
@@ -209,7 +202,7 @@ def test_steps_equal_a_hand_written_loop():
 def test_the_average_equals_a_hand_written_loop(averaging):
   step = build(Linear(), averaging=averaging)
   state = new_state(averaging=averaging)
-  assert_close(state.average, state.params, rtol=0)
+  random_models.assert_close(state.average, state.params, rtol=0)
   seen = []
   for s in range(4):
     state, _ = step(state, batch(seed=s))
@@ -318,7 +311,7 @@ def test_frozen_parameters_have_no_backward_pass(vit):
   frozen = tree.map_with_name(
       lambda name, g: g if name.startswith('head/') else 0 * g,
       gradients['all'])
-  assert_close(gradients['head'], frozen)
+  random_models.assert_close(gradients['head'], frozen)
 
 
 def test_histograms_are_those_of_the_gradients_of_the_step():
