@@ -2,7 +2,6 @@
 
 import re
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -56,17 +55,6 @@ def test_bfloat16_values_are_summed_exactly():
   assert got.total == 1_000.0
 
 
-def test_mean_over_eight_devices_is_the_mean():
-  mesh = jax.make_mesh((8,), ('data',))
-  sharding = jax.sharding.NamedSharding(
-      mesh, jax.sharding.PartitionSpec('data'))
-  values = np.arange(16, dtype=np.float32)
-  mask = np.arange(16) < 11
-  got = jax.jit(metrics.Mean.from_model_output)(
-      jax.device_put(values, sharding), jax.device_put(mask, sharding))
-  assert (got.total, got.count) == (values[:11].sum(), 11)
-
-
 # Top k.
 
 
@@ -87,32 +75,20 @@ def test_equal_logits_are_at_chance(k):
   np.testing.assert_array_equal(got[:k], np.ones(k))
 
 
-def test_soft_labels_use_their_highest_class():
-  soft = jnp.array([[0.7, 0.3, 0.0], [0.2, 0.3, 0.5]])
-  logits = jnp.array([[1.0, 2.0, 0.0], [0.0, 0.0, 1.0]])
-  np.testing.assert_array_equal(
-      metrics.top_k_correct(logits, soft), [0.0, 1.0])
-  np.testing.assert_array_equal(
-      metrics.top_k_correct(logits, soft, k=2), [1.0, 1.0])
+# The argmax of NaN is 0, which must not count as class 0.
+WITH_NAN = [[np.nan] * 3, [1.0, 0.0, 0.0]]
 
 
-def test_row_with_nan_is_wrong():
-  # The argmax of NaN is 0, which must not count as class 0.
-  logits = jnp.full((2, 3), jnp.nan).at[1].set(jnp.array([1.0, 0.0, 0.0]))
-  khot = jnp.array([[1, 1, 1], [1, 0, 0]])
-  np.testing.assert_array_equal(
-      metrics.top_k_correct(logits, jnp.array([0, 0])), [0.0, 1.0])
-  np.testing.assert_array_equal(
-      metrics.top_k_correct(logits, jnp.array([0, 0]), k=3), [0.0, 1.0])
-  np.testing.assert_array_equal(
-      metrics.precision_at_1(logits, khot), [0.0, 1.0])
-
-
-def test_unknown_label_is_wrong():
-  logits = jnp.eye(3)
-  np.testing.assert_array_equal(
-      metrics.top_k_correct(logits, jnp.array([-1, 3, 2]), k=3),
-      [0.0, 0.0, 1.0])
+@pytest.mark.parametrize(('logits', 'labels', 'by_k'), [
+    ([[1.0, 2.0, 0.0], [0.0, 0.0, 1.0]], [[0.7, 0.3, 0.0], [0.2, 0.3, 0.5]],
+     {1: [0, 1], 2: [1, 1]}),
+    (WITH_NAN, [0, 0], {1: [0, 1], 3: [0, 1]}),
+    (np.eye(3), [-1, 3, 2], {3: [0, 0, 1]})], ids=['soft', 'nan', 'unknown'])
+def test_soft_labels_have_their_highest_class_and_nan_and_unknown_are_wrong(
+    logits, labels, by_k):
+  for k, expected in by_k.items():
+    np.testing.assert_array_equal(metrics.top_k_correct(
+        jnp.asarray(logits), jnp.asarray(labels), k=k), expected)
 
 
 @pytest.mark.parametrize('k', [0, 4])
@@ -131,3 +107,5 @@ def test_precision_at_1_checks_the_top_class():
   khot = jnp.array([[1, 0, 1], [0, 1, 1], [0, 0, 0], [1, 1, 1]], jnp.uint8)
   np.testing.assert_array_equal(
       metrics.precision_at_1(logits, khot), [1.0, 0.0, 0.0, 1.0])
+  np.testing.assert_array_equal(metrics.precision_at_1(
+      jnp.asarray(WITH_NAN), jnp.array([[1, 1, 1], [1, 0, 0]])), [0.0, 1.0])

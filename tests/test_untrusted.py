@@ -8,6 +8,7 @@ import pytest
 from tests import pictures
 from tests import random_models
 from vit_jax import data
+from vit_jax import untrusted
 from vit_jax.data.sources import columns
 from vit_jax.data.sources import paths
 from vit_jax.inference import images
@@ -52,7 +53,18 @@ def test_a_pipe_is_an_error_that_names_it(name, tmp_path):
     OPENED[name](tmp_path)
 
 
-@pytest.mark.parametrize('content', ['[]', '{', '[' * 10**5, None])
+@pytest.mark.parametrize(('content', 'words'), [
+    ('{', 'x.json is not JSON: '), ('[]', 'must be a JSON object, but is list'),
+    ('[' * 10**5, 'nested too deeply'),
+    ('{"a": 1, "a": 2}', "it has the key 'a' twice: 1 and 2")])
+def test_json_files_hold_one_object_without_repeated_keys(
+    content, words, tmp_path):
+  (tmp_path / 'x.json').write_text(content)
+  with pytest.raises(ValueError, match=words):
+    untrusted.read_json(tmp_path / 'x.json')
+
+
+@pytest.mark.parametrize('content', ['{', None])
 def test_a_damaged_summary_counts_as_missing(content, tmp_path):
   if content:
     (tmp_path / 'summary.json').write_text(content)

@@ -44,25 +44,22 @@ def measure(section, labels, *, multi_label=False, key=KEY, **facts):
       PARAMS, {'image': IMAGES, 'label': labels, 'mask': jnp.ones(4)}, key)
 
 
-def test_softmax_loss_and_accuracy_of_each_example():
-  objective, (loss, measures) = measure({}, LABELS)
-  want = optax.softmax_cross_entropy_with_integer_labels(logits(), LABELS)
-  np.testing.assert_allclose(loss, want, rtol=1e-5)
-  assert objective.measures == tuple(measures) == ('accuracy',)
-  np.testing.assert_array_equal(
-      measures['accuracy'], logits().argmax(-1) == LABELS)
-
-
-def test_sigmoid_loss_and_precision_of_several_labels():
+@pytest.mark.parametrize(('section', 'labels', 'want', 'name', 'correct'), [
+    ({}, LABELS,
+     lambda x: optax.softmax_cross_entropy_with_integer_labels(x, LABELS),
+     'accuracy', lambda best: best == LABELS),
+    ({'loss': 'sigmoid'}, KHOT, lambda x: optax.sigmoid_binary_cross_entropy(
+        x, KHOT.astype(jnp.float32)).sum(-1),
+     'precision_at_1', lambda best: KHOT[jnp.arange(4), best] > 0)],
+    ids=['softmax', 'sigmoid'])
+def test_loss_and_accuracy_of_each_example(
+    section, labels, want, name, correct):
   objective, (loss, measures) = measure(
-      {'loss': 'sigmoid'}, KHOT, multi_label=True)
-  want = optax.sigmoid_binary_cross_entropy(
-      logits(), KHOT.astype(jnp.float32)).sum(-1)
-  np.testing.assert_allclose(loss, want, rtol=1e-5)
-  assert objective.measures == tuple(measures) == ('precision_at_1',)
+      section, labels, multi_label=labels is KHOT)
+  np.testing.assert_allclose(loss, want(logits()), rtol=1e-5)
+  assert objective.measures == tuple(measures) == (name,)
   np.testing.assert_array_equal(
-      measures['precision_at_1'],
-      KHOT[jnp.arange(4), logits().argmax(-1)] > 0)
+      measures[name], correct(logits().argmax(-1)))
 
 
 def test_model_is_applied_in_training_mode_with_the_key():

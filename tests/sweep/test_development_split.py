@@ -65,16 +65,17 @@ def test_the_default_metric_of_missing_data_comes_from_the_table():
     assert sweep.section.metric == f'dev/{metric}'
 
 
-@pytest.mark.parametrize(('train', 'dev', 'words'), [
-    ('train', 'test', "'test' of the final evaluator 'test'"),
-    ('train[:80%]', 'train[80%:]+test[7:8]', "of the final evaluator 'test'"),
-    ('train[:80%]', 'train[79%:]', 'shares examples with the training split'),
-    ('train[:50%]+train[60%:]', 'train[50%:61%]', 'with the training'),
+@pytest.mark.parametrize(('train', 'name', 'split', 'words'), [
+    ('train', 'dev', 'test', "'test' of the final evaluator 'test'"),
+    ('train[:80%]', 'dev', 'train[80%:]+test[7:8]', "final evaluator 'test'"),
+    ('train[:80%]', 'dev', 'train[79%:]', 'examples with the training split'),
+    ('train[:50%]+train[60%:]', 'dev', 'train[50%:61%]', 'with the training'),
+    ('train', 'test', 'test', 'no evaluator for the final runs'),
 ])
 def test_development_examples_must_not_be_trained_or_reported_on(
-    file, tmp_path, training, train, dev, words):
-  sweep = sweep_lib.plan(file, development={
-      'data': {'split': train}, 'evals': {'dev': {'split': dev}}})
+    file, tmp_path, training, train, name, split, words):
+  sweep = sweep_lib.plan(file, metric=f'{name}/accuracy', development={
+      'data': {'split': train}, 'evals': {name: {'split': split}}})
   with pytest.raises(ValueError) as error:
     sweep_lib.run(sweep, tmp_path)
   assert words in str(error.value)
@@ -91,12 +92,3 @@ def test_evaluators_of_the_selection_are_not_reported(file, tmp_path, training):
   result = sweep_lib.run(sweep, tmp_path)
   assert {name.split('/')[0] for name in result['final']['statistics']} == {
       'test'}
-
-
-def test_a_sweep_without_reported_evaluators_is_an_error(
-    file, tmp_path, training):
-  sweep = sweep_lib.plan(file, metric='test/accuracy', development={
-      'data': {'split': 'train'}, 'evals': {'test': {'split': 'test'}}})
-  with pytest.raises(ValueError, match='no evaluator for the final runs'):
-    sweep_lib.run(sweep, tmp_path)
-  assert not training.names

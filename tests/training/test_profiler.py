@@ -1,7 +1,5 @@
 """The profiler traces the requested steps and measures host memory."""
 
-import gzip
-import json
 import os
 import subprocess
 import sys
@@ -48,19 +46,6 @@ def test_the_trace_covers_the_requested_steps(
     monkeypatch, first, last, steps, calls):
   assert Recorder(monkeypatch).run(
       first=first, last=last, steps=steps) == calls
-
-
-def test_trace_is_written_for_tensorboard_and_perfetto(tmp_path):
-  profiler = profiler_lib.Profiler(
-      epath.Path(tmp_path), first=0, last=100, steps=2)
-  step = jax.jit(lambda x: (x @ x).sum())
-  for i in range(1, 9):
-    profiler.step(i, step(jnp.ones((8, 8))))
-  profiler.stop()
-  assert list(tmp_path.rglob('*.xplane.pb'))
-  (perfetto,) = tmp_path.rglob('perfetto_trace.json.gz')
-  with gzip.open(perfetto) as file:
-    assert json.load(file)['traceEvents']
 
 
 def test_host_memory_includes_child_processes():

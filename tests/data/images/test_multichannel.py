@@ -112,9 +112,6 @@ def test_multichannel_batches_are_normalised_on_the_device():
   config = data.measured(config, dataset)
   (batch,) = data.eval_batches(config, dataset, batch_size=6)
   assert batch['image'].dtype == np.uint16
-  abstract = data.abstract_batch(config, dataset, 6)['image']
-  assert (abstract.shape, abstract.dtype) == (
-      batch['image'].shape, batch['image'].dtype)
   prepared = data.prepare(config, num_classes=2, multi_label=False)(
       batch, None, train=False)['image']
   reflectances = batch['image'] / 10_000
