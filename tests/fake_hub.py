@@ -1,12 +1,17 @@
-"""A Hugging Face hub in this process: uploads, model info, downloads."""
+"""A Hugging Face hub in this process.
 
-import base64
+Uploads replace methods of the client; downloads use it.
+"""
+
 import contextlib
 import hashlib
 from http import server
 import json
+import pathlib
 import re
 import threading
+import types
+from unittest import mock
 
 import huggingface_hub
 from huggingface_hub import constants
@@ -16,20 +21,19 @@ _LFS = ('.safetensors', '.npz')
 
 
 class Hub:
-  """Repositories, and the requests that were received.
+  """Repositories.
 
   Attributes:
     address: of the server.
     files: content by 'USER/NAME' and file name.
     visibility: by 'USER/NAME'.
-    requests: method and path.
     denied: whether uploads are denied.
     damaged: whether downloads of large files have a wrong last byte.
   """
 
   def __init__(self):
     self.address = ''
-    self.files, self.visibility, self.requests = {}, {}, []
+    self.files, self.visibility = {}, {}
     self.denied = self.damaged = False
 
   def info(self, repository):
@@ -42,31 +46,21 @@ class Hub:
     return {'id': repository, 'sha': 40 * 'a', 'siblings': [
         sibling(*item) for item in sorted(self.files[repository].items())]}
 
-  def post(self, path, body):
-    """Returns the response to a POST request, or a status."""
-    if path == '/api/validate-yaml':
-      return {'errors': [], 'warnings': []}
-    if path == '/api/repos/create':
-      sent = json.loads(body)
-      name = f'{sent["organization"]}/{sent["name"]}'
-      if self.denied:
-        return 403
-      self.files.setdefault(name, {})
-      self.visibility[name] = sent.get('visibility')
-      return {'url': f'{self.address}/{name}', 'id': name}
-    if match := re.fullmatch(r'/api/models/(.+)/preupload/main', path):
-      return {'files': [
-          {'path': file['path'], 'shouldIgnore': False,
-           'uploadMode': 'regular'} for file in json.loads(body)['files']]}
-    if match := re.fullmatch(r'/api/models/(.+)/commit/main', path):
-      for line in map(json.loads, body.splitlines()):
-        value = line['value']
-        if line['key'] == 'file':
-          self.files[match[1]][value['path']] = base64.b64decode(
-              value['content'])
-      return {'commitUrl': f'{self.address}/{match[1]}/commit/{40 * "a"}',
-              'commitOid': 40 * 'a', 'success': True}
-    return 404
+  def create_repo(self, api, repo_id, *, private, exist_ok):
+    """Replaces the method of HfApi."""
+    del api, exist_ok
+    if self.denied:
+      raise PermissionError('403 Forbidden')
+    self.files.setdefault(repo_id, {})
+    self.visibility[repo_id] = 'private' if private else 'public'
+
+  def upload_folder(self, api, *, repo_id, folder_path, commit_message):
+    """Replaces the method of HfApi."""
+    del api, commit_message
+    self.files[repo_id] |= {path.name: path.read_bytes() for path in
+                            pathlib.Path(folder_path).iterdir()}
+    return types.SimpleNamespace(
+        commit_url=f'{self.address}/{repo_id}/commit/{40 * "a"}')
 
 
 def _handler(hub):
@@ -83,22 +77,8 @@ def _handler(hub):
       if self.command != 'HEAD':
         self.wfile.write(content)
 
-    def _body(self):
-      return self.rfile.read(int(self.headers.get('Content-Length', 0)))
-
-    def do_POST(self):
-      path = self.path.split('?')[0]
-      hub.requests.append(('POST', path))
-      found = hub.post(path, self._body())
-      if isinstance(found, int):
-        self._send(b'{"error": "no"}', found)
-      else:
-        self._send(json.dumps(found).encode(), headers=[
-            ('Content-Type', 'application/json')])
-
     def do_GET(self):
       path = self.path.split('?')[0]
-      hub.requests.append((self.command, path))
       match = re.fullmatch(r'/api/models/([^/]+/[^/]+)(/revision/.*)?', path)
       if match and match[1] in hub.files:
         self._send(json.dumps(hub.info(match[1])).encode())
@@ -145,6 +125,9 @@ def serve(monkeypatch, cache):
     monkeypatch.setattr(constants, 'HF_HUB_CACHE', str(cache))
     monkeypatch.setattr(constants, 'HF_HUB_DISABLE_XET', True)
     monkeypatch.setattr(hf_api.api, 'endpoint', hub.address)
+    for name in ('create_repo', 'upload_folder'):
+      monkeypatch.setattr(huggingface_hub.HfApi, name, mock.create_autospec(
+          getattr(huggingface_hub.HfApi, name), side_effect=getattr(hub, name)))
     monkeypatch.setenv('HF_TOKEN', 'hf_test')
     thread = threading.Thread(target=running.serve_forever)
     thread.start()

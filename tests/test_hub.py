@@ -92,7 +92,7 @@ def test_a_mistake_writes_and_uploads_nothing(
     flags, form, words, hub, source, tmp_path, capsys):
   assert push(source, tmp_path / 'out', *flags, form=form) == 2
   assert words in capsys.readouterr().err
-  assert not (tmp_path / 'out').exists() and not hub.requests
+  assert not (tmp_path / 'out').exists() and not hub.files
 
 
 def test_a_denied_upload_is_an_error(hub, source, tmp_path, capsys):

@@ -7,14 +7,13 @@ import threading
 import time
 
 import fsspec
-from huggingface_hub import constants
 import pytest
 
 from tests import random_models
 import vit_jax
 from vit_jax.weights import download
 
-Site = collections.namedtuple('Site', 'address files requests cuts')
+Site = collections.namedtuple('Site', 'address files requests')
 
 
 @pytest.fixture(autouse=True)
@@ -24,28 +23,22 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def site(monkeypatch):
-  """Serves files by path, and records the path and start of GET requests.
-
-  Each of `cuts` is the number of bytes after which a connection closes.
-  """
-  files, requests, cuts = {}, [], []
+  """Serves files by path, and records the paths of GET requests."""
+  files, requests = {}, []
 
   class Handler(server.BaseHTTPRequestHandler):
-    """Sends files, or what is left of them."""
+    """Sends files."""
 
     def do_GET(self):
       body = files.get(self.path)
       if body is None:
         self.send_error(404)
         return
-      start = int(self.headers.get('Range', 'bytes=0-')[6:-1])
-      requests.append((self.path, start))
-      self.send_response(206 if start else 200)
-      self.send_header('Content-Length', str(len(body) - start))
+      requests.append(self.path)
+      self.send_response(200)
+      self.send_header('Content-Length', str(len(body)))
       self.end_headers()
-      sent = cuts.pop(0) if cuts and 'json' not in self.path else len(body)
-      self.wfile.write(body[start:start + sent])
-      self.close_connection = True
+      self.wfile.write(body)
 
     def do_HEAD(self):
       self.send_error(405)
@@ -57,8 +50,7 @@ def site(monkeypatch):
   with server.ThreadingHTTPServer(('127.0.0.1', 0), Handler) as running:
     thread = threading.Thread(target=running.serve_forever)
     thread.start()
-    yield Site(f'http://127.0.0.1:{running.server_port}', files, requests,
-               cuts)
+    yield Site(f'http://127.0.0.1:{running.server_port}', files, requests)
     running.shutdown()
     thread.join()
 
@@ -76,7 +68,7 @@ def cached_files(tmp_path):
     ('npz', 'x.npz'), ('timm', 'x.safetensors')])
 def test_weights_and_their_settings_are_downloaded_once(
     form, name, site, model, tmp_path):
-  address, files, requests, *_ = site
+  address, files, requests = site
   model.save(tmp_path / name, form=form)
   for path in tmp_path.glob('x.*'):
     files[f'/models/{path.name}'] = path.read_bytes()
@@ -95,16 +87,6 @@ def test_weights_and_their_settings_are_downloaded_once(
 
 
 BODY = b'PK\x03\x04' + bytes(range(256)) * 40
-
-
-def test_a_lost_connection_continues_where_it_ended(site, monkeypatch):
-  monkeypatch.setattr(constants, 'DOWNLOAD_CHUNK_SIZE', 1000)
-  site.files['/x.npz'] = BODY
-  site.cuts.extend([1000, 0, 2000])
-  assert download.fetch(
-      f'{site.address}/x.npz', log=lambda _: None).read_bytes() == BODY
-  assert site.requests == [
-      ('/x.npz', start) for start in (0, 1000, 1000, 3000)]
 
 
 def test_only_a_404_is_a_missing_file(site):
