@@ -1,21 +1,18 @@
-"""Each family of backbones trains, resumes, is drawn and is exported.
+"""Each family of backbones trains on any mesh, and is exported.
 
 The settings are those of the published models, the dimensions are small.
 """
 
-import jax
 from jax import export as jax_export
 import numpy as np
 import pytest
 
 from tests import random_models
 from tests import toy
-from vit_jax.checkpoints import manager
-from vit_jax.experiment import config as config_lib
+from vit_jax import schema
 from vit_jax.inference import export
-from vit_jax.inference import load
 
-pytestmark = pytest.mark.slow  # Compiles two training steps of each.
+pytestmark = pytest.mark.slow  # Compiles two training steps each.
 
 FAMILIES = {
     'AIMv2': 'aimv2_large_patch14_224',
@@ -59,45 +56,26 @@ def step(built, state):
   return state, float(loss)
 
 
-@pytest.fixture(scope='module', params=[pytest.param(
-    name, marks=[pytest.mark.large] * (name not in TYPICAL))
+each_family = pytest.mark.parametrize('family', [
+    pytest.param(name, marks=[pytest.mark.large] * (name not in TYPICAL))
     for name in FAMILIES])
-def trained(request, tmp_path_factory):
-  """The family, its experiment and run, losses, and parameters at the end."""
-  workdir = tmp_path_factory.mktemp('run')
-  built = build(request.param)
-  state, losses = built.init_state(), [0.0, 0.0]
-  with manager.Checkpoints(workdir, built.config.checkpoint) as checkpoints:
-    for i in range(2):
-      state, losses[i] = step(built, state)
-      if i == 0:
-        checkpoints.save(
-            state, config=config_lib.to_plain(built.config), progress={})
-        checkpoints.wait()
-  return request.param, built, workdir, losses, jax.device_get(state.params)
 
 
-def test_a_restored_run_continues_bitwise(trained):
-  _, built, workdir, losses, params = trained
-  assert losses[0] != losses[1]
-  with manager.Checkpoints(workdir, built.config.checkpoint) as checkpoints:
-    state, loss = step(built, checkpoints.restore(built.abstract_state).state)
-  assert loss == losses[1] and int(state.step) == 2
-  random_models.assert_same(state.params, params)
+@each_family
+def test_losses_depend_neither_on_the_mesh_nor_on_unrolling(family):
+  losses = []
+  for built in (build(family), build(family, devices=8, unroll=2, mesh={
+      'data': 2, 'fsdp': 2, 'tensor': 2})):
+    state, first = step(built, built.init_state())
+    losses.append([first, step(built, state)[1]])
+  np.testing.assert_allclose(*losses, rtol=1e-5)
+  assert losses[0][0] != losses[0][1]
 
 
-def test_losses_depend_neither_on_the_mesh_nor_on_unrolling(trained):
-  family, _, _, losses, _ = trained
-  built = build(family, devices=8, unroll=2,
-                mesh={'data': 2, 'fsdp': 2, 'tensor': 2})
-  state, first = step(built, built.init_state())
-  np.testing.assert_allclose(
-      [first, step(built, state)[1]], losses, rtol=1e-5)
-
-
-def test_the_exported_program_gives_the_same_outputs(trained, tmp_path):
-  _, _, workdir, _, _ = trained
-  model = load.load(workdir, log=None)
+@each_family
+def test_the_exported_program_gives_the_same_outputs(family, tmp_path):
+  settings = schema.to_plain(build(family).config.model)
+  model = random_models.make({**settings, 'num_classes': 3}, side=8)
   export.write(model, tmp_path / 'model', form='jax')
   images = np.random.default_rng(0).uniform(
       -1, 1, (3, 8, 8, 3)).astype(np.float32)
@@ -105,4 +83,5 @@ def test_the_exported_program_gives_the_same_outputs(trained, tmp_path):
       bytearray((tmp_path / 'model').read_bytes())).call(images)
   expected = model(images)
   for name in export.OUTPUTS:
-    np.testing.assert_allclose(found[name], expected[name], atol=1e-5)
+    np.testing.assert_allclose(
+        found[name], expected[name], rtol=1e-4, atol=1e-4)

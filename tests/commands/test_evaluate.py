@@ -2,7 +2,6 @@
 
 import json
 
-import jax
 import numpy as np
 from PIL import Image
 import pytest
@@ -44,7 +43,10 @@ def evaluate(*arguments, out):
 
 def test_evaluators_are_selected_by_name_or_kind(trained, tmp_path, capsys):
   status, figures = evaluate(
-      f'--workdir={trained}', '--evaluators=half,fewshot,confusion,corruptions',
+      f'--workdir={trained}',
+      '--evaluators=half,fewshot,calibration,confusion,corruptions',
+      # A microbatch is smaller than the number of devices.
+      '--config.batch_size=12', '--config.accumulation=12',
       '--config.evals.corruptions.corruptions=["contrast"]',
       '--config.evals.corruptions.severities=[1,5]',
       '--config.evals.fewshot.shots=[1,3]', '--config.evals.fewshot.seeds=2',
@@ -60,14 +62,14 @@ def test_evaluators_are_selected_by_name_or_kind(trained, tmp_path, capsys):
   assert figure.read_bytes().startswith(b'\x89PNG')
   out = capsys.readouterr().out
   assert f'figure      {figure}' in out
-  assert (trained / 'evals' / 'confusion_mistakes.png').exists()
+  for name in ('confusion_mistakes', 'calibration', 'corruptions'):
+    assert (trained / 'evals' / f'{name}.png').exists()
   assert 'Classes of lowest F1' in out and ' were predicted as ' in out
   assert 'fewshot: digits test, 360 images' in out
   assert 'Accuracy (%) by corruption and severity' in out
   table = figures['tables']['corruptions']
   assert np.shape(table['corruptions']) == (1, 2)
   assert table['class_names'] == ['contrast'] and table['severities'] == [1, 5]
-  assert (trained / 'evals' / 'corruptions.png').exists()
 
 
 def test_segmentations_are_drawn(trained, tmp_path, capsys):
@@ -90,20 +92,6 @@ def test_segmentations_are_drawn(trained, tmp_path, capsys):
   blue, orange = (31, 119, 180), (255, 127, 14)
   for colour in (blue, orange):  # More than in the legend.
     assert (drawn == colour).all(-1).mean() > 0.02
-
-
-def test_the_number_of_devices_and_microbatches_does_not_matter(
-    trained, tmp_path):
-  """The run was trained on one device and is evaluated on all."""
-  common = (f'--workdir={trained}', '--evaluators=half,calibration',
-            f'--output={tmp_path}/figures')
-  _, expected = evaluate(*common, out=tmp_path)
-  status, result = evaluate(
-      *common, '--config.batch_size=12', '--config.accumulation=12',
-      out=tmp_path)
-  assert status == 0 and jax.device_count() > 1
-  assert result['metrics'] == pytest.approx(expected['metrics'], rel=1e-5)
-  assert (tmp_path / 'figures' / 'calibration.png').exists()
 
 
 def test_only_selected_evaluators_need_their_data(
@@ -142,35 +130,31 @@ def test_an_open_config_takes_the_model_of_the_weights(
   assert figures['metrics']['knn/examples'] == 360
 
 
-def test_knn_works_for_weights_with_other_classes(
-    config_file, foreign, tmp_path, capsys):
-  shared = (f'--workdir={foreign}', f'--config={config_file}',
-            '--config.data.source=shapes', '--config.model.num_heads=2')
-  assert evaluate(*shared, '--evaluators=half', out=tmp_path)[0] == 2
-  assert 'model.num_classes is 10, but shapes' in capsys.readouterr().err
-  status, figures = evaluate(
-      *shared, '--evaluators=knn', '--config.evals.knn.k=3', out=tmp_path)
-  assert status == 0
-  assert figures['metrics']['knn/examples'] == 16
-  assert not (foreign.parent / 'evals').exists()
-
-
-def test_fewshot_works_for_weights_without_a_head(
-    config_file, foreign, tmp_path, capsys):
+@pytest.fixture
+def headless(foreign, tmp_path):
   with np.load(foreign) as file:
-    headless = {key: array for key, array in file.items()
-                if not key.startswith('head')}
-  path = tmp_path / 'headless.npz'
-  np.savez(path, **headless)
+    np.savez(tmp_path / 'headless.npz', **{
+        key: array for key, array in file.items()
+        if not key.startswith('head')})
+  return tmp_path / 'headless.npz'
+
+
+@pytest.mark.parametrize(('weights', 'source', 'words', 'evaluator'), [
+    ('foreign', 'shapes', 'model.num_classes is 10, but shapes', 'knn'),
+    ('headless', 'digits', 'head/dense/kernel', 'fewshot')])
+def test_representations_of_weights_with_another_or_no_head_are_evaluated(
+    config_file, request, tmp_path, capsys, weights, source, words, evaluator):
+  path = request.getfixturevalue(weights)
   shared = (f'--workdir={path}', f'--config={config_file}',
-            '--config.model.num_heads=2')
-  status, figures = evaluate(
-      *shared, '--evaluators=fewshot', '--config.evals.fewshot.shots=[2]',
-      out=tmp_path)
-  assert status == 0 and 'fewshot/2_shot' in figures['metrics']
-  capsys.readouterr()
+            f'--config.data.source={source}', '--config.model.num_heads=2')
   assert evaluate(*shared, '--evaluators=half', out=tmp_path)[0] == 2
-  assert 'head/dense/kernel' in capsys.readouterr().err
+  assert words in capsys.readouterr().err
+  option = {'knn': 'k=3', 'fewshot': 'shots=[2]'}[evaluator]
+  status, figures = evaluate(
+      *shared, f'--evaluators={evaluator}',
+      f'--config.evals.{evaluator}.{option}', out=tmp_path)
+  assert status == 0 and f'{evaluator}/examples' in figures['metrics']
+  assert not (path.parent / 'evals').exists()
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests import random_models
 from tests import toy
 from vit_jax import tree
 from vit_jax.plan.compiled import collectives
@@ -91,10 +92,7 @@ def test_losses_do_not_depend_on_the_mesh(name):
   np.testing.assert_allclose(losses, want_losses, rtol=1e-5)
   want, have = jax.device_get((want, have))
   assert want.step == have.step == STEPS
-  assert jax.tree.structure(want) == jax.tree.structure(have)
-  for path, value in tree.flatten(want).items():
-    np.testing.assert_allclose(
-        tree.flatten(have)[path], value, rtol=1e-3, atol=1e-5, err_msg=path)
+  random_models.assert_close(have, want, rtol=1e-3, atol=1e-5)
 
 
 def test_the_state_is_sharded_before_and_after_steps():
@@ -207,10 +205,8 @@ def test_microbatches_draw_the_same_masks_and_reduce_gradients_once():
     for _ in range(3):
       state, _ = step(state, next(batches))
     batches.close()
-    params[number] = tree.flatten(jax.device_get(state.params))
-  for path, value in params[1].items():
-    np.testing.assert_allclose(
-        params[8][path], value, rtol=1e-4, atol=1e-6, err_msg=path)
+    params[number] = jax.device_get(state.params)
+  random_models.assert_close(params[8], params[1])
   found = by_kind(step)
   assert not any(
       rows for kind, rows in found.items() if kind != 'all-reduce')
