@@ -8,6 +8,14 @@ import rich.console
 from vit_jax import console as console_lib
 
 
+def shown(title, headings, rows, *, width=80, **options):
+  """Returns the text of a table in a pipe."""
+  file = io.StringIO()
+  console_lib.table(title, headings, rows, console=rich.console.Console(
+      file=file, force_terminal=False, width=width), **options)
+  return file.getvalue()
+
+
 @pytest.mark.parametrize('value,expected', [
     (0, '0.00'), (0.03124, '0.0312'), (1.0, '1.00'), (12.34, '12.3'),
     (812.4, '812'), (14210, '14,210'), (3e-5, '3.0e-05'),
@@ -23,17 +31,14 @@ def test_durations_are_minutes_and_seconds(secs, expected):
 
 
 def test_a_table_aligns_numbers_right_and_fits_80_columns_in_a_pipe():
-  console = rich.console.Console(
-      file=io.StringIO(), force_terminal=False, width=80)
-  console_lib.table(
+  lines = [line.rstrip() for line in shown(
       'Result', ['stage', 'accuracy', 'steps', 'secs'],
       [['pretrain [a]', None, 2000, 61.25], ['finetune', '98.1 %', 600, 9.5]],
-      console=console)
-  shown = [line.rstrip() for line in console.file.getvalue().splitlines()]
-  assert max(map(len, shown)) <= 80
-  assert shown[0] == 'Result'
-  row, = [line for line in shown if 'pretrain' in line]
-  other, = [line for line in shown if 'finetune' in line]
+  ).splitlines()]
+  assert max(map(len, lines)) <= 80
+  assert lines[0] == 'Result'
+  row, = [line for line in lines if 'pretrain' in line]
+  other, = [line for line in lines if 'finetune' in line]
   assert row.split() == ['pretrain', '[a]', '–', '2,000', '61.2']
   assert other.split() == ['finetune', '98.1', '%', '600', '9.50']
   assert row.index('2,000') + 5 == other.index('600') + 3
@@ -52,38 +57,31 @@ def test_terminals_wrap_lines_between_words_but_not_commands(monkeypatch):
 
 
 def test_a_table_without_rows_shows_its_headings():
-  file = io.StringIO()
-  console_lib.table('Runs', ['run', 'steps'], [],
-                    console=rich.console.Console(file=file, width=80))
-  assert file.getvalue().split()[:3] == ['Runs', 'run', 'steps']
+  assert shown('Runs', ['run', 'steps'], []).split()[:3] == [
+      'Runs', 'run', 'steps']
 
 
 @pytest.mark.parametrize('width', [80, 30])
 def test_words_are_broken_only_where_the_table_is_too_narrow(width):
-  text = io.StringIO()
   name = 'root_mean_square_error'
-  console_lib.table(
+  text = shown(
       'Summary', ['stage', 'steps', 'images', 'train loss', 'held out', ''],
       [['finetune', 20, 320, 0.725, f'{name}\nr2',
-        'a long text that may well be broken into lines']],
-      console=rich.console.Console(file=text, width=width))
-  assert (name in text.getvalue()) == (width == 80)
-  assert max(map(len, text.getvalue().splitlines())) <= width
+        'a long text that may well be broken into lines']], width=width)
+  assert (name in text) == (width == 80)
+  assert max(map(len, text.splitlines())) <= width
 
 
 @pytest.mark.parametrize('width', [58, 80])
 def test_numbers_are_never_cut(width):
-  console = rich.console.Console(file=io.StringIO(), width=width)
-  console_lib.table(
+  text = shown(
       'Summary', ['stage', 'steps', 'images', 'train loss', 'held out', ''],
       [['pretrain', 2500, 80_000, 4.54,
         'mean_average_precision\nprecision_at_1', '70.31 %\n98.50 %'],
-       ['finetune_10', 200, 5000, 0.0111, 'accuracy', '86.11 %']],
-      console=console)
-  shown = console.file.getvalue()
-  assert max(map(len, shown.splitlines())) <= width
+       ['finetune_10', 200, 5000, 0.0111, 'accuracy', '86.11 %']], width=width)
+  assert max(map(len, text.splitlines())) <= width
   for number in ('2,500', '80,000', '0.0111', '70.31 %', '98.50 %', '86.11 %'):
-    assert number in shown
+    assert number in text
 
 
 def test_sizes_and_metrics_have_units():
@@ -104,14 +102,11 @@ def test_wide_characters_count_as_two_columns(text):
 
 @pytest.mark.parametrize('max_lines', [1, 3])
 def test_long_texts_are_shortened_in_the_middle(max_lines):
-  text = io.StringIO()
-  console_lib.table(
+  text = shown(
       'Images', ['image', '1.', '', '2.', ''],
       [[f'{i}' + '/folder' * 60 + '/x.jpg', 'Appenzeller sennenhund', '71.0 %',
-        'a ' * 200 + 'dog', '9.0 %'] for i in range(4)], max_lines=max_lines,
-      console=rich.console.Console(file=text, width=80))
-  lines = text.getvalue().splitlines()
-  assert max(map(len, lines)) <= 80
-  assert len(lines) == 5 + 4 * max_lines
+        'a ' * 200 + 'dog', '9.0 %'] for i in range(4)], max_lines=max_lines)
+  assert max(map(len, text.splitlines())) <= 80
+  assert len(text.splitlines()) == 5 + 4 * max_lines
   for end in ('.jpg', 'og', '71.0 %', '9.0 %'):
-    assert text.getvalue().count(end) == 4
+    assert text.count(end) == 4
