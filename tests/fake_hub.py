@@ -36,15 +36,14 @@ class Hub:
     self.files, self.visibility = {}, {}
     self.denied = self.damaged = False
 
-  def info(self, repository):
-    def sibling(name, content):
-      large = {'lfs': {'sha256': hashlib.sha256(content).hexdigest(),
-                       'size': len(content), 'pointerSize': 100}}
-      return {'rfilename': name, 'size': len(content), 'blobId': 40 * '0',
-              **(large if name.endswith(_LFS) else {})}
-
-    return {'id': repository, 'sha': 40 * 'a', 'siblings': [
-        sibling(*item) for item in sorted(self.files[repository].items())]}
+  def listing(self, repository):
+    """Returns the files of a repository as the hub lists them."""
+    return [{'type': 'file', 'path': name, 'size': len(content),
+             'oid': 40 * '0', **({'lfs': {
+                 'oid': hashlib.sha256(content).hexdigest(),
+                 'size': len(content), 'pointerSize': 100}}
+                                 if name.endswith(_LFS) else {})}
+            for name, content in sorted(self.files[repository].items())]
 
   def create_repo(self, api, repo_id, *, private, exist_ok):
     """Replaces the method of HfApi."""
@@ -79,18 +78,14 @@ def _handler(hub):
 
     def do_GET(self):
       path = self.path.split('?')[0]
-      match = re.fullmatch(r'/api/models/([^/]+/[^/]+)(/revision/.*)?', path)
+      match = re.fullmatch(
+          r'/api/models/([^/]+/[^/]+)(/tree/.*|/revision/.*)?', path)
       if match and match[1] in hub.files:
-        self._send(json.dumps(hub.info(match[1])).encode())
-        return
-      match = re.fullmatch(r'/api/models/([^/]+/[^/]+)/tree/[^/]+', path)
-      if match and match[1] in hub.files:
-        self._send(json.dumps([
-            {'type': 'file', 'path': one['rfilename'], 'size': one['size'],
-             'oid': one['blobId'],
-             **({'lfs': {'oid': one['lfs']['sha256'], 'size': one['size'],
-                         'pointerSize': 100}} if 'lfs' in one else {})}
-            for one in hub.info(match[1])['siblings']]).encode())
+        listing = hub.listing(match[1])
+        self._send(json.dumps(
+            listing if '/tree/' in path else
+            {'id': match[1], 'sha': 40 * 'a', 'siblings': [
+                {'rfilename': file['path']} for file in listing]}).encode())
         return
       match = re.fullmatch(r'/([^/]+/[^/]+)/resolve/[^/]+/(.+)', path)
       content = hub.files.get(match[1], {}).get(match[2]) if match else None
