@@ -40,23 +40,15 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 # With random numbers (dropout, crops) and state (average, optimizer). Sizes
 # divide over 2, 3 and 4 processes.
-CONFIG = """
-from ml_collections import ConfigDict
-
-def get_config():
-  return ConfigDict({
-      'total': {'steps': 40}, 'batch_size': 12, 'averaging': 0.9,
-      'model': {'width': 12, 'depth': 1, 'num_heads': 2, 'mlp_dim': 24,
-                'patch': 4, 'dropout': 0.1},
-      'data': {'source': 'digits', 'resolution': 8,
-               'train_ops': [{'op': 'inception_crop'}, {'op': 'flip'}]},
-      'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
-                    'schedule': {'name': 'cosine', 'warmup': {'percent': 10}}},
-      'evals': {'test': {'every': {'steps': 8}, 'batch_size': 24}},
-      'log': {'every': {'steps': 2}},
-      'checkpoint': {'every': {'steps': 5}, 'keep': 2, 'best': 'test/loss'},
-  })
-"""
+CONFIG = {
+    'total': {'steps': 40}, 'batch_size': 12, 'averaging': 0.9,
+    'model': {'width': 12, 'mlp_dim': 24, 'dropout': 0.1},
+    'data': {'train_ops': [{'op': 'inception_crop'}, {'op': 'flip'}]},
+    'optimizer': {'schedule': {'name': 'cosine', 'warmup': {'percent': 10}}},
+    'evals': {'test': {'every': {'steps': 8}, 'batch_size': 24}},
+    'log': {'every': {'steps': 2}},
+    'checkpoint': {'every': {'steps': 5}, 'keep': 2, 'best': 'test/loss'},
+}
 MAIN = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -92,7 +84,7 @@ class Launch:
     """Starts the processes; `folder` holds logs and caches."""
     folder.mkdir(parents=True, exist_ok=True)
     workdir.mkdir(parents=True, exist_ok=True)
-    (folder / 'toy.py').write_text(CONFIG)
+    toy.write(folder / 'toy.py', **CONFIG)
     self.workdir = workdir
     environment = {
         **os.environ, 'JAX_PLATFORMS': 'cpu',

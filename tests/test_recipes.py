@@ -165,7 +165,8 @@ def test_the_data_study_trains_on_nested_subsets_without_its_test_data():
     ('augreg.py:aug=heavy', "aug is 'heavy'.*strong2"),
     ('vit_s16_imagenet.py:head=deep', "head is 'deep'"),
     ('data_study.py:sizes=9X', "'9X'.*9M, 500k"),
-    ('pretrain.py:loss=hinge', "'hinge'")])
+    ('pretrain.py:loss=hinge', "'hinge'"),
+    ('finetune.py:method=prob', "finetune.py: Unknown method 'prob'")])
 def test_wrong_arguments_are_errors(case, words):
   with pytest.raises(ValueError, match=words):
     load(case)
@@ -226,7 +227,7 @@ def test_table_2_averages_the_parameters_on_imagenet(model, resolution, grid):
   assert models.grid(config.model, config.data.size) == grid
 
 
-def test_lora_trains_adapters_of_attention_and_the_head():
+def test_methods_are_lora_of_attention_and_the_head_and_layer_decay():
   config = load('finetune.py:method=lora,rank=4', *TOY)['']
   experiment = experiment_lib.build(config, data_optional=True)
   assert {name for name, trained in tree.flatten(
@@ -236,6 +237,8 @@ def test_lora_trains_adapters_of_attention_and_the_head():
                   'out/kernel', 'qkv_kernel') for matrix in 'ab')}
   assert config.lora.rank == 4 and config.optimizer.name == 'adam'
   assert load('finetune.py:method=full', *TOY)[''].lora.rank == 0
+  config = load('finetune.py:dataset=digits,method=layer_decay', *TOY)['']
+  assert config.optimizer.layer_decay == 0.75
 
 
 @pytest.mark.parametrize(('model', 'side'), [
@@ -262,10 +265,3 @@ def test_a_probe_trains_only_the_head():
              if name.startswith('head/'))
   assert probe.num_trainable == head == 8 * 10 + 10
   assert full.num_trainable == tree.num_elements(full.abstract_state.params)
-
-
-def test_methods_are_layer_decay_or_an_error_for_unknown_names():
-  config = load('finetune.py:dataset=digits,method=layer_decay', *TOY)['']
-  assert config.optimizer.layer_decay == 0.75
-  with pytest.raises(ValueError, match=r"finetune.py: Unknown method 'prob'"):
-    load('finetune.py:method=prob')

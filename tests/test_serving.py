@@ -265,11 +265,6 @@ def test_slow_and_large_bodies_are_refused(server):
   assert asyncio.run(send(server.app, [b'1234', b'5678901', b''])) == 413
 
 
-def test_the_clients_of_other_servers_compile():
-  for name in ('triton.py', 'tensorflow_serving.py'):
-    compile((FOLDER / name).read_text(), name, 'exec')
-
-
 def test_a_server_never_replaces_a_file(tmp_path, capsys):
   (tmp_path / 'server.py').write_text('mine')
   assert main.main([
