@@ -13,16 +13,6 @@ def parse(name, **section):
       'schedule': {'name': 'linear', 'warmup': {'steps': 3}}} | section)
 
 
-def test_section_becomes_the_record_of_its_name():
-  assert isinstance(parse('adam'), config.AdamConfig)
-  assert isinstance(parse('sgd'), config.SgdConfig)
-  assert isinstance(parse('adafactor'), config.AdafactorConfig)
-  assert isinstance(parse('optax.lion'), config.OptaxConfig)
-  assert parse('adam').momentum_dtype == 'float32'
-  assert parse('adafactor').momentum_dtype == 'bfloat16'
-  assert parse('adam', clip_norm=1).schedule.warmup.steps == 3
-
-
 @pytest.mark.parametrize('name, section, words', [
     ('adm', {}, "Unknown optimizer.name 'adm'. Did you mean 'adam'? Known: "
      'adam, sgd, adafactor, muon, optax.NAME and optax.contrib.NAME.'),
