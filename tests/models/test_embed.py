@@ -2,8 +2,6 @@
 
 import re
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -31,22 +29,6 @@ def aligned(values, old, new):
     grid = np.apply_along_axis(
         lambda line: np.interp(at, np.arange(len(line)), line), axis, grid)  # noqa: B023
   return grid
-
-
-@pytest.mark.parametrize('patch', [(4, 4), (2, 6), (12, 12)])
-@pytest.mark.parametrize('channels', [1, 3, 5])
-def test_patch_embedding_is_a_strided_convolution(patch, channels):
-  module = embed.PatchEmbedding(patch, 7, jnp.dtype('float32'))
-  images = jnp.asarray(RNG.normal(size=(2, 12, 24, channels)), jnp.float32)
-  params = {'kernel': RNG.normal(size=(*patch, channels, 7)),
-            'bias': RNG.normal(size=7)}
-  params = jax.tree.map(jnp.float32, params)
-  got = module.apply({'params': params}, images)
-  want = jax.lax.conv_general_dilated(
-      images, params['kernel'], patch, 'VALID',
-      dimension_numbers=('NHWC', 'HWIO', 'NHWC')) + params['bias']
-  assert got.shape == (2, 12 // patch[0], 24 // patch[1], 7)
-  np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
 def test_grid_of_a_config_is_that_of_its_patches():

@@ -8,6 +8,7 @@ import numpy as np
 import optax
 import pytest
 
+from tests import random_models
 from vit_jax import optim
 from vit_jax import tree
 from vit_jax.optim import config
@@ -113,13 +114,6 @@ def numpy_run(
   return params
 
 
-def check_close(got, want, rtol=1e-4, atol=1e-6):
-  assert got.keys() == want.keys()
-  for name in want:
-    np.testing.assert_allclose(
-        got[name], want[name], rtol=rtol, atol=atol, err_msg=name)
-
-
 @pytest.mark.parametrize('name, section, reference', [
     ('adam', {'beta1': 0.5, 'beta2': 0.8, 'epsilon': 0.1},
      lambda rate: optax.adam(rate, 0.5, 0.8, 0.1)),
@@ -130,7 +124,7 @@ def test_adam_and_sgd_are_those_of_optax(name, section, reference):
   optimizer = build(name, **section)
   alone = optim.Optimizer(
       reference(optimizer.schedule), optimizer.schedule, None)
-  check_close(run(optimizer), run(alone), rtol=1e-6)
+  random_models.assert_close(run(optimizer), run(alone), rtol=1e-6)
 
 
 @pytest.mark.parametrize('section', [
@@ -201,13 +195,13 @@ def test_optax_optimizer_equals_optax_with_the_same_settings(
       reference(optimizer.schedule, **arguments, weight_decay=0.5,
                 mask={part: {'kernel': True, 'bias': False}
                       for part in SHAPES}), optimizer.schedule, None)
-  check_close(run(optimizer), run(alone), rtol=1e-6)
+  random_models.assert_close(run(optimizer), run(alone), rtol=1e-6)
 
 
 def test_optax_optimizer_has_clipping_frozen_parameters_and_multipliers():
   section = dict(clip_norm=0.5, frozen=['body/bias'], weight_decay=0.1,
                  learning_rate_rules=[['head/.*', 10.0]])
-  check_close(
+  random_models.assert_close(
       run(build('optax.adam', **section)), run(build('adam', **section)),
       rtol=1e-6)
 
@@ -237,7 +231,7 @@ def test_rules_multiply_weight_decay_and_learning_rate():
       weight_decay_rules=[['head/kernel', 10.0], ['.*kernel', 1.0],
                           ['body/bias', 0.5]],
       learning_rate_rules=[['head/.*', 10.0], ['.*bias', 0.5]]))
-  check_close(got, numpy_run(
+  random_models.assert_close(got, numpy_run(
       plain_sgd,
       decay={'head/kernel': 1.0, 'body/kernel': 0.1, 'body/bias': 0.05},
       multiplier={'head/kernel': 10.0, 'head/bias': 10.0, 'body/bias': 0.5}))
@@ -246,7 +240,7 @@ def test_rules_multiply_weight_decay_and_learning_rate():
 @pytest.mark.parametrize('clip, frozen', [
     (0.5, ()), (3.0, ()), (0.5, ('body/kernel', 'body/bias'))])
 def test_gradients_are_clipped_to_the_norm_of_trained_parameters(clip, frozen):
-  check_close(
+  random_models.assert_close(
       run(build('sgd', momentum=0.0, clip_norm=clip, frozen=frozen)),
       numpy_run(plain_sgd, clip=clip, frozen=frozen))
 
