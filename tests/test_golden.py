@@ -24,6 +24,10 @@ def write_folder(folder, path, arrays):
   (folder / 'config.json').write_text(config)
 
 
+def assert_close(found, expected):
+  assert np.abs(np.asarray(found) - expected).max() <= 1e-4 * expected.std()
+
+
 def assert_saved(written, arrays, *, changed=()):
   """Checks the names and values of saved arrays; `changed` may differ."""
   assert set(written.shapes) == set(arrays)
@@ -61,8 +65,7 @@ def test_logits_are_those_of_a_backbone_with_its_config(name, golden, tmp_path):
   arrays, images, logits = golden(f'modern/{name}')
   write_folder(tmp_path / 'in', f'modern/{name}.npz', arrays)
   model = vit_jax.load(tmp_path / 'in', log=None)
-  found = np.asarray(model(images)['logits'])
-  assert np.abs(found - logits).max() <= 1e-4 * logits.std()
+  assert_close(model(images)['logits'], logits)
   model.save(tmp_path / 'out', form='timm')
   written = safetensors.open_file(tmp_path / 'out' / 'model.safetensors')
   # We add the position embeddings of registers to the registers.
@@ -75,9 +78,8 @@ def test_outputs_are_those_of_a_hugging_face_model(name, golden, tmp_path):
   arrays, images, expected = golden(f'huggingface/{name}')
   write_folder(tmp_path / 'in', f'huggingface/{name}.npz', arrays)
   model = vit_jax.load(tmp_path / 'in', log=None)
-  found = np.asarray(model(images)[
-      'logits' if model.config.num_classes else 'representation'])
-  assert np.abs(found - expected).max() <= 1e-4 * expected.std()
+  assert_close(model(images)[
+      'logits' if model.config.num_classes else 'representation'], expected)
   model.save(tmp_path / 'out', form='huggingface')
   written = safetensors.open_file(tmp_path / 'out' / 'model.safetensors')
   prefix = 'vision_model.' if name.endswith('vision_model') else ''
@@ -91,8 +93,8 @@ def test_outputs_are_those_of_a_hugging_face_model(name, golden, tmp_path):
 def test_the_image_tower_of_a_big_vision_file_is_read(golden, tmp_path):
   arrays, images, expected = golden('big_vision/siglip')
   npz.write(tmp_path / 'x.npz', arrays)
-  found = vit_jax.load(tmp_path / 'x.npz', log=None)(images)['representation']
-  assert np.abs(found - expected).max() <= 1e-4 * expected.std()
+  assert_close(vit_jax.load(tmp_path / 'x.npz', log=None)(images)[
+      'representation'], expected)
 
 
 @pytest.mark.parametrize(('patch', 'key'), [(16, 'logits'), (4, 'logits_4')])
@@ -106,8 +108,7 @@ def test_flexivit_of_big_vision_computes_the_same_with_any_patch_size(
                        resolution=48, positions='bilinear')
   # The grid of the position embeddings stays.
   assert (model.config.patch, model.resolution) == (patch, (4 * patch,) * 2)
-  found = np.asarray(model(images)['logits'])
-  assert np.abs(found - expected).max() <= 1e-4 * expected.std()
+  assert_close(model(images)['logits'], expected)
 
 
 def test_a_naflex_model_of_big_vision_is_refused_by_name(golden, tmp_path):

@@ -6,7 +6,6 @@ They are started by `main.py` and communicate through gloo.
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 
@@ -83,26 +82,17 @@ def assert_all_succeeded(done):
     assert status == 0, f'{out}\n{err}'
 
 
-def by_step(rows, prefix=''):
-  steps = {}
-  for row in rows:
-    steps.setdefault(row['step'], {}).update({
-        name: value for name, value in row.items()
-        if name.startswith(prefix) and name != 'step'})
-  return steps
-
-
 def assert_same_metrics(rows, expected, *, first=1, prefix=''):
-  found, wanted = by_step(rows, prefix), by_step(expected, prefix)
-  assert list(found) == list(wanted) == [1, 2, 3, 4]
-  for step in range(first, 5):
-    assert found[step].keys() == wanted[step].keys()
-    for name, value in wanted[step].items():
-      if 'accuracy' in name or 'examples' in name:
-        assert found[step][name] == value, (step, name)
-      else:
-        np.testing.assert_allclose(
-            found[step][name], value, rtol=2e-5, err_msg=f'{step}: {name}')
+  found, wanted = ({
+      (row['step'], name): value for row in of for name, value in row.items()
+      if row['step'] >= first and name.startswith(prefix)}
+                   for of in (rows, expected))
+  assert found.keys() == wanted.keys()
+  assert {step for step, _ in found} == {*range(first, 5)}
+  for key, value in wanted.items():
+    is_exact = 'accuracy' in key[1] or 'examples' in key[1]
+    np.testing.assert_allclose(
+        found[key], value, rtol=0 if is_exact else 2e-5, err_msg=str(key))
 
 
 @pytest.fixture(scope='module')
@@ -144,17 +134,9 @@ def test_only_process_0_prints_and_writes(four_processes):
 RESUMED = {'evals': {}, 'checkpoint': {'every': {'steps': 2}}}
 
 
-def copy_at_step_2(workdir, target):
-  """Copies a run as if it had been killed after step 2."""
-  shutil.copytree(workdir, target)
-  shutil.rmtree(target / 'checkpoints' / 'latest' / '4')
-  (target / 'summary.json').unlink()
-  return target
-
-
 def test_two_processes_resume_a_checkpoint_of_four(
     four_processes, reference, tmp_path):
-  workdir = copy_at_step_2(four_processes[0], tmp_path / 'run')
+  workdir = toy.copy_at(four_processes[0], tmp_path / 'run', step=2)
   # Attention heads are split over both processes.
   config = toy.write(
       tmp_path / 'config.py', **{**CONFIG, **RESUMED, 'mesh': {'tensor': 2}})

@@ -1,5 +1,6 @@
 """A tiny model on digits: its config, its experiment and its metrics."""
 
+import shutil
 import socket
 from unittest import mock
 
@@ -41,6 +42,16 @@ def free_port():
   """Returns a port of this machine that no process listens on."""
   with socket.create_server(('localhost', 0)) as server:
     return server.getsockname()[1]
+
+
+def copy_at(workdir, target, *, step):
+  """Copies a run as if it had been killed after the checkpoint of a step."""
+  shutil.copytree(workdir, target)
+  for path in (target / 'checkpoints' / 'latest').iterdir():
+    if int(path.name) > step:
+      shutil.rmtree(path)
+  (target / 'summary.json').unlink()
+  return target
 
 
 def rows(workdir):

@@ -50,16 +50,6 @@ def test_eight_devices_give_the_metrics_of_one():
   assert 0 < one['classification/accuracy'] < one['knn/accuracy'] < 1
 
 
-def test_masked_patch_prediction_is_evaluated_without_labels():
-  result = evaluate(
-      1, objective={'name': 'masked_patch'},
-      sections={'held_out': {'name': 'objective', 'split': 'test[:50]'},
-                'knn': SECTIONS['knn']})
-  assert result['held_out/examples'] == 50
-  assert {'held_out/loss', 'held_out/color_accuracy'} <= set(result)
-  assert result['knn/accuracy'] > 0.2
-
-
 FEWSHOT = {'name': 'fewshot', 'batch_size': None}
 
 

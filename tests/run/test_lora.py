@@ -37,7 +37,8 @@ def train(workdir, base, *, steps=6, **changes):
       'evals': {'test': {'split': 'test', 'batch_size': 120,
                          'every': {'steps': 3}}},
       'init': {'checkpoint': str(base)},
-      'checkpoint': {'every': {'steps': 3}, 'best': 'test/accuracy'},
+      'checkpoint': {'every': {'steps': 3}, 'keep': 2,
+                     'best': 'test/accuracy'},
       **changes})
   summary = run_lib.train(
       experiment, workdir, source=base and load.find(base))
@@ -92,11 +93,10 @@ def test_a_loaded_model_has_the_merged_parameters(trained, base, tmp_path):
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one(trained, base, tmp_path):
-  workdir, *_ = trained
-  train(tmp_path, base, steps=3)
-  train(tmp_path, base)
+  resumed = toy.copy_at(trained[0], tmp_path / 'run', step=3)
+  train(resumed, base)
   jax.tree.map(np.testing.assert_array_equal, *(
-      checkpoint_source.find(path).load() for path in (workdir, tmp_path)))
+      checkpoint_source.find(path).load() for path in (trained[0], resumed)))
 
 
 def test_other_or_missing_weights_are_not_adapted(trained, base, tmp_path):
