@@ -82,10 +82,8 @@ def test_segmentations_are_drawn(trained, tmp_path, capsys):
       f'--output={tmp_path}', out=tmp_path)
   assert status == 0
   assert figures['metrics']['segmentation/examples'] == 9
-  tables = figures['tables']['segmentation']
-  assert tables['class_names'] == ['paper', 'stroke']
-  assert figures['metrics']['segmentation/mean_iou'] == pytest.approx(
-      np.mean(tables['class_iou']))
+  assert figures['tables']['segmentation']['class_names'] == [
+      'paper', 'stroke']
   path = tmp_path / 'segmentation.png'
   assert f'figure      {path}' in capsys.readouterr().out
   drawn = np.asarray(Image.open(path).convert('RGB')).reshape(-1, 3)

@@ -11,7 +11,6 @@ import pytest
 
 from vit_jax import __main__ as main
 from vit_jax import sweep as sweep_lib
-from vit_jax.analysis import sweep_plot
 from vit_jax.commands import sweep as command
 from vit_jax.inference import load
 from vit_jax.training import signals
@@ -58,18 +57,12 @@ def test_the_best_setting_is_trained_on_all_data_with_each_seed(swept):
   best = max(result['grid'], key=lambda row: row['value'])
   assert result['best']['name'] == best['name'] == 'learning_rate=0.01'
   assert sorted(result['final']['runs']) == ALL_RUNS[2:]
-  values = []
   for seed in (0, 1):
     config = read(workdir, f'final,seed={seed}', 'config.json')
     assert config['seed'] == seed and config['data']['split'] == 'train'
     assert config['optimizer']['learning_rate'] == 0.01
     metrics = read(workdir, f'final,seed={seed}', 'summary.json')['metrics']
     assert metrics['test/examples'] == 360
-    values.append(metrics['test/accuracy'])
-  assert values[0] != values[1]
-  accuracy = result['final']['statistics']['test/accuracy']
-  assert accuracy['mean'] == pytest.approx(sum(values) / 2)
-  assert accuracy['std'] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
 
 
 def test_a_soup_is_written_and_reported_next_to_the_best_run(swept):
@@ -158,8 +151,6 @@ def test_diverged_settings_are_neither_selected_nor_repeated(
   assert result['best']['name'] == 'batch_size=16'
   sweep_lib.run(sweep, tmp_path)
   assert training.names.count('batch_size=8') == 1
-  sweep_plot.sweep(result, tmp_path / 'sweep.png')
-  assert (tmp_path / 'sweep.png').stat().st_size > 1000
 
 
 def test_a_grid_without_any_result_is_an_error(file, tmp_path, training):
