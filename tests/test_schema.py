@@ -81,30 +81,23 @@ def parse(**section):
     ('rules', [['a', 1], ('b', 2.5)], (('a', 1.0), ('b', 2.5))),
     ('weights', {'cat': 2}, {'cat': 2.0}),
     ('anything', {'free': [1, 'x']}, {'free': [1, 'x']}),
+    # The text of a flag takes the type of its field.
+    ('rate', FlagText('3e-4'), 3e-4),
+    ('steps', FlagText('12'), 12),
+    ('on', FlagText('true'), True),
+    ('text', FlagText('12'), '12'),
+    ('maybe_text', FlagText('none'), None),
+    ('maybe_number', FlagText('0.5'), 0.5),
+    ('size', FlagText('384'), 384),
+    ('size', FlagText('(16, 32)'), (16, 32)),
+    ('kind', FlagText('none'), 'none'),
+    ('warmup', FlagText('{"epochs": 5}'), Duration(epochs=5.0)),
+    ('rules', FlagText('[("a.*", 2)]'), (('a.*', 2.0),)),
+    ('anything', FlagText('[1, "x"]'), [1, 'x']),
+    ('anything', FlagText('word'), 'word'),
 ])
-def test_value_becomes_the_annotated_type(key, value, expected):
+def test_values_and_text_become_the_annotated_type(key, value, expected):
   got = getattr(parse(**{key: value}), key)
-  assert got == expected
-  assert type(got) is type(expected)
-
-
-@pytest.mark.parametrize('key, text, expected', [
-    ('rate', '3e-4', 3e-4),
-    ('steps', '12', 12),
-    ('on', 'true', True),
-    ('text', '12', '12'),
-    ('maybe_text', 'none', None),
-    ('maybe_number', '0.5', 0.5),
-    ('size', '384', 384),
-    ('size', '(16, 32)', (16, 32)),
-    ('kind', 'none', 'none'),
-    ('warmup', '{"epochs": 5}', Duration(epochs=5.0)),
-    ('rules', '[("a.*", 2)]', (('a.*', 2.0),)),
-    ('anything', '[1, "x"]', [1, 'x']),
-    ('anything', 'word', 'word'),
-])
-def test_flag_text_takes_the_type_of_its_field(key, text, expected):
-  got = getattr(parse(**{key: FlagText(text)}), key)
   assert got == expected
   assert type(got) is type(expected)
 
