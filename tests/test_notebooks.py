@@ -69,9 +69,8 @@ def test_notebooks_contain_no_local_paths(path):
               if LOCAL_PATHS.search(line) and '"image/png"' not in line]
 
 
-@pytest.mark.parametrize('path', PATHS, ids=lambda path: path.stem)
-def test_without_the_library_a_notebook_asks_for_its_repository(path, tmp_path):
-  source = text_of(cells(path, 'code')[0])
+def test_without_the_library_notebooks_ask_for_its_repository(tmp_path):
+  source, = {text_of(cells(path, 'code')[0]) for path in PATHS}
   source = source.replace("find_spec('vit_jax')", "find_spec('vit_jax_')")
   done = subprocess.run([sys.executable, '-c', source], cwd=tmp_path,
                         check=False, capture_output=True, text=True)

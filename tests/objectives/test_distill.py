@@ -63,6 +63,12 @@ def build(teacher, *, model=None, **section):
       model or Fixed(), multi_label=False, teacher=teacher, mean=0.5, std=0.25)
 
 
+def taught(teacher, pixels):
+  """Returns the outputs of the teacher for pixels in [0, 1]."""
+  return teacher((pixels - np.float32([0.1, 0.2, 0.3])) / np.float32(
+      [0.4, 0.5, 0.6]))
+
+
 @pytest.mark.parametrize('weight', [0.25, 1.0])
 def test_the_teacher_sees_the_same_images_in_its_own_size_and_scale(
     teacher, weight):
@@ -78,8 +84,7 @@ def test_the_teacher_sees_the_same_images_in_its_own_size_and_scale(
       {'image': (pixels - 0.5) / 0.25, 'label': LABELS}, jax.random.key(0))
   # Each pixel of a linear resize is a mean, so resizing and scaling commute.
   larger = jax.image.resize(pixels, (5, 16, 16, 3), 'bilinear')
-  targets = teacher((larger - np.float32([0.1, 0.2, 0.3])) / np.float32(
-      [0.4, 0.5, 0.6]))['logits']
+  targets = taught(teacher, larger)['logits']
   labels = -np.log(softmax(STUDENT)[np.arange(5), LABELS])
   want = (1 - weight) * labels + weight * distill.imitation(
       STUDENT, targets, hard=False, temperature=1.0)
@@ -105,9 +110,7 @@ def test_the_distillation_token_learns_from_the_teacher_only(teacher):
   (plain, same), (other, changed) = (
       loss(model, 0.5) for model in (heads, Swapped(heads.heads)))
   np.testing.assert_array_equal(same['accuracy'], changed['accuracy'])
-  targets = teacher(jnp.asarray(
-      (0.5 - np.float32([0.1, 0.2, 0.3])) / np.float32([0.4, 0.5, 0.6])
-      + np.zeros((5, 16, 16, 3), np.float32)))['logits']
+  targets = taught(teacher, jnp.full((5, 16, 16, 3), 0.5))['logits']
   terms = [distill.imitation(
       logits, targets, hard=False, temperature=1.0)
            for logits in (STUDENT, (STUDENT + 1)[:, ::-1])]
@@ -123,9 +126,7 @@ def test_features_are_compared_after_a_projection(teacher):
   plain, _ = build(teacher)(params, batch, jax.random.key(0))
   loss, measures = build(teacher, feature_weight=0.5)(
       params, batch, jax.random.key(0))
-  pixels = batch['image'] * 0.25 + 0.5
-  wanted = teacher((pixels - np.float32([0.1, 0.2, 0.3])) / np.float32(
-      [0.4, 0.5, 0.6]))['representation']
+  wanted = taught(teacher, batch['image'] * 0.25 + 0.5)['representation']
   distance = np.square(batch['image'][:, 0, 0] @ kernel - wanted).mean(-1)
   np.testing.assert_allclose(measures['features'], distance, rtol=1e-4)
   np.testing.assert_allclose(loss - plain, 0.5 * distance, rtol=1e-3)

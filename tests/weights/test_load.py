@@ -41,15 +41,17 @@ def stacked(arrays):
   return {**result, **{n: np.stack(a) for n, a in layers.items()}}
 
 
+def renamed(arrays, *pairs):
+  for old, new in pairs:
+    arrays = {name.replace(old, new): a for name, a in arrays.items()}
+  return arrays
+
+
 def before_2021(arrays):
   """Numbers the modules of a block as Flax did before 2021."""
-  for old, new in (('MultiHeadDotProductAttention_0',
-                    'MultiHeadDotProductAttention_1'),
-                   ('LayerNorm_1', 'LayerNorm_2'),
-                   ('MlpBlock_0', 'MlpBlock_3')):
-    arrays = {name.replace(old, new) if 'encoderblock' in name else name: a
-              for name, a in arrays.items()}
-  return arrays
+  return renamed(
+      arrays, ('DotProductAttention_0', 'DotProductAttention_1'),
+      ('LayerNorm_1', 'LayerNorm_2'), ('MlpBlock_0', 'MlpBlock_3'))
 
 
 def top_level_positions(arrays):
@@ -103,19 +105,16 @@ def test_bfloat16_stored_as_void_loads(tmp_path):
 
 def old_huggingface(arrays):
   """Renames arrays as transformers did before version 5."""
-  for new, old in (
-      ('vit.layers.', 'vit.encoder.layer.'), ('mlp.fc1', 'intermediate.dense'),
-      ('mlp.fc2', 'output.dense'), ('o_proj', 'output.dense'),
-      ('q_proj', 'attention.query'), ('k_proj', 'attention.key'),
-      ('v_proj', 'attention.value')):
-    arrays = {name.replace(new, old): a for name, a in arrays.items()}
-  return arrays
+  return renamed(
+      arrays, ('vit.layers.', 'vit.encoder.layer.'),
+      ('mlp.fc1', 'intermediate.dense'), ('mlp.fc2', 'output.dense'),
+      ('o_proj', 'output.dense'), ('q_proj', 'attention.query'),
+      ('k_proj', 'attention.key'), ('v_proj', 'attention.value'))
 
 
 @pytest.mark.parametrize('rename', [
     old_huggingface,
-    lambda arrays: {n.replace('vit.', 'deit.', 1): a
-                    for n, a in arrays.items()}],
+    lambda arrays: renamed(arrays, ('vit.', 'deit.'))],
     ids=['before version 5', 'DeiT without distillation'])
 def test_other_names_of_hugging_face_load(rename, tmp_path):
   arrays = rename(random_models.arrays('huggingface'))
