@@ -149,7 +149,7 @@ def test_muon_updates_each_matrix_of_a_stack_and_adam_the_rest():
       'out': {'kernel': (2, 2, 4, 6)},  # layers, heads, head_dim, width
       'hidden': {'kernel': (2, 6, 9)}}},
       'backbone': {'block1': {
-          'unit1': {'conv2': {'kernel': (3, 3, 2, 4)}},  # height, width, in, out
+          'unit1': {'conv2': {'kernel': (3, 3, 2, 4)}},  # sides, in, out
           'units': {'conv2': {'kernel': (2, 3, 3, 2, 4)}}}},
       'head': {'kernel': (6, 3)}}
   as_matrices = {
