@@ -1,5 +1,6 @@
 """Training from the command line, in processes that may be killed."""
 
+import gc
 import json
 import os
 import pathlib
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 
 import jax
 import numpy as np
@@ -229,8 +231,17 @@ def test_an_incompatible_config_in_a_workdir_is_an_error(
 
 
 def test_a_stage_starts_from_the_parameters_of_an_earlier_one(
-    tmp_path, capsys):
+    tmp_path, capsys, monkeypatch):
   file = toy.write(tmp_path / 'stages.py', **STAGES)
+  train, experiments, held = run_lib.train, [], []
+
+  def counting(experiment, *args, **kwargs):
+    experiments.append(weakref.ref(experiment))
+    gc.collect()
+    held.append(sum(ref() is not None for ref in experiments))
+    return train(experiment, *args, **kwargs)
+
+  monkeypatch.setattr(run_lib, 'train', counting)
   assert main.main([f'--config={file}', f'--workdir={tmp_path}/run']) == 0
   output = capsys.readouterr().out
   lines = [line.split() for line in output.splitlines()]
@@ -244,6 +255,7 @@ def test_a_stage_starts_from_the_parameters_of_an_earlier_one(
   assert (tmp_path / 'run' / 'curves.png').exists()
   assert summary['stages']['finetune']['metrics']['test/examples'] == 360
   assert 'pretrain' in output.split('Summary')[1]
+  assert held == [1, 1]  # A finished stage is freed.
 
 
 def test_all_stages_are_checked_before_the_first_trains(tmp_path, capsys):

@@ -1,8 +1,10 @@
 """A small sweep, and training that only writes a summary."""
 
+import gc
 import json
 import os
 import pathlib
+import weakref
 
 import pytest
 
@@ -25,17 +27,20 @@ class FakeTraining:
 
   Every metric is the learning rate plus 0.1 times the seed. Batches of 8
   diverge, and batches of 24 have no finite metric. `signal` is sent after the
-  run of the name `signal_after`.
+  run of the name `signal_after`. `held` counts the experiments in memory.
   """
 
   def __init__(self):
-    self.names = []
+    self.names, self.held, self._experiments = [], [], []
     self.signal_after = self.signal = None
 
   def __call__(self, experiment, workdir, **_):
     from vit_jax.training import health  # Not before pytest's import hook.
     workdir = pathlib.Path(workdir)
     self.names.append(workdir.name)
+    self._experiments.append(weakref.ref(experiment))
+    gc.collect()
+    self.held.append(sum(ref() is not None for ref in self._experiments))
     config = experiment.config
     if config.batch_size == 8:
       raise health.NonFiniteError('The loss is not finite at step 3.\nMore.')

@@ -121,6 +121,7 @@ def plan(file, *overrides, grid=(), **section):
 def test_only_lost_runs_are_repeated(file, tmp_path, training):
   first = sweep_lib.run(plan(file), tmp_path)
   assert training.names == ALL_RUNS
+  assert training.held == [1] * len(ALL_RUNS)
   lost = [ALL_RUNS[1], ALL_RUNS[3]]
   for name in lost:
     shutil.rmtree(tmp_path / 'runs' / name)

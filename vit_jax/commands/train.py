@@ -69,7 +69,9 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
     earlier = experiment.config.init.stage
     if earlier:
       experiment.check_start_from(experiments[earlier])
-  for name, experiment in experiments.items():
+  for name in stages:
+    # A finished stage is not kept: its compiled programs take memory.
+    experiment = experiments.pop(name)
     if name:
       print(f'\nStage {name}', flush=True)
     summaries[name] = run_lib.train(

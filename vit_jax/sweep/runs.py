@@ -55,7 +55,7 @@ def build(
 
 
 def train(
-    experiments: Mapping[str, experiment_lib.Experiment],
+    experiments: dict[str, experiment_lib.Experiment],
     names: Sequence[str], workdir: epath.Path, *, stop: signals.StopRequest,
 ) -> Iterator[tuple[str, dict[str, Any] | health.NonFiniteError]]:
   """Trains runs one after the other; yields their names and summaries.
@@ -63,7 +63,8 @@ def train(
   A diverged run yields its error. Raises `signals.Stopped` after a signal.
 
   Args:
-    experiments: the unfinished runs; see `build`.
+    experiments: the unfinished runs; see `build`. Each is removed when it is
+      trained, because compiled programs take memory.
     names: all runs, finished or not, in order.
     workdir: folder of the sweep.
     stop: raises between runs if a signal arrived.
@@ -80,11 +81,12 @@ def train(
     if summary is not None:
       yield name, summary
       continue
+    experiment = experiments.pop(name)
     try:
       yield name, run_lib.train(
-          experiments[name], workdir / RUNS / name, title=name,
+          experiment, workdir / RUNS / name, title=name,
           source=initial_weights.find(
-              experiments[name].config, find_source=find_source))
+              experiment.config, find_source=find_source))
     except health.NonFiniteError as error:
       yield name, error
   stop.check()
