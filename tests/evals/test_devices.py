@@ -37,8 +37,8 @@ def evaluate(devices, **options):
   params['head']['dense']['kernel'] = jax.make_array_from_callback(
       kernel.shape, kernel.sharding, lambda i: values[i].astype(np.float32))
   return {f'{name}/{key}': value
-          for name, run in built.evaluators.items()
-          for key, value in run(params, lambda: None).metrics.items()}
+          for name in built.evaluators
+          for key, value in built.evaluate(name, params).metrics.items()}
 
 
 def test_eight_devices_give_the_metrics_of_one():
@@ -80,7 +80,6 @@ def test_default_shots_are_limited_by_the_smallest_class(capsys):
       **FEWSHOT, 'train_split': 'train[:160]', 'seeds': 1}})
   assert ('evals.few leaves out the shots 25: a class of train[:160] has '
           in capsys.readouterr().out)
-  result = built.evaluators['few'](
-      built.init_state().params, lambda: None).metrics
+  result = built.evaluate('few', built.init_state().params).metrics
   assert [name for name in result if name.endswith('_shot')] == [
       '1_shot', '5_shot', '10_shot']

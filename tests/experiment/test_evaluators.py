@@ -79,8 +79,8 @@ def _losses(**section):
   params = jax.tree.map(
       lambda x: x + rng.normal(scale=0.3, size=x.shape).astype(x.dtype),
       experiment.init_state().params)
-  return {name: evaluate(params, lambda: None).metrics['loss']
-          for name, evaluate in experiment.evaluators.items()}
+  return {name: experiment.evaluate(name, params).metrics['loss']
+          for name in experiment.evaluators}
 
 
 def test_mirroring_all_images_does_not_change_flipped_evaluations():

@@ -87,7 +87,7 @@ def test_a_loaded_model_has_the_merged_parameters(trained, base, tmp_path):
         **checkpoint_source.find(workdir).config, 'lora': {},
         'optimizer': {}, 'mesh': {}})
     params = multihost.put(source.load(), plain.shardings.params)
-    result = plain.evaluators['test'](params, lambda: None)
+    result = plain.evaluate('test', params)
     assert result.metrics['loss'] == pytest.approx(
         summary['metrics']['test/loss'], rel=1e-5)
 

@@ -109,12 +109,12 @@ def _evaluate(
   experiment, params = _restore(config, source)
   metrics: dict[str, float] = {}
   tables: dict[str, dict[str, Any]] = {}
-  for name, evaluate in experiment.evaluators.items():
+  for name in experiment.evaluators:
     start = time.monotonic()
     beat = functools.partial(watchdog.beat, f'evaluating {name}')
     beat()
     with fit_batch.evaluator_memory_advice(experiment.config, name):
-      result = evaluate(params, beat)
+      result = experiment.evaluate(name, params, beat)
     _show(name, result, config, experiment, secs=time.monotonic() - start)
     if output is not None and jax.process_index() == 0:
       _draw(name, result, output)

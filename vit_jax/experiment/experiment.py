@@ -150,6 +150,13 @@ class Experiment:
         shards=shards, num_shards=num_shards, unreadable=unreadable)
     return multihost.shard_batches(local, self.mesh)
 
+  def evaluate(
+      self, name: str, params: types.Params,
+      on_batch: Callable[[], None] = lambda: None,
+  ) -> evals.Result:
+    """Runs an evaluator; `on_batch` runs after each batch, and may raise."""
+    return self.evaluators[name](params, on_batch)
+
   def with_microbatches(self, number: int) -> 'Experiment':
     """Returns the same experiment with another number of microbatches.
 

@@ -307,8 +307,8 @@ class _Run:
       self._on_eval_batch(name)
       with self._clock.paused(), fit_batch.evaluator_memory_advice(
           self._config, name):
-        result = self._experiment.evaluators[name](
-            params, functools.partial(self._on_eval_batch, name))
+        result = self._experiment.evaluate(
+            name, params, functools.partial(self._on_eval_batch, name))
       row |= {f'{name}/{key}': value for key, value in result.metrics.items()}
     return row
 

@@ -98,8 +98,9 @@ def make(
       def on_batch() -> None:
         watchdog.beat(f'evaluating {name}')
         stop.check()
-      return experiment.evaluators[name](
-          multihost.put(params, experiment.shardings.params), on_batch).metrics
+      return experiment.evaluate(
+          name, multihost.put(params, experiment.shardings.params), on_batch,
+      ).metrics
 
     def report(params: types.Params) -> dict[str, float]:
       return {f'{name}/{key}': value for name in
