@@ -32,7 +32,7 @@ FLOPS = 'training GFLOP'
 @dataclasses.dataclass(frozen=True)
 class Experiment:
   """A figure or table."""
-  minutes: float  # Measured; for 4, 5 and table2 estimated from FLOPs.
+  minutes: float  # Measured, on one or two cores shared with other work.
   commands: tuple[str, ...]  # Arguments of main.py.
   # Metric and x label by file name. x is the middle part of a stage's name,
   # or the training FLOPs.
@@ -48,14 +48,14 @@ def _stages(minutes, name, **pictures):
 RATE, IMAGES, ACCURACY = 'learning rate', 'pre-training images', 'test/accuracy'
 SHOTS = 'fewshot/5_shot'
 EXPERIMENTS = {
-    '4': _stages(25, 'figure4', figure4=(SHOTS, IMAGES),
+    '4': _stages(45, 'figure4', figure4=(SHOTS, IMAGES),
                  figure3=(ACCURACY, IMAGES)),
-    '5': _stages(45, 'figure5', figure5=(SHOTS, FLOPS)),
+    '5': _stages(60, 'figure5', figure5=(SHOTS, FLOPS)),
     'table2': Experiment(6, tuple(
         f'sweep --config=configs/paper/table2.py:family={family},'
         f'runs={{runs}}/figure4 --workdir={{runs}}/table2/{family}'
         for family in ('ViT', 'hybrid', 'ResNet'))),
-    'table7': _stages(10, 'table7', table7=(SHOTS, RATE)),
+    'table7': _stages(13, 'table7', table7=(SHOTS, RATE)),
     '8': _stages(14, 'figure8', figure8=(ACCURACY, FLOPS)),
     '9': _stages(8, 'figure9', figure9=(ACCURACY, RATE)),
     '13': _stages(6, 'figure13', figure13=(ACCURACY, FLOPS)),
@@ -118,15 +118,20 @@ def plot(series, path, *, xlabel, ylabel):
     decades = every_x[-1] / every_x[0] > 1000
     axes.xaxis.set_major_locator(
         ticker.LogLocator(subs=(1,) if decades else (1, 2, 5)))
-    axes.xaxis.set_major_formatter('{x:,.4g}')
+    axes.xaxis.set_major_formatter(ticker.FuncFormatter(
+        lambda x, position: _number(x)))
     axes.xaxis.set_minor_formatter(ticker.NullFormatter())
   if len(every_x) <= 6:
-    axes.set_xticks(every_x, [f'{x:,.4g}' for x in every_x], minor=False)
+    axes.set_xticks(every_x, [_number(x) for x in every_x], minor=False)
     axes.minorticks_off()
   axes.set(xlabel=xlabel, ylabel=ylabel)
   plots.style(axes)
   fig.legend(loc='outside lower center', frameon=False, fontsize=10, ncols=3)
   plots.save(fig, path)
+
+
+def _number(x):
+  return f'{x:,.0f}' if x >= 1000 else f'{x:.4g}'
 
 
 def draw(name, runs):
@@ -148,7 +153,7 @@ def draw(name, runs):
     for label, points in series.items():
       for x, values in sorted(points.items()):
         lines.append(
-            f'| {label} | {x:.4g} | {sum(values) / len(values):.1f} | '
+            f'| {label} | {_number(x)} | {sum(values) / len(values):.1f} | '
             f'{min(values):.1f} – {max(values):.1f} | {len(values)} |')
     path.with_suffix('.md').write_text('\n'.join(lines) + '\n')
     paths.append(path)

@@ -130,7 +130,7 @@ def start(command: str, argv: Sequence[str]) -> int:
 
 
 def connect(command: str, args: argparse.Namespace) -> bool:
-  """Connects the processes of a run; returns whether this is the first."""
+  """Connects the processes of a run; returns whether this one is the first."""
   # `doctor` also runs where JAX is not installed.
   if command not in MULTIPROCESS or not importlib.util.find_spec('jax'):
     return True

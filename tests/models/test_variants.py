@@ -77,6 +77,9 @@ def test_settings_of_a_variant_can_be_overridden():
   config = models.parse({'variant': '22B/14', 'parallel': False})
   assert (config.parallel, config.qk_norm, config.norm, config.qkv_bias) == (
       False, True, 'rms', False)
+  # 0 is the dimension of the variant, also as the text of a flag.
+  config = models.parse({'variant': 'B/16', 'width': schema.FlagText('0')})
+  assert config.width == 768
 
 
 def test_fine_tuning_inherits_the_settings_of_22b():

@@ -332,11 +332,13 @@ def test_nothing_is_allocated_before_init(name):
   assert after == state
 
 
-@pytest.mark.parametrize('name', NAMES)
-def test_default_rules_may_match_nothing(name):
+@pytest.mark.parametrize('name, section', [
+    *((name, {}) for name in NAMES if name != 'muon'),
+    *(('muon', {'matrices': default})
+      for default in (config.LAYERS, config.EARLIER_LAYERS))])
+def test_default_rules_may_match_nothing(name, section):
   params = {'scale': np.ones(3, np.float32)}
-  matrices = {'matrices': config.LAYERS} if name == 'muon' else {}
-  optimizer = build(name, params, weight_decay=0.1, **matrices)
+  optimizer = build(name, params, weight_decay=0.1, **section)
   got = run(optimizer, params, [{'scale': np.zeros(3, np.float32)}])
   np.testing.assert_array_equal(got['scale'], params['scale'])
 

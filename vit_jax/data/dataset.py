@@ -126,13 +126,11 @@ def open_dataset(
   name = config.source if source is None else source
   try:
     opened = registry.open_splits(config, source=source)
-  except (ValueError, OSError) as error:
-    if not data_optional:
+  except (ValueError, OSError):
+    planned = registry.open_planned(name) if data_optional else None
+    if planned is None:
       raise
-    try:
-      opened = registry.open_planned(name)
-    except registry.UnknownSizes:
-      raise error from None  # The first error says what to do.
+    opened = planned
   wanted = config.split if split is None else split or opened.eval_split
   if wanted == 'all' and wanted not in opened.splits:
     wanted = '+'.join(opened.splits)

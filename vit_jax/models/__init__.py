@@ -45,13 +45,14 @@ def parse(section: Mapping[str, Any]) -> ModelConfig:
     raise ValueError(
         f'model.variant {variant!r} is a {implied["name"]}, but model.name is '
         f'{merged["name"]!r}. Leave out one of them.')
-  for name in vit_config.DIMENSIONS:
-    if name in implied:  # 0 stands for the dimension of the variant.
-      merged[name] = merged[name] or implied[name]
   backbone, given = implied.get('backbone'), section.get('backbone') or {}
   if backbone and isinstance(given, Mapping):
     merged['backbone'] = {**backbone, **given}
   config = schema.parse_choice(_FAMILIES, merged, where='model')
+  # 0 stands for the dimension of the variant.
+  config = dataclasses.replace(config, **{
+      name: implied[name] for name in vit_config.DIMENSIONS
+      if name in implied and not getattr(config, name)})
   _check_complete(config)
   return config
 

@@ -63,7 +63,8 @@ _AIMV2 = {**_SWIGLU, 'pooling': 'average', 'stem_norm': 'patches',
 _PERCEPTION = {**_CLIP, 'cls': True, 'pool_prefix': True}
 
 _Sizes = Mapping[str, variants.Size]
-# Template of the names, sizes, resolutions, settings that no name implies.
+# Template of the names, sizes, resolutions, and the settings that `timm_names`
+# does not imply.
 _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
     # arXiv 2012.12877 (DeiT); 2106.10270 (AugReg); 2111.06377 (MAE).
     ('deit_{}_patch16_{}', {'tiny': _TI, 'small': _S, 'base': _B}, (224,), {}),
@@ -153,9 +154,11 @@ def table() -> Mapping[str, Backbone]:
 def _implied(name: str) -> dict[str, Any]:
   """Returns the GELU that a name implies, and settings unlike a plain ViT's.
 
-  A model of this name inherits all others from the weights that it starts from.
+  Other settings come from the weights that a model starts from. The GELU is
+  always set, because those of a checkpoint would replace a missing one.
   """
-  implied = timm_names.find_architecture(name) or {}
+  implied = timm_names.find_architecture(name)
+  assert implied is not None, name
   defaults = {field.name: field.default
               for field in dataclasses.fields(vit_config.ViTConfig)}
   return {key: value for key, value in implied.items()

@@ -124,6 +124,6 @@ def section(variant: str) -> dict[str, Any]:
 
 
 def _vit(size: Size, patch: int, **settings: Any) -> dict[str, Any]:
-  """Returns the keys of a ViT: dimensions, and `settings` of a plain one."""
+  """Returns the keys of a ViT with `settings` unlike a plain one's."""
   return {'name': 'vit', 'backbone': None, **dataclasses.asdict(size),
           'patch': patch, **settings}

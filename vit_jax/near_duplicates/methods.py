@@ -35,7 +35,7 @@ _MAX_CANDIDATES = 8  # Test images compared with each example.
 class Comparison(NamedTuple):
   """A source image of a batch, compared with a view of a test image.
 
-  For the last three, see `search.Pair`.
+  `similarity`, `distance` and `change`: see `search.Pair`.
   """
   row: int
   image: int

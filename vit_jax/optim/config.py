@@ -15,8 +15,9 @@ from vit_jax.optim import schedules
 # Kernels decay; biases, norm scales, position embeddings and the cls token do
 # not.
 KERNELS = '.*kernel'
-# Of the layers of an encoder, and of the units of a ResNet.
+# Kernels of encoder layers and ResNet units.
 LAYERS = rf'({layer_decay.STACKED}|backbone/block\d+/).*kernel'
+EARLIER_LAYERS = f'{layer_decay.STACKED}.*kernel'  # The default of 0.1.0.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

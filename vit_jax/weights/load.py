@@ -45,7 +45,7 @@ def load(
 ) -> declared_lib.Weights:
   """Loads the weights of another codebase.
 
-  The `origin` of the result is the name of their family.
+  `origin` of the result is the name of the weights' family.
 
   Args:
     path: a file, or a folder with a file and its config.json.

@@ -38,7 +38,10 @@ def decode(
     image: bytes | Shaped[np.ndarray, '...'], *, channels: int,
     dtype: multichannel.Dtype = 'uint8', max_pixels: int = limits.MAX_PIXELS,
 ) -> Any:
-  """Returns an image file or array; uint8 grey and RGB as a Pillow image.
+  """Decodes an image file or array.
+
+  The result is a Pillow image for uint8 with 1 or 3 channels, and a
+  `multichannel.MultichannelImage` for others. For uint8:
 
   | file               | 1 channel                  | 3 channels              |
   |--------------------|----------------------------|-------------------------|

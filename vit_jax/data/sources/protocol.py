@@ -1,7 +1,7 @@
 """Interfaces of data sources: random access to the examples of one split.
 
-Sources hold paths and small tables only: they are pickled to worker processes,
-and opening one reads no image.
+Sources hold paths and small tables only: Grain sends them to worker processes
+with cloudpickle, and opening one reads no image.
 """
 
 from collections.abc import Mapping

@@ -13,7 +13,6 @@ from typing import Any
 
 from etils import epath
 
-from vit_jax import schema
 from vit_jax.data import config as config_lib
 from vit_jax.data import known_datasets
 from vit_jax.data.sources import columns as columns_lib
@@ -37,9 +36,9 @@ def open_splits(
   labels = columns_lib.LabelConfig(
       config.target, config.table, config.holdout)
   # Runs of earlier versions have the holdout 'hash', whatever their source.
-  if source is None and labels not in (
-      columns_lib.AUTO, columns_lib.LabelConfig(holdout='hash')
-  ) and not is_path(name):
+  configured = labels not in (
+      columns_lib.AUTO, columns_lib.LabelConfig(holdout='hash'))
+  if source is None and configured and not is_path(name):
     raise ValueError(
         'data.target, data.table and data.holdout describe your own files, '
         f'but data.source is {name!r}, which declares its labels and splits. '
@@ -90,15 +89,10 @@ class PlannedSplit(protocol.Source):
     return str(index)
 
 
-class UnknownSizes(ValueError):
-  """The table of known datasets lacks a size that a plan needs."""
+def open_planned(name: str) -> protocol.DatasetSplits | None:
+  """Returns a dataset with the sizes of the table of known datasets.
 
-
-def open_planned(name: str) -> protocol.DatasetSplits:
-  """Returns the sizes of a known dataset, without its files.
-
-  Raises:
-    UnknownSizes: if the table of known datasets lacks them.
+  Returns None if the table lacks them. Reading an example is an error.
   """
   if name.startswith(_VTAB):
     from vit_jax.data import vtab
@@ -106,11 +100,7 @@ def open_planned(name: str) -> protocol.DatasetSplits:
   else:
     row = known_datasets.facts(name)
   if not row.num_examples or row.num_classes is None:
-    known = [n for n, r in known_datasets.DATASETS.items() if r.num_examples]
-    raise UnknownSizes(
-        f'The sizes of {name!r} are not in the table of datasets '
-        f'(vit_jax/data/known_datasets.py).{schema.nearest(name, known)} '
-        f'Known: {", ".join(known)}.')
+    return None
   return protocol.DatasetSplits(
       {split: PlannedSplit(name, count)
        for split, count in row.num_examples.items()},
