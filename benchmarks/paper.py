@@ -62,10 +62,11 @@ EXPERIMENTS = {
     'table8': Experiment(5, (
         'train --config=configs/position_ablation.py:seeds=3 '
         '--workdir={runs}/table8',)),
-    'section4.6': Experiment(18, tuple(
+    'section4.6': Experiment(45, tuple(
         'train --config=configs/masked_patch_small.py:dataset=digits,'
-        f'target={target},corrupted={rate} '
-        f'--workdir={{runs}}/masked/{target}-{rate}'
+        f'target={target},corrupted={rate} --config.seed={seed} '
+        f'--workdir={{runs}}/masked/{target}-{rate}-{seed}'
+        for seed in range(3)
         for target in ('mean_color', 'downsampled', 'patch')
         for rate in (0.5, 0.15))),
 }

@@ -54,8 +54,8 @@ class Model(declared.Weights):
   `FileNotFoundError` for missing files and `ValueError` for anything that is
   not an image. Results of a single image have no batch axis.
 
-  Its attributes are those of `declared.Weights`: `config`, `params`,
-  `preprocess`, `resolution`, and so on.
+  Attributes (see `declared.Weights`): `config`, `params`, `preprocess`,
+  `resolution`, `positions`, `origin`, `report` and `summary`.
   """
 
   def __call__(self, images: network_lib.Images) -> types.Outputs:
