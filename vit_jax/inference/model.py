@@ -74,7 +74,8 @@ class Model(declared.Weights):
     """
     images_lib.check_batch(images, self.preprocess)
     size = images.shape[1], images.shape[2]
-    return network_lib.forward(self.config)(self.params_for(size), images)
+    apply = network_lib.forward(self.config, (), flip=False)
+    return apply(self.params_for(size), images)
 
   @functools.cached_property
   def params_for(self) -> Callable[[tuple[int, int]], types.Params]:

@@ -139,6 +139,7 @@ def _read(
 ) -> tuple[list[Any], np.ndarray, dict[str, str]]:
   """Returns readable images, their indices, and reasons for the others."""
   name, source = block.selection.name, block.selection.open().source
+  # A block is one chunk.
   (found, failed), = decode.read_chunks(
       range(block.first, block.last),
       lambda index: method.read(block.selection.image(index)), size=SIZE,
