@@ -119,8 +119,7 @@ def plot(series, path, *, xlabel, ylabel):
     decades = every_x[-1] / every_x[0] > 1000
     axes.xaxis.set_major_locator(
         ticker.LogLocator(subs=(1,) if decades else (1, 2, 5)))
-    axes.xaxis.set_major_formatter(ticker.FuncFormatter(
-        lambda x, position: _number(x)))
+    axes.xaxis.set_major_formatter(lambda x, position: _number(x))
     axes.xaxis.set_minor_formatter(ticker.NullFormatter())
   if len(every_x) <= 6:
     axes.set_xticks(every_x, [_number(x) for x in every_x], minor=False)

@@ -92,17 +92,11 @@ def get_config(
       'batch_size': row['batch_size'],
       'objective': {'name': objective, **objectives[objective]},
       'optimizer': {'learning_rate': 8e-3},
-      'evals': {
-          'test': {'name': 'objective', 'split': 'test',
-                   'every': {'percent': 10}},
-          # The linear probe is a ridge regression with all labels.
-          **({'knn': {'name': 'knn', 'split': 'test',
-                      'every': {'percent': 50}},
-              'linear': {'name': 'fewshot', 'split': 'test', 'seeds': 1,
-                         'shots': [row['smallest_class']],
-                         'every': {'percent': 50}}}
-             if objective != 'masked_patch' else {})},
+      'evals': {'test': {'name': 'objective', 'split': 'test',
+                         'every': {'percent': 10}}},
   }}
+  if objective != 'masked_patch':
+    stages['pretrain']['evals'] |= _probes(row['smallest_class'])
   if objective == 'lejepa':
     # Short runs need many steps. Views are drawn from whole images.
     stages['pretrain'] |= {
@@ -138,3 +132,12 @@ def get_config(
       # A plain dict would be sorted by name.
       'stages': ConfigDict(stages, sort_keys=False),
   }, sort_keys=False)
+
+
+def _probes(smallest_class: int) -> dict[str, Any]:
+  """Returns evaluators of the representation that use all labels."""
+  common = {'split': 'test', 'every': {'percent': 50}}
+  # The linear probe is a ridge regression.
+  return {'knn': {'name': 'knn', **common},
+          'linear': {'name': 'fewshot', 'seeds': 1, 'shots': [smallest_class],
+                     **common}}

@@ -1,8 +1,10 @@
 """A tiny model on digits: its config, its experiment and its metrics."""
 
+import gc
 import shutil
 import socket
 from unittest import mock
+import weakref
 
 CONFIG = {
     'total': {'steps': 2}, 'batch_size': 8,
@@ -31,6 +33,19 @@ def build(*, devices=1, **changes):
   from vit_jax.experiment import config as config_lib
   return experiment_lib.build(
       config_lib.resolve(config(**changes)), devices=jax.devices()[:devices])
+
+
+class Live:
+  """Counts the objects that something still refers to."""
+
+  def __init__(self):
+    self._refs = []
+
+  def count_with(self, added):
+    """Adds an object, and returns how many of all added ones are live."""
+    self._refs.append(weakref.ref(added))
+    gc.collect()
+    return sum(ref() is not None for ref in self._refs)
 
 
 def fake_step(compiled):

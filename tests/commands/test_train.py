@@ -1,6 +1,5 @@
 """Training from the command line, in processes that may be killed."""
 
-import gc
 import json
 import os
 import pathlib
@@ -8,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-import weakref
 
 import jax
 import numpy as np
@@ -233,12 +231,10 @@ def test_an_incompatible_config_in_a_workdir_is_an_error(
 def test_a_stage_starts_from_the_parameters_of_an_earlier_one(
     tmp_path, capsys, monkeypatch):
   file = toy.write(tmp_path / 'stages.py', **STAGES)
-  train, experiments, held = run_lib.train, [], []
+  train, live, held = run_lib.train, toy.Live(), []
 
   def counting(experiment, *args, **kwargs):
-    experiments.append(weakref.ref(experiment))
-    gc.collect()
-    held.append(sum(ref() is not None for ref in experiments))
+    held.append(live.count_with(experiment))
     return train(experiment, *args, **kwargs)
 
   monkeypatch.setattr(run_lib, 'train', counting)

@@ -1,10 +1,8 @@
 """A small sweep, and training that only writes a summary."""
 
-import gc
 import json
 import os
 import pathlib
-import weakref
 
 import pytest
 
@@ -31,16 +29,14 @@ class FakeTraining:
   """
 
   def __init__(self):
-    self.names, self.held, self._experiments = [], [], []
+    self.names, self.held, self._live = [], [], toy.Live()
     self.signal_after = self.signal = None
 
   def __call__(self, experiment, workdir, **_):
     from vit_jax.training import health  # Not before pytest's import hook.
     workdir = pathlib.Path(workdir)
     self.names.append(workdir.name)
-    self._experiments.append(weakref.ref(experiment))
-    gc.collect()
-    self.held.append(sum(ref() is not None for ref in self._experiments))
+    self.held.append(self._live.count_with(experiment))
     config = experiment.config
     if config.batch_size == 8:
       raise health.NonFiniteError('The loss is not finite at step 3.\nMore.')

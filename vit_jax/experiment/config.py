@@ -130,10 +130,10 @@ _SECTIONS: Mapping[str, Callable[[Any], Any]] = {
     # Their `name` selects the record.
     'model': models.parse, 'objective': objectives.parse,
     'optimizer': optim.parse, 'evals': evals.parse,
-    **{name: functools.partial(schema.parse, record, where=name)
-       for name, record in typing.get_type_hints(Config).items()
-       if isinstance(record, type) and dataclasses.is_dataclass(record)
-       and record is not schema.Duration}}
+    **{name: functools.partial(
+        schema.parse, typing.get_type_hints(Config)[name], where=name)
+       for name in (
+           'data', 'init', 'lora', 'checkpoint', 'mesh', 'log', 'card')}}
 
 
 def resolve(raw: Mapping[str, Any]) -> Config:
