@@ -186,6 +186,15 @@ def test_scanned_unrolled_and_remat_are_one_computation(
   assert all(jnp.any(leaf != 0) for leaf in jax.tree.leaves(scanned[1]))
 
 
+@pytest.mark.parametrize('depth', [2, 4])
+def test_an_unrolled_stage_has_no_loop(depth):
+  # With two units, the scan has one iteration.
+  model, params = build('pre', unroll=99, backbone={'depths': [depth]})
+  lowered = jax.jit(lambda p, x: model.apply({'params': p}, x)['logits']).lower(
+      params, random_images(1, 8, 8, 3))
+  assert 'while' not in lowered.as_text()
+
+
 def residuals(remat):
   """Returns the number of elements saved for the backward pass."""
   model, params = build('pre', remat=remat)

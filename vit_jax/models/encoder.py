@@ -319,8 +319,7 @@ class Encoder(nn.Module):
     blocks = nn.scan(
         block, variable_axes={'params': 0, 'intermediates': 0},
         split_rngs={'params': True, 'dropout': True},
-        in_axes=(0, nn.broadcast), length=c.depth,
-        unroll=min(c.unroll, c.depth),
+        in_axes=(0, nn.broadcast), length=c.depth, unroll=c.unroll,
         metadata_params={nn.PARTITION_NAME: 'layers'})
     if self.train and not self.is_initializing():
       blocks = nn.map_variables(blocks, 'params', lambda params: _cast_params(

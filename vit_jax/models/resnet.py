@@ -20,17 +20,17 @@ from vit_jax.models import vit_config
 _Config = vit_config.ViTConfig | resnet_config.ResNetConfig
 
 
-def _is_convolution(primitive: Any, *args: Any, **params: Any) -> bool:
+def _is_product(primitive: Any, *args: Any, **params: Any) -> bool:
   del args, params
-  return primitive.name == 'conv_general_dilated'
+  return primitive.name in ('conv_general_dilated', 'dot_general')
 
 
 # Intermediates that are saved for the backward pass; others are recomputed.
 REMAT_POLICIES: Mapping[str, Callable | None] = {
     'none': None,
-    'dots': _is_convolution,
+    'dots': _is_product,
     # For hybrids with this policy: the convolutions are the projections.
-    'attention': _is_convolution,
+    'attention': _is_product,
     'full': jax.checkpoint_policies.nothing_saveable,
 }
 
@@ -56,9 +56,11 @@ class StdConv(nn.Module):
     centred = kernel - kernel.mean(axis=(0, 1, 2))
     variance = jnp.square(centred).mean(axis=(0, 1, 2))
     kernel = centred / (jnp.sqrt(variance + c.variance_epsilon) + c.std_epsilon)
+    features, kernel = features.astype(self.dtype), kernel.astype(self.dtype)
+    if self.size == 1:  # On CPUs, a matrix product has faster gradients.
+      return features[:, ::self.stride, ::self.stride] @ kernel[0, 0]
     return jax.lax.conv_general_dilated(
-        features.astype(self.dtype), kernel.astype(self.dtype),
-        (self.stride, self.stride), padding(c, self.size),
+        features, kernel, (self.stride, self.stride), padding(c, self.size),
         dimension_numbers=('NHWC', 'HWIO', 'NHWC'))
 
 
@@ -152,8 +154,7 @@ class Stage(nn.Module):
     if self.depth > 1:
       units = nn.scan(
           self._unit(in_scan=True), variable_axes={'params': 0},
-          split_rngs={'params': True}, length=self.depth - 1,
-          unroll=min(c.unroll, self.depth - 1),
+          split_rngs={'params': True}, length=self.depth - 1, unroll=c.unroll,
           metadata_params={nn.PARTITION_NAME: 'layers'})
       features, _ = units(c.backbone, self.width, 1, c.compute_dtype,
                           name='units')(features, None)
