@@ -102,6 +102,14 @@ def test_mistakes_are_errors_with_the_key(change, words):
     config_lib.resolve({**SMALL, **change})
 
 
+def test_file_arguments_without_a_default_are_required(tmp_path):
+  path = tmp_path / 'one.py'
+  path.write_text(FILE.replace('width: int = 8', 'width: int'))
+  assert load(f'{path}:width=16').model.width == 16
+  with pytest.raises(ValueError, match='one.py needs the argument width'):
+    load(str(path))
+
+
 def test_file_arguments_have_the_types_of_their_defaults(file):
   config = load(f'{file}:width=16,rate=3,source=shapes,augment=true')
   assert config.model.width == 16
@@ -270,7 +278,7 @@ def test_keys_of_a_config_can_be_set_to_the_values_that_are_shown():
   assert shown['optimizer.schedule.name'].value == 'cosine'
   assert shown['evals.val.split'].value == 'test'
   assert shown['total'].value == '{"epochs": 2}'
-  assert shown['optimizer.beta1'].description.startswith('decay of the mean')
+  assert shown['optimizer.beta1'].description.startswith('decay of the first')
   plain = config_lib.to_plain(config)
   assert config_lib.resolve_with(plain, [
       f'{name}={key.value}' for name, key in shown.items()

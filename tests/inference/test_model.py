@@ -123,8 +123,9 @@ def test_a_resnet_has_features_but_no_attention():
     model.attention(pixels())
   with pytest.raises(ValueError, match='no attention. Use model.features'):
     model.rollout(pixels())
-  with pytest.raises(ValueError, match="Use layer='representation'"):
-    model.features(pixels(), layer='mean')
+  for layer in ('mean', 'cls'):
+    with pytest.raises(ValueError, match="Use layer='representation'"):
+      model.features(pixels(), layer=layer)
 
 
 def test_wrong_arguments_are_errors(model):
@@ -132,7 +133,8 @@ def test_wrong_arguments_are_errors(model):
     model.predict([])
   with pytest.raises(ValueError, match='layer'):
     model.features(pixels(), layer='tokns')
-  for layer in ('tokens:0', 'patches:3', 'cls:x', 'pooled:1', 'logits:1'):
+  for layer in (
+      'tokens:0', 'patches:3', 'cls:x', 'pooled:1', 'logits:1', 'logits:'):
     with pytest.raises(ValueError, match='a number from 1 to 2 may follow'):
       model.features(pixels(), layer=layer)
   headless = make(num_classes=0, labels=())

@@ -1,5 +1,6 @@
 """Copies of test images are found, listed, shown, and then excluded."""
 
+import dataclasses
 import json
 
 from etils import epath
@@ -14,6 +15,7 @@ from vit_jax import __main__ as main
 from vit_jax import data
 from vit_jax.data.splits import selection
 from vit_jax.near_duplicates import methods
+from vit_jax.near_duplicates import report
 from vit_jax.near_duplicates import search
 
 # Changes of the copies of test images 0, 1, ... among the training images.
@@ -120,6 +122,12 @@ def test_the_command_takes_a_model(root, tmp_path):
   rows = [json.loads(line) for line in (tmp_path / 'x/pairs.jsonl').open()]
   assert 'train/a/resized.jpg' in [row['key'] for row in rows]
   assert {row['distance'] for row in rows} == {None}
+
+
+def test_keys_need_not_be_utf_8(found, tmp_path):
+  pair = dataclasses.replace(found.pairs[0], key='caf\udce9.jpg')
+  report.write_pairs(epath.Path(tmp_path), [pair])
+  assert (tmp_path / 'exclude.txt').read_bytes() == b'caf\xe9.jpg\n'
 
 
 def test_unreadable_images_are_reported(found):

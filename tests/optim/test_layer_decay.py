@@ -27,7 +27,8 @@ def build(params, **section):
 @pytest.mark.parametrize('section', [
     {'position': '2d', 'registers': 2, 'representation_layer': True, 'patch': 1,
      'backbone': {'depths': (1,), 'width': 32}},
-    {'distill_token': True}, {'pooling': 'attention'}], ids=str)
+    {'distill_token': True}, {'pooling': 'attention'},
+    {'stem_norm': 'patches'}, {'stem_norm': 'tokens'}], ids=str)
 def test_each_layer_of_a_model_has_its_own_learning_rate(section):
   """BEiT's numbering: embeddings 0, block i is i + 1, the rest depth + 1."""
   shapes = load.abstract_params(models.parse({**SIZES, **section}), (16, 16))

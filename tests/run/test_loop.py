@@ -125,6 +125,19 @@ def test_training_stops_after_patience(base, stopped, tmp_path, capsys):
           'and 12 steps: training stops') in capsys.readouterr().out
 
 
+def test_a_best_metric_that_is_not_reported_is_an_error(base, tmp_path):
+  with pytest.raises(ValueError, match="is 'val/accuracy', but the metrics are "
+                                       'val/loss, val/examples'):
+    train(scripted(base, best='val/accuracy'), tmp_path)
+
+
+def test_a_workdir_may_be_in_the_home_folder(base, tmp_path, monkeypatch):
+  monkeypatch.setenv('HOME', str(tmp_path))
+  train(scripted(base, patience=1), '~/run')
+  assert {'checkpoints', 'summary.json', 'metrics.jsonl'} <= {
+      path.name for path in (tmp_path / 'run').iterdir()}
+
+
 def test_an_early_stop_logs_evaluates_and_plots_the_last_step(stopped):
   _, summary, workdir = stopped
   written = writer.read_rows(workdir)

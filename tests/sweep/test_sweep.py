@@ -101,6 +101,7 @@ def test_a_finished_sweep_prints_its_table_without_training(
 def test_another_sweep_in_the_same_folder_is_an_error(swept, file, capsys):
   workdir, result = swept
   flags = ['--seeds=3', '--config.total.steps=16', '--config.log.every.steps=1',
+           '--config.data.cache_mib=64',
            '--grid', 'optimizer.learning_rate=1e-6,0.02']
   assert main.main(
       ['sweep', f'--config={file}', f'--workdir={workdir}', *flags]) == 2
@@ -109,7 +110,8 @@ def test_another_sweep_in_the_same_folder_is_an_error(swept, file, capsys):
   assert 'seeds: 2 -> 3' in error
   assert 'config.total.steps: 15 -> 16' in error
   assert 'grid.optimizer.learning_rate: [1e-06, 0.01] -> [1e-06, 0.02]' in error
-  assert 'log.every' not in error  # Does not affect the result.
+  # Neither affects the result.
+  assert 'log.every' not in error and 'cache_mib' not in error
   assert json.loads((workdir / 'sweep.json').read_text()) == result
 
 

@@ -69,6 +69,13 @@ def test_a_missing_array_of_a_stack_is_named(missing):
   assert layout.matches(TABLE, names)[1] == [f'{missing}: missing']
 
 
+def test_a_huge_layer_number_is_a_problem():
+  names = [*arrays(), 'block.999999999.scale']
+  _, problems = layout.matches(TABLE, names)
+  assert ('encoder/layers/scale: numbered up to 999,999,999, but there are 4 '
+          'of them') in problems
+
+
 def test_names_without_a_row_are_problems():
   _, problems = layout.matches(
       TABLE, [*arrays(), 'dist.bias', 'else', 'stages.0.1.w'])

@@ -15,15 +15,16 @@ from etils import epath
 import jinja2
 from PIL import Image
 
+from vit_jax import atomic_files
+
 
 def write(path: epath.PathLike, template: str, **values: Any) -> None:
   """Writes a page.
 
   The template is a file name below `vit_jax/`, such as 'check/page.html'.
   """
-  path = epath.Path(path)
-  path.parent.mkdir(parents=True, exist_ok=True)
-  path.write_text(_environment().get_template(template).render(**values))
+  atomic_files.write_text(
+      path, _environment().get_template(template).render(**values))
 
 
 def thumbnail(image: Image.Image, *, side: int) -> str:

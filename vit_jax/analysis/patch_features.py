@@ -5,7 +5,7 @@ import numpy as np
 
 from vit_jax import nearest_neighbours
 
-_CLIPPED_PERCENT = 1.0  # Of the patches at each end of a colour channel.
+_CLIPPED_PERCENT = 1.0  # Patches clipped at each end.
 
 
 def colours(

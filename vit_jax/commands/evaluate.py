@@ -81,7 +81,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   arguments.add(parser, '--flip', '--text-embeddings')
   parser.add_argument(
       '--stage', default='', metavar='NAME',
-      help='stage to use, if --config has several')
+      help='stage: with --config, one of the config; without, a subfolder of '
+      'the workdir')
 
 
 def run(args: argparse.Namespace) -> tuple[int, Any]:
@@ -204,7 +205,7 @@ def _show_classes(result: evals.Result) -> None:
 def _output_folder(args: argparse.Namespace) -> epath.Path | None:
   if args.output:
     return epath.Path(args.output)
-  workdir = epath.Path(args.workdir)
+  workdir = epath.Path(args.workdir).expanduser()
   is_run = (workdir / checkpoint_paths.FOLDER).is_dir()
   return workdir / 'evals' if is_run else None
 

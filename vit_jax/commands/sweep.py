@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
       if getattr(args, key) is not None}
   sweep = sweep_lib.plan(
       args.config, args.overrides, grid=parse_grid(args.grid), **section)
-  workdir = epath.Path(args.workdir)
+  workdir = epath.Path(args.workdir).expanduser()
   console_lib.print_lines(
       f'{console_lib.format_count(len(sweep.points), "setting")} trained on '
       f'{sweep.points[0].development.data.split}, selected by '

@@ -56,7 +56,7 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
   stages = load_config.load(args.config, args.overrides)
   if any(config.log.wandb for config in stages.values()):
     writer.import_wandb()
-  workdir = epath.Path(args.workdir)
+  workdir = epath.Path(args.workdir).expanduser()
   start = time.monotonic()
   summaries: dict[str, Any] = {}
   # All stages are built first, so that errors in any of them appear at once.
@@ -125,7 +125,7 @@ def _print_summary(
                 else 'no value of checkpoint.best was finite'))
   print(f'cost     {_cost(summaries)}\n'
         f'curves   {workdir / workdir_lib.CURVES}\n'
-        f'figures  {workdir / workdir_lib.SUMMARY}')
+        f'summary  {workdir / workdir_lib.SUMMARY}')
 
 
 def _values(keys: Sequence[str], metrics: Mapping[str, float]) -> str:

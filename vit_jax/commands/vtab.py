@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     print(f'skipped: {task}, which needs\n  {command}')
   print(f'{len(tasks)} task(s) x {args.seeds} seed(s), from '
         f'{base.init.checkpoint or "random parameters"}', flush=True)
-  workdir = epath.Path(args.workdir)
+  workdir = epath.Path(args.workdir).expanduser()
   with signals.catch() as stop:
     result = _run_all(base, tasks, args.seeds, missing, workdir, stop)
   _print(result)

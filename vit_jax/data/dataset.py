@@ -136,7 +136,7 @@ def open_dataset(
     wanted = '+'.join(opened.splits)
   examples = split_strings.select_split(opened, wanted, name=name)
   excluded = ''
-  if split is source is None:
+  if split is None and source is None:
     if config.exclude and not opened.planned:
       examples, excluded = subsets.exclude(
           examples, config.exclude, name=f'{name} {wanted}')

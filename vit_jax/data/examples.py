@@ -58,7 +58,7 @@ class LoadExample:
 
   def image(self, index: int) -> np.ndarray:
     """Returns the pixels of an example after the operations."""
-    found, _ = self._read_next(index, self.config.unreadable, replace=True)
+    found, _ = self._read_next(index, self.policy, replace=True)
     assert found is not None
     index, image, _ = found
     with self.dataset.naming(index):

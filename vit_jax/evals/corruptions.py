@@ -52,6 +52,11 @@ class CorruptionsConfig(evaluator.EvaluatorConfig):
     return {'accuracy_corrupted': 'max', 'accuracy': 'max',
             'mean_corruption_error': 'min'}
 
+  @property
+  def num_passes(self) -> int:
+    corrupted = len(self.corruptions) * len(self.severities)
+    return (1 + corrupted) * super().num_passes
+
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     split = context.open(self)
     context.check_classes(split, single=True)

@@ -178,8 +178,8 @@ class EvaluatorConfig:
 
   Attributes:
     name: kind of the evaluator.
-    split: TFDS split string, such as 'train[98%:]'; '' is the split of the data
-      set's published results, such as 'test'.
+    split: TFDS split string, such as 'train[98%:]'; '' is the split on which
+      results are usually reported, such as 'test'.
     source: dataset; '' is the training dataset.
     every: interval during training; None evaluates at the end only. 'auto' is
       10 % of the run, or more if evaluations would read more images than
@@ -196,6 +196,11 @@ class EvaluatorConfig:
 
   # Whether the classes of the data must be those of the model's head.
   uses_head: ClassVar[bool] = True
+
+  @property
+  def num_passes(self) -> int:
+    """Forward passes per image."""
+    return 1 + self.flip
 
   def metrics(self) -> dict[str, Mode]:
     """Returns all metrics that may be reported, the default one first."""

@@ -34,13 +34,13 @@ _IMAGENET_CLASSES = 1000
 class ShiftConfig(evaluator.EvaluatorConfig):
   """An entry of the section `evals` with `name: 'shift'`.
 
-  An empty `split` means all examples of the dataset.
-
   Attributes:
+    split: TFDS split string; by default all examples of the dataset.
     mappings: folder `mappings` of ObjectNet, if `source` is its folder
       `images`.
   """
   name: Literal['shift'] = 'shift'
+  split: str = 'all'
   mappings: str = ''
 
   def metrics(self) -> dict[str, evaluator.Mode]:
@@ -48,7 +48,7 @@ class ShiftConfig(evaluator.EvaluatorConfig):
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     split = context.open_split(
-        self.split or 'all', self.source, batch_size=self.batch_size)
+        self.split, self.source, batch_size=self.batch_size)
     context.check_classes(split, single=True)
     found = self._model_classes(split, context)
     longest = max(map(len, found.values()))

@@ -77,9 +77,14 @@ def _arguments(function: Any, text: str, path: str) -> dict[str, Any]:
         f'{path}:name=value,name=value (known: '
         f'{", ".join(parameters) or "none"})')
     schema.check_name(name, list(parameters), what=f'argument of {path}')
+    default = parameters[name].default
     values[name] = schema.convert(
-        value, type(parameters[name].default),
+        value, Any if default is inspect.Parameter.empty else type(default),
         where=f'argument {name} of {path}')
+  for name, parameter in parameters.items():
+    if parameter.default is inspect.Parameter.empty and name not in values:
+      raise ValueError(
+          f'{path} needs the argument {name}: {path}:{name}=VALUE.')
   return values
 
 

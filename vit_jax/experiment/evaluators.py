@@ -28,8 +28,8 @@ from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
 
-# (split, source, **options) as in `evals.Context` -> examples, and their ranks
-# in the samples of each class.
+# Opens (split, source, **options), as `evals.Context.open_split`; returns the
+# dataset and, with `per_class`, each example's rank within its class.
 OpenData = Callable[..., tuple[data.Dataset, np.ndarray | None]]
 
 _MAX_EVALUATIONS = 10  # By default.
@@ -105,7 +105,7 @@ def _set_intervals(
   auto = {name: section for name, section in config.evals.items()
           if section.every == 'auto'}
   images = sum(
-      (1 + section.flip) * open_data(split, section.source)[0].num_examples
+      section.num_passes * open_data(split, section.source)[0].num_examples
       for section in auto.values()
       for split in {section.split, getattr(section, 'train_split', None)}
       if split is not None)

@@ -30,8 +30,8 @@ from vit_jax.training import flops
 from vit_jax.training import step as step_lib
 from vit_jax.weights import initialize
 
-# Parameters that are not of the model.
-_OF_OTHERS = (lora.ROOT, objectives.TEACHER)
+# Top-level parameters that the model itself does not have.
+_NOT_IN_MODEL = (lora.ROOT, objectives.TEACHER)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Experiment:
     """Shapes of the parameters of the model, with any adapters merged."""
     return tree.without(jax.eval_shape(
         functools.partial(lora.merge, config=self.config.lora),
-        self.abstract_state.params), *_OF_OTHERS)
+        self.abstract_state.params), *_NOT_IN_MODEL)
 
   @property
   def steps_per_epoch(self) -> float:
@@ -214,7 +214,7 @@ class Experiment:
       teacher = flops.count(
           functools.partial(distill.outputs, self.teacher), self.teacher.params,
           distill.image(self.teacher))
-    if all(jax.tree.leaves(tree.without(self.trainable, *_OF_OTHERS))):
+    if all(jax.tree.leaves(tree.without(self.trainable, *_NOT_IN_MODEL))):
       return teacher + 3 * self.flops_per_image
     return teacher + self.gradient_flops(self.countable_model(remat='none'))
 
@@ -232,7 +232,7 @@ class Experiment:
     adapted = lora.names(self.trainable)
     trainable = tree.map_with_name(
         lambda name, trained: trained or name in adapted,
-        tree.without(self.trainable, *_OF_OTHERS))
+        tree.without(self.trainable, *_NOT_IN_MODEL))
 
     def loss(params, inputs):
       params = step_lib.stop_frozen(params, trainable)
@@ -321,7 +321,7 @@ class Experiment:
     """Implements `adapt` on the host."""
     resize = initialize.resizer(source_config, config, grid=models.grid(
         self.config.model, self.config.data.size))
-    added = [lora.ROOT, objectives.TEACHER]
+    added = [*_NOT_IN_MODEL]
     if objectives.TEACHER in initial:
       added.append(objectives.PROJECTOR)
     config = dataclasses.replace(config, new=(

@@ -82,7 +82,7 @@ def load(
         overrides)
   else:
     if base:
-      overrides['base'] = base  # Unknown there.
+      overrides['base'] = base  # Only LoRA checkpoints have a base.
     loaded = weights_lib.load(download.local(found, log=log), overrides)
   if patch:
     loaded = _with_patch(loaded, patch, resolution)

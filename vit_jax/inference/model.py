@@ -172,14 +172,14 @@ class Model(declared.Weights):
 
   def layer_output(self, layer: str) -> str:
     """Returns the name of the model output that contains a feature layer."""
-    kind, _, number = layer.partition(':')
+    kind, colon, number = layer.partition(':')
     schema.check_name(kind, (*FEATURES, *TOKEN_FEATURES), what='layer')
-    if kind == 'cls' and not getattr(self.config, 'has_cls', False):
-      raise ValueError("The model has no class token. Use layer='mean'.")
     tokens = kind in TOKEN_FEATURES
     if tokens or kind == 'pooled':
       self._check_has_tokens(kind, instead="layer='representation'")
-    if number:
+    if kind == 'cls' and not getattr(self.config, 'has_cls', False):
+      raise ValueError("The model has no class token. Use layer='mean'.")
+    if colon:
       depth = getattr(self.config, 'depth', 0)
       if not tokens or number not in map(str, range(1, depth + 1)):
         raise ValueError(

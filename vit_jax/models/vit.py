@@ -21,8 +21,8 @@ class ViT(nn.Module):
 
   Attributes:
     config: the model.
-    patch: size of the patches, if other than `config.patch`, the size that the
-      parameters were made for.
+    patch: (height, width) of the patches; None for `config.patch`, the size
+      of the patch kernel.
     grid: rows and columns of patches that the positions are for, if images may
       have another size.
   """
@@ -139,7 +139,7 @@ class ViT(nn.Module):
     embedded = jnp.concatenate([*tokens, patches], axis=1)
     if c.position_at == 'layers':
       return embedded, None
-    own = self.grid or grid  # Of the position embeddings.
+    own = self.grid or grid  # Grid of the position embeddings.
     if self.patch is not None and c.position == 'learned':
       own = embed.grid_shape(
           (grid[0] * self.patch[0], grid[1] * self.patch[1]), c.patch_shape)

@@ -35,11 +35,11 @@ class ViTConfig:
     backbone: convolutional network of a hybrid, whose feature map replaces the
       image.
     num_classes: outputs of the head; 0 uses the classes of the dataset.
-    patch_sizes: sides of patches of which each training step draws one; the
-      parameters, of side `patch`, are resized (FlexiViT, arXiv 2212.08013).
+    patch_sizes: patch sizes; each training step draws one and resizes the patch
+      embedding, which is stored at size `patch` (FlexiViT, arXiv 2212.08013).
       Evaluation and logged FLOPs are for `patch`.
 
-    cls: whether there is a class token; None if `pooling` reads it.
+    cls: whether there is a class token; None adds one if `pooling` uses it.
     distill_token: second class token with a head of its own (DeiT, arXiv
       2012.12877), which learns from the teacher of the objective 'distill'.
       Logits and representation are the means of both.

@@ -8,6 +8,7 @@ from typing import Any
 from etils import epath
 import numpy as np
 
+from vit_jax import atomic_files
 from vit_jax.analysis import html_page
 from vit_jax.data.splits import selection as selection_lib
 from vit_jax.near_duplicates import search
@@ -28,8 +29,9 @@ def write_pairs(folder: epath.Path, pairs: Sequence[search.Pair]) -> None:
       raise ValueError(
           f'The key {pair.key!r} cannot be written to {EXCLUDE}: it begins or '
           'ends with a space, or has several lines. Rename the file.')
-  (folder / EXCLUDE).write_text(''.join(f'{pair.key}\n' for pair in pairs))
-  (folder / PAIRS).write_text(''.join(
+  atomic_files.write_text(
+      folder / EXCLUDE, ''.join(f'{pair.key}\n' for pair in pairs))
+  atomic_files.write_text(folder / PAIRS, ''.join(
       json.dumps(dataclasses.asdict(pair)) + '\n' for pair in pairs))
 
 

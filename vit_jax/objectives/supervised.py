@@ -68,8 +68,9 @@ class DistillConfig(SupervisedConfig):
     targets: 'soft' for the class probabilities of the teacher, 'hard' for its
       most probable class.
     temperature: divides the logits of both for soft targets.
-    weight: weight of the teacher's loss; that of the labels has the rest.
-    feature_weight: weight of the distance of representations, which is added.
+    weight: weight of the teacher's loss; that of the labels is 1 - weight.
+    feature_weight: weight of the distance of representations, which is added to
+      the loss.
   """
   name: Literal['distill'] = 'distill'  # type: ignore[assignment]
   teacher: str = ''

@@ -87,9 +87,9 @@ class AdamConfig(CommonConfig):
   """Adam (arXiv:1412.6980) with decoupled weight decay, for pre-training.
 
   Attributes:
-    beta1: decay of the mean of the gradients.
-    beta2: decay of the mean of the squared gradients.
-    epsilon: added to the root of the second mean.
+    beta1: decay of the first moment.
+    beta2: decay of the second moment.
+    epsilon: added to the square root of the second moment.
   """
   name: Literal['adam'] = 'adam'
   beta1: float = 0.9

@@ -24,7 +24,8 @@ STACKED = 'encoder/layers/'
 # First components of the paths of embeddings. Paths that are neither here nor
 # in a layer come after the layers: final_norm, pooling, representation, head.
 EMBEDDINGS = (
-    'backbone', 'patches', 'positions', 'cls', 'distill', 'registers')
+    'backbone', 'patch', 'patches', 'stem', 'positions', 'cls', 'distill',
+    'registers')
 
 
 def multipliers(params: Any, decay: float) -> Any:

@@ -163,7 +163,7 @@ def _scale(
 def _from_optax(
     config: config_lib.OptaxConfig, params: Any,
 ) -> optax.GradientTransformation:
-  """Returns an optimizer of Optax with a learning rate of -1."""
+  """Returns an Optax optimizer at learning rate 1, with the sign reversed."""
   function = config_lib.OPTAX[config.name]
   arguments = dict(config.arguments)
   for name in inspect.signature(function).parameters:

@@ -46,11 +46,12 @@ class MeshConfig:
   """Section `mesh`: devices along each axis; -1 takes all remaining devices.
 
   Attributes:
-    data: devices with different images and the same parameters.
-    fsdp: devices with different images and shards of the parameters; None
-      takes the preset.
-    tensor: devices that share heads and MLP units of the same images; None
-      takes the preset.
+    data: size of the data-parallel axis, whose devices hold the same
+      parameters; -1 takes all remaining devices.
+    fsdp: size of the axis that shards batches and parameters; None takes the
+      preset.
+    tensor: size of the tensor-parallel axis, which shards heads and MLP units;
+      None takes the preset.
     preset: 'data', 'L', 'H', 'g', 'G' or '22B' (docs/distributed.md), or
       'auto' for the first that is large enough for the model. Explicit axes
       override it.

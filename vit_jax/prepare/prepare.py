@@ -206,9 +206,9 @@ def _report_unreadable(planned: Plan, rows: Sequence[dict[str, str]]) -> str:
   if len(rows) > unreadable.allowed(planned.max_unreadable, total):
     raise ValueError(
         f'{text}\nSee {path}. Repair these images and run the command again, '
-        'or leave them out with --set=unreadable=skip. At most 1 % '
-        '(--set=max_unreadable=0.01) or ten images, whichever is more, may be '
-        'left out.')
+        'or leave more out with --set=unreadable=skip and '
+        f'--set=max_unreadable=FRACTION (now {planned.max_unreadable:g}; ten '
+        'images if that is more).')
   return f'{text}\nThey are left out: see {path}'
 
 

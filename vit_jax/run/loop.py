@@ -72,7 +72,7 @@ def train(
     health.NonFiniteError: if the loss or a gradient is not finite.
     errors.StorageError: if the workdir cannot be written to.
   """
-  workdir = epath.Path(workdir)
+  workdir = epath.Path(workdir).expanduser()
   if profile_steps and atomic_files.is_remote(workdir):
     raise ValueError(
         f'--profile needs a local workdir, but it is {workdir}. Profile a '
@@ -276,9 +276,13 @@ class _Run:
     params = self._state.eval_params
     row = self._run_evaluators(due, params)
     counters = dataclasses.replace(self._counters)
-    if (best := self._config.checkpoint.best) in row:
+    best = self._config.checkpoint.best
+    if best in row:
       counters.add_metric(
           row[best], step=self._step, mode=config_lib.best_mode(self._config))
+    elif best.partition('/')[0] in due:
+      raise ValueError(f'checkpoint.best is {best!r}, but the metrics are '
+                       f'{", ".join(row)}. Choose one of them.')
     stops_early = self._experiment.is_out_of_patience(counters)
     if stops_early:  # At the last step every evaluator is due.
       row |= self._run_evaluators(

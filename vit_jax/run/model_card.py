@@ -111,7 +111,7 @@ def for_hub(text: str, *, library: str, licence: str) -> str:
     raise ValueError(
         'The licence of the weights is unknown; without one, nobody else may '
         'use them. Add --licence=apache-2.0, or another identifier from '
-        ' https://huggingface.co/docs/hub/repositories-licenses')
+        'https://huggingface.co/docs/hub/repositories-licenses')
   return str(card)
 
 

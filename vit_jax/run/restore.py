@@ -25,6 +25,7 @@ from vit_jax.checkpoints import source as source_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
 from vit_jax.experiment import experiment as experiment_lib
+from vit_jax.experiment import fingerprint
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import counters as counters_lib
 from vit_jax.training import watchdog
@@ -33,9 +34,9 @@ from vit_jax.weights import initialize
 # Sections and keys that do not change the result of a run.
 IRRELEVANT_KEYS = (
     'mesh.', 'log.', 'checkpoint.', 'evals.', 'accumulation:', 'model.remat:',
-    'model.unroll:', 'data.data_dir:', 'data.num_workers:', 'data.num_threads:',
-    'data.prefetch:', 'data.max_unreadable:', 'data.eval_unreadable:',
-    'data.check_secs:', 'init.', 'card')
+    'model.unroll:', 'data.max_unreadable:', 'data.eval_unreadable:',
+    'data.check_secs:', 'init.', 'card',
+    *(f'{key}:' for key in fingerprint.PER_HOST))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,8 +117,9 @@ def scale_notes(
   for name in ('mean', 'std'):
     theirs = trained.get('data', {}).get(name, 'measured')
     ours = getattr(config, name)
-    if 'measured' in (ours, theirs) or (
-        1 < np.size(ours) != np.size(theirs) > 1):  # Other channels.
+    sizes = np.size(ours), np.size(theirs)
+    other_channels = min(sizes) > 1 and sizes[0] != sizes[1]
+    if 'measured' in (ours, theirs) or other_channels:
       continue
     if not np.allclose(ours, theirs):
       notes.append(f'note: data.{name} is {ours}, but the weights are for '

@@ -23,7 +23,7 @@ UNKNOWN = 'unknown'
 
 @dataclasses.dataclass
 class Counters:
-  """Figures that continue over restarts.
+  """Counters that continue across restarts.
 
   Attributes:
     origin: checkpoint of the initial parameters, or ''.

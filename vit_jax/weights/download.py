@@ -19,6 +19,7 @@ from etils import epath
 import huggingface_hub
 from huggingface_hub import file_download
 
+from vit_jax import atomic_files
 from vit_jax.checkpoints import errors
 from vit_jax.weights import files
 from vit_jax.weights.configs import declared
@@ -59,7 +60,7 @@ def fetch(address: str | os.PathLike, *, log: Log = print) -> epath.Path:
     return path
   if scheme == 'hf':
     return _fetch_hub(rest, log)
-  if scheme in ('gs', 's3'):
+  if scheme in atomic_files.SCHEMES:
     with _explained(text):
       if epath.Path(text).is_dir():
         return epath.Path(text)

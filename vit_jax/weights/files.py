@@ -102,9 +102,10 @@ def check_unpacked(path: pathlib.Path, declared: int) -> None:
 def intact(path: pathlib.Path) -> contextlib.AbstractContextManager[None]:
   """Converts the exceptions of a library that reads a file into one error."""
   # Each compression method raises other types.
-  return exceptions.replaced_by(lambda error: ValueError(
-      f'{path} is truncated or damaged: {type(error).__name__}: {error}. '
-      'Copy or download it again.'))
+  return exceptions.replaced_by(
+      lambda error: None if isinstance(error, MemoryError) else ValueError(
+          f'{path} is truncated or damaged: {type(error).__name__}: {error}. '
+          'Copy or download it again.'))
 
 
 @contextlib.contextmanager

@@ -6,8 +6,8 @@ A row maps one kind of parameter between another codebase and ours:
         'vit.layers.{layer}.attention.{q|k|v}_proj.weight',
         'n l (heads e) d -> l d n heads e')
 
-Arrays of theirs that differ only in `{q|k|v}` or `{layer}` are stacked into one
-of ours, alternatives outermost, then `{layer}` or `{unit}`.
+Arrays whose names differ only in `{q|k|v}` or `{layer}` are stacked into one
+parameter, alternatives outermost, then `{layer}` or `{unit}`.
 `{stage}` is the same number on both sides; `{stage-1}` is one less on theirs.
 Values are only rearranged, by einops in either direction, so that a round trip
 is bitwise exact.
@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import functools
 import itertools
+import math
 import re
 
 import einops
@@ -24,6 +25,7 @@ import numpy as np
 
 _FIELD = re.compile(r'\{(\w+)([+-]\d+)?(?::(\d+))?\}|\{(\w+(?:\|\w+)+)\}')
 _STACKED = ('layer', 'unit')
+_MAX_MISSING = 1000  # Names in an error.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,6 +176,11 @@ def matches(
     axes = tuple(
         len(axis.split('|')) if '|' in axis
         else depths[_stack(ours)] for axis in pattern.stacked)
+    if math.prod(axes) > len(names) + _MAX_MISSING:
+      problems.append(
+          f'{ours}: numbered up to {max(axes) - 1:,}, but there are '
+          f'{len(members):,} of them')
+      continue
     indices = list(itertools.product(*map(range, axes)))
     missing = [index for index in indices if index not in members]
     if any(match.ours == ours for match in result):

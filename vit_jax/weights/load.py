@@ -218,7 +218,7 @@ def check(
     resolution: tuple[int, int], *, source: str,
     theirs: Mapping[str, str] | None = None, channels: int = 3,
 ) -> None:
-  """Raises unless parameters, by our names, are exactly the model's.
+  """Checks that parameters have exactly the names and shapes of the model.
 
   Raises:
     ValueError: with the expected and found shapes.

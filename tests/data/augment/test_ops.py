@@ -33,6 +33,11 @@ def test_shorter_side_resize_keeps_the_aspect_ratio():
   assert op(_picture(60, 40), _rng()).size == (20, 30)
 
 
+def test_resize_with_two_sizes_is_an_error():
+  with pytest.raises(ValueError, match='size or shorter, not both'):
+    _build({'op': 'resize', 'size': 20, 'shorter': 20})
+
+
 def test_resizing_a_strip_is_bounded():
   strip = Image.new('RGB', (1, 60_000))
   (op,) = _build({'op': 'resize', 'shorter': 224})

@@ -83,6 +83,8 @@ def test_declared_classes_keep_their_indices():
     (['a', 'a'], 'auto', "a single class, 'a'; a classifier needs two"),
     (['1', 'two'], 'regression', "'two' is not a number"),
     (['', ''], 'regression', 'it is empty'),
+    (['nan', '1.5', 'abc'], 'regression', "'abc' is not a number"),
+    (['nan', 'nan'], 'regression', 'it is empty'),
     ({'x': ['1', '2'], 'y': ['a', 'b']}, 'auto', 'y of a.csv hold text'),
     ({'x': ['1', '2'], 'y': ['1', '0']}, 'multi', "0 and 1 only.*'x' do not"),
     ({'x': [1, 0], 'y': [1, 1]}, 'single', 'row 1 of a.csv has a 1 in 2 of'),

@@ -59,7 +59,7 @@ def impulse_noise(image: Image, key: Key, share: Number) -> Image:
 
 def defocus_blur(image: Image, _: Key, radius: float, std: float) -> Image:
   """Convolves with a disk whose edge is smoothed by a Gaussian."""
-  reach = 1 if radius <= 8 else 2  # Of the Gaussian.
+  reach = 1 if radius <= 8 else 2  # Radius of the Gaussian.
   side = int(radius) + reach
   offsets = np.arange(-side, side + 1)
   disk = (offsets[:, None]**2 + offsets**2 <= radius**2).astype(np.float64)

@@ -70,6 +70,10 @@ class Resize:
   shorter: int | None = None
   method: Method = 'bilinear'
 
+  def __post_init__(self):
+    if self.size is not None and self.shorter is not None:
+      raise ValueError('resize takes size or shorter, not both.')
+
   def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
     if self.shorter is not None:
       scale = self.shorter / min(image.size)

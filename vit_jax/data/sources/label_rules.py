@@ -201,7 +201,7 @@ def _parse_numbers(
   for name, values in columns.items():
     parsed = numbers(values)
     if parsed is None:
-      wrong = next((v for v in values if numbers([v]) is None and v), None)
+      wrong = next((v for v in values if v and numbers([v, 0]) is None), None)
       raise ValueError(
           f'Column {name!r} of {where} cannot be a regression target: '
           + ('it is empty.' if wrong is None else f'{wrong!r} is not a number.')

@@ -17,6 +17,7 @@ import grain
 from jaxtyping import Float64, Int64
 import numpy as np
 
+from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings
 
@@ -89,8 +90,9 @@ def draw_per_class(
       np.bincount(labels).tolist()) if 0 < number < count}
   if few:
     raise TooFewExamples(
-        f'examples_per_class is {count}, but {name} has fewer of some classes '
-        f'(class: examples): {few}.', few)
+        f'examples_per_class is {count}, but {name} has fewer of {len(few):,} '
+        'classes (class: examples): '
+        f'{files.shorten((f"{k}: {v}" for k, v in few.items()), 10)}.', few)
   ranks = np.full((len(seeds), len(source)), -1)
   for row, seed in zip(ranks, seeds):
     salt = f'{seed} ' if seed else ''

@@ -26,10 +26,10 @@ _RESNET = ('layers', 'stem_chs', 'channels', 'global_pool', 'num_classes')
 _KNOWN = (
     *_MODEL_KEYS, 'class_token', 'img_size', 'mlp_ratio', 'global_pool',
     'no_embed_class', 'init_values', 'num_classes', 'qkv_bias', 'qk_norm',
-    # Of the class VisionTransformer.
+    # Arguments of VisionTransformer.
     'fc_norm', 'final_norm', 'pos_embed', 'act_layer', 'mlp_layer', 'pre_norm',
     'proj_bias', 'scale_attn_norm', 'scale_mlp_norm',
-    # Of the class Eva.
+    # Arguments of Eva.
     'qkv_fused', 'attn_type', 'swiglu_mlp', 'swiglu_align_to', 'scale_mlp',
     'scale_attn_inner', 'use_pre_transformer_norm', 'use_post_transformer_norm',
     'use_fc_norm', 'attn_pool_mlp_ratio')
