@@ -107,8 +107,9 @@ def test_lock_download_and_restore_report_a_bucket_that_denies_access(
     with lock.hold('s3://b/run'):
       pass
   with pytest.raises(errors.StorageError, match=(
-      'Cannot read s3://b/run: Forbidden')):
+      'Cannot read s3://b/run: Forbidden')) as caught:
     download.fetch('s3://b/run')
+  assert '--workdir' not in str(caught.value)
   with pytest.raises(errors.StorageError, match=(
       'Cannot read s3://b/run/4: Forbidden')):
     with items.explain_errors(epath.Path('s3://b/run/4')):

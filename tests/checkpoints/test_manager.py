@@ -397,3 +397,9 @@ def test_after_a_storage_error_no_process_waits_for_the_saves_of_others(
     with pytest.raises(errors.StorageError), open_checkpoints(tmp_path):
       raise errors.StorageError('disk full')
     assert len(closed) == 2  # The latest and the best.
+
+
+def test_a_deleted_best_checkpoint_is_an_error_with_advice(tmp_path):
+  with open_checkpoints(tmp_path) as checkpoints, pytest.raises(
+      ValueError, match='best holds no checkpoint.*checkpoint.best= to finish'):
+    checkpoints.load_best(abstract(new_state(1)))

@@ -157,13 +157,16 @@ def test_missing_and_unreadable_images_are_listed(
 
 @pytest.mark.parametrize(('flag', 'words'), [
     ('--patch=0,1', 'must be ROW,COLUMN from 1,1 to 4,4'),
-    ('--patch=2,5', "--patch is '2,5'"), ('--patch=2', "--patch is '2'")])
-def test_patches_outside_the_model_are_errors(
+    ('--patch=2,5', "--patch is '2,5'"), ('--patch=2', "--patch is '2'"),
+    ('--layer=99', "layer is 'patches:99'")])
+def test_patches_and_layers_outside_the_model_are_errors(
     photos, tmp_path, capsys, flag, words):
   save(tmp_path / 'model', TINY)
   assert main.main([
-      'inspect', f'--model={tmp_path}/model', f'{photos}/a.png', flag]) == 2
+      'inspect', f'--model={tmp_path}/model', f'--output={tmp_path}/out',
+      f'{photos}/a.png', flag]) == 2
   assert words in capsys.readouterr().err
+  assert not (tmp_path / 'out').exists()  # Found before any image is read.
 
 
 def test_the_chosen_patch_and_layer_are_drawn(

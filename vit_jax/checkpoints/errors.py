@@ -34,12 +34,13 @@ def explain_errors(
 ) -> contextlib.AbstractContextManager[None]:
   """Rewrites storage errors that occur while writing `what`."""
   return exceptions.replaced_by(lambda error: storage_error(
-      error, f'Cannot write {what} to', folder, resume=resume))
+      error, f'Cannot write {what} to', folder,
+      more=lambda: f', or use another --workdir. {resume()}'.rstrip()))
 
 
 def storage_error(
     error: Exception, action: str, path: epath.PathLike, *,
-    resume: Callable[[], str] = str,
+    more: Callable[[], str] = lambda: '.',
 ) -> StorageError | None:
   """Returns an error with path and advice; None for other kinds of errors.
 
@@ -47,7 +48,7 @@ def storage_error(
     error: the original exception.
     action: failed action, such as 'Cannot read'.
     path: location of the data.
-    resume: returns a sentence about the checkpoint to resume from.
+    more: returns the end of the advice.
   """
   is_bucket = (atomic_files.is_remote(path)
                and not os.fspath(path).startswith('http'))
@@ -63,9 +64,7 @@ def storage_error(
       'login), your role (roles/storage.objectUser) and quotas'
       if is_bucket else
       f'Check free space{_free(path)}, inodes, quota and permissions')
-  return StorageError(
-      f'{action} {path}: {message}. {advice}, or use another --workdir. '
-      f'{resume()}'.rstrip())
+  return StorageError(f'{action} {path}: {message}. {advice}{more()}')
 
 
 def _is_storage_error(error: BaseException, *, is_bucket: bool) -> bool:

@@ -194,6 +194,11 @@ class Checkpoints:
     """Returns the parameters for evaluation of the best checkpoint."""
     item = 'params' if abstract.average is None else 'average'
     step = self._best.latest_step()
+    if step is None:
+      raise ValueError(
+          f'{self._best.directory} holds no checkpoint, but the best one of '
+          'this run was saved there. Restore it, or set '
+          '--config.checkpoint.best= to finish without it.')
     path = epath.Path(self._best.directory) / str(step)
     with items_lib.explain_errors(path):
       sums = items_lib.read_checksums(path)

@@ -82,6 +82,11 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     raise ValueError(f'--show must be at least 1; got {args.show}.')
   found, errors = image_files.find(args.paths)
   model = arguments.load_model(args)
+  # Checked before all images are read.
+  if args.layer is not None:
+    model.layer_output(f'patches:{args.layer}')
+  _patch_index(
+      args.patch, models.grid(model.config, model.preprocess.resolution))
   paths = image_files.interleave(found)
   workdir = _workdir(args.model)
   output = epath.Path(args.output or (workdir or epath.Path()) / 'inspect')
