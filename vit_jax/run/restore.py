@@ -25,7 +25,6 @@ from vit_jax.checkpoints import source as source_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
 from vit_jax.experiment import experiment as experiment_lib
-from vit_jax.experiment import fingerprint
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import counters as counters_lib
 from vit_jax.training import watchdog
@@ -34,9 +33,9 @@ from vit_jax.weights import initialize
 # Sections and keys that do not change the result of a run.
 IRRELEVANT_KEYS = (
     'mesh.', 'log.', 'checkpoint.', 'evals.', 'accumulation:', 'model.remat:',
-    'model.unroll:', 'data.max_unreadable:', 'data.eval_unreadable:',
-    'data.check_secs:', 'init.', 'card',
-    *(f'{key}:' for key in fingerprint.PER_HOST))
+    'model.unroll:', 'data.data_dir:', 'data.num_workers:', 'data.num_threads:',
+    'data.prefetch:', 'data.cache_mib:', 'data.max_unreadable:',
+    'data.eval_unreadable:', 'data.check_secs:', 'init.', 'card')
 
 
 @dataclasses.dataclass(frozen=True)
