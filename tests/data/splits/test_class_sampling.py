@@ -112,5 +112,6 @@ def test_examples_per_class_are_balanced_and_nested():
     assert np.bincount(row[row >= 0]).tolist() == [10] * 10
   assert not np.array_equal(*ranks)
   np.testing.assert_array_equal(both.parts[0][1][ranks[0] >= 0], indices)
-  with pytest.raises(class_sampling.TooFewExamples, match='of 3 classes .*0: 142'):
+  with pytest.raises(
+      class_sampling.TooFewExamples, match='of 3 classes .*0: 142'):
     draw_per_class(train, 143)
