@@ -163,11 +163,9 @@ def test_two_processes_evaluate_like_one(four_processes, tmp_path):
   assert {name.split('/')[0] for name in one['metrics']} == set(EVALUATORS)
   assert two['metrics'].keys() == one['metrics'].keys()
   for name, value in one['metrics'].items():
-    if any(word in name for word in ('loss', 'calibration')):
-      np.testing.assert_allclose(
-          two['metrics'][name], value, rtol=1e-5, atol=1e-7, err_msg=name)
-    else:
-      assert two['metrics'][name] == value, name
+    # An image more or less changes an accuracy by 0.02.
+    np.testing.assert_allclose(
+        two['metrics'][name], value, rtol=1e-5, atol=1e-7, err_msg=name)
   assert (two['tables']['confusion']['confusion']
           == one['tables']['confusion']['confusion'])
 
