@@ -85,7 +85,6 @@ def get_config(epochs: int = 100, recipe: str = 'page') -> ConfigDict:
       'data': {
           'source': 'cifar10', 'split': 'train',
           'resolution': row['resolution'], 'train_ops': row['train_ops'],
-          'eval_ops': [{'op': 'resize'}],
           'cache_mib': 256,  # All 60,000 images.
       },
       'objective': {'label_smoothing': row.get('label_smoothing', 0.0)},

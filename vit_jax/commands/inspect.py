@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   # Checked before all images are read.
   if args.layer is not None:
     model.layer_output(f'patches:{args.layer}')
-  _patch_index(
+  patch = _patch_index(
       args.patch, models.grid(model.config, model.preprocess.resolution))
   paths = image_files.interleave(found)
   workdir = _workdir(args.model)
@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
         _positions(model, output / 'positions.png'),
         *_reconstruction(args, model, paths, output / 'reconstruction.png'),
         *_attention(args, model, paths, output, reading, statistics),
-        *_patches(args, model, paths, output / 'patches.png')]
+        *_patches(args, model, paths, output / 'patches.png', patch)]
   if workdir and (curves := workdir / workdir_lib.CURVES).exists():
     sections.append(html_page.Section(
         'Curves', 'Training curves of the run.', curves))
@@ -199,15 +199,14 @@ def _reconstruction(
 
 def _patches(
     args: argparse.Namespace, model: model_lib.Model, paths: list[str],
-    path: epath.Path,
+    path: epath.Path, patch: tuple[int, int],
 ) -> list[html_page.Section]:
   """Draws the features of patches, if the images can be displayed."""
   layer = f'patches:{args.layer}' if args.layer is not None else 'patches'
   if not paths or not isinstance(model.config, vit_config.ViTConfig) or (
       not images_lib.is_viewable(model.preprocess)):
     return []
-  row, column = _patch_index(
-      args.patch, models.grid(model.config, model.preprocess.resolution))
+  row, column = patch
   names: list[Any] = []
   features = []
   # Unreadable images are reported with the attention.
