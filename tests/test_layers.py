@@ -28,6 +28,7 @@ LAYERS = (
 WITHIN_A_ROW = {
     ('main', '__main__'),
     ('console', 'escape'),
+    ('untrusted', 'atomic_files'),
     ('weights', 'checkpoints'),
     *itertools.combinations(('benchmarking', 'sweep', 'run', 'plan',
                              'experiment', 'inference'), 2)}

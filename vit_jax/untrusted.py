@@ -11,10 +11,12 @@ from typing import Any
 
 from etils import epath
 
+from vit_jax import atomic_files
+
 
 def check_regular(path: epath.PathLike) -> None:
   """Raises a ValueError if a local path is not a file; follows links."""
-  if '://' in os.fspath(path):
+  if atomic_files.is_remote(path):
     return
   mode = os.stat(path).st_mode
   if not stat.S_ISREG(mode):
@@ -27,7 +29,7 @@ def check_regular(path: epath.PathLike) -> None:
 
 def check_folder(folder: epath.PathLike) -> None:
   """Raises a ValueError if a local folder contains pipes or devices."""
-  if '://' not in os.fspath(folder):
+  if not atomic_files.is_remote(folder):
     for path in pathlib.Path(folder).rglob('*'):
       if path.exists() and not path.is_dir():
         check_regular(path)

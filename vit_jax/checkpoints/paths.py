@@ -11,6 +11,8 @@ import os
 from etils import epath
 import orbax.checkpoint as ocp
 
+from vit_jax import atomic_files
+
 FOLDER = 'checkpoints'
 LATEST, BEST = 'latest', 'best'
 WHICH = (LATEST, BEST)
@@ -37,8 +39,8 @@ def display(path: epath.PathLike) -> str:
 def absolute(path: epath.PathLike) -> epath.Path:
   """Returns the absolute path that Orbax requires."""
   path = epath.Path(path).expanduser()
-  is_remote = '://' in os.fspath(path)
-  return path if is_remote else epath.Path(os.path.abspath(path))
+  return path if atomic_files.is_remote(path) else epath.Path(
+      os.path.abspath(path))
 
 
 def others(path: epath.Path) -> list[epath.Path]:

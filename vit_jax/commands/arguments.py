@@ -18,6 +18,7 @@ with epy.lazy_imports():
   from etils import epath
   import numpy as np
 
+  from vit_jax import atomic_files
   from vit_jax.experiment import load_config
   from vit_jax.experiment import reference
   from vit_jax.inference import load as load_lib
@@ -236,6 +237,6 @@ def check_output(path: str, suffixes: Sequence[str]) -> None:
 
 def check_absent(path: str) -> None:
   """Raises a `FileExistsError` if `path` exists."""
-  if '://' not in path and epath.Path(path).exists():
+  if not atomic_files.is_remote(path) and epath.Path(path).exists():
     raise FileExistsError(
         f'{path} exists already. Remove it, or use another path.')

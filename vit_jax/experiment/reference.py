@@ -67,8 +67,12 @@ def markdown() -> str:
       key for key in _keys(config_lib.Config, '') if not sections[key.name]])]
   for name, records in sections.items():
     for record in records:
-      kind = f' with name `{record.name}`' if len(records) > 1 and isinstance(
-          getattr(record, 'name', None), str) else ''
+      kind = ''
+      if len(records) > 1:
+        # The name of any optimizer of Optax has no default.
+        kind = ' with name ' + (
+            f'`{record.name}`' if hasattr(record, 'name') else
+            _descriptions(record)['name'].rstrip('.'))
       prefix = 'evals.NAME.' if name == 'evals' else f'{name}.'
       tables.append(_table(f'`{name}`{kind}', _expanded(record, prefix)))
   return '\n'.join([_INTRODUCTION, *tables])
@@ -113,7 +117,8 @@ def _descriptions(record: Any) -> dict[str, str]:
     _, _, text = inspect.cleandoc(base.__doc__ or '').partition('Attributes:\n')
     for names, words in re.findall(
         r'^  (\w+(?:, \w+)*): (.*(?:\n {4,}.*)*)', text, re.MULTILINE):
-      found |= dict.fromkeys(names.split(', '), ' '.join(words.split()))
+      words = re.sub(r'\bNone\b', 'null', ' '.join(words.split()))
+      found |= dict.fromkeys(names.split(', '), words)
   return found
 
 

@@ -2,23 +2,21 @@
 
 from collections.abc import Generator, Iterator, Sequence
 import contextlib
-import functools
 import glob
 import itertools
 import os
-import pathlib
 from typing import Any
 import warnings
 
 from etils import epath
-from PIL import Image
 import rich.console
 import rich.progress
 
+from vit_jax import atomic_files
 from vit_jax import console as console_lib
 from vit_jax import escape
 from vit_jax import schema
-from vit_jax.data.images import limits
+from vit_jax.data.sources import files as files_lib
 
 _MAX_ERRORS = 20  # Printed to the terminal.
 
@@ -42,7 +40,7 @@ def find(paths: Sequence[str]) -> tuple[list[str], dict[str, str]]:
   for text in paths:
     try:
       for path in _expand(text):
-        key = path if '://' in path else os.path.realpath(path)
+        key = path if atomic_files.is_remote(path) else os.path.realpath(path)
         found.setdefault(key, path)
     except OSError as error:
       failed[text] = error
@@ -66,12 +64,14 @@ def _expand(text: str) -> list[str]:
   """Returns the images at a path."""
   path = epath.Path(text).expanduser()
   if path.is_dir():
-    files = sorted(os.fspath(p) for p in _walk(path, set()) if _is_image(p))
+    files = sorted(filter(
+        files_lib.is_image, map(os.fspath, _walk(path, set()))))
   elif path.exists():
     files = [os.fspath(path)]
   else:
     matches = glob.glob(os.path.expanduser(text), recursive=True)
-    files = sorted(p for p in matches if os.path.isfile(p) and _is_image(p))
+    files = sorted(filter(
+        files_lib.is_image, filter(os.path.isfile, matches)))
     if not glob.has_magic(text):
       raise FileNotFoundError(f'{text}: no such file or folder.')
     if not matches:
@@ -79,7 +79,8 @@ def _expand(text: str) -> list[str]:
   if not files:
     raise ValueError(
         f'{text}: no image found. Image suffixes are '
-        f'{", ".join(sorted(_suffixes())[:8])}, ...; pass other files by name.')
+        f'{", ".join(sorted(files_lib.IMAGE_SUFFIXES)[:8])}, ...; pass other '
+        'files by name.')
   return files
 
 
@@ -96,17 +97,6 @@ def _walk(folder: epath.Path, visited: set[str]) -> Iterator[epath.Path]:
       yield from _walk(path, visited)
     else:
       yield path
-
-
-@functools.cache
-def _suffixes() -> set[str]:
-  Image.init()
-  return {'.npy'} | {suffix for suffix, form in Image.EXTENSION.items()
-                     if form in limits.FORMATS and form in Image.OPEN}
-
-
-def _is_image(path: Any) -> bool:
-  return pathlib.PurePath(path).suffix.lower() in _suffixes()
 
 
 @contextlib.contextmanager

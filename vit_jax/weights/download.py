@@ -69,7 +69,7 @@ def fetch(address: str | os.PathLike, *, log: Log = print) -> epath.Path:
 
 def local(path: epath.Path, *, log: Log = print) -> pathlib.Path:
   """Returns a local folder or file with the content of `path`."""
-  if '://' not in os.fspath(path):
+  if not atomic_files.is_remote(path):
     return pathlib.Path(path)
   target = _cache_folder(os.fspath(path))
   for file in path.iterdir():

@@ -21,8 +21,9 @@ from vit_jax.data.splits import split_strings as split_strings_lib
 
 TABLE_SUFFIXES = frozenset({'.csv', '.tsv', '.jsonl', '.ndjson'})
 IMAGE_SUFFIXES = frozenset({
-    '.jpg', '.jpeg', '.jpe', '.jfif', '.png', '.apng', '.webp', '.bmp', '.gif',
-    '.ppm', '.pgm', '.pbm', '.tif', '.tiff', '.avif', '.jp2', '.npy'})
+    '.jpg', '.jpeg', '.jpe', '.jfif', '.png', '.apng', '.webp', '.bmp', '.dib',
+    '.gif', '.ppm', '.pgm', '.pbm', '.pnm', '.tif', '.tiff', '.avif', '.jp2',
+    '.j2k', '.npy'})
 
 # Created by macOS archives, Synology thumbnails, Windows and Linux volumes.
 _SYSTEM_FOLDERS = frozenset({
@@ -36,7 +37,7 @@ def read(root: str, paths: Sequence[str], row: int) -> bytes:
   """Returns a file, whose path is relative to the root or absolute."""
   path = paths[row]
   return untrusted.read_bytes(
-      path if '://' in path else epath.Path(root) / path)
+      path if atomic_files.is_remote(path) else epath.Path(root) / path)
 
 
 def check_address(name: str, *, where: str) -> None:
@@ -66,7 +67,7 @@ def shorten(items: Iterable[Any], most: int = 3) -> str:
 
 def names_in(path: epath.Path) -> list[str]:
   """Returns the names in a folder; a million files take a second."""
-  if '://' in os.fspath(path):
+  if atomic_files.is_remote(path):
     return [entry.name for entry in path.iterdir()]
   return os.listdir(path)
 
@@ -137,7 +138,7 @@ def expand(name: str) -> list[epath.Path]:
     ValueError: if some do not exist.
   """
   check_address(name, where='data.source')
-  if '://' not in name:
+  if not atomic_files.is_remote(name):
     name = os.path.abspath(os.path.expanduser(name))
   literal = epath.Path(name)
   if literal.exists():

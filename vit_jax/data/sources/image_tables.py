@@ -7,6 +7,7 @@ from typing import Any
 
 from etils import epath
 
+from vit_jax import atomic_files
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import label_rules as label_rules_lib
@@ -156,7 +157,7 @@ def locate(
   exists = _file_lookup()
   root, suffix = _find_folder(names[:20], table, config, exists, split)
   names = [name + suffix for name in names]
-  paths = [name if '://' in name else
+  paths = [name if atomic_files.is_remote(name) else
            os.path.join(os.fspath(root), os.path.normpath(name))
            for name in names]
   missing = [name for name, path in zip(names, paths) if not exists(path)]

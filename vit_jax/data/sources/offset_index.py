@@ -22,6 +22,7 @@ from etils import epath
 from jaxtyping import Int64
 import numpy as np
 
+from vit_jax import atomic_files
 from vit_jax import untrusted
 
 _VERSION = 4
@@ -52,7 +53,7 @@ def load_or_build(
 
 def open_for_scan(path: epath.Path) -> BinaryIO:
   """Opens a file for reading small, distant parts."""
-  if '://' in os.fspath(path):
+  if atomic_files.is_remote(path):
     return typing.cast(BinaryIO, path.open('rb'))
   # Without read-ahead, or the whole file would be read.
   file = open(path, 'rb', buffering=0)  # noqa: SIM115
@@ -112,7 +113,7 @@ def _stamp(path: epath.Path) -> tuple[int, ...]:
   buckets renumber inodes, so inodes are not included.
   """
   untrusted.check_regular(path)
-  if '://' not in os.fspath(path):
+  if not atomic_files.is_remote(path):
     local = os.stat(path)
     return local.st_size, local.st_mtime_ns, local.st_ctime_ns
   remote = path.stat()
@@ -124,7 +125,8 @@ def _index_paths(path: epath.Path, kind: str) -> tuple[epath.Path, epath.Path]:
   name = f'.{path.name}.{kind}-index.npz'  # Hidden from glob patterns.
   cache = epath.Path(
       os.environ.get('XDG_CACHE_HOME') or '~/.cache').expanduser()
-  text = os.path.abspath(path) if '://' not in str(path) else os.fspath(path)
+  text = os.fspath(
+      path if atomic_files.is_remote(path) else os.path.abspath(path))
   digest = hashlib.blake2b(
       os.fsencode(text), digest_size=8).hexdigest()
   return path.parent / name, cache / 'vit_jax' / digest / name

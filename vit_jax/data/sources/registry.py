@@ -13,6 +13,7 @@ from typing import Any
 
 from etils import epath
 
+from vit_jax import atomic_files
 from vit_jax.data import config as config_lib
 from vit_jax.data import known_datasets
 from vit_jax.data.sources import columns as columns_lib
@@ -63,7 +64,8 @@ def is_path(name: str) -> bool:
   suffix = os.path.splitext(name)[1].lower()
   return (
       name.startswith(('/', './', '../', '~')) or name == '.'
-      or '://' in name or suffix in {'.parquet', '.tar', *files.TABLE_SUFFIXES}
+      or atomic_files.is_remote(name)
+      or suffix in {'.parquet', '.tar', *files.TABLE_SUFFIXES}
       or (not known_datasets.is_known(name) and epath.Path(name).is_dir()))
 
 
