@@ -50,6 +50,7 @@ ARGUMENTS = {
     'mae.py': (
         '', 'model=H/14,method=finetune', 'model=L/16,method=probe'),
     'position_ablation.py': ('dataset=cifar10',),
+    'cifar10.py': ('', 'recipe=best', 'recipe=resnet', 'recipe=gpu'),
 }
 # Stages to run of files with many similar stages.
 STAGES = {'position_ablation.py': ('none', '2d-layers', 'relative'),
@@ -78,6 +79,16 @@ def test_configs_build_at_full_size_without_allocating(case):
         experiment.abstract_state)
     assert experiment.total_steps > 0
     assert set(experiment.evaluators) == set(config.evals)
+
+
+@pytest.mark.parametrize(('recipe', 'count'), [
+    ('resnet', 747_594), ('gpu', 3_721_738)])
+def test_models_for_cifar10_have_the_documented_size(recipe, count):
+  config, = config_lib.load(
+      f'{ROOT}/configs/cifar10.py:recipe={recipe}').values()
+  experiment = experiment_lib.build(
+      config, devices=jax.devices()[:1], data_optional=True)
+  assert tree.num_elements(experiment.model_params) == count
 
 
 # The stages of masked_patch_small.py train in a test of their own below.
