@@ -209,6 +209,29 @@ def test_numbers_have_one_contact_sheet_in_order(tmp_path):
   assert len(ages) == 12 and ages == sorted(ages)
 
 
+def test_missing_numbers_are_equal_and_come_last(tmp_path):
+  path = _table(tmp_path, 'age,size', [',2', ',2', '7.5,2', '2.5,1', ',', '3,'])
+  pictures.save(tmp_path / '1.png', pictures.picture(0))
+  report, text = _check(path, target='regression')
+  group, = report.duplicates
+  assert group.identical and not group.labels_differ
+  sheet = text[text.index('Contact sheets'):]
+  assert re.findall(r'alt="([^,:]+)', sheet) == [
+      '2.5', '3', '7.5', 'nan', 'nan']
+
+
+def test_pages_that_are_channels_are_no_animation(tmp_path):
+  for i in range(4):
+    path = tmp_path / 'ab'[i % 2] / f'{i}.tiff'
+    path.parent.mkdir(exist_ok=True)
+    pages = [pictures.picture(10 * i + j).convert('L') for j in range(5)]
+    pages[0].save(path, save_all=True, append_images=pages[1:])
+  assert not any('animated' in name for name in _check(
+      tmp_path, channels=5)[0].properties)
+  assert _check(tmp_path)[0].properties[
+      'animated, only the first frame is used'] == 4
+
+
 def test_multichannel_images_are_shown_and_compared(tmp_path):
   rng = np.random.default_rng(0)
   for i in range(6):

@@ -36,6 +36,11 @@ def _prepare(source, to, *flags):
       '--runner=local', *flags])
 
 
+def _made(path):
+  path.parent.mkdir(exist_ok=True)
+  return path
+
+
 def _open(source, split, **settings):
   return data.open_dataset(data.parse({
       'source': str(source), 'split': split, **settings}))
@@ -92,6 +97,21 @@ def test_exclude_applies_to_the_training_split_only(
     _same(_open('mine', split, data_dir=str(tmp_path)),
           _open(folder, split, **exclude))
   assert len(_open('mine', 'train', data_dir=str(tmp_path))) == 23
+
+
+def test_examples_are_chosen_from_the_training_split_only(folder, tmp_path):
+  assert _prepare(folder, tmp_path, '--set=num_examples=10') == 0
+  assert [len(_open('mine', split, data_dir=str(tmp_path)))
+          for split in ('train', 'test')] == [10, 5]
+
+
+def test_masks_are_reported_as_not_written(tmp_path, capsys):
+  for i in range(12):
+    pictures.save(tmp_path / f'scenes/images/{i}.png', pictures.picture(i))
+    Image.new('L', pictures.picture(i).size, 1).save(_made(
+        tmp_path / f'scenes/masks/{i}.png'))
+  assert _prepare(tmp_path / 'scenes', tmp_path / 'to') == 0
+  assert 'segmentation masks are not written' in capsys.readouterr().out
 
 
 def test_pixels_and_several_labels_are_preserved(tmp_path):
@@ -187,7 +207,7 @@ def test_unreadable_images_are_refused_until_repaired_or_left_out(
   assert _prepare(source, tmp_path) == 2
   error = capsys.readouterr().err
   assert '2 of 30 images cannot be read' in error and 'dog/9.png' in error
-  assert '--set=unreadable=skip' in error
+  assert '--set=unreadable=skip' in error and 'now' not in error
   assert not (there / 'dataset_info.json').exists()
   (source / 'train/dog/7.jpeg').write_bytes(image)
   assert _prepare(source, tmp_path, '--set=unreadable=skip') == 0

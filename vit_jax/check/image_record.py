@@ -55,7 +55,7 @@ def build(
     decoded: the image as training decodes it.
     min_side: shorter side of the image kept for a model; 0 keeps none.
   """
-  mode, remarks = _inspect(data, key)
+  mode, remarks = _inspect(data, key, decoded)
   content = data if isinstance(data, bytes) else (
       f'{data.shape}{mode}'.encode() + data.tobytes())
   image = to_rgb(decoded)
@@ -89,7 +89,9 @@ def to_rgb(decoded: ops.Picture) -> Image.Image:
       scaled[..., 0] if channels == 1 else scaled).convert('RGB')
 
 
-def _inspect(data: bytes | np.ndarray, key: str) -> tuple[str, list[str]]:
+def _inspect(
+    data: bytes | np.ndarray, key: str, decoded: ops.Picture,
+) -> tuple[str, list[str]]:
   """Returns the mode of an image, and remarks about its file."""
   if isinstance(data, bytes) and data.startswith(multichannel.NUMPY):
     data = multichannel.load_array(data)
@@ -101,8 +103,10 @@ def _inspect(data: bytes | np.ndarray, key: str) -> tuple[str, list[str]]:
     # Many cameras write MPO: a JPEG followed by others.
     form = 'JPEG' if header.format == 'MPO' else str(header.format)
     remarks = {
+        # The pages of a TIFF may be channels, which are decoded to an array.
         'animated, only the first frame is used':
-            form != 'JPEG' and getattr(header, 'n_frames', 1) > 1,
+            form != 'JPEG' and getattr(header, 'n_frames', 1) > 1
+            and isinstance(decoded, Image.Image),
         'rotated by EXIF orientation': _is_rotated(header),
         'format differs from the file extension': expected not in (None, form)}
     return (f'{form} {header.mode}',

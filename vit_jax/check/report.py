@@ -98,7 +98,7 @@ def _contact_sheets(scan: scan_lib.Scan) -> dict[str, list[findings.Example]]:
   labels = scan.labelled()
   if scan.request.label_kind == 'numbers':
     members['sorted by the first number'] = sorted(
-        labels, key=lambda number: labels[number][0])
+        labels, key=lambda number: np.nan_to_num(labels[number][0], nan=np.inf))
   else:
     for number, classes in labels.items():
       for value in classes:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 import dataclasses
 import functools
+import math
 from typing import Any, Literal
 
 from jaxtyping import Int
@@ -178,7 +179,10 @@ def _label(request: ScanRequest, label: Any) -> Label | None:
   """Returns class indices or numbers; None for an unknown class."""
   value = tuple(np.atleast_1d(np.asarray(label)).tolist())
   if request.label_kind == 'numbers':
-    return value
+    if np.isnan(value).all():
+      return None
+    # One object stands for all missing numbers, so that tuples are comparable.
+    return tuple(math.nan if math.isnan(v) else v for v in value)
   # Test sets with withheld labels have -1 in their place.
   known = range(len(request.class_names))
   return tuple(sorted(value)) if all(v in known for v in value) else None

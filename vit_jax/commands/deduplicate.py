@@ -84,7 +84,8 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     folder.mkdir()
     # Beside the output: Beam workers on other machines must see the folder.
     found = search.merge([search.search(
-        source, against, method, folder=epath.Path(f'{args.to}.found'),
+        source, against, method,
+        folder=epath.Path(args.to.rstrip('/') + '.found'),
         runner=args.runner, flags=args.runner_flags) for method in methods])
     summary = {
         'source': source.name, 'examples': len(source.open()),

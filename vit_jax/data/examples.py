@@ -96,11 +96,10 @@ class LoadExample:
           # Few-shot evaluation sets 'error'.
           always = not self.train and self.config.eval_unreadable == 'error'
           raise unreadable_lib.UnreadableError(
-              f'{str(error).rstrip(".")}. Remove it, or '
-              + 'except in few-shot evaluation ' * always
-              + 'skip unreadable images with --config.data.'
-              + 'eval_' * always + 'unreadable=skip; `data check` lists all of '
-              'them.') from error
+              f'{str(error).rstrip(".")}. Remove it, or skip unreadable images '
+              'with --config.data.' + 'eval_' * always + 'unreadable=skip'
+              + ' (not possible in few-shot evaluation)' * always
+              + '; `data check` lists all of them.') from error
         unreadable.append(unreadable_lib.Unreadable(
             f'{self.dataset.name} {self.dataset.split}',
             self.dataset.source.key(at % count), str(error)))
@@ -223,8 +222,6 @@ def standardise(
     std: Sequence[float],
 ) -> Float32[np.ndarray, 'targets']:
   """Returns (label - mean) / std; NaN (missing) stays NaN.
-
-  Computed in float64: float32 would round Unix times to minutes.
 
   Raises:
     ValueError: if the number of targets differs.

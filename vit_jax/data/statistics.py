@@ -62,6 +62,8 @@ def _measure_pixels(
   Raises:
     ValueError: if a channel is constant.
   """
+  # The operations of evaluation, but the policy for unreadable training images.
+  config = dataclasses.replace(config, eval_unreadable='auto')
   load = examples.LoadExample(dataset, config, train=False)
   count = min(_NUM_IMAGES, dataset.num_examples)
   low, high = config.value_range or (0.0, 255.0)

@@ -25,10 +25,10 @@ def write_pairs(folder: epath.Path, pairs: Sequence[search.Pair]) -> None:
     ValueError: for a key that does not fit on a line.
   """
   for pair in pairs:
-    if pair.key != pair.key.strip() or len(pair.key.splitlines()) != 1:
+    if '\n' in pair.key:
       raise ValueError(
-          f'The key {pair.key!r} cannot be written to {EXCLUDE}: it begins or '
-          'ends with a space, or has several lines. Rename the file.')
+          f'The key {pair.key!r} has several lines, but {EXCLUDE} has one key '
+          'per line. Rename the file.')
   atomic_files.write_text(
       folder / EXCLUDE, ''.join(f'{pair.key}\n' for pair in pairs))
   atomic_files.write_text(folder / PAIRS, ''.join(

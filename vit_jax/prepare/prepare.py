@@ -25,6 +25,7 @@ from vit_jax import schema
 from vit_jax.data import beam_runner
 from vit_jax.data import known_datasets
 from vit_jax.data.images import unreadable
+from vit_jax.data.sources import protocol
 from vit_jax.data.sources import registry
 from vit_jax.data.splits import selection as selection_lib
 from vit_jax.prepare import images
@@ -67,7 +68,8 @@ def plan(
 ) -> Plan:
   """Plans a dataset; reads a sample of each split.
 
-  `settings` is a section `data`, whose `exclude` applies to the training split.
+  `settings` is a section `data`, whose `exclude`, `num_examples` and the like
+  apply to the training split.
   Empty `splits` selects all splits. For the image format, see `images`.
 
   Raises:
@@ -90,10 +92,11 @@ def plan(
     raise ValueError(f'{settings["source"]} has no examples.')
   chosen = [schema.check_name(split, nonempty, what='split with examples')
             for split in splits] or nonempty
-  excluding = _splits_of_exclude(config, chosen)
+  training = _training_splits(config, chosen, settings)
   selections = {
       split: selection_lib.build(settings['source'], split, {
-          **settings, 'exclude': config.exclude if split in excluding else ''})
+          key: value for key, value in settings.items()
+          if split in training or key not in selection_lib.SELECTION_KEYS})
       for split in chosen}
   samples = {split: _sample(selection.open(), image_format)
              for split, selection in selections.items()}
@@ -111,8 +114,11 @@ def plan(
           opened.description,
           *(f'{split} has no examples and is not written'
             for split in opened.splits if split not in nonempty),
+          'segmentation masks are not written' if any(
+              protocol.SEGMENTATION in example
+              for sample in samples.values() for example in sample) else '',
           *(f'{split}: {selections[split].open().excluded}'
-            for split in excluding)])),
+            for split in training if config.exclude)])),
       config.max_unreadable if config.unreadable == 'skip' else 0.0)
 
 
@@ -207,8 +213,9 @@ def _report_unreadable(planned: Plan, rows: Sequence[dict[str, str]]) -> str:
     raise ValueError(
         f'{text}\nSee {path}. Repair these images and run the command again, '
         'or leave more out with --set=unreadable=skip and '
-        f'--set=max_unreadable=FRACTION (now {planned.max_unreadable:g}; ten '
-        'images if that is more).')
+        '--set=max_unreadable=FRACTION' + (
+            f' (now {planned.max_unreadable:g}; ten images if that is more).'
+            if planned.max_unreadable else '.'))
   return f'{text}\nThey are left out: see {path}'
 
 
@@ -221,16 +228,19 @@ def _check_names(name: str, version: str) -> None:
     raise ValueError(f'--version must be like 1.0.0; got {version!r}.')
 
 
-def _splits_of_exclude(
-    config: data.DataConfig, chosen: Sequence[str]) -> list[str]:
-  """Returns the written splits that `data.exclude` applies to."""
+def _training_splits(
+    config: data.DataConfig, chosen: Sequence[str],
+    settings: Mapping[str, Any],
+) -> list[str]:
+  """Returns the written splits whose examples `settings` may select."""
   training = {part.partition('[')[0] for part in config.split.split('+')}
-  found = [split for split in chosen if split in training and config.exclude]
-  if config.exclude and not found:
+  found = [split for split in chosen if split in training]
+  selecting = sorted(selection_lib.SELECTION_KEYS & settings.keys())
+  if selecting and not found:
     raise ValueError(
-        f'data.exclude applies to the split {config.split!r} (data.split), but '
-        f'only {", ".join(chosen)} would be written. Choose the split with '
-        '--set=split=NAME, or remove data.exclude.')
+        f'data.{selecting[0]} applies to the split {config.split!r} '
+        f'(data.split), but only {", ".join(chosen)} would be written. Choose '
+        f'the split with --set=split=NAME, or remove data.{selecting[0]}.')
   return found
 
 

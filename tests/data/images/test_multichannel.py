@@ -1,5 +1,6 @@
 """Any number of channels and any dtype is decoded unscaled, or an error."""
 
+import dataclasses
 import re
 
 import numpy as np
@@ -119,6 +120,19 @@ def test_multichannel_batches_are_normalised_on_the_device():
       config.mean, reflectances.mean((0, 1, 2)), rtol=1e-3)
   np.testing.assert_allclose(
       prepared, (reflectances - config.mean) / config.std, atol=1e-4)
+
+
+def test_measuring_follows_the_policy_for_training_images():
+  dataset = dataset_of(
+      [b'broken', *RNG.integers(0, 255, (5, 2, 2, 3), np.uint8)])
+  config = data.parse({
+      'resolution': 2, 'mean': 'measured', 'std': 'measured',
+      'unreadable': 'skip', 'max_unreadable': 1.0, 'eval_unreadable': 'error'})
+  assert len(data.measured(config, dataset).mean) == 3
+  config = dataclasses.replace(
+      config, unreadable='error', eval_unreadable='skip')
+  with pytest.raises(ValueError, match='images with --config.data.unreadable'):
+    data.measured(config, dataset)
 
 
 def test_a_constant_channel_cannot_be_measured():

@@ -94,6 +94,27 @@ def test_regression_targets_are_vectors(tmp_path):
       own_data.labels(opened)['images/2.png'], np.float32([0.5, np.nan]))
 
 
+def test_ids_are_no_labels_next_to_a_group_column(tmp_path):
+  write_table(tmp_path, lines(
+      'path,id,patient,age', lambda i: f'images/{i}.png,{i},{i // 4},{i / 2}'))
+  opened = own_data.open_path(tmp_path, target='regression', key='patient')
+  assert opened.targets == ('age',)
+
+
+def test_image_ids_of_json_may_be_numbers(tmp_path):
+  write_table(tmp_path, json_lines(
+      {'image_id': i, 'label': ANIMALS[i % 2]} for i in range(40)), 'a.jsonl')
+  opened = own_data.open_path(tmp_path, suffix='.png')
+  assert own_data.labels(opened)['images/7.png'] == 1
+
+
+def test_tables_with_another_image_column_are_an_error(tmp_path):
+  write_table(tmp_path, PLAIN, 'train.csv')
+  write_table(tmp_path, PLAIN.replace('path', 'image', 1), 'val.csv')
+  with pytest.raises(ValueError, match=r"column of .*val.csv.*'path'"):
+    own_data.open_path(tmp_path)
+
+
 def test_rows_of_one_image_are_joined_if_multi_label(tmp_path):
   text = ('path,label\n1.png,cat\n2.png,dog|emu\n1.png,\n2.png,cat\n'
           '1.png,dog\n3.png,cat\n')

@@ -73,6 +73,9 @@ def test_declared_classes_keep_their_indices():
   assert values(parsed) == [2, 0] and parsed.num_classes == 4
   names = ('cat', 'dog', 'emu')
   assert values(parse(['emu', 'cat'], class_names=names)) == [2, 0]
+  numbers = ('1', '10', '2')  # Folders in the order of their text.
+  assert values(parse([2, 1.0, 0], class_names=numbers)) == [2, 1, 0]
+  assert values(parse(['2', '10', '1'], class_names=numbers)) == [2, 1, 0]
   with pytest.raises(ValueError, match='holds 7, but its file declares 2 clas'):
     parse([7], class_names=('cat', 'dog'))
 

@@ -58,6 +58,13 @@ def test_images_are_undecoded_and_classes_named(
   assert source.label(0) == 0 and source.key(1) == 'tiny train 1'
 
 
+@pytest.mark.parametrize(('names', 'read'), [
+    (['1', '10', '2'], ('1', '10', '2')), (['0', '1', '2'], None)])
+def test_class_names_may_be_numbers(prepare, open_tfds, names, read):
+  prepare(label_feature=tfds.features.ClassLabel(names=names))
+  assert open_tfds('tiny').class_names == read
+
+
 def test_masks_are_undecoded_and_resized_with_their_images(tmp_path):
   mask = np.arange(30, dtype=np.uint8).reshape(5, 6)
   tfds_files.write(tmp_path, 'tiny', '1.0.0', {

@@ -53,6 +53,9 @@ def test_a_colon_before_a_number_or_slash_does_not_begin_a_split():
   for text in ('cifar10:3.0.2', 'gs://bucket/photos'):
     assert selection.build(text, 'test', {}) == selection.parse(
         f'{text}:test', {})
+  hub = 'hf://datasets/user/name'
+  assert selection.parse(f'{hub}:full:test', {}).name == f'{hub}:full:test'
+  assert selection.parse(f'{hub}::test', {}).name == f'{hub}:test'
 
 
 def test_images_of_a_selection_keep_its_limit_of_pixels(tmp_path):

@@ -99,8 +99,8 @@ def choose_columns(
     path = image_column(names) or _column_of_paths(table, where)
   split = given.split or _find(names, _SPLIT_NAMES)
   # Columns called `id` are never labels, and are groups only if configured.
-  ids = given.key or _find(names, _ID_NAMES)
-  others = [n for n in names if n not in (path, split, ids)]
+  ids = given.key, _find(names, _ID_NAMES)
+  others = [n for n in names if n not in (path, split, *ids)]
   labels = given.labels or _label_columns(table, others, config.target, where)
   return config.with_columns(path=path, label=labels, split=split)
 

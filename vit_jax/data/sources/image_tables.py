@@ -8,6 +8,7 @@ from typing import Any
 from etils import epath
 
 from vit_jax import atomic_files
+from vit_jax import schema
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import label_rules as label_rules_lib
@@ -44,8 +45,9 @@ def open_tables(
     resolved = resolved or columns_lib.choose_columns(
         table, config, where=str(path), has_paths=True)
     columns = resolved.table
-    found = locate(
-        table.get(columns.path or '', []), path, columns, split=split)
+    images_of = schema.check_name(
+        str(columns.path), list(table), what=f'column of {path}')
+    found = locate(table[images_of], path, columns, split=split)
     for name in {*joined, *table, *columns.labels}:
       column = joined.setdefault(name, [None] * len(images))
       column += table.get(name, [None] * len(found))
@@ -145,6 +147,8 @@ def locate(
   Raises:
     ValueError: if images are missing, with their number and the first ones.
   """
+  # JSON may have numbers, such as image_id.
+  cells = [str(cell) if type(cell) is int else cell for cell in cells]
   empty = [i for i, value in enumerate(cells)
            if not isinstance(value, str) or not value.strip()]
   if empty:

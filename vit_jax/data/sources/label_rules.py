@@ -315,7 +315,9 @@ def _declared_indices(
   index = {compose(name): i for i, name in enumerate(class_names)}
   indices = []
   for value in values:
-    number = index.get(str(value))
+    # A number is an index, even if the names are numbers.
+    is_number = isinstance(value, (int, float))
+    number = None if is_number else index.get(str(value))
     number = _to_integer(value) if number is None else number
     if number is None or not 0 <= number < len(class_names):
       raise ValueError(

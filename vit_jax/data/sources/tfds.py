@@ -216,12 +216,12 @@ def interpret_label(
         f'The feature {name} is {feature!r}, which does not declare its number '
         'of classes. Add a row to vit_jax/data/known_datasets.py.')
   _check_count(num_classes, name)
-  names = getattr(element, 'names', None) or ()
+  names = tuple(getattr(element, 'names', None) or ())
   is_list = element is not feature
   return protocol.DatasetSplits(
       {}, num_classes,
       # TFDS invents '0', '1', ... for classes without names.
-      None if all(n.isdigit() for n in names) else tuple(names),
+      None if names == tuple(map(str, range(len(names)))) else names,
       is_list if facts.multi_label is None else facts.multi_label)
 
 

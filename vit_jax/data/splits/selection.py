@@ -62,7 +62,9 @@ def parse(text: str, settings: Mapping[str, Any]) -> Selection:
   """Parses 'source:split'; the default is the split of published results.
 
   A colon before a letter begins the split: 'cifar10:3.0.2:test' has one,
-  'cifar10:3.0.2' and 'gs://bucket/folder' have none.
+  'cifar10:3.0.2' and 'gs://bucket/folder' have none. A dataset of the Hugging
+  Face Hub has two: 'hf://datasets/USER/NAME:CONFIG:test', where CONFIG may be
+  empty.
   """
   source, *split = _parse_source(text)
   if not split:
@@ -88,4 +90,9 @@ def parse_others(texts: str, settings: Mapping[str, Any]) -> list[Selection]:
 
 def _parse_source(text: str) -> list[str]:
   """Returns the source and, if given, the split."""
+  if text.startswith('hf://'):
+    *source, split = text.rsplit(':', 1)
+    # Of 'hf://datasets/USER/NAME:CONFIG', the second part is no split.
+    return [source[0].removesuffix(':'), split] if text.count(':') > 2 else [
+        text]
   return re.split(r':(?=[A-Za-z])', text, maxsplit=1)
