@@ -1,5 +1,6 @@
 """Command `evaluate`, on runs and on weights of other codebases."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -14,6 +15,7 @@ import vit_jax
 from vit_jax import __main__ as main
 from vit_jax import run as run_lib
 from vit_jax.experiment.config_file import read as read_config
+from vit_jax.inference import load
 
 
 @pytest.fixture(scope='module')
@@ -153,6 +155,19 @@ def test_representations_of_weights_with_another_or_no_head_are_evaluated(
       f'--config.evals.{evaluator}.{option}', out=tmp_path)
   assert status == 0 and f'{evaluator}/examples' in figures['metrics']
   assert not (path.parent / 'evals').exists()
+
+
+def test_data_whose_classes_have_another_order_are_an_error(
+    config_file, tmp_path, capsys):
+  model = load.create(num_classes=10, resolution=8, **toy.CONFIG['model'])
+  labels = tuple(map(str, [1, 0, *range(2, 10)]))
+  dataclasses.replace(model, preprocess=dataclasses.replace(
+      model.preprocess, labels=labels)).save(tmp_path / 'model')
+  assert evaluate(f'--workdir={tmp_path}/model', f'--config={config_file}',
+                  '--evaluators=classification', out=tmp_path)[0] == 2
+  assert ("Compared with the checkpoint, digits numbers the same classes "
+          "differently: class 0 is '0' instead of '1'") in ' '.join(
+              capsys.readouterr().err.split())
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ FEWSHOT = {'name': 'fewshot', 'batch_size': None}
      "'train' shares examples with it. Use a disjoint split: "
      '--config.evals.val.train_split'),
     ({'batch_size': 12}, 8,
-     'evals.val.batch_size 12 does not divide over 8 devices'),
+     'evals.val.batch_size 12 does not divide over data x fsdp = 8 devices'),
     ({'source': 'shapes'}, 1, 'classes, but the model is trained on digits'),
     ({'source': 'ciphar10'}, 1, 'No dataset'),
     ({'name': 'segmentation'}, 1, 'digits has no segmentation masks. Use a '),

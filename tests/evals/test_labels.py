@@ -252,3 +252,14 @@ def test_the_batch_callback_can_stop_an_evaluation(toy, name):
   with pytest.raises(KeyboardInterrupt):
     build(toy, name)(toy.params, on_batch)
   assert len(calls) == 3
+
+
+def test_classes_in_another_order_are_an_error(toy):
+  names = 'abcdef'
+  def evaluate(of_split):
+    return toy({'name': 'classification'}, toy.split(
+        LOGITS, LABELS, class_names=of_split), class_names=tuple(names))
+  for same in (tuple(names), None, ('x', *names[1:])):  # Other spellings.
+    evaluate(same)
+  with pytest.raises(ValueError, match="toy numbers .* class 4 is 'f' instead"):
+    evaluate(tuple('abcdfe'))

@@ -100,6 +100,12 @@ def test_cells_divide_patches_and_predictions_have_the_size_of_images(
   assert found.shape == labels.shape and set(np.unique(found)) <= {0, 1}
 
 
+def test_masks_divide_into_patches():
+  with pytest.raises(ValueError, match='20 x 21 pixels do not .* 2 x 4 patch'):
+    segmentation.moments(
+        jnp.zeros((1, 2, 4, 3)), jnp.zeros((1, 20, 21), jnp.uint8), jnp.ones(1))
+
+
 def test_scores_are_interpolated_between_patches():
   # One feature, which is the score of class 3; class 0 scores one half.
   probe = (jnp.asarray([[[[0.0, 1.0]]]]), jnp.asarray([[[0.5, 0.0]]]),

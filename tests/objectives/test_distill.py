@@ -57,6 +57,16 @@ def teacher():
           'resolution': 16, 'mean': (0.1, 0.2, 0.3), 'std': (0.4, 0.5, 0.6)}))
 
 
+def test_a_teacher_with_another_order_of_classes_is_an_error(tmp_path):
+  model = load.create(num_classes=10, resolution=8, **toy.CONFIG['model'])
+  labels = tuple(map(str, [1, 0, *range(2, 10)]))
+  dataclasses.replace(model, preprocess=dataclasses.replace(
+      model.preprocess, labels=labels)).save(tmp_path / 'teacher')
+  with pytest.raises(ValueError, match="teacher .* class 0 is '1' instead"):
+    toy.build(objective={
+        'name': 'distill', 'teacher': str(tmp_path / 'teacher')})
+
+
 def build(teacher, *, model=None, **section):
   return objectives.build(
       objectives.parse({'name': 'distill', 'teacher': 'x', **section}),

@@ -7,6 +7,7 @@ import pytest
 from vit_jax import models
 from vit_jax import optim
 from vit_jax import tree
+from vit_jax.optim import layer_decay
 from vit_jax.weights import load
 
 DEPTH = 3
@@ -45,6 +46,13 @@ def test_each_layer_of_a_model_has_its_own_learning_rate(section):
     np.testing.assert_allclose(
         got[name], -0.1 * 0.75 ** (DEPTH + 1 - layer) * grad, rtol=1e-6,
         err_msg=name)
+
+
+def test_adapters_have_the_learning_rate_of_their_layer():
+  layers = {'encoder': {'layers': {'kernel': np.ones((2, 3, 4))}}}
+  found = layer_decay.multipliers({**layers, 'lora': layers}, 0.5)
+  for tree_ in (found, found['lora']):
+    assert tree_['encoder']['layers']['kernel'].ravel().tolist() == [0.25, 0.5]
 
 
 def test_model_without_layers_is_an_error():

@@ -151,6 +151,7 @@ def test_muon_updates_each_matrix_of_a_stack_and_adam_the_rest():
       'backbone': {'block1': {
           'unit1': {'conv2': {'kernel': (3, 3, 2, 4)}},  # sides, in, out
           'units': {'conv2': {'kernel': (2, 3, 3, 2, 4)}}}},
+      'decoder': {'encoder': {'layers': {'hidden': {'kernel': (2, 4, 5)}}}},
       'head': {'kernel': (6, 3)}}
   as_matrices = {
       'encoder/layers/qkv_kernel': lambda a: np.moveaxis(
@@ -158,10 +159,11 @@ def test_muon_updates_each_matrix_of_a_stack_and_adam_the_rest():
       'encoder/layers/out/kernel': lambda a: a.reshape(2, 8, 6),
       'encoder/layers/hidden/kernel': lambda a: a,
       'backbone/block1/unit1/conv2/kernel': lambda a: a.reshape(1, 18, 4),
-      'backbone/block1/units/conv2/kernel': lambda a: a.reshape(2, 18, 4)}
+      'backbone/block1/units/conv2/kernel': lambda a: a.reshape(2, 18, 4),
+      'decoder/encoder/layers/hidden/kernel': lambda a: a}
   params = random(np.random.default_rng(0), shapes)
   grads = [random(np.random.default_rng(i), shapes) for i in range(1, 4)]
-  optimizer = build('muon', params, matrices=config.LAYERS)
+  optimizer = build('muon', params, matrices='(decoder/)?' + config.LAYERS)
   got = run(optimizer, params, grads)
 
   def alone(values, *steps):

@@ -18,7 +18,8 @@ def fake_cost():
   def make(total, capacity=15.5, *, state=0.0, mesh=(8, 1, 1)):
     fails = capacity is not None and total > capacity
     memory = step_cost.Memory(
-        params_bytes=int(state * GIB), optimizer_bytes=0, batch_bytes=0,
+        params_bytes=int(state * GIB / 2), optimizer_bytes=int(state * GIB / 2),
+        batch_bytes=0,
         activations_bytes=None, outputs_bytes=None, other_bytes=None,
         total_bytes=round((total - state * fails) * GIB),
         capacity_bytes=None if capacity is None else round(capacity * GIB),

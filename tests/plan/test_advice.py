@@ -26,7 +26,7 @@ def test_savings_follow_from_the_state(fake_cost):
       'optimizer.momentum_dtype=bfloat16', 'mesh.fsdp=8',
       'model.remat=dots', 'model.remat=full', 'accumulation=auto',
       'batch_size=32']
-  assert rows['optimizer.momentum_dtype=bfloat16'].saved_bytes == 4 * GIB
+  assert rows['optimizer.momentum_dtype=bfloat16'].saved_bytes == 2 * GIB
   assert rows['mesh.fsdp=8'].saved_bytes == 7 * GIB
 
 
@@ -53,8 +53,19 @@ def test_the_excess_and_flags_are_printed(fake_cost, capsys):
   assert '--config.model.remat=full' in output
 
 
-@pytest.mark.parametrize(
-    'config', [vit_config.ViTConfig, resnet_config.ResNetConfig])
-def test_every_remat_level_has_a_cost(config):
+@pytest.mark.parametrize(('config', 'same_as_dots'), [
+    (vit_config.ViTConfig, ()), (resnet_config.ResNetConfig, ('attention',))])
+def test_every_remat_level_has_a_cost(config, same_as_dots):
   levels = typing.get_args(typing.get_type_hints(config)['remat'])
-  assert set(levels) == {'none', *advice.REMAT_COST}
+  assert set(levels) == {
+      'none', *same_as_dots, *advice.REMAT_COST[config.name]}
+
+
+def test_momentum_is_rounded_only_where_there_is_one(fake_cost):
+  key = 'optimizer.momentum_dtype=bfloat16'
+  sgd = {'name': 'sgd', 'learning_rate': 0.1,
+         'schedule': CONFIG['optimizer']['schedule']}
+  assert key in suggestions(fake_cost(44.0), optimizer=sgd)
+  for settings in ({'momentum': 0.0}, {'name': 'optax.rmsprop'}):
+    assert key not in suggestions(
+        fake_cost(44.0), optimizer={**sgd, **settings})

@@ -13,6 +13,7 @@ from vit_jax import __main__ as main
 from vit_jax import sweep as sweep_lib
 from vit_jax.commands import sweep as command
 from vit_jax.inference import load
+from vit_jax.sweep import grid as grid_lib
 from vit_jax.training import signals
 
 pytestmark = pytest.mark.slow  # It trains models.
@@ -86,6 +87,10 @@ def test_a_finished_sweep_prints_its_table_without_training(
     swept, file, capsys):
   workdir, result = swept
   assert (workdir / 'sweep.png').read_bytes().startswith(b'\x89PNG')
+  assert main.main(['sweep', f'--config={file}', f'--workdir={workdir}']) == 0
+  kept = json.loads((workdir / 'sweep.json').read_text())
+  assert kept['soup'] == result['soup']  # Although this command makes none.
+  capsys.readouterr()
   assert main.main(['sweep', f'--config={file}', f'--workdir={workdir}',
                     f'--json={workdir}/copy.json', '--soup=uniform']) == 0
   output = capsys.readouterr().out
@@ -181,6 +186,9 @@ def test_values_may_contain_commas_in_brackets():
 def test_run_names_are_unique_folder_names(file):
   sweep = plan(file, grid=['data.source=./x/y,./x y'])
   assert [p.name for p in sweep.points] == ['0,source=.-x-y', '1,source=.-x-y']
+  long = [grid_lib.run_name({'data.train_ops': f'{"flip," * 60}{i}'})
+          for i in range(2)]
+  assert long[0] != long[1] and max(map(len, long)) <= 200
 
 
 def test_every_part_of_a_compound_split_is_held_out(file):

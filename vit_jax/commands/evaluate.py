@@ -152,6 +152,10 @@ def _restore(
       config, batch_size=-(-config.eval_batch_size // count) * count,
       accumulation=1, checkpoint=checkpoint_config.CheckpointConfig(best=''),
       objective=objectives.without_teacher(config.objective)))
+  if needs_head:
+    schema.check_order(
+        experiment.dataset.class_names, source.labels,
+        what=f'Compared with the checkpoint, {experiment.dataset.name}')
   multihost.connect_cpus(experiment.mesh)
   # Only the unused head may be new; it is initialised to zero.
   params, rows = experiment.adapt(source.load(), source.config, config=rules)

@@ -100,8 +100,8 @@ class Context:
     """Opens the split of an evaluator.
 
     Raises:
-      ValueError: if the evaluator uses the head of the model, whose classes or
-        targets are not those of the split.
+      ValueError: if the evaluator uses the head of the model, and the split has
+        other targets, another number of classes, or another order of them.
     """
     split = self.open_split(
         config.split, config.source, batch_size=config.batch_size, **options)
@@ -117,6 +117,9 @@ class Context:
           f'{self.where}: {split.name} has {split.num_classes} classes, but '
           f'the model is trained on {self.train_name} with '
           f'{self.num_classes}. Evaluators without a head: fewshot, knn.')
+    schema.check_order(
+        split.class_names, self.class_names,
+        what=f'{self.where}: compared with {self.train_name}, {split.name}')
     return split
 
   def check_classes(self, split: Split, *, single: bool = False) -> None:

@@ -25,7 +25,7 @@ class MultiLabelConfig(evaluator.EvaluatorConfig):
 
   Attributes:
     max_gb: limit of host memory for the scores of all classes of all examples:
-      4.6 GB for 50,000 examples of 18,000 classes.
+      4.5 GB for 50,000 examples of 18,000 classes.
   """
   name: Literal['multi_label'] = 'multi_label'
   max_gb: float = 16.0

@@ -96,15 +96,21 @@ def gather(
     return function(params, batch), batch['mask']
 
   def run(params: types.Params, on_batch: evaluator.OnBatch) -> T:
-    chunks = []
+    # Filled in place: joining the batches would double the memory.
+    arrays: Values = {}
+    count = 0
     for batch in split.batches():
       values, mask = multihost.fetch(of_batch(params, batch))
-      chunks.append({name: v[mask > 0] for name, v in values.items()})
+      for name, value in values.items():
+        if name not in arrays:
+          arrays[name] = np.empty(
+              (split.num_examples, *value.shape[1:]), value.dtype)
+        rows = arrays[name][count:count + int((mask > 0).sum())]
+        rows[...] = value[mask > 0][:len(rows)]
+      count += int((mask > 0).sum())
       on_batch()
-    _check_count(
-        sum(len(next(iter(chunk.values()))) for chunk in chunks), split)
-    return finish({name: np.concatenate([chunk[name] for chunk in chunks])
-                   for name in chunks[0]})
+    _check_count(count, split)
+    return finish({name: array[:count] for name, array in arrays.items()})
 
   return run
 

@@ -144,9 +144,14 @@ def moments(
   flattened from [cells, cells, values].
   """
   rows, columns = tokens.shape[1:3]
-  cells = next(n for n in (4, 3, 2, 1) if not any(
-      size % (side * n) for size, side in zip(labels.shape[1:], (rows, columns))
-  ))
+  height, width = labels.shape[1:]
+  cells = next((n for n in (4, 3, 2, 1) if not (
+      height % (rows * n) or width % (columns * n))), None)
+  if cells is None:
+    raise ValueError(
+        f'Masks of {height} x {width} pixels do not divide into the '
+        f'{rows} x {columns} patches of the model. Choose another '
+        'data.resolution.')
   pixels = einops.rearrange(
       labels, 'b (r i y) (c j x) -> b r c (i j) (y x)', r=rows, c=columns,
       i=cells, j=cells)

@@ -16,6 +16,7 @@ from vit_jax import data
 from vit_jax import models
 from vit_jax import objectives
 from vit_jax import optim
+from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.experiment import config as config_lib
@@ -183,6 +184,9 @@ def _teacher(config: config_lib.Config, dataset: data.Dataset) -> Any:
         f'{found[1]} channels, but {dataset.name} has {expected[0]} classes '
         f'and images of {expected[1]} channels. Use a teacher that was trained '
         'on it.')
+  schema.check_order(
+      model.preprocess.labels, dataset.class_names,
+      what=f'Compared with {dataset.name}, objective.teacher {section.teacher}')
   return dataclasses.replace(model, config=dataclasses.replace(
       models.without_fused_kernels(model.config), dtype=config.model.dtype))
 

@@ -183,7 +183,7 @@ def as_source(
   """Returns a loaded model as the initial parameters of a run."""
   return checkpoint_source.Source(
       path=os.fspath(path), item=model.origin.split(':')[0],
-      load=lambda: model.params, config={
+      load=lambda: model.params, labels=model.preprocess.labels, config={
           'model': schema.to_plain(model.config),
           'positions': model.positions,
           'data': {'resolution': list(model.resolution),

@@ -10,7 +10,7 @@ import numpy as np
 def resize_filters(kernel: Any, patch: tuple[int, int]) -> Any:
   """Resizes patch filters by pseudo-inverse (PI-resize, arXiv 2212.08013).
 
-  With B the matrix of bilinear resizing, the new filters (B B^T)^-1 B w give
+  With B the matrix of bilinear resizing, the new filters (B^T)^+ w give
   the resized patches B x the embeddings x^T w of the patches x, if patches are
   enlarged, and the nearest ones otherwise (section 3.4, equations 3 to 5).
 

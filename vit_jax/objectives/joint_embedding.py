@@ -2,7 +2,8 @@
 
     loss = (1 - weight) prediction + weight SIGReg
 
-    prediction = mean |z_v - c|^2,  c: mean embedding of the global views
+    prediction = mean (z_v - c)^2,  over views and components
+    c: mean embedding of the global views
     SIGReg = mean_a N int |1/N sum_n exp(i t a.z_n) - exp(-t^2 / 2)|^2
                           exp(-t^2 / 2) dt
 

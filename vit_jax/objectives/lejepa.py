@@ -17,7 +17,8 @@ class ViewsConfig:
     local_size: side of local views in pixels.
     global_area: range of the area of global crops, as a fraction of the image.
     local_area: the same for local crops.
-    aspect: range of width / height of a crop; the logarithm is uniform.
+    aspect: range of width / height of a crop of a square image; the logarithm
+      is uniform.
     flip: probability of mirroring.
     jitter: largest changes of brightness, contrast and saturation (factors 1 -
       x to 1 + x) and of hue (fraction of the colour circle).

@@ -226,6 +226,9 @@ class OptaxConfig(CommonConfig):
       optimizer = {'name': 'optax.lion', 'arguments': {'b1': 0.95},
                    'learning_rate': 1e-4, 'weight_decay': 1.0, ...}
 
+  The layers of an encoder are stacked in one array, so optimizers with a norm
+  per parameter (lamb, lars) take it over all layers at once.
+
   The optimizer runs with a learning rate of 1 and without its own weight decay;
   schedule, clipping, `weight_decay` and the rules are the same as for the other
   optimizers.

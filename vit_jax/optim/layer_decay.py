@@ -21,6 +21,7 @@ import numpy as np
 from vit_jax import tree
 
 STACKED = 'encoder/layers/'
+_ADAPTERS = 'lora/'
 # First components of the paths of embeddings. Paths that are neither here nor
 # in a layer come after the layers: final_norm, pooling, representation, head.
 EMBEDDINGS = (
@@ -35,7 +36,7 @@ def multipliers(params: Any, decay: float) -> Any:
     ValueError: if there are no stacked layers, as in a ResNet.
   """
   depths = {leaf.shape[0] for name, leaf in tree.flatten(params).items()
-            if name.startswith(STACKED)}
+            if name.removeprefix(_ADAPTERS).startswith(STACKED)}
   if not depths:
     raise ValueError(
         f'optimizer.layer_decay is {decay:g}, but the model has no Transformer '
@@ -46,6 +47,7 @@ def multipliers(params: Any, decay: float) -> Any:
   depth = depths.pop()
 
   def multiplier(name: str, leaf: Any) -> Float[np.ndarray, '...']:
+    name = name.removeprefix(_ADAPTERS)
     if name.startswith(STACKED):
       by_layer = decay ** (depth - np.arange(depth, dtype=np.float64))
       return by_layer.astype(np.float32).reshape(

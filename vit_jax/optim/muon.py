@@ -48,7 +48,7 @@ def _axes(name: str, leaf: Any) -> contrib.MuonDimensionNumbers:
   Stacked layers and ResNet units are separate matrices, and so are queries,
   keys and values.
   """
-  first = int(name.startswith(layer_decay.STACKED) or '/units/' in name)
+  first = int(layer_decay.STACKED in name or '/units/' in name)
   last = len(leaf.shape) - 1
   if name.endswith('qkv_kernel'):  # [layer, width, 3, heads, head_dim]
     return contrib.MuonDimensionNumbers((first,), (last - 1, last))

@@ -175,7 +175,7 @@ def check_batch_size(
   if batch_size % divisor:
     raise ValueError(
         f'{setting} {batch_size} does not divide over '
-        f'{data_parallelism(mesh)} devices'
+        f'data x fsdp = {data_parallelism(mesh)} devices'
         + f' in {microbatches} microbatches' * (microbatches > 1)
         + f' (mesh {dict(mesh.shape)}). Use a multiple of {divisor}.')
 

@@ -6,14 +6,20 @@ import math
 import typing
 
 from vit_jax import console
+from vit_jax import optim
 from vit_jax import types
 from vit_jax.experiment import config as config_lib
 from vit_jax.plan import step_cost
 
 REMAT_COST = {
-    'attention': 'recomputes attention, norms and GELU: about +0.5 % FLOPs',
-    'dots': 'also recomputes attention products: about +1 % FLOPs',
-    'full': 'recomputes the whole forward pass: about +22 % FLOPs',
+    'vit': {
+        'attention': 'recomputes attention, norms and GELU: about +0.5 % FLOPs',
+        'dots': 'also recomputes attention products: about +1 % FLOPs',
+        'full': 'recomputes the whole forward pass: about +22 % FLOPs'},
+    # 'attention' equals 'dots'.
+    'resnet': {
+        'dots': 'recomputes all but the convolutions',
+        'full': 'recomputes the whole forward pass'},
 }
 
 
@@ -35,9 +41,12 @@ def suggest(
     config: config_lib.Config, cost: step_cost.StepCost,
 ) -> Iterator[Suggestion]:
   """Yields the settings that may make a step fit, the cheapest first."""
-  if config.optimizer.momentum_dtype != 'bfloat16':
+  if _has_float32_momentum(config.optimizer):
+    # Frozen parameters have no momentum.
+    all_train = cost.memory.optimizer_bytes >= cost.memory.params_bytes
     yield Suggestion(
-        'optimizer.momentum_dtype=bfloat16', cost.memory.params_bytes // 2,
+        'optimizer.momentum_dtype=bfloat16',
+        cost.memory.params_bytes // 2 if all_train else None,
         'momentum rounded to bfloat16 (arXiv:2106.04560, section 3.4)')
   old, new = cost.mesh[types.FSDP], _largest_fsdp(config, cost)
   if new > old:
@@ -47,13 +56,27 @@ def suggest(
         'communicate less')
   levels = typing.get_args(
       typing.get_type_hints(type(config.model)).get('remat'))
+  costs = REMAT_COST[config.model.name]
   for level in levels[levels.index(config.model.remat) + 1:]:
-    yield Suggestion(f'model.remat={level}', None, REMAT_COST[level])
+    if level in costs:
+      yield Suggestion(f'model.remat={level}', None, costs[level])
   if config.accumulation != 'auto':
     yield Suggestion('accumulation=auto', None,
                      'more microbatches: smaller matmuls, other dropout masks')
   yield Suggestion(f'batch_size={max(1, config.batch_size // 2)}', None,
                    'another batch size needs another learning rate')
+
+
+def _has_float32_momentum(optimizer: optim.Config) -> bool:
+  """Whether there is a momentum that `momentum_dtype` could halve."""
+  if optimizer.momentum_dtype != 'float32' or not getattr(
+      optimizer, 'momentum', True):
+    return False
+  try:
+    dataclasses.replace(optimizer, momentum_dtype='bfloat16')
+  except ValueError:  # An optimizer of Optax without this argument.
+    return False
+  return True
 
 
 def _largest_fsdp(config: config_lib.Config, cost: step_cost.StepCost) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 import dataclasses
+import hashlib
 import itertools
 import re
 from typing import Any
@@ -136,4 +137,9 @@ def run_name(values: Mapping[str, Any]) -> str:
   """Returns 'learning_rate=0.01,mixup=0.2', safe as a folder name."""
   text = ','.join(
       f'{field.split(".")[-1]}={value}' for field, value in values.items())
-  return re.sub(r'[^\w.,=+-]+', '-', text).strip('-')
+  name = re.sub(r'[^\w.,=+-]+', '-', text).strip('-')
+  # File systems allow 255 bytes; a number may still come before the name.
+  if len(name.encode()) <= 200:
+    return name
+  digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+  return f'{name.encode()[:190].decode(errors="ignore")}-{digest}'

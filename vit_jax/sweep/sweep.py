@@ -1,6 +1,7 @@
 """Runs a sweep: the grid, the selection, the final runs."""
 
 from collections.abc import Mapping, Sequence
+import functools
 import math
 from typing import Any
 
@@ -9,6 +10,7 @@ import jax
 
 from vit_jax import atomic_files
 from vit_jax.experiment import build as experiment_lib
+from vit_jax.parallel import coordination
 from vit_jax.sweep import development_split
 from vit_jax.sweep import grid
 from vit_jax.sweep import runs
@@ -29,7 +31,9 @@ def run(sweep: grid.Sweep, workdir: epath.PathLike) -> dict[str, Any]:
   """
   workdir = epath.Path(workdir)
   path = workdir / RESULT
-  previous = runs.read_previous(path, sweep.to_plain(), what='sweep')
+  # Process 0 reads for all: it soon writes the file again.
+  previous = coordination.run_on_first('previous', functools.partial(
+      runs.read_previous, path, sweep.to_plain(), what='sweep')) or {}
   points = {point.name: point for point in sweep.points}
   rows = {row['name']: row for row in previous.get('grid', ())}
   for name, point in points.items():
@@ -37,8 +41,8 @@ def run(sweep: grid.Sweep, workdir: epath.PathLike) -> dict[str, Any]:
         name, {'name': name, 'values': point.values, 'value': None})
   todo = [name for name in points if not rows[name].get('diverged')]
   result: dict[str, Any] = {
-      'plan': sweep.to_plain(), 'mode': sweep.mode,
-      'grid': [rows[name] for name in points], 'best': None, 'final': None}
+      'best': None, 'final': None, **previous, 'plan': sweep.to_plain(),
+      'mode': sweep.mode, 'grid': [rows[name] for name in points]}
   method = sweep.section.soup
   if method != 'none':
     soup.check(sweep)
