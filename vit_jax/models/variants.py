@@ -21,7 +21,7 @@ SIZES = {
     # arXiv 2106.10270 (AugReg), table 2; Ti and S are DeiT's (2012.12877).
     'Ti': Size(width=192, depth=12, mlp_dim=768, num_heads=3),
     'S': Size(width=384, depth=12, mlp_dim=1536, num_heads=6),
-    # arXiv 2010.11929 (ViT), section 4.1: B "with all hidden dimensions
+    # arXiv 2010.11929 (ViT), figure 4: B "with all hidden dimensions
     # halved", and its number of heads.
     'b': Size(width=384, depth=12, mlp_dim=1536, num_heads=12),
     # arXiv 2010.11929 (ViT), table 1.
