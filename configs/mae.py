@@ -27,6 +27,7 @@ Random erasing, which is in the authors' code only, is left out.
 from ml_collections import ConfigDict
 
 from configs import masked_patch
+from configs import pretrain
 
 # Tables 8, 9 and 10: (batch size, learning rate for 256 images, weight decay,
 # epochs, epochs of warm-up). H/14 fine-tunes for as many epochs as L/16.
@@ -45,7 +46,8 @@ def get_config(
 
   Args:
     model: model variant; the paper uses B/16, L/16 and H/14.
-    dataset: any dataset.
+    dataset: any dataset; few-shot and k-NN evaluation during pre-training need
+      one label per image.
     resolution: image size in pixels.
     method: 'pretrain', 'finetune' or 'probe'.
     epochs: length of training; 0 uses the paper's: 800 of pre-training, 100
@@ -78,9 +80,11 @@ def get_config(
     # The paper names the crop only; this is the area of the authors' code.
     config.data.train_ops = [
         {'op': 'inception_crop', 'area': [0.2, 1.0]}, {'op': 'flip'}]
-    config.evals = {'test': {'name': 'objective', 'every': 'auto'}, **{
-        name: {'name': name, 'train_split': 'train[:10%]',
-               'every': {'percent': 10}} for name in ('knn', 'fewshot')}}
+    config.evals = {'test': {'name': 'objective', 'every': 'auto'}}
+    if pretrain.without_version(dataset) not in pretrain.MULTI_LABEL:
+      for name in ('knn', 'fewshot'):
+        config.evals[name] = {'name': name, 'train_split': 'train[:10%]',
+                              'every': {'percent': 10}}
     return config
   config.evals = {'test': {'every': 'auto'}}
   if method == 'finetune':

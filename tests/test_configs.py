@@ -48,7 +48,8 @@ ARGUMENTS = {
         '', 'dataset=digits,target=patch', 'objective=mae,labels=10+100',
         'dataset=digits,objective=lejepa', 'objective=lejepa'),
     'mae.py': (
-        '', 'model=H/14,method=finetune', 'model=L/16,method=probe'),
+        '', 'model=H/14,method=finetune', 'model=L/16,method=probe',
+        'dataset=imagenet21k'),
     'position_ablation.py': ('dataset=cifar10',),
     'cifar10.py': ('', 'recipe=best', 'recipe=resnet', 'recipe=gpu'),
 }

@@ -335,9 +335,17 @@ def test_the_only_checkpoint_is_never_renamed(run):
   (run / 'checkpoints/latest/1').rmtree()
   (run / 'checkpoints/latest/2/training').rmtree()
   with (open_checkpoints(run, keep=2) as checkpoints,
-        pytest.raises(items.DamagedError, match='latest/2 is damaged.*best/1')):
+        pytest.raises(items.DamagedError, match=(
+            'latest/2 is damaged.*best/1. --config.init.checkpoint starts a'))):
     checkpoints.restore(abstract(new_state(0, average=False)))
   assert steps(run / 'checkpoints/latest') == ['2']
+
+
+def test_the_best_checkpoint_is_complete_before_the_latest(tmp_path):
+  with open_checkpoints(tmp_path) as checkpoints, mock.patch.object(
+      checkpoints._best, 'wait_until_finished') as wait:
+    save(checkpoints, new_state(1))
+  assert wait.called
 
 
 @pytest.mark.parametrize(('processes', 'error', 'damaged'), [
@@ -401,5 +409,5 @@ def test_after_a_storage_error_no_process_waits_for_the_saves_of_others(
 
 def test_a_deleted_best_checkpoint_is_an_error_with_advice(tmp_path):
   with open_checkpoints(tmp_path) as checkpoints, pytest.raises(
-      ValueError, match='best holds no checkpoint.*checkpoint.best= to finish'):
-    checkpoints.load_best(abstract(new_state(1)))
+      ValueError, match='no checkpoint of step 1,.*checkpoint.best= to finish'):
+    checkpoints.load_best(abstract(new_state(1)), step=1)

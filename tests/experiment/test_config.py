@@ -180,7 +180,7 @@ def test_overrides_apply_to_all_stages_or_one(stages):
     ('stages.tunee.batch_size=8', "Did you mean 'tune'?"),
     ('stages.tune.init.stage=pretrian', "Did you mean 'pretrain'?"),
     ('stages.pretrain.init.stage=tune', 'start from each other'),
-    ('stages.tune.init.which=best', 'pretrain keeps no best'),
+    ('stages.tune.init.which=best', 'pretrain names no metric of its best'),
 ])
 def test_wrong_stages_are_errors(stages, override, message):
   with pytest.raises(ValueError, match=re.escape(message)):

@@ -88,3 +88,9 @@ def test_images_must_divide_into_every_size():
 def test_masked_patches_have_one_size():
   with pytest.raises(ValueError, match='patch_sizes is .* have one size'):
     with_sizes(2, 4, objective={'name': 'masked_patch'})
+
+
+def test_a_run_of_no_step_is_an_error():
+  with pytest.raises(ValueError, match=(
+      "total is {'epochs': 1}, which is no step of batch_size 3000 for 1,437")):
+    toy.build(total={'epochs': 1}, batch_size=3000)

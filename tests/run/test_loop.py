@@ -210,6 +210,34 @@ def test_more_patience_resumes_a_run_that_stopped_early(
   assert (summary['steps'], summary['stopped_early']) == (40, False)
 
 
+def test_without_a_best_metric_a_run_needs_no_best_checkpoint(base, workdir):
+  shutil.rmtree(workdir / 'checkpoints/best')
+  summary = train(scripted(base, patience=None, best='', begin=5), workdir)
+  assert summary['steps'] == 40 and not summary['best']
+
+
+def test_the_best_values_of_two_metrics_are_not_compared(base, workdir):
+  # The earlier minimum, 2.0, is below all later values.
+  summary = train(scripted(
+      base, patience=None, best_mode='max', begin=5), workdir)
+  assert (summary['best']['value'], summary['best']['step']) == (2.6, 40)
+
+
+def test_initial_weights_may_move_but_not_appear_before_a_run_resumes(
+    base, workdir, tmp_path, capsys):
+  for name, source in (('tuned', workdir), ('random', None)):
+    with pytest.raises(Killed):
+      train(scripted(base, fail={3: Killed()}), tmp_path / name,
+            source=source and checkpoint_source.find(source))
+  moved = checkpoint_source.find(shutil.move(workdir, tmp_path / 'moved'))
+  with pytest.raises(ValueError, match='started from random parameters, but'):
+    train(scripted(base), tmp_path / 'random', source=moved)
+  with pytest.raises(Killed):
+    train(scripted(base, begin=3, fail={4: Killed()}), tmp_path / 'tuned',
+          source=moved)
+  assert 'note: the run started from' in capsys.readouterr().out
+
+
 def test_a_finished_run_with_another_config_is_an_error(base, workdir):
   other = scripted(base, patience=2)
   other = dataclasses.replace(

@@ -45,6 +45,17 @@ def test_a_truncated_image_ends_a_run_at_the_start_or_is_skipped(root, split):
     _check(root, unreadable='skip', max_unreadable=0.0)
 
 
+def test_the_policy_of_each_split_applies(root):
+  (root / 'test/b/3.png').write_bytes(b'')
+  _check(root, unreadable='error', eval_unreadable='skip')
+  config = data.parse({
+      'source': str(root), 'unreadable': 'skip', 'eval_unreadable': 'error'})
+  scan = unreadable_log.scan_images(
+      config, data.open_dataset(config, split='test'))
+  with pytest.raises(ValueError, match='with --config.data.eval_unreadable=sk'):
+    unreadable_log.check_scans(config, [None, scan])  # Published, own data.
+
+
 def test_the_time_is_limited(root, monkeypatch):
   monkeypatch.setattr(unreadable_log, '_CHUNK', 3)
   for scan in _check(root, check_secs=1e-9):

@@ -127,7 +127,8 @@ class Checkpoints:
       plain['labels'] = {'names': list(labels)}
     with self._explain_errors(
         f'the checkpoint of step {step:,} or the previous one'):
-      if jax.process_count() > 1:
+      # `latest` names the best step, so it must not be complete before it.
+      if jax.process_count() > 1 or which == paths.LATEST:
         other.wait_until_finished()
       manager.save(step, force=True, args=items_lib.composite(arrays, plain))
 
@@ -190,15 +191,15 @@ class Checkpoints:
     return Restored(state, restored['progress'],
                     saved_config.upgrade(restored['config']))
 
-  def load_best(self, abstract: types.TrainState) -> types.Params:
+  def load_best(
+      self, abstract: types.TrainState, *, step: int) -> types.Params:
     """Returns the parameters for evaluation of the best checkpoint."""
     item = 'params' if abstract.average is None else 'average'
-    step = self._best.latest_step()
-    if step is None:
+    if step not in self._best.all_steps():
       raise ValueError(
-          f'{self._best.directory} holds no checkpoint, but the best one of '
-          'this run was saved there. Restore it, or set '
-          '--config.checkpoint.best= to finish without it.')
+          f'{self._best.directory} holds no checkpoint of step {step}, the '
+          'best one of this run. Restore it, or set --config.checkpoint.best= '
+          'to finish without it.')
     path = epath.Path(self._best.directory) / str(step)
     with items_lib.explain_errors(path):
       sums = items_lib.read_checksums(path)

@@ -198,6 +198,11 @@ def _optimizer(
   sizes = {'batch_size': config.batch_size,
            'num_examples': dataset.num_examples}
   total_steps = config.total.to_steps(**sizes)
+  if total_steps < 1:
+    raise ValueError(
+        f'total is {schema.to_plain(config.total)}, which is no step of '
+        f'batch_size {config.batch_size} for {dataset.num_examples:,} images. '
+        'Use a smaller batch_size or a longer total.')
   section = config.optimizer
   if objectives.TEACHER in params:
     section = dataclasses.replace(

@@ -327,6 +327,7 @@ def _inherit_model(
   if init.which == checkpoint_paths.BEST and source.get('checkpoint', {}).get(
       'best', '') in ('', 'auto'):
     raise ValueError(
-        f'init.which is best, but {init.stage or init.checkpoint} keeps no '
-        'best checkpoint: its checkpoint.best names no metric.')
+        f'init.which is best, but {init.stage or init.checkpoint} names no '
+        'metric of its best checkpoint. Set its checkpoint.best, such as '
+        'test/accuracy.')
   return {**raw, 'model': models.inherit(model, source['model'])}

@@ -324,13 +324,14 @@ class _Run:
       self, counters: counters_lib.Counters, row: Mapping[str, float],
   ) -> dict[str, float]:
     """Returns the metrics of the best checkpoint at the end of training."""
-    if counters.best is None:
+    if counters.best is None or counters.best_step is None:
       return {}
     if counters.best_step == self._step:
       return dict(row)
     self._checkpoints.wait()
     return self._run_evaluators(list(self._config.evals), restore.load_best(
-        self._experiment, self._checkpoints, self._state))
+        self._experiment, self._checkpoints, self._state,
+        step=counters.best_step))
 
   def _write_checkpoint(self, which: str = paths.LATEST) -> None:
     self._report('starting a checkpoint')

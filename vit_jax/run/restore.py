@@ -128,14 +128,14 @@ def scale_notes(
 
 def load_best(
     experiment: experiment_lib.Experiment, checkpoints: manager.Checkpoints,
-    state: types.TrainState,
+    state: types.TrainState, *, step: int,
 ) -> types.Params:
   """Returns the parameters of the best checkpoint, for evaluation.
 
   Frozen parameters that it does not hold are those of `state`.
   """
   return tree.update(state.eval_params, checkpoints.load_best(
-      experiment.without_base(experiment.abstract_state)))
+      experiment.without_base(experiment.abstract_state), step=step))
 
 
 def _resume(
@@ -153,8 +153,14 @@ def _resume(
       **config_lib.to_plain(config),
       **({'accumulation': earlier.num_microbatches}
          if config.accumulation == 'auto' else {})})
+  if _best_metric(earlier) != _best_metric(config):
+    counters.forget_best()
   changed = ('\nChanges of the config since the checkpoint:\n  '
              + '\n  '.join(changes)) if changes else ''
+  # Stages and renamed folders have other paths; the weights are not read again.
+  moved = '' if source is None or str(source.path) == counters.origin else (
+      f'\nnote: the run started from {counters.origin}; the weights of '
+      f'{source.path} are not read')
   problem = _problem(
       experiment, counters, step, earlier=earlier, source=source,
       changes_result=_changes_result(changes))
@@ -163,7 +169,13 @@ def _resume(
         f'The run in {workdir} {problem} or use another --workdir.{changed}')
   return Start(
       counters, step=step, num_microbatches=earlier.num_microbatches,
-      message=f'Resuming from step {step:,} of {workdir}.{changed}')
+      message=f'Resuming from step {step:,} of {workdir}.{changed}{moved}')
+
+
+def _best_metric(config: config_lib.Config) -> tuple[str, str]:
+  """Returns the metric of the best checkpoint and its mode; '' without."""
+  best = config.checkpoint.best
+  return best, config_lib.best_mode(config) if best else ''
 
 
 def _problem(
@@ -173,9 +185,9 @@ def _problem(
 ) -> str:
   """Explains why a run cannot resume, with advice; '' if it can."""
   total = experiment.total_steps
-  if source is not None and str(source.path) != counters.origin:
-    return (f'started from {counters.origin or "random parameters"}, but the '
-            f'config now starts from {source.path}. Delete the run')
+  if source is not None and not counters.origin:
+    return (f'started from random parameters, but the config now starts from '
+            f'{source.path}. Delete the run')
   held_out = earlier.data.holdout, experiment.config.data.holdout
   if experiment.dataset.held_out and held_out[0] != held_out[1]:
     return (f'held out images by data.holdout={held_out[0]}, but the config '

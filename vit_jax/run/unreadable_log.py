@@ -5,6 +5,7 @@ large one. The whole image is decoded, because most damaged files are truncated
 and have valid headers.
 """
 
+from collections.abc import Sequence
 import dataclasses
 import sys
 import time
@@ -50,10 +51,10 @@ class UnreadableRecorder:
         self._experiment.dataset,
         *(self._experiment.open_data(section.split, section.source)[0]
           for section in config.evals.values())]}
-    found = [result for dataset in datasets.values()
-             if (result := scan_images(config.data, dataset))]
+    # None for published data, which are not scanned.
+    found = [scan_images(config.data, one) for one in datasets.values()]
     check_scans(config.data, found)
-    for result in found:
+    for result in filter(None, found):
       for one in result.unreadable:  # Training does not report it again.
         self._experiment.unreadable.found[one.data, one.key] = one
       if result.unreadable:
@@ -93,7 +94,8 @@ class UnreadableRecorder:
 def describe(counters: counters_lib.Counters) -> str:
   """Returns the summary line of a run that skipped images."""
   return (f'{counters.unreadable:,} of {counters.images:,} images were '
-          f'unreadable and replaced by others: see {file_name(0)}')
+          'unreadable and replaced by others: see '
+          + ('unreadable*.jsonl' if jax.process_count() > 1 else file_name(0)))
 
 
 def file_name(process: int) -> str:
@@ -132,21 +134,25 @@ def scan_images(
 
 
 def check_scans(
-    config: data.DataConfig, scans: list[unreadable_lib.Scan]) -> None:
+    config: data.DataConfig, scans: Sequence[unreadable_lib.Scan | None],
+) -> None:
   """Raises a ValueError for images that would end the run.
 
   The first of `scans` is the training split.
   """
-  problems = []
-  for train, one in zip([True, *[False] * len(scans)], scans):
-    most = unreadable_lib.allowed(
-        config.max_unreadable if config.policy(train=train) == 'skip' else 0,
-        one.checked)
-    if len(one.unreadable) > most:
+  problems, keys = [], set()
+  for number, one in enumerate(scans):
+    is_train = number == 0
+    skip = config.policy(train=is_train) == 'skip'
+    if one is not None and len(one.unreadable) > unreadable_lib.allowed(
+        config.max_unreadable if skip else 0, one.checked):
       problems.append(str(one))
+      keys.add('unreadable' if is_train or config.eval_unreadable == 'auto'
+               else 'eval_unreadable')
   if problems:
+    flags = ' '.join(f'--config.data.{key}=skip' for key in sorted(keys))
     raise ValueError(
         '\n'.join(problems) + '\nRepair or remove these images (`data check` '
-        'lists all problems), or skip them with --config.data.unreadable=skip. '
+        f'lists all problems), or skip them with {flags}. '
         f'At most {config.max_unreadable:.0%} (data.max_unreadable) or ten '
         'images, whichever is more, are skipped.')

@@ -3,7 +3,7 @@
     config.json      resolved config, written before the first step
     parameters.txt   shapes and sizes of the parameters
     metrics.jsonl    metrics, one row at a time (`training.writer`)
-    summary.json     final results; its presence marks a finished run
+    summary.json     final results, written at the end of the run
     curves.png       plots of the metrics
     model_card.md    description of the model
     unreadable.jsonl unreadable images, if any (`run.unreadable_log`)

@@ -34,7 +34,7 @@ class Counters:
     secs: training time in seconds.
     device_secs_by_kind: training time x number of devices, by device kind.
     evaluated: step of the last complete evaluation, or -1.
-    evals: its metrics.
+    evals: the last value of each metric.
     train: training metrics of the last log line.
     best: metric of the best checkpoint, or None.
     best_step: its step.
@@ -87,6 +87,11 @@ class Counters:
     else:
       self.unimproved += 1
       self.unimproved_steps = step - (self.best_step or 0)
+
+  def forget_best(self) -> None:
+    """Starts again with another metric of the best checkpoint."""
+    self.best, self.best_step, self.best_evals = None, None, {}
+    self.unimproved = self.unimproved_steps = 0
 
   def is_out_of_patience(
       self, patience: schema.Duration | int | None, **sizes: int) -> bool:
