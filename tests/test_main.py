@@ -135,3 +135,10 @@ def test_commands_offer_the_choices_of_the_library():
   assert suspicious_labels.Settings() == suspicious_labels.Settings(
       check['--neighbours'].default, check['--min-margin'].default)
   assert f'{output.MAX_BYTES / 2**20:.0f} MiB' in check['--html'].help
+
+
+def test_paths_of_flags_may_begin_with_a_tilde(monkeypatch, tmp_path):
+  monkeypatch.setenv('HOME', str(tmp_path))
+  _, parser = main.build_parser('flops')
+  args = main.parse_arguments('flops', parser, ['--json=~/x.json'])
+  assert args.json == f'{tmp_path}/x.json'

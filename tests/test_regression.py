@@ -8,6 +8,7 @@ import pytest
 from tests import in_memory
 from tests import toy
 import vit_jax
+from vit_jax import __main__ as main
 from vit_jax import run as run_lib
 from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.data.sources import registry
@@ -50,5 +51,16 @@ def test_regression_learns_targets_in_their_units(
   for estimate, target in zip(model.predict(images), labels):
     assert estimate.names == ('light', 'dark')
     assert abs(estimate.values[0] - target[0]) < 20
+  # Its outputs have the units of the targets.
+  model.save(tmp_path / 'converted.npz', form='npz')
+  config = toy.write(tmp_path / 'config.py', **CONFIG)
+  found = []
+  for path in (tmp_path, tmp_path / 'converted.npz'):
+    assert main.main(['evaluate', f'--workdir={path}', f'--config={config}',
+                      f'--json={tmp_path}/found.json']) == 0
+    found.append(json.loads((tmp_path / 'found.json').read_text())['metrics'])
+  for name in ('root_mean_square_error_light', 'r2'):
+    np.testing.assert_allclose(
+        found[0][f'test/{name}'], found[1][f'test/{name}'], rtol=1e-3)
   with pytest.raises(ValueError, match='predicts numbers, not classes'):
     model.top_classes(np.zeros((1, 2)))

@@ -163,6 +163,10 @@ def parse_arguments(
   args, unknown = parser.parse_known_args(rest)
   if unknown:
     raise ValueError(f'Unknown argument {unknown[0]!r}.')
+  for name, value in vars(args).items():
+    # Shells do not expand the ~ of --output=~/x.
+    if isinstance(value, str) and value.startswith('~'):
+      setattr(args, name, os.path.expanduser(value))
   if overrides and not hasattr(args, 'config'):
     raise ValueError(f'{command} takes no config, but got --config.'
                      f'{overrides[0]}.')

@@ -100,6 +100,10 @@ def test_runs_that_predict_pixels_show_reconstructions(
   assert hidden.mean() == 0.75
   want = np.where(hidden[..., None], (mean + std).clip(0, 1), original)
   np.testing.assert_allclose(pictures[2], want, atol=1e-6)
+  larger = vit_jax.load(path, log=None, resolution=24)
+  pictures = reconstruction.load(path, larger, which='latest')(
+      np.zeros((2, 24, 24, 3), np.float32))
+  assert pictures[1].shape == (2, 24, 24, 3)
   assert not main.main(['inspect', f'--model={tmp_path}/model', str(photos)])
   assert 'Reconstruction' in capsys.readouterr().out
   drawn = Image.open(tmp_path / 'model' / 'inspect' / 'reconstruction.png')

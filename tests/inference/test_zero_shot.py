@@ -81,6 +81,10 @@ def test_a_missing_array_and_another_model_are_errors(tmp_path):
   np.savez(tmp_path / 'x.npz', labels=np.array(LABELS))
   with pytest.raises(ValueError, match=r"'embeddings'.*Expected an \.npz file"):
     zero_shot.attach(random_models.make_tiny(**CLIP), tmp_path / 'x.npz')
+  whole = write(tmp_path / 'z.npz').read_bytes()
+  (tmp_path / 'z.npz').write_bytes(whole[:-100])
+  with pytest.raises(ValueError, match='Cannot read the text embeddings'):
+    zero_shot.attach(random_models.make_tiny(**CLIP), tmp_path / 'z.npz')
   resnet = random_models.make_tiny(**random_models.RESNET)
   with pytest.raises(ValueError, match='expected the ViT image tower'):
     zero_shot.attach(resnet, write(tmp_path / 'y.npz'))

@@ -223,6 +223,11 @@ def test_overrides_take_precedence(tmp_path):
   # The grid of the position embeddings stays; images may be larger.
   assert loaded.resolution == (32, 32)
   assert loaded.preprocess.resolution == (64, 64)
+  # 16 patches are 4 x 4 as in training, although 2 x 8 would fit this image.
+  loaded = load('npz', random_models.arrays('npz'), tmp_path,
+                resolution=(16, 64))
+  assert loaded.resolution == (32, 32)
+  assert loaded.preprocess.resolution == (16, 64)
 
 
 # ------------------------------------------------ missing and wrong arrays

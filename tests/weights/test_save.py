@@ -28,6 +28,18 @@ def test_parameters_that_could_not_be_loaded_are_not_saved(
   assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize('form', ['timm', 'huggingface'])
+@pytest.mark.parametrize('changes', [
+    {'pixel_dtype': 'uint16', 'value_range': (0, 10_000)},
+    {'value_range': (0, 128)}])
+def test_libraries_of_8_bit_images_get_no_other_models(form, changes, tmp_path):
+  model = random_models.make_tiny()
+  model = dataclasses.replace(
+      model, preprocess=dataclasses.replace(model.preprocess, **changes))
+  with pytest.raises(ValueError, match='value_range .* Save it as orbax'):
+    model.save(tmp_path / 'x', form=form)
+
+
 @pytest.mark.parametrize('form', save_lib.FORMATS)
 def test_nothing_is_overwritten(form, tmp_path):
   (tmp_path / 'x').write_text('precious')

@@ -248,8 +248,10 @@ def _find(
   if orbax_runs.is_run(path) and not args.text_embeddings:
     source = load.find(path, which=args.which)
     if 'batch_size' in source.config:  # `convert` writes none.
-      return _with_training_scales(
-          _config(args, source.config), source.config), source
+      config = _with_training_scales(
+          _config(args, source.config), source.config)
+      _print_notes(config, source)
+      return config, source
   if not args.config:
     raise ValueError(
         f'{args.workdir} has no config of a training run, which selects data '
@@ -263,12 +265,21 @@ def _find(
     model = zero_shot.in_order(
         model, data.open_dataset(config.data).class_names or ())
   source = load.as_source(model, path)
-  for note in restore.scale_notes(config.data, source.config):
-    console_lib.print_lines(note)
+  _print_notes(config, source)
+  if model.is_regression:  # `convert` moved the scale of labels to the head.
+    count = model.config.num_classes
+    config = dataclasses.replace(config, data=dataclasses.replace(
+        config.data, target_mean=(0.0,) * count, target_std=(1.0,) * count))
   return dataclasses.replace(
       config, model=model.config, init=dataclasses.replace(
           config.init, positions=model.positions)  # type: ignore[arg-type]
   ), source
+
+
+def _print_notes(
+    config: config_lib.Config, source: checkpoint_source.Source) -> None:
+  for note in restore.scale_notes(config.data, source.config):
+    console_lib.print_lines(note)
 
 
 def _with_training_scales(

@@ -46,11 +46,12 @@ def load(
   preprocess = model.preprocess
   module = objectives.build_model(
       config, model.config, num_classes=model.config.num_classes,
-      image_shape=(*model.resolution, preprocess.channels))
+      image_shape=(*preprocess.resolution, preprocess.channels))
   objective = objectives.build(
       config, module, multi_label=False, mean=preprocess.mean,
       std=preprocess.std)
-  params = {**model.params, 'masked_patch': source.load()['masked_patch']}
+  params = {**model.params_for(preprocess.resolution),
+            'masked_patch': source.load()['masked_patch']}
 
   def reconstruct(images: Images) -> tuple[Images, ...]:
     pictures = jax.device_get(jax.jit(objective.reconstruct)(

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import dataclasses
 import io
 import os
+import zipfile
 
 import numpy as np
 
@@ -53,7 +54,8 @@ def attach(
     if not (np.isfinite([scale, bias]).all() and (lengths > 0).all()
             and np.isfinite(lengths).all()):
       raise ValueError('a value is not finite, or an embedding is zero')
-  except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+  except (OSError, ValueError, KeyError, TypeError, EOFError,
+          zipfile.BadZipFile) as error:
     raise ValueError(
         f'Cannot read the text embeddings {os.fspath(path)}: {error}. Expected '
         f'an .npz file with {_KEYS}, and optionally scale and bias.') from error

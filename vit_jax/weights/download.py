@@ -179,7 +179,10 @@ def _fetch_hub(text: str, log: Log) -> epath.Path:
   try:
     names = huggingface_hub.list_repo_files(repository, revision=revision)
     if file:
-      wanted = [file, declared.json_path(file)]
+      folder_of_file = file[:file.rfind('/') + 1]
+      wanted = [file, declared.json_path(file), *(
+          folder_of_file + name
+          for name in ('config.json', 'preprocessor_config.json'))]
     else:
       wanted = [next((p for p in _HUB_PATTERNS
                       if any(name.endswith(p[1:]) for name in names)),

@@ -1,6 +1,6 @@
 """Model config inferred from the names and shapes of parameters."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 import math
 from typing import Any
 
@@ -186,8 +186,8 @@ def num_heads(
 def position_grid(
     config: vit_config.ViTConfig, count: int, *, num_prefix: int,
     embeds_prefix: bool | None,
-    declared: tuple[int, int] | None,
-    candidates: Sequence[tuple[int, int] | None],
+    declared: tuple[int, int] | None, stored: tuple[int, int] | None,
+    requested: tuple[int, int] | None,
 ) -> tuple[tuple[int, int], int]:
   """Returns the grid of position embeddings, and the embeddings before it.
 
@@ -198,8 +198,10 @@ def position_grid(
       any.
     embeds_prefix: whether there are any; None if unknown.
     declared: image size of the position embeddings, if a config declares it.
-    candidates: image sizes that they may belong to, in order; without any, the
-      grid is square.
+    stored: image size of the weights, which the embeddings may belong to; if
+      not, the grid is square if it can be.
+    requested: image size of the caller, which decides in other cases. It is not
+      first: 576 embeddings are 24 x 24, but also fit images of 288 x 512.
 
   Raises:
     ValueError: if no grid fits, or two do.
@@ -208,13 +210,18 @@ def position_grid(
       prefix for prefix, possible in (
           (num_prefix, embeds_prefix is not False),
           (0, not embeds_prefix)) if possible)
-  for resolution in filter(None, (declared, *candidates)):
+
+  def fit(resolution: tuple[int, int]) -> tuple[tuple[int, int], int] | None:
     try:
       rows, columns = models.grid(config, resolution)
     except ValueError:
-      continue
-    if count - rows * columns in prefixes:
-      return (rows, columns), count - rows * columns
+      return None
+    prefix = count - rows * columns
+    return ((rows, columns), prefix) if prefix in prefixes else None
+
+  for resolution in filter(None, (declared, stored)):
+    if found := fit(resolution):
+      return found
   if declared:
     raise ValueError(
         f'{count} position embeddings (class tokens: '
@@ -224,11 +231,13 @@ def position_grid(
              if count > prefix
              and math.isqrt(count - prefix) ** 2 == count - prefix}
   if len(squares) != 1:
-    found = ' or '.join(f'{n}x{n}' for n in squares.values()) or 'not square'
+    if requested and (found := fit(requested)):
+      return found
+    grids = ' or '.join(f'{n}x{n}' for n in squares.values()) or 'not square'
     raise ValueError(
         f'The grid of {count} position embeddings (class tokens: '
         f'{config.num_class_tokens}, registers: {config.registers}) is '
-        f'{found}. Set the image size that they are for: '
+        f'{grids}. Set the image size that they are for: '
         'resolution=(height, width).')
   (prefix, side), = squares.items()
   return (side, side), prefix

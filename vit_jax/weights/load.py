@@ -133,18 +133,18 @@ def _positions(
 
   The prefix is the number of embeddings before those of the patches.
   """
-  candidates = (given.preprocess.get('resolution'),
-                declared.preprocess.get('resolution'))
+  requested = given.preprocess.get('resolution')
+  stored = declared.preprocess.get('resolution')
   if not isinstance(config, vit_config.ViTConfig) or (
       'positions' not in shapes or config.position != 'learned'):
-    return config, (candidates[0] or declared.resolution or candidates[1]
-                    or DEFAULT_SIZE), 0
+    return config, (
+        requested or declared.resolution or stored or DEFAULT_SIZE), 0
   embeds_prefix = declared.embeds_prefix
   if config.has_cls and 'position_cls' in given.model:
     embeds_prefix = given.model['position_cls']
   grid, prefix = infer_architecture.position_grid(
       config, len(shapes['positions']), declared=declared.resolution,
-      candidates=candidates, embeds_prefix=embeds_prefix,
+      stored=stored, requested=requested, embeds_prefix=embeds_prefix,
       # In timm, registers have position embeddings, too.
       num_prefix=config.num_prefix if found.family.name == 'timm'
       else config.num_class_tokens)

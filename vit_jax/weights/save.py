@@ -65,6 +65,14 @@ def save(
     raise ValueError(
         f'The model has {model.preprocess.channels} input channels, but the '
         f'format {form} supports three. Save it as {ORBAX}.')
+  preprocess = model.preprocess
+  if form in ('timm', 'huggingface') and (
+      preprocess.pixel_dtype != 'uint8'
+      or preprocess.value_range not in (None, (0, 255))):
+    raise ValueError(
+        f'The model expects pixels of {preprocess.pixel_dtype} with the '
+        f'value_range {preprocess.value_range}, which the format {form} cannot '
+        f'express. Save it as {ORBAX}.')
   for name, array in tree.flatten(model.params).items():
     files.to_float32(np.asarray(array), name=name, path='The model')
   if form == ORBAX:

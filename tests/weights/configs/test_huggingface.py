@@ -146,6 +146,14 @@ def test_a_model_that_no_type_has_is_refused(settings, words):
     huggingface_export.config_files(model)
 
 
+def test_the_size_of_an_old_deit_preprocessor_is_a_square():
+  found = huggingface.parse_preprocessor({
+      'feature_extractor_type': 'DeiTFeatureExtractor', 'size': 256,
+      'crop_size': 224, 'do_center_crop': True})
+  assert (found['resolution'], found['crop']) == ((224, 224), 0.875)
+  assert 'keep_aspect' not in found
+
+
 def test_the_size_of_an_old_clip_preprocessor_is_the_shorter_side():
   found = huggingface.parse_preprocessor({
       'feature_extractor_type': 'CLIPFeatureExtractor', 'size': 256,

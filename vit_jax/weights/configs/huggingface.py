@@ -128,6 +128,8 @@ def parse_preprocessor(
       str(config.get(key)).startswith('CLIP')
       for key in ('image_processor_type', 'feature_extractor_type')):
     whole = {'shortest_edge': whole}
+  elif crop and isinstance(whole, int):  # As Transformers reads it.
+    whole = {'height': whole, 'width': whole}
   size = crop or whole
   if isinstance(size, Mapping) and 'height' in size:
     result['resolution'] = (size['height'], size['width'])

@@ -79,11 +79,16 @@ def parse(section: Mapping[str, Any]) -> Preprocess:
   channels = section.get('channels', 3)
   for name, count in (('resolution', 2), ('mean', channels), ('std', channels)):
     value = section.get(name)
-    if isinstance(value, (list, tuple)) and len(value) == 1 and count != 2:
+    if isinstance(value, (list, tuple)) and len(value) == 1 and (
+        name != 'resolution'):
       (value,) = value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
       section[name] = (value,) * count
   return schema.parse(Preprocess, section, where='preprocess')
+
+
+def _shorter_side(size: Any) -> Any:
+  return min(size) if isinstance(size, (list, tuple)) else size
 
 
 def from_data(section: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,13 +99,16 @@ def from_data(section: Mapping[str, Any]) -> dict[str, Any]:
             if name in section}
   if 'dtype' in section:
     result['pixel_dtype'] = section['dtype']
-  size = section.get('resolution')
-  short = min(size) if isinstance(size, (list, tuple)) else size
-  for op in section.get('eval_ops', ()):
+  short = _shorter_side(section.get('resolution', 0))
+  operations = list(section.get('eval_ops', ()))
+  for number, op in enumerate(operations):
     if op.get('op') == 'resize':
       result['interpolation'] = op.get('method', 'bilinear')
       if op.get('shorter'):
         result['keep_aspect'] = True
         if short:
           result['crop'] = min(1.0, short / op['shorter'])
+      elif op.get('size') and short and any(
+          later.get('op') == 'central_crop' for later in operations[number:]):
+        result['crop'] = min(1.0, short / _shorter_side(op['size']))
   return result
