@@ -50,7 +50,8 @@ class Model(declared.Weights):
 
   Methods that take images accept paths, Pillow images, or arrays [height,
   width, 1, 3 or 4], uint8 in 0 ... 255 or float in 0 ... 1: a single one,
-  several (a list, Path.glob, ...), or an array [batch, ...]. They raise
+  several (a list, Path.glob, ...), or an array [batch, ...]. Arrays for models
+  of other channels or pixel types have those, and raw values. They raise
   `FileNotFoundError` for missing files and `ValueError` for anything that is
   not an image. Results of a single image have no batch axis.
 
@@ -272,7 +273,7 @@ class Model(declared.Weights):
     """Yields images and model outputs, a few batches in memory at a time.
 
     Args:
-      images: see `Model`.
+      images: several images, as in `Model`; not a single one.
       batch_size: images per batch.
       names: outputs to return; see `models.vit.ViT` and `network.forward`.
       flip: whether to average over each image and its mirror image.
@@ -321,8 +322,7 @@ class Model(declared.Weights):
       form: one of `weights.save.FORMATS`.
 
     Returns:
-      Notes on overrides that `load` needs, and on results that differ in the
-      format's own library.
+      Notes on settings for which the format's library computes differently.
 
     Raises:
       FileExistsError: if `target` exists.
