@@ -30,6 +30,14 @@ from ml_collections import ConfigDict
 _VIT = {'width': 48, 'depth': 4, 'num_heads': 4, 'mlp_dim': 192, 'patch': 4,
         'unroll': 4}  # Faster than a loop on CPUs.
 
+
+def _muon(learning_rate: float, *, warmup_percent: int) -> dict[str, Any]:
+  return {
+      'name': 'muon', 'learning_rate': learning_rate, 'weight_decay': 0.05,
+      'clip_norm': 1.0,
+      'schedule': {'name': 'cosine', 'warmup': {'percent': warmup_percent}}}
+
+
 RECIPES: dict[str, dict[str, Any]] = {
     'page': {
         'batch_size': 256, 'resolution': 32,
@@ -46,10 +54,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         'batch_size': 128, 'resolution': 32,
         'model': {**_VIT, 'pooling': 'average'},
         'train_ops': [{'op': 'pad_crop'}, {'op': 'flip'}],
-        'optimizer': {
-            'name': 'muon', 'learning_rate': 0.01, 'weight_decay': 0.05,
-            'clip_norm': 1.0,
-            'schedule': {'name': 'cosine', 'warmup': {'percent': 5}}},
+        'optimizer': _muon(0.01, warmup_percent=5),
     },
     'resnet': {
         # The root has stride 4, so images are enlarged.
@@ -63,10 +68,7 @@ RECIPES: dict[str, dict[str, Any]] = {
             'std_epsilon': 0.0, 'variance_epsilon': 1e-10}},
         'train_ops': [{'op': 'pad_crop'}, {'op': 'resize'}, {'op': 'flip'}],
         'label_smoothing': 0.1,
-        'optimizer': {
-            'name': 'muon', 'learning_rate': 0.02, 'weight_decay': 0.05,
-            'clip_norm': 1.0,
-            'schedule': {'name': 'cosine', 'warmup': {'percent': 10}}},
+        'optimizer': _muon(0.02, warmup_percent=10),
     },
     'gpu': {
         'batch_size': 512, 'resolution': 32,
@@ -77,10 +79,7 @@ RECIPES: dict[str, dict[str, Any]] = {
             {'op': 'inception_crop', 'area': [0.8, 1.0]}, {'op': 'flip'},
             {'op': 'randaugment', 'num_layers': 2, 'magnitude': 9}],
         'mixup': 0.8, 'cutmix': 1.0, 'label_smoothing': 0.1,
-        'optimizer': {
-            'name': 'muon', 'learning_rate': 0.004, 'weight_decay': 0.05,
-            'clip_norm': 1.0,
-            'schedule': {'name': 'cosine', 'warmup': {'percent': 5}}},
+        'optimizer': _muon(0.004, warmup_percent=5),
     },
 }
 

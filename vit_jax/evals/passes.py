@@ -101,13 +101,14 @@ def gather(
     count = 0
     for batch in split.batches():
       values, mask = multihost.fetch(of_batch(params, batch))
+      end = count + int((mask > 0).sum())
       for name, value in values.items():
         if name not in arrays:
           arrays[name] = np.empty(
               (split.num_examples, *value.shape[1:]), value.dtype)
-        rows = arrays[name][count:count + int((mask > 0).sum())]
+        rows = arrays[name][count:end]
         rows[...] = value[mask > 0][:len(rows)]
-      count += int((mask > 0).sum())
+      count = end
       on_batch()
     _check_count(count, split)
     return finish({name: array[:count] for name, array in arrays.items()})

@@ -157,10 +157,11 @@ def _resume(
     counters.forget_best()
   changed = ('\nChanges of the config since the checkpoint:\n  '
              + '\n  '.join(changes)) if changes else ''
-  # Stages and renamed folders have other paths; the weights are not read again.
+  # A moved run has another path. Only adapters need its weights again, and
+  # compare their hash.
   moved = '' if source is None or str(source.path) == counters.origin else (
-      f'\nnote: the run started from {counters.origin}; the weights of '
-      f'{source.path} are not read')
+      f'\nnote: the run started from {counters.origin}, and the config now '
+      f'names {source.path}')
   problem = _problem(
       experiment, counters, step, earlier=earlier, source=source,
       changes_result=_changes_result(changes))
@@ -186,7 +187,7 @@ def _problem(
   """Explains why a run cannot resume, with advice; '' if it can."""
   total = experiment.total_steps
   if source is not None and not counters.origin:
-    return (f'started from random parameters, but the config now starts from '
+    return ('started from random parameters, but the config now starts from '
             f'{source.path}. Delete the run')
   held_out = earlier.data.holdout, experiment.config.data.holdout
   if experiment.dataset.held_out and held_out[0] != held_out[1]:

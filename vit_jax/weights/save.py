@@ -61,11 +61,11 @@ def save(
       an array of finite floats.
   """
   schema.check_name(form, FORMATS, what='format')
-  if form != ORBAX and model.preprocess.channels != 3:
-    raise ValueError(
-        f'The model has {model.preprocess.channels} input channels, but the '
-        f'format {form} supports three. Save it as {ORBAX}.')
   preprocess = model.preprocess
+  if form != ORBAX and preprocess.channels != 3:
+    raise ValueError(
+        f'The model has {preprocess.channels} input channels, but the '
+        f'format {form} supports three. Save it as {ORBAX}.')
   if form in ('timm', 'huggingface') and (
       preprocess.pixel_dtype != 'uint8'
       or preprocess.value_range not in (None, (0, 255))):

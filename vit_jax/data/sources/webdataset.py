@@ -75,12 +75,12 @@ def _parse_labels(
     raise ValueError(
         f'The images of {where} have no labels. Expected a member KEY.cls, '
         f'KEY.json or KEY.txt for each KEY.jpg; {keys[0]!r} has none.')
-  if kind != 'json' and (config.table.split or config.table.key):
-    raise ValueError(
-        'data.table.split and data.table.key are values of KEY.json members, '
-        f'but the labels of {where} are members KEY.{kind}. Set '
-        'data.table.label to a value of KEY.json as well, or remove them.')
   if kind != 'json':
+    if config.table.split or config.table.key:
+      raise ValueError(
+          'data.table.split and data.table.key are values of KEY.json members, '
+          f'but the labels of {where} are members KEY.{kind}. Set '
+          'data.table.label to a value of KEY.json as well, or remove them.')
     return {kind: texts[kind]}, config.with_columns(
         path=None, label=(kind,), split=None, key=None)
   rows: list[dict[str, Any]] = []
