@@ -41,6 +41,13 @@ def test_a_crop_keeps_the_centre():
   assert np.asarray(shown).mean() > 250
 
 
+@pytest.mark.parametrize(('crop', 'resized'), [
+    (0.9, 248), (0.875, 256), (224 / 248, 248), (1.0, 224)])
+def test_the_size_before_the_crop_is_that_of_timm(crop, resized):
+  preprocess = preprocessing_lib.Preprocess(resolution=(224, 224), crop=crop)
+  assert preprocess.resized == (resized, resized)
+
+
 @pytest.mark.parametrize('size', [(100, 50), (50, 100), (40, 300)])
 def test_a_rectangular_crop_fits_any_aspect_ratio(size):
   preprocess = preprocessing_lib.Preprocess(

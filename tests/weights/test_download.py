@@ -6,6 +6,7 @@ from http import server
 import threading
 import time
 
+from etils import epath
 import fsspec
 import pytest
 
@@ -144,6 +145,18 @@ def test_a_remote_file_is_copied_once_and_its_checksum_logged():
   assert (second, second.read_bytes()) == (first, weights)
   assert [line.split()[0] for line in lines] == ['fetched', 'cached']
   assert all(hashlib.sha256(weights).hexdigest() in line for line in lines)
+
+
+def test_use_of_a_cached_folder_is_logged(tmp_path, monkeypatch):
+  monkeypatch.setattr(download.atomic_files, 'is_remote', lambda path: True)
+  folder = tmp_path / 'model'
+  folder.mkdir()
+  (folder / 'config.json').write_text('{}')
+  lines = []
+  for _ in range(2):
+    copy = download.local(epath.Path(folder), log=lines.append)
+    assert (copy / 'config.json').read_text() == '{}'
+  assert [line.split()[0] for line in lines] == ['fetched', 'cached']
 
 
 def test_a_missing_file_leaves_nothing_in_the_cache(tmp_path):

@@ -129,7 +129,7 @@ def _ops(
 ) -> list[ops.Op]:
   size = height, width = preprocess.resolution
   method: Any = preprocess.interpolation
-  target = round(height / preprocess.crop), round(width / preprocess.crop)
+  target = preprocess.resized
   if not preprocess.keep_aspect:
     resize = ops.Resize(target, method=method)
   elif height == width:

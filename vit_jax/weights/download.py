@@ -73,8 +73,11 @@ def local(path: epath.Path, *, log: Log = print) -> pathlib.Path:
     return pathlib.Path(path)
   target = _cache_folder(os.fspath(path))
   for file in path.iterdir():
-    if file.is_file() and not (target / file.name).exists():
-      _copy(os.fspath(file), target / file.name, log)
+    copy = target / file.name
+    if copy.exists():
+      log(f'cached  {file}\n        {copy}')
+    elif file.is_file():
+      _copy(os.fspath(file), copy, log)
   return target
 
 

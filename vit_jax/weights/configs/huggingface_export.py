@@ -164,7 +164,6 @@ def _preprocessor(preprocess: preprocessing.Preprocess) -> dict[str, Any]:
       'do_normalize': True,
       'image_mean': list(preprocess.mean), 'image_std': list(preprocess.std)}
   if preprocess.keep_aspect:
-    short = round(min(height, width) / preprocess.crop)
-    return {**config, 'size': {'shortest_edge': short}, 'do_center_crop': True,
-            'crop_size': size}
+    return {**config, 'size': {'shortest_edge': min(preprocess.resized)},
+            'do_center_crop': True, 'crop_size': size}
   return {**config, 'size': size}

@@ -63,6 +63,13 @@ class Preprocess:
       raise ValueError(
           f'crop must be a fraction in (0, 1], but is {self.crop}.')
 
+  @property
+  def resized(self) -> tuple[int, int]:
+    """Height and width before the crop, rounded down as in timm."""
+    height, width = (  # 224 / (224 / 248) may be slightly less than 248.
+        int(side / self.crop + 1e-6) for side in self.resolution)
+    return height, width
+
 
 NAMES = tuple(f.name for f in dataclasses.fields(Preprocess))
 
