@@ -4,8 +4,10 @@ import pathlib
 import re
 import shlex
 
+import jax
 import pytest
 
+import vit_jax
 from vit_jax import __main__ as main
 from vit_jax.experiment import config as config_lib
 
@@ -71,6 +73,12 @@ def test_documented_command_is_valid(line):
 def test_every_linked_file_exists(page):
   links = re.findall(r'\]\((?!https?:)([^)#]+)', page.read_text())
   assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_trained_weights_load():
+  model = vit_jax.load(ROOT / 'docs' / 'cifar10_resnet.npz')
+  assert sum(x.size for x in jax.tree.leaves(model.params)) == 747_594
+  assert model.preprocess.labels[3] == 'cat'
 
 
 def test_every_named_requirements_file_exists():
