@@ -81,7 +81,7 @@ def test_a_failed_upload_leaves_nothing(bucket, monkeypatch):
 @pytest.mark.parametrize('target', ['{}/x', 'gs://bucket/x'])
 def test_create_never_overwrites(target, bucket):
   (bucket / 'x').write_text('precious')
-  with (pytest.raises(FileExistsError, match='exists. Remove it, or choose'),
+  with (pytest.raises(FileExistsError, match='exists already. Remove it'),
         atomic_files.create(target.format(bucket))):
     pass
   (bucket / 'x').unlink()

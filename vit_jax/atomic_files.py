@@ -64,7 +64,7 @@ def create(target: str | os.PathLike) -> Generator[pathlib.Path, None, None]:
         f'{", ".join(f"{name}://" for name in SCHEMES)}. Write a local file '
         'and copy it.')
   remote = epath.Path(text)
-  _check_absent(remote)
+  check_absent(remote)
   with tempfile.TemporaryDirectory() as folder:
     path = pathlib.Path(folder) / remote.name
     yield path
@@ -73,22 +73,24 @@ def create(target: str | os.PathLike) -> Generator[pathlib.Path, None, None]:
 
 @contextlib.contextmanager
 def _create_local(path: pathlib.Path) -> Generator[pathlib.Path, None, None]:
-  _check_absent(epath.Path(path))
+  check_absent(epath.Path(path))
   path.parent.mkdir(parents=True, exist_ok=True)
   # In the target's folder, so that the rename stays within one file system.
   folder = pathlib.Path(tempfile.mkdtemp(
       dir=path.parent, prefix=f'.{path.name}.'))
   try:
     yield folder / path.name
-    _check_absent(epath.Path(path))
+    check_absent(epath.Path(path))
     os.rename(folder / path.name, path)
   finally:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _check_absent(path: epath.Path) -> None:
+def check_absent(path: epath.Path) -> None:
+  """Raises a `FileExistsError` if `path` exists."""
   if path.exists():
-    raise FileExistsError(f'{path} exists. Remove it, or choose another path.')
+    raise FileExistsError(
+        f'{path} exists already. Remove it, or choose another path.')
 
 
 def _upload(source: pathlib.Path, target: epath.Path) -> None:

@@ -236,7 +236,6 @@ def check_output(path: str, suffixes: Sequence[str]) -> None:
 
 
 def check_absent(path: str) -> None:
-  """Raises a `FileExistsError` if `path` exists."""
-  if not atomic_files.is_remote(path) and epath.Path(path).exists():
-    raise FileExistsError(
-        f'{path} exists already. Remove it, or use another path.')
+  """Raises a `FileExistsError` if a local `path` exists."""
+  if not atomic_files.is_remote(path):
+    atomic_files.check_absent(epath.Path(path))

@@ -79,6 +79,7 @@ def test_a_malformed_preprocessor_is_an_error(text, words, tmp_path):
 
 @pytest.mark.parametrize('settings', [
     {}, {'keep_aspect': True, 'crop': 0.875, 'interpolation': 'bicubic'},
+    {'crop': 0.875},
     {'mean': (0.1, 0.2, 0.3), 'activation': 'sigmoid',
      'labels': ('a', 'b')}], ids=str)
 def test_exported_preprocessing_is_parsed_back(settings):

@@ -152,18 +152,21 @@ def _dinov2_ratio(config: vit_config.ViTConfig) -> int:
 
 def _preprocessor(preprocess: preprocessing.Preprocess) -> dict[str, Any]:
   height, width = preprocess.resolution
-  size: dict[str, int] = {'height': height, 'width': width}
   config: dict[str, Any] = {
-      # Both are in transformers 4 and 5; only CLIP's crops.
-      'image_processor_type': ('CLIPImageProcessor' if preprocess.keep_aspect
-                               else 'ViTImageProcessor'),
+      'size': {'height': height, 'width': width},
       'do_resize': True,
       'resample': next(number for number, name in huggingface.RESAMPLE.items()
                        if name == preprocess.interpolation),
       'do_rescale': True, 'rescale_factor': 1 / 255,
       'do_normalize': True,
       'image_mean': list(preprocess.mean), 'image_std': list(preprocess.std)}
+  crop = {'do_center_crop': True, 'crop_size': config['size']}
+  # These types are in transformers 4 and 5.
   if preprocess.keep_aspect:
-    return {**config, 'size': {'shortest_edge': min(preprocess.resized)},
-            'do_center_crop': True, 'crop_size': size}
-  return {**config, 'size': size}
+    return {**config, **crop, 'image_processor_type': 'CLIPImageProcessor',
+            'size': {'shortest_edge': min(preprocess.resized)}}
+  if preprocess.crop < 1:
+    height, width = preprocess.resized
+    return {**config, **crop, 'image_processor_type': 'DeiTImageProcessor',
+            'size': {'height': height, 'width': width}}
+  return {**config, 'image_processor_type': 'ViTImageProcessor'}
