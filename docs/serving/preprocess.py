@@ -36,7 +36,7 @@ def to_array(data, settings):
   """Decodes and preprocesses an image to float32 [height, width, 3]."""
   image = _decode_rgb(data)
   height, width = settings['resolution']
-  whole = [round(side / settings['crop']) for side in (height, width)]
+  whole = [int(side / settings['crop'] + 1e-6) for side in (height, width)]
   if settings['keep_aspect']:  # Resize the shorter side, then crop.
     if height == width:
       scale, whole = whole[0] / min(image.size), [whole[0]] * 2
