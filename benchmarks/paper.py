@@ -34,8 +34,8 @@ class Experiment:
   """A figure or table."""
   minutes: float  # Measured, on one or two cores shared with other work.
   commands: tuple[str, ...]  # Arguments of main.py.
-  # Metric and x label by file name. x is the middle part of a stage's name,
-  # or the training FLOPs.
+  # Metric and x label by file name. x is the middle part of a run's name
+  # (SERIES,X,SEED), or the training FLOPs.
   pictures: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
 
 
@@ -47,6 +47,13 @@ def _stages(minutes, name, **pictures):
 
 RATE, IMAGES, ACCURACY = 'learning rate', 'pre-training images', 'test/accuracy'
 SHOTS = 'fewshot/5_shot'
+EMBEDDINGS, TARGET = 'where position embeddings are added', 'target'
+# Series and values of x, in order, where x is not a number.
+CATEGORIES = {
+    EMBEDDINGS: (('none', 'learned', '2d', 'relative'),
+                 ('stem', 'layers', 'shared')),
+    TARGET: (('0.5', '0.15'),
+             ('mean_color', 'downsampled', 'patch', 'from scratch'))}
 EXPERIMENTS = {
     '4': _stages(45, 'figure4', figure4=(SHOTS, IMAGES),
                  figure3=(ACCURACY, IMAGES)),
@@ -61,14 +68,14 @@ EXPERIMENTS = {
     '13': _stages(6, 'figure13', figure13=(ACCURACY, FLOPS)),
     'table8': Experiment(5, (
         'train --config=configs/position_ablation.py:seeds=3 '
-        '--workdir={runs}/table8',)),
+        '--workdir={runs}/table8',), {'table8': (ACCURACY, EMBEDDINGS)}),
     'section4.6': Experiment(45, tuple(
         'train --config=configs/masked_patch_small.py:dataset=digits,'
         f'target={target},corrupted={rate} --config.seed={seed} '
-        f'--workdir={{runs}}/masked/{target}-{rate}-{seed}'
+        f'--workdir={{runs}}/masked/{rate},{target},{seed}'
         for seed in range(3)
         for target in ('mean_color', 'downsampled', 'patch')
-        for rate in (0.5, 0.15))),
+        for rate in (0.5, 0.15)), {'masked': (ACCURACY, TARGET)}),
 }
 
 
@@ -88,16 +95,26 @@ def unfinished(command):
 def read(folder, metric, xlabel):
   """Returns values by series and x; the points of `base` join each series."""
   found = {}
-  for path in sorted(folder.glob('*/summary.json')):
-    series, point, _ = path.parent.name.split(',')
+  for path in sorted(folder.glob('*,*/**/summary.json')):
+    run, *stage, _ = path.relative_to(folder).parts
+    if stage == ['pretrain']:
+      continue
+    series, point, _ = run.split(',')
     summary = json.loads(path.read_text())
     metrics = (summary['best'] or summary)['metrics']
     if metric in metrics:
-      x = summary['flops'] / 1e9 if xlabel == FLOPS else float(point)
+      x = (summary['flops'] / 1e9 if xlabel == FLOPS
+           else float(point) if xlabel not in CATEGORIES
+           else 'from scratch' if stage == ['scratch_10'] else point)
       found.setdefault(series, {}).setdefault(x, []).append(
           100 * metrics[metric])
   base = found.pop('base', {})
-  return {series: points | base for series, points in found.items()}
+  found = {series: points | base for series, points in found.items()}
+  if xlabel not in CATEGORIES:
+    return found
+  rows, columns = CATEGORIES[xlabel]
+  return {row: {column: found[row][column] for column in columns
+                if column in found[row]} for row in rows if row in found}
 
 
 def plot(series, path, *, xlabel, ylabel):
@@ -105,23 +122,28 @@ def plot(series, path, *, xlabel, ylabel):
   from matplotlib import ticker
   fig = plots.new_figure(6.4, 4.4)
   axes = fig.subplots()
+  _, ticks = CATEGORIES.get(xlabel, ((), ()))
   for i, (label, points) in enumerate(series.items()):
-    x, values = zip(*sorted(points.items()))
+    x, values = zip(*sorted((ticks.index(x) if ticks else x, values)
+                            for x, values in points.items()))
     mean = np.array([np.mean(v) for v in values])
     axes.errorbar(
         x, mean, capsize=4, linewidth=1.6, markersize=6,
         yerr=[mean - [min(v) for v in values], [max(v) for v in values] - mean],
-        fmt=f'{plots.MARKERS[i % len(plots.MARKERS)]}-',
+        fmt=plots.MARKERS[i % len(plots.MARKERS)] + '-' * (not ticks),
         color=plots.COLOURS[i % len(plots.COLOURS)], label=label)
   every_x = sorted({x for points in series.values() for x in points})
-  if every_x[0] > 0 and every_x[-1] / every_x[0] >= 8:
+  if ticks:
+    axes.set_xticks(range(len(ticks)), ticks)
+    axes.set_xlim(-0.5, len(ticks) - 0.5)
+  elif every_x[0] > 0 and every_x[-1] / every_x[0] >= 8:
     axes.set_xscale('log')
     decades = every_x[-1] / every_x[0] > 1000
     axes.xaxis.set_major_locator(
         ticker.LogLocator(subs=(1,) if decades else (1, 2, 5)))
     axes.xaxis.set_major_formatter(lambda x, position: _number(x))
     axes.xaxis.set_minor_formatter(ticker.NullFormatter())
-  if len(every_x) <= 6:
+  if len(every_x) <= 6 and not ticks:
     axes.set_xticks(every_x, [_number(x) for x in every_x], minor=False)
     axes.minorticks_off()
   axes.set(xlabel=xlabel, ylabel=ylabel)
@@ -148,16 +170,28 @@ def draw(name, runs):
     ylabel = ('5-shot accuracy' if metric == SHOTS else 'accuracy') + ' (%)'
     path = pathlib.Path(runs) / f'{picture}.png'
     plot(series, path, xlabel=xlabel, ylabel=ylabel)
-    lines = [f'| | {xlabel} | {ylabel}, mean | range | runs |',
-             '|' + '---|' * 5]
-    for label, points in series.items():
-      for x, values in sorted(points.items()):
-        lines.append(
-            f'| {label} | {_number(x)} | {sum(values) / len(values):.1f} | '
-            f'{min(values):.1f} – {max(values):.1f} | {len(values)} |')
-    path.with_suffix('.md').write_text('\n'.join(lines) + '\n')
+    rows = (_matrix(series, *CATEGORIES[xlabel]) if xlabel in CATEGORIES else
+            _list(series, xlabel, ylabel))
+    rows.insert(1, ['---'] * len(rows[0]))
+    path.with_suffix('.md').write_text(
+        ''.join(f'| {" | ".join(row)} |\n' for row in rows))
     paths.append(path)
   return paths
+
+
+def _list(series, xlabel, ylabel):
+  return [['', xlabel, f'{ylabel}, mean', 'range', 'runs'], *(
+      [label, _number(x), f'{np.mean(values):.1f}',
+       f'{min(values):.1f} – {max(values):.1f}', f'{len(values)}']
+      for label, points in series.items()
+      for x, values in sorted(points.items()))]
+
+
+def _matrix(series, rows, columns):
+  return [['', *columns], *(
+      [row, *(f'{np.mean(values):.1f} ({min(values):.1f} – {max(values):.1f})'
+              if (values := series.get(row, {}).get(column)) else '–'
+              for column in columns)] for row in rows)]
 
 
 def main():

@@ -83,8 +83,9 @@ def get_config(dataset: str = 'digits', seeds: int = 1) -> ConfigDict:
       'checkpoint': {'every': {'percent': 50}},
       # A plain dict would be sorted by name.
       'stages': ConfigDict({
-          cell if seeds == 1 else f'{cell}-{seed}': {
-              'model': settings, 'seed': seed}
+          cell if seeds == 1 else ','.join([
+              settings['position'], settings.get('position_at', 'stem'),
+              str(seed)]): {'model': settings, 'seed': seed}
           for cell, settings in CELLS.items() for seed in range(seeds)
       }, sort_keys=False),
   }, sort_keys=False)

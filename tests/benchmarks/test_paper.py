@@ -39,6 +39,25 @@ def test_the_table_shows_mean_and_range(tmp_path):
       tmp_path / 'figure9.md').read_text()
 
 
+def test_a_table_has_the_shape_of_the_paper(tmp_path):
+  for name, accuracy in (('none,stem,0', 0.5), ('2d,layers,0', 0.75),
+                         ('2d,layers,1', 0.5)):
+    write_run(tmp_path / 'table8', name, accuracy)
+  assert paper.draw('table8', tmp_path) == [tmp_path / 'table8.png']
+  assert (tmp_path / 'table8.md').read_text().splitlines() == [
+      '|  | stem | layers | shared |', '| --- | --- | --- | --- |',
+      '| none | 50.0 (50.0 – 50.0) | – | – |', '| learned | – | – | – |',
+      '| 2d | – | 62.5 (50.0 – 75.0) | – |', '| relative | – | – | – |']
+
+
+def test_stages_of_masked_patch_prediction_are_columns(tmp_path):
+  for stage, accuracy in (('pretrain', 0.1), ('finetune_10', 0.75),
+                          ('scratch_10', 0.5)):
+    write_run(tmp_path / '0.5,patch,0', stage, accuracy)
+  assert paper.read(tmp_path, 'test/accuracy', paper.TARGET) == {
+      '0.5': {'patch': [75.0], 'from scratch': [50.0]}}
+
+
 @pytest.mark.parametrize('name', paper.EXPERIMENTS)
 def test_finished_stages_are_left_out_of_the_estimate(
     name, tmp_path, monkeypatch):
