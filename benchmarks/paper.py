@@ -77,6 +77,8 @@ EXPERIMENTS = {
         for target in ('mean_color', 'downsampled', 'patch')
         for rate in (0.5, 0.15)), {'masked': (ACCURACY, TARGET)}),
 }
+# Other names of experiments, and those that need the runs of others.
+ALIASES = {'3': ['4'], 'table2': ['4', 'table2']}
 
 
 def unfinished(command):
@@ -201,9 +203,11 @@ def main():
   parser.add_argument('--runs', default='runs/paper')
   args = parser.parse_args()
   names = list(filter(None, args.figures.split(','))) or list(EXPERIMENTS)
-  if unknown := set(names) - set(EXPERIMENTS):
+  if unknown := set(names) - set(EXPERIMENTS) - set(ALIASES):
     parser.error(f'unknown: {", ".join(sorted(unknown))}; known: '
                  + ', '.join(EXPERIMENTS))
+  names = list(dict.fromkeys(
+      part for name in names for part in ALIASES.get(name, [name])))
   todo = {name: {command: unfinished(command) for command in (
       c.format(runs=args.runs) for c in EXPERIMENTS[name].commands)}
           for name in names}

@@ -1,6 +1,7 @@
 """Runs of docs/paper.md are skipped when finished, and drawn by series."""
 
 import json
+import subprocess
 
 import paper
 import pytest
@@ -56,6 +57,26 @@ def test_stages_of_masked_patch_prediction_are_columns(tmp_path):
     write_run(tmp_path / '0.5,patch,0', stage, accuracy)
   assert paper.read(tmp_path, 'test/accuracy', paper.TARGET) == {
       '0.5': {'patch': [75.0], 'from scratch': [50.0]}}
+
+
+@pytest.mark.parametrize(('figures', 'folders'), [
+    ('3', ['figure4']),
+    ('table2', ['figure4', 'table2/ViT', 'table2/hybrid', 'table2/ResNet'])])
+def test_runs_that_others_need_come_first(
+    figures, folders, tmp_path, monkeypatch, capsys):
+  monkeypatch.chdir(paper.MAIN.parent)
+  monkeypatch.setattr(paper.sys, 'argv', [
+      'paper.py', f'--figures={figures}', f'--runs={tmp_path}'])
+  ran = []
+
+  def run(words, **_):
+    ran.append(words[-1].removeprefix(f'--workdir={tmp_path}/'))
+    return subprocess.CompletedProcess(words, 0)
+
+  monkeypatch.setattr(paper.subprocess, 'run', run)
+  paper.main()
+  assert ran == folders
+  assert 'minutes on two cores' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize('name', paper.EXPERIMENTS)
