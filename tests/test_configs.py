@@ -97,7 +97,8 @@ def test_models_for_cifar10_have_the_documented_size(recipe, count):
 def test_configs_train_at_toy_size(name, tmp_path):
   flags = [f'model.{setting}' for setting in TOY_MODEL] + [
       'model.variant=', 'total.steps=2', 'batch_size=8', 'data.num_workers=0',
-      'data.resolution=16', 'log.every.steps=1']
+      'data.resolution=16', 'log.every.steps=1',
+      'data.shapes.num_examples=500', 'data.shapes.num_test_examples=16']
   case = ARGUMENTS.get(name, ('',))[0]
   stages = config_lib.load(f'{ROOT}/configs/{name}:{case}', [])
   embedded = {c.data.source for c in stages.values()} <= {'digits', 'shapes'}
