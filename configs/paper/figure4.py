@@ -6,7 +6,7 @@ A ViT, a hybrid and a BiT ResNet of similar FLOPs are pre-trained on
 nested subsets of drawn shapes with early stopping. Each is evaluated by 5-shot
 accuracy on digits (figure 4), and fine-tuned on all digits (figure 3).
 
-Hardware: 2 CPU cores; half an hour.
+Hardware: 2 CPU cores; up to 45 minutes.
 Expected: docs/paper.md.
 """
 

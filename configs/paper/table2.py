@@ -7,7 +7,7 @@ Fine-tunes a model of configs/paper/figure4.py on digits with SGD and the four
 learning rates of table 4. The learning rate that is best on a held-out 10 % of
 the training images then trains three models on all of them, which are tested.
 
-Hardware: 2 CPU cores; a minute.
+Hardware: 2 CPU cores; two minutes per family.
 Expected: docs/paper.md.
 """
 
