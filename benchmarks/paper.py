@@ -150,7 +150,7 @@ def plot(series, path, *, xlabel, ylabel):
     axes.minorticks_off()
   axes.set(xlabel=xlabel, ylabel=ylabel)
   plots.style(axes)
-  fig.legend(loc='outside lower center', frameon=False, fontsize=10, ncols=3)
+  fig.legend(loc='outside lower center', frameon=False, fontsize=10, ncols=4)
   plots.save(fig, path)
 
 
