@@ -196,6 +196,16 @@ def _matrix(series, rows, columns):
               for column in columns)] for row in rows)]
 
 
+def run(words, env):
+  """Runs a command; returns its exit status."""
+  process = subprocess.Popen(words, env=env)
+  while True:
+    try:
+      return process.wait()
+    except KeyboardInterrupt:  # The command gets it, too, and saves its state.
+      pass
+
+
 def main():
   parser = argparse.ArgumentParser(
       description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -224,10 +234,9 @@ def main():
     for command, share in todo[name].items():
       if share:
         print(f'\npython main.py {command}', flush=True)
-        process = subprocess.run(
-            [sys.executable, MAIN, *command.split()], env=env)
-        if process.returncode:
-          sys.exit(process.returncode)
+        status = run([sys.executable, MAIN, *command.split()], env)
+        if status:
+          sys.exit(status)
     for path in draw(name, args.runs):
       print(f'{path}, .md', flush=True)
 

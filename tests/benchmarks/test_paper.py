@@ -1,7 +1,11 @@
 """Runs of docs/paper.md are skipped when finished, and drawn by series."""
 
 import json
-import subprocess
+import os
+import signal
+import sys
+import threading
+import time
 
 import paper
 import pytest
@@ -69,14 +73,35 @@ def test_runs_that_others_need_come_first(
       'paper.py', f'--figures={figures}', f'--runs={tmp_path}'])
   ran = []
 
-  def run(words, **_):
+  def run(words, env):
     ran.append(words[-1].removeprefix(f'--workdir={tmp_path}/'))
-    return subprocess.CompletedProcess(words, 0)
+    return 0
 
-  monkeypatch.setattr(paper.subprocess, 'run', run)
+  monkeypatch.setattr(paper, 'run', run)
   paper.main()
   assert ran == folders
   assert 'minutes on two cores' in capsys.readouterr().out
+
+
+def test_an_interrupted_command_may_save_its_state(tmp_path):
+  saved, ready = tmp_path / 'saved', tmp_path / 'ready'
+
+  def interrupt():
+    while not ready.exists():
+      time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+    ready.unlink()  # Stands for the signal that a terminal sends.
+
+  threading.Thread(target=interrupt).start()
+  assert paper.run([sys.executable, '-c', f"""
+import pathlib, sys, time
+ready = pathlib.Path({str(ready)!r})
+ready.touch()
+while ready.exists(): time.sleep(0.01)
+time.sleep(1)
+pathlib.Path({str(saved)!r}).touch()
+sys.exit(130)"""], None) == 130
+  assert saved.exists()
 
 
 @pytest.mark.parametrize('name', paper.EXPERIMENTS)

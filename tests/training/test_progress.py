@@ -47,7 +47,7 @@ def test_a_starved_run_is_told_the_remedy_once():
       progress.update(step, wait_share=share)
   lines = text_of(console).splitlines()
   assert [line for line in lines if 'note' in line] == [
-      'note: training waits for images 80% of the time: remedy'] == lines[1:2]
+      'note: training waits for images 80 % of the time: remedy'] == lines[1:2]
 
 
 @pytest.mark.parametrize('width', [80, 120])

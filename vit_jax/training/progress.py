@@ -70,8 +70,9 @@ class Progress:
       return
     if not self._advised and figures.get('wait_share', 0) > _MAX_WAIT_SHARE:
       self._advised = True
-      self.print(f'note: training waits for images {figures["wait_share"]:.0%} '
-                 f'of the time{self._advise_input()}')
+      share = 100 * figures['wait_share']
+      self.print(f'note: training waits for images {share:.0f} % of the time'
+                 f'{self._advise_input()}')
     self._last = figures
     text = self._figures(step, figures)
     if self._bar is not None:

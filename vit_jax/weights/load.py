@@ -268,8 +268,8 @@ def _summary(
               architecture.non_default(config).items()}
   if getattr(config, 'representation_layer', False):
     settings['representation_layer'] = True
-  yield (f'  model: {config.variant or "no published size"}, '
-         f'{config.num_classes} classes, images {resolution[0]}x'
+  size = f'{config.variant}, ' if config.variant else ''
+  yield (f'  model: {size}{config.num_classes} classes, images {resolution[0]}x'
          f'{resolution[1]}' + _listed(settings.items(), start=', '))
   for note in (*notes, *declared.notes):
     yield f'  {note}'
