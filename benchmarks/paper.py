@@ -98,10 +98,10 @@ def read(folder, metric, xlabel):
   """Returns values by series and x; the points of `base` join each series."""
   found = {}
   for path in sorted(folder.glob('*,*/**/summary.json')):
-    run, *stage, _ = path.relative_to(folder).parts
+    name, *stage, _ = path.relative_to(folder).parts
     if stage == ['pretrain']:
       continue
-    series, point, _ = run.split(',')
+    series, point, _ = name.split(',')
     summary = json.loads(path.read_text())
     metrics = (summary['best'] or summary)['metrics']
     if metric in metrics:
@@ -111,12 +111,8 @@ def read(folder, metric, xlabel):
       found.setdefault(series, {}).setdefault(x, []).append(
           100 * metrics[metric])
   base = found.pop('base', {})
-  found = {series: points | base for series, points in found.items()}
-  if xlabel not in CATEGORIES:
-    return found
-  rows, columns = CATEGORIES[xlabel]
-  return {row: {column: found[row][column] for column in columns
-                if column in found[row]} for row in rows if row in found}
+  names, _ = CATEGORIES.get(xlabel, (found, ()))
+  return {series: found[series] | base for series in names if series in found}
 
 
 def plot(series, path, *, xlabel, ylabel):
@@ -184,16 +180,20 @@ def draw(name, runs):
 def _list(series, xlabel, ylabel):
   return [['', xlabel, f'{ylabel}, mean', 'range', 'runs'], *(
       [label, _number(x), f'{np.mean(values):.1f}',
-       f'{min(values):.1f} – {max(values):.1f}', f'{len(values)}']
+       _range(values), f'{len(values)}']
       for label, points in series.items()
       for x, values in sorted(points.items()))]
 
 
 def _matrix(series, rows, columns):
   return [['', *columns], *(
-      [row, *(f'{np.mean(values):.1f} ({min(values):.1f} – {max(values):.1f})'
+      [row, *(f'{np.mean(values):.1f} ({_range(values)})'
               if (values := series.get(row, {}).get(column)) else '–'
               for column in columns)] for row in rows)]
+
+
+def _range(values):
+  return f'{min(values):.1f} – {max(values):.1f}'
 
 
 def run(words, env):
