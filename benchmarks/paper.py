@@ -99,10 +99,10 @@ def read(folder, metric, xlabel):
   found = {}
   for path in sorted(folder.glob('*,*/**/summary.json')):
     name, *stage, _ = path.relative_to(folder).parts
-    if stage == ['pretrain']:
-      continue
     series, point, _ = name.split(',')
     summary = json.loads(path.read_text())
+    if 'stages' in summary or stage == ['pretrain']:
+      continue
     metrics = (summary['best'] or summary)['metrics']
     if metric in metrics:
       x = (summary['flops'] / 1e9 if xlabel == FLOPS
@@ -160,8 +160,10 @@ def draw(name, runs):
   Without finished runs, there are none.
   """
   paths = []
+  folder = os.path.commonpath([  # Of the runs.
+      command.rpartition('--workdir=')[2]
+      for command in EXPERIMENTS[name].commands])
   for picture, (metric, xlabel) in EXPERIMENTS[name].pictures.items():
-    folder = EXPERIMENTS[name].commands[-1].rpartition('--workdir=')[2]
     series = read(pathlib.Path(folder.format(runs=runs)), metric, xlabel)
     if not series:
       continue

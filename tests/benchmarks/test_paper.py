@@ -58,9 +58,14 @@ def test_a_table_has_the_shape_of_the_paper(tmp_path):
 def test_stages_of_masked_patch_prediction_are_columns(tmp_path):
   for stage, accuracy in (('pretrain', 0.1), ('finetune_10', 0.75),
                           ('scratch_10', 0.5)):
-    write_run(tmp_path / '0.5,patch,0', stage, accuracy)
-  assert paper.read(tmp_path, 'test/accuracy', paper.TARGET) == {
+    write_run(tmp_path / 'masked' / '0.5,patch,0', stage, accuracy)
+  (tmp_path / 'masked' / '0.5,patch,0' / 'summary.json').write_text(
+      json.dumps({'stages': {}}))
+  assert paper.read(tmp_path / 'masked', 'test/accuracy', paper.TARGET) == {
       '0.5': {'patch': [75.0], 'from scratch': [50.0]}}
+  assert paper.draw('section4.6', tmp_path) == [tmp_path / 'masked.png']
+  assert (tmp_path / 'masked.md').read_text().splitlines()[2] == (
+      '| 0.5 | – | – | 75.0 (75.0 – 75.0) | 50.0 (50.0 – 50.0) |')
 
 
 @pytest.mark.parametrize(('figures', 'folders'), [
