@@ -34,8 +34,62 @@ def test_shorter_side_resize_keeps_the_aspect_ratio():
 
 
 def test_resize_with_two_sizes_is_an_error():
-  with pytest.raises(ValueError, match='size or shorter, not both'):
+  with pytest.raises(ValueError, match='one of size, shorter and cover'):
     _build({'op': 'resize', 'size': 20, 'shorter': 20})
+  with pytest.raises(ValueError, match='nearest or bilinear; got .bicubic'):
+    _build({'op': 'resize', 'antialias': False, 'method': 'bicubic'})
+
+
+@pytest.mark.parametrize(('height', 'width', 'rounding', 'expected', 'start'), [
+    # 248 * 333 / 250 = 330.3; 248 * 499 / 333 = 371.6; margins 147 / 2 = 73.5.
+    (333, 250, 'tensorflow', (330, 248), (53, 12)),
+    (499, 333, 'tensorflow', (372, 248), (74, 12)),
+    (499, 333, 'torchvision', (371, 248), (74, 12)),
+    (500, 334, 'tensorflow', (371, 248), (73, 12)),
+    (500, 334, 'torchvision', (371, 248), (74, 12))])
+def test_sizes_and_offsets_are_rounded_as_in_each_library(
+    height, width, rounding, expected, start):
+  resize, crop = _build(
+      {'op': 'resize', 'shorter': 248, 'rounding': rounding},
+      {'op': 'central_crop', 'size': 224, 'rounding': rounding})
+  assert resize.target(height, width) == expected
+  assert resize.target(width, height) == expected[::-1]
+  rows = np.arange(expected[0], dtype=np.int32)[:, None]
+  columns = np.arange(expected[1], dtype=np.int32)
+  cropped = np.asarray(crop(
+      Image.fromarray(1000 * rows + columns), _rng()))
+  assert cropped[0, 0] == 1000 * start[0] + start[1]
+
+
+def test_a_covering_resize_reaches_both_sides():
+  (op,) = _build({'op': 'resize', 'cover': (24, 32)})
+  assert op(_picture(40, 60), _rng()).size == (36, 24)
+  assert op(_picture(60, 40), _rng()).size == (32, 48)
+
+
+@pytest.mark.parametrize('size', [(24, 32), (60, 90), (13, 61)])
+def test_bilinear_without_antialiasing_is_that_of_tensorflow(size):
+  pixels = np.asarray(_picture(40, 60), np.float64)
+  weights = []
+  for new, old in zip(size, (40, 60)):
+    at = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
+    weights.append(np.maximum(
+        0, 1 - np.abs(at[:, None] - np.arange(old))))
+  expected = np.einsum('ir,jc,rcx->ijx', *weights, pixels)
+  (op,) = _build({'op': 'resize', 'size': size, 'antialias': False})
+  found = np.asarray(op(_picture(40, 60), _rng()))
+  # TensorFlow's pipelines truncate; sums may round across an integer.
+  assert np.abs(found - (expected - 0.5)).max() <= 0.5 + 1e-3
+
+
+def test_area_is_the_mean_over_the_exact_rectangle():
+  pixels = np.asarray(_picture(6, 9), np.float64)
+  (op,) = _build({'op': 'resize', 'size': (4, 6), 'method': 'area'})
+  # Every pixel of a grid of 12 x 18 has one source and one target pixel.
+  fine = pixels.repeat(2, 0).repeat(2, 1)
+  expected = fine.reshape(4, 3, 6, 3, 3).mean((1, 3))
+  np.testing.assert_array_equal(
+      np.asarray(op(_picture(6, 9), _rng())), np.floor(expected + 1e-6))
 
 
 def test_resizing_a_strip_is_bounded():

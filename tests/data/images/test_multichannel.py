@@ -58,7 +58,8 @@ def test_16_bit_grey_floats_and_four_bands_keep_their_values():
     {'op': 'resize'}, {'op': 'resize', 'method': 'bicubic'},
     {'op': 'inception_crop'}, {'op': 'pad_crop', 'padding': 5},
     {'op': 'flip', 'probability': 1.0},
-    {'op': 'resize', 'shorter': 9}])
+    {'op': 'resize', 'shorter': 9}, {'op': 'resize', 'antialias': False},
+    {'op': 'resize', 'method': 'area'}])
 def test_operations_agree_with_pillow(section):
   # Values far from the limits, at which results are clipped.
   pixels = RNG.integers(100, 156, (12, 11, 3), np.uint8)

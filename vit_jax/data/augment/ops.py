@@ -19,9 +19,12 @@ from vit_jax.data.augment import colour
 from vit_jax.data.augment import randaugment
 from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
+from vit_jax.data.images import resize as resize_lib
 
 Size = int | tuple[int, int]  # One side of a square, or (height, width).
-Method = Literal['nearest', 'box', 'bilinear', 'bicubic', 'lanczos']
+Method = resize_lib.Method
+# Rounding of sizes and offsets where these are not whole pixels.
+Rounding = Literal['tensorflow', 'torchvision']
 
 Picture = Any  # A Pillow image or a `MultichannelImage`.
 Op = Callable[[Picture, np.random.Generator], Picture]
@@ -59,29 +62,37 @@ def pixels(image: Picture) -> Real[np.ndarray, 'height width channels']:
 
 @dataclasses.dataclass(frozen=True)
 class Resize:
-  """Resizes, with antialiasing, to a size or to a length of the shorter side.
+  """Resizes to a size, or keeps the aspect ratio and sets a smallest size.
+
+  At most one of `size`, `shorter` and `cover` is set; default: `size` is the
+  resolution.
 
   Attributes:
-    size: output size, ignoring the aspect ratio; default: the resolution.
-    shorter: length of the shorter side instead, keeping the aspect ratio.
-    method: interpolation.
+    size: output size, ignoring the aspect ratio.
+    shorter: length of the shorter side.
+    cover: (height, width) that the image covers after resizing, exactly in one
+      of them.
+    method: interpolation; 'area' is that of TensorFlow, the others are
+      Pillow's.
+    antialias: False interpolates between the nearest pixels only, as
+      `tf.image.resize` does by default.
+    rounding: 'tensorflow' (big_vision) rounds the longer side to the nearest
+      pixel; 'torchvision' (also timm, Hugging Face) rounds it down.
   """
   size: Size | None = None
   shorter: int | None = None
+  cover: Size | None = None
   method: Method = 'bilinear'
+  antialias: bool = True
+  rounding: Rounding = 'tensorflow'
 
   def __post_init__(self):
-    if self.size is not None and self.shorter is not None:
-      raise ValueError('resize takes size or shorter, not both.')
+    if [self.size, self.shorter, self.cover].count(None) < 2:
+      raise ValueError('resize takes one of size, shorter and cover.')
+    resize_lib.check(self.method, antialias=self.antialias)
 
   def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
-    if self.shorter is not None:
-      scale = self.shorter / min(image.size)
-      width, height = (
-          max(self.shorter, round(side * scale)) for side in image.size)
-    else:
-      assert self.size is not None
-      height, width = height_width(self.size)
+    height, width = self.target(image.height, image.width)
     if image.size == (width, height):
       return image
     # 1 x 60,000 to a shorter side of 224 would be 3 billion pixels.
@@ -90,13 +101,37 @@ class Resize:
           f'an image of {image.height} x {image.width} would be resized to '
           f'{height:,} x {width:,}, more than {limits.MAX_PIXELS:,} pixels. '
           'Crop it first.')
-    return image.resize((width, height), Image.Resampling[self.method.upper()])
+    return resize_lib.resize(
+        image, (width, height), method=self.method, antialias=self.antialias)
+
+  def target(self, height: int, width: int) -> tuple[int, int]:
+    """Returns the height and width of a resized image."""
+    if self.size is not None:
+      return height_width(self.size)
+    if self.cover is not None:
+      rows, columns = height_width(self.cover)
+      scale = max(rows / height, columns / width)
+      # timm rounds this size to the nearest pixel, too.
+      return (max(rows, round(height * scale)),
+              max(columns, round(width * scale)))
+    assert self.shorter is not None
+    if self.rounding == 'torchvision':  # Exact: no product of a rounded scale.
+      longer = self.shorter * max(height, width) // min(height, width)
+    else:
+      longer = round(max(height, width) * (self.shorter / min(height, width)))
+    return ((longer, self.shorter) if height > width else
+            (self.shorter, longer))
 
 
 @dataclasses.dataclass(frozen=True)
 class CentralCrop:
-  """Crops the centre; default size: the resolution."""
+  """Crops the centre; default size: the resolution.
+
+  If a margin is odd, `rounding` 'tensorflow' rounds half of it down, and
+  'torchvision' to the nearest even number.
+  """
   size: Size | None = None
+  rounding: Rounding = 'tensorflow'
 
   def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
     assert self.size is not None
@@ -106,7 +141,9 @@ class CentralCrop:
           f'central_crop of {height} x {width} does not fit into an image of '
           f'{image.height} x {image.width}. Put {{"op": "resize", "shorter": '
           f'{max(height, width)}}} before it.')
-    left, top = (image.width - width) // 2, (image.height - height) // 2
+    left, top = (
+        margin // 2 if self.rounding == 'tensorflow' else round(margin / 2)
+        for margin in (image.width - width, image.height - height))
     return image.crop((left, top, left + width, top + height))
 
 
@@ -141,8 +178,8 @@ class InceptionCrop:
     assert self.size is not None
     height, width = height_width(self.size)
     left, top, w, h = self.window(image.width, image.height, rng)
-    return image.resize(
-        (width, height), Image.Resampling[self.method.upper()],
+    return resize_lib.resize(
+        image, (width, height), method=self.method,
         box=(left, top, left + w, top + h))
 
   def window(
@@ -223,7 +260,8 @@ def build(
           f'{place}: {name} needs 8-bit grey or RGB images, unlike '
           'data.channels and data.dtype. Remove it.')
     op: Any = schema.parse(OPS[name], settings, where=f'{place} ({name})')
-    if getattr(op, 'size', size) is None and not getattr(op, 'shorter', None):
+    if getattr(op, 'size', size) is None and not (
+        getattr(op, 'shorter', None) or getattr(op, 'cover', None)):
       op = dataclasses.replace(op, size=size)
     ops.append(op)
   return tuple(ops)

@@ -1,7 +1,7 @@
 """Images with any number of channels, 16-bit integers or floats.
 
-`MultichannelImage` implements the resize, crop and flip of Pillow images. Each
-channel is resized by Pillow, so filters and antialiasing are the same.
+`MultichannelImage` implements the crop and flip of Pillow images; `resize`
+resizes each of its channels like a grey image.
 
 **Values are never rescaled**: `data.value_range` gives their meaning. A value
 that the batch's dtype cannot hold is an error.
@@ -44,22 +44,6 @@ class MultichannelImage:
   @property
   def height(self) -> int:
     return self.pixels.shape[0]
-
-  def resize(
-      self, size: tuple[int, int], method: Image.Resampling,
-      box: tuple[float, float, float, float] | None = None,
-  ) -> 'MultichannelImage':
-    """Returns the image, or a box of it, resized to (width, height)."""
-    dtype = self.pixels.dtype
-    working = dtype if dtype == np.uint8 else np.dtype(np.float32)
-    resized = np.stack([
-        np.asarray(Image.fromarray(
-            np.ascontiguousarray(channel, working)).resize(
-                size, method, box=box))
-        for channel in np.moveaxis(self.pixels, -1, 0)], axis=-1)
-    if dtype == np.uint16:  # Filters with negative weights overshoot.
-      resized = np.clip(np.rint(resized), 0, 0xffff)
-    return MultichannelImage(resized.astype(dtype))
 
   def crop(self, box: tuple[int, int, int, int]) -> 'MultichannelImage':
     """Returns (left, top, right, bottom), with zeros beyond the edges."""

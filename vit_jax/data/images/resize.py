@@ -1,0 +1,89 @@
+"""Resizes images with Pillow's antialiased filters, or as TensorFlow does.
+
+`tf.image.resize`, in the published pipelines of ViT and big_vision,
+interpolates between the nearest pixels (no antialiasing) by default, and offers
+'area', the mean over the exact source rectangle of each pixel. As there, the
+results of these two are rounded down to integers.
+"""
+
+from typing import Any, Literal
+
+from jaxtyping import Real
+import numpy as np
+from PIL import Image
+
+from vit_jax.data.images import multichannel
+
+# 'box' averages whole pixels, 'area' also fractions of pixels.
+Method = Literal['nearest', 'box', 'area', 'bilinear', 'bicubic', 'lanczos']
+Box = tuple[float, float, float, float]  # Left, top, right, bottom.
+_POINTWISE = ('nearest', 'bilinear')  # Methods without antialiasing.
+
+
+def check(method: Method, *, antialias: bool) -> None:
+  """Raises a `ValueError` if a method cannot do without antialiasing."""
+  if not antialias and method not in _POINTWISE:
+    raise ValueError(
+        f'antialias=False needs the method {" or ".join(_POINTWISE)}; got '
+        f'{method!r}.')
+
+
+def resize(
+    image: Any, size: tuple[int, int], *, method: Method,
+    antialias: bool = True, box: Box | None = None,
+) -> Any:
+  """Returns a picture, or a box of it, resized to (width, height).
+
+  Args:
+    image: a Pillow image or a `MultichannelImage`.
+    size: width and height of the result.
+    method: interpolation.
+    antialias: whether the filter grows with the reduction, so that every pixel
+      of the image counts.
+    box: part of the image to resize; default: all of it.
+  """
+  if isinstance(image, multichannel.MultichannelImage):
+    return _resize_channels(image, size, method, antialias, box)
+  box = box or (0, 0, image.width, image.height)
+  if method == 'area':
+    rows = _area_means(np.asarray(image), box[1], box[3], size[1])
+    pixels = _area_means(
+        rows.swapaxes(0, 1), box[0], box[2], size[0]).swapaxes(0, 1)
+    if image.mode != 'F':
+      pixels = np.floor(pixels + 1e-6)  # Not below a mean that is an integer.
+    return Image.fromarray(np.ascontiguousarray(
+        pixels, np.float32 if image.mode == 'F' else np.uint8))
+  filter_ = Image.Resampling[method.upper()]
+  if antialias:
+    return image.resize(size, filter_, box=box)
+  return image.transform(size, Image.Transform.EXTENT, box, filter_)
+
+
+def _resize_channels(
+    image: multichannel.MultichannelImage, size: tuple[int, int],
+    method: Method, antialias: bool, box: Box | None,
+) -> multichannel.MultichannelImage:
+  dtype = image.pixels.dtype
+  working = dtype if dtype == np.uint8 else np.dtype(np.float32)
+  resized = np.stack([
+      np.asarray(resize(
+          Image.fromarray(np.ascontiguousarray(channel, working)), size,
+          method=method, antialias=antialias, box=box))
+      for channel in np.moveaxis(image.pixels, -1, 0)], axis=-1)
+  if dtype == np.uint16:  # Filters with negative weights overshoot.
+    resized = np.clip(np.rint(resized), 0, 0xffff)
+  return multichannel.MultichannelImage(resized.astype(dtype))
+
+
+def _area_means(
+    pixels: Real[np.ndarray, 'length *rest'], start: float, end: float,
+    count: int,
+) -> Real[np.ndarray, 'count *rest']:
+  """Returns the means of `count` equal intervals of the first axis."""
+  edges = np.linspace(start, end, count + 1)
+  whole = np.minimum(edges.astype(int), len(pixels) - 1)
+  sums = np.zeros((len(pixels) + 1, *pixels.shape[1:]))
+  np.cumsum(pixels, axis=0, out=sums[1:])
+  fraction = (edges - whole).reshape(-1, *[1] * (pixels.ndim - 1))
+  integral = sums[whole] + fraction * pixels[whole]
+  return np.diff(integral, axis=0) * (count / (end - start))
