@@ -66,8 +66,7 @@ def make(settings, *, side, **preprocess):
   flat = params(config, resolution, channels=preprocess.get('channels', 3))
   return model_lib.Model(
       config=config, params=tree.unflatten(flat), resolution=resolution,
-      preprocess=preprocessing.Preprocess(
-          resolution=resolution, **preprocess))
+      preprocess=preprocessing.parse({'resolution': resolution, **preprocess}))
 
 
 def make_tiny(**settings):

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import importlib.util
 import io
 import json
@@ -161,14 +160,15 @@ SETTINGS = (
     {'keep_aspect': True, 'crop': 0.9, 'interpolation': 'lanczos'},
     {'keep_aspect': True, 'resolution': (24, 32)},
     {'value_range': (16.0, 235.0), 'interpolation': 'bicubic'},
+    {'ops': [{'op': 'resize', 'shorter': 33}, {'op': 'central_crop'}]},
 )
 
 
 @pytest.mark.parametrize('settings', SETTINGS, ids=str)
 @pytest.mark.parametrize('name', PICTURES)
 def test_preprocessing_agrees_with_the_model(preprocess, name, settings):
-  record = preprocessing_lib.Preprocess(**{'resolution': (32, 32), **settings})
-  plain = json.loads(json.dumps(dataclasses.asdict(record)))
+  record = preprocessing_lib.parse({'resolution': 32, **settings})
+  plain = json.loads(json.dumps(preprocessing_lib.to_plain(record)))
   got = preprocess.to_array(PICTURES[name], plain)
   wanted = images_lib.read(Image.open(io.BytesIO(PICTURES[name])), record)
   assert got.dtype == np.float32
@@ -194,7 +194,7 @@ def test_hostile_images_are_refused_before_decoding(
     raise AssertionError(f'decodes {image}')
 
   monkeypatch.setattr(ImageFile.ImageFile, 'load', load)
-  settings = dataclasses.asdict(
+  settings = preprocessing_lib.to_plain(
       preprocessing_lib.Preprocess(resolution=(8, 8)))
   with pytest.raises((ValueError, PIL.UnidentifiedImageError), match=message):
     preprocess.to_array(data, settings)
@@ -210,8 +210,9 @@ def server(tmp_path, preprocess, monkeypatch):
           run=lambda _, feed: [np.zeros((len(feed['images']), 3))]))
   monkeypatch.setitem(sys.modules, 'onnxruntime', runtime)
   monkeypatch.setitem(sys.modules, 'preprocess', preprocess)
-  (tmp_path / 'model.onnx.json').write_text(json.dumps(dataclasses.asdict(
-      preprocessing_lib.Preprocess(resolution=(8, 8)))))
+  settings = preprocessing_lib.to_plain(
+      preprocessing_lib.Preprocess(resolution=(8, 8)))
+  (tmp_path / 'model.onnx.json').write_text(json.dumps(settings))
   monkeypatch.setenv('MODEL', str(tmp_path / 'model.onnx'))
   return types.SimpleNamespace(**runpy.run_path(str(FOLDER / 'server.py')))
 

@@ -29,34 +29,54 @@ def read_settings(path):
         f"{settings['channels']} channels of {settings['pixel_dtype']}.")
   if settings['activation'] == 'none':
     raise ValueError('The model predicts numbers, not classes.')
+  for op in settings['ops']:
+    if op['op'] not in ('resize', 'central_crop') or (
+        op.get('method') == 'area') or not op.get('antialias', True):
+      raise ValueError(f'This code does not implement {op}.')
   return settings
 
 
 def to_array(data, settings):
   """Decodes and preprocesses an image to float32 [height, width, 3]."""
   image = _decode_rgb(data)
-  height, width = settings['resolution']
-  whole = [int(side / settings['crop'] + 1e-6) for side in (height, width)]
-  if settings['keep_aspect']:  # Resize the shorter side, then crop.
-    if height == width:
-      scale, whole = whole[0] / min(image.size), [whole[0]] * 2
-    else:
-      scale = max(whole[0] / image.height, whole[1] / image.width)
-      whole = [height, width]
-    whole = [max(least, round(side * scale))
-             for least, side in zip(whole, (image.height, image.width))]
-  if whole[0] * whole[1] > MAX_PIXELS:
-    raise ValueError(f'{image.height} x {image.width} is too elongated.')
-  method = Image.Resampling[settings['interpolation'].upper()]
-  if image.size != (whole[1], whole[0]):
-    image = image.resize((whole[1], whole[0]), method)
-  left, top = (image.width - width) // 2, (image.height - height) // 2
-  image = image.crop((left, top, left + width, top + height))
+  for op in settings['ops']:
+    image = (_resize if op['op'] == 'resize' else _crop)(image, op)
   low, high = settings['value_range'] or (0, 255)
   pixels = (np.asarray(image, np.float32) - low) / (high - low)
   mean, std = (np.asarray(settings[name], np.float32)
                for name in ('mean', 'std'))
   return (pixels - mean) / std
+
+
+def _resize(image, op):
+  height, width = image.height, image.width
+  if 'size' in op:
+    size = op['size']
+  elif 'cover' in op:
+    scale = max(op['cover'][0] / height, op['cover'][1] / width)
+    size = [max(least, round(side * scale))
+            for least, side in zip(op['cover'], (height, width))]
+  else:
+    short, long = min(height, width), max(height, width)
+    longer = (op['shorter'] * long // short if op['rounding'] == 'torchvision'
+              else round(long * (op['shorter'] / short)))
+    size = ([longer, op['shorter']] if height > width else
+            [op['shorter'], longer])
+  if size[0] * size[1] > MAX_PIXELS:
+    raise ValueError(f'{height} x {width} is too elongated.')
+  if [height, width] == list(size):
+    return image
+  return image.resize(size[::-1], Image.Resampling[op['method'].upper()])
+
+
+def _crop(image, op):
+  height, width = op['size']
+  left, top = (
+      round(margin / 2) if op['rounding'] == 'torchvision' else margin // 2
+      for margin in (image.width - width, image.height - height))
+  if left < 0 or top < 0:
+    raise ValueError(f'{image.height} x {image.width} is too small.')
+  return image.crop((left, top, left + width, top + height))
 
 
 class _File(io.BytesIO):

@@ -34,8 +34,9 @@ def test_a_file_is_written_verified_and_reported(source, tmp_path, capsys):
   random_models.assert_same(
       again.params, random_models.params(random_models.config_of()))
   assert (again.config.gelu, again.config.layer_norm_epsilon,
-          again.preprocess.crop, again.preprocess.mean, again.positions) == (
-              'exact', 1e-5, 0.8, (0.25,) * 3, 'cubic')
+          again.preprocess.mean, again.positions) == (
+              'exact', 1e-5, (0.25,) * 3, 'cubic')
+  assert [op.size for op in again.preprocess.ops] == [(40, 40), (32, 32)]
   figures = json.loads((tmp_path / 'figures.json').read_text())
   assert figures['model']['width'] == 12
   assert figures['preprocess']['mean'] == [0.25] * 3

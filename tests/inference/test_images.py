@@ -1,6 +1,5 @@
 """Reading and preprocessing of images, and errors for anything else."""
 
-import dataclasses
 
 import numpy as np
 import pytest
@@ -33,7 +32,8 @@ def test_an_array_with_the_model_channels_is_a_single_image():
 
 
 def test_a_crop_keeps_the_centre():
-  preprocess = dataclasses.replace(PREPROCESS, keep_aspect=True, crop=0.5)
+  preprocess = preprocessing_lib.parse(
+      {'resolution': 32, 'keep_aspect': True, 'crop': 0.5})
   wide = np.zeros((64, 128, 3), np.uint8)
   wide[16:48, 48:80] = 255
   shown = images_lib.show(wide, preprocess)
@@ -44,14 +44,14 @@ def test_a_crop_keeps_the_centre():
 @pytest.mark.parametrize(('crop', 'resized'), [
     (0.9, 248), (0.875, 256), (224 / 248, 248), (1.0, 224)])
 def test_the_size_before_the_crop_is_that_of_timm(crop, resized):
-  preprocess = preprocessing_lib.Preprocess(resolution=(224, 224), crop=crop)
-  assert preprocess.resized == (resized, resized)
+  (op, *_) = preprocessing_lib.parse({'resolution': 224, 'crop': crop}).ops
+  assert op.size == (resized, resized)
 
 
 @pytest.mark.parametrize('size', [(100, 50), (50, 100), (40, 300)])
 def test_a_rectangular_crop_fits_any_aspect_ratio(size):
-  preprocess = preprocessing_lib.Preprocess(
-      resolution=(32, 64), keep_aspect=True, crop=0.9)
+  preprocess = preprocessing_lib.parse(
+      {'resolution': (32, 64), 'keep_aspect': True, 'crop': 0.9})
   assert images_lib.show(
       np.zeros((*size, 3), np.uint8), preprocess).size == (64, 32)
 

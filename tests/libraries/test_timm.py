@@ -3,11 +3,14 @@
 import functools
 
 import numpy as np
+from PIL import Image
 import pytest
 
 import vit_jax
+from vit_jax.inference import images as images_lib
 from vit_jax.weights import safetensors
 from vit_jax.weights.configs import preprocessing as preprocessing_lib
+from vit_jax.weights.configs import timm as timm_config
 
 torch = pytest.importorskip('torch', reason='torch is not installed')
 timm = pytest.importorskip('timm', reason='timm is not installed')
@@ -125,6 +128,27 @@ def test_a_bit(size, torch_models, tmp_path):
   check_both_ways(theirs, torch_models, tmp_path, size=size)
 
 
+@pytest.mark.parametrize('settings', [
+    {'crop_pct': 0.9}, {'crop_pct': 0.875, 'interpolation': 'bilinear'},
+    {'crop_pct': 0.95, 'input_size': (3, 224, 288)},
+    {'crop_pct': 0.95, 'crop_mode': 'squash'},
+    {'crop_pct': 1.0, 'crop_mode': 'squash'}], ids=str)
+def test_images_of_any_size_are_preprocessed_as_by_timm(settings):
+  settings = {'input_size': (3, 224, 224), 'interpolation': 'bicubic',
+              'crop_mode': 'center', **settings}
+  transform = timm.data.create_transform(
+      **settings, is_training=False, mean=(0, 0, 0), std=(1, 1, 1))
+  preprocess = preprocessing_lib.parse(
+      timm_config.parse_preprocessing({'pretrained_cfg': settings}))
+  rng = np.random.default_rng(0)
+  for _ in range(32):
+    height, width = rng.integers(100, 600, 2)
+    pixels = rng.integers(0, 256, (height, width, 3), np.uint8)
+    theirs = transform(Image.fromarray(pixels)).numpy().transpose(1, 2, 0)
+    np.testing.assert_array_equal(
+        np.asarray(images_lib.show(pixels, preprocess)), np.rint(255 * theirs))
+
+
 def test_preprocessing_of_timm_is_loaded_and_saved(torch_models, tmp_path):
   theirs = torch_models.perturbed(timm.create_model(
       'deit_tiny_patch16_224', num_classes=5, depth=1))
@@ -135,10 +159,10 @@ def test_preprocessing_of_timm_is_loaded_and_saved(torch_models, tmp_path):
   np.testing.assert_allclose(
       ours(images)['logits'], torch_models.logits(theirs, images),
       rtol=1e-4, atol=1e-4)
-  assert ours.preprocess == preprocessing_lib.Preprocess(
-      resolution=(224, 224), mean=preprocessing_lib.IMAGENET_MEAN,
-      std=preprocessing_lib.IMAGENET_STD, crop=0.9, keep_aspect=True,
-      interpolation='bicubic')
+  assert ours.preprocess == preprocessing_lib.parse({
+      'resolution': 224, 'mean': preprocessing_lib.IMAGENET_MEAN,
+      'std': preprocessing_lib.IMAGENET_STD, 'crop': 0.9, 'keep_aspect': True,
+      'interpolation': 'bicubic'})
   again = rebuilt(ours, tmp_path / 'out')
   wanted = timm.data.resolve_data_config(theirs.pretrained_cfg)
   found = timm.data.resolve_data_config(again.pretrained_cfg)

@@ -31,6 +31,7 @@ with epy.lazy_imports():
   from vit_jax.weights import download
   from vit_jax.weights import save
   from vit_jax.weights import upload
+  from vit_jax.weights.configs import preprocessing
 
 _LIBRARIES = {'timm': 'timm', 'huggingface': 'transformers'}
 
@@ -103,7 +104,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
       'source': args.source, 'target': args.target, 'format': args.format,
       'parameters': tree.num_elements(model.params),
       'model': schema.to_plain(model.config),
-      'preprocess': schema.to_plain(model.preprocess), 'notes': notes,
+      'preprocess': preprocessing.to_plain(model.preprocess), 'notes': notes,
       'commit': commit, 'report': list(model.report)}
 
 

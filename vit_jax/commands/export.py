@@ -14,7 +14,6 @@ reported and skipped; the exit status is then 1.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 import pathlib
 from typing import Any
@@ -32,6 +31,7 @@ with epy.lazy_imports():
   from vit_jax.inference import image_files
   from vit_jax.inference import images as images_lib
   from vit_jax.inference import model as model_lib
+  from vit_jax.weights.configs import preprocessing
 
 _SERVING = pathlib.Path(__file__).parents[1] / 'serving'
 TOLERANCE = 1e-3
@@ -76,6 +76,8 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   found, errors = image_files.find(args.paths)
   found = found[:MAX_IMAGES]
   loaded = arguments.load_model(args)
+  if args.server:
+    loaded.preprocess.resize_and_crop('The preprocessing of the server')
   model = export.in_float32(loaded)
   if loaded.config.dtype != 'float32':
     print(f'exported and compared in float32, not {loaded.config.dtype}')
@@ -93,7 +95,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
         raise ValueError(
             f'The {args.format} export differs by {differences[what]:.2g} in a '
             f'logit on {what}, more than {TOLERANCE}. Nothing was written.')
-  atomic_files.write_json(settings, dataclasses.asdict(model.preprocess))
+  atomic_files.write_json(settings, preprocessing.to_plain(model.preprocess))
   for what, value in differences.items():
     print(f'{what}: largest difference of a logit {value:.1e}')
   print(f'wrote {args.output} ({args.format})'

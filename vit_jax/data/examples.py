@@ -170,6 +170,8 @@ class LoadExample:
 
   def _augment(
       self, image: ops_lib.Picture, rng: np.random.Generator) -> np.ndarray:
+    if not self.train:  # As in predictions, whatever the position of the image.
+      rng = np.random.default_rng(0)
     for op in self.ops:
       image = op(image, rng)
     return ops_lib.to_array(image, size=self.config.size)

@@ -118,28 +118,11 @@ def _read_resized(
     image: ImageLike, preprocess: preprocessing_lib.Preprocess,
 ) -> ops.Picture:
   result = _open(image, preprocess)
-  rng = np.random.default_rng(0)  # Required by the interface, unused.
-  for op in _ops(result, preprocess):
+  # Random operations draw the same numbers in each evaluation, too.
+  rng = np.random.default_rng(0)
+  for op in preprocess.ops or ():
     result = op(result, rng)
   return result
-
-
-def _ops(
-    image: ops.Picture, preprocess: preprocessing_lib.Preprocess,
-) -> list[ops.Op]:
-  size = height, width = preprocess.resolution
-  method: Any = preprocess.interpolation
-  target = preprocess.resized
-  if not preprocess.keep_aspect:
-    resize = ops.Resize(target, method=method)
-  elif height == width:
-    resize = ops.Resize(shorter=target[0], method=method)
-  else:  # The smallest size that covers the target.
-    scale = max(target[0] / image.height, target[1] / image.width)
-    resize = ops.Resize(
-        (max(height, round(image.height * scale)),
-         max(width, round(image.width * scale))), method=method)
-  return [resize, ops.CentralCrop(size)]
 
 
 def _open(

@@ -114,7 +114,7 @@ def _with_patch(
       config, variant='', patch=schema.convert(
           given.model['patch'], int | tuple[int, int], where='patch'))
   filters = loaded.params['patches']['kernel']
-  preprocess = dataclasses.replace(loaded.preprocess, **given.preprocess)
+  preprocess = preprocessing.override(loaded.preprocess, given.preprocess)
   weights_lib.check_preprocess(new, preprocess)
   return dataclasses.replace(
       loaded, config=config if config.patch_shape == new.patch_shape else new,

@@ -184,12 +184,13 @@ def _preprocess(
     config: models.ModelConfig, resolution: tuple[int, int],
     declared: declared_lib.Declared, given: overrides_lib.Overrides,
 ) -> preprocessing.Preprocess:
-  result = dict(declared.preprocess)
+  preprocess = preprocessing.parse(
+      {'resolution': resolution, **declared.preprocess})
   if not declared.ours:
-    result['resolution'] = resolution
+    preprocess = preprocess.resized(resolution)
     if not config.num_classes:
-      result.pop('labels', None)
-  preprocess = preprocessing.parse({**result, **given.preprocess})
+      preprocess = dataclasses.replace(preprocess, labels=())
+  preprocess = preprocessing.override(preprocess, given.preprocess)
   check_preprocess(config, preprocess)
   return preprocess
 

@@ -77,8 +77,7 @@ def load(
     models.grid(stored, resolution)
     load_lib.check_preprocess(stored, preprocess)
   config = _with_overrides(stored, given)
-  preprocess = preprocessing.parse(
-      {**schema.to_plain(preprocess), **given.preprocess})
+  preprocess = preprocessing.override(preprocess, given.preprocess)
   # Orbax cannot store arrays without elements.
   load_lib.check(
       config, infer_architecture.add_empty_head(stored, shapes), resolution,
@@ -114,7 +113,8 @@ def _preprocess(run: declared.Metadata) -> preprocessing.Preprocess:
       section['activation'] = 'none'
     elif run.objective.get('loss') == 'sigmoid':
       section['activation'] = 'sigmoid'
-  return preprocessing.parse(section)
+  # Versions that wrote terms of timm rounded as TensorFlow does.
+  return preprocessing.parse(section, rounding='tensorflow')
 
 
 def _in_label_units(

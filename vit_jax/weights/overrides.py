@@ -22,7 +22,7 @@ class Overrides:
 
   Attributes:
     model: keys of the section `model`.
-    preprocess: keys of `Preprocess`.
+    preprocess: arguments of `preprocessing.override`.
     prefix: prefix of parameter names, for a file with several copies of a
       model.
   """
@@ -42,12 +42,21 @@ def parse(overrides: Mapping[str, Any]) -> Overrides:
     schema.check_name(name, known, what='override')
   preprocess = {name: value for name, value in overrides.items()
                 if name in preprocessing.NAMES}
+  terms = {name: value for name, value in preprocess.items()
+           if name in preprocessing.TERMS}
   # The weights may decide the resolution; it is a placeholder here.
   parsed = preprocessing.parse({'resolution': (1, 1), **preprocess})
+  described = schema.parse(
+      preprocessing.ResizeAndCrop, terms, where='override')
   return Overrides(
       model={name: _model_value(name, value)
              for name, value in overrides.items() if name in _MODEL},
-      preprocess={name: getattr(parsed, name) for name in preprocess},
+      preprocess={
+          name: getattr(described if name in terms else parsed, name)
+          for name in preprocess if name != 'ops'} | (
+              # Their default size is the resolution of the weights.
+              {'ops': schema.convert(preprocess['ops'], Any, where='ops')}
+              if 'ops' in preprocess else {}),
       prefix=schema.convert(
           overrides.get('prefix'), str | None, where='prefix'))
 

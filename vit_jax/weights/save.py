@@ -97,8 +97,15 @@ def save(
         path, arrays, metadata, _CONFIGS[form].config_files(model))
     named = form == 'timm' and getattr(
         config, 'layer_norm_epsilon', None) in timm_export.EPSILONS
-    return _notes(form, family, config, declared=(
-        *_DECLARED[form], *(['layer_norm_epsilon'] * named)))
+    rounds = any(
+        op['rounding'] == 'tensorflow' and (
+            op['op'] == 'central_crop' or 'shorter' in op)
+        for op in preprocess.sections)
+    return [*_notes(form, family, config, declared=(
+        *_DECLARED[form], *(['layer_norm_epsilon'] * named))), *[
+            f'{form} rounds the sizes and offsets of crops as torchvision '
+            'does; this model rounds them as TensorFlow does, so that crops '
+            'may be shifted by a pixel'] * rounds]
   return _notes(form, family, config)
 
 

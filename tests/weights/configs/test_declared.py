@@ -13,9 +13,9 @@ from vit_jax.weights import safetensors
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import preprocessing
 
-PREPROCESS = preprocessing.Preprocess(
-    resolution=(32, 32), mean=(0.1, 0.2, 0.3), crop=0.9, keep_aspect=True,
-    labels=tuple('abcde'))
+PREPROCESS = preprocessing.parse({
+    'resolution': 32, 'mean': (0.1, 0.2, 0.3), 'crop': 0.9,
+    'keep_aspect': True, 'labels': tuple('abcde')})
 
 
 def write(path, family, text, **settings):
@@ -83,4 +83,4 @@ def test_overrides_take_precedence_over_metadata(tmp_path):
   loaded = load_lib.load(tmp_path / 'x', {'num_heads': 6, 'mean': 0.5})
   assert (loaded.config.num_heads, loaded.config.variant) == (6, '')
   assert loaded.preprocess.mean == (0.5,) * 3
-  assert loaded.preprocess.crop == PREPROCESS.crop
+  assert loaded.preprocess.ops == PREPROCESS.ops

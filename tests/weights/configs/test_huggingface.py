@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests import random_models
+from vit_jax.data.augment import ops
 from vit_jax.weights import load as load_lib
 from vit_jax.weights import safetensors
 from vit_jax.weights.configs import declared
@@ -33,9 +34,10 @@ def test_a_folder_sets_what_shapes_do_not(tmp_path):
   loaded = load_lib.load(tmp_path)
   assert (loaded.config.num_heads, loaded.config.gelu,
           loaded.config.layer_norm_epsilon) == (3, 'tanh', 1e-7)
-  assert loaded.preprocess == preprocessing.Preprocess(
-      resolution=(32, 32), mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6),
-      interpolation='bicubic', labels=tuple(f'class {i}' for i in range(5)))
+  assert loaded.preprocess == preprocessing.parse({
+      'resolution': 32, 'mean': (0.1, 0.2, 0.3), 'std': (0.4, 0.5, 0.6),
+      'interpolation': 'bicubic',
+      'labels': tuple(f'class {i}' for i in range(5))})
 
 
 def test_the_pooler_of_a_base_model_must_be_a_tanh(tmp_path):
@@ -83,7 +85,7 @@ def test_a_malformed_preprocessor_is_an_error(text, words, tmp_path):
     {'mean': (0.1, 0.2, 0.3), 'activation': 'sigmoid',
      'labels': ('a', 'b')}], ids=str)
 def test_exported_preprocessing_is_parsed_back(settings):
-  preprocess = preprocessing.Preprocess(resolution=(224, 224), **settings)
+  preprocess = preprocessing.parse({'resolution': 224, **settings})
   config = random_models.config_of(num_classes=len(preprocess.labels))
   files = huggingface_export.config_files(declared.Weights(
       config, {}, preprocess, resolution=(224, 224)))
@@ -151,13 +153,22 @@ def test_the_size_of_an_old_deit_preprocessor_is_a_square():
   found = huggingface.parse_preprocessor({
       'feature_extractor_type': 'DeiTFeatureExtractor', 'size': 256,
       'crop_size': 224, 'do_center_crop': True})
-  assert (found['resolution'], found['crop']) == ((224, 224), 0.875)
-  assert 'keep_aspect' not in found
+  assert preprocessing.parse(found) == preprocessing.parse(
+      {'resolution': 224, 'crop': 0.875})
 
 
 def test_the_size_of_an_old_clip_preprocessor_is_the_shorter_side():
   found = huggingface.parse_preprocessor({
       'feature_extractor_type': 'CLIPFeatureExtractor', 'size': 256,
       'crop_size': 224, 'do_center_crop': True})
-  assert (found['keep_aspect'], found['crop'], found['resolution']) == (
-      True, 0.875, (224, 224))
+  assert preprocessing.parse(found) == preprocessing.parse(
+      {'resolution': 224, 'crop': 0.875, 'keep_aspect': True})
+
+
+def test_a_shorter_side_and_a_rectangular_crop_are_read_as_they_are():
+  found = preprocessing.parse(huggingface.parse_preprocessor({
+      'size': {'shortest_edge': 256}, 'do_center_crop': True, 'resample': 3,
+      'crop_size': {'height': 224, 'width': 192}}))
+  assert found.ops == (
+      ops.Resize(shorter=256, method='bicubic', rounding='torchvision'),
+      ops.CentralCrop((224, 192), 'torchvision'))

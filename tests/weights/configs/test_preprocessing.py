@@ -1,21 +1,136 @@
-"""The preprocessing of a run's evaluation is that of its model."""
+"""One record of image operations, for evaluation and for every other user."""
 
+import pathlib
+
+import numpy as np
 import pytest
 
+from tests import pictures
+from tests import random_models
+from vit_jax import data
+from vit_jax import schema
+from vit_jax.data.augment import ops
+from vit_jax.experiment import config_file
+from vit_jax.weights.configs import huggingface_export
 from vit_jax.weights.configs import preprocessing
+from vit_jax.weights.configs import timm
+from vit_jax.weights.configs import timm_export
+
+ROOT = pathlib.Path(__file__).parents[3]
+MODEL = {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 8,
+         'num_classes': 2, 'position': 'none'}
+# The sizes of these images are not those of any operation.
+SIZES = ((90, 131), (131, 90), (97, 97))
+RESIZE, CROP = {'op': 'resize'}, {'op': 'central_crop'}
+OPERATIONS = [
+    [CROP], [{'op': 'central_crop', 'size': 80}, RESIZE],
+    [{'op': 'resize', 'size': 100}, RESIZE],
+    [{'op': 'resize', 'shorter': 80, 'method': 'bicubic'}, CROP],
+    [{'op': 'resize', 'cover': 76, 'method': 'lanczos'}, CROP],
+    [RESIZE, {'op': 'grayscale', 'probability': 1.0}],
+    [{'op': 'inception_crop'}],
+    [RESIZE, {'op': 'flip'}, {'op': 'color_jitter'}],
+    [{'op': 'resize', 'antialias': False}],
+    [{'op': 'resize', 'shorter': 75, 'method': 'area',
+      'rounding': 'torchvision'}, {**CROP, 'rounding': 'torchvision'}]]
 
 
-@pytest.mark.parametrize(('ops', 'expected'), [
-    ([{'op': 'resize'}], {}),
-    ([{'op': 'resize', 'shorter': 256}, {'op': 'central_crop'}],
-     {'crop': 0.875, 'keep_aspect': True}),
-    ([{'op': 'resize', 'size': 256}, {'op': 'central_crop'}], {'crop': 0.875}),
-    ([{'op': 'resize', 'size': [256, 320]}, {'op': 'central_crop'}],
-     {'crop': 0.875}),
-    ([{'op': 'resize', 'size': 224}], {})])
-def test_crops_follow_from_the_operations(ops, expected):
-  assert preprocessing.from_data({'resolution': 224, 'eval_ops': ops}) == {
-      'resolution': 224, 'interpolation': 'bilinear', **expected}
+def operations_of_configs():
+  """Returns the different `eval_ops` of the config files."""
+  found = {}
+  for path in sorted((ROOT / 'configs').glob('*.py')):
+    section = config_file.read(str(path)).get('data', {})
+    if section.get('eval_ops'):
+      found[str(section['eval_ops'])] = (
+          section['eval_ops'], section['resolution'])
+  assert len(found) > 1
+  return list(found.values())
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+  root = tmp_path_factory.mktemp('images')
+  for number, size in enumerate(SIZES):
+    (root / 'ab'[number % 2]).mkdir(exist_ok=True)
+    pictures.picture(number).resize(size).save(
+        root / 'ab'[number % 2] / f'{number}.png')
+  return root
+
+
+@pytest.mark.parametrize(('eval_ops', 'resolution'), [
+    *((o, 64) for o in OPERATIONS), *((o, (48, 72)) for o in OPERATIONS),
+    *operations_of_configs()], ids=str)
+def test_evaluation_and_predictions_compute_the_same_logits(
+    eval_ops, resolution, folder):
+  config = data.parse({
+      'source': str(folder), 'split': 'all', 'holdout': 0.5,
+      'resolution': resolution, 'eval_ops': eval_ops, 'std': [0.2, 0.3, 0.4]})
+  dataset = data.open_dataset(config)
+  (batch,) = data.eval_batches(config, dataset, batch_size=len(SIZES))
+  batch = data.prepare(config, num_classes=2, multi_label=False)(
+      batch, None, train=False)
+  model = random_models.make(
+      {**MODEL, 'patch': 8 if max(config.size) < 100 else 16},
+      side=config.size,
+      **preprocessing.from_data(schema.to_plain(config)))
+  paths = [folder / dataset.source.key(i) for i in range(len(SIZES))]
+  (_, outputs), = model.outputs(paths)
+  np.testing.assert_allclose(
+      outputs['logits'], model(np.asarray(batch['image']))['logits'],
+      rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize('eval_ops', OPERATIONS, ids=str)
+def test_plain_data_is_read_back(eval_ops):
+  record = preprocessing.parse({'resolution': 64, 'ops': eval_ops})
+  assert preprocessing.parse(preprocessing.to_plain(record)) == record
+
+
+def test_a_new_resolution_scales_the_operations():
+  record = preprocessing.parse({'resolution': 224, 'ops': [
+      {'op': 'resize', 'shorter': 256}, {'op': 'central_crop'}]})
+  assert record.resized((336, 336)).ops == (
+      ops.Resize(shorter=384), ops.CentralCrop((336, 336)))
+  # The shorter side of a wide image would not hold a tall crop.
+  assert record.resized((448, 224)).ops == (
+      ops.Resize(cover=(512, 256)), ops.CentralCrop((448, 224)))
+
+
+def test_terms_of_timm_change_a_resize_and_crop_only():
+  record = preprocessing.parse({'resolution': 224, 'ops': [
+      {'op': 'resize', 'shorter': 256, 'method': 'bicubic'},
+      {'op': 'central_crop'}]})
+  assert preprocessing.override(record, {'crop': 0.9}).ops == (
+      ops.Resize(shorter=248, method='bicubic', rounding='torchvision'),
+      ops.CentralCrop((224, 224), 'torchvision'))
+  cropped = preprocessing.parse({'resolution': 224, 'ops': [CROP]})
+  with pytest.raises(ValueError, match=r'crop.*central_crop'):
+    preprocessing.override(cropped, {'crop': 0.9})
+  assert preprocessing.override(cropped, {'ops': [RESIZE]}) == (
+      preprocessing.Preprocess((224, 224)))
+
+
+@pytest.mark.parametrize('export', [timm_export, huggingface_export])
+@pytest.mark.parametrize('eval_ops', [
+    o for o in OPERATIONS if o[-1] != CROP or len(o) == 1], ids=str)
+def test_formats_refuse_operations_that_they_cannot_express(export, eval_ops):
+  model = random_models.make(
+      MODEL | {'position': 'learned'}, side=64, ops=eval_ops)
+  with pytest.raises(ValueError, match='has one resize with a filter'):
+    export.config_files(model)
+
+
+@pytest.mark.parametrize('side', [100, 192, 224])
+@pytest.mark.parametrize('before', [224, 235, 248, 256, 301, 438, 777])
+def test_the_fraction_written_for_timm_gives_the_same_size(side, before):
+  model = random_models.make(MODEL | {
+      'position': 'learned', 'patch': 4}, side=side, ops=[
+          {'op': 'resize', 'shorter': before}, {'op': 'central_crop'}])
+  written = timm_export.config_files(model)['config.json']['pretrained_cfg']
+  assert int(side / written['crop_pct']) == before  # As timm computes it.
+  resize = preprocessing.parse(timm.parse_preprocessing(
+      {'pretrained_cfg': written})).ops[0]
+  assert resize.shorter == before
 
 
 def test_two_channels_may_share_a_mean():

@@ -235,6 +235,14 @@ OPS: dict[str, type] = {
     'pad_crop': PadCrop, 'resize': Resize, **_8_BIT}
 
 
+def to_sections(ops: Sequence[Op]) -> list[dict[str, Any]]:
+  """Returns operations as plain data, with all settings; inverse of `build`."""
+  names = {kind: name for name, kind in OPS.items()}
+  return [{'op': names[type(op)], **{
+      name: value for name, value in schema.to_plain(op).items()
+      if value is not None}} for op in ops]
+
+
 def build(
     sections: Sequence[Mapping[str, Any]], *, size: tuple[int, int],
     where: str, any_channels: bool = False,

@@ -37,8 +37,12 @@ def read(
           f'ignored {path}: neither a timm nor a Hugging Face config',))
     processor = path.with_name('preprocessor_config.json')
     if processor.exists():
-      result.preprocess |= huggingface.parse_preprocessor(
+      found = huggingface.parse_preprocessor(
           untrusted.read_json(processor), overrides)
+      if 'ops' in found:  # They replace those of config.json.
+        for name in preprocessing.TERMS:
+          result.preprocess.pop(name, None)
+      result.preprocess |= found
     # The weights may decide the resolution; it is a placeholder here.
     preprocessing.parse({'resolution': (1, 1), **result.preprocess})
   except _MALFORMED as error:

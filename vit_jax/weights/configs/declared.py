@@ -32,7 +32,7 @@ class Declared:
     families: names of the weight families it can describe; () for any.
     ours: whether vit_jax wrote it, so that it is complete.
     model: keys of the section `model`.
-    preprocess: keys of `Preprocess`.
+    preprocess: arguments of `preprocessing.parse`.
     resolution: image height and width of the position embeddings.
     positions: interpolation of position embeddings.
     embeds_prefix: whether class token and registers have position embeddings.
@@ -104,7 +104,7 @@ class Weights:
 def metadata(model: Weights) -> dict[str, Any]:
   """Returns the metadata of a model, as plain data."""
   return {'model': schema.to_plain(model.config),
-          'preprocess': schema.to_plain(model.preprocess),
+          'preprocess': preprocessing.to_plain(model.preprocess),
           'resolution': list(model.resolution), 'positions': model.positions}
 
 
@@ -135,14 +135,16 @@ def read_metadata(opened: files.ArrayFile) -> Declared | None:
     found = schema.parse(Metadata, data, where='metadata')
     config = models.parse(
         saved_config.upgrade({'model': found.model})['model'])
-    preprocess = preprocessing.parse(found.preprocess or {})
+    # Versions that wrote terms of timm rounded as TensorFlow does.
+    preprocess = preprocessing.parse(
+        found.preprocess or {}, rounding='tensorflow')
     resolution = found.size(preprocess)
   except (ValueError, TypeError, AttributeError) as error:
     raise ValueError(f'{source} is malformed: {error}') from error
   result = Declared(
       source=source, ours=True, model=schema.to_plain(config),
-      preprocess={name: getattr(preprocess, name)
-                  for name in preprocessing.NAMES},
+      preprocess={f.name: getattr(preprocess, f.name)
+                  for f in dataclasses.fields(preprocess)},
       resolution=resolution, positions=found.positions)
   if isinstance(config, vit_config.ViTConfig):
     result.embeds_prefix = config.has_cls and config.position_cls

@@ -8,13 +8,13 @@ import math
 from typing import Any
 
 from vit_jax import schema
+from vit_jax.data.augment import ops
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import huggingface_types
-from vit_jax.weights.configs import preprocessing
 
 PROBLEM_TYPES = {'sigmoid': 'multi_label_classification', 'none': 'regression'}
 # Pillow's filter numbers.
-RESAMPLE: Mapping[int, preprocessing.Interpolation] = {
+RESAMPLE: Mapping[int, ops.Method] = {
     0: 'nearest', 1: 'lanczos', 2: 'bilinear', 3: 'bicubic', 4: 'box'}
 
 
@@ -142,13 +142,18 @@ def parse_preprocessor(
       raise ValueError(
           f'resample is {resample!r}, expected one of {dict(RESAMPLE)}.')
     result['interpolation'] = RESAMPLE[resample]
-  if isinstance(whole, Mapping) and 'shortest_edge' in whole:
+  whole = whole if isinstance(whole, Mapping) else {}
+  shorter = whole.get('shortest_edge')
+  if crop and 'resolution' in result and (shorter or 'height' in whole):
+    rounding = {'rounding': 'torchvision'}
+    resize = {'shorter': shorter, **rounding} if shorter else {
+        'size': (whole['height'], whole['width'])}
+    result['ops'] = [
+        {'op': 'resize', **resize,
+         'method': result.pop('interpolation', 'bilinear')},
+        {'op': 'central_crop', **rounding}]
+  elif shorter:
     result['keep_aspect'] = True
-    if 'resolution' in result:
-      result['crop'] = min(
-          1.0, min(result['resolution']) / whole['shortest_edge'])
-  elif crop and isinstance(whole, Mapping) and 'height' in whole:
-    result['crop'] = min(1.0, result['resolution'][0] / whole['height'])
   return result
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+from vit_jax.data.augment import ops
 from vit_jax.models import architecture
 from vit_jax.models import rotary
 from vit_jax.models import vit_config
@@ -151,22 +152,33 @@ def _dinov2_ratio(config: vit_config.ViTConfig) -> int:
 
 
 def _preprocessor(preprocess: preprocessing.Preprocess) -> dict[str, Any]:
+  """Returns preprocessor_config.json.
+
+  Raises:
+    ValueError: if transformers cannot express the operations.
+  """
   height, width = preprocess.resolution
+  resize, _ = preprocess.resize_and_crop('The preprocessing of transformers')
+  if resize.cover and height != width:
+    raise ValueError(
+        f'transformers cannot express the operations {preprocess.sections}: it '
+        'resizes the shorter side. Save the model as orbax, npz or timm.')
   config: dict[str, Any] = {
       'size': {'height': height, 'width': width},
       'do_resize': True,
       'resample': next(number for number, name in huggingface.RESAMPLE.items()
-                       if name == preprocess.interpolation),
+                       if name == resize.method),
       'do_rescale': True, 'rescale_factor': 1 / 255,
       'do_normalize': True,
       'image_mean': list(preprocess.mean), 'image_std': list(preprocess.std)}
   crop = {'do_center_crop': True, 'crop_size': config['size']}
   # These types are in transformers 4 and 5.
-  if preprocess.keep_aspect:
+  if not resize.size:
     return {**config, **crop, 'image_processor_type': 'CLIPImageProcessor',
-            'size': {'shortest_edge': min(preprocess.resized)}}
-  if preprocess.crop < 1:
-    height, width = preprocess.resized
+            'size': {'shortest_edge': min(ops.height_width(
+                resize.cover or resize.shorter or 0))}}
+  height, width = ops.height_width(resize.size)
+  if (height, width) != preprocess.resolution:
     return {**config, **crop, 'image_processor_type': 'DeiTImageProcessor',
             'size': {'height': height, 'width': width}}
   return {**config, 'image_processor_type': 'ViTImageProcessor'}

@@ -1,12 +1,17 @@
-"""Preprocessing of images for a model, and the meaning of its outputs."""
+"""Preprocessing of images for a model, and the meaning of its outputs.
 
-from collections.abc import Mapping
+The image operations are those of `data.eval_ops`: a run's evaluation, `predict`
+and every other user of a model execute the same record. timm and Hugging Face
+describe a resize and a central crop by three terms, see `ResizeAndCrop`.
+"""
+
+from collections.abc import Mapping, Sequence
 import dataclasses
 from typing import Any, Literal
 
 from vit_jax import schema
+from vit_jax.data.augment import ops as ops_lib
 
-Interpolation = Literal['nearest', 'box', 'bilinear', 'bicubic', 'lanczos']
 Activation = Literal['softmax', 'sigmoid', 'none']
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)  # torchvision's, for images in [0, 1].
@@ -22,12 +27,10 @@ class Preprocess:
 
   Attributes:
     resolution: height and width of the model's input.
+    ops: image operations after decoding, see `data.augment.ops`; by default, a
+      resize to the resolution.
     mean: subtracted from images in [0, 1]; one number per channel.
     std: divides the result; one number per channel.
-    keep_aspect: whether to resize the shorter side and crop the centre, rather
-      than to resize to the exact size.
-    crop: fraction of the resized side that the crop keeps.
-    interpolation: filter of the resize.
     labels: class names, where known.
     activation: turns logits into probabilities: 'softmax' over the classes, or
       'sigmoid' of each class (multi-label); 'none' for regression, where
@@ -37,11 +40,9 @@ class Preprocess:
     value_range: pixel values that become 0 and 1; None is (0, 255).
   """
   resolution: tuple[int, int]
+  ops: tuple[Any, ...] | None = None
   mean: tuple[float, ...] = HALF
   std: tuple[float, ...] = HALF
-  keep_aspect: bool = False
-  crop: float = 1.0
-  interpolation: Interpolation = 'bilinear'
   labels: tuple[str, ...] = ()
   activation: Activation = 'softmax'
   channels: int = 3
@@ -59,29 +60,134 @@ class Preprocess:
             f'channels, but is {getattr(self, name)}.')
     if min(self.std) <= 0:
       raise ValueError(f'std must be positive, but is {self.std}.')
+    if self.ops is None:
+      object.__setattr__(self, 'ops', (ops_lib.Resize(self.resolution),))
+
+  @property
+  def sections(self) -> list[dict[str, Any]]:
+    """The operations as plain data, like `data.eval_ops`."""
+    return ops_lib.to_sections(self.ops or ())
+
+  def resized(self, resolution: tuple[int, int]) -> 'Preprocess':
+    """Returns the preprocessing for another resolution; sizes are scaled."""
+    if resolution == self.resolution:
+      return self
+    (height, width), (rows, columns) = self.resolution, resolution
+
+    def scale(size: ops_lib.Size) -> tuple[int, int]:
+      old = ops_lib.height_width(size)
+      # The product may be slightly less than an integer.
+      return (int(old[0] * rows / height + 1e-9),
+              int(old[1] * columns / width + 1e-9))
+
+    ops = []
+    for op in self.ops or ():
+      changes: dict[str, Any] = {
+          name: scale(getattr(op, name)) for name in ('size', 'cover')
+          if getattr(op, name, None) is not None}
+      if getattr(op, 'shorter', None) is not None:
+        changes = ({'shorter': min(scale(op.shorter))}
+                   if rows * width == columns * height else
+                   # A crop of another shape may not fit into the shorter side.
+                   {'shorter': None, 'cover': scale(op.shorter)})
+      ops.append(dataclasses.replace(op, **changes) if changes else op)
+    return dataclasses.replace(self, resolution=resolution, ops=tuple(ops))
+
+  def resize_and_crop(
+      self, what: str) -> tuple[ops_lib.Resize, ops_lib.CentralCrop]:
+    """Returns the only resize, by Pillow, and the crop to the resolution.
+
+    Raises:
+      ValueError: for other operations; `what` is the subject of the message.
+    """
+    def is_whole(size: ops_lib.Size | None) -> bool:
+      return size is not None and (
+          ops_lib.height_width(size) == self.resolution)
+
+    match self.ops:
+      case (ops_lib.Resize(method=method, antialias=True) as resize, *rest) if (
+          method != 'area'):
+        crop = rest[0] if rest else ops_lib.CentralCrop(self.resolution)
+        if len(rest) < 2 and isinstance(crop, ops_lib.CentralCrop) and is_whole(
+            crop.size) and (rest or is_whole(resize.size)):
+          return resize, crop
+    raise ValueError(
+        f'{what} has one resize with a filter of Pillow, and a central crop to '
+        f'{self.resolution}, but the operations of the model are '
+        f'{self.sections}.')
+
+
+@dataclasses.dataclass(frozen=True)
+class ResizeAndCrop:
+  """A resize and a central crop, in the terms of timm.
+
+  Attributes:
+    keep_aspect: whether to keep the aspect ratio, rather than to resize to the
+      exact size before the crop.
+    crop: fraction of the resized side that the crop keeps.
+    interpolation: filter of the resize.
+  """
+  keep_aspect: bool = False
+  crop: float = 1.0
+  interpolation: ops_lib.Method = 'bilinear'
+
+  def __post_init__(self):
     if not 0 < self.crop <= 1:
       raise ValueError(
           f'crop must be a fraction in (0, 1], but is {self.crop}.')
 
-  @property
-  def resized(self) -> tuple[int, int]:
-    """Height and width before the crop, rounded down as in timm."""
-    height, width = (  # 224 / (224 / 248) may be slightly less than 248.
-        int(side / self.crop + 1e-6) for side in self.resolution)
-    return height, width
+  @classmethod
+  def of(cls, preprocess: Preprocess) -> 'ResizeAndCrop':
+    """Returns the terms of a preprocessing; raises ValueError if it has none.
+    """
+    resize, _ = preprocess.resize_and_crop(
+        f'What {", ".join(TERMS)} describe')
+    before = resize.size or resize.cover or resize.shorter
+    assert before is not None
+    return cls(
+        keep_aspect=resize.size is None, interpolation=resize.method,
+        crop=min(1.0, min(preprocess.resolution) / min(
+            ops_lib.height_width(before))))
+
+  def ops(
+      self, resolution: tuple[int, int], rounding: ops_lib.Rounding,
+  ) -> tuple[ops_lib.Op, ...]:
+    """Returns the operations for a resolution."""
+    # Rounded down as in timm; 224 / (224 / 248) may be slightly less than 248.
+    target = height, width = (int(resolution[0] / self.crop + 1e-9),
+                              int(resolution[1] / self.crop + 1e-9))
+    if not self.keep_aspect:
+      resize = ops_lib.Resize(target, method=self.interpolation)
+    elif height == width:
+      resize = ops_lib.Resize(
+          shorter=height, method=self.interpolation, rounding=rounding)
+    else:
+      resize = ops_lib.Resize(cover=target, method=self.interpolation)
+    if resize.size == resolution:
+      return resize,
+    return resize, ops_lib.CentralCrop(resolution, rounding)
 
 
-NAMES = tuple(f.name for f in dataclasses.fields(Preprocess))
+TERMS = tuple(f.name for f in dataclasses.fields(ResizeAndCrop))
+NAMES = (*(f.name for f in dataclasses.fields(Preprocess)), *TERMS)
 
 
-def parse(section: Mapping[str, Any]) -> Preprocess:
+def parse(
+    section: Mapping[str, Any], *,
+    rounding: ops_lib.Rounding = 'torchvision',
+) -> Preprocess:
   """Returns the typed record, also from text of flags.
 
   One number stands for both sides or all channels.
+
+  Args:
+    section: fields of `Preprocess`, with `ops` as plain data, or of
+      `ResizeAndCrop` instead of `ops`.
+    rounding: that of the operations which `ResizeAndCrop` describes.
   """
   section = {
       name: schema.convert(value, Any, where=name)
-      if name in ('resolution', 'mean', 'std', 'channels') else value
+      if name in ('resolution', 'mean', 'std', 'channels', 'ops') else value
       for name, value in section.items()}
   channels = section.get('channels', 3)
   for name, count in (('resolution', 2), ('mean', channels), ('std', channels)):
@@ -91,31 +197,66 @@ def parse(section: Mapping[str, Any]) -> Preprocess:
       (value,) = value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
       section[name] = (value,) * count
-  return schema.parse(Preprocess, section, where='preprocess')
+  terms = {name: section.pop(name) for name in TERMS if name in section}
+  sections = section.pop('ops', None)
+  result = schema.parse(Preprocess, section, where='preprocess')
+  if sections is not None and terms:
+    raise ValueError(
+        f'ops describes the image operations, so that {", ".join(terms)} must '
+        'be left out.')
+  described = schema.parse(ResizeAndCrop, terms, where='preprocess')
+  return dataclasses.replace(
+      result, ops=described.ops(result.resolution, rounding)
+      if sections is None else build_ops(sections, result))
 
 
-def _shorter_side(size: Any) -> Any:
-  return min(size) if isinstance(size, (list, tuple)) else size
+def build_ops(
+    sections: Sequence[Any], preprocess: Preprocess) -> tuple[Any, ...]:
+  """Returns typed operations; raises ValueError for unsuitable ones."""
+  if not isinstance(sections, (list, tuple)):
+    raise ValueError(f'ops must be a list, but is {sections!r}.')
+  if all(isinstance(op, tuple(ops_lib.OPS.values())) for op in sections):
+    return tuple(sections)
+  return ops_lib.build(
+      sections, size=preprocess.resolution, where='ops',
+      any_channels=(preprocess.pixel_dtype != 'uint8'
+                    or preprocess.channels not in (1, 3)))
+
+
+def override(preprocess: Preprocess, given: Mapping[str, Any]) -> Preprocess:
+  """Returns the preprocessing with the settings that a caller gives.
+
+  Args:
+    preprocess: the preprocessing of weights.
+    given: converted fields of `Preprocess`, except that `ops` are plain data,
+      and of `ResizeAndCrop`.
+
+  Raises:
+    ValueError: if the operations are no resize and crop, whose terms could be
+      changed.
+  """
+  resolution = given.get('resolution', preprocess.resolution)
+  result = preprocess.resized(resolution)
+  terms = {name: given[name] for name in TERMS if name in given}
+  changes = {name: value for name, value in given.items()
+             if name not in (*TERMS, 'resolution', 'ops')}
+  if 'ops' in given:
+    changes['ops'] = build_ops(given['ops'], result)
+  elif terms:
+    changes['ops'] = dataclasses.replace(
+        ResizeAndCrop.of(result), **terms).ops(resolution, 'torchvision')
+  return dataclasses.replace(result, **changes)
+
+
+def to_plain(preprocess: Preprocess) -> dict[str, Any]:
+  """Returns the record as JSON values; `parse` reads it back."""
+  return {**schema.to_plain(preprocess), 'ops': preprocess.sections}
 
 
 def from_data(section: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the keys of `Preprocess` that the section `data` of a run implies.
-  """
-  result = {name: section[name] for name in (
-      'resolution', 'mean', 'std', 'channels', 'value_range')
-            if name in section}
-  if 'dtype' in section:
-    result['pixel_dtype'] = section['dtype']
-  short = _shorter_side(section.get('resolution', 0))
-  operations = list(section.get('eval_ops', ()))
-  for number, op in enumerate(operations):
-    if op.get('op') == 'resize':
-      result['interpolation'] = op.get('method', 'bilinear')
-      if op.get('shorter'):
-        result['keep_aspect'] = True
-        if short:
-          result['crop'] = min(1.0, short / op['shorter'])
-      elif op.get('size') and short and any(
-          later.get('op') == 'central_crop' for later in operations[number:]):
-        result['crop'] = min(1.0, short / _shorter_side(op['size']))
-  return result
+  """Returns the fields of `Preprocess` in the section `data` of a run."""
+  names = {'resolution': 'resolution', 'mean': 'mean', 'std': 'std',
+           'channels': 'channels', 'value_range': 'value_range',
+           'dtype': 'pixel_dtype', 'eval_ops': 'ops'}
+  return {ours: section[name] for name, ours in names.items()
+          if name in section}

@@ -6,10 +6,12 @@ import math
 from typing import Any
 
 from vit_jax import models
+from vit_jax.data.augment import ops
 from vit_jax.models import resnet_config
 from vit_jax.models import vit_config
 from vit_jax.weights import published_sizes
 from vit_jax.weights.configs import declared
+from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.configs import timm
 
 # The convolutional network is set by the architecture's name alone.
@@ -36,9 +38,7 @@ def config_files(model: declared.Weights) -> dict[str, dict[str, Any]]:
           'num_classes': config.num_classes,
           'input_size': [3, *preprocess.resolution],
           'mean': list(preprocess.mean), 'std': list(preprocess.std),
-          'crop_pct': preprocess.crop,
-          'crop_mode': 'center' if preprocess.keep_aspect else 'squash',
-          'interpolation': preprocess.interpolation}}
+          **_resize_and_crop(preprocess)}}
   if preprocess.labels:
     result['label_names'] = list(preprocess.labels)
   if isinstance(config, vit_config.ViTConfig):
@@ -55,6 +55,31 @@ def config_files(model: declared.Weights) -> dict[str, dict[str, Any]]:
   else:
     result |= _bit(config)
   return {'config.json': result}
+
+
+def _resize_and_crop(preprocess: preprocessing.Preprocess) -> dict[str, Any]:
+  """Returns the resize and crop in pretrained_cfg.
+
+  Raises:
+    ValueError: if timm cannot express the operations.
+  """
+  resize, _ = preprocess.resize_and_crop('The preprocessing of timm')
+  before = ops.height_width(resize.size or resize.cover or resize.shorter or 0)
+  resolution = preprocess.resolution
+  # timm resizes to int(side / crop_pct), which may round down to a pixel less.
+  fraction = min(1.0, resolution[0] / before[0])
+  while fraction and int(resolution[0] / fraction) < before[0]:
+    fraction = math.nextafter(fraction, 0)
+  sizes = tuple(int(side / fraction) for side in resolution)
+  square = resolution[0] == resolution[1]
+  if sizes != before or (resize.shorter and not square):
+    raise ValueError(
+        f'timm cannot express the operations {preprocess.sections}: its '
+        'central crop keeps the same fraction of both sides. Save the model as '
+        'orbax or npz.')
+  return {'crop_pct': fraction,
+          'crop_mode': 'squash' if resize.size else 'center',
+          'interpolation': resize.method}
 
 
 def is_eva(config: models.ModelConfig) -> bool:
