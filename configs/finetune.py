@@ -26,6 +26,12 @@ Expected accuracy: ViT-B/16 from ImageNet-21k on CIFAR-10: 98.95 % (cited: arXiv
 2010.11929, table 5). L/16 from ImageNet-21k on ImageNet at 512: 85.30 +- 0.02 %
 (cited: table 2). Not measured here.
 
+Images are resized with antialiasing, as by timm and Pillow, so that small
+details of large photographs do not become noise. The authors' code resizes
+without: to repeat it, set
+`--config.data.eval_ops='[{"op": "resize", "antialias": false}]'`, and the same
+for `train_ops`.
+
 A single run uses the third of the four learning rates. Datasets that are not in
 table 4 use 20 epochs and the learning rates of CIFAR.
 """

@@ -14,6 +14,7 @@ from tests import toy
 import vit_jax
 from vit_jax import __main__ as main
 from vit_jax import run as run_lib
+from vit_jax.data.augment import ops
 from vit_jax.experiment.config_file import read as read_config
 from vit_jax.inference import load
 
@@ -128,6 +129,27 @@ def test_an_open_config_takes_the_model_of_the_weights(
       out=tmp_path)
   assert status == 0
   assert figures['metrics']['knn/examples'] == 360
+
+
+def test_weights_are_evaluated_with_their_scale_of_pixels(
+    trained, tmp_path, capsys):
+  model = vit_jax.load(trained, log=None)
+  dataclasses.replace(model, preprocess=dataclasses.replace(
+      model.preprocess, mean=(0.2,) * 3, ops=(
+          ops.Resize(shorter=9), ops.CentralCrop((8, 8))))).save(
+              tmp_path / 'x.npz', form='npz')
+  accuracies = []
+  for flags in ((), ('--config.data.mean=0.2',), ('--config.data.mean=0.5',)):
+    status, figures = evaluate(
+        f'--workdir={tmp_path / "x.npz"}', *flags, '--evaluators=test',
+        '--config=configs/finetune.py:dataset=digits,resolution=8,batch_size=24',
+        out=tmp_path)
+    assert status == 0
+    accuracies.append(figures['metrics']['test/loss'])
+    printed = capsys.readouterr().out
+    assert ('data.mean is 0.5, but' in printed) == (len(accuracies) == 3)
+    assert "data.eval_ops is [{'op': 'resize'}], but the model" in printed
+  assert accuracies[0] == accuracies[1] != accuracies[2]
 
 
 @pytest.fixture

@@ -204,6 +204,38 @@ def test_parsing_reads_no_checkpoint_but_loading_needs_it(file):
     load_config.load(file, [override])
 
 
+@pytest.mark.parametrize(('settings', 'expected'), [
+    ({}, ((0.485, 0.456, 0.406), 0.25)), ({'mean': 0.5}, (0.5, 0.25)),
+    ({'mean': 'measured', 'std': 'measured'}, ('measured', 'measured'))],
+    ids=str)
+def test_pixels_are_scaled_as_for_the_initial_weights(
+    settings, expected, file):
+  weights = {'model': {'name': 'vit'}, 'data': {
+      'mean': [0.485, 0.456, 0.406], 'std': [0.25, 0.25, 0.25]}}
+  section = config_lib.load(
+      file, ['init.checkpoint=x', *(f'data.{k}={v}' for k, v in
+                                    settings.items())],
+      read_source=lambda *_: weights)[''].data
+  assert (section.mean, section.std) == expected
+
+
+@pytest.mark.parametrize('trained', [
+    {'mean': 'measured', 'std': 'measured'},
+    {'mean': [0.1, 0.2], 'std': 0.5}], ids=str)
+def test_pixels_that_cannot_be_scaled_as_for_the_weights_are_an_error(
+    trained, file):
+  with pytest.raises(ValueError, match=(
+      'data.mean is auto, that of the initial weights, but theirs is .* have 3 '
+      'channels. Set data.mean')):
+    config_lib.load(file, ['init.checkpoint=x'], read_source=lambda *_: {
+        'model': {'name': 'vit'}, 'data': trained})
+
+
+def test_weights_whose_scale_of_pixels_was_not_read_are_an_error():
+  with pytest.raises(ValueError, match='which were not read. Read the config'):
+    toy.build(init={'checkpoint': 'x'})
+
+
 def test_a_variant_replaces_earlier_dimensions(file):
   model = load(file, 'model.variant=Ti/16').model
   assert (model.width, model.depth, model.patch) == (192, 12, 16)

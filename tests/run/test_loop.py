@@ -246,6 +246,17 @@ def test_a_finished_run_with_another_config_is_an_error(base, workdir):
     train(other, workdir)
 
 
+def test_a_run_does_not_resume_with_another_scale_of_pixels(base, workdir):
+  other = scripted(base, patience=4)
+  other = dataclasses.replace(other, config=dataclasses.replace(
+      other.config, data=dataclasses.replace(
+          other.config.data, mean=(0.1, 0.2, 0.3))))
+  with pytest.raises(ValueError, match=(
+      r'with mean 0.5 and std 0.5, but the config has mean \(0.1, 0.2, 0.3\) .*'
+      'Use --config.data.mean=0.5 --config.data.std=0.5')):
+    train(other, workdir)
+
+
 @pytest.mark.parametrize(('killed_at', 'saved'), [(3, 15), (4, 15)])
 def test_a_killed_run_stops_early_where_an_uninterrupted_one_does(
     base, stopped, tmp_path, killed_at, saved):

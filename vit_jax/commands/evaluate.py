@@ -53,6 +53,7 @@ with epy.lazy_imports():
   from vit_jax.weights import download
   from vit_jax.weights import initialize
   from vit_jax.weights import orbax_runs
+  from vit_jax.weights.configs import preprocessing
 
 KINDS = ('classification', 'multi_label', 'confusion', 'calibration',
          'corruptions', 'fewshot', 'knn', 'objective', 'regression',
@@ -265,6 +266,7 @@ def _find(
     model = zero_shot.in_order(
         model, data.open_dataset(config.data).class_names or ())
   source = load.as_source(model, path)
+  config = _with_training_scales(config, source.config)
   _print_notes(config, source)
   if model.is_regression:  # `convert` moved the scale of labels to the head.
     count = model.config.num_classes
@@ -278,8 +280,17 @@ def _find(
 
 def _print_notes(
     config: config_lib.Config, source: checkpoint_source.Source) -> None:
+  trained = source.config.get('data', {})
   for note in restore.scale_notes(config.data, source.config):
     console_lib.print_lines(note)
+  if 'eval_ops' not in trained:
+    return
+  weights = preprocessing.parse(preprocessing.from_data(trained))
+  if config.data.build_ops(train=False) != weights.resized(
+      config.data.size).ops:
+    console_lib.print_lines(
+        f'note: data.eval_ops is {list(config.data.eval_ops)}, but the model '
+        f'was evaluated with {weights.sections}, as `predict` does')
 
 
 def _with_training_scales(
@@ -294,9 +305,9 @@ def _with_training_scales(
   if data.get('target_std'):
     scales |= {name: tuple(data[name]) for name in (
         'target_mean', 'target_std')}
-  if config.data.mean == 'measured' and 'mean' in data:
-    scales |= {name: tuple(np.atleast_1d(data[name]).tolist())
-                for name in ('mean', 'std')}
+  scales |= {name: tuple(np.atleast_1d(data[name]).tolist())
+             for name in ('mean', 'std')
+             if isinstance(getattr(config.data, name), str) and name in data}
   return dataclasses.replace(
       config, data=dataclasses.replace(config.data, **scales))
 

@@ -66,8 +66,9 @@ class DataConfig:
       ({'op': 'inception_crop'}, {'op': 'flip'}).
     eval_ops: image operations for evaluation.
     mean: subtracted on the device from images in [0, 1]; one number or one per
-      channel. 'measured', together with std: measured per channel on 512
-      training images when a run starts, and saved with its checkpoints.
+      channel. 'auto': that of the weights in `init.checkpoint`, else 0.5.
+      'measured', together with std: measured per channel on 512 training images
+      when a run starts, and saved with its checkpoints.
     std: divisor after `mean`. 0.5 and 0.5 give the range [-1, 1].
     target_mean: mean of each regression target; the model learns
       (target - mean) / std. Default: measured when a run starts, and saved.
@@ -111,8 +112,8 @@ class DataConfig:
   value_range: tuple[float, float] | None = None
   train_ops: tuple[dict[str, Any], ...] = ({'op': 'resize'},)
   eval_ops: tuple[dict[str, Any], ...] = ({'op': 'resize'},)
-  mean: float | tuple[float, ...] | Literal['measured'] = 0.5
-  std: float | tuple[float, ...] | Literal['measured'] = 0.5
+  mean: float | tuple[float, ...] | Literal['auto', 'measured'] = 'auto'
+  std: float | tuple[float, ...] | Literal['auto', 'measured'] = 'auto'
   target_mean: tuple[float, ...] = ()
   target_std: tuple[float, ...] = ()
   max_labels: int = 32
@@ -166,7 +167,7 @@ class DataConfig:
       raise ValueError(
           "mean and std must both be 'measured', or neither; got "
           f'{self.mean!r} and {self.std!r}.')
-    if self.std != 'measured' and not np.all(np.asarray(self.std) > 0):
+    if not isinstance(self.std, str) and not np.all(np.asarray(self.std) > 0):
       raise ValueError(f'std must be positive; got {self.std}.')
     scale = self.target_mean, self.target_std
     if len(scale[0]) != len(scale[1]) or not (
@@ -187,7 +188,10 @@ class DataConfig:
     if 'measured' in (self.mean, self.std):
       raise ValueError(
           'data.mean is not measured yet: call `data.measured`.')
-    return {'mean': self.mean, 'std': self.std, 'value_range': self.value_range}
+    # Whoever knows weights has replaced 'auto' by theirs.
+    mean, std = (0.5 if value == 'auto' else value
+                 for value in (self.mean, self.std))
+    return {'mean': mean, 'std': std, 'value_range': self.value_range}
 
   @property
   def size(self) -> tuple[int, int]:

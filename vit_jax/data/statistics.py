@@ -14,7 +14,7 @@ _NUM_IMAGES = 512  # For mean and std of pixels.
 def measured(
     config: config_lib.DataConfig, dataset: dataset_lib.Dataset,
 ) -> config_lib.DataConfig:
-  """Returns the section with `mean`, `std` and target statistics filled in.
+  """Returns the section with numbers for `mean`, `std` and target statistics.
 
   Reads 512 training images if `mean` is 'measured', and all labels for
   regression. Fills in placeholders for a planned dataset.
@@ -23,6 +23,8 @@ def measured(
     mean, std = (0.5, 0.5) if dataset.planned else (
         _measure_pixels(config, dataset))
     config = dataclasses.replace(config, mean=mean, std=std)
+  scale = config.value_scale
+  config = dataclasses.replace(config, mean=scale['mean'], std=scale['std'])
   if not dataset.targets or config.target_mean:
     return config
   count = len(dataset.targets)

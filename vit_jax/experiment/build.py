@@ -288,6 +288,11 @@ def _complete(
         f'{dataset.num_classes} '
         + ('targets' if dataset.targets else 'classes')
         + '. Remove it from the config to use these.')
+  if config.init.checkpoint and 'auto' in (config.data.mean, config.data.std):
+    raise ValueError(
+        'data.mean and data.std are auto, those of the weights in '
+        f'init.checkpoint ({config.init.checkpoint}), which were not read. '
+        'Read the config with load_config.load, or set them.')
   return dataclasses.replace(
       config, data=data.measured(config.data, dataset),
       model=dataclasses.replace(

@@ -238,7 +238,8 @@ def load(
     overrides: 'optimizer.learning_rate=3e-4' for every stage, or
       'stages.pretrain.batch_size=64' for one.
     read_source: reads the config of a checkpoint, from which the section
-      `model` is completed; see `load_config.load`. None reads nothing.
+      `model` and the scale of pixels are completed; see `load_config.load`.
+      None reads nothing.
 
   Raises:
     ValueError, FileNotFoundError: as `config_file.read` and `resolve`.
@@ -259,7 +260,7 @@ def load(
   resolved: dict[str, Config] = {}
   for name, stage in config_file.order_stages(merged).items():
     try:
-      resolved[name] = resolve(_inherit_model(stage, resolved, read_source))
+      resolved[name] = resolve(_inherit(stage, resolved, read_source))
     except ValueError as error:
       where = f'{specification}, stage {name}' if name else specification
       raise ValueError(f'{where}: {error}') from error
@@ -310,11 +311,12 @@ def _read_section(path: str, text: str) -> dict[str, Any]:
   return dict(section)
 
 
-def _inherit_model(
+def _inherit(
     raw: Mapping[str, Any], stages: Mapping[str, Config],
     read_source: ReadSource | None,
 ) -> Mapping[str, Any]:
-  """Completes the section `model` from the stage or checkpoint in `init`."""
+  """Completes `model`, `data.mean` and `data.std` from the weights in `init`.
+  """
   init = _SECTIONS['init'](raw.get('init', {}))
   model = raw.get('model', {})
   if init.stage:
@@ -330,4 +332,30 @@ def _inherit_model(
         f'init.which is best, but {init.stage or init.checkpoint} names no '
         'metric of its best checkpoint. Set its checkpoint.best, such as '
         'test/accuracy.')
-  return {**raw, 'model': models.inherit(model, source['model'])}
+  return {**raw, 'model': models.inherit(model, source['model']),
+          'data': {**raw.get('data', {}), **_inherited_scale(
+              _SECTIONS['data'](raw.get('data', {})), source.get('data', {}))}}
+
+
+def _inherited_scale(
+    section: data.DataConfig, source: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns numbers for the 'auto' among `mean` and `std`: the source's.
+
+  Raises:
+    ValueError: if the source has none, or those of other channels.
+  """
+  result: dict[str, Any] = {}
+  for name in ('mean', 'std'):
+    value = source.get(name, 'auto')
+    if getattr(section, name) != 'auto' or value == 'auto':
+      continue
+    different = isinstance(value, (list, tuple)) and sorted({*value})
+    if different and len(different) == 1:
+      value = different[0]
+    elif value == 'measured' or (different and len(value) != section.channels):
+      raise ValueError(
+          f'data.{name} is auto, that of the initial weights, but theirs is '
+          f'{value}, and the images have {section.channels} channels. Set '
+          'data.mean and data.std to numbers or measured.')
+    result[name] = value
+  return result

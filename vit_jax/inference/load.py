@@ -188,7 +188,9 @@ def as_source(
           'positions': model.positions,
           'data': {'resolution': list(model.resolution),
                    'mean': list(model.preprocess.mean),
-                   'std': list(model.preprocess.std)}})
+                   'std': list(model.preprocess.std),
+                   'eval_ops': model.preprocess.resized(
+                       model.resolution).sections}})
 
 
 # ----------------------------------------------------------------------- LoRA

@@ -9,6 +9,8 @@ Defines which config changes are allowed between two starts of a run.
 
 from collections.abc import Mapping, Sequence
 import dataclasses
+import json
+import shlex
 from typing import Any
 
 from etils import epath
@@ -118,7 +120,7 @@ def scale_notes(
     ours = getattr(config, name)
     sizes = np.size(ours), np.size(theirs)
     other_channels = min(sizes) > 1 and sizes[0] != sizes[1]
-    if 'measured' in (ours, theirs) or other_channels:
+    if isinstance(ours, str) or isinstance(theirs, str) or other_channels:
       continue
     if not np.allclose(ours, theirs):
       notes.append(f'note: data.{name} is {ours}, but the weights are for '
@@ -189,6 +191,13 @@ def _problem(
   if source is not None and not counters.origin:
     return ('started from random parameters, but the config now starts from '
             f'{source.path}. Delete the run')
+  if earlier.data.value_scale != experiment.config.data.value_scale:
+    return (
+        f'normalises pixels with mean {earlier.data.mean} and std '
+        f'{earlier.data.std}, but the config has mean '
+        f'{experiment.config.data.mean} and std {experiment.config.data.std}. '
+        f'Use {_flag("mean", earlier.data.mean)} '
+        f'{_flag("std", earlier.data.std)}')
   held_out = earlier.data.holdout, experiment.config.data.holdout
   if experiment.dataset.held_out and held_out[0] != held_out[1]:
     return (f'held out images by data.holdout={held_out[0]}, but the config '
@@ -208,6 +217,11 @@ def _problem(
             f'config has {new[0]}x{new[1]}. Start a new run from it with '
             '--config.init.checkpoint')
   return ''
+
+
+def _flag(name: str, value: Any) -> str:
+  text = json.dumps(value, separators=(',', ':'))
+  return f'--config.data.{name}={shlex.quote(text)}'
 
 
 def read_finished(
