@@ -78,6 +78,12 @@ def format_number(value: float, *, digits: int = 3) -> str:
   return f'{value:.1e}'
 
 
+def format_numbers(values: float | Sequence[float]) -> str:
+  """Formats one number or several, such as means of channels."""
+  several = (values,) if isinstance(values, (int, float)) else values
+  return ', '.join(f'{value:.4g}' for value in several)
+
+
 def format_count(count: int, noun: str) -> str:
   """Formats a number of things: '1 image', '1,024 images'."""
   return f'{count:,} {noun}' + 's' * (count != 1)

@@ -122,7 +122,8 @@ def _environment() -> jinja2.Environment:
   environment.filters |= {
       'words': _words, 'count': '{:,}'.format, 'secs': console.format_secs,
       'number': console.format_number, 'flops': console.format_flops,
-      'text': escape.markdown, 'code': escape.code,
+      'numbers': console.format_numbers, 'text': escape.markdown,
+      'code': escape.code,
       'metric': lambda value, name: console.format_metric(
           name, value if _is_finite(value) else None, digits=4)}
   return environment

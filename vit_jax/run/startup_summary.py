@@ -3,7 +3,6 @@
 from typing import Any
 
 import jax
-import numpy as np
 
 from vit_jax import console
 from vit_jax import escape
@@ -21,6 +20,7 @@ def describe(
   """Returns the summary; `memory` is the compiler's analysis of the step."""
   config, state = experiment.config, experiment.abstract_state
   dataset, mesh = experiment.dataset, experiment.mesh
+  scale = config.data.value_scale
   _, height, width, channels = experiment.abstract_batch['image'].shape
   hosts, per_host = jax.process_count(), mesh.size // jax.process_count()
   share = config.batch_size // mesh_lib.data_parallelism(mesh)
@@ -34,8 +34,8 @@ def describe(
       + _labels(experiment),
       *([dataset.description] if dataset.description else []),
       *([dataset.excluded] if dataset.excluded else []),
-      f'pixels: mean {_numbers(config.data.mean)}, std '
-      f'{_numbers(config.data.std)} of images in [0, 1]',
+      f'pixels: mean {console.format_numbers(scale["mean"])}, std '
+      f'{console.format_numbers(scale["std"])} of images in [0, 1]',
       f'batch {config.batch_size:,} = {hosts} host(s) x {per_host} '
       f'{device_kind(mesh)} device(s), {share:,} images each'
       + (f' in {config.num_microbatches} microbatches'
@@ -55,10 +55,6 @@ def describe(
       + (f', step temporaries {_bytes(memory.temp_size_in_bytes)} per device'
          if memory is not None else '')]
   return '\n'.join(map(escape.line, lines))
-
-
-def _numbers(values: Any) -> str:
-  return ', '.join(f'{value:.4g}' for value in np.atleast_1d(values))
 
 
 def _labels(experiment: experiment_lib.Experiment) -> str:
