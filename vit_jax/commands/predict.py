@@ -88,7 +88,7 @@ def _record(
   if isinstance(result, predictions.Estimate):
     return {'path': str(path), 'values': dict(zip(result.names, result.values))}
   return {'path': str(path), 'predictions': [
-      {'name': name, 'probability': value, 'class': index} for name, value,
+      {'name': name, 'probability': value, 'index': index} for name, value,
       index in zip(result.names, result.probabilities, result.classes)]}
 
 
