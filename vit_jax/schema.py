@@ -129,22 +129,6 @@ def check_name(name: Any, known: Sequence[str], *, what: str) -> str:
   return name
 
 
-def check_order(
-    names: Sequence[str] | None, expected: Sequence[str] | None, *, what: str,
-) -> None:
-  """Raises a ValueError if class names are those expected in another order.
-
-  Other differences are allowed: datasets spell their names differently.
-  """
-  names, expected = tuple(names or ()), tuple(expected or ())
-  if names != expected and sorted(names) == sorted(expected):
-    number = next(i for i, (a, b) in enumerate(zip(names, expected)) if a != b)
-    raise ValueError(
-        f'{what} numbers the same classes differently: class {number} is '
-        f'{names[number]!r} instead of {expected[number]!r}. Put the classes '
-        'in the same order.')
-
-
 def parse_assignment(text: str, *, usage: str) -> tuple[str, FlagText]:
   """Splits 'section.key=value' into the key and the value.
 

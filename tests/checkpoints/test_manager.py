@@ -245,6 +245,18 @@ def test_another_model_or_optimizer_is_an_error_with_the_differences(workdir):
     checkpoints.restore(abstract(target))
 
 
+def test_class_names_are_checked_before_the_shapes_of_the_model(tmp_path):
+  def refuse(names):
+    raise ValueError(f'not {names}')
+
+  with open_checkpoints(tmp_path) as checkpoints:
+    checkpoints.save(new_state(1), config=CONFIG, progress=PROGRESS,
+                     labels=('cat', 'dog'))
+    checkpoints.wait()
+    with pytest.raises(ValueError, match=r"not \('cat', 'dog'\)"):
+      checkpoints.restore(abstract(new_state(0, width=5)), check_labels=refuse)
+
+
 @pytest.fixture(scope='module')
 def small(tmp_path_factory):
   """A run with few files: steps 1 and 2; the best step is 1."""

@@ -162,7 +162,7 @@ def headless(foreign, tmp_path):
 
 
 @pytest.mark.parametrize(('weights', 'source', 'words', 'evaluator'), [
-    ('foreign', 'shapes', 'model.num_classes is 10, but shapes', 'knn'),
+    ('foreign', 'shapes', 'evaluators fewshot and knn work with any', 'knn'),
     ('headless', 'digits', 'head/dense/kernel', 'fewshot')])
 def test_representations_of_weights_with_another_or_no_head_are_evaluated(
     config_file, request, tmp_path, capsys, weights, source, words, evaluator):
@@ -187,9 +187,69 @@ def test_data_whose_classes_have_another_order_are_an_error(
       model.preprocess, labels=labels)).save(tmp_path / 'model')
   assert evaluate(f'--workdir={tmp_path}/model', f'--config={config_file}',
                   '--evaluators=classification', out=tmp_path)[0] == 2
-  assert ("Compared with the checkpoint, digits numbers the same classes "
-          "differently: class 0 is '0' instead of '1'") in ' '.join(
-              capsys.readouterr().err.split())
+  assert ("digits test numbers the same classes differently: class 0 is '0' "
+          "instead of '1'") in ' '.join(capsys.readouterr().err.split())
+
+
+@pytest.fixture
+def pets(tmp_path):
+  """A model of cat, dog and emu that always predicts dog, and other data."""
+  for folder, names in (('acd', ('ant', 'cat', 'dog')), ('cd', ('cat', 'dog'))):
+    for name in names:
+      for split in ('train', 'test'):
+        path = tmp_path / folder / split / name
+        for i in range(2):
+          pictures.save(path / f'{i}.png', Image.new('RGB', (8, 8)))
+  model = load.create(num_classes=3, resolution=8, **toy.CONFIG['model'])
+  model.params['head']['dense']['bias'] = np.float32([0, 1, 0])
+  model.save(tmp_path / 'nameless')
+  dataclasses.replace(model, preprocess=dataclasses.replace(
+      model.preprocess, labels=('cat', 'dog', 'emu'))).save(tmp_path / 'model')
+  config = toy.write(tmp_path / 'pets.py', batch_size=8,
+                     evals={'test': {'split': 'test'}})
+
+  def evaluate_on(folder, *flags, weights='model'):
+    return evaluate(
+        f'--workdir={tmp_path}/{weights}', f'--config={config}',
+        f'--config.data.source={tmp_path}/{folder}', *flags, out=tmp_path)
+
+  return evaluate_on
+
+
+def test_other_classes_are_an_error_that_names_both_sides_and_shift(
+    pets, capsys):
+  for folder, words in (
+      ('acd', 'acd test: ant, cat, dog'), ('cd', 'cd test: cat, dog')):
+    assert pets(folder)[0] == 2
+    error = ' '.join(capsys.readouterr().err.split())
+    assert 'cat, dog, emu' in error and '--evaluators=shift' in error
+    assert 'Remove it' not in error and 'without a head' not in error
+    assert words in error
+  status, figures = pets('cd', '--evaluators=shift')
+  assert status == 0 and figures['metrics']['shift/accuracy'] == 0.5
+  assert pets('acd', '--evaluators=shift')[0] == 2
+  assert 'not classes of the model' in capsys.readouterr().err
+
+
+def test_weights_without_names_are_matched_by_index_with_one_line(
+    pets, tmp_path, capsys):
+  status, figures = pets('acd', weights='nameless')
+  assert status == 0
+  assert figures['metrics']['test/accuracy'] == pytest.approx(1 / 3)
+  assert capsys.readouterr().out.count('has no class names') == 1
+  assert pets('cd', weights='nameless')[0] == 2
+  assert 'has 3 classes, but' in capsys.readouterr().err
+  # The names of the weights may be given.
+  (tmp_path / 'names.txt').write_text('cat\ndog\nant\n')
+  flags = [f'--labels={tmp_path}/names.txt']
+  assert pets('acd', *flags, weights='nameless')[0] == 2
+  assert 'numbers the same classes' in capsys.readouterr().err
+  assert main.main(['convert', f'--source={tmp_path}/nameless', *flags,
+                    f'--target={tmp_path}/named', '--format=orbax']) == 0
+  (tmp_path / 'names.txt').write_text('ant\ncat\ndog\n')
+  status, figures = pets('acd', *flags, weights='named')
+  assert status == 0
+  assert figures['metrics']['test/accuracy'] == pytest.approx(1 / 3)
 
 
 @pytest.fixture

@@ -59,6 +59,8 @@ def test_unreadable_files_are_reported_and_skipped(
   assert {row['path'] for row in rows if row['error']} == {
       f'{photos}/e.jpg', f'{photos}/none.jpg'}
   loaded = vit_jax.load(model, log=None)
+  assert list(rows[0])[:4] == ['path', 'name_1', 'probability_1', 'index_1']
+  assert not [column for column in rows[0] if 'class' in column]
   for row in rows[:4]:
     expected = loaded.predict(row['path'])
     assert row['name_1'] == expected.names[0] in printed

@@ -53,18 +53,6 @@ def test_logits_are_scaled_cosines_plus_bias(settings, arrays, tmp_path):
     model.save(tmp_path / 'timm', form='timm')
 
 
-def test_classes_are_reordered_by_name(tmp_path, capsys):
-  model = zero_shot.attach(
-      random_models.make_tiny(**CLIP), write(tmp_path / 'x.npz'))
-  other = zero_shot.in_order(model, ('owl', 'cat', 'dog'))
-  assert other.preprocess.labels == ('owl', 'cat', 'dog')
-  np.testing.assert_array_equal(
-      other(IMAGES)['logits'], model(IMAGES)['logits'][:, [2, 0, 1]])
-  assert not capsys.readouterr().out
-  assert zero_shot.in_order(model, ('owl', 'cat', 'cow')) is model
-  assert 'matched by position: cat is owl' in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(('arrays', 'message'), [
     ({'width': 5}, 'width 5, but the image embeddings of .* have width 6'),
     ({'labels': np.array(['a', 'b', 'a'])}, r'\[3, 6\], .* 2 different labels'),
@@ -104,11 +92,19 @@ def test_evaluate_classifies_without_training(tmp_path, capsys):
   order = [3, 1, 4, 0, 5, 9, 2, 6, 8, 7]
   np.savez(tmp_path / 'x.npz', embeddings=texts[order],
            labels=np.array([str(i) for i in order]))
-  assert main.main([
+  command = [
       'evaluate', f'--workdir={tmp_path}/tower',
       f'--text-embeddings={tmp_path}/x.npz', '--evaluators=classification',
       '--config=configs/finetune.py:dataset=digits,resolution=8,batch_size=24',
-      f'--json={tmp_path}/x.json']) == 0
+      f'--json={tmp_path}/x.json']
+  assert main.main(command) == 0
   figures = json.loads((tmp_path / 'x.json').read_text())
   assert figures['metrics']['classification/accuracy'] > 0.2
-  assert 'matched by position' not in capsys.readouterr().out
+  # Texts of other names are not matched by index.
+  np.savez(tmp_path / 'x.npz', embeddings=texts,
+           labels=np.array([f'a {i}' for i in range(10)]))
+  assert main.main(command) == 2
+  assert 'other classes than the model of' in capsys.readouterr().err
+  (tmp_path / 'names.txt').write_text('\n'.join(map(str, range(10))))
+  assert main.main([*command, f'--labels={tmp_path}/names.txt']) == 0
+  assert json.loads((tmp_path / 'x.json').read_text()) == figures

@@ -57,14 +57,24 @@ def teacher():
           'resolution': 16, 'mean': (0.1, 0.2, 0.3), 'std': (0.4, 0.5, 0.6)}))
 
 
-def test_a_teacher_with_another_order_of_classes_is_an_error(tmp_path):
-  model = load.create(num_classes=10, resolution=8, **toy.CONFIG['model'])
-  labels = tuple(map(str, [1, 0, *range(2, 10)]))
+@pytest.mark.parametrize(('labels', 'message'), [
+    ((1, 0, *range(2, 10)), "teacher .* class 0 is '1' instead"),
+    (('one', *range(1, 10)), 'only in objective.teacher .*: one; only in dig'),
+    (range(9), 'only in digits: 9'), ((), '')])
+def test_the_teacher_has_the_classes_of_the_data(
+    tmp_path, capsys, labels, message):
+  model = load.create(
+      num_classes=len(labels) or 10, resolution=8, **toy.CONFIG['model'])
   dataclasses.replace(model, preprocess=dataclasses.replace(
-      model.preprocess, labels=labels)).save(tmp_path / 'teacher')
-  with pytest.raises(ValueError, match="teacher .* class 0 is '1' instead"):
-    toy.build(objective={
-        'name': 'distill', 'teacher': str(tmp_path / 'teacher')})
+      model.preprocess, labels=tuple(map(str, labels)))).save(
+          tmp_path / 'teacher')
+  section = {'name': 'distill', 'teacher': str(tmp_path / 'teacher')}
+  if message:
+    with pytest.raises(ValueError, match=message):
+      toy.build(objective=section)
+  else:
+    toy.build(objective=section)
+    assert capsys.readouterr().out.count('has no class names') == 1
 
 
 def build(teacher, *, model=None, **section):

@@ -1,9 +1,77 @@
-"""A run says so if its images are scaled otherwise than in pre-training."""
+"""Starts of runs: class names, kept heads, scales of images."""
 
+import dataclasses
+
+from etils import epath
 import pytest
 
+from tests import random_models
+from tests import toy
 from vit_jax import data
+from vit_jax.checkpoints import config as checkpoint_config
+from vit_jax.checkpoints import manager
+from vit_jax.experiment import config as config_lib
+from vit_jax.inference import load
 from vit_jax.run import restore
+
+DIGITS = tuple(map(str, range(10)))
+
+
+@pytest.fixture(scope='module')
+def experiment():
+  return toy.build(init={'checkpoint': 'weights', 'new': []})
+
+
+def start(experiment, workdir, source=None):
+  with manager.Checkpoints(
+      workdir, checkpoint_config.CheckpointConfig()) as checkpoints:
+    return restore.restore_or_init(
+        experiment, checkpoints, epath.Path(workdir), source)[1].message
+
+
+def rename(experiment, names):
+  return dataclasses.replace(experiment, dataset=dataclasses.replace(
+      experiment.dataset, class_names=names))
+
+
+def test_a_run_resumes_only_with_the_classes_of_its_checkpoint(
+    experiment, tmp_path):
+  with manager.Checkpoints(
+      tmp_path, checkpoint_config.CheckpointConfig()) as checkpoints:
+    checkpoints.save(
+        experiment.init_state(), labels=DIGITS,
+        config=config_lib.to_plain(experiment.config),
+        progress={'origin': 'weights'})
+  for names, message in (
+      (('x', *DIGITS[1:]), f'only in the checkpoint in {tmp_path}: 0'),
+      (('1', '0', *DIGITS[2:]), "class 0 is '1' instead of '0'")):
+    with pytest.raises(ValueError, match=message) as error:
+      start(rename(experiment, names), tmp_path)
+    assert 'the same classes in the same order' in str(error.value)
+  # TFDS calls classes without names 0, 1, ...
+  for same in (DIGITS, None):
+    assert 'class names' not in start(rename(experiment, same), tmp_path)
+
+
+@pytest.mark.parametrize('names', [(), DIGITS, ('x', *DIGITS[1:])])
+def test_a_kept_head_has_the_classes_of_the_data(experiment, tmp_path, names):
+  model = random_models.make(
+      toy.CONFIG['model'] | {'num_classes': 10}, side=8, labels=names)
+  source = load.as_source(model, 'weights')
+  if names and names != DIGITS:
+    with pytest.raises(ValueError, match='(?s)only in weights: x; .*init.new'):
+      start(experiment, tmp_path, source)
+    assert start(toy.build(init={'checkpoint': 'weights'}), tmp_path, source)
+  else:
+    assert start(experiment, tmp_path, source).count(
+        'weights has no class names') == (not names)
+
+
+def test_a_stage_that_keeps_a_head_needs_the_classes_of_the_earlier_one(
+    experiment):
+  experiment.check_start_from(experiment)
+  with pytest.raises(ValueError, match='only in the earlier stage: x'):
+    experiment.check_start_from(rename(experiment, ('x', *DIGITS[1:])))
 
 
 @pytest.mark.parametrize(('ours', 'trained', 'noted'), [

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from tests import toy
+from vit_jax import classes
 from vit_jax import schema
 from vit_jax import sweep as sweep_lib
+from vit_jax.checkpoints import source as source_lib
 from vit_jax.commands import sweep as command
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import load_config
@@ -100,6 +102,22 @@ def test_a_best_value_at_the_edge_of_the_grid_is_a_warning(
       'best': {'values': {'a': best}}})
   assert len(found) == bool(warning)
   assert all(re.search(warning, one) for one in found)
+
+
+def test_runs_of_a_soup_have_the_classes_of_the_data():
+  def match(*labels):
+    return soup.match_classes({name: source_lib.Source(
+        name, {}, 'params', dict, {'head': {'dense': {'kernel': np.ones((5, 2))
+                                                     }}}, labels=names)
+                               for name, names in zip('ab', labels)},
+                              classes.Classes('./data', 2, ('cat', 'dog')))
+
+  assert match(('cat', 'dog'), ('cat', 'dog')) == []
+  assert 'the run b has no class names' in match(('cat', 'dog'), ())[0]
+  with pytest.raises(ValueError, match='only in the run b: emu'):
+    match(('cat', 'dog'), ('cat', 'emu'))
+  with pytest.raises(ValueError, match='the run b numbers the same classes'):
+    match(('cat', 'dog'), ('dog', 'cat'))
 
 
 RUNS = {'a': 4.0, 'b': 8.0, 'c': -9.0, 'd': 3.0}

@@ -107,6 +107,15 @@ def read_config(path: epath.Path) -> dict[str, Any]:
     return dict(checkpointer.restore(path))
 
 
+def read_labels(path: epath.Path, sums: Mapping[str, Any]) -> tuple[str, ...]:
+  """Returns the class names in a checkpoint with these checksums, if any."""
+  if not (path / 'labels').is_dir():
+    return ()
+  found = read_config(path / 'labels')
+  checksums.check_items(sums, plain={'labels': found})
+  return tuple(map(str, found.get('names', ())))
+
+
 def read_shapes(path: epath.Path) -> Any:
   """Returns a tree with `shape` and `dtype` of an item's arrays."""
   # A checkpointer would warn about a file that single items do not have.

@@ -11,7 +11,7 @@ reads the model only. Orbax writes in the background and renames complete
 checkpoints; the next run deletes partial ones.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import dataclasses
 import time
@@ -132,7 +132,10 @@ class Checkpoints:
         other.wait_until_finished()
       manager.save(step, force=True, args=items_lib.composite(arrays, plain))
 
-  def restore(self, abstract: types.TrainState) -> Restored | None:
+  def restore(
+      self, abstract: types.TrainState, *,
+      check_labels: Callable[[Sequence[str]], None] = lambda names: None,
+  ) -> Restored | None:
     """Returns the newest intact checkpoint, or None if there is none.
 
     Damaged ones are renamed to STEP.damaged if an older one is intact.
@@ -140,6 +143,8 @@ class Checkpoints:
     Args:
       abstract: shapes, types and shardings; the devices may differ from those
         that wrote the checkpoint.
+      check_labels: raises a ValueError unless the class names of the
+        checkpoint fit; called before the arrays are compared or read.
 
     Raises:
       ValueError: if the checkpoint does not hold a state like `abstract`.
@@ -152,7 +157,7 @@ class Checkpoints:
         'steps', lambda: sorted(self._latest.all_steps(), reverse=True))
     for step in steps or ():
       try:
-        restored = self._restore(step, abstract)
+        restored = self._restore(step, abstract, check_labels)
       except items_lib.DamagedError as error:
         # After an error of the operating system, the files may be intact.
         if jax.process_count() > 1 or _is_os_error(error):
@@ -165,7 +170,10 @@ class Checkpoints:
       raise damaged[max(damaged)]
     return None
 
-  def _restore(self, step: int, abstract: types.TrainState) -> Restored:
+  def _restore(
+      self, step: int, abstract: types.TrainState,
+      check_labels: Callable[[Sequence[str]], None],
+  ) -> Restored:
     path = self._path(step)
     deadline = time.monotonic() + _VISIBLE_SECS
     while not path.exists() and time.monotonic() < deadline:
@@ -174,6 +182,8 @@ class Checkpoints:
     with items_lib.explain_errors(path):
       sums = items_lib.read_checksums(path)
       found = self._latest.item_metadata(step)
+      labels = items_lib.read_labels(path, sums)
+    check_labels(labels)
     for item, tree_of_item in expected.items():
       _check_same(_CONTENT[item], tree_of_item, found.get(item), path)
     with items_lib.explain_errors(path):

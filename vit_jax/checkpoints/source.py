@@ -29,7 +29,7 @@ class Source:
       family of weights.
     load: reads the parameters as NumPy arrays; raises `items.DamagedError` if
       the checkpoint is damaged.
-    shapes: tree with `shape` and `dtype` of the parameters of a checkpoint.
+    shapes: tree with `shape` and `dtype` of the parameters.
     labels: class names, if known.
   """
   path: epath.PathLike
@@ -80,14 +80,13 @@ def _source(path: epath.Path) -> Source:
   with items_lib.explain_errors(path):
     untrusted.check_folder(path)
     sums = items_lib.read_checksums(path)
-    plain = {name: items_lib.read_config(path / name)
-             for name in ('config', 'labels') if (path / name).is_dir()}
-    checksums_lib.check_items(sums, plain=plain)
+    config = items_lib.read_config(path / 'config')
+    checksums_lib.check_items(sums, plain={'config': config})
     return Source(
-        path=path, config=saved_config.upgrade(plain['config']), item=item,
+        path=path, config=saved_config.upgrade(config), item=item,
         load=functools.partial(_read, path, item, sums),
         shapes=items_lib.read_shapes(path / item),
-        labels=tuple(map(str, plain.get('labels', {}).get('names', ()))))
+        labels=items_lib.read_labels(path, sums))
 
 
 def _read(

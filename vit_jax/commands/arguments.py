@@ -19,6 +19,7 @@ with epy.lazy_imports():
   import numpy as np
 
   from vit_jax import atomic_files
+  from vit_jax import untrusted
   from vit_jax.experiment import load_config
   from vit_jax.experiment import reference
   from vit_jax.inference import load as load_lib
@@ -34,6 +35,11 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
         default='', metavar='FILE.npz',
         help='classify with the text embeddings of CLIP or SigLIP: '
         '`embeddings` [classes, width] and `labels`; see docs/evaluation.md'),
+    '--labels': dict(
+        default='', metavar='FILE',
+        help='class names, one a line: a name for each output of the weights, '
+        'in their order, or names that the weights have, in another order, '
+        'which reorders the outputs'),
     '--flip': dict(
         action='store_true',
         help='average the outputs for each image and its mirror image, which '
@@ -82,7 +88,16 @@ def load_model(args: argparse.Namespace) -> model_lib.Model:
   """Loads the model of `add_model`'s flags."""
   return load_lib.load(
       args.model, which=args.which, text_embeddings=args.text_embeddings,
-      **parse_overrides(args.set))
+      **model_overrides(args))
+
+
+def model_overrides(args: argparse.Namespace) -> dict[str, Any]:
+  """Returns the settings of --set and --labels, for `load`."""
+  result = parse_overrides(getattr(args, 'set', ()))
+  if getattr(args, 'labels', ''):
+    text = untrusted.read_text(args.labels)
+    result['labels'] = tuple(text.strip().splitlines())
+  return result
 
 
 def add_config(

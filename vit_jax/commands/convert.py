@@ -41,6 +41,7 @@ FORMATS = ('npz', 'timm', 'huggingface', 'orbax')
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
   arguments.add_model(parser, flag='--source')
+  arguments.add(parser, '--labels')
   parser.add_argument(
       '--target', required=True, metavar='PATH',
       help='new path to write: a file for npz (a .json is written next to '
@@ -78,7 +79,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
                        '--target without a suffix: a folder.')
   model = load.load(
       args.source, which=args.which, text_embeddings=args.text_embeddings,
-      **arguments.parse_overrides(args.set))
+      **arguments.model_overrides(args))
   card, licence = _card(args, model), _licence_text(args)
   if args.report:
     for line in model.report:

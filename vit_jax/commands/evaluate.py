@@ -3,8 +3,8 @@
     python main.py evaluate --workdir=runs/x --evaluators=fewshot,knn
 
 Weights of other codebases need --config: the model comes from the weights, data
-and evaluators from the config. Few-shot and k-NN evaluation also work for
-weights without a head or with other classes.
+and evaluators from the config. The classes of the head are matched to those of
+the data by name. Few-shot and k-NN evaluation do not use the head.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ with epy.lazy_imports():
   import jax
   import numpy as np
 
+  from vit_jax import classes
   from vit_jax import console as console_lib
   from vit_jax import data
   from vit_jax import escape
@@ -44,8 +45,8 @@ with epy.lazy_imports():
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import fit_batch
   from vit_jax.experiment import load_config
+  from vit_jax.inference import class_names
   from vit_jax.inference import load
-  from vit_jax.inference import zero_shot
   from vit_jax.parallel import coordination
   from vit_jax.parallel import multihost
   from vit_jax.run import restore
@@ -79,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--output', default='', metavar='DIR',
       help='folder for figures (default: `evals` in the workdir)')
-  arguments.add(parser, '--flip', '--text-embeddings')
+  arguments.add(parser, '--flip', '--text-embeddings', '--labels')
   parser.add_argument(
       '--stage', default='', metavar='NAME',
       help='stage: with --config, one of the config; without, a subfolder of '
@@ -142,8 +143,6 @@ def _restore(
       positions=config.init.positions)
   if not needs_head:
     # The head may have other classes, so it is dropped.
-    config = dataclasses.replace(
-        config, model=dataclasses.replace(config.model, num_classes=0))
     rules = dataclasses.replace(
         rules, new=('head/.*',), ignored=('head/.*', *rules.ignored))
   # The best checkpoint and the teacher concern the training run only. A batch
@@ -151,12 +150,10 @@ def _restore(
   count = jax.device_count()
   experiment = experiment_lib.build(dataclasses.replace(
       config, batch_size=-(-config.eval_batch_size // count) * count,
-      accumulation=1, checkpoint=checkpoint_config.CheckpointConfig(best=''),
-      objective=objectives.without_teacher(config.objective)))
-  if needs_head:
-    schema.check_order(
-        experiment.dataset.class_names, source.labels,
-        what=f'Compared with the checkpoint, {experiment.dataset.name}')
+      model=dataclasses.replace(config.model, num_classes=0), accumulation=1,
+      checkpoint=checkpoint_config.CheckpointConfig(best=''),
+      objective=objectives.without_teacher(config.objective),
+  ), head=_head(source) if needs_head else None)
   multihost.connect_cpus(experiment.mesh)
   # Only the unused head may be new; it is initialised to zero.
   params, rows = experiment.adapt(source.load(), source.config, config=rules)
@@ -165,6 +162,13 @@ def _restore(
       print(escape.line(
           f'{row.status} {row.name}: {row.source} -> {row.target}'))
   return experiment, params
+
+
+def _head(source: checkpoint_source.Source) -> classes.Classes | None:
+  """Returns the classes of the weights, or None if they have no head."""
+  count = initialize.num_classes(source.shapes)
+  name = checkpoint_paths.display(source.path)
+  return classes.Classes(name, count, source.labels) if count else None
 
 
 def _show(
@@ -246,7 +250,7 @@ def _find(
     args: argparse.Namespace,
 ) -> tuple[config_lib.Config, checkpoint_source.Source]:
   path = download.fetch(args.workdir)
-  if orbax_runs.is_run(path) and not args.text_embeddings:
+  if orbax_runs.is_run(path) and not (args.text_embeddings or args.labels):
     source = load.find(path, which=args.which)
     if 'batch_size' in source.config:  # `convert` writes none.
       config = _with_training_scales(
@@ -258,12 +262,13 @@ def _find(
         f'{args.workdir} has no config of a training run, which selects data '
         'and evaluators. Use --config=configs/x.py.')
   model = load.load(
-      path, which=args.which, text_embeddings=args.text_embeddings)
+      path, which=args.which, text_embeddings=args.text_embeddings,
+      **arguments.model_overrides(args))
   # The model is that of the weights, so the config may leave it open.
   section = json.dumps(schema.to_plain(model.config))
   config = _config(args, None, first=[f'model={section}'])
   if args.text_embeddings:
-    model = zero_shot.in_order(
+    model = class_names.in_order(
         model, data.open_dataset(config.data).class_names or ())
   source = load.as_source(model, path)
   config = _with_training_scales(config, source.config)

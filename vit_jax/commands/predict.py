@@ -26,7 +26,6 @@ with epy.lazy_imports():
   from vit_jax import atomic_files
   from vit_jax import console as console_lib
   from vit_jax import escape
-  from vit_jax import untrusted
   from vit_jax.inference import image_files
   from vit_jax.inference import model as model_lib
   from vit_jax.inference import predictions
@@ -46,10 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--activation', choices=('softmax', 'sigmoid'),
       help='softmax for one class per image, sigmoid for several (default: as '
       'in the training loss, or softmax if it is unknown)')
-  arguments.add(parser, '--flip')
-  parser.add_argument(
-      '--labels', default='', metavar='FILE',
-      help='file with class names, one per line, for weights without names')
+  arguments.add(parser, '--flip', '--labels')
   parser.add_argument(
       '--output', default='', metavar='FILE',
       help='new .csv or .jsonl file for all predictions')
@@ -60,10 +56,9 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   arguments.check_output(args.output, ('.csv', '.jsonl'))
   found, errors = image_files.find(args.paths)
   model = arguments.load_model(args)
-  if args.labels:
-    model = _replace(model, labels=_read_labels(model, args.labels))
   if args.activation:
-    model = _replace(model, activation=args.activation)
+    model = dataclasses.replace(model, preprocess=dataclasses.replace(
+        model.preprocess, activation=args.activation))
   convert: Any = (model.estimates if model.is_regression else
                   functools.partial(model.top_classes, top_k=args.top_k))
   # Raises for wrong settings before any image is read.
@@ -86,20 +81,6 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   return progress.report(), written
 
 
-def _replace(model: model_lib.Model, **changes: Any) -> model_lib.Model:
-  return dataclasses.replace(
-      model, preprocess=dataclasses.replace(model.preprocess, **changes))
-
-
-def _read_labels(model: model_lib.Model, path: str) -> tuple[str, ...]:
-  names = tuple(untrusted.read_text(path).strip().splitlines())
-  if len(names) != model.config.num_classes:
-    raise ValueError(
-        f'{path} holds {console_lib.format_count(len(names), "name")} (one a '
-        f'line), but the model has {model.config.num_classes:,} classes.')
-  return names
-
-
 def _record(
     path: Any, result: predictions.Prediction | predictions.Estimate,
 ) -> dict[str, Any]:
@@ -107,7 +88,7 @@ def _record(
   if isinstance(result, predictions.Estimate):
     return {'path': str(path), 'values': dict(zip(result.names, result.values))}
   return {'path': str(path), 'predictions': [
-      {'name': name, 'probability': value, 'class': index} for name, value,
+      {'name': name, 'probability': value, 'index': index} for name, value,
       index in zip(result.names, result.probabilities, result.classes)]}
 
 

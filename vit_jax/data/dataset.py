@@ -8,6 +8,7 @@ from typing import Any
 from jaxtyping import Int
 import numpy as np
 
+from vit_jax import classes as classes_lib
 from vit_jax import exceptions
 from vit_jax.data import config as config_lib
 from vit_jax.data.sources import protocol
@@ -63,6 +64,12 @@ class Dataset:
   @property
   def num_examples(self) -> int:
     return len(self.source)
+
+  @property
+  def classes(self) -> classes_lib.Classes:
+    """Names of the classes or regression targets, with their order."""
+    return classes_lib.Classes(
+        self.name, self.num_classes, self.targets or self.class_names or ())
 
   def __len__(self) -> int:
     return len(self.source)

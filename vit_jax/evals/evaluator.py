@@ -15,6 +15,7 @@ import jax
 from jaxtyping import Array, Float, Int
 import numpy as np
 
+from vit_jax import classes
 from vit_jax import schema
 from vit_jax import types
 
@@ -74,7 +75,8 @@ class Context:
     loss: per-example loss of logits and labels, without label smoothing.
     activation: maps logits to probabilities.
     num_classes: outputs of the model's head.
-    train_name: name of the training dataset, for messages.
+    train_name: training dataset or weights that the classes come from, for
+      messages.
     class_names: names of the model's classes, if known.
     open_split: opens (split, source='', batch_size=None, per_class=0,
       seeds=(0,), real_labels='', masks=False), where `per_class` samples that
@@ -82,6 +84,7 @@ class Context:
       labels, and `masks` adds `segmentation` to batches.
     targets: names of the regression targets of the model, if any.
     grid: rows and columns of the patches, the last of the tokens.
+    note: prints a line, '' for none.
   """
   where: str
   predict: Callable[[types.Params, types.Batch], types.Outputs]
@@ -95,31 +98,42 @@ class Context:
   targets: tuple[str, ...] = ()
   class_names: tuple[str, ...] | None = None
   grid: tuple[int, int] = (1, 1)
+  note: Callable[[str], object] = print
+
+  @property
+  def classes(self) -> classes.Classes:
+    """Classes or regression targets of the model."""
+    return classes.Classes(
+        f'the model of {self.train_name}', self.num_classes,
+        self.targets or self.class_names or ())
 
   def open(self, config: 'EvaluatorConfig', **options: Any) -> Split:
     """Opens the split of an evaluator.
 
     Raises:
       ValueError: if the evaluator uses the head of the model, and the split has
-        other targets, another number of classes, or another order of them.
+        other classes or targets; see `classes.match`.
     """
     split = self.open_split(
         config.split, config.source, batch_size=config.batch_size, **options)
     if not config.uses_head:
       return split
-    if split.targets != self.targets:
+    if bool(split.targets) != bool(self.targets):
       raise ValueError(
           f'{self.where}: {split.name} has {_describe_labels(split.targets)}, '
           f'but the model is trained on {self.train_name} with '
           f'{_describe_labels(self.targets)}.')
-    if split.num_classes != self.num_classes:
-      raise ValueError(
-          f'{self.where}: {split.name} has {split.num_classes} classes, but '
-          f'the model is trained on {self.train_name} with '
-          f'{self.num_classes}. Evaluators without a head: fewshot, knn.')
-    schema.check_order(
-        split.class_names, self.class_names,
-        what=f'{self.where}: compared with {self.train_name}, {split.name}')
+    note = classes.match(
+        classes.Classes(split.name, split.num_classes,
+                        split.targets or split.class_names or ()), self.classes,
+        restrict='' if self.targets else (
+            'To measure on the classes that both have, use the evaluator shift '
+            f'(--evaluators=shift, or --config.{self.where}.name=shift)'),
+        remedy='The evaluators fewshot and knn work with any classes. '
+        + classes.RENAME)
+    # Data without names are compared with themselves at most.
+    if split.class_names or self.class_names:
+      self.note(note)
     return split
 
   def check_classes(self, split: Split, *, single: bool = False) -> None:

@@ -18,6 +18,7 @@ from etils import epath
 import jax.numpy as jnp
 import numpy as np
 
+from vit_jax import classes
 from vit_jax import metrics
 from vit_jax import types
 from vit_jax import untrusted
@@ -25,7 +26,6 @@ from vit_jax.data import known_datasets
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
 
-_SHOWN = 5  # Unknown classes in an error message.
 _TOP_K = 5
 _IMAGENET_CLASSES = 1000
 
@@ -74,22 +74,23 @@ class ShiftConfig(evaluator.EvaluatorConfig):
   ) -> dict[int, list[int]]:
     """Returns the model's classes for each class of the dataset with any."""
     names = split.class_names or ()
-    index = {name: i for i, name in enumerate(context.class_names or ())}
-    matches = (objectnet_classes(epath.Path(self.mappings), sorted(index))
+    matches = (objectnet_classes(
+        epath.Path(self.mappings), sorted(context.class_names or ()))
                if self.mappings else {name: [name] for name in names})
     groups = {i: matches[name] for i, name in enumerate(names)
               if name in matches}
-    unknown = sorted(set().union(*groups.values()) - set(index))
-    if unknown or not groups:
+    if not groups:
       raise ValueError(
-          f'{context.where} matches classes by name, but '
-          + (f'{len(unknown)} of {split.name} are not classes of '
-             f'{context.train_name}: {", ".join(unknown[:_SHOWN])}'
-             + ', ...' * (len(unknown) > _SHOWN) if unknown else
-             f'no class of {split.name} can be matched')
-          + f'. {context.train_name} has '
-          + (f'{", ".join([*index][:2])}, ...' if index else 'no class names.')
-          + ' Use data with these class names, such as WordNet synsets.')
+          f'{context.where} matches classes by name, but no class of '
+          f'{split.name} can be matched: {classes.shorten(names) or "no names"}'
+          '. Use data with the class names of the model.')
+    needed = names if not self.mappings else sorted(
+        set().union(*groups.values()))
+    index = classes.indices(
+        classes.Classes(split.name, len(needed), needed), context.classes,
+        remedy='Evaluate on data without these classes, with '
+        f'--config.{context.where}.source, or on data with the class names of '
+        f'the model. {classes.RENAME}')
     expected = known_datasets.facts(self.source).num_present
     if expected and len(groups) > expected:  # TFDS declares all 1,000 classes.
       assert split.read_labels is not None

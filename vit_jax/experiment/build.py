@@ -12,6 +12,8 @@ from jax.sharding import PartitionSpec
 import numpy as np
 import optax
 
+from vit_jax import classes
+from vit_jax import console
 from vit_jax import data
 from vit_jax import models
 from vit_jax import objectives
@@ -35,7 +37,7 @@ __all__ = ['Experiment', 'build']
 
 def build(
     config: config_lib.Config, devices: Sequence[jax.Device] | None = None, *,
-    data_optional: bool = False,
+    data_optional: bool = False, head: classes.Classes | None = None,
 ) -> Experiment:
   """Builds an experiment.
 
@@ -44,6 +46,7 @@ def build(
     devices: devices of the mesh; all by default.
     data_optional: whether sizes from the table of known datasets may replace
       data that are not available, so that the step can still be compiled.
+    head: classes of a head to evaluate; by default those of the data.
 
   Raises:
     ValueError: if sections contradict each other, the data or the devices, or
@@ -52,8 +55,11 @@ def build(
   fingerprint.check_config(config)
   dataset = data.open_dataset(config.data, data_optional=data_optional)
   fingerprint.check_data(dataset)
+  note = functools.cache(_print_note)  # Prints a line once.
+  if head is not None:
+    dataset = _with_head(dataset, head, note)
   config = _complete(config, dataset)
-  teacher = _teacher(config, dataset)
+  teacher = _teacher(config, dataset, note)
   model, loss = _model_and_loss(
       config, dataset, devices or jax.devices(), teacher)
   open_data = evaluators_lib.opener(config, data_optional=data_optional)
@@ -85,7 +91,7 @@ def build(
   build_evaluators = functools.partial(
       evaluators_lib.build, config, model=model, objective=loss,
       train_data=dataset, mesh=mesh, unreadable=unreadable,
-      open_data=open_data)
+      open_data=open_data, note=note)
   return Experiment(
       config=config, mesh=mesh, dataset=dataset, model=model,
       total_steps=total_steps, schedule=optimizer.schedule,
@@ -169,24 +175,51 @@ def _with_patch_sizes(
   return step_lib.DrawnLoss(loss, tuple(loss_of(patch) for patch in sizes))
 
 
-def _teacher(config: config_lib.Config, dataset: data.Dataset) -> Any:
+def _print_note(line: str) -> None:
+  if line and jax.process_index() == 0:
+    console.print_lines(line)
+
+
+def _with_head(
+    dataset: data.Dataset, head: classes.Classes,
+    note: Callable[[str], object],
+) -> data.Dataset:
+  """Returns the dataset with the classes of a head.
+
+  Evaluators compare them with the classes of their data.
+  """
+  if not head.names:
+    note(classes.match(
+        head, dataset.classes, remedy='The evaluators fewshot and knn work '
+        'with any classes.'))
+    return dataset
+  names = tuple(head.names)
+  return dataclasses.replace(
+      dataset, name=head.owner, num_classes=head.count, class_names=names,
+      targets=names if dataset.targets else ())
+
+
+def _teacher(
+    config: config_lib.Config, dataset: data.Dataset,
+    note: Callable[[str], object],
+) -> Any:
   """Returns the teacher of the objective, an `inference` model, or None."""
   section = config.objective
   if not isinstance(section, objectives.DistillConfig):
     return None
   from vit_jax.inference import load
   model = load.load(section.teacher, which=section.which, log=None)
-  expected = dataset.num_classes, config.data.channels
-  found = model.config.num_classes, model.preprocess.channels
-  if found != expected:
+  channels = model.preprocess.channels
+  if channels != config.data.channels:
     raise ValueError(
-        f'objective.teacher {section.teacher} has {found[0]} classes and '
-        f'{found[1]} channels, but {dataset.name} has {expected[0]} classes '
-        f'and images of {expected[1]} channels. Use a teacher that was trained '
-        'on it.')
-  schema.check_order(
-      model.preprocess.labels, dataset.class_names,
-      what=f'Compared with {dataset.name}, objective.teacher {section.teacher}')
+        f'objective.teacher {section.teacher} is for images of {channels} '
+        f'channels, but {dataset.name} has {config.data.channels}. Use a '
+        'teacher that was trained on it.')
+  note(classes.match(
+      classes.Classes(f'objective.teacher {section.teacher}',
+                      model.config.num_classes, model.preprocess.labels),
+      dataset.classes, remedy='Use a teacher that was trained on these classes '
+      f'in this order. {classes.RENAME}'))
   return dataclasses.replace(model, config=dataclasses.replace(
       models.without_fused_kernels(model.config), dtype=config.model.dtype))
 

@@ -207,6 +207,7 @@ def build(
     config: config_lib.Config, microbatches: int, *, model: nn.Module,
     objective: Any, train_data: data.Dataset, mesh: jax.sharding.Mesh,
     unreadable: data.UnreadableLog, open_data: OpenData,
+    note: Callable[[str], object],
 ) -> dict[str, evals.Evaluate]:
   """Returns the evaluators by name, for a number of microbatches.
 
@@ -233,7 +234,7 @@ def build(
       objective=sharding.keep_batch_split(objective, mesh),
       loss=functools.partial(objectives.loss_of_logits, labelled),
       activation='sigmoid' if labelled.loss == 'sigmoid' else 'softmax',
-      num_classes=train_data.num_classes, targets=train_data.targets,
+      num_classes=train_data.num_classes, targets=train_data.targets, note=note,
       grid=models.grid(config.model, config.data.size),
       train_name=train_data.name, class_names=train_data.class_names))
           for name, section in config.evals.items()}

@@ -3,7 +3,7 @@
 Nothing is allocated until `init_state` is called.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 import dataclasses
 import functools
 import math
@@ -286,12 +286,23 @@ class Experiment:
   def check_start_from(self, earlier: 'Experiment') -> None:
     """Raises if this run cannot start from a checkpoint of an earlier stage.
 
-    Compares shapes only, before the earlier stage is trained.
+    Compares classes and shapes only, before the earlier stage is trained.
     """
+    self.match_head(earlier.model_params, earlier.dataset.classes.names,
+                    owner='the earlier stage')
     self._fit(
         _zeros(earlier.model_params),
         config_lib.to_plain(earlier.config), config=self.config.init,
         initial=_zeros(self.abstract_state.params))
+
+  def match_head(
+      self, source: types.Params, labels: Sequence[str], *, owner: str) -> str:
+    """Compares a kept head with the data; see `initialize.match_classes`."""
+    if not initialize.num_classes(self.abstract_state.params):
+      return ''
+    return initialize.match_classes(
+        source, labels, self.dataset.classes, config=self.config.init,
+        owner=owner)
 
   def adapt(
       self, source: types.Params, source_config: Mapping[str, Any], *,

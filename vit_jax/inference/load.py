@@ -19,6 +19,7 @@ from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.checkpoints import source as checkpoint_source
+from vit_jax.inference import class_names
 from vit_jax.inference import model as model_lib
 from vit_jax.inference import zero_shot
 from vit_jax.models import flexible_patch
@@ -60,7 +61,8 @@ def load(
     **overrides: fields of the section `model` (num_heads=4), of `Preprocess`
       (resolution=384, mean=..., labels=...), or positions='cubic'. They take
       precedence over inferred values. Another `patch` resizes the patch
-      embedding (FlexiViT; see `flexible_patch`).
+      embedding (FlexiViT; see `flexible_patch`). The classes of the weights in
+      another order in `labels` reorder the outputs; see `class_names.rename`.
 
   Raises:
     FileNotFoundError: if there is nothing at `path`.
@@ -73,6 +75,8 @@ def load(
   if positions is not None:
     schema.convert(positions, initialize.Positions, where='positions')
   patch = overrides.pop('patch', None)
+  labels = overrides_lib.parse(
+      {'labels': overrides.pop('labels', ())}).preprocess['labels']
   # Images of a new resolution need not divide into the patches of the weights.
   resolution = overrides.pop('resolution', None) if patch else None
   found = download.fetch(path, log=log)
@@ -91,8 +95,9 @@ def load(
   model = model_lib.Model(**{
       **vars(loaded), 'positions': positions or loaded.positions,
       'origin': f'{loaded.origin}: {os.fspath(path)}'})
-  return (zero_shot.attach(model, text_embeddings) if text_embeddings
-          else model)
+  if text_embeddings:
+    model = zero_shot.attach(model, text_embeddings)
+  return class_names.rename(model, labels) if labels else model
 
 
 def _with_patch(
@@ -183,7 +188,8 @@ def as_source(
   """Returns a loaded model as the initial parameters of a run."""
   return checkpoint_source.Source(
       path=os.fspath(path), item=model.origin.split(':')[0],
-      load=lambda: model.params, labels=model.preprocess.labels, config={
+      load=lambda: model.params, shapes=model.params,
+      labels=model.preprocess.labels, config={
           'model': schema.to_plain(model.config),
           'positions': model.positions,
           'data': {'resolution': list(model.resolution),

@@ -7,7 +7,6 @@ become the head of the model, so that all commands can use it. They are computed
 elsewhere: docs/evaluation.md shows how.
 """
 
-from collections.abc import Sequence
 import dataclasses
 import io
 import os
@@ -15,7 +14,6 @@ import zipfile
 
 import numpy as np
 
-from vit_jax import escape
 from vit_jax import untrusted
 from vit_jax.inference import model as model_lib
 from vit_jax.models import vit_config
@@ -83,25 +81,3 @@ def attach(
       preprocess=dataclasses.replace(
           model.preprocess, labels=labels,
           activation='sigmoid' if 'bias' in arrays else 'softmax'))
-
-
-def in_order(
-    model: model_lib.Model, names: Sequence[str],
-) -> model_lib.Model:
-  """Returns the classifier with its classes in the order of a dataset.
-
-  If the names differ, the order is kept, and a note says so.
-  """
-  labels = model.preprocess.labels
-  if sorted(labels) != sorted(names):
-    print(escape.line(
-        'note: the class names of the dataset are not the labels of the text '
-        'embeddings, which are matched by position: '
-        f'{labels[0]} is {[*names, "class 0"][0]}, ...'))
-    return model
-  order = np.array([labels.index(name) for name in names])
-  head = {key: array[..., order]
-          for key, array in model.params['head']['dense'].items()}
-  return dataclasses.replace(
-      model, params={**model.params, 'head': {'dense': head}},
-      preprocess=dataclasses.replace(model.preprocess, labels=tuple(names)))

@@ -346,7 +346,7 @@ class _Run:
           self._experiment.without_base(self._state), which=which,
           config=config_lib.to_plain(self._config),
           progress=dataclasses.asdict(self._counters),
-          labels=dataset.targets or dataset.class_names or ())
+          labels=dataset.classes.names)
 
   def _write_row(self, row: Mapping[str, float]) -> None:
     with self._files.explain_errors(f'a row of {writer_lib.FILENAME}'):

@@ -16,6 +16,7 @@ from typing import Any
 from etils import epath
 import numpy as np
 
+from vit_jax import classes
 from vit_jax import data
 from vit_jax import models
 from vit_jax import tree
@@ -79,8 +80,11 @@ def restore_or_init(
     raise ValueError(
         'lora.rank is set, but there are no weights to adapt. Set '
         '--config.init.checkpoint.')
+  notes: list[str] = []
   restored = checkpoints.restore(
-      experiment.without_base(experiment.abstract_state))
+      experiment.without_base(experiment.abstract_state),
+      check_labels=lambda names: notes.append(
+          _match_classes(experiment, names, workdir)))
   if restored is not None:
     start = _resume(experiment, restored, workdir, source)
     base = None
@@ -90,19 +94,38 @@ def restore_or_init(
       base, _ = experiment.adapt(
           weights, source.config, config=experiment.config.init)
     return experiment.with_base(restored.state, base), dataclasses.replace(
-        start, message='\n'.join([*restored.damaged, start.message]))
+        start, message='\n'.join(filter(None, [
+            *restored.damaged, start.message, *notes[-1:]])))
   state = experiment.init_state()
   if source is None:
     return experiment.with_base(state), Start(counters_lib.Counters(), (
         f'Starting from random parameters (seed {experiment.config.seed}).'))
   weights = source.load()
+  matched = experiment.match_head(
+      weights, source.labels, owner=paths.display(source.path))
   state, rows = experiment.start_from(state, weights, source.config)
   return experiment.with_base(state), Start(counters_lib.Counters(
       origin=str(source.path),
       base=checksums.identity(weights) if adapted else ''), (
       f'Starting from {paths.display(source.path)} ({source.item}):\n'
-      + '\n'.join([initialize.report(rows),
+      + '\n'.join([initialize.report(rows), *[matched] * bool(matched),
                    *scale_notes(experiment.config.data, source.config)])))
+
+
+def _match_classes(
+    experiment: experiment_lib.Experiment, names: Sequence[str],
+    workdir: epath.Path,
+) -> str:
+  """Compares the class names in a checkpoint with those of the data."""
+  ours = experiment.dataset.classes
+  if names and not ours.names:  # Losing the names is a difference, too.
+    ours = dataclasses.replace(ours, names=tuple(map(str, range(ours.count))))
+  return classes.match(
+      ours, classes.Classes(
+          f'the checkpoint in {workdir}', len(names) or ours.count, names),
+      remedy='A run resumes only with the same classes in the same order. '
+      'Restore the names of the data, or use another --workdir; to start it '
+      'from these parameters, set --config.init.checkpoint.')
 
 
 def scale_notes(

@@ -13,10 +13,13 @@ from etils import epath
 import jax
 import jax.numpy as jnp
 
+from vit_jax import classes
+from vit_jax import console
 from vit_jax import objectives
 from vit_jax import types
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import manager
+from vit_jax.checkpoints import source as source_lib
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.inference import load
@@ -27,6 +30,7 @@ from vit_jax.sweep import development_split
 from vit_jax.sweep import grid
 from vit_jax.sweep import runs
 from vit_jax.training import signals
+from vit_jax.weights import initialize
 
 Evaluate = Callable[[Any], float]
 
@@ -83,9 +87,13 @@ def make(
   # Resolved, with the microbatches that fit into memory.
   config = config_lib.resolve(sources[names[0]].config)
   config = dataclasses.replace(
-      config, objective=objectives.without_teacher(config.objective))
+      config, model=dataclasses.replace(config.model, num_classes=0),
+      objective=objectives.without_teacher(config.objective))
   experiment = experiment_lib.build(config)
   point = next(p for p in sweep.points if p.name == names[0])
+  notes = match_classes(sources, experiment.dataset.classes)
+  if notes and jax.process_index() == 0:
+    console.print_lines('\n'.join(notes))
   reported = experiment_lib.build(dataclasses.replace(
       config, evals=point.config.evals,
       checkpoint=checkpoint_config.CheckpointConfig(best='')))
@@ -126,6 +134,19 @@ def make(
     return {'method': method, 'members': members, 'value': sign * value,
             'folder': folder, 'metrics': report(params),
             'best_metrics': report(best)}
+
+
+def match_classes(
+    sources: Mapping[str, source_lib.Source], expected: classes.Classes,
+) -> list[str]:
+  """Returns lines to print; raises if runs have other classes than the data."""
+  lines = [classes.match(
+      classes.Classes(f'the run {name}', count, source.labels), expected,
+      remedy='Only runs with the same classes in the same order are averaged. '
+      'Restore the names of the data, or repeat the sweep elsewhere.')
+      for name, source in sources.items()
+      if (count := initialize.num_classes(source.shapes))]
+  return [line for line in lines if line]
 
 
 def average(
@@ -173,4 +194,4 @@ def _write(
         state, config={**config_lib.to_plain(experiment.config),
                        'averaging': None},
         progress={'origin': f'mean of {", ".join(members)}'},
-        labels=dataset.targets or dataset.class_names or ())
+        labels=dataset.classes.names)

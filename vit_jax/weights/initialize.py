@@ -14,11 +14,13 @@ from typing import Any, Literal
 from jaxtyping import Shaped
 import numpy as np
 
+from vit_jax import classes as classes_lib
 from vit_jax import data
 from vit_jax import models
 from vit_jax import tree
 
 FILTERS = 'patches/kernel'  # [patch_height, patch_width, channels, width].
+_HEAD = 'head/dense/kernel'  # [width, classes].
 # Interpolation of the embeddings.
 Positions = Literal['linear', 'bilinear', 'cubic']
 Status = Literal['loaded', 'resized', 'new', 'ignored']
@@ -41,7 +43,8 @@ class InitConfig:
       old number of channels over the new, so that an image with identical
       channels keeps its embedding.
     new: regular expressions of parameters that keep their initial values; by
-      default the head, which starts at zero.
+      default the head, which starts at zero. With [], it is that of the
+      checkpoint, whose classes must be those of the data.
     ignored: parameters of the checkpoint that the model may lack; by default
       the head, and the representation layer, masked-patch predictor and
       projector of pre-training.
@@ -123,6 +126,40 @@ def adapt(
         + '\nCorrect the section model, or list parameters that keep their '
         'initial values in init.new and those to leave out in init.ignored.')
   return tree.unflatten(params), rows
+
+
+def num_classes(params: Any) -> int:
+  """Returns the outputs of the head in parameters or shapes; 0 without one."""
+  kernel = tree.flatten(params).get(_HEAD)
+  return 0 if kernel is None else kernel.shape[-1]
+
+
+def match_classes(
+    source: Any, labels: Sequence[str], classes: classes_lib.Classes, *,
+    config: InitConfig, owner: str,
+) -> str:
+  """Compares the classes of a head that is kept with those of the data.
+
+  Args:
+    source: parameters of the checkpoint; shapes suffice.
+    labels: names of its classes, if known.
+    classes: those of the data.
+    config: parameters that may be new.
+    owner: name of the checkpoint, for messages.
+
+  Returns:
+    A line to print; '' if the names are equal or the head is new.
+
+  Raises:
+    ValueError: if they are others; see `classes.match`.
+  """
+  count = num_classes(source)
+  if not count or _matches(config.new, _HEAD):
+    return ''
+  return classes_lib.match(
+      classes_lib.Classes(owner, count, labels), classes,
+      remedy="Start with a new head: leave out init.new, or set "
+      f"--config.init.new='[\"head/.*\"]'. {classes_lib.RENAME}")
 
 
 def _adapt_one(

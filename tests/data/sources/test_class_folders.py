@@ -1,6 +1,7 @@
 """Image folders: layouts, splits by hash, classes, ignored files, errors."""
 
 import os
+import tarfile
 
 import pytest
 
@@ -31,6 +32,36 @@ def test_folder_with_splits(tmp_path):
       'val': ('val/dog/d.bmp',)}
   assert sorted(labels(opened.splits['train'])) == [0, 0, 1]
   assert opened.splits['val'][0] == {'image': b'val/dog/d.bmp', 'label': 1}
+
+
+def test_integer_names_are_numbered_by_value_in_every_source(tmp_path):
+  names = [str(i) for i in range(12)]
+  write_classes(tmp_path / 'folders', 3, classes=names)
+  images = {f'folders/{name}/{i}.png': name for name in names for i in range(3)}
+  (tmp_path / 'table.csv').write_text('path,label\n' + ''.join(
+      f'{path},{name}\n' for path, name in images.items()))
+  (tmp_path / 'tars').mkdir()
+  with tarfile.open(tmp_path / 'tars/train.tar', 'w') as tar:
+    for number, (path, name) in enumerate(images.items()):
+      (tmp_path / 'cls').write_text(name)
+      tar.add(tmp_path / path, f'{number}.png')
+      tar.add(tmp_path / 'cls', f'{number}.cls')
+  for source in ('folders', 'table.csv', 'tars'):
+    opened = own_data.open_path(tmp_path / source)
+    assert opened.class_names == tuple(names), source
+    of_name = {int(example['image'].split(b'/')[0]): example['label']
+               for split in opened.splits.values()
+               for example in (split[i] for i in range(len(split)))}
+    assert of_name == {i: i for i in range(12)}, source
+
+
+@pytest.mark.parametrize(('names', 'expected'), [
+    (('10', '9', '1', '-1'), ('-1', '1', '9', '10')),
+    (('010', '9', '100'), ('9', '010', '100')),
+    (('10', '9', '1', 'a'), ('1', '10', '9', 'a'))])
+def test_only_integer_names_are_numbered_by_value(tmp_path, names, expected):
+  write_classes(tmp_path, 2, classes=names)
+  assert own_data.open_path(tmp_path).class_names == expected
 
 
 @pytest.mark.parametrize(('folder', 'split'), [

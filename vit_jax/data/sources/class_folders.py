@@ -35,7 +35,8 @@ def open_folder(
   by a hash of the path relative to the parent of the class folders.
 
   Images come in hash order, so that 'train[:90%]' is a sample of the split.
-  Classes are numbered in the sorted order of their names, over all splits.
+  Classes are numbered in the order of `label_rules.sort_names`, over all
+  splits.
   Images may lie deeper within a class folder. Hidden files, other files, images
   outside class folders and system folders (`__MACOSX`) are ignored.
 
@@ -136,7 +137,7 @@ def _check_no_splits(images: _Images, root: epath.Path) -> None:
 
 def _check_classes(classes: set[str], root: epath.Path) -> Sequence[str]:
   """Returns the sorted class names; raises if there are fewer than two."""
-  names = sorted(classes)
+  names = label_rules.sort_names(classes)
   if not names:
     count = sum(map(files.is_image, files.names_in(root)))
     found = (f'Found {count:,} images in {root}, but none in a class folder, '

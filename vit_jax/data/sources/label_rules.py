@@ -1,12 +1,12 @@
 """Interpretation of label columns: classes, lists of classes, or numbers.
 
 `data.target` is 'single', 'multi' or 'regression'; 'auto' infers it by the
-rules in docs/kinds.md. Classes are numbered in the sorted order of their names.
-Whole numbers are class indices if at least half of the range from 0 to the
-largest occurs.
+rules in docs/kinds.md. Classes are numbered in the sorted order of their names,
+numerically if all are whole numbers. In tables, whole numbers are class indices
+if at least half of the range from 0 to the largest occurs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import re
 from typing import Any, Literal
@@ -24,6 +24,7 @@ _SEPARATORS = ('|', ';')
 _MIN_SEPARATED = 0.05  # In a smaller fraction of cells, ';' is part of a name.
 _MAX_CLASSES, _ROWS_PER_CLASS = 100, 5
 _NUMBER = re.compile(r'[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?')
+_INTEGER = re.compile(r'(-?\d{1,18})(?:\.0*)?')
 # '007' and numbers beyond 64 bits are names.
 _WHOLE = re.compile(r'(-?(?:0|[1-9]\d{0,17}))(?:\.0*)?')
 _MISSING_NUMBERS = frozenset({'', 'nan', 'na', 'n/a', 'null', 'none'})
@@ -104,6 +105,18 @@ def compose(name: str) -> str:
   macOS writes 'é' as two characters, other systems as one.
   """
   return unicodedata.normalize('NFC', name)
+
+
+def sort_names(names: Iterable[str]) -> list[str]:
+  """Returns class names in the order of their indices.
+
+  In every source, integers are sorted by value, '007' too; other names as text.
+  """
+  names = sorted(names)
+  found = [_INTEGER.fullmatch(name) for name in names]
+  numbers = [int(match[1]) for match in found if match]
+  return names if len(numbers) < len(names) else [
+      name for _, name in sorted(zip(numbers, names))]
 
 
 def is_missing(value: Any) -> bool:
@@ -289,7 +302,7 @@ def _number_classes(
       distinct = np.arange(distinct[-1] + 1)
     return indices.astype(np.int32), tuple(map(str, distinct.tolist()))
   texts = [str(value) for value in values]
-  names = sorted(set(texts))
+  names = sort_names(set(texts))
   if len(names) == len(texts) > 2:
     raise ValueError(
         f'{what} cannot be a label: all its {len(texts):,} values differ '

@@ -1,0 +1,57 @@
+"""Class names that a caller gives for a model, in the order of its outputs."""
+
+from collections.abc import Sequence
+import dataclasses
+
+import jax
+import numpy as np
+
+from vit_jax import classes
+from vit_jax import console
+from vit_jax.inference import model as model_lib
+
+
+def in_order(
+    model: model_lib.Model, names: Sequence[str],
+) -> model_lib.Model:
+  """Returns the model with its classes in this order, if it has the same."""
+  labels = model.preprocess.labels
+  if labels == tuple(names) or sorted(labels) != sorted(set(names)):
+    return model
+  order = np.array([labels.index(name) for name in names])
+  return _named(dataclasses.replace(model, params={
+      **model.params, 'head': jax.tree.map(
+          lambda array: array[..., order], model.params['head'])}), names)
+
+
+def rename(
+    model: model_lib.Model, names: Sequence[str],
+) -> model_lib.Model:
+  """Returns the model with these class names.
+
+  The same names in another order reorder the outputs. New names are given to
+  the outputs by their index.
+
+  Raises:
+    ValueError: if there are not as many names as classes, or a name is that of
+      a class with another index.
+  """
+  labels, count = model.preprocess.labels, model.config.num_classes
+  if len(names) != count:
+    raise ValueError(
+        f'labels holds {console.format_count(len(names), "name")} (one a line),'
+        f' but the model has {count:,} classes.')
+  if sorted(labels) == sorted(set(names)):
+    return in_order(model, names)
+  if any(new != old and new in labels for old, new in zip(labels, names)):
+    classes.match(
+        classes.Classes('labels', count, names),
+        classes.Classes(f'the model ({model.origin})', count, labels),
+        remedy='Give the same names in any order, which reorders the outputs, '
+        'or a name for each class, in the order of the outputs.')
+  return _named(model, names)
+
+
+def _named(model: model_lib.Model, names: Sequence[str]) -> model_lib.Model:
+  return dataclasses.replace(model, preprocess=dataclasses.replace(
+      model.preprocess, labels=tuple(names)))
