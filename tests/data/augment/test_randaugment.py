@@ -131,3 +131,22 @@ def test_magnitude_0_changes_nothing_only_when_growing():
   # Autocontrast does nothing to noise; equalize does.
   assert changes('growing') < 15
   assert changes('published') > 30
+
+
+def test_the_magnitude_varies_by_its_deviation_within_its_range(monkeypatch):
+  seen, image = [], _noise(4, 4)
+  monkeypatch.setattr(randaugment, 'GROWING', {
+      'spy': lambda image, s: seen.append(abs(s)) or image})
+  op = randaugment.RandAugment(num_layers=9000, magnitude=9, magnitude_std=0.5)
+  op(image, np.random.default_rng(0))
+  assert np.median(seen) == pytest.approx(0.9, abs=0.003)
+  assert np.percentile(seen, 16) == pytest.approx(0.85, abs=0.003)
+  assert max(seen) == 1  # Two deviations above the mean.
+
+
+def test_without_noise_the_draws_are_the_operations_and_a_sign_each():
+  image, rng, again = _noise(4, 4), *map(np.random.default_rng, (0, 0))
+  randaugment.RandAugment(num_layers=2, magnitude=9)(image, rng)
+  again.integers(len(randaugment.GROWING), size=2)
+  again.random(2)
+  assert rng.random() == again.random()

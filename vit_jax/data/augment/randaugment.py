@@ -149,13 +149,16 @@ class RandAugment:
     magnitude: their strength (M in the paper), at most 10 (20
       if 'published').
     ranges: 'growing' (14 operations) or 'published' (16).
+    magnitude_std: standard deviation of normal noise on the magnitude of each
+      operation, as in timm ('rand-m9-mstd0.5').
   """
   num_layers: int = 2
   magnitude: float = 9
   ranges: Literal['growing', 'published'] = 'growing'
+  magnitude_std: float = 0.0
 
   def __post_init__(self):
-    schema.check_range(self, 'num_layers')
+    schema.check_range(self, 'num_layers', 'magnitude_std')
     largest = _MAX_MAGNITUDE[self.ranges]
     if not 0 <= self.magnitude <= largest:
       raise ValueError(
@@ -165,10 +168,13 @@ class RandAugment:
   def __call__(
       self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
     growing, published = tuple(GROWING.values()), tuple(PUBLISHED.values())
-    strength = self.magnitude / 10
     is_growing = self.ranges == 'growing'
     for index in rng.integers(
         len(growing if is_growing else published), size=self.num_layers):
+      strength = self.magnitude / 10
+      if self.magnitude_std:
+        noisy = rng.normal(self.magnitude, self.magnitude_std)
+        strength = min(max(noisy, 0), _MAX_MAGNITUDE[self.ranges]) / 10
       signed = strength if rng.random() < 0.5 else -strength
       image = (growing[index](image, signed) if is_growing else
                published[index](image, strength, signed, rng))
