@@ -96,7 +96,7 @@ def get_config(
   })
   if layers:
     config.data.train_ops = [
-        {'op': 'inception_crop'}, {'op': 'flip'},
+        *pretrain.CROP_AND_FLIP,
         {'op': 'randaugment', 'num_layers': layers, 'magnitude': magnitude,
          'ranges': 'published'}]
   return config

@@ -52,7 +52,7 @@ def get_config(
       'data': {
           'mixup': 0.2,
           'train_ops': [
-              {'op': 'inception_crop'}, {'op': 'flip'},
+              *pretrain.CROP_AND_FLIP,
               {'op': 'randaugment', 'num_layers': 2, 'magnitude': 10,
                'ranges': 'published'}]},
       'optimizer': {

@@ -32,6 +32,7 @@ def load(case, *flags):
         ('R50x1 R50x2', 'jft', 7, 1e-3, 'linear', 0.1, 0.0),
         ('R101x1', 'jft', 7, 8e-4, 'linear', 0.1, 0.0),
         ('R152x1 R152x2', 'jft', 7, 6e-4, 'linear', 0.1, 0.0),
+        ('R200x3 R152x4', 'jft', 14, 8e-4, 'linear', 0.1, 0.0),  # Table 6.
         ('R50+B/16 R50+B/32', 'jft', 7, 8e-4, 'linear', 0.1, 0.0),
         ('R50+L/32', 'jft', 7, 2e-4, 'linear', 0.1, 0.0),
         ('R50+L/16', 'jft', 14, 4e-4, 'linear', 0.1, 0.0),
