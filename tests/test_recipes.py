@@ -102,19 +102,45 @@ def test_augreg_has_one_schedule_for_all_models(dataset, regularize, rate):
     assert optimizer.schedule.name == 'cosine'
     assert optimizer.schedule.warmup.steps == 10_000
     assert config.model.dropout == config.model.stochastic_depth == rate
-    assert not config.model.representation_layer
+    assert config.model.representation_layer == (dataset == 'imagenet2012')
+    assert optimizer.momentum_dtype == 'bfloat16'
   (short,) = load('augreg.py:epochs=30').values()
   assert short.total.epochs == 30
 
 
 @pytest.mark.parametrize(('case', 'mixup', 'weight_decay'), [
     ('model=B/16', 0.2, 0.1), ('model=Ti/16', 0.0, 0.03),
-    ('model=L/16', 0.5, 0.1), ('model=S/16,dataset=imagenet2012', 0.5, 0.1)])
+    ('model=L/16', 0.5, 0.1), ('model=S/16,dataset=imagenet2012', 0.5, 0.1),
+    ('model=S/32,dataset=imagenet2012', 0.2, 0.1)])
 def test_augreg_defaults_match_the_recommended_checkpoints(
     case, mixup, weight_decay):
   (config,) = load(f'augreg.py:{case}').values()
   assert (config.data.mixup, config.optimizer.weight_decay) == (
       mixup, weight_decay)
+
+
+@pytest.mark.parametrize('loss,found,bias', [
+    ('', 'sigmoid', -6.9), ('softmax', 'softmax', 0.0)])
+def test_augreg_on_imagenet_is_big_visions_config(loss, found, bias):
+  (config,) = load(f'augreg.py:dataset=imagenet2012,model=S/32,loss={loss}'
+                   ).values()
+  assert (config.objective.loss, config.model.head_bias) == (found, bias)
+  assert config.data.split == 'train[:99%]'
+  assert config.evals['minival'].split == 'train[99%:]'
+  assert config.data.train_ops[2]['magnitude'] == 15  # medium1
+  (other,) = load('augreg.py:dataset=digits').values()
+  assert (other.objective.loss, other.data.split) == ('auto', 'train')
+  assert not other.model.representation_layer
+
+
+@pytest.mark.parametrize('case', [
+    'pretrain.py', 'masked_patch.py', 'augreg.py', 'augreg.py:aug=none',
+    'vit_s16_imagenet.py', 'data_study.py:sizes=all',
+    'finetune.py:model=B/16'])
+def test_recipes_of_google_crop_as_tensorflow_does(case):
+  (config,) = load(case).values()
+  assert config.data.train_ops[0] == {
+      'op': 'inception_crop', 'sampler': 'tf', 'aspect': [0.75, 1.33]}
 
 
 def test_the_s16_baseline_matches_its_paper():

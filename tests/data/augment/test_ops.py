@@ -91,8 +91,8 @@ def test_crops_of_tf_lie_in_small_and_long_images(size):
   op = ops.InceptionCrop(size=8, sampler='tf')
   for seed in range(20):
     left, top, width, height = op.window(*size, _rng(seed))
-    assert 0 <= left and 0 < width <= size[0] - left
-    assert 0 <= top and 0 < height <= size[1] - top
+    assert left >= 0 and 0 < width <= size[0] - left
+    assert top >= 0 and 0 < height <= size[1] - top
   # As in TensorFlow, the whole image if no crop fits.
   assert ops.InceptionCrop(size=8, sampler='tf', area=(0.9, 1.0)).window(
       1000, 10, _rng()) == (0, 0, 1000, 10)
