@@ -215,6 +215,41 @@ def test_mae_has_the_settings_of_the_paper(case, expected):
       optimizer.schedule.warmup.percent * config.total.epochs / 100))
 
 
+@pytest.mark.parametrize('case,area', [
+    ('mae.py', 0.2), ('mae.py:method=finetune', 0.08),
+    ('mae.py:method=probe', 0.08)])
+def test_mae_has_the_pixels_of_its_authors(case, area):
+  (config,) = load(case).values()
+  assert config.data.mean == (0.485, 0.456, 0.406)
+  assert config.data.std == (0.229, 0.224, 0.225)
+  assert config.data.train_ops[0] == {
+      'op': 'inception_crop', 'sampler': 'torch', 'method': 'bicubic',
+      'area': [area, 1.0]}
+  assert config.data.eval_ops[0] == {
+      'op': 'resize', 'shorter': 256, 'method': 'bicubic'}
+  assert (config.data.train_ops[2:] == ({
+      'op': 'randaugment', 'num_layers': 2, 'magnitude': 9,
+      'magnitude_std': 0.5},)) == ('finetune' in case)
+
+
+def test_mae_fine_tunes_the_average_of_patches_with_a_new_norm():
+  toy = (*TOY, 'data.source=digits', 'data.split=train')
+  decoder = [f'objective.decoder_{s}' for s in ('width=8', 'depth=1', 'heads=2')]
+  before, after = (experiment_lib.build(
+      load(f'mae.py{method}', *toy, *more)[''], devices=jax.devices()[:1])
+                   for method, more in (('', decoder), (':method=finetune', ())))
+  _, rows = after.start_from(
+      after.init_state(), jax.device_get(before.init_state().params),
+      config_lib.to_plain(before.config))
+  status = {row.name: row.status for row in rows}
+  assert {n for n, s in status.items() if s == 'new'} == {
+      'head/dense/kernel', 'head/dense/bias', 'pool_norm/scale',
+      'pool_norm/bias'}
+  assert {n.split('/')[0] for n, s in status.items() if s == 'ignored'} == {
+      'final_norm', 'masked_patch'}
+  assert status['cls'] == 'loaded'
+
+
 TOY = ('model.width=8', 'model.depth=2', 'model.num_heads=2',
        'model.mlp_dim=16', 'model.patch=8', 'model.variant=', 'batch_size=8',
        'data.resolution=16', 'total.steps=2')
