@@ -45,7 +45,7 @@ IMAGENET21K = {
 IMAGENET = {
     'L/16': ('medium2', 0.1), 'B/16': ('medium2', 0.1),
     'S/16': ('medium2', 0.1), 'Ti/16': ('light1', 0.1),
-    'B/32': ('medium2', 0.1), 'S/32': ('light2', 0.1),
+    'B/32': ('medium2', 0.1), 'S/32': ('medium1', 0.1),
 }
 OTHERS = ('medium1', 0.1)
 
@@ -53,12 +53,14 @@ OTHERS = ('medium1', 0.1)
 def get_config(
     model: str = 'B/16', dataset: str = 'imagenet21k', aug: str = '',
     regularize: bool = False, weight_decay: float = 0.0, epochs: int = 300,
-    resolution: int = 224, batch_size: int = 4096,
+    loss: str = '', resolution: int = 224, batch_size: int = 4096,
 ) -> ConfigDict:
   """Returns the pre-training config.
 
-  Other datasets use the values of ImageNet and a warm-up of 5 % of the steps
-  instead of 10,000 steps.
+  As in big_vision, ImageNet has a sigmoid loss, a representation layer, and its
+  last 1 % of training images as `minival`. Other datasets use the values of
+  ImageNet, except for these and with a warm-up of 5 % of the steps instead of
+  10,000 steps.
 
   Args:
     model: model variant; the paper uses Ti/16, S/32, S/16, B/32, B/16, L/16,
@@ -68,35 +70,39 @@ def get_config(
     regularize: whether to use dropout and stochastic depth of 0.1.
     weight_decay: 0.1 or 0.03 in the paper; 0 selects the best for the model.
     epochs: 300 in the paper, also 30 on imagenet21k.
+    loss: 'softmax' or 'sigmoid'; '' uses 'sigmoid' on ImageNet and imagenet21k.
     resolution: image size in pixels.
     batch_size: global batch size.
   """
+  name = pretrain.without_version(dataset)
   best_aug, best_decay = (
-      IMAGENET21K if pretrain.without_version(dataset) == 'imagenet21k'
-      else IMAGENET).get(model, OTHERS)
+      IMAGENET21K if name == 'imagenet21k' else IMAGENET).get(model, OTHERS)
   aug = aug or best_aug
   if aug not in AUGMENTATIONS:
     raise ValueError(
         f'aug is {aug!r}, but must be one of {", ".join(AUGMENTATIONS)}.')
   layers, magnitude, mixup = AUGMENTATIONS[aug]
   rate = 0.1 if regularize else 0.0
+  is_imagenet = name == 'imagenet2012'
   config = pretrain.get_config(
       model=model, dataset=dataset, epochs=epochs, resolution=resolution,
-      batch_size=batch_size)
+      batch_size=batch_size, loss=loss or 'sigmoid' * is_imagenet)
   config.update({
       'model': {
-          # Unlike the ViT paper, but like the published checkpoints.
-          'representation_layer': False,
+          # The published checkpoints have none, unlike the ViT paper.
+          'representation_layer': is_imagenet,
           'dropout': rate, 'stochastic_depth': rate},
       'data': {'mixup': mixup},
       'optimizer': {
           'learning_rate': 1e-3, 'clip_norm': 1.0,
           'weight_decay': weight_decay or best_decay,
-          'schedule': {'name': 'cosine'}},
+          'momentum_dtype': 'bfloat16', 'schedule': {'name': 'cosine'}},
   })
+  if is_imagenet:
+    pretrain.hold_out_minival(config)
   if layers:
     config.data.train_ops = [
-        {'op': 'inception_crop'}, {'op': 'flip'},
+        *pretrain.CROP_AND_FLIP,
         {'op': 'randaugment', 'num_layers': layers, 'magnitude': magnitude,
          'ranges': 'published'}]
   return config

@@ -101,7 +101,7 @@ def get_config(
       'model': {'variant': model, 'dtype': 'bfloat16', 'remat': 'attention'},
       'data': {
           'source': dataset, 'split': split, 'resolution': resolution,
-          'train_ops': [{'op': 'inception_crop'}, {'op': 'flip'}],
+          'train_ops': [*pretrain.CROP_AND_FLIP],
           'eval_ops': [{'op': 'resize'}], 'num_workers': 'auto',
       },
       'optimizer': {

@@ -14,7 +14,9 @@ the projector:
 Views (two at full resolution and six of 96 pixels, with SimCLR's colour
 jitter), optimizer and schedule are the defaults of the authors' code; batch
 size and projector are our choice. Unlike in the authors' code, there is no
-blur or solarisation, and no batch norm in the projector.
+blur or solarisation, and no batch norm in the projector. Their linear probe
+trains on the class tokens of the last two layers with a layer norm, which is
+missing here: `knn` and `fewshot` use the input of the head.
 
 Hardware: TPUs or GPUs with memory for 1,024 images in eight views. With
 gradient accumulation, each microbatch is embedded twice, because the loss
@@ -27,6 +29,7 @@ configs/masked_patch_small.py:objective=lejepa.
 from ml_collections import ConfigDict
 
 from configs import mae
+from configs import pretrain
 
 
 def get_config(
@@ -49,6 +52,7 @@ def get_config(
   config.model.position = 'learned'
   config.objective = {'name': 'lejepa', 'views': {'local_size': local_size}}
   # Views are crops of the resized and centre-cropped image, on the device.
+  config.data.eval_ops = pretrain.eval_ops(resolution)
   config.data.train_ops = config.data.eval_ops
   config.optimizer = {
       'name': 'adam', 'learning_rate': 5e-4, 'weight_decay': 0.05,

@@ -20,8 +20,11 @@ Expected top-1 accuracy on ImageNet of L/16 after 800 epochs: 85.4 % fine-tuned,
 after 1,600 epochs: 83.6 %, 85.9 % and 86.9 % (cited: table 3). Not measured
 here; configs/masked_patch_small.py:objective=mae has small-scale measurements.
 
-The linear probe lacks the batch norm before the classifier (appendix A.1).
-Random erasing, which is in the authors' code only, is left out.
+Crops, their bicubic interpolation, mean and deviation of the pixels and, for
+fine-tuning, the average of the patches with a new norm are those of the
+authors' code. Left out are its random erasing, timm's own list of RandAugment
+operations (each applied with probability 0.5) and, in the linear probe, the
+batch norm before the classifier (appendix A.1).
 """
 
 from ml_collections import ConfigDict
@@ -68,6 +71,15 @@ def get_config(
   config.total = {'epochs': epochs}
   config.objective = {'name': 'mae'}
   config.model.position = 'sincos'  # Appendix A.1.
+  resize, crop = config.data.eval_ops
+  config.data.update({
+      # The mean and deviation of ImageNet.
+      'mean': [0.485, 0.456, 0.406], 'std': [0.229, 0.224, 0.225],
+      'train_ops': [
+          {'op': 'inception_crop', 'sampler': 'torch', 'method': 'bicubic',
+           'area': [0.2 if method == 'pretrain' else 0.08, 1.0]},
+          {'op': 'flip'}],
+      'eval_ops': [{**resize, 'method': 'bicubic'}, crop]})
   config.optimizer = {
       'name': 'adam', 'learning_rate': rate * config.batch_size / 256,
       'weight_decay': weight_decay,
@@ -77,9 +89,6 @@ def get_config(
   }
   if method == 'pretrain':
     config.optimizer.beta2 = 0.95
-    # The paper names the crop only; this is the area of the authors' code.
-    config.data.train_ops = [
-        {'op': 'inception_crop', 'area': [0.2, 1.0]}, {'op': 'flip'}]
     config.evals = {'test': {'name': 'objective', 'every': 'auto'}}
     if pretrain.without_version(dataset) not in pretrain.MULTI_LABEL:
       for name in ('knn', 'fewshot'):
@@ -90,10 +99,17 @@ def get_config(
   if method == 'finetune':
     config.objective = {'name': 'supervised', 'label_smoothing': 0.1}
     config.optimizer.layer_decay = 0.75
-    config.model.stochastic_depth = 0.2 if model.startswith('H/') else 0.1
+    config.model.update({
+        'stochastic_depth': 0.2 if model.startswith('H/') else 0.1,
+        'pooling': 'average', 'cls': True, 'pool_norm': True,
+        'final_norm': False})
+    config.init = {
+        'new': ['(head|pool_norm)/.*'],
+        'ignored': ['(head|final_norm|masked_patch)/.*']}
     config.data.update({'mixup': 0.8, 'cutmix': 1.0, 'train_ops': [
-        {'op': 'inception_crop', 'area': [0.08, 1.0]}, {'op': 'flip'},
-        {'op': 'randaugment', 'num_layers': 2, 'magnitude': 9}]})
+        *config.data.train_ops,
+        {'op': 'randaugment', 'num_layers': 2, 'magnitude': 9,
+         'magnitude_std': 0.5}]})
   else:
     config.objective = {'name': 'supervised'}
     config.optimizer.update({

@@ -50,7 +50,7 @@ def get_config(
           'source': dataset, 'split': pretrain.SPLITS.get(
               pretrain.without_version(dataset), 'train'),
           'resolution': resolution,
-          'train_ops': [{'op': 'inception_crop'}, {'op': 'flip'}],
+          'train_ops': [*pretrain.CROP_AND_FLIP],
           'eval_ops': pretrain.eval_ops(resolution),
           'num_workers': 'auto',
       },

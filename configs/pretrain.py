@@ -40,6 +40,8 @@ JFT = {
     'R50+B/16': (7, 8e-4), 'R50+B/32': (7, 8e-4),  # R50+ViT-B/{16,32}
     'R50+L/32': (7, 2e-4),  # R50+ViT-L/32
     'R50+L/16': (14, 4e-4),  # R50+ViT-L/16: 7 or 14 epochs
+    # Not in table 3: R200x3 has 14 epochs in table 6; the rate is the default.
+    'R200x3': (14, 8e-4), 'R152x4': (14, 8e-4),
 }
 IMAGENET21K = {
     'B/16': (90, 1e-3), 'B/32': (90, 1e-3),  # ViT-B/{16,32}
@@ -55,6 +57,12 @@ TABLE_3 = {
 SPLITS = {'imagenet21k': 'full[51200:]'}
 # Datasets with several labels per image.
 MULTI_LABEL = ('imagenet21k', 'jft', 'shapes')
+# With a sigmoid, probabilities start at 1 / classes: 18,291, 21,843 and 1,000.
+HEAD_BIAS = {'jft': -10.0, 'imagenet21k': -10.0, 'imagenet2012': -6.9}
+# TensorFlow's crops, with its default aspect ratios.
+CROP_AND_FLIP = (
+    {'op': 'inception_crop', 'sampler': 'tf', 'aspect': [0.75, 1.33]},
+    {'op': 'flip'})
 
 
 def get_config(
@@ -90,13 +98,13 @@ def get_config(
       'model': {
           'variant': model, **(of_vit if '/' in model else {}),
           'dtype': 'bfloat16', 'remat': 'attention',
-          # With many classes, all predictions should start negative.
-          'head_bias': -10.0 if loss == 'sigmoid' and in_paper else 0.0,
+          'head_bias': HEAD_BIAS[name] if loss == 'sigmoid' and in_paper
+                       else 0.0,
       },
       'data': {
           'source': dataset, 'split': SPLITS.get(name, 'train'),
           'resolution': resolution,
-          'train_ops': [{'op': 'inception_crop'}, {'op': 'flip'}],
+          'train_ops': [*CROP_AND_FLIP],
           'eval_ops': eval_ops(resolution), 'num_workers': 'auto',
       },
       'objective': {'loss': loss},
@@ -114,6 +122,15 @@ def get_config(
       'evals': {'test': {'every': 'auto'}},
       'checkpoint': {'every': {'steps': 1000}},
   })
+
+
+def hold_out_minival(config: ConfigDict) -> None:
+  """Keeps the last 1 % of the training images of ImageNet for tuning."""
+  config.data.split = 'train[:99%]'
+  config.evals.minival = {'split': 'train[99%:]', 'every': {'percent': 2}}
+  config.sweep = {'development': {
+      'data': {'split': config.data.split},
+      'evals': {'minival': {'split': config.evals.minival.split}}}}
 
 
 def without_version(dataset: str) -> str:

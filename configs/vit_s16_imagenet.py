@@ -52,7 +52,7 @@ def get_config(
       'data': {
           'mixup': 0.2,
           'train_ops': [
-              {'op': 'inception_crop'}, {'op': 'flip'},
+              *pretrain.CROP_AND_FLIP,
               {'op': 'randaugment', 'num_layers': 2, 'magnitude': 10,
                'ranges': 'published'}]},
       'optimizer': {
@@ -61,11 +61,5 @@ def get_config(
           'momentum_dtype': 'bfloat16', 'schedule': {'name': 'cosine'}},
   })
   if pretrain.without_version(dataset) == 'imagenet2012':
-    # The paper tuned hyperparameters on the last 1 % of the training images.
-    config.data.split = 'train[:99%]'
-    config.evals.minival = {
-        'split': 'train[99%:]', 'every': {'percent': 2}}
-    config.sweep = {'development': {
-        'data': {'split': config.data.split},
-        'evals': {'minival': {'split': config.evals.minival.split}}}}
+    pretrain.hold_out_minival(config)
   return config

@@ -32,6 +32,7 @@ def load(case, *flags):
         ('R50x1 R50x2', 'jft', 7, 1e-3, 'linear', 0.1, 0.0),
         ('R101x1', 'jft', 7, 8e-4, 'linear', 0.1, 0.0),
         ('R152x1 R152x2', 'jft', 7, 6e-4, 'linear', 0.1, 0.0),
+        ('R200x3 R152x4', 'jft', 14, 8e-4, 'linear', 0.1, 0.0),  # Table 6.
         ('R50+B/16 R50+B/32', 'jft', 7, 8e-4, 'linear', 0.1, 0.0),
         ('R50+L/32', 'jft', 7, 2e-4, 'linear', 0.1, 0.0),
         ('R50+L/16', 'jft', 14, 4e-4, 'linear', 0.1, 0.0),
@@ -101,19 +102,45 @@ def test_augreg_has_one_schedule_for_all_models(dataset, regularize, rate):
     assert optimizer.schedule.name == 'cosine'
     assert optimizer.schedule.warmup.steps == 10_000
     assert config.model.dropout == config.model.stochastic_depth == rate
-    assert not config.model.representation_layer
+    assert config.model.representation_layer == (dataset == 'imagenet2012')
+    assert optimizer.momentum_dtype == 'bfloat16'
   (short,) = load('augreg.py:epochs=30').values()
   assert short.total.epochs == 30
 
 
 @pytest.mark.parametrize(('case', 'mixup', 'weight_decay'), [
     ('model=B/16', 0.2, 0.1), ('model=Ti/16', 0.0, 0.03),
-    ('model=L/16', 0.5, 0.1), ('model=S/16,dataset=imagenet2012', 0.5, 0.1)])
+    ('model=L/16', 0.5, 0.1), ('model=S/16,dataset=imagenet2012', 0.5, 0.1),
+    ('model=S/32,dataset=imagenet2012', 0.2, 0.1)])
 def test_augreg_defaults_match_the_recommended_checkpoints(
     case, mixup, weight_decay):
   (config,) = load(f'augreg.py:{case}').values()
   assert (config.data.mixup, config.optimizer.weight_decay) == (
       mixup, weight_decay)
+
+
+@pytest.mark.parametrize('loss,found,bias', [
+    ('', 'sigmoid', -6.9), ('softmax', 'softmax', 0.0)])
+def test_augreg_on_imagenet_is_big_visions_config(loss, found, bias):
+  (config,) = load(f'augreg.py:dataset=imagenet2012,model=S/32,loss={loss}'
+                   ).values()
+  assert (config.objective.loss, config.model.head_bias) == (found, bias)
+  assert config.data.split == 'train[:99%]'
+  assert config.evals['minival'].split == 'train[99%:]'
+  assert config.data.train_ops[2]['magnitude'] == 15  # medium1
+  (other,) = load('augreg.py:dataset=digits').values()
+  assert (other.objective.loss, other.data.split) == ('auto', 'train')
+  assert not other.model.representation_layer
+
+
+@pytest.mark.parametrize('case', [
+    'pretrain.py', 'masked_patch.py', 'augreg.py', 'augreg.py:aug=none',
+    'vit_s16_imagenet.py', 'data_study.py:sizes=all',
+    'finetune.py:model=B/16'])
+def test_recipes_of_google_crop_as_tensorflow_does(case):
+  (config,) = load(case).values()
+  assert config.data.train_ops[0] == {
+      'op': 'inception_crop', 'sampler': 'tf', 'aspect': [0.75, 1.33]}
 
 
 def test_the_s16_baseline_matches_its_paper():
@@ -186,6 +213,41 @@ def test_mae_has_the_settings_of_the_paper(case, expected):
       optimizer.learning_rate * 256 / config.batch_size, config.batch_size,
       optimizer.weight_decay, config.total.epochs,
       optimizer.schedule.warmup.percent * config.total.epochs / 100))
+
+
+@pytest.mark.parametrize('case,area', [
+    ('mae.py', 0.2), ('mae.py:method=finetune', 0.08),
+    ('mae.py:method=probe', 0.08)])
+def test_mae_has_the_pixels_of_its_authors(case, area):
+  (config,) = load(case).values()
+  assert config.data.mean == (0.485, 0.456, 0.406)
+  assert config.data.std == (0.229, 0.224, 0.225)
+  assert config.data.train_ops[0] == {
+      'op': 'inception_crop', 'sampler': 'torch', 'method': 'bicubic',
+      'area': [area, 1.0]}
+  assert config.data.eval_ops[0] == {
+      'op': 'resize', 'shorter': 256, 'method': 'bicubic'}
+  assert (config.data.train_ops[2:] == ({
+      'op': 'randaugment', 'num_layers': 2, 'magnitude': 9,
+      'magnitude_std': 0.5},)) == ('finetune' in case)
+
+
+def test_mae_fine_tunes_the_average_of_patches_with_a_new_norm():
+  toy = (*TOY, 'data.source=digits', 'data.split=train')
+  decoder = [f'objective.decoder_{s}' for s in ('width=8', 'depth=1', 'heads=2')]
+  before, after = (experiment_lib.build(
+      load(f'mae.py{method}', *toy, *more)[''], devices=jax.devices()[:1])
+                   for method, more in (('', decoder), (':method=finetune', ())))
+  _, rows = after.start_from(
+      after.init_state(), jax.device_get(before.init_state().params),
+      config_lib.to_plain(before.config))
+  status = {row.name: row.status for row in rows}
+  assert {n for n, s in status.items() if s == 'new'} == {
+      'head/dense/kernel', 'head/dense/bias', 'pool_norm/scale',
+      'pool_norm/bias'}
+  assert {n.split('/')[0] for n, s in status.items() if s == 'ignored'} == {
+      'final_norm', 'masked_patch'}
+  assert status['cls'] == 'loaded'
 
 
 TOY = ('model.width=8', 'model.depth=2', 'model.num_heads=2',

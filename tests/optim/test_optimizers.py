@@ -208,6 +208,25 @@ def test_optax_optimizer_has_clipping_frozen_parameters_and_multipliers():
       rtol=1e-6)
 
 
+def test_lars_scales_kernels_but_not_biases():
+  # The probe of MAE: 6 steps of a constant gradient.
+  start = {'body': PARAMS['body'],
+           'head': {'kernel': np.full((4, 2), 0.5, np.float32),
+                    'bias': np.zeros(2, np.float32)}}
+  gradient = jax.tree.map(np.ones_like, start)
+  found = run(build(
+      'optax.lars', start, arguments={'momentum': 0.9}, learning_rate=6.4,
+      schedule={'name': 'constant'}, frozen=[r'(?!head/).*']),
+              start, [gradient] * 6)
+  # Independent: u = 0.001 |p| / |g| g for kernels, g for biases.
+  kernel, bias, momenta = 0.5, 0.0, [0.0, 0.0]
+  for _ in range(6):
+    momenta = [0.9 * momenta[0] + 0.001 * abs(kernel), 0.9 * momenta[1] + 1]
+    kernel, bias = kernel - 6.4 * momenta[0], bias - 6.4 * momenta[1]
+  np.testing.assert_allclose(found['head/kernel'], kernel, rtol=1e-5)
+  np.testing.assert_allclose(found['head/bias'], bias, rtol=1e-5)
+
+
 @pytest.mark.parametrize('name, words', [
     ('optax.lbfgs', "missing 3 required keyword-only arguments: 'value'"),
     ('optax.contrib.dpsgd', "missing 3 required positional arguments: 'l2_")])

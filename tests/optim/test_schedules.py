@@ -39,6 +39,11 @@ BODIES = {
     'cosine to a tenth': (
         {'end': 0.1},
         lambda t: 0.1 + 0.45 * (1 + math.cos(math.pi * t / 80))),
+    'polynomial': ({'power': 2.0}, lambda t: (1 - t / 80) ** 2),
+    'polynomial to a tenth': (
+        {'power': 0.5, 'end': 0.1}, lambda t: 0.1 + 0.9 * (1 - t / 80) ** 0.5),
+    'stair': ({'stairs': [[{'steps': 50}, 0.1], [{'percent': 75}, 0.2]]},
+              lambda t: 1.0 if t < 30 else 0.1 if t < 55 else 0.02),
     'rsqrt': ({'timescale': {'steps': 5}}, lambda t: (5 / (t + 5)) ** 0.5),
     'rsqrt of ten thousand': ({}, lambda t: (10_000 / (t + 10_000)) ** 0.5),
 }
@@ -99,12 +104,16 @@ def test_warmup_and_cooldown_that_overlap_are_an_error_naming_both():
 
 @pytest.mark.parametrize('name, section, words', [
     ('constant', {'end': 0.1}, "the schedule 'constant' has no end; only "
-                               'linear and cosine do.'),
+                               'linear and polynomial and cosine do.'),
+    ('linear', {'power': 2.0}, "'linear' has no power; only polynomial"),
+    ('stair', {'stairs': [[{'steps': 9}, -1.0]]}, 'cannot be negative; got '
+                                                  "None and [[{'steps': 9}"),
     ('rsqrt', {'end': 0.1}, "'rsqrt' has no end"),
     ('cosine', {'timescale': {'steps': 1}}, "'cosine' has no timescale; only "
                                             'rsqrt'),
     ('cosine', {'cooldown': {'steps': 1}}, "'cosine' has no cooldown; only "
-                                           'constant and rsqrt do.'),
+                                           'constant and rsqrt and stair '
+                                           'do.'),
     ('linear', {'end': 1.5}, 'end is a fraction of the peak, from 0 to 1; got '
                              '1.5.'),
     ('rsqrt', {'timescale': {'steps': 0}}, 'timescale must be at least one '

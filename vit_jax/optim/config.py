@@ -227,7 +227,8 @@ class OptaxConfig(CommonConfig):
                    'learning_rate': 1e-4, 'weight_decay': 1.0, ...}
 
   The layers of an encoder are stacked in one array, so optimizers with a norm
-  per parameter (lamb, lars) take it over all layers at once.
+  per parameter (lamb, lars) take it over all layers at once. `optax.lars`
+  scales the updates of kernels only, as in the code of MAE.
 
   The optimizer runs with a learning rate of 1 and without its own weight decay;
   schedule, clipping, `weight_decay` and the rules are the same as for the other

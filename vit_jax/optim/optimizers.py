@@ -171,6 +171,10 @@ def _from_optax(
       arguments.setdefault(name, 0.0)
     elif name in config_lib.MOMENTUM_DTYPES:
       arguments.setdefault(name, config.momentum_dtype)
+    elif name == 'trust_ratio_mask':
+      arguments.setdefault(name, lambda updates: tree.map_with_name(
+          lambda path, _: bool(re.fullmatch(config_lib.KERNELS, path)),
+          updates))
   try:
     tx = optax.chain(
         function(learning_rate=1.0, **arguments), optax.scale(-1.0))

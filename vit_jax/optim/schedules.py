@@ -1,4 +1,4 @@
-"""Learning-rate schedules: warm-up, then constant, linear, cosine or rsqrt.
+"""Learning-rate schedules: warm-up, then constant or decreasing.
 
 A schedule maps the number of earlier updates to a learning rate: the first
 update uses `schedule(0)`, which is 0 with a warm-up, and the last one
@@ -30,38 +30,54 @@ class ScheduleConfig:
   With t steps since the end of the warm-up and T steps from there to the end of
   the run, the peak is multiplied by
 
-    constant  1
-    linear    end + (1 - end) (1 - t / T)
-    cosine    end + (1 - end) (1 + cos(pi t / T)) / 2
-    rsqrt     1 / sqrt(1 + t / timescale)          (arXiv:2106.04560, sec. 3.5)
+    constant    1
+    linear      end + (1 - end) (1 - t / T)
+    polynomial  end + (1 - end) (1 - t / T)^power
+    cosine      end + (1 - end) (1 + cos(pi t / T)) / 2
+    rsqrt       1 / sqrt(1 + t / timescale)        (arXiv:2106.04560, sec. 3.5)
+    stair       the product of the factors of `stairs` that have begun
 
   Attributes:
-    name: constant, linear, cosine or rsqrt (1 / sqrt(1 + step / timescale)).
+    name: constant, linear, polynomial, cosine, rsqrt (1 / sqrt(1 + step /
+      timescale)) or stair.
     warmup: duration of the linear increase from 0.
     warmup_limit: upper limit of `warmup`, for short runs of a recipe with a
       fixed number of warm-up steps.
-    end: final fraction of the peak for linear and cosine. The paper's code ends
-      at a learning rate of 1e-5, which is 1e-5 / peak here.
+    end: final fraction of the peak for linear, polynomial and cosine. The
+      paper's code ends at a learning rate of 1e-5, which is 1e-5 / peak here.
+    power: exponent of polynomial; 1 by default.
+    stairs: for stair, pairs of a time since the start of the run and a factor
+      from there on: `(({'epochs': 30}, 0.1), ({'epochs': 60}, 0.1))`. In
+      big_vision's `mults`, each includes the factors before it.
     timescale: timescale of rsqrt; 10,000 steps by default.
-    cooldown: duration of the final linear decrease to 0 for constant and rsqrt;
-      none by default.
+    cooldown: duration of the final linear decrease to 0 for constant, rsqrt and
+      stair; none by default.
   """
-  name: Literal['constant', 'linear', 'cosine', 'rsqrt']
+  name: Literal[
+      'constant', 'linear', 'polynomial', 'cosine', 'rsqrt', 'stair']
   warmup: schema.Duration | None = None
   warmup_limit: schema.Duration | None = None
   end: float = 0.0
+  power: float | None = None
+  stairs: tuple[tuple[schema.Duration, float], ...] = ()
   timescale: schema.Duration | None = None
   cooldown: schema.Duration | None = None
 
   def __post_init__(self):
     # A key of another schedule would be ignored silently.
-    readers = {'end': ('linear', 'cosine'), 'timescale': ('rsqrt',),
-               'cooldown': ('constant', 'rsqrt')}
+    readers = {'end': ('linear', 'polynomial', 'cosine'),
+               'power': ('polynomial',), 'stairs': ('stair',),
+               'timescale': ('rsqrt',),
+               'cooldown': ('constant', 'rsqrt', 'stair')}
     for key, names in readers.items():
       if getattr(self, key) and self.name not in names:
         raise ValueError(
             f'the schedule {self.name!r} has no {key}; only '
             f'{" and ".join(names)} do. Remove it or change the name.')
+    if min([self.power or 0, *(factor for _, factor in self.stairs)]) < 0:
+      raise ValueError(
+          'power and the factors of stairs cannot be negative; got '
+          f'{self.power} and {schema.to_plain(self.stairs)}.')
     if self.warmup_limit and not self.warmup:
       raise ValueError(
           'warmup_limit needs a warm-up, but there is none. Set warmup too.')
@@ -88,10 +104,14 @@ def build(
   body: optax.Schedule
   if config.name == 'constant':
     body = optax.constant_schedule(peak)
-  elif config.name == 'linear':
-    body = optax.linear_schedule(peak, peak * config.end, decay_steps)
+  elif config.name in ('linear', 'polynomial'):
+    body = optax.polynomial_schedule(
+        peak, peak * config.end, config.power or 1, decay_steps)
   elif config.name == 'cosine':
     body = optax.cosine_decay_schedule(peak, decay_steps, alpha=config.end)
+  elif config.name == 'stair':
+    body = optax.piecewise_constant_schedule(peak, {
+        to_steps(start) - warmup: factor for start, factor in config.stairs})
   else:
     timescale = to_steps(config.timescale or _RSQRT_TIMESCALE)
     body = _rsqrt_schedule(peak, timescale=timescale)

@@ -125,6 +125,34 @@ def test_inception_crops_have_the_documented_areas_and_aspects():
   assert panorama.window(1000, 10, _rng())[1::2] == (0, 10)
 
 
+@pytest.mark.parametrize('sampler,area,below_a_fifth', [
+    ('tf', 0.343, 0.345), ('torch', 0.42, 0.206)])
+def test_crops_have_the_distribution_of_their_library(
+    sampler, area, below_a_fifth):
+  op = ops.InceptionCrop(size=8, sampler=sampler, aspect=(0.75, 1.33))
+  rng = _rng()
+  left, top, width, height = np.array(
+      [op.window(500, 375, rng) for _ in range(20_000)]).T
+  assert min(left.min(), top.min()) == 0
+  assert (left + width <= 500).all() and (top + height <= 375).all()
+  share = width * height / (500 * 375)
+  assert share.mean() == pytest.approx(area, abs=0.006)
+  assert (share < 0.2).mean() == pytest.approx(below_a_fifth, abs=0.012)
+
+
+@pytest.mark.parametrize('size', [(1, 1), (2, 3), (1000, 10), (1, 60_000)])
+def test_crops_of_tf_lie_in_small_and_long_images(size):
+  op = ops.InceptionCrop(size=8, sampler='tf')
+  for seed in range(20):
+    left, top, width, height = op.window(*size, _rng(seed))
+    assert left >= 0 and 0 < width <= size[0] - left
+    assert top >= 0 and 0 < height <= size[1] - top
+  # As in TensorFlow, the whole image if no crop fits.
+  assert ops.InceptionCrop(size=8, sampler='tf', area=(0.9, 1.0)).window(
+      1000, 10, _rng()) == (0, 0, 1000, 10)
+  assert ops.InceptionCrop(size=8).sampler == 'torch'
+
+
 def test_flip_mirrors_half_of_the_images():
   pixels = np.arange(6, dtype=np.uint8).reshape(1, 6)
   flipped = [np.asarray(ops.Flip()(Image.fromarray(pixels), _rng(i))).tolist()

@@ -49,25 +49,62 @@ def _published(name, image, magnitude, sign=1):
       image, strength, sign * strength, np.random.default_rng(1)))
 
 
-@pytest.mark.parametrize('magnitude', [0, 10, 15])
+# What the authors' code computes with uint8 tensors: the threshold of
+# solarisation (256, 384 and 512 wrap), and the bits that posterising drops (a
+# shift by 8 is one by 7).
+@pytest.mark.parametrize('magnitude,threshold,shift', [
+    (0, 0, 7), (2, 51, 7), (10, 0, 4), (15, 128, 2), (20, 0, 0)])
 @pytest.mark.parametrize('mode', ['L', 'RGB'])
-def test_published_pixel_operations_match_their_formulas(magnitude, mode):
+def test_published_pixel_operations_match_their_formulas(
+    magnitude, threshold, shift, mode):
   image = _noise(24, 32, mode)
   x = np.asarray(image).astype(int)
-  threshold, bits = int(25.6 * magnitude), int(0.4 * magnitude)
   factor = 0.18 * magnitude + 0.1
   np.testing.assert_array_equal(_published('invert', image, magnitude), 255 - x)
   np.testing.assert_array_equal(
       _published('solarize', image, magnitude),
       np.where(x < threshold, x, 255 - x))
   np.testing.assert_array_equal(
-      _published('posterize', image, magnitude), x >> (8 - bits) << (8 - bits))
+      _published('posterize', image, magnitude), x >> shift << shift)
   np.testing.assert_array_equal(
       _published('solarize_add', image, magnitude),
       np.where(x < 128, np.minimum(x + 11 * magnitude, 255), x))
   np.testing.assert_allclose(
       _published('brightness', image, magnitude), np.clip(factor * x, 0, 255),
       atol=1)
+  np.testing.assert_allclose(
+      _published('contrast', image, magnitude),
+      np.clip(196 + factor * (x - 196), 0, 255), atol=1)
+
+
+def test_magnitude_0_of_published_rarely_leaves_a_constant_image():
+  op = randaugment.RandAugment(num_layers=2, magnitude=0, ranges='published')
+  image = _noise(24, 24)
+  constant = sum(
+      all(low == high for low, high in op(
+          image, np.random.default_rng(i)).getextrema()) for i in range(3000))
+  # Two of the 256 pairs: posterising after brightness or contrast.
+  assert constant / 3000 == pytest.approx(2 / 256, abs=0.005)
+
+
+def test_published_shears_and_rotations_take_the_nearest_pixel():
+  image = _noise(24, 32)
+  x = np.pad(np.asarray(image), ((40, 40), (40, 40), (0, 0)),
+             constant_values=128)
+  rows, columns = np.mgrid[:24, :32].astype(float)
+  turn, (row, column) = np.radians(21), (11.5, 15.5)
+  # TensorFlow numbers pixels by their centres. No pixel lies between two.
+  for name, sign, source in [
+      ('shear_x', 1, (rows, columns + 0.21 * rows)),
+      ('shear_x', -1, (rows, columns - 0.21 * rows)),
+      ('shear_y', 1, (rows + 0.21 * columns, columns)),
+      ('rotate', 1, (
+          row + np.sin(turn) * (columns - column) + np.cos(turn) * (rows - row),
+          column + np.cos(turn) * (columns - column)
+          - np.sin(turn) * (rows - row)))]:
+    row_of, column_of = (np.floor(s + 0.5).astype(int) for s in source)
+    np.testing.assert_array_equal(
+        _published(name, image, 7, sign), x[row_of + 40, column_of + 40], name)
 
 
 def test_published_geometry_matches_its_reference():
@@ -94,3 +131,22 @@ def test_magnitude_0_changes_nothing_only_when_growing():
   # Autocontrast does nothing to noise; equalize does.
   assert changes('growing') < 15
   assert changes('published') > 30
+
+
+def test_the_magnitude_varies_by_its_deviation_within_its_range(monkeypatch):
+  seen, image = [], _noise(4, 4)
+  monkeypatch.setattr(randaugment, 'GROWING', {
+      'spy': lambda image, s: seen.append(abs(s)) or image})
+  op = randaugment.RandAugment(num_layers=9000, magnitude=9, magnitude_std=0.5)
+  op(image, np.random.default_rng(0))
+  assert np.median(seen) == pytest.approx(0.9, abs=0.003)
+  assert np.percentile(seen, 16) == pytest.approx(0.85, abs=0.003)
+  assert max(seen) == 1  # Two deviations above the mean.
+
+
+def test_without_noise_the_draws_are_the_operations_and_a_sign_each():
+  image, rng, again = _noise(4, 4), *map(np.random.default_rng, (0, 0))
+  randaugment.RandAugment(num_layers=2, magnitude=9)(image, rng)
+  again.integers(len(randaugment.GROWING), size=2)
+  again.random(2)
+  assert rng.random() == again.random()

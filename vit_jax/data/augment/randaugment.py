@@ -2,8 +2,9 @@
 
 The paper does not define the magnitude for each operation (figure 2), so there
 are two definitions. 'growing': a larger magnitude always changes the image
-more, and 0 changes nothing. 'published': the code behind later papers, where
-magnitude 0 removes nearly all colour and 10 does not solarise.
+more, and 0 changes nothing. 'published': what the code behind later papers
+computes, where magnitude 0 removes nearly all colour, and 10 and 20 invert the
+image instead of solarising it.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,22 +20,29 @@ from PIL import ImageOps
 from vit_jax import schema
 
 _GREY = 128  # Fills uncovered areas.
+_BILINEAR, _NEAREST = Image.Resampling.BILINEAR, Image.Resampling.NEAREST
 
 
-def _affine(image: Image.Image, *matrix: float) -> Image.Image:
+def _affine(
+    image: Image.Image, *matrix: float,
+    method: Image.Resampling = _BILINEAR) -> Image.Image:
   return image.transform(
-      image.size, Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR,
+      image.size, Image.Transform.AFFINE, matrix, method,
       fillcolor=(_GREY,) * len(image.getbands()))
 
 
-def _rotate(image: Image.Image, degrees: float) -> Image.Image:
+def _rotate(
+    image: Image.Image, degrees: float,
+    method: Image.Resampling = _BILINEAR) -> Image.Image:
   return image.rotate(
-      degrees, Image.Resampling.BILINEAR,
-      fillcolor=(_GREY,) * len(image.getbands()))
+      degrees, method, fillcolor=(_GREY,) * len(image.getbands()))
 
 
-def _translate(image: Image.Image, x: float, y: float) -> Image.Image:
-  return _affine(image, 1, 0, x * image.width, 0, 1, y * image.height)
+def _translate(
+    image: Image.Image, x: float, y: float,
+    method: Image.Resampling = _BILINEAR) -> Image.Image:
+  return _affine(
+      image, 1, 0, x * image.width, 0, 1, y * image.height, method=method)
 
 
 def _enhance(
@@ -76,6 +84,18 @@ def _cutout(
   return image
 
 
+def _contrast(image: Image.Image, factor: float) -> Image.Image:
+  """Blends with the grey level 224 x 224 / 256, not the mean of the image."""
+  grey = Image.new(image.mode, image.size, (196,) * len(image.getbands()))
+  return Image.blend(grey, image, factor)
+
+
+def _posterize(image: Image.Image, bits: int) -> Image.Image:
+  # TensorFlow shifts 8-bit integers by at most 7 bits.
+  shift = min(7, 8 - bits)
+  return _lookup(image, lambda v: v >> shift << shift)
+
+
 def _lookup(image: Image.Image, value: Callable[[int], int]) -> Image.Image:
   """Maps pixel values by a lookup table."""
   return image.point(
@@ -85,27 +105,32 @@ def _lookup(image: Image.Image, value: Callable[[int], int]) -> Image.Image:
 # Functions of the image, a strength (magnitude / 10, may exceed 1), the same
 # with a random sign, and a generator. Operations and ranges: `randaugment` of
 # TensorFlow's EfficientNet for TPUs, used by big_vision, AugReg (arXiv
-# 2106.10270) and "Better plain ViT baselines" (2205.01580). Its lengths of 100
-# and 40 pixels are fractions of 224 here; its wrong grey level of contrast (the
-# number of pixels / 256 instead of their mean) is not reproduced.
+# 2106.10270) and "Better plain ViT baselines" (2205.01580), with its errors:
+# the threshold of solarisation has 8 bits, so 256 wraps to 0, and the grey
+# level of contrast is the number of pixels / 256. That number and the lengths
+# of 100 and 40 pixels are those at 224 x 224, whatever the resolution.
 PUBLISHED: Mapping[str, Callable[
     [Image.Image, float, float, np.random.Generator], Image.Image]] = {
     'auto_contrast': lambda image, s, r, rng: ImageOps.autocontrast(image),
     'equalize': lambda image, s, r, rng: ImageOps.equalize(image),
     'invert': lambda image, s, r, rng: ImageChops.invert(image),
-    'rotate': lambda image, s, r, rng: _rotate(image, 30 * r),
-    'posterize': lambda image, s, r, rng: _lookup(
-        image, lambda v: v >> (8 - int(4 * s)) << (8 - int(4 * s))),
+    'rotate': lambda image, s, r, rng: _rotate(image, 30 * r, _NEAREST),
+    'posterize': lambda image, s, r, rng: _posterize(image, int(4 * s)),
     'solarize': lambda image, s, r, rng: ImageOps.solarize(
-        image, int(256 * s)),
+        image, int(256 * s) % 256),
     'color': _enhance(ImageEnhance.Color, 0.1, 1.8),
-    'contrast': _enhance(ImageEnhance.Contrast, 0.1, 1.8),
+    'contrast': lambda image, s, r, rng: _contrast(image, 0.1 + 1.8 * s),
     'brightness': _enhance(ImageEnhance.Brightness, 0.1, 1.8),
     'sharpness': _enhance(ImageEnhance.Sharpness, 0.1, 1.8),
-    'shear_x': lambda image, s, r, rng: _affine(image, 1, 0.3 * r, 0, 0, 1, 0),
-    'shear_y': lambda image, s, r, rng: _affine(image, 1, 0, 0, 0.3 * r, 1, 0),
-    'translate_x': lambda image, s, r, rng: _translate(image, 100 / 224 * r, 0),
-    'translate_y': lambda image, s, r, rng: _translate(image, 0, 100 / 224 * r),
+    # Pillow's origin is the corner of pixel (0, 0), half a pixel away.
+    'shear_x': lambda image, s, r, rng: _affine(
+        image, 1, 0.3 * r, -0.15 * r, 0, 1, 0, method=_NEAREST),
+    'shear_y': lambda image, s, r, rng: _affine(
+        image, 1, 0, 0, 0.3 * r, 1, -0.15 * r, method=_NEAREST),
+    'translate_x': lambda image, s, r, rng: _translate(
+        image, 100 / 224 * r, 0, _NEAREST),
+    'translate_y': lambda image, s, r, rng: _translate(
+        image, 0, 100 / 224 * r, _NEAREST),
     'cutout': lambda image, s, r, rng: _cutout(image, s, rng),
     'solarize_add': lambda image, s, r, rng: _lookup(
         image, lambda v: min(255, v + int(110 * s)) if v < 128 else v),
@@ -124,13 +149,16 @@ class RandAugment:
     magnitude: their strength (M in the paper), at most 10 (20
       if 'published').
     ranges: 'growing' (14 operations) or 'published' (16).
+    magnitude_std: standard deviation of normal noise on the magnitude of each
+      operation, as in timm ('rand-m9-mstd0.5').
   """
   num_layers: int = 2
   magnitude: float = 9
   ranges: Literal['growing', 'published'] = 'growing'
+  magnitude_std: float = 0.0
 
   def __post_init__(self):
-    schema.check_range(self, 'num_layers')
+    schema.check_range(self, 'num_layers', 'magnitude_std')
     largest = _MAX_MAGNITUDE[self.ranges]
     if not 0 <= self.magnitude <= largest:
       raise ValueError(
@@ -140,10 +168,13 @@ class RandAugment:
   def __call__(
       self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
     growing, published = tuple(GROWING.values()), tuple(PUBLISHED.values())
-    strength = self.magnitude / 10
     is_growing = self.ranges == 'growing'
     for index in rng.integers(
         len(growing if is_growing else published), size=self.num_layers):
+      strength = self.magnitude / 10
+      if self.magnitude_std:
+        noisy = rng.normal(self.magnitude, self.magnitude_std)
+        strength = min(max(noisy, 0), _MAX_MAGNITUDE[self.ranges]) / 10
       signed = strength if rng.random() < 0.5 else -strength
       image = (growing[index](image, signed) if is_growing else
                published[index](image, strength, signed, rng))
