@@ -158,7 +158,8 @@ def _preprocessor(preprocess: preprocessing.Preprocess) -> dict[str, Any]:
     ValueError: if transformers cannot express the operations.
   """
   height, width = preprocess.resolution
-  resize, _ = preprocess.resize_and_crop('The preprocessing of transformers')
+  resize, _ = preprocess.resize_and_crop(
+      'transformers', remedy='Save the model as orbax or npz.')
   if resize.cover and height != width:
     raise ValueError(
         f'transformers cannot express the operations {preprocess.sections}: it '

@@ -94,11 +94,16 @@ class Preprocess:
     return dataclasses.replace(self, resolution=resolution, ops=tuple(ops))
 
   def resize_and_crop(
-      self, what: str) -> tuple[ops_lib.Resize, ops_lib.CentralCrop]:
+      self, user: str, *, remedy: str,
+  ) -> tuple[ops_lib.Resize, ops_lib.CentralCrop]:
     """Returns the only resize, by Pillow, and the crop to the resolution.
 
+    Args:
+      user: subject of the message, which knows no other operations.
+      remedy: sentence on what to do.
+
     Raises:
-      ValueError: for other operations; `what` is the subject of the message.
+      ValueError: for other operations.
     """
     def is_whole(size: ops_lib.Size | None) -> bool:
       return size is not None and (
@@ -111,10 +116,11 @@ class Preprocess:
         if len(rest) < 2 and isinstance(crop, ops_lib.CentralCrop) and is_whole(
             crop.size) and (rest or is_whole(resize.size)):
           return resize, crop
+    height, width = self.resolution
     raise ValueError(
-        f'{what} has one resize with a filter of Pillow, and a central crop to '
-        f'{self.resolution}, but the operations of the model are '
-        f'{self.sections}.')
+        f'{user} can express one resize by a filter of Pillow and a central '
+        f'crop to {height} x {width}, but the image operations of the model '
+        f'are {self.sections}. {remedy}')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,7 +147,7 @@ class ResizeAndCrop:
     """Returns the terms of a preprocessing; raises ValueError if it has none.
     """
     resize, _ = preprocess.resize_and_crop(
-        f'What {", ".join(TERMS)} describe')
+        ', '.join(TERMS), remedy='Set ops, the list of operations, instead.')
     before = resize.size or resize.cover or resize.shorter
     assert before is not None
     return cls(

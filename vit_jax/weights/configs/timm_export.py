@@ -63,7 +63,8 @@ def _resize_and_crop(preprocess: preprocessing.Preprocess) -> dict[str, Any]:
   Raises:
     ValueError: if timm cannot express the operations.
   """
-  resize, _ = preprocess.resize_and_crop('The preprocessing of timm')
+  resize, _ = preprocess.resize_and_crop(
+      'timm', remedy='Save the model as orbax or npz.')
   before = ops.height_width(resize.size or resize.cover or resize.shorter or 0)
   resolution = preprocess.resolution
   # timm resizes to int(side / crop_pct), which may round down to a pixel less.
