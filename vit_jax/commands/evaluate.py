@@ -140,8 +140,7 @@ def _restore(
   rules = initialize.InitConfig(
       new=(), ignored=tuple(f'{name}/.*' for name in models.PRETRAINING_ONLY),
       positions=config.init.positions)
-  if not needs_head:
-    # The head may have other classes, so it is dropped.
+  if not needs_head:  # It may have other classes, so it is dropped.
     rules = dataclasses.replace(
         rules, new=('head/.*',), ignored=('head/.*', *rules.ignored))
   # The best checkpoint and the teacher concern the training run only. A batch
@@ -249,15 +248,13 @@ def _find(
     args: argparse.Namespace,
 ) -> tuple[config_lib.Config, checkpoint_source.Source]:
   path = download.fetch(args.workdir)
-  saved = None
-  if orbax_runs.is_run(path):
-    source = load.find(path, which=args.which)
-    # `convert` writes no batch size.
-    saved = source.config if 'batch_size' in source.config else None
-    if saved and not (args.text_embeddings or args.labels):
-      config = _with_training_scales(_config(args, saved), saved)
-      _print_notes(config, source)
-      return config, source
+  run = load.find(path, which=args.which) if orbax_runs.is_run(path) else None
+  # `convert` writes no batch size.
+  saved = run.config if run and 'batch_size' in run.config else None
+  if run and saved and not (args.text_embeddings or args.labels):
+    config = _with_training_scales(_config(args, saved), saved)
+    _print_notes(config, run)
+    return config, run
   if not args.config and not saved:
     raise ValueError(
         f'{args.workdir} has no config of a training run, which selects data '
