@@ -191,6 +191,19 @@ def test_data_whose_classes_have_another_order_are_an_error(
           "instead of '1'") in ' '.join(capsys.readouterr().err.split())
 
 
+def test_the_classes_of_a_run_may_be_named_by_a_file(
+    trained, tmp_path, capsys):
+  path = tmp_path / 'names.txt'
+  shared = (f'--workdir={trained}', '--evaluators=half', f'--labels={path}')
+  path.write_text('\n'.join(map(str, range(10))))
+  named, usual = (evaluate(*flags, out=tmp_path)[1]['metrics']
+                  for flags in (shared, shared[:2]))
+  assert named == usual
+  path.write_text('\n'.join(f'digit {i}' for i in range(10)))
+  assert evaluate(*shared, out=tmp_path)[0] == 2
+  assert 'digit 0, digit 1' in capsys.readouterr().err
+
+
 @pytest.fixture
 def pets(tmp_path):
   """A model of cat, dog and emu that always predicts dog, and other data."""

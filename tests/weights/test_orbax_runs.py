@@ -27,8 +27,12 @@ def load(path, **given):
   return load_lib.load(path, log=None, **given)
 
 
+def test_a_new_run_sees_the_class_names_of_a_saved_model(run):
+  assert load_lib.find(run).labels == tuple('abcde')
+
+
 @pytest.mark.parametrize(('given', 'words'), [
-    ({'labels': ['a', 'b']}, '2 labels, but the head has 5 classes'),
+    ({'labels': ['a', 'b']}, 'holds 2 names .* but the model has 5 classes'),
     ({'resolution': 33}, 'resolution: .*33x33 does not divide into patches'),
     ({'patch': 6}, '32x32 does not divide into patches of 6x6'),
     ({'variant': 'B/16'}, r'expected \(768,\), found \(12,\)'),

@@ -86,7 +86,14 @@ def _source(path: epath.Path) -> Source:
         path=path, config=saved_config.upgrade(config), item=item,
         load=functools.partial(_read, path, item, sums),
         shapes=items_lib.read_shapes(path / item),
-        labels=items_lib.read_labels(path, sums))
+        labels=items_lib.read_labels(path, sums) or _declared_labels(config))
+
+
+def _declared_labels(config: Mapping[str, Any]) -> tuple[str, ...]:
+  """Returns the class names that `convert` writes into the config."""
+  section = config.get('preprocess')
+  labels = section.get('labels') if isinstance(section, dict) else ()
+  return tuple(map(str, labels)) if isinstance(labels, list) else ()
 
 
 def _read(

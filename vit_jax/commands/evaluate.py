@@ -141,8 +141,7 @@ def _restore(
   rules = initialize.InitConfig(
       new=(), ignored=tuple(f'{name}/.*' for name in models.PRETRAINING_ONLY),
       positions=config.init.positions)
-  if not needs_head:
-    # The head may have other classes, so it is dropped.
+  if not needs_head:  # It may have other classes, so it is dropped.
     rules = dataclasses.replace(
         rules, new=('head/.*',), ignored=('head/.*', *rules.ignored))
   # The best checkpoint and the teacher concern the training run only. A batch
@@ -167,8 +166,8 @@ def _restore(
 def _head(source: checkpoint_source.Source) -> classes.Classes | None:
   """Returns the classes of the weights, or None if they have no head."""
   count = initialize.num_classes(source.shapes)
-  name = checkpoint_paths.display(source.path)
-  return classes.Classes(name, count, source.labels) if count else None
+  return classes.Classes(checkpoint_paths.display(source.path), count,
+                         source.labels) if count else None
 
 
 def _show(
@@ -250,14 +249,14 @@ def _find(
     args: argparse.Namespace,
 ) -> tuple[config_lib.Config, checkpoint_source.Source]:
   path = download.fetch(args.workdir)
-  if orbax_runs.is_run(path) and not (args.text_embeddings or args.labels):
-    source = load.find(path, which=args.which)
-    if 'batch_size' in source.config:  # `convert` writes none.
-      config = _with_training_scales(
-          _config(args, source.config), source.config)
-      _print_notes(config, source)
-      return config, source
-  if not args.config:
+  run = load.find(path, which=args.which) if orbax_runs.is_run(path) else None
+  # `convert` writes no batch size.
+  saved = run.config if run and 'batch_size' in run.config else None
+  if run and saved and not (args.text_embeddings or args.labels):
+    config = _with_training_scales(_config(args, saved), saved)
+    _print_notes(config, run)
+    return config, run
+  if not args.config and not saved:
     raise ValueError(
         f'{args.workdir} has no config of a training run, which selects data '
         'and evaluators. Use --config=configs/x.py.')
@@ -266,7 +265,7 @@ def _find(
       **arguments.model_overrides(args))
   # The model is that of the weights, so the config may leave it open.
   section = json.dumps(schema.to_plain(model.config))
-  config = _config(args, None, first=[f'model={section}'])
+  config = _config(args, saved, first=[f'model={section}'])
   if args.text_embeddings:
     model = class_names.in_order(
         model, data.open_dataset(config.data).class_names or ())

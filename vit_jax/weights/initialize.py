@@ -138,20 +138,10 @@ def match_classes(
     source: Any, labels: Sequence[str], classes: classes_lib.Classes, *,
     config: InitConfig, owner: str,
 ) -> str:
-  """Compares the classes of a head that is kept with those of the data.
+  """Compares the classes of the data with those of a head that is kept.
 
-  Args:
-    source: parameters of the checkpoint; shapes suffice.
-    labels: names of its classes, if known.
-    classes: those of the data.
-    config: parameters that may be new.
-    owner: name of the checkpoint, for messages.
-
-  Returns:
-    A line to print; '' if the names are equal or the head is new.
-
-  Raises:
-    ValueError: if they are others; see `classes.match`.
+  `labels` names the classes of `source`, whose shapes suffice, and `owner` the
+  checkpoint. Returns and raises as `classes.match`; '' for a new head.
   """
   count = num_classes(source)
   if not count or _matches(config.new, _HEAD):
