@@ -234,10 +234,11 @@ def test_mae_has_the_pixels_of_its_authors(case, area):
 
 def test_mae_fine_tunes_the_average_of_patches_with_a_new_norm():
   toy = (*TOY, 'data.source=digits', 'data.split=train')
-  decoder = [f'objective.decoder_{s}' for s in ('width=8', 'depth=1', 'heads=2')]
-  before, after = (experiment_lib.build(
-      load(f'mae.py{method}', *toy, *more)[''], devices=jax.devices()[:1])
-                   for method, more in (('', decoder), (':method=finetune', ())))
+  small = [f'objective.decoder_{s}' for s in ('width=8', 'depth=1', 'heads=2')]
+  before, after = (
+      experiment_lib.build(config, devices=jax.devices()[:1]) for config in (
+          load('mae.py', *toy, *small)[''],
+          load('mae.py:method=finetune', *toy)['']))
   _, rows = after.start_from(
       after.init_state(), jax.device_get(before.init_state().params),
       config_lib.to_plain(before.config))
