@@ -50,7 +50,8 @@ def build(
       processes differ in config, code or data.
   """
   fingerprint.check_config(config)
-  dataset = data.open_dataset(config.data, data_optional=data_optional)
+  dataset = data.open_dataset(
+      config.data, data_optional=data_optional, labelled=True)
   fingerprint.check_data(dataset)
   config = _complete(config, dataset)
   teacher = _teacher(config, dataset)

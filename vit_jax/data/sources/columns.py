@@ -137,7 +137,7 @@ def _label_columns(
     return (named,)
   columns = [table[name] for name in others]
   if columns and (
-      len(columns) == 1 or all(map(label_rules_lib.are_flags, columns))
+      len(columns) == 1 or label_rules_lib.are_flags(columns, target)
       or (target == 'regression' and not any(
           label_rules_lib.numbers(column) is None for column in columns))):
     return tuple(others)

@@ -6,16 +6,16 @@ Whole numbers are class indices if at least half of the range from 0 to the
 largest occurs.
 """
 
-from collections.abc import Mapping, Sequence
-import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 import re
 from typing import Any, Literal
 import unicodedata
 
-from jaxtyping import Bool, Float64, Int32, Int64, Shaped
+from jaxtyping import Bool, Float64, Int32
 import numpy as np
 
 from vit_jax.data.sources import files
+from vit_jax.data.sources import parsed_labels
 
 Kind = Literal['auto', 'single', 'multi', 'regression']
 Column = Sequence[Any]  # Text, numbers, lists or None.
@@ -29,51 +29,16 @@ _WHOLE = re.compile(r'(-?(?:0|[1-9]\d{0,17}))(?:\.0*)?')
 _MISSING_NUMBERS = frozenset({'', 'nan', 'na', 'n/a', 'null', 'none'})
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Ragged:
-  """Lists of class indices of different lengths, concatenated."""
-  values: Int32[np.ndarray, 'labels']
-  ends: Int64[np.ndarray, 'examples']
-
-  def __len__(self) -> int:
-    return len(self.ends)
-
-  def __getitem__(self, index: int) -> Int32[np.ndarray, 'labels']:
-    return self.values[self.ends[index - 1] if index else 0:self.ends[index]]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class ParsedLabels:
-  """Class indices, lists of them, or numbers [rows, targets] (missing: NaN)."""
-  kind: str
-  values: Shaped[np.ndarray, 'rows ...'] | Ragged
-  num_classes: int
-  class_names: tuple[str, ...] | None = None
-  targets: tuple[str, ...] = ()
-
-  def __getitem__(self, row: int) -> Any:
-    label = self.values[row]
-    return int(label) if self.kind == 'single' else label
-
-  def describe(self) -> str:
-    """Returns a summary: 'single-label, 3 classes: cat, dog, emu'."""
-    if self.kind == 'regression':
-      return f'regression of {", ".join(self.targets)}'
-    plural = 'es' if self.num_classes > 1 else ''
-    count = f'{self.kind}-label, {self.num_classes:,} class{plural}'
-    return ': '.join(filter(None, [
-        count, files.shorten(self.class_names or (), 4)]))
-
-
 def parse_labels(
     columns: Mapping[str, Column], *, kind: Kind, separator: str | None,
-    class_names: Sequence[str] | None = None, where: str,
-) -> ParsedLabels:
+    class_names: Sequence[str] | None = None,
+    train: Sequence[int] | None = None, where: str,
+) -> parsed_labels.ParsedLabels:
   """Parses the label columns of a table, which have at least one row.
 
   `separator` separates the labels of a cell; None detects it. With
-  `class_names`, declared by the file, cells are class indices or names. `where`
-  names the file in errors.
+  `class_names`, declared by the file, cells are class indices or names. `train`
+  has the rows of the training split. `where` names the file in errors.
 
   Raises:
     ValueError: if cells are not labels of that kind.
@@ -81,8 +46,9 @@ def parse_labels(
   columns = {name: [_clean(v) for v in column]
              for name, column in columns.items()}
   if kind == 'auto':
-    kind = (_infer_kind_of_several(columns, where) if len(columns) > 1 else
-            _infer_kind(next(iter(columns.values())), separator, class_names))
+    kind = _infer_kind(columns, separator, class_names, where)
+    if kind == 'regression' and train is not None:
+      _check_regression(columns, train, separator, class_names, where)
   if kind == 'regression':
     return _parse_numbers(columns, where)
   if len(columns) > 1:
@@ -95,7 +61,7 @@ def parse_labels(
   indices, names = _number_classes(
       [v for cell in cells for v in cell], class_names, what)
   ends = np.cumsum([len(cell) for cell in cells], dtype=np.int64)
-  return ParsedLabels('multi', Ragged(indices, ends), len(names), names)
+  return parsed_labels.ParsedLabels('multi', parsed_labels.Ragged(indices, ends), len(names), names)
 
 
 def compose(name: str) -> str:
@@ -106,9 +72,14 @@ def compose(name: str) -> str:
   return unicodedata.normalize('NFC', name)
 
 
-def is_missing(value: Any) -> bool:
-  """Whether a cell is empty."""
-  return _clean(value) is None
+def is_missing(value: Any, *, mark: int | None = None) -> bool:
+  """Whether a label is empty, NaN or `mark`, or a list of such values."""
+  if isinstance(value, np.ndarray):
+    value = value.tolist()
+  if isinstance(value, (list, tuple)):
+    return all(is_missing(item, mark=mark) for item in value)
+  value = _clean(value)
+  return value is None or (mark is not None and _to_integer(value) == mark)
 
 
 def _clean(value: Any) -> Any:
@@ -133,10 +104,12 @@ def numbers(values: Column) -> Float64[np.ndarray, 'rows'] | None:
   return None if np.isnan(array).all() else array
 
 
-def are_flags(values: Column) -> bool:
-  """Whether a column holds 0 and 1 only."""
-  parsed = numbers(values)
-  return parsed is not None and bool(np.isin(parsed, (0, 1)).all())
+def are_flags(columns: Iterable[Column], kind: Kind = 'auto') -> bool:
+  """Whether columns hold 0 and 1 only or, for 'multi', -1 and 1 only."""
+  parsed = [numbers(values) for values in columns]
+  return any(
+      all(array is not None and np.isin(array, pair).all() for array in parsed)
+      for pair in ((0, 1), (-1, 1))[:1 + (kind == 'multi')])
 
 
 def split_cells(values: Column, separator: str | None) -> list[list[Any]]:
@@ -152,8 +125,12 @@ def split_cells(values: Column, separator: str | None) -> list[list[Any]]:
 
 
 def _infer_kind(
-    values: Column, separator: str | None, class_names: Sequence[str] | None,
+    columns: Mapping[str, Column], separator: str | None,
+    class_names: Sequence[str] | None, where: str,
 ) -> Kind:
+  if len(columns) > 1:
+    return _infer_kind_of_several(columns, where)
+  values, = columns.values()
   if separator is not None or any(isinstance(v, (list, tuple)) for v in values):
     return 'multi'
   if class_names is not None:
@@ -167,7 +144,7 @@ def _infer_kind(
 
 def _infer_kind_of_several(
     columns: Mapping[str, Column], where: str) -> Kind:
-  if all(map(are_flags, columns.values())):
+  if are_flags(columns.values()):
     return 'single' if (_flags(columns).sum(axis=1) == 1).all() else 'multi'
   texts = [name for name, values in columns.items() if numbers(values) is None]
   if texts:
@@ -176,6 +153,26 @@ def _infer_kind_of_several(
         'columns of 0 and 1 (one class each) or of numbers (regression). '
         'Choose columns: --config.data.table.label=a,b')
   return 'regression'
+
+
+def _check_regression(
+    columns: Mapping[str, Column], train: Sequence[int], separator: str | None,
+    class_names: Sequence[str] | None, where: str,
+) -> None:
+  """Raises if the training labels alone are classes."""
+  trained = {name: [values[row] for row in train]
+             for name, values in columns.items()}
+  if _infer_kind(trained, separator, class_names, where) == 'regression':
+    return
+  name, value = next(
+      ((name, value) for name, values in columns.items() for value in values
+       if value is not None and value not in trained[name]),
+      (next(iter(columns)), ''))
+  raise ValueError(
+      f'Column {name!r} of {where} holds classes in train, but also {value!r} '
+      'in other splits, as if the labels were numbers to predict. Correct it '
+      '(remove rows whose label is missing), or set '
+      '--config.data.target=regression (or single).')
 
 
 def _are_measurements(values: Float64[np.ndarray, 'rows']) -> bool:
@@ -196,7 +193,7 @@ def _find_separator(values: Column) -> str | None:
 
 
 def _parse_numbers(
-    columns: Mapping[str, Column], where: str) -> ParsedLabels:
+    columns: Mapping[str, Column], where: str) -> parsed_labels.ParsedLabels:
   arrays = []
   for name, values in columns.items():
     parsed = numbers(values)
@@ -214,7 +211,7 @@ def _parse_numbers(
         f'Column {list(columns)[target]!r} of {where} holds '
         f'{stacked[row, target]} in row {row + 1}, which is beyond float32. '
         'Rescale the column.')
-  return ParsedLabels(
+  return parsed_labels.ParsedLabels(
       'regression', stacked.astype(np.float32), len(columns),
       targets=tuple(columns))
 
@@ -225,12 +222,13 @@ def _flags(columns: Mapping[str, Column]) -> Bool[np.ndarray, 'rows classes']:
 
 
 def _parse_flags(
-    columns: Mapping[str, Column], kind: Kind, where: str) -> ParsedLabels:
+    columns: Mapping[str, Column], kind: Kind, where: str) -> parsed_labels.ParsedLabels:
   """Parses one column of 0 and 1 per class."""
-  wrong = [name for name, values in columns.items() if not are_flags(values)]
-  if wrong:
+  if not are_flags(columns.values(), kind):
+    wrong = [name for name, v in columns.items() if not are_flags([v])]
     raise ValueError(
-        f'Several label columns of {where} must hold 0 and 1 only, but '
+        f'Several label columns of {where} must hold 0 and 1 only'
+        + ', or all of them -1 and 1' * (kind == 'multi') + ', but '
         f'{files.shorten(map(repr, wrong))} do not. Use '
         '--config.data.target=regression for numbers, or one label column '
         '(--config.data.table.label=NAME).')
@@ -238,8 +236,8 @@ def _parse_flags(
   ones = flags.sum(axis=1)
   indices = np.nonzero(flags)[1].astype(np.int32)  # Row by row.
   if kind == 'multi':
-    return ParsedLabels(
-        'multi', Ragged(indices, np.cumsum(ones, dtype=np.int64)), len(names),
+    return parsed_labels.ParsedLabels(
+        'multi', parsed_labels.Ragged(indices, np.cumsum(ones, dtype=np.int64)), len(names),
         names)
   if (ones != 1).any():
     row = int(np.flatnonzero(ones != 1)[0])
@@ -247,12 +245,12 @@ def _parse_flags(
         f'data.target is single, but row {row + 1} of {where} has a 1 in '
         f'{ones[row]} of the columns {files.shorten(names, 8)}. Use '
         '--config.data.target=multi.')
-  return ParsedLabels('single', indices, len(names), names)
+  return parsed_labels.ParsedLabels('single', indices, len(names), names)
 
 
 def _parse_single(
     values: Column, class_names: Sequence[str] | None, what: str,
-) -> ParsedLabels:
+) -> parsed_labels.ParsedLabels:
   missing = [i for i, value in enumerate(values) if value is None]
   if missing:
     raise ValueError(
@@ -269,7 +267,7 @@ def _parse_single(
     raise ValueError(
         f'{what} holds a single class, {names[0]!r}; a classifier needs two '
         'classes. Check the label column (--config.data.table.label=NAME).')
-  return ParsedLabels('single', indices, len(names), names)
+  return parsed_labels.ParsedLabels('single', indices, len(names), names)
 
 
 def _number_classes(
