@@ -7,15 +7,15 @@ largest occurs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
 import re
 from typing import Any, Literal
 import unicodedata
 
-from jaxtyping import Bool, Float64, Int32
+from jaxtyping import Bool, Float64, Int32, Int64, Shaped
 import numpy as np
 
 from vit_jax.data.sources import files
-from vit_jax.data.sources import parsed_labels
 
 Kind = Literal['auto', 'single', 'multi', 'regression']
 Column = Sequence[Any]  # Text, numbers, lists or None.
@@ -29,16 +29,53 @@ _WHOLE = re.compile(r'(-?(?:0|[1-9]\d{0,17}))(?:\.0*)?')
 _MISSING_NUMBERS = frozenset({'', 'nan', 'na', 'n/a', 'null', 'none'})
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Ragged:
+  """Lists of class indices of different lengths, concatenated."""
+  values: Int32[np.ndarray, 'labels']
+  ends: Int64[np.ndarray, 'examples']
+
+  def __len__(self) -> int:
+    return len(self.ends)
+
+  def __getitem__(self, index: int) -> Int32[np.ndarray, 'labels']:
+    return self.values[self.ends[index - 1] if index else 0:self.ends[index]]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ParsedLabels:
+  """Class indices, lists of them, or numbers [rows, targets] (missing: NaN)."""
+  kind: str
+  values: Shaped[np.ndarray, 'rows ...'] | Ragged
+  num_classes: int
+  class_names: tuple[str, ...] | None = None
+  targets: tuple[str, ...] = ()
+
+  def __getitem__(self, row: int) -> Any:
+    label = self.values[row]
+    return int(label) if self.kind == 'single' else label
+
+  def describe(self) -> str:
+    """Returns a summary: 'single-label, 3 classes: cat, dog, emu'."""
+    if self.kind == 'regression':
+      signs = bool(np.isin(np.asarray(self.values), (-1, 1)).all())
+      return f'regression of {", ".join(self.targets)}' + (
+          ' (only -1 and 1: classes if data.target=single or multi)' * signs)
+    plural = 'es' if self.num_classes > 1 else ''
+    count = f'{self.kind}-label, {self.num_classes:,} class{plural}'
+    return ': '.join(filter(None, [
+        count, files.shorten(self.class_names or (), 4)]))
+
+
 def parse_labels(
     columns: Mapping[str, Column], *, kind: Kind, separator: str | None,
-    class_names: Sequence[str] | None = None,
-    train: Sequence[int] | None = None, where: str,
-) -> parsed_labels.ParsedLabels:
+    class_names: Sequence[str] | None = None, where: str,
+) -> ParsedLabels:
   """Parses the label columns of a table, which have at least one row.
 
   `separator` separates the labels of a cell; None detects it. With
-  `class_names`, declared by the file, cells are class indices or names. `train`
-  has the rows of the training split. `where` names the file in errors.
+  `class_names`, declared by the file, cells are class indices or names. `where`
+  names the file in errors.
 
   Raises:
     ValueError: if cells are not labels of that kind.
@@ -47,8 +84,6 @@ def parse_labels(
              for name, column in columns.items()}
   if kind == 'auto':
     kind = _infer_kind(columns, separator, class_names, where)
-    if kind == 'regression' and train is not None:
-      _check_regression(columns, train, separator, class_names, where)
   if kind == 'regression':
     return _parse_numbers(columns, where)
   if len(columns) > 1:
@@ -61,7 +96,7 @@ def parse_labels(
   indices, names = _number_classes(
       [v for cell in cells for v in cell], class_names, what)
   ends = np.cumsum([len(cell) for cell in cells], dtype=np.int64)
-  return parsed_labels.ParsedLabels('multi', parsed_labels.Ragged(indices, ends), len(names), names)
+  return ParsedLabels('multi', Ragged(indices, ends), len(names), names)
 
 
 def compose(name: str) -> str:
@@ -155,26 +190,6 @@ def _infer_kind_of_several(
   return 'regression'
 
 
-def _check_regression(
-    columns: Mapping[str, Column], train: Sequence[int], separator: str | None,
-    class_names: Sequence[str] | None, where: str,
-) -> None:
-  """Raises if the training labels alone are classes."""
-  trained = {name: [values[row] for row in train]
-             for name, values in columns.items()}
-  if _infer_kind(trained, separator, class_names, where) == 'regression':
-    return
-  name, value = next(
-      ((name, value) for name, values in columns.items() for value in values
-       if value is not None and value not in trained[name]),
-      (next(iter(columns)), ''))
-  raise ValueError(
-      f'Column {name!r} of {where} holds classes in train, but also {value!r} '
-      'in other splits, as if the labels were numbers to predict. Correct it '
-      '(remove rows whose label is missing), or set '
-      '--config.data.target=regression (or single).')
-
-
 def _are_measurements(values: Float64[np.ndarray, 'rows']) -> bool:
   """Whether numbers are measurements rather than class indices."""
   values = values[~np.isnan(values)]
@@ -193,7 +208,7 @@ def _find_separator(values: Column) -> str | None:
 
 
 def _parse_numbers(
-    columns: Mapping[str, Column], where: str) -> parsed_labels.ParsedLabels:
+    columns: Mapping[str, Column], where: str) -> ParsedLabels:
   arrays = []
   for name, values in columns.items():
     parsed = numbers(values)
@@ -211,7 +226,7 @@ def _parse_numbers(
         f'Column {list(columns)[target]!r} of {where} holds '
         f'{stacked[row, target]} in row {row + 1}, which is beyond float32. '
         'Rescale the column.')
-  return parsed_labels.ParsedLabels(
+  return ParsedLabels(
       'regression', stacked.astype(np.float32), len(columns),
       targets=tuple(columns))
 
@@ -222,7 +237,7 @@ def _flags(columns: Mapping[str, Column]) -> Bool[np.ndarray, 'rows classes']:
 
 
 def _parse_flags(
-    columns: Mapping[str, Column], kind: Kind, where: str) -> parsed_labels.ParsedLabels:
+    columns: Mapping[str, Column], kind: Kind, where: str) -> ParsedLabels:
   """Parses one column of 0 and 1 per class."""
   if not are_flags(columns.values(), kind):
     wrong = [name for name, v in columns.items() if not are_flags([v])]
@@ -236,21 +251,21 @@ def _parse_flags(
   ones = flags.sum(axis=1)
   indices = np.nonzero(flags)[1].astype(np.int32)  # Row by row.
   if kind == 'multi':
-    return parsed_labels.ParsedLabels(
-        'multi', parsed_labels.Ragged(indices, np.cumsum(ones, dtype=np.int64)), len(names),
-        names)
+    ends = np.cumsum(ones, dtype=np.int64)
+    return ParsedLabels(
+        'multi', Ragged(indices, ends), len(names), names)
   if (ones != 1).any():
     row = int(np.flatnonzero(ones != 1)[0])
     raise ValueError(
         f'data.target is single, but row {row + 1} of {where} has a 1 in '
         f'{ones[row]} of the columns {files.shorten(names, 8)}. Use '
         '--config.data.target=multi.')
-  return parsed_labels.ParsedLabels('single', indices, len(names), names)
+  return ParsedLabels('single', indices, len(names), names)
 
 
 def _parse_single(
     values: Column, class_names: Sequence[str] | None, what: str,
-) -> parsed_labels.ParsedLabels:
+) -> ParsedLabels:
   missing = [i for i, value in enumerate(values) if value is None]
   if missing:
     raise ValueError(
@@ -267,7 +282,7 @@ def _parse_single(
     raise ValueError(
         f'{what} holds a single class, {names[0]!r}; a classifier needs two '
         'classes. Check the label column (--config.data.table.label=NAME).')
-  return parsed_labels.ParsedLabels('single', indices, len(names), names)
+  return ParsedLabels('single', indices, len(names), names)
 
 
 def _number_classes(

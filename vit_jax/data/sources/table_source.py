@@ -7,6 +7,7 @@ and returns splits.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import dataclasses
+import functools
 from typing import Any
 
 from jaxtyping import Int64
@@ -15,7 +16,6 @@ import numpy as np
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import label_rules as label_rules_lib
-from vit_jax.data.sources import parsed_labels
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import holdout as holdout_lib
 from vit_jax.data.splits import split_strings as split_strings_lib
@@ -32,7 +32,7 @@ class TableSource(protocol.Source):
   read: Callable[[int], bytes]
   read_mask: Callable[[int], bytes] | None
   key_of: Callable[[int], str]
-  parsed: parsed_labels.ParsedLabels
+  parsed: label_rules_lib.ParsedLabels
   rows: Int64[np.ndarray, 'examples']
   numbers: Int64[np.ndarray, 'examples']
 
@@ -93,16 +93,20 @@ def build(
   if columns.key is not None:
     groups = table[columns.key]
   rows_of = _rows_of_splits(splits, len(table[columns.labels[0]]), where)
-  unlabelled = sorted({*unlabelled, *_unlabelled_splits(
+  unlabelled = sorted({*unlabelled} - {*rows_of} | {*_unlabelled_splits(
       table, columns.labels, rows_of, where)})
   of_kept = [split for split in splits or () if split not in unlabelled]
   kept = sorted(row for split, rows in rows_of.items()
                 if split not in unlabelled for row in rows)
-  parsed = label_rules_lib.parse_labels(
-      {name: [table[name][row] for row in kept] for name in columns.labels},
-      kind=config.target, separator=columns.separator, class_names=class_names,
-      train=[i for i, split in enumerate(of_kept) if split == 'train'] or None,
-      where=where)
+  parse = functools.partial(
+      label_rules_lib.parse_labels, kind=config.target,
+      separator=columns.separator, class_names=class_names, where=where)
+  parsed = parse({name: [table[name][row] for row in kept]
+                  for name in columns.labels})
+  if parsed.kind == 'regression' and config.target == 'auto':
+    _check_regression(
+        parse, {name: table[name] for name in columns.labels},
+        rows_of['train'], kept, where)
   keys = list(map(key_of, kept))
   by_hash = len(set(of_kept)) < 2
   if by_hash:
@@ -162,7 +166,7 @@ def parse_splits(
 
 
 def _hold_out(
-    groups: Sequence[str], parsed: parsed_labels.ParsedLabels,
+    groups: Sequence[str], parsed: label_rules_lib.ParsedLabels,
     fraction: columns_lib.Holdout, unlabelled: Sequence[str],
 ) -> tuple[list[str], list[str]]:
   """Returns the split of each row, and notes.
@@ -248,6 +252,27 @@ def _check_header(
         'If the split has no labels, remove the columns that train lacks.')
 
 
+def _check_regression(
+    parse: Callable[..., label_rules_lib.ParsedLabels], table: Table,
+    train: Sequence[int], kept: Sequence[int], where: str) -> None:
+  """Raises if the labels of `train` alone are classes."""
+  if len(train) == len(kept):
+    return
+  trained = {name: [cells[row] for row in train]
+             for name, cells in table.items()}
+  if parse(trained).kind == 'regression':
+    return
+  name, value = next(
+      ((name, cells[row]) for name, cells in table.items() for row in kept
+       if cells[row] not in ('', None) and cells[row] not in trained[name]),
+      (next(iter(table)), ''))
+  raise ValueError(
+      f'Column {name!r} of {where} holds classes in train, but also {value!r} '
+      'in other splits, as if the labels were numbers to predict. Correct it '
+      '(remove rows whose label is missing), or set '
+      '--config.data.target=regression (or single).')
+
+
 def _hash_order(
     texts: Sequence[str], splits: Sequence[str],
 ) -> dict[str, Int64[np.ndarray, 'examples']]:
@@ -261,7 +286,7 @@ def _hash_order(
 
 
 def _check_trained(
-    parsed: parsed_labels.ParsedLabels,
+    parsed: label_rules_lib.ParsedLabels,
     numbers: Mapping[str, Int64[np.ndarray, 'examples']], where: str) -> None:
   """Raises if a class occurs in evaluation splits only."""
   if parsed.kind != 'single':

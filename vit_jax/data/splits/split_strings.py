@@ -37,6 +37,12 @@ def is_split_name(name: str) -> bool:
   return bool(_SPLIT_NAME.fullmatch(name))
 
 
+def find_split(name: str) -> str | None:
+  """Returns the split that is a word of a name: 'test' of 'seg_test-01'."""
+  words = [*re.split(r'[-_.\s\d]+', name), name]
+  return next(map(split_name, filter(is_split_name, words)), None)
+
+
 def split_name(value: Any) -> str:
   """Returns a split name in lower case; 'Training' becomes 'train'."""
   name = re.sub(r'\W+', '_', str(value).strip().lower())
