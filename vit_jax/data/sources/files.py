@@ -44,8 +44,8 @@ def read(root: str, paths: Sequence[str], row: int) -> bytes:
 
 def check_address(name: str, *, where: str) -> None:
   """Raises a ValueError for an address with an unsupported scheme."""
-  scheme, separator, _ = name.partition('://')
-  if separator and scheme not in atomic_files.SCHEMES:
+  scheme, _ = atomic_files.split_address(name)
+  if scheme and scheme not in atomic_files.SCHEMES:
     raise ValueError(
         f'Cannot read {name} ({where}): only local paths and '
         f'{", ".join(f"{known}://" for known in atomic_files.SCHEMES)} are '
