@@ -160,12 +160,13 @@ def test_folders_of_images_without_labels_are_named(tmp_path):
 
 @pytest.mark.parametrize('parent', ['', 'images/'])
 def test_the_folders_of_images_are_their_splits(tmp_path, parent):
-  place = lambda i: f'{parent}{"train/a" if i < 30 else "Val"}/{i}.png'
+  folders = ['train/a'] * 30 + ['Val'] * 6 + ['extra'] * 4
+  place = lambda i: f'{parent}{folders[i]}/{i}.png'
   own_data.write(tmp_path, *map(place, range(40)))
   (tmp_path / 'labels.csv').write_text(lines(
       'path,label', lambda i: f'{place(i)},{i % 2}'))
   opened = own_data.open_path(tmp_path)
-  assert own_data.sizes(opened) == {'train': 30, 'val': 10}
+  assert own_data.sizes(opened) == {'train': 30, 'val': 6, 'extra': 4}
   assert 'splits are the folders of the images' in opened.description
 
 

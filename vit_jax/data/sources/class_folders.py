@@ -179,17 +179,18 @@ def _check_no_splits(images: _Images, root: epath.Path) -> None:
         'table of labels (--config.data.source=FILE.csv). Rename the training '
         'folder to train/, or, if these names are classes, move all class '
         f'folders into {root}/train/.')
-  subfolders = [{path.split('/')[1] for path, of in images if of == name}
-                for name in names]
-  shared = set.intersection(*subfolders) if len(names) > 1 else set()
-  if len(shared) > 1 and not with_images:
+  subfolders: dict[str, set[str]] = {}
+  for path, name in images * (not with_images):
+    subfolders.setdefault(name, set()).add(path.split('/')[1])
+  shared = set.intersection(*subfolders.values()) if len(subfolders) > 1 else ()
+  if len(shared) > 1:
     raise ValueError(
         f'The folders {files.shorten(names)} of {root} have the same '
         f'subfolders ({files.shorten(sorted(shared))}), so either may be the '
-        'classes. '
-        f'Expected {_layouts(root)}. If the subfolders are the classes, give '
-        'one of the folders as data.source, or rename the training folder to '
-        f'train/; if the folders are, move them into {root}/train/.')
+        f'classes. Expected {_layouts(root)}. If the subfolders are the '
+        'classes, give one of the folders as data.source, or rename the '
+        'training folder to train/; if the folders are, move them into '
+        f'{root}/train/.')
 
 
 def _check_classes(classes: set[str], root: epath.Path) -> Sequence[str]:

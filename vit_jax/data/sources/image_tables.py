@@ -126,18 +126,19 @@ def open_images(
 
 
 def _splits_of_folders(folders: Sequence[str]) -> list[str] | None:
-  """Returns the splits of images that lie in `train/`, `test/` and so on."""
+  """Returns the splits of images in `train/`, `test/` and other folders."""
   parts = {folder: folder.split('/') for folder in {*folders}}
   depth = len(list(itertools.takewhile(
       lambda same: len({*same}) == 1, zip(*parts.values()))))
   names = {folder: ''.join(part[depth:depth + 1])
            for folder, part in parts.items()}
-  if not all(map(split_strings_lib.is_split_name, names.values())):
+  known = {split_strings_lib.split_name(name) for name in names.values()
+           if split_strings_lib.is_split_name(name)}
+  if len(known) < 2 or 'train' not in known or '' in names.values():
     return None
-  names = {folder: split_strings_lib.split_name(name)
-           for folder, name in names.items()}
-  return [*map(names.__getitem__, folders)] if (
-      'train' in names.values()) else None
+  split_of = {folder: split_strings_lib.split_name(name)
+              for folder, name in names.items()}
+  return [split_of[folder] for folder in folders]
 
 
 def _unused_folders(root: epath.Path, used: Iterable[str]) -> list[str]:

@@ -179,8 +179,8 @@ def _hold_out(
   held = holdout_lib.hold_out(groups, classes, names=names, fraction=fraction)
   notes = ([] if classes is None or fraction == 'hash' else
            holdout_lib.describe_few(classes, held, names))
-  name = next(name for name in ('test', 'val', 'holdout')
-              if name not in unlabelled)
+  name = next((name for name in ('test', 'val') if name not in unlabelled),
+              'held_out')
   return [name if h else 'train' for h in held], notes
 
 
