@@ -110,9 +110,12 @@ def test_image_ids_of_json_may_be_numbers(tmp_path):
 
 def test_tables_with_another_image_column_are_an_error(tmp_path):
   write_table(tmp_path, PLAIN, 'train.csv')
-  write_table(tmp_path, PLAIN.replace('path', 'image', 1), 'val.csv')
-  with pytest.raises(ValueError, match=r"column of .*val.csv.*'path'"):
-    own_data.open_path(tmp_path)
+  for name in ('image', 'Path'):
+    write_table(tmp_path, PLAIN.replace('path', name, 1), 'val.csv')
+    with pytest.raises(ValueError, match=(
+        r"column of .*val.csv \(the columns of train.csv are path, label\) "
+        rf"'path'.* {name}")):
+      own_data.open_path(tmp_path)
 
 
 def test_rows_of_one_image_are_joined_if_multi_label(tmp_path):

@@ -47,7 +47,8 @@ def open_tables(
         table, config, where=str(path), has_paths=True)
     columns = resolved.table
     images_of = schema.check_name(
-        str(columns.path), list(table), what=f'column of {path}')
+        str(columns.path), list(table), what=f'column of {path} (the columns '
+        f'of {paths[0].name} are {files.shorten(joined, 20)})')
     found = locate(table[images_of], path, columns, split=split)
     for name in dict.fromkeys((*joined, *table, *columns.labels)):
       column = joined.setdefault(name, [None] * len(images))
