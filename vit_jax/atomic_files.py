@@ -6,6 +6,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import shutil
 import tempfile
 from typing import Any
@@ -14,11 +15,24 @@ from etils import epath
 
 # Address schemes that epath can read and write.
 SCHEMES = ('gs', 's3', 'az')
+_SCHEME = re.compile(r'[A-Za-z][A-Za-z0-9+.-]*')
+
+
+def split_address(path: epath.PathLike) -> tuple[str, str]:
+  """Returns ('gs', 'bucket/run') for gs://bucket/run, ('', path) for a path.
+
+  A chain of addresses, such as zip::gs://bucket/x, is a path.
+  """
+  text = os.fspath(path)
+  scheme, separator, rest = text.partition('://')
+  if not separator or not _SCHEME.fullmatch(scheme):
+    return '', text
+  return scheme, rest
 
 
 def is_remote(path: epath.PathLike) -> bool:
   """Whether a path is an address such as gs://bucket/run."""
-  return '://' in os.fspath(path)
+  return bool(split_address(path)[0])
 
 
 def write_text(path: epath.PathLike, text: str) -> None:
@@ -53,9 +67,9 @@ def create(target: str | os.PathLike) -> Generator[pathlib.Path, None, None]:
     ValueError: if the address scheme of `target` is not supported.
   """
   text = os.fspath(target)
-  scheme, _, rest = text.partition('://')
-  if not rest or scheme == 'file':
-    with _create_local(pathlib.Path(rest or text).expanduser()) as path:
+  scheme, rest = split_address(text)
+  if scheme in ('', 'file'):
+    with _create_local(pathlib.Path(rest).expanduser()) as path:
       yield path
     return
   if scheme not in SCHEMES:

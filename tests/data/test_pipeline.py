@@ -76,6 +76,16 @@ def test_processes_together_read_the_batch_of_a_single_process():
       [_join(*step) for step in zip(parts[0], parts[3])])
 
 
+def test_a_batch_may_be_one_image_per_process():
+  config = _config()
+  whole = _join(*_take(8, config, batch_size=4))
+  np.testing.assert_equal(_join(*_take(32, config, batch_size=1)), whole)
+  parts = [_take(8, config, batch_size=4, shards=(i,), num_shards=4)
+           for i in range(4)]
+  np.testing.assert_equal(
+      _join(*(_join(*step) for step in zip(*parts))), whole)
+
+
 def test_a_process_reads_only_its_shards():
   config = _config(prefetch=1)
   opened = data.open_dataset(config)

@@ -10,6 +10,7 @@ from tests import toy
 from vit_jax import data
 from vit_jax import evals
 from vit_jax import schema
+from vit_jax.data.sources import registry
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators
 
@@ -50,6 +51,21 @@ def test_the_best_checkpoint_is_chosen_on_a_validation_split(
 def test_patience_without_a_validation_split_is_an_error():
   with pytest.raises(ValueError, match='checkpoint.best=EVALUATOR/METRIC'):
     _choose(('train', 'test'), patience=2)
+
+
+@pytest.mark.parametrize('changes', [
+    {'evals': {'test': {'split': 'test'}}}, {'data': {'split': 'test'}}])
+def test_a_split_without_labels_is_an_error_at_the_start(
+    changes, monkeypatch):
+  opened = registry.open_splits
+
+  def unlabelled(*args, **options):
+    return dataclasses.replace(
+        opened(*args, **options), unlabelled=('test',))
+
+  monkeypatch.setattr(registry, 'open_splits', unlabelled)
+  with pytest.raises(ValueError, match="'test' of digits has no labels"):
+    toy.build(**changes)
 
 
 @pytest.mark.parametrize(('steps', 'best', 'log', 'count'), [

@@ -35,6 +35,17 @@ def test_each_file_is_found_once_through_any_path(tmp_path, monkeypatch):
       ['a.png'], {'b.png': 'no such file or folder.'})
 
 
+def test_a_chain_of_addresses_is_a_local_path(tmp_path):
+  (tmp_path / 'a::b:').mkdir()
+  (tmp_path / 'a::b:/c.png').touch()
+  for text in (f'{tmp_path}/a::b:/c.png', f'{tmp_path}/a::b://c.png'):
+    assert image_files.find([text])[0] == [f'{tmp_path}/a::b:/c.png']
+  with pytest.raises(FileNotFoundError, match='x::gs://y: no such file'):
+    image_files.find(['x::gs://y'])
+  with pytest.raises(ValueError, match='Cannot read zip://y::/x .* only local'):
+    image_files.find(['zip://y::/x'])
+
+
 @pytest.mark.parametrize(('path', 'message'), [
     ('*.gif', 'no file matches'),
     ('*.txt', 'no image found')])

@@ -122,6 +122,11 @@ def test_html_pages_are_errors_and_not_cached(site, tmp_path):
   assert not cached_files(tmp_path)
 
 
+def test_a_chain_of_addresses_is_a_local_path():
+  with pytest.raises(FileNotFoundError, match='There is nothing at .*/x::y:/z'):
+    download.fetch('x::y://z')
+
+
 def test_a_local_path_is_used_where_it_is(tmp_path):
   (tmp_path / 'x').write_bytes(b'abc')
   lines = []

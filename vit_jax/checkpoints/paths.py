@@ -38,9 +38,8 @@ def display(path: epath.PathLike) -> str:
 
 def absolute(path: epath.PathLike) -> epath.Path:
   """Returns the absolute path that Orbax requires."""
-  path = epath.Path(path).expanduser()
-  return path if atomic_files.is_remote(path) else epath.Path(
-      os.path.abspath(path))
+  return epath.Path(path if atomic_files.is_remote(path) else os.path.abspath(
+      os.path.expanduser(path)))
 
 
 def others(path: epath.Path) -> list[epath.Path]:

@@ -38,7 +38,7 @@ class Dataset:
     split: the split string.
     source: `source[i]` is {'image': bytes | uint8 array, 'label': int | list}.
     num_classes, class_names, multi_label, eval_split, targets, description,
-      held_out, planned: see `protocol.DatasetSplits`.
+      held_out, unlabelled, planned: see `protocol.DatasetSplits`.
     excluded: summary of `data.exclude`; '' if it is not set.
     masks: whether batches contain the segmentation masks; see `with_masks`.
     splits: names of all splits.
@@ -54,6 +54,7 @@ class Dataset:
   targets: tuple[str, ...] = ()
   description: str = ''
   held_out: bool = False
+  unlabelled: tuple[str, ...] = ()
   planned: bool = False
   excluded: str = ''
   masks: bool = False
@@ -115,6 +116,7 @@ def _absolute(name: str) -> str:
 def open_dataset(
     config: config_lib.DataConfig, *, split: str | None = None,
     source: str | None = None, data_optional: bool = False,
+    labelled: bool = False,
 ) -> Dataset:
   """Opens a split; reads labels only for `examples_per_class`.
 
@@ -126,6 +128,7 @@ def open_dataset(
     source: overrides the section's source.
     data_optional: whether sizes from the table of known datasets may replace
       data that are not available; enough to plan and compile.
+    labelled: whether a split without labels is an error.
 
   Raises:
     ValueError: if there is no such dataset or split.
@@ -138,9 +141,12 @@ def open_dataset(
     if planned is None:
       raise
     opened = planned
-  wanted = config.split if split is None else split or opened.eval_split
-  if wanted == 'all' and wanted not in opened.splits:
-    wanted = '+'.join(opened.splits)
+  wanted = split_strings.expand_all(
+      config.split if split is None else split or opened.eval_split,
+      opened.splits)
+  # Splits of tables that have no labels cannot be read at all.
+  split_strings.check_labelled(wanted, {*opened.unlabelled} - (
+      set() if labelled else {*opened.splits}), name=name)
   examples = split_strings.select_split(opened, wanted, name=name)
   excluded = ''
   if split is None and source is None:

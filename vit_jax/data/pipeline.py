@@ -75,7 +75,8 @@ def train_batches(
       grain.MapDataset.range(dataset.num_examples)
       .seed(seed % 2**32)  # Grain's seeds have 32 bits.
       .shuffle()
-      .repeat())
+      # Endless. Grain rounds the length of `repeat()` up beyond an index.
+      .repeat(2**62 // dataset.num_examples))
   if config.sampling != 'natural':
     stream = stream.map_with_index(class_sampling_lib.build(
         dataset_lib.class_labels(dataset, setting='data.sampling'),

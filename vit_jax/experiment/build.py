@@ -53,7 +53,8 @@ def build(
       processes differ in config, code or data.
   """
   fingerprint.check_config(config)
-  dataset = data.open_dataset(config.data, data_optional=data_optional)
+  dataset = data.open_dataset(
+      config.data, data_optional=data_optional, labelled=True)
   fingerprint.check_data(dataset)
   note = functools.cache(_print_note)  # Prints a line once.
   if head is not None:

@@ -20,6 +20,7 @@ from vit_jax import types
 from vit_jax.data import examples
 from vit_jax.data import imagenet_real
 from vit_jax.data.splits import class_sampling
+from vit_jax.data.splits import split_strings
 from vit_jax.evals import passes
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fingerprint
@@ -48,7 +49,7 @@ def opener(config: config_lib.Config, *, data_optional: bool) -> OpenData:
   ) -> tuple[data.Dataset, np.ndarray | None]:
     dataset = data.open_dataset(
         config.data, split=split, source=source or None,
-        data_optional=data_optional)
+        data_optional=data_optional, labelled=True)
     ranks = None
     if dataset.planned:
       return dataset, ranks
@@ -153,7 +154,7 @@ def choose_best(
   section, sections = config.checkpoint, dict(config.evals)
   if section.best != 'auto':
     return config
-  trained = {part.split('[')[0].strip() for part in dataset.split.split('+')}
+  trained = split_strings.names(dataset.split)
   usable = [split for split in dataset.splits
             if split in ('val', 'valid', 'validation', 'dev')
             and split not in {*trained, dataset.eval_split}]

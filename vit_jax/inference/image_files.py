@@ -62,7 +62,10 @@ def interleave(paths: Sequence[str]) -> list[str]:
 
 def _expand(text: str) -> list[str]:
   """Returns the images at a path."""
-  path = epath.Path(text).expanduser()
+  files_lib.check_address(text, where='an image')
+  # Only addresses may contain '://' for epath.
+  path = epath.Path(text if atomic_files.is_remote(text) else
+                    os.path.expanduser(text).replace('://', ':/'))
   if path.is_dir():
     files = sorted(filter(
         files_lib.is_image, map(os.fspath, _walk(path, set()))))

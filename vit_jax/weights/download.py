@@ -52,9 +52,9 @@ def fetch(address: str | os.PathLike, *, log: Log = print) -> epath.Path:
   if not text:
     raise ValueError('The path of the weights is empty. Name a file, a folder '
                      'or an address.')
-  scheme, _, rest = text.partition('://')
-  if scheme == 'file' or not rest:
-    path = epath.Path(os.path.abspath(epath.Path(rest or text).expanduser()))
+  scheme, rest = atomic_files.split_address(text)
+  if scheme in ('', 'file'):
+    path = epath.Path(os.path.abspath(os.path.expanduser(rest)))
     if not path.exists():
       raise FileNotFoundError(f'There is nothing at {path}.')
     return path

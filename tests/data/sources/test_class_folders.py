@@ -83,6 +83,14 @@ def test_images_with_masks(tmp_path, folder, split):
           'images/', f'{folder}/').replace('.jpg', '.png')
 
 
+def test_images_with_masks_lie_in_splits_or_not(tmp_path):
+  own_data.write(tmp_path, *(f'{folder}/{name}' for name in (
+      'train/a.png', 'extra/b.png') for folder in ('images', 'masks')))
+  with pytest.raises(ValueError, match=(
+      r'split \(train/\), but images/extra/b.png does not')):
+    own_data.open_path(tmp_path)
+
+
 def test_an_image_without_a_mask_is_an_error(tmp_path):
   own_data.write(tmp_path, 'images/a.jpg', 'images/b.jpg', 'masks/a.png')
   with pytest.raises(ValueError, match=(
@@ -135,15 +143,45 @@ def test_a_single_train_folder_is_split_like_its_class_folders(tmp_path):
   write_classes(tmp_path / 'train', 100)
   own_data.write(tmp_path, 'test/1.png', 'test/2.png')  # Without labels.
   opened = own_data.open_path(tmp_path)
-  assert opened.eval_split == 'test'
-  assert opened.description.endswith(
-      '; test/ has no class folders and is ignored')
+  # The hold-out does not take the name of the user's split.
+  assert opened.eval_split == 'val' and opened.unlabelled == ('test',)
+  assert opened.description.endswith('; test has no labels and is ignored')
   inner = own_data.open_path(tmp_path / 'train')
   assert 'ignored' not in inner.description
   assert own_data.keys(opened) == {
-      split: tuple(f'train/{path}' for path in paths)
+      split.replace('test', 'val'): tuple(f'train/{path}' for path in paths)
       for split, paths in own_data.keys(inner).items()}
-  assert len(opened.splits['test']) >= 8
+  assert len(opened.splits['val']) >= 8
+  config = data.parse({'source': str(tmp_path)})
+  with pytest.raises(ValueError, match=r"split 'test' of .* has no labels"):
+    data.open_dataset(config, split='test')
+
+
+@pytest.mark.parametrize(('train', 'test', 'unlabelled'), [
+    ('seg_train/seg_train', 'seg_test/seg_test', 'seg_pred/seg_pred'),
+    ('data-train', 'data-val', 'extra'), ('Train', 'Test', 'more'),
+    ('train/train', 'test/test', 'val/val')])
+def test_folders_with_the_word_of_a_split_or_repeated_are_not_classes(
+    tmp_path, train, test, unlabelled):
+  write_classes(tmp_path / train, 4)
+  write_classes(tmp_path / test, 2)
+  own_data.write(tmp_path, f'{unlabelled}/1.png')
+  opened = own_data.open_path(tmp_path)
+  assert opened.class_names == ('cat', 'dog')
+  assert sorted(own_data.sizes(opened).values()) == [4, 8]
+  assert opened.unlabelled == (unlabelled.split('/')[0],)
+  assert opened.splits['train'].key(0).startswith(f'{train}/')
+
+
+def test_folders_with_the_same_subfolders_are_not_classes(tmp_path):
+  write_classes(tmp_path / 'colour', 2)
+  write_classes(tmp_path / 'grey', 2)
+  with pytest.raises(ValueError, match=(
+      r'folders colour, grey of .* same subfolders \(cat, dog\)')):
+    own_data.open_path(tmp_path)
+  # Tiny ImageNet has CLASS/images.
+  own_data.write(tmp_path / 'x', 'a/images/1.png', 'b/images/1.png')
+  assert own_data.open_path(tmp_path / 'x').class_names == ('a', 'b')
 
 
 def test_a_small_data_set_holds_out_an_image(tmp_path):
@@ -154,7 +192,8 @@ def test_a_small_data_set_holds_out_an_image(tmp_path):
 @pytest.mark.parametrize('paths', [
     ['test/a.png', 'fail/b.png'], ['test/a.png', 'test/deep/b.png', 'c/d.png'],
     ['train/a.png', 'bus/b.png'], ['valid/a.png', 'invalid/b.png'],
-    ['tests/x/a.png', 'trainer/x/b.png']])
+    ['tests/x/a.png', 'trainer/x/b.png'],
+    ['train_station/a.png', 'test_tube/b.png', 'bus/c.png']])
 def test_a_class_may_have_the_name_of_a_split(tmp_path, paths):
   own_data.write(tmp_path, *paths)
   names = {path.split('/')[0] for path in paths}
@@ -173,8 +212,8 @@ def test_a_class_may_have_the_name_of_a_split(tmp_path, paths):
     (['1.JPEG', '2.png'],
      'Found 2 images in .* but none in a class folder, and no table'),
     (['train/1.png', 'test/1.png'], 'no class folders in train/.*a table of'),
-    (['Train/a/1.png', 'Test/a/1.png'],
-     r'splits \(Test/, Train/\).*Rename the training folder to train/'),
+    (['train_1/a/1.png', 'train_2/a/1.png'],
+     r'splits \(train_1/, train_2/\).*Rename the training folder to train/'),
     (['hold-out/1.png', 'val2017/1.png'], 'hold-out/, val2017/')])
 def test_errors_name_the_expected_layout(tmp_path, paths, message):
   own_data.write(tmp_path, *paths)

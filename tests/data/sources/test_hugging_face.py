@@ -100,6 +100,14 @@ def test_a_data_set_of_the_hub_is_opened_by_its_address(monkeypatch):
     own_data.open_path('hf://datasets/')
 
 
+def test_names_of_folders_are_no_patterns_or_addresses(tmp_path):
+  write(tmp_path / 'x[1]*/a.parquet', 0, 60)
+  assert_complete(own_data.open_path(tmp_path / 'x[1]*'), 60)
+  (tmp_path / 'x[1]*').rename(tmp_path / 'x::y')
+  with pytest.raises(ValueError, match='x::y/a.parquet contains "::"'):
+    own_data.open_path(tmp_path / 'x::y')
+
+
 def test_a_parquet_table_of_paths_is_a_table(tmp_path):
   own_data.write(tmp_path, *(f'{i}.png' for i in range(6)))
   table = pa.table({'file': [f'{i}.png' for i in range(6)],

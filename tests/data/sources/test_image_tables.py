@@ -110,9 +110,12 @@ def test_image_ids_of_json_may_be_numbers(tmp_path):
 
 def test_tables_with_another_image_column_are_an_error(tmp_path):
   write_table(tmp_path, PLAIN, 'train.csv')
-  write_table(tmp_path, PLAIN.replace('path', 'image', 1), 'val.csv')
-  with pytest.raises(ValueError, match=r"column of .*val.csv.*'path'"):
-    own_data.open_path(tmp_path)
+  for name in ('image', 'Path'):
+    write_table(tmp_path, PLAIN.replace('path', name, 1), 'val.csv')
+    with pytest.raises(ValueError, match=(
+        r"column of .*val.csv \(the columns of train.csv are path, label\) "
+        rf"'path'.* {name}")):
+      own_data.open_path(tmp_path)
 
 
 def test_rows_of_one_image_are_joined_if_multi_label(tmp_path):
@@ -146,6 +149,62 @@ def test_one_table_per_split_and_one_without_labels(tmp_path):
       'train': 20, 'valid': 10}
   assert 'test has no labels and is ignored' in opened.description
   assert own_data.labels(opened)['valid/21.jpg'] == 1
+
+
+def test_folders_of_images_without_labels_are_named(tmp_path):
+  own_data.write(tmp_path, *(f'train/{i}.png' for i in range(40)),
+                 'test/a/1.png')
+  (tmp_path / 'labels.csv').write_text(lines(
+      'image_id,breed', lambda i: f'{i},{ANIMALS[i % 3]}'))
+  opened = own_data.open_path(tmp_path)
+  assert opened.unlabelled == ('test',)
+  assert set(opened.splits) == {'train', 'val'}
+
+
+@pytest.mark.parametrize('parent', ['', 'images/'])
+def test_the_folders_of_images_are_their_splits(tmp_path, parent):
+  folders = ['train/a'] * 30 + ['Val'] * 6 + ['extra'] * 4
+  place = lambda i: f'{parent}{folders[i]}/{i}.png'
+  own_data.write(tmp_path, *map(place, range(40)))
+  (tmp_path / 'labels.csv').write_text(lines(
+      'path,label', lambda i: f'{place(i)},{i % 2}'))
+  opened = own_data.open_path(tmp_path)
+  assert own_data.sizes(opened) == {'train': 30, 'val': 6, 'extra': 4}
+  assert 'splits are the folders of the images' in opened.description
+
+
+@pytest.mark.parametrize(('columns', 'row'), [
+    ('photographer', '{1}'), ('is_outdoor,blurred', '{2},1'), ('age', '{0}')])
+@pytest.mark.parametrize('folder', ['', 'train/'])
+def test_a_table_beside_class_folders_needs_a_column_named_like_a_label(
+    tmp_path, columns, row, folder):
+  images = [f'{name}/{i}.png' for name in ('cat', 'dog') for i in range(12)]
+  own_data.write(tmp_path / folder, *images)
+  table = tmp_path / folder / 'metadata.csv'
+  text = lambda header: '\n'.join([f'file_name,{header}', *(
+      f'{path},' + row.format(20 + i, ANIMALS[i % 3], i % 2)
+      for i, path in enumerate(images))])
+  table.write_text(text(columns))
+  name = columns.split(',')[0]
+  with pytest.raises(ValueError, match=(
+      rf'metadata.csv lies beside class folders \(cat, dog\), .*: file_name, '
+      f'{name}.*label=COLUMN. To use the class folders, move')):
+    own_data.open_path(tmp_path)
+  assert f'(column {name})' in own_data.open_path(
+      tmp_path, label=name).description
+  table.write_text(text(columns.replace(name, 'Label')))
+  assert '(column Label)' in own_data.open_path(tmp_path).description
+
+
+def test_archives_beside_a_table_are_named(tmp_path):
+  own_data.write(tmp_path, 'train.zip', 'more.tar.gz')
+  (tmp_path / 'labels.csv').write_text(PLAIN)
+  with pytest.raises(ValueError, match=(
+      '40 of 40 images .* Unpack more.tar.gz, train.zip first')):
+    own_data.open_path(tmp_path)
+  (tmp_path / 'labels.csv').unlink()
+  with pytest.raises(ValueError, match='Found no images .*Unpack more.tar.gz'):
+    own_data.open_path(tmp_path)
 
 
 def test_metadata_may_lie_in_the_folder_of_each_split(tmp_path):

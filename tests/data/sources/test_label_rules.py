@@ -51,6 +51,17 @@ def test_columns_of_flags_are_one_class_each():
   assert exclusive.kind == 'single' and values(exclusive) == [0, 1]
 
 
+def test_columns_of_minus_one_and_one_are_flags_if_multi_label():
+  columns = {'cat': ['1', '-1', '-1'], 'dog': ['1', '1', '-1']}
+  parsed = parse(columns, kind='multi')
+  assert values(parsed) == [[0, 1], [1], []] and parsed.kind == 'multi'
+  assert parse(columns).describe() == (
+      'regression of cat, dog (only -1 and 1: classes if data.target=single or '
+      'multi)')
+  with pytest.raises(ValueError, match="or all of them -1 and 1, but 'cat'"):
+    parse({'cat': ['0', '-1'], 'dog': ['1', '0']}, kind='multi')
+
+
 @pytest.mark.parametrize('column', [
     ['1.5', '2', '3', ''], [-1, 0, 1, None], ['1e3', 0.25, 7, float('nan')]])
 def test_measurements_are_regression_targets_and_nan_if_missing(column):

@@ -205,3 +205,33 @@ def test_a_damaged_record_is_unreadable(damage, prepare, tmp_path):
     dataset[0]
   with pytest.raises(ValueError, match='^tiny train 0: its record'):
     dataset.source.label(0)
+
+
+@pytest.mark.parametrize(('feature', 'label', 'empty'), [
+    (CLASS_LABEL, [0], [-1]), (tfds.features.Sequence(CLASS_LABEL), [0], []),
+    (tfds.features.Scalar(np.float32), [0.5], [float('nan')])])
+def test_a_split_without_labels_is_named_and_not_evaluated(
+    feature, label, empty, tmp_path, open_tfds):
+  split = lambda *labels: [
+      {'image': [png(0)], 'label': one} for one in labels]
+  tfds_files.write(
+      tmp_path, 'tiny', '1.0.0', {'image': IMAGE, 'label': feature}, {
+          'train': split(*[empty] * 2, label), 'test': split(*[empty] * 3),
+          'validation': split(label)})
+  opened = open_tfds('tiny')
+  assert opened.unlabelled == ('test',) and opened.eval_split == 'validation'
+  assert opened.description == 'test has no labels and is ignored'
+  config = data.parse({'source': 'tiny', 'data_dir': str(tmp_path)})
+  assert len(data.open_dataset(config, split='test')) == 3
+  with pytest.raises(ValueError, match="split 'test' of tiny has no labels"):
+    data.open_dataset(config, split='train+test[:1]', labelled=True)
+
+
+def test_all_is_every_split_or_a_part_of_each(prepare, tmp_path):
+  prepare(labels=((0,), (2,)) * 5, splits=('train', 'test'))
+  config = data.parse({'source': 'tiny', 'data_dir': str(tmp_path)})
+  for split, expected, count in (
+      ('all', 'train+test', 20), ('all[:90%]', 'train[:90%]+test[:90%]', 18),
+      ('train[:2]+all', 'train[:2]+train+test', 22)):
+    dataset = data.open_dataset(config, split=split)
+    assert (dataset.split, len(dataset)) == (expected, count)

@@ -55,6 +55,17 @@ def test_examples_are_read_by_index(tars):
         f'train-{"08" if i < 20 else "09"}/deep.er/{i:04}' for i in range(30)}
 
 
+def test_labels_are_members_of_one_kind_in_all_splits(tars):
+  unlabelled = [pair for pair in pairs(40, 50) if pair[0].endswith('PNG')]
+  write(tars / 'test-00.tar', unlabelled)
+  opened = own_data.open_path(tars)
+  assert opened.unlabelled == ('test',) and opened.eval_split == 'val'
+  write(tars / 'test-00.tar', pairs(40, 50, 'txt'))
+  with pytest.raises(ValueError, match=(
+      "test of .* lacks the label column 'cls': its columns are txt, but")):
+    own_data.open_path(tars)
+
+
 def test_a_range_in_braces_names_shards(tars):
   opened = own_data.open_path(tars / '{train-*,val-00}.tar')
   assert own_data.sizes(opened) == {'train': 30, 'val': 10}

@@ -50,7 +50,7 @@ def test_the_default_split_is_that_of_published_results(text, name):
 
 
 def test_a_colon_before_a_number_or_slash_does_not_begin_a_split():
-  for text in ('cifar10:3.0.2', 'gs://bucket/photos'):
+  for text in ('cifar10:3.0.2', 'gs://bucket/photos', '/a::b/photos'):
     assert selection.build(text, 'test', {}) == selection.parse(
         f'{text}:test', {})
   hub = 'hf://datasets/user/name'

@@ -6,6 +6,7 @@ is an error that names the expected layout.
 
 from collections.abc import Sequence
 import functools
+import itertools
 import os
 
 from etils import epath
@@ -26,7 +27,8 @@ def open_folder(
 ) -> protocol.DatasetSplits:
   """Opens a folder of images in one of three layouts.
 
-  - `train/CLASS/*.jpg`, with other splits of any name;
+  - `train/CLASS/*.jpg`, with other splits of any name, or `my_train/CLASS`
+    and `my_test/CLASS`, also as `train/train/CLASS`;
   - `CLASS/*.jpg`, without splits;
   - `images/*.jpg` and `masks/*.png`, or `images/train/*.jpg` and so on, where
     masks have the names of images and may also be called `annotations`.
@@ -45,13 +47,12 @@ def open_folder(
       is not in `train`, splits without `train`, or images without a mask.
   """
   folders = files.subfolders(root)
-  masks = [name for name in _MASKS if name in folders]
-  if masks and _IMAGES in folders:
-    return _open_masks(root, masks[0], holdout)
-  has_splits = 'train' in folders and bool(files.subfolders(root / 'train'))
-  found = {split: _list_split(root, split)
-           for split in (folders if has_splits else [''])}
-  if not has_splits:
+  if masks := _mask_folder(folders):
+    return _open_masks(root, masks, holdout)
+  folder_of = _split_folders(root, folders)
+  found = {split: _list_classes(root, folder)
+           for split, folder in (folder_of or {'': ''}).items()}
+  if not folder_of:
     _check_no_splits(found[''], root)
   rows = [(split or 'train', *image)
           for split, images in found.items() for image in images]
@@ -59,18 +60,57 @@ def open_folder(
       label_rules.compose(name) for _, _, name in rows}, root)
   splits, paths, classes = map(list, zip(*rows))
   # Independent of the location of the class folders.
-  is_single = has_splits and set(splits) == {'train'}
+  prefix = (f'{folder_of["train"]}/'
+            if folder_of and set(splits) == {'train'} else '')
   return table_source.build(
       functools.partial(files.read, os.fspath(root), paths),
       paths.__getitem__, {'class': classes}, columns.LabelConfig(
           table=columns.TableConfig(label=('class',)), holdout=holdout),
       where=os.fspath(root), splits=splits, class_names=names,
-      groups=[path.removeprefix('train/') for path in paths]
-      if is_single else paths,
+      groups=[path.removeprefix(prefix) for path in paths],
       order_by=['/'.join(path.split('/')[-2:]) for path in paths],
-      labels_from='class folders', notes=[
-          f'{split}/ has no class folders and is ignored' for split in found
-          if not found[split] and split_strings_lib.is_split_name(split)])
+      labels_from='class folders', unlabelled=[
+          split_strings_lib.split_name(split)
+          for split, folder in folder_of.items()
+          if not found[split] and (
+              split_strings_lib.is_split_name(split)
+              or any(map(files.is_image, files.names_in(root / folder))))])
+
+
+def find(root: epath.Path) -> list[str]:
+  """Returns the names of the first two class folders; [] if there are none."""
+  folders = files.subfolders(root)
+  if _mask_folder(folders):
+    return []
+  if folder_of := _split_folders(root, folders):
+    root = root / folder_of['train']
+    folders = files.subfolders(root)
+  found = list(itertools.islice((
+      name for name in folders if not split_strings_lib.find_split(name)
+      and files.list_images(root, name)), 2))
+  return found if len(found) > 1 else []
+
+
+def _mask_folder(folders: Sequence[str]) -> str:
+  return next((name for name in _MASKS
+               if {name, _IMAGES} <= {*folders}), '')
+
+
+def _split_folders(
+    root: epath.Path, folders: Sequence[str]) -> dict[str, str]:
+  """Returns the folder of each split; {} if the folders are classes."""
+  names = folders
+  if 'train' not in folders:
+    words = [split_strings_lib.find_split(name) for name in folders]
+    names = [word or name for word, name in zip(words, folders)]
+    if words.count('train') != 1 or not {*words} - {'train', None} or (
+        len({*names}) < len(names)):
+      return {}
+  # Archives are often unpacked into a folder of their own name.
+  found = {name: f'{folder}/{folder}'
+           if files.subfolders(root / folder) == [folder] else folder
+           for name, folder in zip(names, folders)}
+  return found if files.subfolders(root / found['train']) else {}
 
 
 def _open_masks(
@@ -88,6 +128,12 @@ def _open_masks(
         f'mask of the same name in {folder}/: {files.shorten(missing)}.'
         if images else f'There are no images in {root}/{_IMAGES}.')
   splits = [path.split('/')[1] for path in images]
+  are_named = list(map(split_strings_lib.is_split_name, splits))
+  if any(are_named) and not all(are_named):
+    raise ValueError(
+        f'Some images of {root}/{_IMAGES} lie in the folder of a split '
+        f'({splits[are_named.index(True)]}/), but '
+        f'{images[are_named.index(False)]} does not. Move it into one.')
   return table_source.build(
       functools.partial(files.read, os.fspath(root), images),
       images.__getitem__,
@@ -97,8 +143,8 @@ def _open_masks(
           holdout=holdout), where=os.fspath(root), class_names=('image',),
       read_mask=functools.partial(
           files.read, os.fspath(root), [masks[name(path)] for path in images]),
-      splits=list(map(split_strings_lib.split_name, splits)) if all(
-          map(split_strings_lib.is_split_name, splits)) else None,
+      splits=list(map(split_strings_lib.split_name, splits))
+      if all(are_named) else None,
       labels_from=f'masks in {folder}/')
 
 
@@ -106,11 +152,11 @@ def _layouts(root: epath.Path) -> str:
   return f'{root}/train/CLASS/*.jpg, or {root}/CLASS/*.jpg'
 
 
-def _list_split(root: epath.Path, split: str) -> _Images:
-  """Returns the images of a split, sorted."""
+def _list_classes(root: epath.Path, parent: str) -> _Images:
+  """Returns the images of the class folders in a folder, sorted."""
   found = []
-  for name in files.subfolders(root / split if split else root):
-    folder = f'{split}/{name}' if split else name
+  for name in files.subfolders(root / parent if parent else root):
+    folder = f'{parent}/{name}' if parent else name
     found += [(path, name.strip()) for path in files.list_images(root, folder)]
   return found
 
@@ -118,12 +164,13 @@ def _list_split(root: epath.Path, split: str) -> _Images:
 def _check_no_splits(images: _Images, root: epath.Path) -> None:
   """Raises if apparent class folders are splits without `train/CLASS/`.
 
-  A folder called `test` is a class if it holds images directly and not all
-  folders are named like splits.
+  A folder called `test` or `my_test` is a class if it holds images directly and
+  not all folders are named like splits. Folders that have the same subfolders
+  are not classes; a single one may be `images`, as in Tiny ImageNet.
   """
   names = sorted({name for _, name in images})
   with_images = {name for path, name in images if path.count('/') == 1}
-  splits = [name for name in names if split_strings_lib.is_split_name(name)]
+  splits = [name for name in names if split_strings_lib.find_split(name)]
   if len(names) == 1 or len(splits) < len(names):
     splits = [name for name in splits if name not in with_images]
   if splits:
@@ -133,6 +180,18 @@ def _check_no_splits(images: _Images, root: epath.Path) -> None:
         'table of labels (--config.data.source=FILE.csv). Rename the training '
         'folder to train/, or, if these names are classes, move all class '
         f'folders into {root}/train/.')
+  subfolders: dict[str, set[str]] = {}
+  for path, name in images * (not with_images):
+    subfolders.setdefault(name, set()).add(path.split('/')[1])
+  shared = set.intersection(*subfolders.values()) if len(subfolders) > 1 else ()
+  if len(shared) > 1:
+    raise ValueError(
+        f'The folders {files.shorten(names)} of {root} have the same '
+        f'subfolders ({files.shorten(sorted(shared))}), so either may be the '
+        f'classes. Expected {_layouts(root)}. If the subfolders are the '
+        'classes, give one of the folders as data.source, or rename the '
+        'training folder to train/; if the folders are, move them into '
+        f'{root}/train/.')
 
 
 def _check_classes(classes: set[str], root: epath.Path) -> Sequence[str]:
@@ -146,7 +205,8 @@ def _check_classes(classes: set[str], root: epath.Path) -> Sequence[str]:
     content = files.shorten(sorted(files.names_in(root)), 8) or 'nothing'
     raise ValueError(
         f'{found}. Expected {_layouts(root)}, with one of the suffixes '
-        f'{" ".join(sorted(files.IMAGE_SUFFIXES))}. It holds: {content}.')
+        f'{" ".join(sorted(files.IMAGE_SUFFIXES))}. It holds: {content}.'
+        + files.advise_unpacking(root))
   if len(names) == 1:
     raise ValueError(
         f'Found a single class folder, {names[0]!r}, in {root}; a classifier '

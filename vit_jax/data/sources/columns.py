@@ -55,10 +55,14 @@ class TableConfig:
 
 @dataclasses.dataclass(frozen=True)
 class LabelConfig:
-  """Interpretation of a user's files: `data.target`, `table` and `holdout`."""
+  """Interpretation of a user's files: `data.target`, `table` and `holdout`.
+
+  With `class_folders` beside a table, only a usual name makes a column a label.
+  """
   target: label_rules_lib.Kind = 'auto'
   table: TableConfig = TableConfig()
   holdout: Holdout = HOLDOUT
+  class_folders: tuple[str, ...] = ()
 
   def with_columns(self, **roles: Any) -> 'LabelConfig':
     """Returns a copy with other columns in `table`."""
@@ -101,7 +105,7 @@ def choose_columns(
   # Columns called `id` are never labels, and are groups only if configured.
   ids = given.key, _find(names, _ID_NAMES)
   others = [n for n in names if n not in (path, split, *ids)]
-  labels = given.labels or _label_columns(table, others, config.target, where)
+  labels = given.labels or _label_columns(table, others, config, where)
   return config.with_columns(path=path, label=labels, split=split)
 
 
@@ -129,16 +133,23 @@ def _column_of_paths(
 
 def _label_columns(
     table: Mapping[str, label_rules_lib.Column], others: Sequence[str],
-    target: str, where: str,
+    config: LabelConfig, where: str,
 ) -> tuple[str, ...]:
   """Returns one column with a usual name, or all remaining ones."""
   named = _find(others, _LABEL_NAMES)
   if named is not None:
     return (named,)
+  if config.class_folders:
+    raise ValueError(
+        f'{where} lies beside class folders '
+        f'({files.shorten(config.class_folders)}), and none of its columns is '
+        f'named like a label: {", ".join(table)}. To use it, name the label '
+        'column: --config.data.table.label=COLUMN. To use the class folders, '
+        'move the file elsewhere.')
   columns = [table[name] for name in others]
   if columns and (
-      len(columns) == 1 or all(map(label_rules_lib.are_flags, columns))
-      or (target == 'regression' and not any(
+      len(columns) == 1 or label_rules_lib.are_flags(columns, config.target)
+      or (config.target == 'regression' and not any(
           label_rules_lib.numbers(column) is None for column in columns))):
     return tuple(others)
   found = (f'Candidates: {", ".join(others)}' if others

@@ -25,6 +25,8 @@ IMAGE_SUFFIXES = frozenset({
     '.gif', '.ppm', '.pgm', '.pbm', '.pnm', '.tif', '.tiff', '.avif', '.jp2',
     '.j2k', '.npy'})
 
+_ARCHIVE_SUFFIXES = frozenset({
+    '.zip', '.tar', '.tgz', '.gz', '.bz2', '.xz', '.7z', '.rar'})
 # Created by macOS archives, Synology thumbnails, Windows and Linux volumes.
 _SYSTEM_FOLDERS = frozenset({
     '__MACOSX', '@eaDir', '$RECYCLE.BIN', 'System Volume Information',
@@ -42,8 +44,8 @@ def read(root: str, paths: Sequence[str], row: int) -> bytes:
 
 def check_address(name: str, *, where: str) -> None:
   """Raises a ValueError for an address with an unsupported scheme."""
-  scheme, separator, _ = name.partition('://')
-  if separator and scheme not in atomic_files.SCHEMES:
+  scheme, _ = atomic_files.split_address(name)
+  if scheme and scheme not in atomic_files.SCHEMES:
     raise ValueError(
         f'Cannot read {name} ({where}): only local paths and '
         f'{", ".join(f"{known}://" for known in atomic_files.SCHEMES)} are '
@@ -74,7 +76,15 @@ def names_in(path: epath.Path) -> list[str]:
 
 def subfolders(path: epath.Path) -> list[str]:
   """Returns the names of the visible subfolders, sorted."""
-  return [name for name, is_folder in _entries(path) if is_folder]
+  if atomic_files.is_remote(path):
+    return [name for name, is_folder in _entries(path) if is_folder]
+  with os.scandir(path) as entries:  # Fast for a million files.
+    return sorted(
+        entry.name for entry in entries
+        # A broken link is no folder; `entry.is_dir` may raise.
+        if (os.path.isdir(entry) if entry.is_symlink() else entry.is_dir())
+        and _is_visible(entry.name) and not is_image(entry.name)
+        and not _is_parent(entry.path))
 
 
 def list_images(root: epath.Path, folder: str) -> list[str]:
@@ -96,6 +106,13 @@ def files_with(root: epath.Path, suffixes: Iterable[str]) -> list[epath.Path]:
                 and not name.startswith('.'))
 
 
+def advise_unpacking(root: epath.Path) -> str:
+  """Returns a sentence that names the archives in a folder; '' without."""
+  found = [path.name for path in files_with(root, _ARCHIVE_SUFFIXES)]
+  return f' Unpack {shorten(found)} first: archives are not read.' if (
+      found) else ''
+
+
 def files_below(root: epath.Path, suffix: str) -> list[epath.Path]:
   """Returns files in a folder, its split folders, `data/` and `default/`."""
   found = files_with(root, {suffix})
@@ -112,11 +129,14 @@ def _entries(path: epath.Path) -> list[tuple[str, bool]]:
   """
   # The kind of each image file is not looked up: that is slow in buckets.
   found = [(name, not is_image(name) and (path / name).is_dir())
-           for name in names_in(path)
-           if not name.startswith('.') and name not in _SYSTEM_FOLDERS]
+           for name in filter(_is_visible, names_in(path))]
   return sorted(
       (name, is_folder) for name, is_folder in found
       if not (is_folder and _is_parent(os.path.join(path, name))))
+
+
+def _is_visible(name: str) -> bool:
+  return not name.startswith('.') and name not in _SYSTEM_FOLDERS
 
 
 def _is_parent(path: str) -> bool:
@@ -210,6 +230,7 @@ def splits_of(
 
 def split_of(path: epath.Path) -> str | None:
   """Returns the split that a file's or its folder's name contains."""
-  words = [*re.split(r'[-_.\d]+', path.stem), path.parent.name]
-  split = next((w for w in words if split_strings_lib.is_split_name(w)), None)
-  return None if split is None else split_strings_lib.split_name(split)
+  folder = path.parent.name
+  return split_strings_lib.find_split(path.stem) or (
+      split_strings_lib.split_name(folder)
+      if split_strings_lib.is_split_name(folder) else None)

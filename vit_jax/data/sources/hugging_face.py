@@ -9,6 +9,7 @@ import bisect
 from collections.abc import Mapping, Sequence
 import contextlib
 import functools
+import glob
 import itertools
 import json
 import os
@@ -73,9 +74,14 @@ def open_parquet(
   """
   import datasets  # pylint: disable=g-import-not-at-top
   lengths, class_names = _read_footers(paths)
+  names = [glob.escape(os.fspath(path)) for path in paths]
+  if chained := [name for name in names if '::' in name]:
+    raise ValueError(
+        f'{chained[0]} contains "::", which `datasets` reads as a chain of '
+        'addresses. Rename the file or folder.')
   with _explained(where):
     # Unlike `load_dataset`, it does not report to the Hugging Face Hub.
-    table = datasets.Dataset.from_parquet(list(map(os.fspath, paths)))
+    table = datasets.Dataset.from_parquet(names)
   return _open(
       table, config, where=where, names=files.relative_names(paths),
       lengths=lengths, splits=files.splits_of(paths, where=where),

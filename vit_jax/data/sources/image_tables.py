@@ -1,7 +1,8 @@
 """Tables of image files: one row per image, with its path and labels."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import functools
+import itertools
 import os
 from typing import Any
 
@@ -46,9 +47,10 @@ def open_tables(
         table, config, where=str(path), has_paths=True)
     columns = resolved.table
     images_of = schema.check_name(
-        str(columns.path), list(table), what=f'column of {path}')
+        str(columns.path), list(table), what=f'column of {path} (the columns '
+        f'of {paths[0].name} are {files.shorten(joined, 20)})')
     found = locate(table[images_of], path, columns, split=split)
-    for name in {*joined, *table, *columns.labels}:
+    for name in dict.fromkeys((*joined, *table, *columns.labels)):
       column = joined.setdefault(name, [None] * len(images))
       column += table.get(name, [None] * len(found))
     images += found
@@ -83,6 +85,11 @@ def open_images(
   if columns.split is not None:
     splits = table_source.parse_splits(
         table[columns.split], columns.split, where)
+  folders = [path.rpartition('/')[0] for path in relative]
+  notes = []
+  if splits is None:
+    splits = _splits_of_folders(folders)
+    notes += ['splits are the folders of the images'] * bool(splits)
   rows_of: dict[str, list[int]] = {}
   for row, path in enumerate(relative):
     rows_of.setdefault(path, []).append(row)
@@ -113,8 +120,35 @@ def open_images(
   repeated = len(relative) - len(rows_of)
   return table_source.build(
       functools.partial(files.read, root, relative), relative.__getitem__,
-      table, config, where=where, splits=splits, notes=[
-          f'{repeated:,} rows repeat an image and its label'] * bool(repeated))
+      table, config, where=where, splits=splits,
+      unlabelled=_unused_folders(epath.Path(root), {*folders}), notes=[
+          *notes, *[f'{repeated:,} rows repeat an image and its label']
+          * bool(repeated)])
+
+
+def _splits_of_folders(folders: Sequence[str]) -> list[str] | None:
+  """Returns the splits of images in `train/`, `test/` and other folders."""
+  parts = {folder: folder.split('/') for folder in {*folders}}
+  depth = len(list(itertools.takewhile(
+      lambda same: len({*same}) == 1, zip(*parts.values()))))
+  names = {folder: ''.join(part[depth:depth + 1])
+           for folder, part in parts.items()}
+  known = {split_strings_lib.split_name(name) for name in names.values()
+           if split_strings_lib.is_split_name(name)}
+  if len(known) < 2 or 'train' not in known or '' in names.values():
+    return None
+  split_of = {folder: split_strings_lib.split_name(name)
+              for folder, name in names.items()}
+  return [split_of[folder] for folder in folders]
+
+
+def _unused_folders(root: epath.Path, used: Iterable[str]) -> list[str]:
+  """Returns the splits whose folder has images, but none in a table."""
+  parts = {part for folder in used for part in folder.split('/')}
+  return [split_strings_lib.split_name(folder)
+          for folder in files.subfolders(root)
+          if split_strings_lib.is_split_name(folder) and folder not in parts
+          and files.list_images(root, folder)]
 
 
 def _conflicts(
@@ -170,7 +204,8 @@ def locate(
         f'{len(missing):,} of {len(names):,} images of {table} do not exist: '
         f'{files.shorten(missing)}. Searched in {root}. Set the folder that '
         'relative paths start from (--config.data.table.folder=FOLDER) or '
-        'their suffix (--config.data.table.suffix=.jpg), or remove these rows.')
+        'their suffix (--config.data.table.suffix=.jpg), or remove these rows.'
+        + files.advise_unpacking(table.parent))
   return paths
 
 

@@ -59,7 +59,9 @@ class ParsedLabels:
   def describe(self) -> str:
     """Returns a summary: 'single-label, 3 classes: cat, dog, emu'."""
     if self.kind == 'regression':
-      return f'regression of {", ".join(self.targets)}'
+      signs = bool(np.isin(np.asarray(self.values), (-1, 1)).all())
+      return f'regression of {", ".join(self.targets)}' + (
+          ' (only -1 and 1: classes if data.target=single or multi)' * signs)
     plural = 'es' if self.num_classes > 1 else ''
     count = f'{self.kind}-label, {self.num_classes:,} class{plural}'
     return ': '.join(filter(None, [
@@ -82,8 +84,7 @@ def parse_labels(
   columns = {name: [_clean(v) for v in column]
              for name, column in columns.items()}
   if kind == 'auto':
-    kind = (_infer_kind_of_several(columns, where) if len(columns) > 1 else
-            _infer_kind(next(iter(columns.values())), separator, class_names))
+    kind = _infer_kind(columns, separator, class_names, where)
   if kind == 'regression':
     return _parse_numbers(columns, where)
   if len(columns) > 1:
@@ -119,9 +120,14 @@ def sort_names(names: Iterable[str]) -> list[str]:
       name for _, name in sorted(zip(numbers, names))]
 
 
-def is_missing(value: Any) -> bool:
-  """Whether a cell is empty."""
-  return _clean(value) is None
+def is_missing(value: Any, *, mark: int | None = None) -> bool:
+  """Whether a label is empty, NaN or `mark`, or a list of such values."""
+  if isinstance(value, np.ndarray):
+    value = value.tolist()
+  if isinstance(value, (list, tuple)):
+    return all(is_missing(item, mark=mark) for item in value)
+  value = _clean(value)
+  return value is None or (mark is not None and _to_integer(value) == mark)
 
 
 def _clean(value: Any) -> Any:
@@ -146,10 +152,12 @@ def numbers(values: Column) -> Float64[np.ndarray, 'rows'] | None:
   return None if np.isnan(array).all() else array
 
 
-def are_flags(values: Column) -> bool:
-  """Whether a column holds 0 and 1 only."""
-  parsed = numbers(values)
-  return parsed is not None and bool(np.isin(parsed, (0, 1)).all())
+def are_flags(columns: Iterable[Column], kind: Kind = 'auto') -> bool:
+  """Whether columns hold 0 and 1 only or, for 'multi', -1 and 1 only."""
+  parsed = [numbers(values) for values in columns]
+  return any(
+      all(array is not None and np.isin(array, pair).all() for array in parsed)
+      for pair in ((0, 1), (-1, 1))[:1 + (kind == 'multi')])
 
 
 def split_cells(values: Column, separator: str | None) -> list[list[Any]]:
@@ -165,8 +173,12 @@ def split_cells(values: Column, separator: str | None) -> list[list[Any]]:
 
 
 def _infer_kind(
-    values: Column, separator: str | None, class_names: Sequence[str] | None,
+    columns: Mapping[str, Column], separator: str | None,
+    class_names: Sequence[str] | None, where: str,
 ) -> Kind:
+  if len(columns) > 1:
+    return _infer_kind_of_several(columns, where)
+  values, = columns.values()
   if separator is not None or any(isinstance(v, (list, tuple)) for v in values):
     return 'multi'
   if class_names is not None:
@@ -180,7 +192,7 @@ def _infer_kind(
 
 def _infer_kind_of_several(
     columns: Mapping[str, Column], where: str) -> Kind:
-  if all(map(are_flags, columns.values())):
+  if are_flags(columns.values()):
     return 'single' if (_flags(columns).sum(axis=1) == 1).all() else 'multi'
   texts = [name for name, values in columns.items() if numbers(values) is None]
   if texts:
@@ -240,10 +252,11 @@ def _flags(columns: Mapping[str, Column]) -> Bool[np.ndarray, 'rows classes']:
 def _parse_flags(
     columns: Mapping[str, Column], kind: Kind, where: str) -> ParsedLabels:
   """Parses one column of 0 and 1 per class."""
-  wrong = [name for name, values in columns.items() if not are_flags(values)]
-  if wrong:
+  if not are_flags(columns.values(), kind):
+    wrong = [name for name, v in columns.items() if not are_flags([v])]
     raise ValueError(
-        f'Several label columns of {where} must hold 0 and 1 only, but '
+        f'Several label columns of {where} must hold 0 and 1 only'
+        + ', or all of them -1 and 1' * (kind == 'multi') + ', but '
         f'{files.shorten(map(repr, wrong))} do not. Use '
         '--config.data.target=regression for numbers, or one label column '
         '(--config.data.table.label=NAME).')
@@ -251,9 +264,9 @@ def _parse_flags(
   ones = flags.sum(axis=1)
   indices = np.nonzero(flags)[1].astype(np.int32)  # Row by row.
   if kind == 'multi':
+    ends = np.cumsum(ones, dtype=np.int64)
     return ParsedLabels(
-        'multi', Ragged(indices, np.cumsum(ones, dtype=np.int64)), len(names),
-        names)
+        'multi', Ragged(indices, ends), len(names), names)
   if (ones != 1).any():
     row = int(np.flatnonzero(ones != 1)[0])
     raise ValueError(

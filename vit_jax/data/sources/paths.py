@@ -1,6 +1,7 @@
 """Opens a path in any supported layout."""
 
 from collections.abc import Callable
+import dataclasses
 import os
 from typing import Any
 
@@ -69,4 +70,7 @@ def _open_folder(
         f'{root} (data.source) holds {layouts}. Name the files to use: '
         f'{found[0][1][0]}')
   (_, paths, open_files), = found
+  if not config.table.labels:
+    config = dataclasses.replace(
+        config, class_folders=tuple(class_folders.find(root)))
   return open_files(paths, config, where=os.fspath(root))

@@ -54,7 +54,9 @@ class DatasetSplits:
     targets: names of regression targets. If not empty, labels are float32
       [targets], NaN where missing.
     description: interpretation of the files; '' if there is no ambiguity.
-    held_out: whether `test` is a part of data without splits (`data.holdout`).
+    held_out: whether the split besides `train` is a part of data without
+      splits (`data.holdout`).
+    unlabelled: splits without labels; those of tables are not in `splits`.
     planned: whether only sizes are known; see `registry.open_planned`.
   """
   splits: Mapping[str, Source]
@@ -65,4 +67,10 @@ class DatasetSplits:
   targets: tuple[str, ...] = ()
   description: str = ''
   held_out: bool = False
+  unlabelled: tuple[str, ...] = ()
   planned: bool = False
+
+
+def describe_unlabelled(split: str) -> str:
+  """Returns the part of a description that names a split without labels."""
+  return f'{split} has no labels and is ignored'

@@ -23,25 +23,26 @@ _USUAL_NAMES = frozenset({'labels', 'label', 'metadata', 'annotations'})
 def find(root: epath.Path) -> list[epath.Path]:
   """Returns the label tables of a folder.
 
-  `labels.*`, `metadata.*`, one table per split (`train.csv`, or
+  `labels.*`, `metadata.*`, one table per split (`train.csv`, `my_train.csv` or
   `train/metadata.csv`), else a single table of any name. If there are class
   folders, tables without image paths and unreadable tables with unusual names
   are ignored.
   """
   paths = files.files_with(root, files.TABLE_SUFFIXES)
-  has_classes = len(files.subfolders(root)) > 1
+  folders = files.subfolders(root)
   with_images = [path for path in paths if _names_images(path)]
-  if with_images or has_classes:
+  if with_images or len(folders) > 1:
     paths = with_images
-  usual = [path for path in paths if _is_usual(path)]
   by_split = [p for p in paths if split_strings_lib.is_split_name(p.stem)]
-  if len(usual) == 1 or (usual and not by_split):
-    return usual
-  below = [path for name in files.subfolders(root)
-           if split_strings_lib.is_split_name(name)
+  named = {None, *(split_strings_lib.find_split(p.stem) for p in by_split)}
+  by_split += [p for p in paths if
+               split_strings_lib.find_split(p.stem) not in named]
+  # Both are an error, because one would replace the other.
+  chosen = [p for p in paths if _is_usual(p)] + by_split
+  below = [path for name in folders if split_strings_lib.is_split_name(name)
            for path in files.files_with(root / name, files.TABLE_SUFFIXES)
            if _is_usual(path)]
-  return by_split or below or (paths if len(paths) == 1 else [])
+  return chosen or below or (paths if len(paths) == 1 else [])
 
 
 def _is_usual(path: epath.Path) -> bool:

@@ -5,8 +5,9 @@ end here: `build` takes functions that read the images, and the label columns,
 and returns splits.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import dataclasses
+import functools
 from typing import Any
 
 from jaxtyping import Int64
@@ -60,7 +61,7 @@ def build(
     class_names: Sequence[str] | None = None,
     groups: Sequence[Any] | None = None,
     order_by: Sequence[str] | None = None, labels_from: str = '',
-    notes: Sequence[str] = (),
+    unlabelled: Sequence[str] = (), notes: Sequence[str] = (),
 ) -> protocol.DatasetSplits:
   """Parses labels and assigns rows to splits.
 
@@ -78,6 +79,7 @@ def build(
     order_by: rows of a split are ordered by the hash of these texts; default:
       the keys.
     labels_from: origin of the labels; default: the names of the columns.
+    unlabelled: further splits, whose images have no labels.
     notes: added to the description.
 
   Raises:
@@ -90,18 +92,27 @@ def build(
     splits = parse_splits(table[columns.split], columns.split, where)
   if columns.key is not None:
     groups = table[columns.key]
-  kept, ignored = _labelled_rows(table, columns.labels, splits, where)
-  parsed = label_rules_lib.parse_labels(
-      {name: [table[name][row] for row in kept] for name in columns.labels},
-      kind=config.target, separator=columns.separator,
-      class_names=class_names, where=where)
+  rows_of = _rows_of_splits(splits, len(table[columns.labels[0]]), where)
+  unlabelled = sorted({*unlabelled} - {*rows_of} | {*_unlabelled_splits(
+      table, columns.labels, rows_of, where)})
+  of_kept = [split for split in splits or () if split not in unlabelled]
+  kept = sorted(row for split, rows in rows_of.items()
+                if split not in unlabelled for row in rows)
+  parse = functools.partial(
+      label_rules_lib.parse_labels, kind=config.target,
+      separator=columns.separator, class_names=class_names, where=where)
+  parsed = parse({name: [table[name][row] for row in kept]
+                  for name in columns.labels})
+  if parsed.kind == 'regression' and config.target == 'auto':
+    _check_regression(
+        parse, {name: table[name] for name in columns.labels},
+        rows_of['train'], kept, where)
   keys = list(map(key_of, kept))
-  of_kept = [splits[row] for row in kept] if splits is not None else []
   by_hash = len(set(of_kept)) < 2
   if by_hash:
     of_kept, few = _hold_out(
         keys if groups is None else [str(groups[row]) for row in kept], parsed,
-        config.holdout)
+        config.holdout, unlabelled)
     notes = [*notes, *few]
   elif config.holdout not in (columns_lib.HOLDOUT, 'hash'):
     raise ValueError(
@@ -122,8 +133,9 @@ def build(
       eval_split=split_strings_lib.choose_eval_split(list(numbers)),
       targets=parsed.targets, description='; '.join([
           f'{where}: {parsed.describe()} ({origin})',
-          sizes + ', chosen by a hash' * by_hash, *ignored, *notes]),
-      held_out=by_hash)
+          sizes + ', chosen by a hash' * by_hash,
+          *map(protocol.describe_unlabelled, unlabelled), *notes]),
+      held_out=by_hash, unlabelled=tuple(unlabelled))
 
 
 def to_columns(rows: Sequence[Mapping[str, Any]], *, where: str) -> Table:
@@ -155,38 +167,110 @@ def parse_splits(
 
 def _hold_out(
     groups: Sequence[str], parsed: label_rules_lib.ParsedLabels,
-    fraction: columns_lib.Holdout,
+    fraction: columns_lib.Holdout, unlabelled: Sequence[str],
 ) -> tuple[list[str], list[str]]:
-  """Returns the split of each row, and notes."""
+  """Returns the split of each row, and notes.
+
+  The held-out part is called `test` unless that is an unlabelled split.
+  """
   classes, names = None, parsed.class_names or ()
   if parsed.kind == 'single':
     classes = np.asarray(parsed.values)
   held = holdout_lib.hold_out(groups, classes, names=names, fraction=fraction)
   notes = ([] if classes is None or fraction == 'hash' else
            holdout_lib.describe_few(classes, held, names))
-  return ['test' if h else 'train' for h in held], notes
+  name = next((name for name in ('test', 'val') if name not in unlabelled),
+              'held_out')
+  return [name if h else 'train' for h in held], notes
 
 
-def _labelled_rows(
-    table: Table, labels: Sequence[str], splits: Sequence[str] | None,
-    where: str,
-) -> tuple[list[int], list[str]]:
-  """Returns the rows of splits that have labels, and notes on the others."""
-  count = len(table[labels[0]])
+def _rows_of_splits(
+    splits: Sequence[str] | None, count: int, where: str,
+) -> Mapping[str, Sequence[int]]:
+  """Returns the rows of each split, of which one must be `train`."""
   if splits is None:
-    return list(range(count)), []
-  if 'train' not in splits:
+    return {'train': range(count)}
+  rows_of: dict[str, list[int]] = {}
+  for row, split in enumerate(splits):
+    rows_of.setdefault(split, []).append(row)
+  if 'train' not in rows_of:
     raise ValueError(
         f'{where} has no training split with examples; its splits: '
-        f'{files.shorten(sorted(set(splits)), 8)}. One must be called train.')
-  labelled = {'train'}
-  for row, split in enumerate(splits):
-    if split not in labelled and not all(
-        label_rules_lib.is_missing(table[name][row]) for name in labels):
-      labelled.add(split)
-  return ([r for r in range(count) if splits[r] in labelled],
-          [f'{name} has no labels and is ignored'
-           for name in sorted(set(splits) - labelled)])
+        f'{files.shorten(sorted(rows_of), 8)}. One must be called train.')
+  return rows_of
+
+
+def _unlabelled_splits(
+    table: Table, labels: Sequence[str], rows_of: Mapping[str, Sequence[int]],
+    where: str,
+) -> list[str]:
+  """Returns the splits all of whose labels are empty, missing or -1.
+
+  -1 is a label like others if it occurs in `train`.
+
+  Raises:
+    ValueError: if `train` has no labels, or a split seems to have them in
+      columns of other names.
+  """
+  is_missing = label_rules_lib.is_missing
+
+  def cells(split: str) -> Iterator[Any]:
+    return (table[name][row] for row in rows_of[split] for name in labels)
+
+  found = [split for split in rows_of
+           if all(is_missing(cell, mark=-1) for cell in cells(split))]
+  if found and 'train' not in found and any(
+      is_missing(cell, mark=-1) > is_missing(cell) for cell in cells('train')):
+    found = [split for split in found if all(map(is_missing, cells(split)))]
+  if 'train' in found:
+    raise ValueError(
+        f'The training images of {where} have no labels: each cell of '
+        f'{files.shorten(labels, 8)} is empty or -1.')
+  for split in rows_of:
+    _check_header(table, labels, rows_of, split, where)
+  return found
+
+
+def _check_header(
+    table: Table, labels: Sequence[str], rows_of: Mapping[str, Sequence[int]],
+    split: str, where: str,
+) -> None:
+  """Raises if a split lacks a label column that `train` has, but has others.
+
+  A split without labels may lack all label columns.
+  """
+  expected, found = (
+      [name for name, cells in table.items()
+       if any(cells[row] is not None for row in rows_of[one])]
+      for one in ('train', split))
+  missing = [name for name in labels if name in expected and name not in found]
+  if missing and (len(missing) < len(labels) or not set(found) <= {*expected}):
+    raise ValueError(
+        f'{split} of {where} lacks the label column {missing[0]!r}: its '
+        f'columns are {files.shorten(found, 20)}, but those of train are '
+        f'{files.shorten(expected, 20)}. Use the same names in every split. '
+        'If the split has no labels, remove the columns that train lacks.')
+
+
+def _check_regression(
+    parse: Callable[..., label_rules_lib.ParsedLabels], table: Table,
+    train: Sequence[int], kept: Sequence[int], where: str) -> None:
+  """Raises if the labels of `train` alone are classes."""
+  if len(train) == len(kept):
+    return
+  trained = {name: [cells[row] for row in train]
+             for name, cells in table.items()}
+  if parse(trained).kind == 'regression':
+    return
+  name, value = next(
+      ((name, cells[row]) for name, cells in table.items() for row in kept
+       if cells[row] not in ('', None) and cells[row] not in trained[name]),
+      (next(iter(table)), ''))
+  raise ValueError(
+      f'Column {name!r} of {where} holds classes in train, but also {value!r} '
+      'in other splits, as if the labels were numbers to predict. Correct it '
+      '(remove rows whose label is missing), or set '
+      '--config.data.target=regression (or single).')
 
 
 def _hash_order(

@@ -16,12 +16,14 @@ from vit_jax import schema
 from vit_jax import untrusted
 from vit_jax.data import known_datasets
 from vit_jax.data.sources import files
+from vit_jax.data.sources import label_rules
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import tfds_folders
 from vit_jax.data.sources import tfrecords
 from vit_jax.data.splits import split_strings as split_strings_lib
 
 _MAX_CLASSES = 10**6
+_SAMPLE = 100  # Labels of a split that are read to find out if it has any.
 _MASK = 'segmentation_mask'  # Feature of oxford_iiit_pet and others.
 
 
@@ -192,10 +194,30 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
   if set(facts.parts) - set(splits):  # Skipped if TFDS prepared them as splits.
     splits = {part: split_strings_lib.select_split(opened, split, name=name)
               for part, split in facts.parts.items()}
+  may_be_empty = opened.multi_label or bool(opened.targets)
+  unlabelled = tuple(split for split, source in splits.items()
+                     if _is_unlabelled(source, may_be_empty=may_be_empty))
   eval_split = facts.eval_split  # The published split, else a guess.
-  if not known_datasets.is_known(name) and set(splits) - {'train'}:
-    eval_split = split_strings_lib.choose_eval_split(list(splits))
-  return dataclasses.replace(opened, splits=splits, eval_split=eval_split)
+  labelled = [split for split in splits if split not in unlabelled]
+  if not known_datasets.is_known(name) and set(labelled) - {'train'}:
+    eval_split = split_strings_lib.choose_eval_split(labelled)
+  return dataclasses.replace(
+      opened, splits=splits, eval_split=eval_split, unlabelled=unlabelled,
+      description='; '.join(map(protocol.describe_unlabelled, unlabelled)))
+
+
+def _is_unlabelled(source: protocol.Source, *, may_be_empty: bool) -> bool:
+  """Whether each label is empty, missing or -1.
+
+  Reads a sample, or all if single labels `may_be_empty`, up to the first label.
+  """
+  step = 1 if may_be_empty else max(1, len(source) // _SAMPLE)
+  try:
+    return len(source) > 0 and all(
+        label_rules.is_missing(source.label(i), mark=-1)
+        for i in range(0, len(source), step))
+  except (OSError, ValueError):  # Damaged: reported when it is used.
+    return False
 
 
 def interpret_label(

@@ -81,7 +81,9 @@ def _parse_labels(
           'data.table.split and data.table.key are values of KEY.json members, '
           f'but the labels of {where} are members KEY.{kind}. Set '
           'data.table.label to a value of KEY.json as well, or remove them.')
-    return {kind: texts[kind]}, config.with_columns(
+    # Other members of a split without this one may be its labels.
+    return {name: [text or None for text in column]
+            for name, column in texts.items()}, config.with_columns(
         path=None, label=(kind,), split=None, key=None)
   rows: list[dict[str, Any]] = []
   for key, text in zip(keys, texts['json']):

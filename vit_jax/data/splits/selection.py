@@ -62,9 +62,9 @@ def parse(text: str, settings: Mapping[str, Any]) -> Selection:
   """Parses 'source:split'; the default is the split of published results.
 
   A colon before a letter begins the split: 'cifar10:3.0.2:test' has one,
-  'cifar10:3.0.2' and 'gs://bucket/folder' have none. A dataset of the Hugging
-  Face Hub has two: 'hf://datasets/USER/NAME:CONFIG:test', where CONFIG may be
-  empty.
+  'cifar10:3.0.2', 'gs://bucket/folder' and 'a::b/folder' have none. A dataset
+  of the Hugging Face Hub has two: 'hf://datasets/USER/NAME:CONFIG:test', where
+  CONFIG may be empty.
   """
   source, *split = _parse_source(text)
   if not split:
@@ -95,4 +95,4 @@ def _parse_source(text: str) -> list[str]:
     # Of 'hf://datasets/USER/NAME:CONFIG', the second part is no split.
     return [source[0].removesuffix(':'), split] if text.count(':') > 2 else [
         text]
-  return re.split(r':(?=[A-Za-z])', text, maxsplit=1)
+  return re.split(r':(?=[A-Za-z][^/]*$)', text, maxsplit=1)

@@ -1,7 +1,7 @@
 """Split strings such as 'train[:98%]', and selections of examples."""
 
 import bisect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 import dataclasses
 import functools
 import hashlib
@@ -35,6 +35,12 @@ def stable_hash(content: str | bytes) -> int:
 def is_split_name(name: str) -> bool:
   """Returns whether a folder or file name is probably that of a split."""
   return bool(_SPLIT_NAME.fullmatch(name))
+
+
+def find_split(name: str) -> str | None:
+  """Returns the split that is a word of a name: 'test' of 'seg_test-01'."""
+  words = [*re.split(r'[-_.\s\d]+', name), name]
+  return next(map(split_name, filter(is_split_name, words)), None)
 
 
 def split_name(value: Any) -> str:
@@ -119,6 +125,31 @@ def leaves(
     start += len(chosen)
 
 
+def expand_all(split: str, splits: Mapping[str, protocol.Source]) -> str:
+  """Returns 'train[:9%]+test[:9%]' for 'all[:9%]': a part of every split."""
+  if 'all' in splits:
+    return split
+  filled = [name for name, source in splits.items() if len(source)]
+  return re.sub(
+      r'(?<![^+\s])all(\[[^]]*%[^]]*\])?(?![^+\s])',
+      lambda found: '+'.join(name + (found[1] or '') for name in filled), split)
+
+
+def check_labelled(
+    split: str, unlabelled: Collection[str], *, name: str) -> None:
+  """Raises a ValueError if a split string has a part without labels."""
+  found = [part for part in names(split) if part in unlabelled]
+  if found:
+    raise ValueError(
+        f'The split {found[0]!r} of {name} has no labels (each is empty or '
+        '-1), so it cannot be trained on or evaluated. Use another split.')
+
+
+def names(split: str) -> list[str]:
+  """Returns ['train', 'test'] for 'train[:9%]+test'."""
+  return [part.split('[')[0].strip() for part in split.split('+')]
+
+
 def select_split(
     opened: protocol.DatasetSplits, split: str, *, name: str,
 ) -> protocol.Source:
@@ -150,9 +181,8 @@ def _parse_split(
     raise ValueError(
         f'The split {split!r} of {name} is in shards, which depend on how the '
         'files were written. Use examples or percent.')
-  for part in split.split('+'):
-    schema.check_name(
-        part.split('[')[0].strip(), list(splits), what=f'split of {name}')
+  for part in names(split):
+    schema.check_name(part, list(splits), what=f'split of {name}')
   # Slow to import, and needed only for split strings with ranges.
   import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
   lengths = {key: types.SimpleNamespace(num_examples=len(source))

@@ -1,0 +1,93 @@
+"""Splits of tables: equal label columns, kinds of labels, missing labels."""
+
+import json
+
+import pytest
+
+from tests import own_data
+
+
+def write_labels(root, train, test):
+  """Writes a table with 30 labels of `train` and 10 of `test`."""
+  own_data.write(root, *(f'{i}.png' for i in range(40)))
+  rows = [f'{i}.png,{label},{"train" if i < 30 else "test"}'
+          for i, label in enumerate([*train, *test])]
+  (root / 'labels.csv').write_text('\n'.join(['path,label,split', *rows]))
+
+
+def write_split(root, name, header, numbers):
+  """Writes a table whose labels are those numbers modulo 3."""
+  own_data.write(root, *(f'{i}.png' for i in numbers))
+  cells = [[f'{i}.png', *[str(i % 3)] * header.count(',')] for i in numbers]
+  (root / name).write_text('\n'.join([header, *map(','.join, cells)]))
+
+
+@pytest.mark.parametrize('header', ['path,target', 'path,Label'])
+def test_a_label_column_of_another_name_is_an_error(tmp_path, header):
+  write_split(tmp_path, 'train.csv', 'path,label', range(30))
+  write_split(tmp_path, 'val.csv', header, range(30, 36))
+  for _ in range(2):  # Alone, and beside a good test.csv.
+    with pytest.raises(ValueError, match=(
+        "val of .* lacks the label column 'label': its columns are "
+        f'{header.replace(",", ", ")}, but those of train are path, label')):
+      own_data.open_path(tmp_path)
+    write_split(tmp_path, 'test.csv', 'path,label', range(36, 42))
+
+
+def test_one_of_several_label_columns_may_not_be_missing(tmp_path):
+  write_split(tmp_path, 'train.csv', 'path,x,y', range(30))
+  write_split(tmp_path, 'test.csv', 'path,x', range(30, 36))
+  with pytest.raises(ValueError, match="test of .* lacks .* column 'y'"):
+    own_data.open_path(tmp_path, target='regression', label='x,y')
+
+
+def test_labels_of_json_have_one_name_in_all_splits(tmp_path):
+  own_data.write(tmp_path, *(f'{i}.png' for i in range(40)))
+  (tmp_path / 'all.jsonl').write_text('\n'.join(
+      json.dumps({'image': f'{i}.png', 'label' if i < 30 else 'target': i % 2,
+                  'split': 'train' if i < 30 else 'test'}) for i in range(40)))
+  with pytest.raises(ValueError, match=(
+      "test of .*lacks the label column 'label': .*target, but")):
+    own_data.open_path(tmp_path)
+
+
+@pytest.mark.parametrize('label', ['', '-1', '-1.0'])
+def test_a_split_without_labels_is_named_and_not_replaced(tmp_path, label):
+  write_labels(tmp_path, [0, 1] * 15, [label] * 10)
+  opened = own_data.open_path(tmp_path)
+  assert opened.class_names == ('0', '1') and not opened.targets
+  assert opened.unlabelled == ('test',) and opened.eval_split == 'val'
+  assert own_data.sizes(opened) == {'train': 26, 'val': 4}
+  assert 'test has no labels and is ignored' in opened.description
+
+
+def test_minus_one_is_a_label_if_train_has_it(tmp_path):
+  write_labels(tmp_path, [-1, 1] * 15, [-1] * 10)
+  opened = own_data.open_path(tmp_path, target='single')
+  assert opened.class_names == ('-1', '1')
+  assert own_data.sizes(opened) == {'train': 30, 'test': 10}
+
+
+@pytest.mark.parametrize('value', ['-1', '0.5'])
+def test_the_kind_of_labels_is_the_same_in_every_split(tmp_path, value):
+  write_labels(tmp_path, [0, 1] * 15, [0, 1] * 4 + [value, ''])
+  with pytest.raises(ValueError, match=(
+      f"'label' of .* holds classes in train, but also '{value}' in other")):
+    own_data.open_path(tmp_path)
+  assert own_data.open_path(tmp_path, target='regression').targets
+
+
+def test_training_images_without_labels_are_an_error(tmp_path):
+  write_labels(tmp_path, [-1] * 30, [0, 1] * 5)
+  with pytest.raises(ValueError, match='training images of .* have no labels'):
+    own_data.open_path(tmp_path)
+
+
+def test_every_table_of_a_split_is_used(tmp_path):
+  write_split(tmp_path, 'train.csv', 'path,label', range(30))
+  write_split(tmp_path, 'my_val.csv', 'path,label', range(30, 36))
+  assert own_data.sizes(own_data.open_path(tmp_path)) == {
+      'train': 30, 'val': 6}
+  (tmp_path / 'my_val.csv').rename(tmp_path / 'labels.csv')
+  with pytest.raises(ValueError, match='2 tables .*: labels.csv, train.csv'):
+    own_data.open_path(tmp_path)
