@@ -152,7 +152,7 @@ def test_the_size_of_an_old_deit_preprocessor_is_a_square():
       'feature_extractor_type': 'DeiTFeatureExtractor', 'size': 256,
       'crop_size': 224, 'do_center_crop': True})
   assert (found['resolution'], found['crop']) == ((224, 224), 0.875)
-  assert 'keep_aspect' not in found
+  assert not found['keep_aspect']
 
 
 def test_the_size_of_an_old_clip_preprocessor_is_the_shorter_side():
