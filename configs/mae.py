@@ -67,7 +67,8 @@ def get_config(
   epochs = epochs or usual_epochs
   config.total = {'epochs': epochs}
   config.objective = {'name': 'mae'}
-  config.model.position = 'sincos'  # Appendix A.1.
+  # Appendix A.1. The authors' code trains these embeddings in fine-tuning.
+  config.model.position = 'sincos' if method == 'pretrain' else 'learned'
   config.optimizer = {
       'name': 'adam', 'learning_rate': rate * config.batch_size / 256,
       'weight_decay': weight_decay,
