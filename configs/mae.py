@@ -70,7 +70,8 @@ def get_config(
   epochs = epochs or usual_epochs
   config.total = {'epochs': epochs}
   config.objective = {'name': 'mae'}
-  config.model.position = 'sincos'  # Appendix A.1.
+  # Appendix A.1. The authors' code trains these embeddings in fine-tuning.
+  config.model.position = 'sincos' if method == 'pretrain' else 'learned'
   resize, crop = config.data.eval_ops
   config.data.update({
       # The mean and deviation of ImageNet.

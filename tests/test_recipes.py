@@ -208,6 +208,8 @@ def test_wrong_arguments_are_errors(case, words):
     ('model=B/16,method=probe', (0.1, 16384, 0.0, 90, 10))])
 def test_mae_has_the_settings_of_the_paper(case, expected):
   (config,) = load(f'mae.py:{case}').values()
+  # The authors' code trains the embeddings of its checkpoints in fine-tuning.
+  assert config.model.position == ('learned' if 'method=' in case else 'sincos')
   optimizer = config.optimizer
   assert expected == pytest.approx((
       optimizer.learning_rate * 256 / config.batch_size, config.batch_size,

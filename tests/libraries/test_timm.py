@@ -139,7 +139,7 @@ def test_images_of_any_size_are_preprocessed_as_by_timm(settings):
   transform = timm.data.create_transform(
       **settings, is_training=False, mean=(0, 0, 0), std=(1, 1, 1))
   preprocess = preprocessing_lib.parse(
-      timm_config.parse_preprocessing({'pretrained_cfg': settings}))
+      timm_config.parse_preprocessing(settings))
   rng = np.random.default_rng(0)
   for _ in range(32):
     height, width = rng.integers(100, 600, 2)

@@ -226,3 +226,31 @@ def test_filters_fit_a_model_with_another_patch():
       adapted['patches']['kernel'],
       flexible_patch.resize_filters(filters, (6, 6)))
   assert rows['patches/kernel'].status == 'resized'
+
+
+SINCOS = {'width': 8, 'depth': 1, 'mlp_dim': 12, 'num_heads': 2, 'patch': 4,
+          'num_classes': 3, 'position': 'sincos'}
+
+
+def test_a_model_that_learns_positions_starts_from_fixed_ones():
+  source_config = {'model': SINCOS, 'data': {'resolution': [12, 16]}}
+  target = {'positions': np.zeros((13, 8)), 'cls': np.zeros((1, 8))}
+  found = initialize.with_positions({'cls': 1}, source_config, target)
+  # The class token has none.
+  np.testing.assert_array_equal(found['positions'], np.concatenate(
+      [np.zeros((1, 8)), embed.sincos_positions((3, 4), 8)]))
+  for initial, model in (({'cls': 0}, SINCOS), (
+      target, {**SINCOS, 'position': 'none'})):
+    assert initialize.with_positions(
+        {'cls': 1}, {**source_config, 'model': model}, initial) == {'cls': 1}
+  own = {'positions': 2}
+  assert initialize.with_positions(own, source_config, target) == own
+
+
+def test_positions_that_a_model_does_not_learn_are_an_error_with_the_remedy():
+  target = initial()
+  del target['positions']
+  with pytest.raises(ValueError, match=(
+      'positions: expected nothing, found .*: to start from these .* set '
+      '--config.model.position=learned')):
+    adapt(params(), target)

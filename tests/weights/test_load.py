@@ -8,6 +8,7 @@ from tests import random_models
 from vit_jax.weights import load as load_lib
 from vit_jax.weights import npz
 from vit_jax.weights import safetensors
+from vit_jax.weights.configs import preprocessing
 
 
 def write(path, family, arrays):
@@ -137,6 +138,35 @@ def test_scratch_weights_have_the_settings_of_their_family(tmp_path):
   random_models.assert_same(loaded.params, params(final_norm=False))
 
 
+def test_the_resnets_of_big_vision_are_hybrids_without_an_encoder(tmp_path):
+  settings = {**random_models.RESNET, 'backbone': {
+      'depths': (1, 2), 'width': 32}}
+  arrays = under('params/', random_models.arrays('resnet', **settings))
+  assert 'params/block2/unit2/conv1/kernel' in arrays
+  npz.write(tmp_path / 'x', arrays)
+  loaded = load_lib.load(tmp_path / 'x')
+  random_models.assert_same(loaded.params, params(**settings))
+  assert loaded.config == random_models.config_of(**settings)
+
+
+def test_the_bit_models_of_big_vision_are_refused_with_the_reason(tmp_path):
+  # Their zero padding differs from that of the published BiT.
+  npz.write(tmp_path / 'x', {
+      'root_block/conv_root/kernel': np.ones((7, 7, 3, 32)),
+      'block1/unit01/gn1/scale': np.ones((1, 1, 1, 32))})
+  with pytest.raises(ValueError, match='gn1/scale: unex.*bit_paper, which'):
+    load_lib.load(tmp_path / 'x')
+
+
+def test_missing_position_embeddings_may_be_fixed(tmp_path):
+  settings = {'position': 'sincos', 'pooling': 'average'}
+  npz.write(tmp_path / 'x', random_models.arrays('npz', **settings))
+  with pytest.raises(ValueError, match="position='sincos' for fixed"):
+    load_lib.load(tmp_path / 'x')
+  loaded = load_lib.load(tmp_path / 'x', {'position': 'sincos'})
+  assert loaded.config == random_models.config_of(**settings)
+
+
 # ----------------------------------------------------------------- inference
 
 
@@ -159,8 +189,8 @@ def test_the_summary_names_what_was_inferred_assumed_and_overridden(tmp_path):
   text = '\n'.join(loaded.summary)
   for words in ('published JAX ViT', 'under opt/target/', '5 classes',
                 'depth=2', 'num_heads=2', 'images 32x32',
-                'overrides: gelu=exact', 'assumed: images in [-1, 1]',
-                'opt/state/step, ', ', ...'):
+                'overrides: gelu=exact', 'assumed: mean=0.5, std=0.5, ',
+                f'{1 + len(arrays)} arrays', 'parameters: opt/state/*'):
     assert words in text, words
   report = '\n'.join(loaded.report)
   assert all(f'-> {name} ' in report for name in params())
@@ -178,7 +208,8 @@ def test_heads_that_no_array_determines_come_from_the_caller_or_the_sizes(
       'timm', width=192, mlp_dim=768, num_heads=3, patch=16, depth=12)
   loaded = load_lib.load(write(path, 'timm', small))
   assert (loaded.config.num_heads, loaded.config.variant) == (3, 'Ti/16')
-  assert 'assumed: 3 heads, as Ti has' in '\n'.join(loaded.summary)
+  assert ('  assumed: 3 heads; if wrong, all outputs are wrong: num_heads=N '
+          '(as Ti has)') in loaded.summary
 
 
 def test_a_variant_sets_the_heads(tmp_path):
@@ -267,7 +298,7 @@ def test_a_part_that_every_model_has_is_missing_unless_overridden(
     name, ours, overrides, tmp_path):
   arrays = without(random_models.arrays('timm'), name)
   with pytest.raises(ValueError, match=(
-      f'(?s){ours}: expected .*found nothing.*final_norm=False, position=')):
+      f'(?s){ours}: expected .*found nothing.*final_norm=False.')):
     load('timm', arrays, tmp_path)
   loaded = load('timm', arrays, tmp_path, **overrides)
   assert all(getattr(loaded.config, name, value) == value
@@ -310,7 +341,7 @@ def test_two_copies_of_a_model_are_an_error_until_one_is_chosen(
   arrays = random_models.arrays(family)
   both = {**under(prefixes[0], arrays),
           **under(prefixes[1], {n: a + 1 for n, a in arrays.items()})}
-  with pytest.raises(ValueError, match='more than once') as error:
+  with pytest.raises(ValueError, match='more than one model') as error:
     load(family, both, tmp_path)
   for prefix in prefixes:
     assert f'prefix={prefix!r}' in str(error.value)
@@ -319,6 +350,56 @@ def test_two_copies_of_a_model_are_an_error_until_one_is_chosen(
   assert f'ignored: {len(arrays)} arrays' in '\n'.join(first.summary)
   with pytest.raises(ValueError, match="known family under 'x/'"):
     load(family, both, tmp_path, prefix='x/')
+
+
+HEADS = {'head.mlp.0.weight': (3, 12), 'head.last_layer.weight_g': (3, 1)}
+
+
+def self_supervised(prefix, heads=''):
+  """Returns a backbone and the projection heads under a prefix."""
+  arrays = under(prefix, random_models.arrays('timm', num_classes=0))
+  return {**arrays, **{heads + name: np.zeros(shape, np.float32)
+                       for name, shape in HEADS.items()}}
+
+
+@pytest.mark.parametrize(('prefix', 'heads'), [
+    ('teacher.backbone.', 'teacher.'), ('target_encoder.module.',) * 2,
+    ('net.', 'net.'), ('a.b.ema.encoder.', 'a.b.ema.')])
+def test_a_nested_backbone_is_named_and_its_projection_heads_are_ignored(
+    prefix, heads, tmp_path):
+  arrays = self_supervised(prefix, heads)
+  arrays['center'] = np.zeros(3, np.float32)
+  safetensors.write(tmp_path / 'x', arrays)
+  loaded = load_lib.load(tmp_path / 'x', {'num_heads': 2})
+  random_models.assert_same(
+      loaded.params, params(num_classes=0, gelu='exact'))
+  text = '\n'.join(loaded.summary)
+  assert f'(safetensors, under {prefix})' in text
+  assert 'ignored: 3 arrays that are not parameters: ' in text
+  assert f'{heads}head.*' in text
+  # Images of these methods are normalised with ImageNet's statistics.
+  assert loaded.preprocess.mean == preprocessing.IMAGENET_MEAN
+
+
+def test_teacher_and_student_are_an_error_until_one_is_chosen(tmp_path):
+  safetensors.write(tmp_path / 'x', {
+      **self_supervised('teacher.backbone.', 'teacher.'),
+      **self_supervised('student.module.backbone.', 'student.module.')})
+  with pytest.raises(ValueError, match=(
+      "prefix='student.module.backbone.' or prefix='teacher.backbone.' in .*"
+      '--set prefix=')):
+    load_lib.load(tmp_path / 'x', {'num_heads': 2})
+  loaded = load_lib.load(tmp_path / 'x', {'num_heads': 2, 'prefix': 'teacher.'})
+  assert 'parameters: student.*, teacher.head.*' in '\n'.join(loaded.summary)
+
+
+def test_the_only_model_that_is_complete_is_taken(tmp_path):
+  damaged = self_supervised('student.', 'student.')
+  del damaged['student.blocks.0.norm1.weight']
+  safetensors.write(tmp_path / 'x', {
+      **self_supervised('teacher.', 'teacher.'), **damaged})
+  loaded = load_lib.load(tmp_path / 'x', {'num_heads': 2})
+  assert 'under teacher.)' in loaded.summary[0]
 
 
 @pytest.mark.parametrize(('family', 'state'), [

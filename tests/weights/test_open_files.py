@@ -35,3 +35,38 @@ def test_shards_are_one_file(shards):
 def test_a_shard_outside_of_the_folder_is_an_error(name, shards):
   with pytest.raises(ValueError, match='names the file .* is missing'):
     open_files.open_weights(shards({**TABLE, 'c': name}))
+
+
+def test_an_index_may_be_named_itself(shards):
+  folder = shards(TABLE)
+  opened = open_files.open_weights(folder / 'm.safetensors.index.json')
+  assert set(opened.shapes) == set(TABLE)
+
+
+def test_two_indices_need_a_choice_unless_one_has_the_usual_name(shards):
+  folder = shards(TABLE)
+  text = (folder / 'm.safetensors.index.json').read_text()
+  (folder / 'n.safetensors.index.json').write_text(text)
+  with pytest.raises(ValueError, match='several .*m.safetensors.index.json, n'):
+    open_files.open_weights(folder)
+  (folder / 'model.safetensors.index.json').write_text(text)
+  assert open_files.open_weights(folder).path == str(
+      folder / 'model.safetensors.index.json')
+
+
+def test_shards_of_pytorch_are_one_file(tmp_path):
+  torch = pytest.importorskip('torch', reason='torch is not installed')
+  table = {name: file.replace('safetensors', 'bin')
+           for name, file in TABLE.items()}
+  for file in set(table.values()):
+    torch.save({name: torch.full((1,), float(ord(name))) for name in table
+                if table[name] == file}, tmp_path / file)
+  (tmp_path / 'pytorch_model.bin.index.json').write_text(
+      json.dumps({'weight_map': table}))
+  opened = open_files.open_weights(tmp_path)
+  assert opened.format == 'pytorch'
+  assert {name: opened.read(name).item() for name in opened.shapes} == {
+      name: ord(name) for name in 'abc'}
+  # The same weights in a safe format come first.
+  safetensors.write(tmp_path / 'model.safetensors', {'d': np.ones(1)})
+  assert set(open_files.open_weights(tmp_path).shapes) == {'d'}

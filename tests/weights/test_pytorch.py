@@ -1,5 +1,6 @@
 """PyTorch files are read completely by its safe loader, or refused."""
 
+import pathlib
 import pickle
 import sys
 import zipfile
@@ -39,22 +40,46 @@ def saved(torch, path, content, **options):
   return path
 
 
+def named(found):
+  return list(pytorch.named_tensors(pathlib.Path('x'), found, np.ndarray))
+
+
+def test_tensors_are_named_by_the_keys_that_lead_to_them():
+  one = np.ones(1)
+  assert named({
+      'teacher': {'backbone': {'a.b': one}}, 'epoch': 3, 'center': one,
+      'optimizer': {'state': {0: {'exp_avg': one}}, 'groups': [{'a': one}]},
+  }) == ['teacher.backbone.a.b', 'center']
+  with pytest.raises(ValueError, match='two tensors of the name a.b'):
+    named({'a': {'b': one}, 'a.b': one})
+
+
+def test_dicts_that_contain_themselves_or_repeat_are_read_once():
+  found = {'a': np.ones(1)}
+  for _ in range(12):
+    found = {'x': found, 'y': found}
+  found['loop'] = found
+  assert named(found) == [12 * 'x.' + 'a']
+
+
 @pytest.mark.parametrize('zipped', [True, False])
-@pytest.mark.parametrize('nest', [
-    dict, lambda d: {'model': d, 'optimizer': {'state': {0: 1}}, 'epoch': 3},
-    lambda d: {'state_dict': {f'module.{n}': t for n, t in d.items()}}],
-    ids=['bare', 'model', 'parallel'])
+@pytest.mark.parametrize(('nest', 'prefix'), [
+    (dict, ''),
+    (lambda d: {'model': d, 'optimizer': {'state': {0: 1}}, 'epoch': 3},
+     'model.'),
+    (lambda d: {'state_dict': {f'module.{n}': t for n, t in d.items()}},
+     'state_dict.module.')], ids=['bare', 'model', 'parallel'])
 def test_a_state_dict_is_found_where_training_scripts_put_it(
-    nest, zipped, torch, tmp_path):
+    nest, prefix, zipped, torch, tmp_path):
   tensors = {'a.weight': torch.arange(6.0).reshape(2, 3).T,
              'b': torch.tensor([1.5, -2]).bfloat16()}
   path = saved(torch, tmp_path / 'x', nest(tensors),
                _use_new_zipfile_serialization=zipped)
   opened = pytorch.open_file(path)
-  assert opened.shapes == {'a.weight': (3, 2), 'b': (2,)}
+  assert opened.shapes == {f'{prefix}a.weight': (3, 2), f'{prefix}b': (2,)}
   np.testing.assert_array_equal(
-      opened.read('a.weight'), np.arange(6).reshape(2, 3).T)
-  np.testing.assert_array_equal(opened.read('b'), [1.5, -2])
+      opened.read(f'{prefix}a.weight'), np.arange(6).reshape(2, 3).T)
+  np.testing.assert_array_equal(opened.read(f'{prefix}b'), [1.5, -2])
 
 
 def test_a_moving_average_is_kept_separately(torch, tmp_path):

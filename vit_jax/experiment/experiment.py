@@ -338,7 +338,8 @@ class Experiment:
     config = dataclasses.replace(config, new=(
         *config.new, *[f'{name}/.*' for name in added if name in initial]))
     params, rows = initialize.adapt(
-        source, initial, config=config, resize=resize)
+        initialize.with_positions(source, source_config, initial), initial,
+        config=config, resize=resize)
     return params, [row for row in rows if not row.name.startswith(
         f'{objectives.TEACHER}/')]
 

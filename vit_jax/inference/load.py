@@ -246,7 +246,8 @@ def _merged(
           f'{schema.words(error)} If it was moved, load the adapters with '
           'base=PATH (--set base=PATH).') from error
     fitted, _ = initialize.adapt(
-        weights, frozen, resize=initialize.resizer(
+        initialize.with_positions(weights, found.config, frozen), frozen,
+        resize=initialize.resizer(
             found.config, section, grid=models.grid(model, size)),
         # Trained parameters replace those that are ignored.
         config=dataclasses.replace(section, new=(), ignored=('.*',)))

@@ -20,6 +20,7 @@ from vit_jax.models import vit_config
 
 POSITION_PARAMS = embed.POSITION_PARAMS
 patch_positions = embed.patch_positions
+position_embeddings = embed.position_embeddings
 resize = embed.resize
 
 ModelConfig = vit_config.ViTConfig | resnet_config.ResNetConfig

@@ -58,6 +58,9 @@ _DINOV2 = {'gelu': 'exact', 'layer_norm_epsilon': 1e-6}
 
 FAMILIES: Mapping[str, Family] = {family.name: family for family in (
     Family(
+        'resnet', "big_vision's ResNet", names.RESNET_NPZ,
+        settings={'name': 'resnet'}),
+    Family(
         'npz', 'published JAX ViT', names.NPZ,
         settings={'gelu': 'tanh', 'layer_norm_epsilon': 1e-6}),
     Family(
@@ -72,7 +75,7 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
                   'variance_epsilon': 1e-8},
         positions='cubic'),
     Family(
-        'meta', "Meta's DINOv2 or MAE", names.META,
+        'meta', 'self-supervised ViT', names.META,
         settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6},
         positions='cubic', preprocess=_IMAGENET, num_heads={1536: 24}),
     Family(

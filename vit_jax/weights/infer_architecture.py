@@ -162,18 +162,17 @@ def _length(params: Mapping[str, Any], name: str) -> int:
 def num_heads(
     section: Mapping[str, Any], *, family: families.Family, source: str,
 ) -> tuple[int, str]:
-  """Returns the number of heads of the published size, and a note on it.
+  """Returns the number of heads of the published size, and whose it is.
 
   Raises:
     ValueError: if no published size has these widths.
   """
   width = section['width']
   if width in family.num_heads:
-    heads = family.num_heads[width]
-    return heads, f'assumed: {heads} heads, as {family.label} has at this width'
+    return family.num_heads[width], f'as {family.label} has at this width'
   for name, size in variants.SIZES.items():
     if (size.width, size.mlp_dim) == (section['width'], section['mlp_dim']):
-      return size.num_heads, f'assumed: {size.num_heads} heads, as {name} has'
+      return size.num_heads, f'as {name} has'
   raise ValueError(
       f'{source}: the number of heads is unknown: the arrays do not contain '
       f'it, no config.json declares it, and no published size has width '

@@ -18,6 +18,7 @@ from vit_jax import classes as classes_lib
 from vit_jax import data
 from vit_jax import models
 from vit_jax import tree
+from vit_jax.models import vit_config
 
 FILTERS = 'patches/kernel'  # [patch_height, patch_width, channels, width].
 _HEAD = 'head/dense/kernel'  # [width, classes].
@@ -119,7 +120,9 @@ def adapt(
     if _matches(config.ignored, name):
       rows.append(Row(name, 'ignored', shape, None))
     else:
-      problems.append(f'{name}: expected nothing, found {shape}')
+      problems.append(f'{name}: expected nothing, found {shape}' + (
+          ': to start from these embeddings and train them, set '
+          '--config.model.position=learned' * (name == 'positions')))
   if problems:
     raise ValueError(
         'The checkpoint does not fit the model:\n  ' + '\n  '.join(problems)
@@ -192,6 +195,30 @@ def spread_channels(
     return filters
   each = filters.sum(axis=2, keepdims=True) / channels
   return np.repeat(each, channels, axis=2).astype(filters.dtype)
+
+
+def with_positions(
+    source: Mapping[str, Any], source_config: Mapping[str, Any],
+    initial: Mapping[str, Any],
+) -> Mapping[str, Any]:
+  """Returns a checkpoint's parameters with its fixed position embeddings.
+
+  A model that learns position embeddings starts from the fixed sine-cosine
+  embeddings that the checkpoint was trained with.
+
+  Args:
+    source: parameters of the checkpoint.
+    source_config: plain config of the checkpoint; `model` and `data` suffice.
+    initial: the model's parameters, or their shapes.
+  """
+  config = models.parse(source_config['model'])
+  if 'positions' not in initial or 'positions' in source or (
+      not isinstance(config, vit_config.ViTConfig)
+      or config.position != 'sincos'):
+    return source
+  size = data.parse({'resolution': source_config['data']['resolution']}).size
+  return {**source, 'positions': np.asarray(models.position_embeddings(
+      lambda *_: None, config, models.grid(config, size)))}
 
 
 def resizer(

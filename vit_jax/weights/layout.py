@@ -78,6 +78,11 @@ class Table:
     return self.rename(name) in self.unused or any(
         re.fullmatch(pattern, name) for pattern in self.ignored)
 
+  def reason(self, name: str) -> str:
+    """Returns why an array is not read, or '' for others."""
+    return next((text for pattern, text in self.unsupported.items()
+                 if re.fullmatch(pattern, name)), '')
+
   def without(self, *parts: str) -> 'Table':
     """Returns a table that does not write names with one of these parts."""
     return dataclasses.replace(self, rows=tuple(
@@ -221,9 +226,8 @@ def _group(
                         f'{name}')
       group[index] = name
     else:
-      reason = next((f' ({text})' for p, text in table.unsupported.items()
-                     if re.fullmatch(p, name)), '')
-      problems.append(f'{name}: unexpected{reason}')
+      reason = table.reason(name)
+      problems.append(f'{name}: unexpected' + f' ({reason})' * bool(reason))
   return groups, problems
 
 

@@ -9,7 +9,7 @@ sizes; the caller's overrides take precedence. That model is then built
 abstractly: its parameters must be exactly those of the file.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 import dataclasses
 import functools
 import os
@@ -21,10 +21,7 @@ import jax
 import numpy as np
 
 from vit_jax import models
-from vit_jax import schema
 from vit_jax import tree
-from vit_jax.checkpoints import paths
-from vit_jax.models import architecture
 from vit_jax.models import vit_config
 from vit_jax.weights import files
 from vit_jax.weights import infer_architecture
@@ -32,12 +29,12 @@ from vit_jax.weights import matching
 from vit_jax.weights import open_files
 from vit_jax.weights import overrides as overrides_lib
 from vit_jax.weights import published_sizes
+from vit_jax.weights import report
 from vit_jax.weights.configs import config_json
 from vit_jax.weights.configs import declared as declared_lib
 from vit_jax.weights.configs import preprocessing
 
 DEFAULT_SIZE = (224, 224)  # Pixels, where nothing determines the image size.
-_MAX_NAMES = 4  # Names of ignored arrays in the summary.
 
 
 def load(
@@ -96,8 +93,7 @@ def _build(
     raise ValueError(
         f'it is for {" or ".join(declared.families)}, but the arrays are those '
         f'of a {found.family.label}.')
-  config, notes = _config(
-      found, matching.shapes(found, heads=1), declared, given)
+  config = _config(found, matching.shapes(found, heads=1), declared, given)
   heads = {'heads': getattr(config, 'num_heads', 1),
            'pool_heads': getattr(config, 'pool_heads', 0)}
   shapes = matching.shapes(found, **heads)
@@ -111,17 +107,19 @@ def _build(
 
   check(config, adapt(shapes), resolution, source=found.opened.path,
         theirs={match.ours: match.theirs[0] for match in found.matches})
-  declared.preprocess = {**found.family.preprocess, **declared.preprocess}
+  declared.add_defaults(found.family.preprocess, declared_lib.Origin(
+      'assumed', f'as for a {found.family.label}'))
   preprocess = _preprocess(config, resolution, declared, given)
   params = adapt(matching.read(found, **heads))
-  return declared_lib.Weights(
+  weights = declared_lib.Weights(
       config=config, params=tree.unflatten(params), resolution=resolution,
       preprocess=preprocess,
       positions=declared.positions or found.family.positions,
       origin=found.family.name,
-      summary=tuple(_summary(
-          found, config, params, resolution, declared, given, notes)),
-      report=tuple(_per_parameter(found, params)))
+      settings=declared.settings(given.model, given.preprocess),
+      report=tuple(report.parameters(found, params)))
+  return dataclasses.replace(weights, summary=tuple(
+      report.summary(weights, found, declared, given)))
 
 
 def _positions(
@@ -157,19 +155,22 @@ def _positions(
 def _config(
     found: matching.Found, params: Mapping[str, np.ndarray],
     declared: declared_lib.Declared, given: overrides_lib.Overrides,
-) -> tuple[models.ModelConfig, list[str]]:
-  """Returns the model config, and notes on assumptions."""
-  notes = []
+) -> models.ModelConfig:
+  """Returns the model config; adds the origin of its heads to `declared`."""
   known = dict(declared.model)
   if 'variant' in given.model:
     known |= published_sizes.dimensions(given.model['variant'])
+    declared.origins['num_heads'] = declared_lib.Origin('given')
   known |= given.model
   section = infer_architecture.section(
       params, found.family, declared=known, heads_in_shapes=found.has_head_axis)
   if 'width' in section and not section.get('num_heads'):
-    section['num_heads'], note = infer_architecture.num_heads(
+    section['num_heads'], source = infer_architecture.num_heads(
         section, family=found.family, source=found.opened.path)
-    notes.append(note)
+    declared.origins['num_heads'] = declared_lib.Origin('assumed', source)
+  elif 'width' in section and 'num_heads' not in known:
+    declared.origins['num_heads'] = declared_lib.Origin(
+        'inferred', 'the arrays')
   variant = section.pop('variant', None)
   config = models.parse(section)
   if variant is None:
@@ -177,7 +178,7 @@ def _config(
         config, declared=known, source=found.opened.path)
   elif variant and not published_sizes.has_dimensions(config, variant):
     variant = ''
-  return dataclasses.replace(config, variant=variant), notes
+  return dataclasses.replace(config, variant=variant)
 
 
 def _preprocess(
@@ -234,7 +235,11 @@ def check(
         f'{source} does not contain the parameters of the model:\n'
         + files.indented(lines) + '\nIf the model is right, the file is '
         'incomplete. If not, override its settings: load(path, depth=..., '
-        "num_classes=..., final_norm=False, position='none').")
+        'num_classes=..., final_norm=False)' + (
+            ", and position='sincos' for fixed sine-cosine embeddings, as in "
+            "big_vision, or 'none' if the model adds no embeddings."
+            if expected.get('positions') is not None and 'positions' not in
+            params else '.'))
 
 
 @functools.lru_cache(maxsize=64)  # Tracing takes half a second.
@@ -249,65 +254,3 @@ def abstract_params(
   images = jax.ShapeDtypeStruct((1, *resolution, channels), 'float32')
   return nn.unbox(jax.eval_shape(
       lambda: models.init(model, jax.random.key(0), images)))
-
-
-# --------------------------------------------------------------------- report
-
-
-def _summary(
-    found: matching.Found, config: models.ModelConfig,
-    params: Mapping[str, Any], resolution: Sequence[int],
-    declared: declared_lib.Declared, given: overrides_lib.Overrides,
-    notes: Sequence[str],
-) -> Iterator[str]:
-  """Yields lines about found, inferred and assumed settings."""
-  opened = found.opened
-  under = f', under {found.prefix}' if found.prefix else ''
-  yield (f'{paths.display(opened.path)}: {found.family.label} '
-         f'({opened.format}{under}), {count(params)}')
-  settings = {name: schema.to_plain(value) for name, value in
-              architecture.non_default(config).items()}
-  if getattr(config, 'representation_layer', False):
-    settings['representation_layer'] = True
-  size = f'{config.variant}, ' if config.variant else ''
-  yield (f'  model: {size}{config.num_classes} classes, images {resolution[0]}x'
-         f'{resolution[1]}' + _listed(settings.items(), start=', '))
-  for note in (*notes, *declared.notes):
-    yield f'  {note}'
-  if not config.num_classes:
-    yield '  no head in the file: 0 classes, logits are empty'
-  if declared.source:
-    yield f'  declared by: {paths.display(declared.source)}'
-  yield from filter(None, [_listed(
-      {**given.model, **given.preprocess}.items(), start='  overrides: ')])
-  if not {'mean', 'std'} & {*declared.preprocess, *given.preprocess}:
-    yield '  assumed: images in [-1, 1] (mean 0.5, std 0.5)'
-  if names := found.left_out:
-    shown = ', '.join(names[:_MAX_NAMES]) + ', ...' * (len(names) > _MAX_NAMES)
-    yield f'  ignored: {len(names)} arrays that are not parameters: {shown}'
-
-
-def _listed(items: Iterable[tuple[str, Any]], *, start: str) -> str:
-  text = ', '.join(f'{name}={value}' for name, value in items)
-  return text and start + text
-
-
-def _per_parameter(
-    found: matching.Found, params: Mapping[str, Any],
-) -> Iterator[str]:
-  """Yields a line for each parameter, and for each array that is ignored."""
-  for match in found.matches:
-    first = match.theirs[0]
-    more = f' (and {len(match.theirs) - 1} more)' if match.theirs[1:] else ''
-    shape = getattr(params.get(match.ours), 'shape', '')
-    yield f'  loaded  {first}{more} -> {match.ours} {shape}'.rstrip()
-  for name in found.left_out:
-    yield f'  ignored {name} {found.opened.shapes[name]}'
-  read = sum(len(match.theirs) for match in found.matches)
-  yield (f'  {read} arrays make {len(params)} parameters, '
-         f'{len(found.left_out)} ignored')
-
-
-def count(params: Mapping[str, Any]) -> str:
-  """Returns '86,567,656 parameters'."""
-  return f'{tree.num_elements(dict(params)):,} parameters'

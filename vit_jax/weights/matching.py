@@ -53,9 +53,8 @@ def find(opened: files.ArrayFile, *, prefix: str | None = None) -> Found:
   family, prefix, copies = _choose(opened, names, prefix)
   inside = [name.removeprefix(prefix) for name in names
             if name.startswith(prefix) and not name.startswith(copies)]
-  inside = [name for name in inside if not _OPTIMIZER.fullmatch(name)
-            and not family.table.ignores(name)]
-  matches, problems = layout.matches(family.table, inside)
+  matches, problems = layout.matches(
+      family.table, _parameters(family, inside))
   if problems:
     raise ValueError(f'{opened.path} looks like a {family.label}, but:\n'
                      + files.indented(problems))
@@ -74,9 +73,13 @@ def candidates(names: Sequence[str]) -> list[tuple[families.Family, str]]:
   The family that knows most of the names is first.
   """
   def num_known(found: tuple[families.Family, str]) -> int:
-    table = found[0].table
-    return sum(layout.find_row(table, name) is not None or table.ignores(name)
-               for name in _without_prefix(found[1], names))
+    table, prefix = found[0].table, found[1]
+    # Projection heads may be beside the backbone that has the prefix.
+    parent = re.sub(r'[^/.]+[/.]$', '', prefix)
+    return sum(
+        _knows(table, name[len(prefix):]) if name.startswith(prefix)
+        else table.ignores(name.removeprefix(parent))
+        for name in names if name.startswith(parent))
 
   return sorted([
       (family, prefix) for family in families.FAMILIES.values()
@@ -114,20 +117,67 @@ def _choose(
         f'The {len(names)} arrays of {opened.path} are not those of a known '
         f'family{f" under {given!r}" if given else ""}. Families: {known}. '
         f'The first arrays: {", ".join(names[:8])}.')
-  # Several families have the same names of the first kernel.
   family, prefix = next((one for one in found if one[1] == given), found[0])
-  others = [p for f, p in found if f == family and p != prefix]
-  inside = set(_without_prefix(prefix, names))
-  shared = {p: both for p in others
-            if (both := inside & {*_without_prefix(p, names)})}
-  if given is None and shared:
-    parts = [repr(part) for part in (prefix, *shared)]
+  if prefix != given:
+    family, prefix = _only_fitting(opened, names, found)
+  return family, prefix, tuple(
+      p for f, p in found
+      if f == family and p != prefix and p.startswith(prefix))
+
+
+def _only_fitting(
+    opened: files.ArrayFile, names: Sequence[str],
+    found: Sequence[tuple[families.Family, str]],
+) -> tuple[families.Family, str]:
+  """Returns the model whose arrays are complete.
+
+  Args:
+    opened: the file.
+    names: of its arrays.
+    found: from `candidates`; if no model is complete, the first is returned.
+
+  Raises:
+    ValueError: if several models are complete.
+  """
+  def inside(prefix: str) -> list[str]:
+    copies = tuple(p for p in models if p != prefix and p.startswith(prefix))
+    return [name.removeprefix(prefix) for name in names
+            if name.startswith(prefix) and not name.startswith(copies)]
+
+  models: dict[str, families.Family] = {}
+  for family, prefix in found:  # The best family of each prefix is first.
+    # The backbone of a hybrid is a part of the hybrid.
+    is_part = any(prefix.startswith(outer) and all(
+        _knows(known.table, name.removeprefix(outer)) for name in names
+        if name.startswith(prefix)) for outer, known in models.items())
+    if not is_part:
+      models.setdefault(prefix, family)
+  fitting = [
+      prefix for prefix, family in models.items()
+      if not layout.matches(family.table, _parameters(family, inside(prefix)))[
+          1]] if len(models) > 1 else []
+  if len(fitting) > 1:
+    listed = ' and '.join(f'{p!r} ({models[p].label})' for p in fitting)
     raise ValueError(
-        f'{opened.path} holds the same parameters more than once: '
-        f'{min(next(iter(shared.values())))} is under '
-        f'{" and under ".join(parts)}. Choose one: '
-        + ' or '.join(f'prefix={part}' for part in parts) + '.')
-  return family, prefix, tuple(p for p in others if p.startswith(prefix))
+        f'{opened.path} holds more than one model, under the prefixes '
+        f'{listed}. Choose one: '
+        + ' or '.join(f'prefix={prefix!r}' for prefix in fitting)
+        + ' in load(...), --set prefix=... in commands. For a run, write it to '
+        'a file of its own by `convert` first.')
+  prefix = next(iter(fitting or models))
+  return models[prefix], prefix
+
+
+def _parameters(
+    family: families.Family, names: Sequence[str]) -> list[str]:
+  """Returns the names without optimizer state and arrays of other models."""
+  return [name for name in names if not _OPTIMIZER.fullmatch(name)
+          and not family.table.ignores(name)]
+
+
+def _knows(table: layout.Table, name: str) -> bool:
+  return (layout.find_row(table, name) is not None or table.ignores(name)
+          or bool(table.reason(name)))
 
 
 # --------------------------------------------------------------------- values

@@ -89,6 +89,11 @@ NPZ = Table('npz', rows=(
         r'(encoderblock.*/)MlpBlock_3': r'\1MlpBlock_0'})
 
 
+# big_vision's ResNet v1 is the backbone of the hybrids with a head.
+RESNET_NPZ = Table('resnet', rows=tuple(
+    row for row in NPZ.rows if row.ours.startswith(('backbone/', 'head/'))))
+
+
 # ---------------------------------------------------------------- BiT (.npz)
 
 _GAMMA: dict[str, Any] = {'suffixes': ('gamma', 'beta')}
@@ -112,7 +117,11 @@ BIT_NPZ = Table('bit', rows=(
     *_unit_bit('unit1', '01'),
     *_unit_bit('units', '{unit+2:02}'),
     *norm('final_norm', 'group_norm', **_GAMMA),
-    *both('head/dense', 'head/conv2d', kernel='1 1 i o -> i o')))
+    *both('head/dense', 'head/conv2d', kernel='1 1 i o -> i o')),
+    renames={'^root_block/conv_root/': 'root_block/standardized_conv2d/'},
+    unsupported={r'block\d+/unit\d+/(conv|gn).*|norm-pre-head/.*|head/\w+': (
+        "big_vision's bit_paper, which pads the first pooling differently; "
+        'our models lack that')})
 
 
 # ---------------------------------------------------------------------- timm
@@ -232,10 +241,10 @@ def timm_written(
       *(('.fc1.',) if separate_gate else ('.fc1_x.', '.fc1_g.')))
 
 
-# ------------------------------------------- Meta's DINOv2 and MAE (.pth)
+# ------------------------- DINO, DINOv2, MAE and other self-supervision (.pth)
 
-# timm's names, with a few others. MAE's decoder is not needed after
-# pre-training.
+# timm's names, with a few others. MAE's decoder and the projection heads (MLPs
+# and prototypes) of other methods are not needed after pre-training.
 META = dataclasses.replace(
     TIMM, name='meta', rows=(
         *TIMM.rows,
@@ -245,7 +254,10 @@ META = dataclasses.replace(
         *both(f'{LAYERS}/mlp/out', 'blocks.{layer}.mlp.w3', **DENSES)),
     # DINOv2's training saves layers in chunks.
     renames={r'^blocks\.\d+\.(\d+\.)': r'blocks.\1'},
-    ignored=('mask_token', 'decoder_.*'),
+    ignored=(
+        'mask_token', 'decoder_.*',
+        r'(\w*head|fc|\w*proj(ector|ection)?|pred(ictor)?|prototypes)'
+        r'\.(\w+\.)+\w+', r'prototypes(\.weight)?'),
     unsupported={
         **TIMM.unsupported,
         r'storage_tokens|rope_embed\..*|.*\.qkv\.bias_mask': (

@@ -13,17 +13,20 @@ from vit_jax.weights import safetensors
 _OPEN: Mapping[str, Callable[[pathlib.Path], files.ArrayFile]] = {
     'safetensors': safetensors.open_file, 'npz': npz.open_file,
     'pytorch': pytorch.open_file}
+_INDEX = '.index.json'  # Names the shards of weights, by array.
+_SHARDS = {f'.safetensors{_INDEX}': 'safetensors', f'.bin{_INDEX}': 'pytorch'}
 
 
 def open_weights(path: pathlib.Path) -> files.ArrayFile:
-  """Opens a file of weights, or the one in a folder.
+  """Opens a file of weights, an index of shards, or the one in a folder.
 
   Raises:
     ValueError: if the format is unknown, or a folder has several files.
   """
   if path.is_dir():
-    index = next(iter(sorted(path.glob('*.safetensors.index.json'))), None)
-    return _open_shards(index) if index else _open_folder(path)
+    return _open_folder(path)
+  if path.name.endswith(_INDEX):
+    return _open_shards(path)
   untrusted.check_regular(path)
   found = files.sniff(path)
   if found is None:
@@ -39,15 +42,20 @@ def open_weights(path: pathlib.Path) -> files.ArrayFile:
 def _open_folder(folder: pathlib.Path) -> files.ArrayFile:
   held = sorted(folder.iterdir())
   formats = {path: files.sniff(path) for path in held if path.is_file()}
-  for form, open_file in _OPEN.items():
-    found = [path for path in held if formats.get(path) == form]
-    usual = [path for path in found if path.stem in ('model', 'pytorch_model')]
+  indices = {path: form for path in held for end, form in _SHARDS.items()
+             if path.name.endswith(end)}
+  for form in _OPEN:
+    # An index stands for the shards beside it.
+    found = [path for path in held if indices.get(path) == form] or [
+        path for path in held if formats.get(path) == form]
+    usual = [path for path in found if pathlib.PurePath(
+        path.name.removesuffix(_INDEX)).stem in ('model', 'pytorch_model')]
     if len(found) > 1 and len(usual) != 1:
       raise ValueError(
           f'{folder} contains several files of weights: '
           f'{", ".join(path.name for path in found)}. Name one of them.')
     if found:
-      return open_file((usual or found)[0])
+      return open_weights((usual or found)[0])
   raise ValueError(
       f'{folder} contains neither weights nor a checkpoint of vit_jax. '
       f'Found: {", ".join(path.name for path in held[:12]) or "nothing"}.')
@@ -63,13 +71,13 @@ def _open_shards(index: pathlib.Path) -> files.ArrayFile:
   for name in sorted(set(table.values())):
     # A downloaded index must not name files outside of its folder.
     path = index.parent / pathlib.PurePath(name).name
-    if not path.is_file():
+    if not path.is_file() or path.name.endswith(_INDEX):
       raise ValueError(
           f'{index} names the file {name!r}, which is missing.')
-    shards.append(safetensors.open_file(path))
+    shards.append(open_weights(path))
   # Missing or unexpected arrays are found when compared with the model.
   of_name = {name: shard for shard in shards for name in shard.shapes}
   return files.ArrayFile(
-      path=str(index), format='safetensors',
+      path=str(index), format=shards[0].format,
       shapes={name: shard.shapes[name] for name, shard in of_name.items()},
       load=lambda name: of_name[name].load(name))

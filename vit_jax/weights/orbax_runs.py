@@ -29,6 +29,7 @@ from vit_jax.weights import infer_architecture
 from vit_jax.weights import load as load_lib
 from vit_jax.weights import overrides as overrides_lib
 from vit_jax.weights import published_sizes
+from vit_jax.weights import report
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import preprocessing
 
@@ -89,14 +90,20 @@ def load(
       infer_architecture.add_empty_head(stored, arrays).items()}
   if run.data.get('target_std'):
     params = _in_label_units(params, run.data)
-  return declared.Weights(
+  known = declared.Declared(
+      source='its config', ours=True, model=schema.to_plain(stored),
+      preprocess={name: value for name, value in vars(preprocess).items()
+                  if value or name != 'labels'})
+  weights = declared.Weights(
       config=config, params=tree.unflatten(params), resolution=resolution,
       preprocess=preprocess, positions=run.positions, origin='ours',
-      summary=(
-          f'{paths.display(where)}: vit_jax checkpoint, '
-          f'{load_lib.count(params)}, images {resolution[0]}x{resolution[1]}',),
+      settings=known.settings(given.model, given.preprocess),
       report=tuple(f'  loaded  {name} {array.shape}'
                    for name, array in params.items()))
+  return dataclasses.replace(weights, summary=(
+      f'{paths.display(where)}: vit_jax checkpoint, '
+      f'{report.count(params)}, images {resolution[0]}x{resolution[1]}',
+      *report.settings(weights, source=known.source)))
 
 
 def _of_model(params: Mapping[str, Any]) -> dict[str, Any]:

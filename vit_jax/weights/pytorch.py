@@ -12,15 +12,13 @@ import numpy as np
 
 from vit_jax.weights import files
 
-# Keys under which training scripts save the state dict and its moving average.
-_NESTED = ('model', 'state_dict', 'model_ema', 'state_dict_ema')
-_PARALLEL = 'module.'  # Prefix of names saved from DataParallel.
+_MAX_DEPTH = 16  # Dicts inside of each other.
 
 
 def open_file(path: str | pathlib.Path) -> files.ArrayFile:
-  """Reads a state dict.
+  """Reads the tensors of a state dict, or of dicts in any nesting.
 
-  If a file has several, names begin with 'model.', 'model_ema.' and so on.
+  Keys of nested dicts are parts of the names: 'teacher.backbone.cls_token'.
 
   Raises:
     ValueError: if the file is damaged or a zip bomb, torch is not installed,
@@ -43,7 +41,7 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
         f'torch cannot read {path} with weights_only ({type(error).__name__}): '
         'it contains more than tensors, or is damaged. Get its state dict, or '
         '.safetensors.') from error
-  tensors = _state_dict(path, found, torch.Tensor)
+  tensors = named_tensors(path, found, torch.Tensor)
   # A tensor may repeat one number by a stride of 0.
   files.check_unpacked(path, sum(
       t.numel() * t.element_size() for t in tensors.values()))
@@ -77,24 +75,34 @@ def _check_archive(path: pathlib.Path) -> None:
         raise ValueError(f'the checksum of {damaged} differs')
 
 
-def _state_dict(
+def named_tensors(
     path: pathlib.Path, found: Any, tensor: type,
 ) -> dict[str, Any]:
-  """Returns tensors by name."""
-  def named(value: Any) -> dict[str, Any]:
-    items = value.items() if isinstance(value, Mapping) else ()
-    tensors = {name: value for name, value in items
-               if isinstance(name, str) and isinstance(value, tensor)}
-    if all(name.startswith(_PARALLEL) for name in tensors):
-      return {n.removeprefix(_PARALLEL): t for n, t in tensors.items()}
-    return tensors
+  """Returns the tensors in nested dicts, by the keys that lead to them.
 
-  nested = {key: inner for key in _NESTED if isinstance(found, Mapping)
-            and (inner := named(found.get(key)))}
-  if len(nested) > 1:
-    return {f'{key}.{name}': value for key, inner in nested.items()
-            for name, value in inner.items()}
-  tensors = next(iter(nested.values()), None) or named(found)
+  Args:
+    path: the file, for errors.
+    found: its content.
+    tensor: type of a tensor.
+
+  Raises:
+    ValueError: if there are none, or two of one name.
+  """
+  tensors: dict[str, Any] = {}
+  visited = set()  # A dict may contain itself, or another one many times.
+  stack = [('', found, 0)]
+  while stack:
+    name, value, depth = stack.pop()
+    if isinstance(value, tensor):
+      if name in tensors:
+        raise ValueError(f'{path} holds two tensors of the name {name}.')
+      tensors[name] = value
+    elif (isinstance(value, Mapping) and id(value) not in visited
+          and depth < _MAX_DEPTH):
+      visited.add(id(value))
+      stack += [(f'{name}.{key}' if name else key, inner, depth + 1)
+                for key, inner in reversed([*value.items()])
+                if isinstance(key, str)]
   if not tensors:
     raise ValueError(
         f'{path} holds no state dict: expected tensors by name, found '

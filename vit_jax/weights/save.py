@@ -142,6 +142,8 @@ def _family(form: str, config: models.ModelConfig) -> families.Family:
             eva=timm_export.is_eva(config),
             separate_qkv=timm_export.has_separate_qkv(config),
             separate_gate=timm_export.has_separate_gate(config)))
+  if form == 'npz' and config.backbone and not config.backbone.preactivation:
+    return families.FAMILIES['resnet']
   return families.FAMILIES[_RESNET_FAMILIES[form]]
 
 

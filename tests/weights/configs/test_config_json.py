@@ -8,6 +8,8 @@ import pytest
 from tests import random_models
 from vit_jax.weights import load as load_lib
 from vit_jax.weights import safetensors
+from vit_jax.weights.configs import declared
+from vit_jax.weights.configs import preprocessing
 
 CONFIGS = {'huggingface': random_models.HUGGINGFACE_CONFIG,
            'timm': random_models.TIMM_CONFIG}
@@ -27,7 +29,7 @@ def test_declared_settings_are_used(family, bare, tmp_path):
   loaded = load_lib.load(
       tmp_path / 'model.safetensors' if bare else tmp_path)
   assert (loaded.config.num_heads, loaded.config.gelu) == (3, 'tanh')
-  assert f'declared by: {tmp_path / "config.json"}' in '\n'.join(
+  assert f'declared by {tmp_path / "config.json"}: model, ' in '\n'.join(
       loaded.summary)
 
 
@@ -59,3 +61,53 @@ def test_the_config_of_an_unknown_library_is_ignored_with_a_note(tmp_path):
   (tmp_path / 'config.json').write_text('{"sails": 3}')
   loaded = load_lib.load(tmp_path, {'num_heads': 2})
   assert 'neither a timm nor a Hugging Face' in '\n'.join(loaded.summary)
+
+
+PROCESSOR = {
+    'crop_size': {'height': 32, 'width': 32}, 'do_center_crop': True,
+    'do_convert_rgb': True, 'do_normalize': True, 'do_rescale': True,
+    'do_resize': True, 'image_mean': [0.1, 0.2, 0.3],
+    'image_processor_type': 'CLIPImageProcessor', 'image_std': [0.9, 0.8, 0.7],
+    'resample': 3, 'rescale_factor': 1 / 255, 'size': {'shortest_edge': 40}}
+
+
+def test_the_processor_of_transformers_5_is_read(tmp_path):
+  write(tmp_path, 'huggingface')
+  file = tmp_path / 'processor_config.json'
+  file.write_text(json.dumps({
+      'image_processor': PROCESSOR, 'processor_class': 'CLIPProcessor'}))
+  # Transformers reads the section `image_processor` first.
+  (tmp_path / 'preprocessor_config.json').write_text('{"image_mean": [1, 1]}')
+  loaded = load_lib.load(tmp_path)
+  assert loaded.preprocess == preprocessing.parse({
+      'resolution': 32, 'mean': (0.1, 0.2, 0.3), 'std': (0.9, 0.8, 0.7),
+      'keep_aspect': True, 'crop': 0.8, 'interpolation': 'bicubic',
+      'labels': loaded.preprocess.labels})
+  assert {loaded.settings[name] for name in (
+      'mean', 'std', 'resize', 'crop', 'interpolation')} == {
+          declared.Origin('declared', str(file))}
+  assert 'not read' not in '\n'.join(loaded.summary)
+
+
+def test_a_processor_without_images_leaves_the_older_file(tmp_path):
+  write(tmp_path, 'huggingface')
+  (tmp_path / 'processor_config.json').write_text('{"image_seq_length": 3}')
+  (tmp_path / 'preprocessor_config.json').write_text(
+      json.dumps({'image_std': [0.4, 0.5, 0.6]}))
+  assert load_lib.load(tmp_path).preprocess.std == (0.4, 0.5, 0.6)
+
+
+@pytest.mark.parametrize(('family', 'change'), [
+    ('huggingface', {'sails': 3, 'hidden_dropout_prob': 0.1}),
+    ('timm', {'pretrained_cfg': {'sails': 3, 'tag': 'x'}})])
+def test_settings_that_are_not_read_are_listed(family, change, tmp_path):
+  write(tmp_path, family, change)
+  (tmp_path / 'preprocessor_config.json').write_text(json.dumps({
+      'do_pad': True, 'do_flip_channel_order': False, 'do_resize': False,
+      'size': {'shortest_edge': 32}}))
+  loaded = load_lib.load(tmp_path)
+  section = 'pretrained_cfg.' * (family == 'timm')
+  assert (f'  not read in {tmp_path / "config.json"}: {section}sails=3'
+          in loaded.summary)
+  assert (f'  not read in {tmp_path / "preprocessor_config.json"}: '
+          'do_pad=True, size') in loaded.summary

@@ -130,8 +130,7 @@ def test_the_fraction_written_for_timm_gives_the_same_size(side, before):
           {'op': 'resize', 'shorter': before}, {'op': 'central_crop'}])
   written = timm_export.config_files(model)['config.json']['pretrained_cfg']
   assert int(side / written['crop_pct']) == before  # As timm computes it.
-  resize = preprocessing.parse(timm.parse_preprocessing(
-      {'pretrained_cfg': written})).ops[0]
+  resize = preprocessing.parse(timm.parse_preprocessing(written)).ops[0]
   assert resize.shorter == before
 
 

@@ -143,6 +143,44 @@ def test_unsupported_preprocessing_is_refused(declared, words, tmp_path):
     load_lib.load(tmp_path)
 
 
+FLAT = {
+    'num_classes': 5, 'input_size': [3, 32, 32], 'pool_size': None,
+    'crop_pct': 0.9, 'interpolation': 'lanczos', 'mean': [0.1, 0.2, 0.3],
+    'std': [0.4, 0.5, 0.6], 'first_conv': 'patch_embed.proj',
+    'classifier': 'head', 'architecture': 'vit_odd_patch8_32'}
+
+
+@pytest.mark.parametrize('labels', [
+    list('abcde'), {str(10 - i): name for i, name in enumerate('edcba')}])
+def test_settings_at_the_top_level_of_an_older_file_are_read(labels, tmp_path):
+  config = {**FLAT, 'labels': labels, 'model_args': without(
+      act_layer='gelu_tanh')}
+  write(tmp_path, config)
+  loaded = load_lib.load(tmp_path)
+  assert loaded.preprocess == preprocessing.parse({
+      'resolution': 32, 'mean': (0.1, 0.2, 0.3), 'std': (0.4, 0.5, 0.6),
+      'keep_aspect': True, 'crop': 0.9, 'interpolation': 'lanczos',
+      'labels': tuple('abcde')})
+  origin = declared.Origin('declared', str(tmp_path / 'config.json'))
+  assert loaded.settings == {
+      **dict.fromkeys(declared.REPORTED, origin),
+      'resize': declared.Origin('assumed', 'as timm does for this file')}
+  assert 'not read' not in '\n'.join(loaded.summary)
+
+
+def test_missing_preprocessing_is_that_of_timm(tmp_path):
+  # The defaults of timm's PretrainedCfg.
+  write(tmp_path, {**BASE, 'pretrained_cfg': {'std': [0.4, 0.5, 0.6]}})
+  loaded = load_lib.load(tmp_path)
+  assert loaded.preprocess == preprocessing.parse({
+      'resolution': 32, 'mean': preprocessing.IMAGENET_MEAN,
+      'std': (0.4, 0.5, 0.6), 'keep_aspect': True, 'crop': 0.875,
+      'interpolation': 'bicubic'})
+  assert {name: origin.status for name, origin in loaded.settings.items()} == {
+      **dict.fromkeys(declared.REPORTED, 'assumed'), 'std': 'declared',
+      'heads': 'declared'}
+
+
 # 9 position embeddings are of 3x3 patches, or of 2x2, a class token and 4
 # registers.
 @pytest.mark.parametrize('embedded', [False, True])

@@ -6,6 +6,7 @@ vit_jax writes metadata with exported weights, so that nothing is lost:
     npz:         the same JSON in a file of the same stem, `model.json`
 """
 
+from collections.abc import Container, Mapping
 import dataclasses
 import pathlib
 from typing import Any, Literal
@@ -21,6 +22,24 @@ from vit_jax.weights import files
 from vit_jax.weights.configs import preprocessing
 
 KEY = 'vit_jax'
+# Settings whose origin every load reports, with their keys in the section
+# `model` or in `Preprocess`.
+REPORTED: Mapping[str, str] = {
+    'mean': 'mean', 'std': 'std', 'resize': 'keep_aspect', 'crop': 'crop',
+    'interpolation': 'interpolation', 'labels': 'labels', 'heads': 'num_heads'}
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+  """Where the value of a setting comes from.
+
+  Attributes:
+    status: 'given' by the caller, 'declared' by a file, 'inferred' from arrays
+      or names, or 'assumed'.
+    source: the file, what it is inferred from, or whose default is assumed.
+  """
+  status: Literal['given', 'declared', 'inferred', 'assumed']
+  source: str = ''
 
 
 @dataclasses.dataclass
@@ -36,6 +55,8 @@ class Declared:
     resolution: image height and width of the position embeddings.
     positions: interpolation of position embeddings.
     embeds_prefix: whether class token and registers have position embeddings.
+    origins: of the keys of `model` and `preprocess` that `source` itself does
+      not declare.
     notes: lines for the load summary.
   """
   source: str = ''
@@ -46,7 +67,33 @@ class Declared:
   resolution: tuple[int, int] | None = None
   positions: str | None = None
   embeds_prefix: bool | None = None
+  origins: dict[str, Origin] = dataclasses.field(default_factory=dict)
   notes: tuple[str, ...] = ()
+
+  def add_defaults(
+      self, preprocess: Mapping[str, Any], origin: Origin) -> None:
+    """Adds keys of `Preprocess` that are not declared."""
+    for name in preprocess.keys() - self.preprocess.keys():
+      self.preprocess[name] = preprocess[name]
+      self.origins[name] = origin
+
+  def settings(self, *given: Container[str]) -> dict[str, Origin]:
+    """Returns the origins of `REPORTED`; `given` has the caller's keys."""
+    def origin(key: str) -> Origin:
+      if any(key in keys for keys in given):
+        return Origin('given')
+      # Operations declare what the terms of timm would describe.
+      if 'ops' in self.preprocess and (
+          key in ('keep_aspect', 'crop') or (
+              key == 'interpolation' and self.ours)):
+        key = 'ops'
+      if key in self.preprocess or key in self.model:
+        default = Origin('declared', self.source)
+      else:
+        default = Origin('assumed')
+      return self.origins.get(key, default)
+
+    return {name: origin(key) for name, key in REPORTED.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +135,7 @@ class Weights:
     resolution: height and width of the position embeddings.
     positions: interpolation of position embeddings; see `initialize.Positions`.
     origin: format and path of the weights.
+    settings: origins of the settings in `REPORTED`.
     report: a line for each parameter that was read or ignored.
     summary: lines about found, inferred and assumed settings.
   """
@@ -97,6 +145,7 @@ class Weights:
   resolution: tuple[int, int]
   positions: str = 'linear'
   origin: str = ''
+  settings: Mapping[str, Origin] = dataclasses.field(default_factory=dict)
   report: tuple[str, ...] = ()
   summary: tuple[str, ...] = ()
 
@@ -155,3 +204,10 @@ def sides(value: Any) -> tuple[int, int]:
   """Returns an image size, one number or [height, width], as a pair."""
   height, width = (value, value) if isinstance(value, int) else value
   return int(height), int(width)
+
+
+def class_names(value: Any) -> tuple[str, ...]:
+  """Returns class names from a list, or from a dict of their indices."""
+  if isinstance(value, Mapping):
+    value = [value[key] for key in sorted(value, key=int)]
+  return tuple(map(str, value))

@@ -3,8 +3,10 @@
 Format: https://huggingface.co/docs/transformers/model_doc/vit.
 """
 
+import collections
 from collections.abc import Container, Mapping
 import math
+import re
 from typing import Any
 
 from vit_jax import schema
@@ -16,6 +18,18 @@ PROBLEM_TYPES = {'sigmoid': 'multi_label_classification', 'none': 'regression'}
 # Pillow's filter numbers.
 RESAMPLE: Mapping[int, ops.Method] = {
     0: 'nearest', 1: 'lanczos', 2: 'bilinear', 3: 'bicubic', 4: 'box'}
+# Keys that do not change outputs, or that the arrays determine.
+IRRELEVANT = re.compile(
+    r'_.*|.*drop.*|initializer_.*|layerscale_value|.*dtype|.*version|label2id'
+    r'|text_config.*|projection_dim|logit_scale_init_value|num_channels'
+    r'|num_(register_tokens|labels|classes)|\w*(query|key|value|proj|mlp)_bias'
+    r'|mlp_ratio|use_(swiglu_ffn|mask_token|cache)|pos_embed_\w+|encoder_stride'
+    r'|out_\w+|stage_names|reshape_hidden_states|apply_layernorm|output_\w+'
+    r'|pooler_\w+|return_dict|torchscript|is_\w+|\w+_token_id|chunk_size_\w+'
+    r'|\w+_(type|class)|do_convert_rgb|(input_)?data_format|return_tensors'
+    # Settings of text generation in old files.
+    r'|\w+_penalty|max_length|num_(beams|beam_groups|return_sequences)'
+    r'|temperature|top_[kp]|typical_p')
 
 
 def recognises(config: Mapping[str, Any]) -> bool:
@@ -33,13 +47,16 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   found = _model_type(kind)
   result = declared.Declared(
       families=(found.family,) if kind else ('huggingface', 'scratch'))
-  inner = {**config, **(config.get(found.inner) or {}),
-           **(config.get(f'{found.inner}_dict') or {})}
+  sections: list[Any] = [
+      config.get(f'{found.inner}_dict'), config.get(found.inner), config]
+  inner = collections.ChainMap(*filter(None, sections))
   result.model = {ours: inner[theirs]
                   for theirs, ours in huggingface_types.MODEL_KEYS.items()
                   if inner.get(theirs) is not None}
-  if found.num_heads:
-    result.model.setdefault('num_heads', found.num_heads)
+  if found.num_heads and 'num_heads' not in result.model:
+    result.model['num_heads'] = found.num_heads
+    result.origins['num_heads'] = declared.Origin(
+        'inferred', f'model_type {kind}')
   if kind == 'dinov3_vit' and 'rope_theta' in config:
     result.model['rotary'] = {
         'coordinates': 'normalized', 'base': float(config['rope_theta']),
@@ -50,19 +67,19 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   for activation, problem in PROBLEM_TYPES.items():
     if config.get('problem_type') == problem:
       result.preprocess['activation'] = activation
+  labels = config.get('id2label') or {}
   architectures = config.get('architectures') or (
       ('Classification',) if found.family == 'huggingface' else ())
   if any('Classification' in str(name) for name in architectures):
     if kind == 'clip':
       result.model |= {**found.settings, 'cls': True}
       result.preprocess.setdefault('activation', 'softmax')
-    labels = config.get('id2label') or {}
     count = len(labels) or config.get('num_labels', config.get('num_classes'))
     if count is not None:
       result.model['num_classes'] = count
-    names = [str(labels[k]) for k in sorted(labels, key=int)]
-    if names != default_labels(len(names)):
-      result.preprocess['labels'] = tuple(names)
+    names = declared.class_names(labels)
+    if list(names) != default_labels(len(names)):
+      result.preprocess['labels'] = names
   elif found.family == 'huggingface' and (
       config.get('pooler_act') not in (None, 'tanh')):
     raise ValueError(f'pooler_act is {config["pooler_act"]!r}, but the '
@@ -122,8 +139,10 @@ def parse_preprocessor(
       it cannot represent is accepted if `overrides` has mean and std.
   """
   result: dict[str, Any] = {}
-  crop = config.get('crop_size') if config.get('do_center_crop') else None
-  whole = config.get('size')
+  crop = config.get('crop_size')
+  if not config.get('do_center_crop'):
+    crop = None
+  whole = config.get('size') if config.get('do_resize', True) else None
   if crop and isinstance(whole, int) and any(
       str(config.get(key)).startswith('CLIP')
       for key in ('image_processor_type', 'feature_extractor_type')):
@@ -149,9 +168,7 @@ def parse_preprocessor(
     resize = {'shorter': shorter, **rounding} if shorter else {
         'size': (whole['height'], whole['width'])}
     result['ops'] = [
-        {'op': 'resize', **resize,
-         'method': result.pop('interpolation', 'bilinear')},
-        {'op': 'central_crop', **rounding}]
+        {'op': 'resize', **resize}, {'op': 'central_crop', **rounding}]
   elif shorter:
     result['keep_aspect'] = True
   return result

@@ -188,7 +188,8 @@ def parse(
 
   Args:
     section: fields of `Preprocess`, with `ops` as plain data, or of
-      `ResizeAndCrop` instead of `ops`.
+      `ResizeAndCrop` instead of `ops`. With `ops`, `interpolation` is the
+      method of operations that name none.
     rounding: that of the operations which `ResizeAndCrop` describes.
   """
   section = {
@@ -206,23 +207,34 @@ def parse(
   terms = {name: section.pop(name) for name in TERMS if name in section}
   sections = section.pop('ops', None)
   result = schema.parse(Preprocess, section, where='preprocess')
-  if sections is not None and terms:
-    raise ValueError(
-        f'ops describes the image operations, so that {", ".join(terms)} must '
-        'be left out.')
   described = schema.parse(ResizeAndCrop, terms, where='preprocess')
-  return dataclasses.replace(
-      result, ops=described.ops(result.resolution, rounding)
-      if sections is None else build_ops(sections, result))
+  if sections is None:
+    ops = described.ops(result.resolution, rounding)
+  elif {'keep_aspect', 'crop'} & terms.keys():
+    raise ValueError(
+        'ops describes the image operations, so that keep_aspect and crop must '
+        'be left out.')
+  else:
+    ops = build_ops(sections, result, method=terms.get('interpolation'))
+  return dataclasses.replace(result, ops=ops)
 
 
 def build_ops(
-    sections: Sequence[Any], preprocess: Preprocess) -> tuple[Any, ...]:
-  """Returns typed operations; raises ValueError for unsuitable ones."""
+    sections: Sequence[Any], preprocess: Preprocess, *,
+    method: str | None = None,
+) -> tuple[Any, ...]:
+  """Returns typed operations; raises ValueError for unsuitable ones.
+
+  `method` is that of each resize that names none.
+  """
   if not isinstance(sections, (list, tuple)):
     raise ValueError(f'ops must be a list, but is {sections!r}.')
   if all(isinstance(op, tuple(ops_lib.OPS.values())) for op in sections):
     return tuple(sections)
+  if method:
+    sections = [{'method': method, **section}
+                if section.get('op') == 'resize' else section
+                for section in sections]
   return ops_lib.build(
       sections, size=preprocess.resolution, where='ops',
       any_channels=(preprocess.pixel_dtype != 'uint8'
@@ -247,7 +259,8 @@ def override(preprocess: Preprocess, given: Mapping[str, Any]) -> Preprocess:
   changes = {name: value for name, value in given.items()
              if name not in (*TERMS, 'resolution', 'ops')}
   if 'ops' in given:
-    changes['ops'] = build_ops(given['ops'], result)
+    changes['ops'] = build_ops(
+        given['ops'], result, method=terms.get('interpolation'))
   elif terms:
     changes['ops'] = dataclasses.replace(
         ResizeAndCrop.of(result), **terms).ops(resolution, 'torchvision')

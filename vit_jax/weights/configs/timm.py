@@ -40,6 +40,15 @@ _IRRELEVANT = (
     'zero_init_last', 'dynamic_img_size', 'dynamic_img_pad',
     'head_init_scale', 'rope_shift_coords', 'rope_jitter_coords',
     'rope_rescale_coords')
+# Keys that do not change outputs, or that the arrays determine.
+IRRELEVANT = re.compile(
+    r'tag|custom_load|source|state_dict|url|file|hf_hub_\w+|license|notes'
+    r'|description|origin_url|paper_\w+|label_descriptions|first_conv|classifier'
+    r'|(test_|min_)\w+|fixed_input_size|pool_size|num_(classes|features)')
+# What timm uses where a config.json lacks a setting.
+_DEFAULTS: Mapping[str, Any] = {
+    'mean': preprocessing.IMAGENET_MEAN, 'std': preprocessing.IMAGENET_STD,
+    'crop': 0.875, 'keep_aspect': True, 'interpolation': 'bicubic'}
 # Arguments with the only value that our models support.
 _REQUIRED: Mapping[str, Any] = {
     'in_chans': 3, 'norm_layer': 'layernorm', 'use_post_norm': False,
@@ -57,7 +66,8 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   Raises:
     ValueError: if a setting is malformed, or our models lack it.
   """
-  inner = config.get('pretrained_cfg') or {}
+  # Older files have the settings of `pretrained_cfg` at the top level.
+  inner = config.get('pretrained_cfg') or config
   name = str(config.get('architecture') or inner.get('architecture', ''))
   name = name.split('.')[0]  # Drops the tag of the weights.
   resnet = re.fullmatch(r'resnetv2_\d+x\d+_bit.*', name) is not None
@@ -78,7 +88,13 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   _check_arguments(arguments, _RESNET if resnet else _KNOWN)
   if config.get('num_classes') is not None:
     result.model['num_classes'] = config['num_classes']
-  result.preprocess = parse_preprocessing(config)
+  result.preprocess = parse_preprocessing(inner)
+  result.add_defaults(
+      _DEFAULTS, declared.Origin('assumed', 'as timm does for this file'))
+  labels = config.get('label_names') or inner.get('label_names') or (
+      inner.get('labels'))
+  if labels:
+    result.preprocess['labels'] = declared.class_names(labels)
   pool = arguments.get('global_pool', config.get('global_pool'))
   if not resnet:
     if 'num_features' in config:
@@ -111,6 +127,9 @@ def _parse_vit(
   if implied:
     result.embeds_prefix = implied.pop('position_cls')
     model |= implied
+    if arguments.get('num_heads') is None:
+      result.origins['num_heads'] = declared.Origin(
+          'inferred', f'the architecture {name}')
   model |= {ours: arguments[theirs]
             for theirs, ours in _MODEL_KEYS.items() if theirs in arguments}
   if 'img_size' in arguments:
@@ -142,33 +161,26 @@ def _parse_vit(
 
 
 def parse_preprocessing(config: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the keys of `Preprocess` that a config.json declares.
+  """Returns the keys of `Preprocess` that a `pretrained_cfg` declares.
 
   Raises:
     ValueError: if `Preprocess` cannot represent a setting.
   """
-  inner = config.get('pretrained_cfg') or {}
   result: dict[str, Any] = {}
-  if str(config.get('architecture', '')).startswith('deit'):
-    result |= {'mean': preprocessing.IMAGENET_MEAN,
-               'std': preprocessing.IMAGENET_STD}
-  if 'input_size' in inner:
-    channels, *size = inner['input_size']
+  if config.get('input_size') is not None:
+    channels, *size = config['input_size']
     if channels != 3 or len(size) != 2:
       raise ValueError('input_size must be [3, height, width], but is '
-                       f'{inner["input_size"]!r}.')
+                       f'{config["input_size"]!r}.')
     result['resolution'] = tuple(size)
   for name in ('mean', 'std'):
-    if name in inner:
-      result[name] = tuple(inner[name])
-  if inner.get('crop_pct'):
-    result['crop'] = float(inner['crop_pct'])
-    mode = inner.get('crop_mode') or 'center'
+    if config.get(name) is not None:
+      result[name] = tuple(config[name])
+  if config.get('crop_pct'):
+    result['crop'] = float(config['crop_pct'])
+  if mode := config.get('crop_mode'):
     schema.check_name(mode, ['center', 'squash'], what='crop_mode')
     result['keep_aspect'] = mode == 'center'
-  if inner.get('interpolation'):
-    result['interpolation'] = inner['interpolation']
-  labels = config.get('label_names') or inner.get('label_names')
-  if labels:
-    result['labels'] = tuple(map(str, labels))
+  if config.get('interpolation'):
+    result['interpolation'] = config['interpolation']
   return result

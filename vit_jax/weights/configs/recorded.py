@@ -1,0 +1,47 @@
+"""A JSON object that records which of its keys are read."""
+
+from collections.abc import Iterator
+import re
+from typing import Any
+
+
+class Recorded(dict[str, Any]):
+  """A dict whose nested dicts are `Recorded` as well."""
+
+  def __init__(self, data: dict[str, Any]):
+    super().__init__({
+        key: Recorded(value) if isinstance(value, dict) else value
+        for key, value in data.items()})
+    self._read: set[object] = set()
+
+  def __contains__(self, key: object) -> bool:
+    self._read.add(key)
+    return super().__contains__(key)
+
+  def __getitem__(self, key: str) -> Any:
+    self._read.add(key)
+    return super().__getitem__(key)
+
+  def get(self, key: str, default: Any = None) -> Any:
+    self._read.add(key)
+    return super().get(key, default)
+
+  def items(self) -> Any:
+    self._read.update(self)
+    return super().items()
+
+  def unread(self, irrelevant: re.Pattern[str]) -> Iterator[str]:
+    """Yields the settings that were not read, as 'key=value' or 'section'.
+
+    Null, false and empty values are left out: they switch something off.
+
+    Args:
+      irrelevant: keys that need not be read.
+    """
+    for key, value in super().items():
+      if irrelevant.fullmatch(key) or not value:
+        continue
+      if key not in self._read:
+        yield key if isinstance(value, (dict, list)) else f'{key}={value!r}'
+      elif isinstance(value, Recorded):
+        yield from (f'{key}.{text}' for text in value.unread(irrelevant))
