@@ -141,8 +141,9 @@ def check_labelled(
   found = [part for part in names(split) if part in unlabelled]
   if found:
     raise ValueError(
-        f'The split {found[0]!r} of {name} has no labels (each is empty or '
-        '-1), so it cannot be trained on or evaluated. Use another split.')
+        f'The split {found[0]!r} of {name} has no labels (each is missing, '
+        'empty or -1), so it cannot be trained on or evaluated. Use another '
+        'split.')
 
 
 def names(split: str) -> list[str]:
