@@ -14,7 +14,6 @@ from typing import Literal
 
 import numpy as np
 from PIL import Image
-from PIL import ImageOps
 
 from vit_jax.data.images import limits
 
@@ -177,7 +176,9 @@ def _read(
         'Use data.channels=1 or 3 with data.dtype=uint8.')
   if image.format != 'TIFF' or not (
       getattr(image, 'n_frames', 1) == channels > 1):
-    return np.asarray(ImageOps.exif_transpose(image))
+    image.load()
+    limits.apply_orientation(image)
+    return np.asarray(image)
   arrays, size, mode = [], image.size, image.mode
   for number in range(channels):
     image.seek(number)
@@ -186,5 +187,5 @@ def _read(
           f'its page {number} has the size and mode {image.size} {image.mode}, '
           f'but the first has {size} {mode}. Expected {channels} pages of the '
           'same size, each with one band.')
-    arrays.append(np.asarray(ImageOps.exif_transpose(image)))
+    arrays.append(np.asarray(image))  # Pillow has applied its orientation.
   return np.stack(arrays, axis=-1)
