@@ -8,20 +8,17 @@ that the batch's dtype cannot hold is an error.
 """
 
 import dataclasses
-import io
-import math
 from typing import Literal
 
 import numpy as np
 from PIL import Image
 
+from vit_jax import untrusted
 from vit_jax.data.images import limits
 
 Dtype = Literal['uint8', 'uint16', 'float32']
 
 NUMPY = b'\x93NUMPY'  # Magic bytes of .npy files.
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0}
 # Modes whose stored numbers are not intensities.
 _INDEXED = ('P', 'PA', '1')
 
@@ -123,17 +120,11 @@ def load_array(
     ValueError: if the file is damaged, empty or too large, or contains Python
       objects.
   """
-  file = io.BytesIO(data)
   try:
-    shape, _, dtype = _HEADERS[np.lib.format.read_magic(file)](file)
-    num_bytes = math.prod(shape) * dtype.itemsize
-    # NumPy would allocate the array before it reads the file.
-    if num_bytes > len(data) - file.tell():
-      raise ValueError(f'{num_bytes:,} bytes of {dtype} {shape} were expected')
-    height, width = (*shape, 1, 1)[:2]
+    array = untrusted.parse_npy(data)
+    height, width = (*array.shape, 1, 1)[:2]
     limits.check_pixels((width, height), max_pixels)
-    file.seek(0)
-    return np.load(file, allow_pickle=False)
+    return array
   except Exception as error:
     raise ValueError(
         f'not a readable .npy file: {error} ({len(data)} bytes)') from error
