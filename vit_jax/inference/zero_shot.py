@@ -39,7 +39,7 @@ def attach(
   """
   try:
     untrusted.check_regular(path)
-    file = npz.open_file(path)
+    file = npz.open_file(os.fspath(path))
     arrays = {name: file.load(name) for name in file.shapes}
     texts = arrays['embeddings'].astype(np.float32)
     labels = tuple(map(str, arrays['labels'].tolist()))
