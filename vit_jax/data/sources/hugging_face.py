@@ -9,6 +9,7 @@ import bisect
 from collections.abc import Mapping, Sequence
 import contextlib
 import functools
+import glob
 import itertools
 import json
 import os
@@ -75,7 +76,9 @@ def open_parquet(
   lengths, class_names = _read_footers(paths)
   with _explained(where):
     # Unlike `load_dataset`, it does not report to the Hugging Face Hub.
-    table = datasets.Dataset.from_parquet(list(map(os.fspath, paths)))
+    # It takes paths for patterns.
+    table = datasets.Dataset.from_parquet(
+        [glob.escape(os.fspath(path)) for path in paths])
   return _open(
       table, config, where=where, names=files.relative_names(paths),
       lengths=lengths, splits=files.splits_of(paths, where=where),
