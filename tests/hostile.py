@@ -254,6 +254,9 @@ def bad():
           tiff(exif=(3, 1, 150)) + directory(
               [(tag, 7, 4_000_000, 8) for tag in range(5000)])
           + bytes(4_000_000), 'too many strips, tiles or values'),
+      'tiff of many directories': (
+          b'II*\0' + b''.join(struct.pack('<IH', at, 0) for at in range(
+              8, 6 * 2**19, 6)), 'too many strips, tiles or values'),
       'avif of many items': (avif_of_items(300_000), 'its header has'),
       'jpeg2000 huge and cut': (jpeg2000(8192, 8192), 'is cut off'),
       'jpeg2000 huge': (jpeg2000(8192, 8192, cut=False), 'needs 2,048 MiB'),

@@ -287,6 +287,10 @@ def _check_jpeg2000(data: bytes, max_pixels: int) -> None:
   _check_memory(size, _JPEG2000_BYTES * (channels + 1), max_pixels)
 
 
+def _outside_of_file() -> contextlib.AbstractContextManager[None]:
+  return contextlib.suppress(struct.error, OverflowError)
+
+
 def _check_directories(data: bytes) -> None:
   """Raises a ValueError if a TIFF has too many entries, values or bytes.
 
@@ -304,10 +308,10 @@ def _check_directories(data: bytes) -> None:
     if at in visited:
       continue
     visited.add(at)
-    with contextlib.suppress(struct.error):  # Pillow ignores the rest, too.
+    num_values = 0
+    with _outside_of_file():  # Pillow ignores the rest, too.
       (entries,) = count.unpack_from(data, at)
       at += count.size
-      num_values = 0
       for _ in range(entries):
         tag, kind, values, place = entry.unpack_from(data, at)
         at += entry.size
@@ -316,16 +320,17 @@ def _check_directories(data: bytes) -> None:
         num_entries += 1
         num_bytes += size
         num_values += values * (kind in _TIFF_NUMBERS)
-        if (num_values > _MAX_VALUES or num_entries > _MAX_ENTRIES
-            or num_bytes > 2 * len(data)):
-          raise ValueError(
-              f'its header has too many strips, tiles or values, at its tag '
-              f'{tag}. Save it again with fewer.')
         if tag in _SUBDIRECTORIES and values == 1 and form[1] in 'HIQ':
           if size <= offset.size:
             place = at - offset.size
-          following += struct.unpack_from(form, data, place)
+          with _outside_of_file():
+            following += struct.unpack_from(form, data, place)
       following += offset.unpack_from(data, at)
+    if (num_values > _MAX_VALUES or num_entries + len(visited) > _MAX_ENTRIES
+        or num_bytes > 2 * len(data)):
+      raise ValueError(
+          'its header has too many strips, tiles or values. Save it again with '
+          'fewer.')
 
 
 def _check_tiles(image: Image.Image, max_pixels: int) -> None:
