@@ -105,3 +105,15 @@ def test_write_json_replaces_and_is_strict(tmp_path):
     atomic_files.write_json(path, value)
   assert json.loads(path.read_text()) == {'a': [None, {'b': None}], 'c': 0.5}
   assert [p.name for p in path.parent.iterdir()] == ['x.json']
+
+
+@pytest.mark.parametrize('name', ['x.json', 'x.json.new'])
+def test_files_that_links_point_to_are_not_changed(tmp_path, name):
+  outside, workdir = tmp_path / 'outside', tmp_path / 'run'
+  outside.write_text('mine')
+  workdir.mkdir()
+  (workdir / name).symlink_to(outside)
+  atomic_files.write_json(workdir / 'x.json', {'a': 1})
+  assert outside.read_text() == 'mine'
+  assert json.loads((workdir / 'x.json').read_text()) == {'a': 1}
+  assert [p.name for p in workdir.iterdir() if not p.is_symlink()] == ['x.json']

@@ -36,19 +36,41 @@ def is_remote(path: epath.PathLike) -> bool:
 
 
 def write_text(path: epath.PathLike, text: str) -> None:
-  """Replaces a text file; readers find the old content or the new one."""
+  """Replaces a text file; see `write_bytes`."""
+  # Names of files need not be UTF-8.
+  write_bytes(path, text.encode('utf-8', 'surrogateescape'))
+
+
+def write_bytes(path: epath.PathLike, content: bytes) -> None:
+  """Replaces a file; readers find the old content or the new one.
+
+  Symbolic links, which a folder from elsewhere may contain, are replaced.
+  """
   path = epath.Path(path)
   path.parent.mkdir(parents=True, exist_ok=True)
   if is_remote(path):  # Buckets replace objects atomically.
-    path.write_text(text)
+    path.write_bytes(content)
     return
   new = path.with_name(path.name + '.new')
-  # Names of files need not be UTF-8.
-  with open(new, 'w', encoding='utf-8', errors='surrogateescape') as file:
-    file.write(text)
+  new.unlink(missing_ok=True)  # Of a killed process, or a link.
+  with open(new, 'xb') as file:
+    file.write(content)
     file.flush()
     os.fsync(file.fileno())
   new.replace(path)
+
+
+def without_links(path: str, flags: int) -> int:
+  """Opens a local file unless it is a symbolic link; an `opener` of `open`.
+
+  Raises:
+    ValueError: if it is a link: writing would change a file elsewhere.
+  """
+  if os.path.islink(path):
+    raise ValueError(
+        f'{path} is a symbolic link, but this file is written by the run '
+        'itself. Remove it.')
+  return os.open(path, flags | getattr(os, 'O_NOFOLLOW', 0), 0o666)
 
 
 def write_json(path: epath.PathLike, value: Any) -> None:

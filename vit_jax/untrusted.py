@@ -1,15 +1,18 @@
-"""Opens files of unknown origin, if they are regular files, and parses JSON.
+"""Opens files of unknown origin, if they are regular files; parses JSON, npy.
 
 Reading a pipe or a device may block or never end.
 """
 
+import io
 import json
+import math
 import os
 import pathlib
 import stat
 from typing import Any
 
 from etils import epath
+import numpy as np
 
 from vit_jax import atomic_files
 
@@ -84,6 +87,18 @@ def parse_json(text: str) -> Any:
     raise ValueError('it is nested too deeply') from error
 
 
+def parse_npy(data: bytes) -> np.ndarray:
+  """Returns the array of a .npy file, which shares the memory of `data`.
+
+  `np.load` would allocate what the header declares before it reads the file.
+  Raises exceptions of many types for a damaged file or Python objects.
+  """
+  file = io.BytesIO(data)
+  shape, is_fortran, dtype = _NPY_HEADERS[np.lib.format.read_magic(file)](file)
+  return np.frombuffer(data, dtype, math.prod(shape), file.tell()).reshape(
+      shape, order='F' if is_fortran else 'C')
+
+
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
   found: dict[str, Any] = {}
   for key, value in pairs:
@@ -95,3 +110,5 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _JSON = json.JSONDecoder(object_pairs_hook=_without_repetition)
+_NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0,
+                (2, 0): np.lib.format.read_array_header_2_0}

@@ -1,22 +1,17 @@
 """Preprocesses images as training does, and names the predicted classes.
 
-Needs NumPy and Pillow only. Settings are in the JSON file next to the model.
+Needs NumPy, Pillow and limits.py only. Settings are in the JSON file next to
+the model.
 """
 
-import contextlib
-import io
 import json
 
+import limits
 import numpy as np
 from PIL import Image
-from PIL import ImageOps
 
-# Other formats need more checks; see vit_jax/data/images/limits.py.
 FORMATS = ('JPEG', 'PNG', 'WEBP', 'GIF', 'BMP')
 MAX_PIXELS = 25_000_000  # Before and after resizing.
-MAX_SIDE = 65_535
-MAX_SCANS = 20  # Of a JPEG with MAX_PIXELS.
-MAX_READS = 100_000  # Headers can have millions of parts.
 
 
 def read_settings(path):
@@ -79,28 +74,11 @@ def _crop(image, op):
   return image.crop((left, top, left + width, top + height))
 
 
-class _File(io.BytesIO):
-  reads_left = MAX_READS
-
-  def read(self, *args):
-    self.reads_left -= 1
-    if self.reads_left < 0:
-      raise ValueError('The file has too many parts.')
-    return super().read(*args)
-
-
 def _decode_rgb(data):
   """Composes transparency on white; keeps the upper 8 of 16 bits."""
-  image = Image.open(_File(data), formats=FORMATS)  # Not decoded yet.
-  pixels = image.width * image.height
-  if pixels > MAX_PIXELS or max(image.size) > MAX_SIDE:
-    raise ValueError(f'{image.height} x {image.width} pixels are too many.')
-  if data.startswith(b'\xff\xd8') and (
-      data.count(b'\xff\xda') * pixels > MAX_SCANS * MAX_PIXELS):
-    raise ValueError('The JPEG has too many scans.')
+  image = limits.open_image(data, max_pixels=MAX_PIXELS, formats=FORMATS)
   image.load()
-  with contextlib.suppress(Exception):  # Ignore broken EXIF blocks.
-    ImageOps.exif_transpose(image, in_place=True)
+  limits.apply_orientation(image)
   if image.mode.startswith('I'):
     image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
   if image.mode in ('LA', 'PA', 'RGBA') or 'transparency' in image.info:
@@ -113,6 +91,8 @@ def _decode_rgb(data):
 
 def top_classes(logits, settings, top_k=5):
   """Returns the most probable classes of one image in descending order."""
+  if not np.isfinite(logits).all():
+    raise ValueError('the output of the model is not finite (NaN or infinity)')
   if settings['activation'] == 'softmax':
     values = np.exp(logits - logits.max())
     values /= values.sum()

@@ -50,7 +50,10 @@ def predict(body, top_k):
     images = preprocess.to_array(body.read(), SETTINGS)[None]
   except Exception as error:  # Pillow raises many types.
     raise exceptions.HTTPException(400, f'not an image: {error}') from error
-  return preprocess.top_classes(run(images)[0], SETTINGS, top_k)
+  try:
+    return preprocess.top_classes(run(images)[0], SETTINGS, top_k)
+  except ValueError as error:
+    raise exceptions.HTTPException(500, str(error)) from error
 
 
 async def answer(request):

@@ -20,6 +20,14 @@ def make_rows(*, num_points=20, scale=1.0):
   return rows
 
 
+def test_a_figure_replaces_a_link(tmp_path):
+  outside, path = tmp_path / 'outside', tmp_path / 'curves.png'
+  outside.write_text('mine')
+  path.symlink_to(outside)
+  plots.curves({'a': make_rows()}, path)
+  assert outside.read_text() == 'mine' and Image.open(path).format == 'PNG'
+
+
 @pytest.fixture
 def draw(monkeypatch, tmp_path):
   """Returns a function that writes the curves of runs, with their figure."""

@@ -3,6 +3,7 @@
 import errno
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -13,9 +14,12 @@ from etils import epath
 import fsspec
 import pytest
 
+from tests import random_models
+from vit_jax.checkpoints import config
 from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import lock
+from vit_jax.checkpoints import manager
 from vit_jax.weights import download
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -168,3 +172,28 @@ def test_a_file_system_without_locks_is_used_without_one(tmp_path, monkeypatch):
   monkeypatch.setattr(lock.fcntl, 'flock', flock)
   with lock.hold(tmp_path), lock.hold(tmp_path):
     assert flock.call_count == 2
+
+
+def test_a_lock_that_is_a_link_is_an_error(tmp_path):
+  outside = tmp_path / 'outside'
+  outside.write_text('mine')
+  (tmp_path / 'run').mkdir()
+  (tmp_path / 'run/.lock').symlink_to(outside)
+  with pytest.raises(ValueError, match='run/.lock is a symbolic link'):
+    with lock.hold(tmp_path / 'run'):
+      pass
+  assert outside.read_text() == 'mine'
+
+
+@pytest.mark.parametrize('name', [
+    'lr[1e-3]', 'runs [old]/x', 's*a', 'a**b', 'a?', 'a\\b'])
+def test_names_that_orbax_takes_for_patterns_are_refused(tmp_path, name):
+  with pytest.raises(ValueError, match=(
+      f'{re.escape(str(tmp_path / name))}: the library .* for a pattern')):
+    with lock.hold(tmp_path / name):
+      pass
+  with pytest.raises(ValueError, match='for a pattern'):
+    manager.Checkpoints(tmp_path / name, config.CheckpointConfig())
+  with pytest.raises(ValueError, match='for a pattern'):
+    random_models.make_tiny().save(tmp_path / name)
+  assert not list(tmp_path.iterdir())

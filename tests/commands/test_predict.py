@@ -49,9 +49,9 @@ def test_unreadable_files_are_reported_and_skipped(
                       f'--output={output}'])
   printed = capsys.readouterr().out
   assert status == 1
-  assert f'could not read {photos}/none.jpg: no such file' in printed
-  assert f'could not read {photos}/e.jpg' in printed
-  assert '2 images could not be read' in printed
+  assert f'no result for {photos}/none.jpg: no such file' in printed
+  assert f'no result for {photos}/e.jpg' in printed
+  assert '2 images without a result' in printed
   assert 'notes.txt' not in printed
   rows = list(csv.DictReader(output.open()))
   assert [row['path'] for row in rows if not row['error']] == [
@@ -132,7 +132,7 @@ def test_hostile_names_are_shown_and_written_as_text(
   printed = capsys.readouterr().out
   assert set(filter(lambda c: not c.isprintable(), printed)) == {'\n'}
   for text in (r'\x1b]0;x\x07a\x9b2J.png', r'\u202egpj.png', r'\x1b[8mant',
-               r'=1+2\nmain.py.png', r'\udcff.png', r'read @x\r.png: not'):
+               r'=1+2\nmain.py.png', r'\udcff.png', r'for @x\r.png: not'):
     assert text in printed
   with open('p.csv', newline='') as file:
     rows = list(csv.DictReader(file))
@@ -150,7 +150,7 @@ def test_hostile_names_are_shown_and_written_as_text(
     ('features', ['{photos}/a.png', '--output={photos}/a.npy'],
      'must end with .npz or .parquet'),
     ('features', ['{photos}/e.jpg', '--output={photos}/f.npz'],
-     'None of the images could be read. {photos}/e.jpg: not a readable image'),
+     'None of the images has a result. {photos}/e.jpg: not a readable image'),
 ])
 def test_errors_leave_no_output(
     model, photos, capsys, command, arguments, message):
@@ -159,3 +159,28 @@ def test_errors_leave_no_output(
       text.format(photos=photos) for text in arguments)]) == 2
   assert message.format(photos=photos) in capsys.readouterr().err
   assert sorted(photos.rglob('*')) == before
+
+
+def test_outputs_that_are_not_finite_are_errors_of_their_images(
+    tmp_path, capsys):
+  made = random_models.make(
+      {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
+       'num_classes': 2}, side=8, mean=(0.0,) * 3, std=(1.0,) * 3)
+  made.params['patches']['kernel'][:] = 1e37  # White pixels overflow.
+  made.save(tmp_path / 'model')
+  paths = [str(tmp_path / f'{name}.png') for name in ('black', 'white')]
+  for value, path in zip((0, 255), paths):
+    Image.new('L', (8, 8), value).save(path)
+  for command, suffix in (('predict', 'jsonl'), ('features', 'npz')):
+    output = tmp_path / f'out.{suffix}'
+    assert main.main([command, f'--model={tmp_path}/model', *paths,
+                      f'--output={output}']) == 1
+    assert f'no result for {paths[1]}: the ' in capsys.readouterr().out
+  rows = [json.loads(line, parse_constant=pytest.fail) for line in (
+      tmp_path / 'out.jsonl').read_text().splitlines()]
+  assert [row['path'] for row in rows] == paths
+  assert rows[0]['predictions'] and 'not finite' in rows[1]['error']
+  with np.load(output) as file:
+    assert file['path'].tolist() == paths[:1]
+  with pytest.raises(ValueError, match='logits of the model are not finite'):
+    vit_jax.load(tmp_path / 'model', log=None).predict(paths)

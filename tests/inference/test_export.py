@@ -122,7 +122,7 @@ def test_the_command_compares_the_export_with_the_model(tmp_path, capsys):
                f'{tmp_path}/broken.png', f'{tmp_path}/red.png']
   assert main.main([*arguments, f'--json={tmp_path}/figures.json']) == 1
   printed = capsys.readouterr().out
-  assert f'could not read {tmp_path}/broken.png' in printed
+  assert f'no result for {tmp_path}/broken.png' in printed
   assert '5 random images: largest difference of a logit' in printed
   assert '1 image: largest difference of a logit' in printed
   figures = json.loads((tmp_path / 'figures.json').read_text())

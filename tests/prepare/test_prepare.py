@@ -37,7 +37,7 @@ def _prepare(source, to, *flags):
 
 
 def _made(path):
-  path.parent.mkdir(exist_ok=True)
+  path.parent.mkdir(parents=True, exist_ok=True)
   return path
 
 
@@ -257,3 +257,15 @@ def test_beam_writes_the_same_files(folder, tmp_path):
         path.name: path.read_bytes()
         for path in (tmp_path / runner / 'mine/1.0.0').iterdir()})
   assert contents[0] == contents[1]
+
+
+@pytest.mark.parametrize(('name', 'sibling'), [
+    ('s*a', 's1a'), ('a[1]', 'a1'), ('a**b', 'a1b')])
+def test_a_folder_name_is_no_pattern(folder, tmp_path, name, sibling):
+  other = _made(tmp_path / sibling / 'mine/1.0.0/.other')
+  other.write_text('mine')
+  assert _prepare(folder, tmp_path / name) == 0
+  assert len(_open('mine', 'train', data_dir=str(tmp_path / name))) == 25
+  made = [path.name for path in (tmp_path / name / 'mine/1.0.0').iterdir()]
+  assert not [path for path in made if path.startswith('.')]
+  assert other.read_text() == 'mine'

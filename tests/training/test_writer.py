@@ -1,11 +1,14 @@
 """`metrics.jsonl` holds each row once, even after kills."""
 
+import errno
 import json
 import math
 import struct
 import sys
+import threading
 import types
 
+from etils import epath
 import numpy as np
 import pytest
 from tensorboardX.proto import event_pb2
@@ -184,3 +187,33 @@ def test_weights_and_biases_gets_the_same_rows(tmp_path, monkeypatch):
   monkeypatch.setitem(sys.modules, 'wandb', None)
   with pytest.raises(ImportError, match='pip install wandb'):
     writer.MetricWriter(tmp_path, wandb_config={})
+
+
+def test_links_in_a_workdir_are_not_followed(tmp_path):
+  outside, workdir = tmp_path / 'outside', tmp_path / 'run'
+  write_steps(workdir, [1, 2], resume_step=0)
+  (workdir / 'metrics.jsonl').rename(outside)
+  content = outside.read_text()
+  for name in ('metrics.jsonl', 'metrics.jsonl.new', 'unreadable.jsonl.new'):
+    (workdir / name).symlink_to(outside)
+  write_steps(workdir, [3], resume_step=2)
+  writer.add_rows(
+      epath.Path(workdir) / 'unreadable.jsonl', [{'key': 'a'}], step=1)
+  assert [row['step'] for row in writer.read_rows(workdir)] == [1, 2, 3]
+  assert outside.read_text() == content
+  assert not any(path.is_symlink() for path in workdir.iterdir())
+
+
+def test_no_thread_outlives_a_writer_that_cannot_flush(tmp_path, monkeypatch):
+  # The thread of tensorboardX failed at the end: 'handle is closed'.
+  before = threading.enumerate()
+  metric_writer = writer.MetricWriter(tmp_path)
+  metric_writer.write(1, {'a': 1})
+  def fail(_):
+    raise OSError(errno.ENOSPC, 'No space left on device')
+
+  monkeypatch.setattr(writer.event_file_writer.EventsWriter, 'flush', fail)
+  with pytest.raises(OSError, match='No space left'):
+    metric_writer.write(2, {'a': 1})
+  metric_writer.close()
+  assert threading.enumerate() == before

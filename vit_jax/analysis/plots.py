@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
+import io
 import math
 import re
 import sys
@@ -11,6 +12,7 @@ import unicodedata
 
 from etils import epath
 
+from vit_jax import atomic_files
 from vit_jax import console
 
 Rows = Sequence[Mapping[str, Any]]
@@ -162,9 +164,10 @@ def drawable(text: str) -> str:
 
 def save(fig: Any, path: epath.PathLike) -> None:
   """Writes a figure, also to a bucket; the suffix determines the format."""
-  path = epath.Path(path)
-  with path.open('wb') as file:
-    fig.savefig(file, format=path.suffix.removeprefix('.') or 'png')
+  buffer = io.BytesIO()
+  fig.savefig(
+      buffer, format=epath.Path(path).suffix.removeprefix('.') or 'png')
+  atomic_files.write_bytes(path, buffer.getvalue())
 
 
 def _scale_steps(runs: Mapping[str, Rows]) -> tuple[str, Mapping[str, Rows]]:

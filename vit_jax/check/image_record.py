@@ -1,18 +1,19 @@
 """Properties of one image: digest, size, format, perceptual hash, features."""
 
 import dataclasses
-import io
 import os
 
 from jaxtyping import Float, UInt8
 import numpy as np
 from PIL import ExifTags
 from PIL import Image
+from PIL import ImageFile
 
 from vit_jax.check import image_features
 from vit_jax.data.augment import ops
 from vit_jax.data.fingerprints import perceptual_hash
 from vit_jax.data.fingerprints import similarity
+from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
 from vit_jax.data.splits import split_strings
 
@@ -97,16 +98,17 @@ def _inspect(
     data = multichannel.load_array(data)
   if isinstance(data, np.ndarray):
     return f'{data.dtype} x {data.shape[2] if data.ndim > 2 else 1}', []
-  with Image.open(io.BytesIO(data)) as header:
+  # `decoded` shows that it is within the limits of the config.
+  with limits.open_image(data, max_pixels=limits.LARGEST) as header:
     expected = Image.registered_extensions().get(
         os.path.splitext(key)[1].lower())
-    # Many cameras write MPO: a JPEG followed by others.
-    form = 'JPEG' if header.format == 'MPO' else str(header.format)
+    form = str(header.format)
     remarks = {
         # The pages of a TIFF may be channels, which are decoded to an array.
         'animated, only the first frame is used':
-            form != 'JPEG' and getattr(header, 'n_frames', 1) > 1
-            and isinstance(decoded, Image.Image),
+            isinstance(decoded, Image.Image) and (
+                _is_animated_gif(header, data) if form == 'GIF' else
+                getattr(header, 'n_frames', 1) > 1),
         'rotated by EXIF orientation': _is_rotated(header),
         'format differs from the file extension': expected not in (None, form)}
     return (f'{form} {header.mode}',
@@ -115,6 +117,24 @@ def _inspect(
 
 def _is_rotated(header: Image.Image) -> bool:
   try:
+    if header.format == 'PNG':  # The block may follow the pixels.
+      header.load()
+    limits.keep_orientation(header)
     return header.getexif().get(ExifTags.Base.Orientation, 1) in range(2, 9)
   except Exception:  # A defective EXIF block does not affect the pixels.
     return False
+
+
+def _is_animated_gif(header: ImageFile.ImageFile, data: bytes) -> bool:
+  """Whether a second frame follows; Pillow may need quadratic time for it."""
+  assert header.fp is not None  # At the blocks of the first frame.
+  at, kind = header.fp.tell(), ord('!')
+  try:
+    while kind == ord('!'):
+      while data[at]:
+        at += 1 + data[at]
+      kind = data[at + 1]
+      at += 3  # An extension has another byte before its blocks.
+  except IndexError:
+    return False
+  return kind == ord(',')

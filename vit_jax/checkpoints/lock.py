@@ -16,6 +16,7 @@ from etils import epath
 
 from vit_jax import atomic_files
 from vit_jax.checkpoints import errors
+from vit_jax.checkpoints import paths
 
 try:
   import fcntl
@@ -30,16 +31,20 @@ def hold(workdir: epath.PathLike) -> Generator[None, None, None]:
   """Creates a workdir and locks it while the context is active.
 
   Raises:
-    ValueError: if another run holds the lock, with its process and host.
+    ValueError: if another run holds the lock, with its process and host, or
+      if checkpoints cannot be written to the workdir.
     errors.StorageError: if the workdir cannot be written to.
   """
   workdir = epath.Path(workdir).expanduser()
+  paths.check_writable(workdir)
   with contextlib.ExitStack() as stack:
     with errors.explain_errors('the workdir', workdir):
       workdir.mkdir(parents=True, exist_ok=True)
       if fcntl is not None and not atomic_files.is_remote(workdir):
         # Unbuffered, as a write to a full disk must not be repeated on closing.
-        file = stack.enter_context(open(workdir / FILENAME, 'ab+', buffering=0))
+        file = stack.enter_context(open(
+            workdir / FILENAME, 'ab+', buffering=0,
+            opener=atomic_files.without_links))
         _lock(file, workdir)
     yield
 

@@ -65,6 +65,7 @@ class Checkpoints:
 
   def __init__(
       self, workdir: epath.PathLike, config: config_lib.CheckpointConfig):
+    paths.check_writable(workdir)
     self._root = paths.absolute(workdir) / paths.FOLDER
     with errors.explain_errors('checkpoints', self._root):
       self._latest = _manager(self._root / paths.LATEST, keep=config.keep)

@@ -42,6 +42,20 @@ def absolute(path: epath.PathLike) -> epath.Path:
       os.path.expanduser(path)))
 
 
+def check_writable(path: epath.PathLike) -> None:
+  """Raises a ValueError for a path at which Orbax would lose a checkpoint.
+
+  It takes the path for a pattern when it writes, and TensorStore takes a
+  backslash for a slash.
+  """
+  text = os.fspath(absolute(path))
+  if found := [character for character in '[]*?\\' if character in text]:
+    raise ValueError(
+        f'Checkpoints cannot be written to {text}: the library that writes '
+        f'them takes {" ".join(found)} for a pattern. Use a path without '
+        'these characters.')
+
+
 def others(path: epath.Path) -> list[epath.Path]:
   """Returns the other checkpoints of the same run."""
   folders = [path.parent]

@@ -136,7 +136,8 @@ def _licence_text(args: argparse.Namespace) -> str:
   if args.licence_file:
     return epath.Path(args.licence_file).read_text()
   source = download.fetch(args.source, log=lambda _: None)
-  files = sorted(source.glob('LICENSE*')) if source.is_dir() else []
+  files = sorted(path for path in source.iterdir() if path.name.startswith(
+      'LICENSE')) if source.is_dir() else []
   return files[0].read_text() if files else ''
 
 

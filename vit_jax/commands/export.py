@@ -37,7 +37,7 @@ _SERVING = pathlib.Path(__file__).parents[1] / 'serving'
 TOLERANCE = 1e-3
 BATCH_SIZES = (1, 2, 5)
 MAX_IMAGES = 32
-SERVER = ('preprocess.py', 'server.py')
+SERVER = ('limits.py', 'preprocess.py', 'server.py')
 # File name suffixes; '' is a folder.
 SUFFIXES = {'jax': '.stablehlo', 'onnx': '.onnx', 'savedmodel': ''}
 
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       'and onnx write a folder with the program and the weights')
   parser.add_argument(
       '--server', action='store_true',
-      help=f'also write {" and ".join(SERVER)} next to it, which serve '
+      help=f'also write {", ".join(SERVER)} next to it, which serve '
       'the formats jax and onnx; see docs/serving.md')
   parser.add_argument(
       'paths', nargs='*', metavar='PATH',

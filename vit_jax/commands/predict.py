@@ -2,7 +2,8 @@
 
     python main.py predict --model=runs/quickstart/finetune photos/ cat.jpg
 
-Unreadable files are reported and skipped; the exit status is then 1.
+Unreadable files, and images whose outputs are not finite, are reported and
+skipped; the exit status is then 1.
 """
 
 from __future__ import annotations
@@ -136,7 +137,8 @@ def _write(
       path, 'w', newline='', encoding='utf-8',
       errors='backslashreplace') as file:
     if target.endswith('.jsonl'):
-      file.writelines(json.dumps(record) + '\n' for record in records)
+      file.writelines(json.dumps(record, allow_nan=False) + '\n'
+                      for record in records)
       return
     lines = csv.DictWriter(file, [*_flatten(example), 'error'])
     lines.writeheader()

@@ -82,7 +82,7 @@ class DataConfig:
       before training, to find unreadable ones; 0 disables it.
     max_unreadable: maximum fraction of skipped images; ten are always allowed.
     max_pixels: maximum size of an image; larger ones are unreadable. Decoding
-      needs 4 bytes per pixel in each thread.
+      needs 4 to 25 bytes per pixel in each thread.
     mixup: alpha of mixup's Beta distribution; 0 disables it.
     cutmix: alpha of CutMix; with mixup, each batch gets one of both at random.
     num_workers: processes that read and augment; 0 uses threads only, 'auto'

@@ -137,25 +137,25 @@ class ReadProgress:
     self._bar.advance(self._task, count)
 
   def add_error(self, image: Any, error: Exception) -> None:
-    """Records an image that could not be read."""
+    """Records an image that has no result."""
     path = str(image)
     self.errors[path] = schema.words(error).removeprefix(
         f'{path}: ') or type(error).__name__  # MemoryError has no message.
     self.advance(1)
 
   def report(self) -> int:
-    """Prints the unreadable images; returns the exit status."""
+    """Prints the images without a result; returns the exit status."""
     for path, error in list(self.errors.items())[:_MAX_ERRORS]:
-      console_lib.print_lines(escape.line(f'could not read {path}: {error}'))
+      console_lib.print_lines(escape.line(f'no result for {path}: {error}'))
     if len(self.errors) > _MAX_ERRORS:
       print(f'... and {len(self.errors) - _MAX_ERRORS:,} more')
     if self.errors:
-      print(f'{console_lib.format_count(len(self.errors), "image")} could not '
-            'be read')
+      print(f'{console_lib.format_count(len(self.errors), "image")} without a '
+            'result')
     return int(bool(self.errors))
 
   def none_readable(self) -> ValueError:
     """Returns the error for a command whose images are all unreadable."""
     self.report()
     path, error = next(iter(self.errors.items()))
-    return ValueError(f'None of the images could be read. {path}: {error}')
+    return ValueError(f'None of the images has a result. {path}: {error}')

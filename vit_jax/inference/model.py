@@ -277,8 +277,8 @@ class Model(declared.Weights):
       batch_size: images per batch.
       names: outputs to return; see `models.vit.ViT` and `network.forward`.
       flip: whether to average over each image and its mirror image.
-      on_error: called with each unreadable image, which is then skipped; None
-        raises instead.
+      on_error: called with each image that is unreadable or has outputs that
+        are not finite, which is then skipped; None raises instead.
     """
     if batch_size < 1:
       raise ValueError(f'batch_size must be at least 1, but is {batch_size}.')
@@ -288,12 +288,36 @@ class Model(declared.Weights):
     params = self.params_for(self.preprocess.resolution)
     for sources, arrays in images_lib.batches(
         images, self.preprocess, size=batch_size, on_error=on_error):
-      count = slice(len(sources))  # Without padding.
       outputs = jax.device_get(apply(params, arrays))
-      yield sources, {
-          name: jax.tree.map(lambda x, count=count: x[:, count], value)
-          if name == 'layers' else value[count]
-          for name, value in outputs.items()}
+      rows = self._finite_rows(outputs, sources, on_error)
+      if rows:
+        # A slice without padding copies nothing.
+        kept = slice(len(rows)) if len(rows) == len(sources) else rows
+        yield tuple(sources[row] for row in rows), {
+            name: jax.tree.map(lambda x, kept=kept: x[:, kept], value)
+            if name == 'layers' else value[kept]
+            for name, value in outputs.items()}
+
+  def _finite_rows(
+      self, outputs: Mapping[str, Any], sources: Sequence[ImageLike],
+      on_error: images_lib.OnError | None,
+  ) -> list[int]:
+    """Returns the images with finite outputs; reports the others."""
+    rows = []
+    for row, source in enumerate(sources):
+      wrong = [name for name, value in outputs.items()
+               if name != 'layers' and not np.isfinite(value[row]).all()]
+      if not wrong:
+        rows.append(row)
+        continue
+      error = ValueError(
+          f'the {wrong[0]} of the model are not finite (NaN or infinity) for '
+          'this image. The weights are damaged, or overflow in '
+          f'{self.config.dtype}.')
+      if on_error is None:
+        raise error
+      on_error(source, error)
+    return rows
 
   def _collect(
       self, function: Callable[[dict[str, Any]], Iterable[Any]],

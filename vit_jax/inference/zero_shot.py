@@ -8,15 +8,14 @@ elsewhere: docs/evaluation.md shows how.
 """
 
 import dataclasses
-import io
 import os
-import zipfile
 
 import numpy as np
 
 from vit_jax import untrusted
 from vit_jax.inference import model as model_lib
 from vit_jax.models import vit_config
+from vit_jax.weights import npz
 
 _KEYS = 'embeddings [classes, width] and labels [classes]'
 _SCALE = 100.0  # Logit scale of the published CLIP models.
@@ -37,9 +36,9 @@ def attach(
     ValueError: if the file is not of this form, or does not fit the model.
   """
   try:
-    with np.load(io.BytesIO(untrusted.read_bytes(path)),
-                 allow_pickle=False) as file:
-      arrays = dict(file)
+    untrusted.check_regular(path)
+    file = npz.open_file(os.fspath(path))
+    arrays = {name: file.load(name) for name in file.shapes}
     texts = arrays['embeddings'].astype(np.float32)
     labels = tuple(map(str, arrays['labels'].tolist()))
     scale, bias = (float(arrays.get(key, default)) for key, default in (
@@ -52,10 +51,10 @@ def attach(
     if not (np.isfinite([scale, bias]).all() and (lengths > 0).all()
             and np.isfinite(lengths).all()):
       raise ValueError('a value is not finite, or an embedding is zero')
-  except (OSError, ValueError, KeyError, TypeError, EOFError,
-          zipfile.BadZipFile) as error:
+  except (OSError, ValueError, KeyError, TypeError) as error:
     raise ValueError(
-        f'Cannot read the text embeddings {os.fspath(path)}: {error}. Expected '
+        f'Cannot read the text embeddings {os.fspath(path)}: '
+        f'{str(error).removeprefix(f"{os.fspath(path)}: ")}. Expected '
         f'an .npz file with {_KEYS}, and optionally scale and bias.') from error
   config = model.config
   if not isinstance(config, vit_config.ViTConfig) or config.cosine_head:

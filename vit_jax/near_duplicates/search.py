@@ -190,8 +190,8 @@ def search(
        | 'write' >> beam.io.WriteToText(
            os.fspath(folder / 'found'), file_name_suffix='.jsonl'))
     return merge([
-        _from_json(line) for path in folder.glob('found*.jsonl')
-        for line in path.read_text().splitlines()])
+        _from_json(line) for path in folder.iterdir()
+        if path.suffix == '.jsonl' for line in path.read_text().splitlines()])
   finally:
     if folder.exists():
       folder.rmtree()

@@ -194,8 +194,11 @@ def finish(planned: Plan) -> tuple[dict[str, dict[str, Any]], str]:
   atomic_files.write_json(folder / 'checksums.json', facts)
   atomic_files.write_json(
       folder / 'dataset_info.json', _dataset_info(planned, facts))
-  for path in folder.glob('.*'):  # Including leftovers of killed workers.
-    path.rmtree() if path.is_dir() else path.unlink()
+  # Including leftovers of killed workers. epath's `glob` would take the name of
+  # the folder for a pattern.
+  for path in folder.iterdir():
+    if path.name.startswith('.'):
+      path.rmtree() if path.is_dir() else path.unlink()
   return facts, report
 
 

@@ -25,8 +25,9 @@ from etils import epath
 import flax.traverse_util
 from jaxtyping import Shaped
 import numpy as np
-import tensorboardX
+from tensorboardX import event_file_writer
 from tensorboardX import summary as tensorboard_summary
+from tensorboardX.proto import event_pb2
 
 from vit_jax import atomic_files
 from vit_jax import untrusted
@@ -55,7 +56,9 @@ class MetricWriter:
     """
     self._wandb: Any = None
     self._file: IO[str] | None = None
-    self._events: tensorboardX.SummaryWriter | None = None
+    # `SummaryWriter` would write in a thread, which outlives a failed flush and
+    # then fails while Python ends.
+    self._events: event_file_writer.EventsWriter | None = None
     if not active:
       return
     workdir = epath.Path(workdir)
@@ -67,10 +70,13 @@ class MetricWriter:
       rows = [row for row in rows if row['step'] < limit]
     # Also drops an incomplete last line of a killed run.
     self._replace(rows)
-    self._events = tensorboardX.SummaryWriter(
-        str(workdir), purge_step=None if resume_step is None else limit,
+    self._events = event_file_writer.EventsWriter(
         # Two starts within one second must not share an event file.
-        filename_suffix=f'.{time.time_ns()}')
+        os.fspath(workdir / 'events'), f'.{time.time_ns()}')
+    if resume_step is not None:  # Hides later events of a killed run.
+      self._add_event(step=limit, file_version='brain.Event:2')
+      self._add_event(step=limit, session_log=event_pb2.SessionLog(
+          status=event_pb2.SessionLog.START))
     if wandb_config is not None:
       self._wandb = _start_wandb(workdir, wandb_config)
 
@@ -86,7 +92,8 @@ class MetricWriter:
       self._file.write(_line(row))
       self._file.flush()
     for name, value in values.items():
-      self._events.add_scalar(name, value, int(step))
+      self._add_event(
+          step=int(step), summary=tensorboard_summary.scalar(name, value))
     self._events.flush()
     if self._wandb is not None:
       self._wandb.log(values, step=int(step))
@@ -100,7 +107,7 @@ class MetricWriter:
               json.dumps(value)
               for key, value in flat.items() if value is not None}
     for summary in tensorboard_summary.hparams(values, {}):
-      self._events.file_writer.add_summary(summary)
+      self._add_event(step=0, summary=summary)
 
   def write_images(
       self, name: str, images: Shaped[np.ndarray, 'n height width channels'],
@@ -113,7 +120,8 @@ class MetricWriter:
     if shown.dtype != np.uint8:
       low, high = shown.min(), shown.max()
       shown = (shown - low) / max(high - low, 1e-6)
-    self._events.add_images(name, shown, step, dataformats='NHWC')
+    self._add_event(step=int(step), summary=tensorboard_summary.image(
+        name, shown, dataformats='NHWC'))
 
   def write_histograms(
       self, step: int,
@@ -124,11 +132,13 @@ class MetricWriter:
       return
     for name, (counts, edges) in histograms.items():
       centers = (edges[1:] + edges[:-1]) / 2
-      self._events.add_histogram_raw(
-          name, min=edges[0], max=edges[-1], num=int(counts.sum()),
-          sum=float(counts @ centers), sum_squares=float(counts @ centers**2),
-          bucket_limits=edges[1:].tolist(), bucket_counts=counts.tolist(),
-          global_step=int(step))
+      self._add_event(
+          step=int(step), summary=tensorboard_summary.histogram_raw(
+              name, min=edges[0], max=edges[-1], num=int(counts.sum()),
+              sum=float(counts @ centers),
+              sum_squares=float(counts @ centers**2),
+              bucket_limits=edges[1:].tolist(),
+              bucket_counts=counts.tolist()))
 
   def close(self) -> None:
     """Closes the files."""
@@ -144,12 +154,18 @@ class MetricWriter:
     if self._wandb is not None:
       self._wandb.finish()
 
+  def _add_event(self, **fields: Any) -> None:
+    assert self._events is not None
+    self._events.write_event(
+        event_pb2.Event(wall_time=time.time(), **fields))
+
   def _replace(self, rows: Sequence[Mapping[str, Any]]) -> None:
     if self._file is not None:
       self._file.close()
     atomic_files.write_text(self._path, ''.join(map(_line, rows)))
     if not atomic_files.is_remote(self._path):
-      self._file = self._path.open('a')
+      self._file = open(  # noqa: SIM115
+          self._path, 'a', opener=atomic_files.without_links)
 
 
 def import_wandb() -> Any:
@@ -214,7 +230,7 @@ def add_rows(
     path: epath.Path, rows: Iterable[Mapping[str, Any]], *, step: int,
 ) -> None:
   """Appends the rows that a JSON-lines file lacks, each with `step`."""
-  lines = path.read_text().splitlines() if path.exists() else []
+  lines = untrusted.read_text(path).splitlines() if path.exists() else []
   known = [json.loads(line) for line in lines]
   present = [{**row, 'step': None} for row in known]
   known += [{'step': step, **row} for row in rows

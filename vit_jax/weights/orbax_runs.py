@@ -163,7 +163,9 @@ def save(target: str | os.PathLike, model: declared.Weights) -> None:
 
   Raises:
     FileExistsError: if `target` exists.
+    ValueError: if checkpoints cannot be written to `target`.
   """
+  paths.check_writable(target)
   run_config = {
       **declared.metadata(model),
       'data': {'resolution': list(model.resolution),

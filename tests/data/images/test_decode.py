@@ -1,19 +1,24 @@
 """Every supported file decodes as documented; all others are ValueErrors."""
 
+import io
+import re
 
 import numpy as np
 from PIL import Image
+from PIL import ImageOps
 import pytest
 
 from tests import fuzz
 from tests import hostile
 from tests import pictures
+from vit_jax.check import image_record
 from vit_jax.data.images import decode
 from vit_jax.data.images import multichannel
 
 RED = (200, 30, 40)
 GOOD = hostile.good()
 BAD = hostile.bad()
+EXIF_BOMBS = hostile.exif_bombs()
 
 
 def _mean(data, channels=3):
@@ -64,6 +69,60 @@ def test_supported_files_decode_to_their_first_frame(name):
   # The tolerance covers palettes, one bit and lossy compression.
   expected = np.asarray(hostile.picture()).mean()
   assert abs(np.asarray(image).mean() - expected) < 12, name
+
+
+@pytest.mark.parametrize('name', GOOD)
+def test_a_cut_file_is_an_error_unless_it_has_all_pixels(name):
+  data = GOOD[name]
+  whole = np.asarray(decode.decode(data, channels=3))
+  places = {*range(0, len(data), 13), *range(len(data) - 24, len(data)),
+            *(match.start() for match in re.finditer(b'\xff\x90', data))}
+  for place in places:
+    try:
+      cut = decode.decode(data[:place], channels=3)
+    except ValueError:
+      continue
+    np.testing.assert_array_equal(np.asarray(cut), whole)
+
+
+@pytest.mark.parametrize('name', EXIF_BOMBS)
+def test_of_exif_only_the_orientation_is_read(name):
+  with fuzz.limited(60 << 20):
+    image = decode.decode(EXIF_BOMBS[name], channels=3)
+    record = image_record.build(EXIF_BOMBS[name], 'x', image)
+  assert image.size == (33, 24) and 'rotated' not in str(record.remarks)
+
+
+@pytest.mark.parametrize('form', ['JPEG', 'PNG', 'WEBP', 'TIFF', 'AVIF', 'MPO'])
+def test_orientations_are_those_of_pillow(form):
+  exif = Image.Exif()
+  exif[0x010f] = 'maker'  # Before and after the orientation.
+  exif.get_ifd(0x8769)[0x9286] = 'comment'
+  for orientation in range(1, 9):
+    exif[0x0112] = orientation
+    data = pictures.encode(hostile.picture(), form, exif=exif)
+    expected = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
+    np.testing.assert_array_equal(
+        np.asarray(decode.decode(data, channels=3)), np.asarray(expected))
+    np.testing.assert_array_equal(multichannel.decode(
+        data, channels=3, dtype='uint8').pixels, np.asarray(expected))
+    record = image_record.build(data, 'x', expected)
+    assert ('rotated by EXIF orientation' in record.remarks) == (
+        orientation > 1)
+
+
+def test_a_second_frame_is_found_in_linear_time():
+  remark = 'animated, only the first frame is used'
+  for name in ('gif', 'gif animated', 'png animated', 'webp animated'):
+    image = decode.decode(GOOD[name], channels=3)
+    record = image_record.build(GOOD[name], 'x', image)
+    assert (remark in record.remarks) == (name != 'gif')
+  comment = hostile.gif_with_comment(49_000)
+  start = GOOD['gif'][:-1] + comment[comment.index(b'!\xfe'):]
+  with fuzz.limited():
+    record = image_record.build(
+        start, 'x', decode.decode(start, channels=3))
+  assert remark in record.remarks
 
 
 @pytest.mark.parametrize('name', BAD)

@@ -167,3 +167,11 @@ def test_files_with_other_class_names_are_not_joined(hub):
     own_data.open_path(hub)
   write(path, 30, 40, names=None)  # Declares no names.
   assert own_data.open_path(hub).class_names == NAMES
+
+
+@pytest.mark.parametrize(('name', 'sibling'), [
+    ('s*a', 's1a'), ('a[1]', 'a1'), ('a**b', 'a1b'), ('q?', 'q1')])
+def test_a_path_of_parquet_files_is_no_pattern(tmp_path, name, sibling):
+  write(tmp_path / name / 'x.parquet', 0, 12)
+  write(tmp_path / sibling / 'x.parquet', 0, 3)
+  assert_complete(own_data.open_path(tmp_path / name), 12)

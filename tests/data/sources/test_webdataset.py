@@ -4,9 +4,12 @@ import io
 import json
 import os
 import tarfile
+import zipfile
 
+import numpy as np
 import pytest
 
+from tests import fuzz
 from tests import own_data
 
 
@@ -116,8 +119,58 @@ def test_a_changed_shard_is_scanned_again(tars):
   keys = split_of_key(tars)
   assert {key[-4:] for key, split in keys.items() if split == 'val'} == {
       f'{i:04}' for i in range(40, 50)}
-  index.write_bytes(b'damaged')
-  assert len(own_data.open_path(tars).splits['val']) == 10
+
+
+def _zeros(path):
+  with zipfile.ZipFile(path, 'w', zipfile.ZIP_DEFLATED) as archive:
+    with archive.open('starts.npy', 'w', force_zip64=True) as member:
+      np.lib.format.write_array_header_1_0(member, {
+          'descr': '<i8', 'fortran_order': False, 'shape': (2**27,)})
+      for _ in range(2**10):
+        member.write(bytes(2**20))
+
+
+def _edit(**changes):
+  def edit(path):
+    with np.load(path) as file:
+      arrays = {**file, **changes}
+    np.savez(path, **arrays)
+  return edit
+
+
+def _encrypt(path):
+  data = bytearray(path.read_bytes())
+  for signature, offset in ((b'PK\3\4', 6), (b'PK\1\2', 8)):
+    data[data.index(signature) + offset] |= 1
+  path.write_bytes(data)
+
+
+def _pipe(path):
+  path.unlink()
+  os.mkfifo(path)
+
+
+CRAFTED = {
+    'damaged': lambda path: path.write_bytes(b'damaged'),
+    'compressed zeros': _zeros, 'pipe': _pipe, 'encrypted': _encrypt,
+    'damaged member': lambda path: path.write_bytes(
+        path.read_bytes().replace(b'deep.er', b'deep.xx', 1)),
+    'large': lambda path: path.write_bytes(path.read_bytes() + bytes(2**17)),
+    'far': _edit(sizes=np.full(10, 2**40)), 'negative': _edit(
+        starts=np.full(10, -1)), 'without sizes': _edit(sizes=np.zeros(3)),
+    'objects': _edit(starts=np.array([{}] * 10))}
+
+
+@pytest.mark.parametrize('name', CRAFTED)
+def test_a_crafted_index_is_named_and_replaced(tars, name, capsys):
+  index = tars / '.val-00.tar.tar-index.npz'
+  own_data.open_path(tars)
+  content = index.read_bytes()
+  CRAFTED[name](index)
+  with fuzz.limited(50 << 20):
+    assert len(own_data.open_path(tars).splits['val']) == 10
+  assert f'{index} is not an index' in capsys.readouterr().out
+  assert index.read_bytes() == content
 
 
 def test_an_index_is_cached_if_the_folder_is_read_only(

@@ -6,7 +6,6 @@ images are read in threads.
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
-import contextlib
 import itertools
 import os
 from typing import Any, TypeVar
@@ -15,7 +14,6 @@ import warnings
 from jaxtyping import Shaped
 import numpy as np
 from PIL import Image
-from PIL import ImageOps
 
 from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
@@ -94,8 +92,7 @@ def convert(image: Image.Image, *, channels: int) -> Image.Image:
   Raises:
     ValueError: if its pixels are not 8- or 16-bit integers.
   """
-  with contextlib.suppress(Exception):  # A defective EXIF block.
-    ImageOps.exif_transpose(image, in_place=True)
+  limits.apply_orientation(image)
   mode = _MODES[channels]
   if image.mode in ('I', 'F') or image.mode.startswith('I;'):
     return _to_8_bits(image).convert(mode)

@@ -1,73 +1,147 @@
 """Opens untrusted image files within limits on memory and time.
 
 A few bytes can declare an image of four billion pixels, for which a decoder
-allocates memory before it fails. So headers are checked first:
+allocates memory before it fails, and parsers of headers join blocks in
+quadratic time. So headers are checked first:
 
   formats   only `FORMATS`: no PostScript, no video; no PNM in ASCII
   pixels    at most `max_pixels`, also for the tiles of a TIFF
+  memory    at most 1 GiB while decoding, or 16 bytes x `max_pixels`
   sides     at most 65,535 pixels: some decoders allocate per row
-  reads     a limited number, since some of Pillow's parsers read byte by byte
+  reads     a limited number, since some of Pillow's parsers read byte by byte;
+            in headers, also the bytes that are copied if each part is joined
+            to all earlier ones
   scans     a limited number in a progressive JPEG: each passes over all pixels
   texts     Pillow's own limits: 1 MiB per PNG chunk, 64 MiB per file
+  TIFF      entries, values and bytes of its directories
+  AVIF      bytes of its header, in whose items the decoder searches linearly
+  EXIF      never parsed, apart from the orientation
+  cut off   OpenJPEG decodes what is left of a JPEG 2000 file: its boxes and its
+            codestream must be complete. Other decoders raise errors.
+
+This module needs Pillow only; the server in docs/serving uses it, too.
 """
 
+from collections.abc import Iterator, Sequence
+import contextlib
 import functools
 import io
+import re
 import struct
 
 import PIL
 from PIL import Image
+from PIL import ImageFile
+from PIL import ImageOps
 
 # 8192 x 8192: larger than photographs of public datasets and of most cameras.
-# Pillow needs 4 bytes per RGB pixel, 256 MiB for such an image in each thread.
 MAX_PIXELS = 2**26
 LARGEST = 178_956_970  # Pillow's own limit.
 FORMATS = ('JPEG', 'PNG', 'WEBP', 'GIF', 'BMP', 'DIB', 'TIFF', 'PPM', 'AVIF',
            'JPEG2000')
 MAX_SIDE = 65_535  # As in JPEG.
-_JPEG = b'\xff\xd8'
+# Bytes per pixel while an image is decoded and converted: 4 for RGB in most
+# formats, 16 with transparency. These need more (measured with Pillow 12.3).
+_BYTES_PER_PIXEL = 16
+_AVIF_BYTES, _WEBP_BYTES = 24, 25
+_JPEG2000_BYTES = 8  # Also per channel.
+_JPEG, _CODESTREAM = b'\xff\xd8', b'\xff\x4f\xff\x51'
+_JPEG2000 = b'\0\0\0\x0cjP  '
 _ASCII_PNM = (b'P1', b'P2', b'P3')
 # Limits of one file. A PNG chunk of 8 KiB, as encoders write, takes four reads.
 _FREE_READS, _BYTES_PER_READ = 10_000, 256
+_FREE_JOINED, _JOINED_PER_BYTE = 2**32, 32  # About two seconds.
 # Cameras write about ten scans. The limit is on pixels times scans.
 _MAX_SCANS = 16
 _TILE_WIDTH, _TILE_LENGTH, _ROWS_PER_STRIP = 322, 323, 278
+_SUBDIRECTORIES = (34665, 34853, 40965)  # EXIF, GPS, interoperability.
+# Types of TIFF that Pillow converts to numbers, by struct format.
+_TIFF_NUMBERS = {3: 'H', 4: 'I', 5: 'q', 6: 'b', 8: 'h', 9: 'i', 10: 'q',
+                 11: 'f', 12: 'd', 13: 'I', 16: 'Q'}
+_MAX_ENTRIES, _MAX_VALUES = 2**18, 2**17
+_MAX_AVIF_HEADER = 2**19
+_EXIF, _ORIENTATION = b'Exif\0\0', 0x0112
+_AVIF_EXIF = re.compile(rb'(infe.{8}(?:..)?)Exif', re.DOTALL)
 
 
-def open_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> Image.Image:
+def open_image(
+    data: bytes, *, max_pixels: int = MAX_PIXELS,
+    formats: Sequence[str] = FORMATS,
+) -> ImageFile.ImageFile:
   """Returns an image that is not decoded yet.
 
   Raises:
-    ValueError: for a file of another format, with too many pixels or scans, or
-      with a defective header.
+    ValueError: for a file of another format, with too many pixels or scans,
+      with a defective or too large header, or for a JPEG 2000 that is cut off.
   """
   if data.startswith(_ASCII_PNM):
     raise ValueError('PNM in ASCII is not supported. Save it as binary PNM.')
-  if size := _webp_size(data):
-    check_pixels(size, max_pixels)  # Opening a WebP allocates memory.
+  data = _check_header(data, max_pixels)
+  formats = _supported(tuple(formats))
+  file = _File(data)
   try:
-    image = Image.open(_File(data), formats=_formats())
+    image = Image.open(file, formats=formats)
   except PIL.UnidentifiedImageError as error:
     raise ValueError(
         'not an image of a supported format, or its header is defective '
         f'({len(data)} bytes, starting with {data[:8]!r}). Supported: '
-        f'{", ".join(_formats())}, and arrays as .npy.') from error
+        f'{", ".join(formats)}, and arrays as .npy.') from error
   except Image.DecompressionBombError as error:
     raise ValueError(
         f'it has more than {LARGEST:,} pixels, the maximum of Pillow: {error} '
         f'({len(data)} bytes). Make it smaller.') from error
   except Exception as error:
     raise ValueError(describe_error(error, data)) from error
+  file.is_open = True
+  if file.exif:
+    image.info['exif'] = b''.join(file.exif)
   check_pixels(image.size, max_pixels)
+  if image.format == 'AVIF':
+    _check_memory(image.size, _AVIF_BYTES, max_pixels)
   if image.format == 'TIFF':
     _check_tiles(image, max_pixels)
-  if data.startswith(_JPEG):  # Includes MPO, several JPEGs.
+  if data.startswith(_JPEG):
     scans = data.count(b'\xff\xda')  # Cannot occur within the data of a scan.
     if scans * image.width * image.height > _MAX_SCANS * max_pixels:
       raise ValueError(
           f'it has {scans} scans over {image.width} x {image.height} pixels. '
           'Save it again, as a JPEG that is not progressive.')
   return image
+
+
+def apply_orientation(image: Image.Image) -> None:
+  """Applies the EXIF orientation in place; ignores a defective EXIF block."""
+  with contextlib.suppress(Exception):
+    keep_orientation(image)
+    ImageOps.exif_transpose(image, in_place=True)
+
+
+def keep_orientation(image: Image.Image) -> None:
+  """Removes all but the orientation from the EXIF block of a decoded image.
+
+  Pillow would copy each value of the block, and thousands of entries can share
+  the same bytes.
+  """
+  if text := image.info.pop('Raw profile type exif', ''):  # By ImageMagick.
+    image.info.setdefault(
+        'exif', bytes.fromhex(''.join(text.split('\n')[3:])))
+  if 'exif' not in image.info:
+    return
+  block, start = image.info['exif'], 0
+  while block.startswith(_EXIF, start):
+    start += len(_EXIF)
+  image.info['exif'] = b''
+  if start < len(block):
+    order = {b'II': '<', b'MM': '>'}[block[start:start + 2]]
+    (first,) = struct.unpack_from(f'{order}I', block, start + 4)
+    (count,) = struct.unpack_from(f'{order}H', block, start + first)
+    kept = b''
+    for at in range(start + first + 2, len(block) - 11, 12)[:count]:
+      if struct.unpack_from(f'{order}H', block, at) == (_ORIENTATION,):
+        kept = block[at:at + 12]
+    image.info['exif'] = kept and (
+        block[start:start + 4] + struct.pack(f'{order}IH', 8, 1) + kept
+        + bytes(4))
 
 
 def describe_error(error: Exception, data: bytes) -> str:
@@ -87,43 +161,176 @@ def check_pixels(size: tuple[int, int], max_pixels: int) -> None:
     raise ValueError(
         f'it has {height} x {width} pixels, {width * height:,}, but the '
         f'maximum is {max_pixels:,}. Make it smaller' + (
-            '; or, if a config is used, raise data.max_pixels (4 bytes per '
-            'pixel and thread)' * (width * height <= LARGEST)) + '.')
+            '; or, if a config is used, raise data.max_pixels (4 to '
+            f'{_BYTES_PER_PIXEL} bytes per pixel and thread)' * (
+                width * height <= LARGEST)) + '.')
+
+
+def _check_memory(
+    size: tuple[int, int], bytes_per_pixel: int, max_pixels: int) -> None:
+  """Raises a ValueError if a decoder needs too many bytes."""
+  width, height = size
+  needed = width * height * bytes_per_pixel
+  maximum = _BYTES_PER_PIXEL * max(max_pixels, MAX_PIXELS)
+  if needed > maximum:
+    raise ValueError(
+        f'decoding its {height} x {width} pixels needs {needed >> 20:,} MiB, '
+        f'but the maximum is {maximum >> 20:,} MiB. Make it smaller, or save '
+        'it as JPEG or PNG; or, if a config is used, raise data.max_pixels.')
 
 
 @functools.cache
-def _formats() -> tuple[str, ...]:
-  """Returns those of `FORMATS` that this build of Pillow supports."""
+def _supported(formats: tuple[str, ...]) -> tuple[str, ...]:
+  """Returns the formats that this build of Pillow supports."""
   Image.init()
-  return tuple(name for name in FORMATS if name in Image.OPEN)
+  return tuple(name for name in formats if name in Image.OPEN)
 
 
 class _File(io.BytesIO):
-  """A file in memory that a parser reads a limited number of times."""
+  """A file in memory that a parser reads a limited number of times.
+
+  Attributes:
+    is_open: whether the header has been read.
+    exif: EXIF segments of a JPEG. They are hidden from Pillow, and so are the
+      directories of further JPEGs in the file.
+  """
 
   def __init__(self, data: bytes):
     super().__init__(data)
     self._reads_left = _FREE_READS + len(data) // _BYTES_PER_READ
+    self._joined_left = _FREE_JOINED + _JOINED_PER_BYTE * len(data)
+    self._total = 0
+    self._is_jpeg = data.startswith(_JPEG)
+    self.is_open = False
+    self.exif: list[bytes] = []
 
   def read(self, size: int | None = -1, /) -> bytes:
+    part = super().read(size)
     self._reads_left -= 1
-    if self._reads_left < 0:
+    if self._reads_left < 0 or self._joined_left < 0:
       raise ValueError('its header or chunks have too many parts')
-    return super().read(size)
+    if self.is_open or len(part) < 2:
+      return part
+    self._total += len(part)
+    self._joined_left -= self._total
+    if not self._is_jpeg or not part.startswith((_EXIF, b'MPF\0')):
+      return part
+    if part.startswith(_EXIF):
+      self.exif.append(part.removeprefix(_EXIF))
+    return bytes(len(part))
 
 
-def _webp_size(data: bytes) -> tuple[int, int] | None:
-  """Returns (width, height) of a WebP canvas; None for other files."""
-  if data[:4] != b'RIFF' or data[8:12] != b'WEBP' or len(data) < 30:
-    return None
+def _check_header(data: bytes, max_pixels: int) -> bytes:
+  """Checks what Pillow would read without limits; returns the data to open."""
+  if data[:4] == b'RIFF' and data[8:12] == b'WEBP' and len(data) >= 30:
+    size, needed = _webp_size(data)  # Opening a WebP allocates memory.
+    check_pixels(size, max_pixels)
+    _check_memory(size, needed, max_pixels)
+  elif data[:2] in (b'II', b'MM') and len(data) >= 16:
+    _check_directories(data)
+  elif data.startswith((_CODESTREAM, _JPEG2000)):
+    _check_jpeg2000(data, max_pixels)
+  elif data[4:8] == b'ftyp':
+    for kind, start, end in _boxes(data):
+      if kind in (b'meta', b'moov') and end - start > _MAX_AVIF_HEADER:
+        raise ValueError(
+            f'its header has {end - start:,} bytes, but the maximum is '
+            f'{_MAX_AVIF_HEADER:,}. Save it again.')
+    # AVIF has its orientation elsewhere; Pillow would parse all of EXIF.
+    return _AVIF_EXIF.sub(rb'\1free', data)
+  return data
+
+
+def _webp_size(data: bytes) -> tuple[tuple[int, int], int]:
+  """Returns (width, height) of a WebP canvas, and bytes per pixel."""
   if data[12:16] == b'VP8X':
-    return (1 + int.from_bytes(data[24:27], 'little'),
-            1 + int.from_bytes(data[27:30], 'little'))
+    return ((1 + int.from_bytes(data[24:27], 'little'),
+             1 + int.from_bytes(data[27:30], 'little')),
+            # With transparency or animation.
+            _WEBP_BYTES if data[20] & 0x12 else _BYTES_PER_PIXEL)
   if data[12:16] == b'VP8L':
     (bits,) = struct.unpack_from('<I', data, 21)
-    return 1 + (bits & 0x3fff), 1 + (bits >> 14 & 0x3fff)
+    return ((1 + (bits & 0x3fff), 1 + (bits >> 14 & 0x3fff)),
+            _WEBP_BYTES if bits >> 28 & 1 else _BYTES_PER_PIXEL)
   width, height = struct.unpack_from('<HH', data, 26)
-  return width & 0x3fff, height & 0x3fff
+  return (width & 0x3fff, height & 0x3fff), _BYTES_PER_PIXEL
+
+
+def _boxes(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+  """Yields (type, start, end) of the boxes of a JPEG 2000 or AVIF file."""
+  at, number = 0, 0
+  while at + 16 <= len(data) and number < _FREE_READS:
+    size, kind = struct.unpack_from('>I4s', data, at)
+    start = at + 8
+    if size == 1:
+      (size,) = struct.unpack_from('>Q', data, start)
+      start += 8
+    at = max(start, at + size if size else len(data))  # 0: up to the end.
+    number += 1
+    yield kind, start, at
+
+
+def _check_jpeg2000(data: bytes, max_pixels: int) -> None:
+  """Raises a ValueError unless the file is complete and small enough."""
+  start, end = 0, len(data)
+  if not data.startswith(_CODESTREAM):
+    start, end = next(((start, end) for kind, start, end in _boxes(data)
+                       if kind == b'jp2c'), (end, end))
+  if end > len(data) or end - start < 44 or data[end - 2:end] != b'\xff\xd9':
+    raise ValueError(
+        f'its JPEG 2000 codestream is cut off ({len(data)} bytes). Copy it '
+        'again.')
+  right, bottom, left, top = struct.unpack_from('>4I', data, start + 8)
+  (channels,) = struct.unpack_from('>H', data, start + 40)
+  size = right - left, bottom - top
+  check_pixels(size, max_pixels)
+  _check_memory(size, _JPEG2000_BYTES * (channels + 1), max_pixels)
+
+
+def _outside_of_file() -> contextlib.AbstractContextManager[None]:
+  return contextlib.suppress(struct.error, OverflowError)
+
+
+def _check_directories(data: bytes) -> None:
+  """Raises a ValueError if a TIFF has too many entries, values or bytes.
+
+  Pillow copies the bytes of each entry, even of those that share them, and
+  converts numbers to Python objects. It also reads directories of EXIF.
+  """
+  order, is_big = '<' if data.startswith(b'II') else '>', 43 in data[2:4]
+  offset, count, entry = (
+      struct.Struct(order + form) for form in (
+          ('Q', 'Q', 'HHQQ') if is_big else ('I', 'H', 'HHII')))
+  following = list(offset.unpack_from(data, 8 if is_big else 4))
+  visited, num_entries, num_bytes = {0}, 0, 0
+  while following:
+    at = following.pop()
+    if at in visited:
+      continue
+    visited.add(at)
+    num_values = 0
+    with _outside_of_file():  # Pillow ignores the rest, too.
+      (entries,) = count.unpack_from(data, at)
+      at += count.size
+      for _ in range(entries):
+        tag, kind, values, place = entry.unpack_from(data, at)
+        at += entry.size
+        form = order + _TIFF_NUMBERS.get(kind, 'c')  # c: text and bytes.
+        size = values * struct.calcsize(form)
+        num_entries += 1
+        num_bytes += size
+        num_values += values * (kind in _TIFF_NUMBERS)
+        if tag in _SUBDIRECTORIES and values == 1 and form[1] in 'HIQ':
+          if size <= offset.size:
+            place = at - offset.size
+          with _outside_of_file():
+            following += struct.unpack_from(form, data, place)
+      following += offset.unpack_from(data, at)
+    if (num_values > _MAX_VALUES or num_entries + len(visited) > _MAX_ENTRIES
+        or num_bytes > 2 * len(data)):
+      raise ValueError(
+          'its header has too many strips, tiles or values. Save it again with '
+          'fewer.')
 
 
 def _check_tiles(image: Image.Image, max_pixels: int) -> None:

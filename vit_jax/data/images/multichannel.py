@@ -8,21 +8,17 @@ that the batch's dtype cannot hold is an error.
 """
 
 import dataclasses
-import io
-import math
 from typing import Literal
 
 import numpy as np
 from PIL import Image
-from PIL import ImageOps
 
+from vit_jax import untrusted
 from vit_jax.data.images import limits
 
 Dtype = Literal['uint8', 'uint16', 'float32']
 
 NUMPY = b'\x93NUMPY'  # Magic bytes of .npy files.
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0}
 # Modes whose stored numbers are not intensities.
 _INDEXED = ('P', 'PA', '1')
 
@@ -108,17 +104,11 @@ def load_array(
     ValueError: if the file is damaged, empty or too large, or contains Python
       objects.
   """
-  file = io.BytesIO(data)
   try:
-    shape, _, dtype = _HEADERS[np.lib.format.read_magic(file)](file)
-    num_bytes = math.prod(shape) * dtype.itemsize
-    # NumPy would allocate the array before it reads the file.
-    if num_bytes > len(data) - file.tell():
-      raise ValueError(f'{num_bytes:,} bytes of {dtype} {shape} were expected')
-    height, width = (*shape, 1, 1)[:2]
+    array = untrusted.parse_npy(data)
+    height, width = (*array.shape, 1, 1)[:2]
     limits.check_pixels((width, height), max_pixels)
-    file.seek(0)
-    return np.load(file, allow_pickle=False)
+    return array
   except Exception as error:
     raise ValueError(
         f'not a readable .npy file: {error} ({len(data)} bytes)') from error
@@ -161,7 +151,9 @@ def _read(
         'Use data.channels=1 or 3 with data.dtype=uint8.')
   if image.format != 'TIFF' or not (
       getattr(image, 'n_frames', 1) == channels > 1):
-    return np.asarray(ImageOps.exif_transpose(image))
+    image.load()
+    limits.apply_orientation(image)
+    return np.asarray(image)
   arrays, size, mode = [], image.size, image.mode
   for number in range(channels):
     image.seek(number)
@@ -170,5 +162,5 @@ def _read(
           f'its page {number} has the size and mode {image.size} {image.mode}, '
           f'but the first has {size} {mode}. Expected {channels} pages of the '
           'same size, each with one band.')
-    arrays.append(np.asarray(ImageOps.exif_transpose(image)))
+    arrays.append(np.asarray(image))  # Pillow has applied its orientation.
   return np.stack(arrays, axis=-1)

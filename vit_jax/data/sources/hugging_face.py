@@ -81,6 +81,7 @@ def open_parquet(
         'addresses. Rename the file or folder.')
   with _explained(where):
     # Unlike `load_dataset`, it does not report to the Hugging Face Hub.
+    # It takes paths for patterns, which are escaped above.
     table = datasets.Dataset.from_parquet(names)
   return _open(
       table, config, where=where, names=files.relative_names(paths),

@@ -3,6 +3,7 @@
 Tar and TFRecord files can only be scanned from their start. The offsets are
 saved as `.NAME.KIND-index.npz` next to the file or, where that is read-only, in
 `~/.cache/vit_jax`, and are valid while the file's size and times are unchanged.
+An index may come with the data from elsewhere, so it is not trusted.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,6 +28,7 @@ from vit_jax import untrusted
 
 _VERSION = 4
 _THREADS = 8
+_FREE_BYTES = 2**16  # Of an index, beyond the size of its file.
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -136,13 +138,35 @@ def _load(
     path: epath.Path, stamp: tuple[int, ...], kind: str) -> Arrays | None:
   for place in _index_paths(path, kind):
     try:
-      with np.load(io.BytesIO(place.read_bytes()), allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
-      continue  # Missing or damaged: scanned again.
-    if arrays.pop('stamp', np.zeros(0)).tolist() == [_VERSION, *stamp]:
-      return arrays
+      arrays = _read(place, max_bytes=stamp[0] + _FREE_BYTES)
+      if arrays.pop('stamp').tolist() == [_VERSION, *stamp]:
+        starts, sizes = arrays['starts'], arrays['sizes']
+        if not ((starts >= 0) & (sizes >= 0)
+                & (sizes <= stamp[0] - starts)).all():
+          raise ValueError('it has records beyond the end of the file')
+        return arrays
+    except FileNotFoundError:
+      continue
+    except Exception as error:  # Zip archives raise many types.
+      print(f'{place} is not an index and is replaced: {error}', flush=True)
   return None
+
+
+def _read(place: epath.Path, *, max_bytes: int) -> dict[str, np.ndarray]:
+  """Returns the arrays of an index that is at most `max_bytes` large."""
+  untrusted.check_regular(place)
+  with place.open('rb') as file:
+    data = file.read(max_bytes + 1)
+  if len(data) > max_bytes:
+    raise ValueError('it is larger than the file that it belongs to')
+  with zipfile.ZipFile(io.BytesIO(data)) as archive:
+    members = archive.infolist()
+    # Unpacked, and without members that share bytes: as large as the file.
+    if (any(m.compress_type != zipfile.ZIP_STORED for m in members)
+        or sum(m.file_size for m in members) > len(data)):
+      raise ValueError('its arrays are compressed or overlap')
+    return {m.filename.removesuffix('.npy'): untrusted.parse_npy(
+        archive.read(m)) for m in members}
 
 
 def _save(
