@@ -46,8 +46,8 @@ test-plan: $(VENV)/.plan  ## Runs the tests of `main.py plan` with the TPU compi
 	  tests/parallel/test_topology.py tests/commands/test_plan.py
 
 # `make test` skips these tests, because it does not install the libraries.
-test-export: $(VENV)/.export  ## Runs the tests of `main.py export` to ONNX and SavedModel.
-	$(BIN)/python -c 'import jax2onnx, onnxruntime, tensorflow'
+test-export: $(VENV)/.export  ## Runs the tests of `main.py export` to ONNX.
+	$(BIN)/python -c 'import jax2onnx, onnxruntime'
 	$(BIN)/python -m pytest -rs tests/inference/test_export.py tests/test_serving.py
 
 FAULTS ?= 40
@@ -97,7 +97,7 @@ $(VENV)/.plan: requirements-plan.txt $(VENV)/.dev
 # jax2onnx requires an older Orbax than the pinned one.
 $(VENV)/.export: requirements-export.txt requirements-dev.txt requirements.txt \
     constraints.txt | $(BIN)/python
-	@echo 'Installing ONNX and TensorFlow into $(VENV) (once, a few minutes) ...'
+	@echo 'Installing ONNX into $(VENV) (once, a few minutes) ...'
 	@grep -v '^orbax-checkpoint==' constraints.txt > $(VENV)/constraints.txt
 	@$(PIP) -r requirements-dev.txt -r requirements-export.txt \
 	  $(if $(CONSTRAIN),-c $(VENV)/constraints.txt)

@@ -35,7 +35,7 @@ COMMANDS = {
     'deduplicate': 'find training images that are copies of test images',
     'data': 'check a dataset, or convert it to ArrayRecord shards',
     'convert': 'convert weights between formats and verify the result',
-    'export': 'export a model to StableHLO, ONNX or SavedModel and verify it',
+    'export': 'export a model to StableHLO or ONNX and verify it',
     'benchmark': 'measure the speed of a training step',
     'doctor': 'show versions, devices, memory and missing packages',
 }

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import json
 import os
 import pathlib
 import re
@@ -390,19 +389,6 @@ def test_a_checkpoint_that_a_network_drive_shows_late_is_awaited(
     restored = checkpoints.restore(abstract(new_state(0, average=False)))
     timer.join()
   assert_same_bits(restored.state, new_state(2, average=False))
-
-
-def test_checkpoints_of_version_0_1_have_no_checksums(run):
-  step = run / 'checkpoints/latest/2'
-  (step / 'checksums').rmtree()
-  metadata = json.loads((step / '_CHECKPOINT_METADATA').read_text())
-  del metadata['item_handlers']['checksums']
-  (step / '_CHECKPOINT_METADATA').write_text(json.dumps(metadata))
-  with open_checkpoints(run, keep=2) as checkpoints:
-    restored = checkpoints.restore(abstract(new_state(0, average=False)))
-  assert_same_bits(restored.state, new_state(2, average=False))
-  assert_same_bits(source_lib.find(run).load(), jax.device_get(
-      restored.state.params))
 
 
 @pytest.mark.filterwarnings('ignore::pytest.PytestUnraisableExceptionWarning')

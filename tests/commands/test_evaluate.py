@@ -47,11 +47,9 @@ def evaluate(*arguments, out):
 def test_evaluators_are_selected_by_name_or_kind(trained, tmp_path, capsys):
   status, figures = evaluate(
       f'--workdir={trained}',
-      '--evaluators=half,fewshot,calibration,confusion,corruptions',
+      '--evaluators=half,fewshot,calibration,confusion',
       # A microbatch is smaller than the number of devices.
       '--config.batch_size=12', '--config.accumulation=12',
-      '--config.evals.corruptions.corruptions=["contrast"]',
-      '--config.evals.corruptions.severities=[1,5]',
       '--config.evals.fewshot.shots=[1,3]', '--config.evals.fewshot.seeds=2',
       '--config.evals.confusion.split=test[:100]', out=tmp_path)
   assert status == 0
@@ -65,14 +63,10 @@ def test_evaluators_are_selected_by_name_or_kind(trained, tmp_path, capsys):
   assert figure.read_bytes().startswith(b'\x89PNG')
   out = capsys.readouterr().out
   assert f'figure      {figure}' in out
-  for name in ('confusion_mistakes', 'calibration', 'corruptions'):
+  for name in ('confusion_mistakes', 'calibration'):
     assert (trained / 'evals' / f'{name}.png').exists()
   assert 'Classes of lowest F1' in out and ' were predicted as ' in out
   assert 'fewshot: digits test, 360 images' in out
-  assert 'Accuracy (%) by corruption and severity' in out
-  table = figures['tables']['corruptions']
-  assert np.shape(table['corruptions']) == (1, 2)
-  assert table['class_names'] == ['contrast'] and table['severities'] == [1, 5]
 
 
 def test_segmentations_are_drawn(trained, tmp_path, capsys):

@@ -14,9 +14,7 @@ pytestmark = pytest.mark.slow  # It trains models.
 FEW = {'train_split': 'train[:200]'}
 SECTIONS = {kind: {'name': kind, 'split': 'test[:50]', **({
     'fewshot': {**FEW, 'shots': [1, 3]}, 'knn': FEW,
-    'segmentation': {**FEW, 'source': 'shapes'},
-    'corruptions': {'corruptions': ['shot_noise', 'zoom_blur'],
-                    'severities': [3]}}.get(kind, {}))}
+    'segmentation': {**FEW, 'source': 'shapes'}}.get(kind, {}))}
             for kind in evals.KINDS if kind != 'regression'}
 
 

@@ -183,10 +183,6 @@ def test_the_objective_has_the_same_keys_in_each_evaluation(toy):
     ({'name': 'knn', 'temperature': 0.0}, 'temperature positive'),
     ({'name': 'segmentation', 'flip': True}, 'does not support flip'),
     ({'name': 'segmentation', 'penalty': 0.0}, 'penalty must be positive'),
-    ({'name': 'corruptions', 'corruptions': ['gausian_noise']},
-     'gaussian_noise'),
-    ({'name': 'corruptions', 'severities': [0]}, 'from 1 to 5'),
-    ({'name': 'corruptions', 'corruptions': []}, 'must not be empty'),
 ])
 def test_wrong_settings_are_errors(section, words):
   with pytest.raises(ValueError, match=words):
@@ -203,14 +199,10 @@ def build(toy, name, **split):
   labels = KHOT if name == 'multi_label' else LABELS
   # Ranks of three samples of each class.
   ranks = np.tile(np.arange(EXAMPLES) // CLASSES, (3, 1))
-  images, names, section = LOGITS, tuple('abcdef'), {}
-  if name == 'corruptions':  # Grey images of 2 x 3 pixels.
-    images = LOGITS.reshape(-1, 2, 3, 1)
-    section = {'corruptions': ['contrast']}
-    split = {'pixel_scale': (0, 1), 'garbage': 0, 'num_classes': 6, **split}
+  names = tuple('abcdef')
   examples = toy.split(
-      images, labels, ranks=ranks, class_names=names, **split)
-  return toy({'name': name, **section},
+      LOGITS, labels, ranks=ranks, class_names=names, **split)
+  return toy({'name': name},
              dict.fromkeys(('', 'all', 'train'), examples),
              objective=objective, class_names=names)
 

@@ -8,7 +8,6 @@ import pytest
 
 from tests import toy
 from vit_jax import data
-from vit_jax import evals
 from vit_jax import schema
 from vit_jax.data.sources import registry
 from vit_jax.experiment import config as config_lib
@@ -84,13 +83,6 @@ def test_short_runs_log_ten_times_and_evaluate_no_more_images_than_they_train(
          if experiment.is_due(config.evals['test'].every, step)]
   assert len(due) == count and due[-1] == steps
   assert config.evals['end'].every is None
-
-
-def test_every_corruption_counts_as_a_pass():
-  section, = evals.parse({'x': {
-      'name': 'corruptions', 'flip': True, 'corruptions': ['fog', 'snow'],
-      'severities': [1, 5]}}).values()
-  assert section.num_passes == 2 * (1 + 4)
 
 
 SECTION = {'split': 'test[:24]', 'batch_size': 24}

@@ -18,19 +18,7 @@ def test_counters_survive_a_checkpoint():
       images=3, flops=2**70 + 1, device_secs_by_kind={'cpu': 1.5}, best=0.5,
       best_step=4, unimproved=2, unimproved_steps=6)
   progress = json.loads(json.dumps(dataclasses.asdict(counters)))
-  assert counters_lib.Counters.restore(
-      progress, flops_per_image=7) == counters
-
-
-def test_missing_counters_of_older_checkpoints_are_derived():
-  old = {'origin': '', 'images': 10, 'secs': 2.0, 'device_secs': 8.0,
-         'evaluated': 5, 'evals': {'val/loss': 1.0}, 'train': {}, 'best': None,
-         'best_step': None}
-  counters = counters_lib.Counters.restore(old, flops_per_image=7)
-  assert (counters.images, counters.flops, counters.secs) == (10, 70, 2.0)
-  assert counters.device_secs_by_kind == {'unknown': 8.0}
-  assert counters.evals == {'val/loss': 1.0}
-  assert not counters.is_out_of_patience(1)
+  assert counters_lib.Counters.restore(progress) == counters
 
 
 @pytest.mark.parametrize(('mode', 'value', 'best', 'better'), [

@@ -76,24 +76,6 @@ def mistakes(
   plots.save(fig, path)
 
 
-def corruptions(
-    accuracy: Float[np.ndarray, 'corruptions severities'],
-    images: Sequence[np.ndarray], path: epath.PathLike, *,
-    names: Sequence[str], title: str = '',
-) -> None:
-  """Draws a corrupted image for each accuracy, a row per corruption."""
-  rows, columns = accuracy.shape
-  fig = plots.new_figure(1.1 * columns + 1.4, 1.25 * rows + 0.5, w_pad=0.02)
-  panels = fig.subplots(rows, columns, squeeze=False)
-  for axes, image, value in zip(panels.ravel(), images, accuracy.ravel()):
-    _show_image(axes, image)
-    axes.set_title(f'{100 * value:.1f} %', fontsize=8, pad=2)
-  for axes, name in zip(panels[:, 0], names):
-    axes.set_ylabel(name.replace('_', ' '), rotation=0, ha='right', va='center')
-  _title(fig, title, f'mean accuracy {100 * accuracy.mean():.2f} %')
-  plots.save(fig, path)
-
-
 def _show_image(axes: Any, image: np.ndarray) -> None:
   """Draws an image without axes; at most its first three channels."""
   axes.imshow(_displayed(image), cmap='gray', vmin=0, vmax=1)

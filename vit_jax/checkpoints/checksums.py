@@ -82,15 +82,14 @@ def check_items(
   """Raises ValueError if the checksums of restored items differ.
 
   Args:
-    sums: checksums by item; empty for checkpoints of version 0.1.0.
+    sums: checksums by item.
     arrays: trees of arrays by item.
     plain: plain data by item.
   """
-  if sums:
-    for item, restored in (arrays or {}).items():
-      check(item, sums[item], of_arrays(restored))
-    for item, restored in (plain or {}).items():
-      check(item, sums[item], of_json(restored))
+  for item, restored in (arrays or {}).items():
+    check(item, sums[item], of_arrays(restored))
+  for item, restored in (plain or {}).items():
+    check(item, sums[item], of_json(restored))
 
 
 def check(item: str, expected: Any, found: Any) -> None:

@@ -79,7 +79,7 @@ def composite(
 
 
 def read_checksums(path: epath.Path) -> dict[str, Any]:
-  """Returns the checksums of a checkpoint; version 0.1.0 wrote none.
+  """Returns the checksums of a checkpoint.
 
   Raises:
     ValueError: if an item that was saved, or its metadata, is missing.
@@ -87,8 +87,9 @@ def read_checksums(path: epath.Path) -> dict[str, Any]:
   # Unlike `exists`, listing a folder raises operating system errors.
   present = {item.name for item in path.iterdir()}
   try:
-    names = set(json.loads((path / _METADATA).read_text())['item_handlers']
-                if _METADATA in present else [_METADATA])
+    names = {CHECKSUMS, *(
+        json.loads((path / _METADATA).read_text())['item_handlers']
+        if _METADATA in present else [_METADATA])}
   except (TypeError, KeyError) as error:
     raise ValueError(f'{_METADATA} names no items') from error
   missing = [name for name in sorted(names) if name not in present]
@@ -98,7 +99,7 @@ def read_checksums(path: epath.Path) -> dict[str, Any]:
       and '_METADATA' not in [p.name for p in (path / name).iterdir()]]
   if missing:
     raise ValueError(f'it lacks {", ".join(missing)}')
-  return read_config(path / CHECKSUMS) if CHECKSUMS in names else {}
+  return read_config(path / CHECKSUMS)
 
 
 def read_config(path: epath.Path) -> dict[str, Any]:

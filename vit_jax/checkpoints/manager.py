@@ -29,7 +29,6 @@ from vit_jax.checkpoints import config as config_lib
 from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import items as items_lib
 from vit_jax.checkpoints import paths
-from vit_jax.checkpoints import saved_config
 from vit_jax.parallel import coordination
 
 # Saving a large model over a slow network takes long. Heartbeats find lost
@@ -195,12 +194,10 @@ class Checkpoints:
       checksums.check_items(
           sums, arrays={item: restored[item] for item in expected},
           plain={name: restored[name] for name in _PLAIN})
-    saved_config.check_resumable(restored['config'])
     state = types.TrainState(
         params=restored['params'], average=restored.get('average'),
         **restored['training'])
-    return Restored(state, restored['progress'],
-                    saved_config.upgrade(restored['config']))
+    return Restored(state, restored['progress'], restored['config'])
 
   def load_best(
       self, abstract: types.TrainState, *, step: int) -> types.Params:

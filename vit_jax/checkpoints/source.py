@@ -13,7 +13,6 @@ from vit_jax import untrusted
 from vit_jax.checkpoints import checksums as checksums_lib
 from vit_jax.checkpoints import items as items_lib
 from vit_jax.checkpoints import paths
-from vit_jax.checkpoints import saved_config
 
 _MAX_NAMES = 12  # In the error that lists a folder.
 
@@ -83,7 +82,7 @@ def _source(path: epath.Path) -> Source:
     config = items_lib.read_config(path / 'config')
     checksums_lib.check_items(sums, plain={'config': config})
     return Source(
-        path=path, config=saved_config.upgrade(config), item=item,
+        path=path, config=config, item=item,
         load=functools.partial(_read, path, item, sums),
         shapes=items_lib.read_shapes(path / item),
         labels=items_lib.read_labels(path, sums) or _declared_labels(config))

@@ -57,7 +57,7 @@ with epy.lazy_imports():
   from vit_jax.weights.configs import preprocessing
 
 KINDS = ('classification', 'multi_label', 'confusion', 'calibration',
-         'corruptions', 'fewshot', 'knn', 'objective', 'regression',
+         'fewshot', 'knn', 'objective', 'regression',
          'segmentation', 'shift')
 _MAX_CLASSES = 10  # Rows of the table of classes.
 
@@ -185,14 +185,6 @@ def _show(
        for key, value in result.metrics.items() if key != 'examples'])
   if 'confusion' in result.tables:
     _show_classes(result)
-  elif 'corruptions' in result.tables:
-    accuracy = result.tables['corruptions']
-    console_lib.table(
-        'Accuracy (%) by corruption and severity',
-        ['corruption', *map(str, result.tables['severities']), 'mean'], [
-            [label, *(f'{100 * value:.1f}' for value in (*row, row.mean()))]
-            for label, row in zip((*(result.class_names or ()), 'mean'), (
-                *accuracy, accuracy.mean(axis=0)))])
 
 
 def _show_classes(result: evals.Result) -> None:
@@ -227,8 +219,6 @@ def _draw(name: str, result: evals.Result, output: epath.Path) -> None:
       'reliability': lambda table: figures.reliability(table, path, title=name),
       'confusion': lambda table: figures.confusion(table, path, **options),
       'predictions': lambda table: figures.scatter(table, path, **options),
-      'corruptions': lambda table: figures.corruptions(
-          table, result.images(), path, **options),
       'class_iou': lambda table: figures.segmentation(
           table, result.images(), path, **options)}
   for table in draw.keys() & result.tables.keys():

@@ -38,8 +38,7 @@ TOLERANCE = 1e-3
 BATCH_SIZES = (1, 2, 5)
 MAX_IMAGES = 32
 SERVER = ('limits.py', 'preprocess.py', 'server.py')
-# File name suffixes; '' is a folder.
-SUFFIXES = {'jax': '.stablehlo', 'onnx': '.onnx', 'savedmodel': ''}
+SUFFIXES = {'jax': '.stablehlo', 'onnx': '.onnx'}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,12 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--format', required=True, choices=tuple(SUFFIXES),
       help='jax: StableHLO for jax.export.deserialize, on a CPU, a GPU or a '
-      'TPU; onnx: for ONNX Runtime; savedmodel: a folder for TensorFlow')
+      'TPU; onnx: for ONNX Runtime')
   parser.add_argument(
       '--output', required=True, metavar='PATH',
       help='new path to write: a .stablehlo file for jax, an .onnx file for '
-      'onnx, a folder for savedmodel. With more than 2 GiB of weights, jax '
-      'and onnx write a folder with the program and the weights')
+      'onnx. With more than 2 GiB of weights, a folder with the program and '
+      'the weights')
   parser.add_argument(
       '--server', action='store_true',
       help=f'also write {", ".join(SERVER)} next to it, which serve '
@@ -101,8 +100,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     print(f'{what}: largest difference of a logit {value:.1e}')
   print(f'wrote {args.output} ({args.format})'
         + ': a folder, since a file is limited to 2 GiB' * (
-            args.format in export.PROGRAMS
-            and export.is_folder(model, form=args.format)))
+            export.is_folder(model)))
   print(f'wrote {settings} (preprocessing and class names)')
   for script in server:
     atomic_files.write_text(script, (

@@ -18,7 +18,7 @@ from vit_jax.evals.evaluator import Split
 
 # Modules, each imported once a config uses it.
 KINDS = ('classification', 'multi_label', 'confusion', 'calibration',
-         'corruptions', 'fewshot', 'knn', 'objective', 'regression',
+         'fewshot', 'knn', 'objective', 'regression',
          'segmentation', 'shift')
 # Evaluators of known datasets, under their names.
 DATASETS: dict[str, dict[str, str]] = {

@@ -44,8 +44,6 @@ class Split:
     ranks: position of each example among the sampled examples of its class, for
       each seed; -1 if not sampled. Only for splits sampled by class.
     max_unreadable: examples that may be missing because they are unreadable.
-    pixel_scale: mean and standard deviation that normalise the batches' images;
-      None if these are not 8-bit grey or RGB.
   """
   name: str
   batches: Callable[[], Iterator[types.Batch]]
@@ -60,7 +58,6 @@ class Split:
   target_std: tuple[float, ...] = ()
   ranks: Int[np.ndarray, 'seeds examples'] | None = None
   max_unreadable: int = 0
-  pixel_scale: tuple[Any, Any] | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

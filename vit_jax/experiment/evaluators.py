@@ -268,9 +268,7 @@ def _split_opener(
         read_labels=functools.partial(
             data.class_labels, dataset, setting=f'evals.{name}'),
         multi_label=dataset.multi_label, targets=dataset.targets,
-        target_mean=config.data.target_mean, target_std=config.data.target_std,
-        pixel_scale=(section.value_scale['mean'], section.value_scale['std'])
-        if section.is_picture else None)
+        target_mean=config.data.target_mean, target_std=config.data.target_std)
 
   return open_split
 

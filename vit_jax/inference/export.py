@@ -2,15 +2,14 @@
 
     jax         StableHLO by `jax.export`: `f(images)` on a CPU, GPU or TPU
     onnx        by jax2onnx, for ONNX Runtime
-    savedmodel  by jax2tf, for TensorFlow Serving and TensorFlow Lite
 
 Each takes `images` [batch, height, width, channels], float32 in the model's
 value range with any batch size, and returns `logits` and `representation`. The
 weights are included, and everything is computed in float32, because ONNX
 Runtime has no bfloat16 on CPUs.
 
-The first two formats cannot hold 2 GiB in a file. Larger models become folders
-(as a SavedModel always is), with the weights in a separate file:
+Neither format can hold 2 GiB in a file. Larger models become folders, with the
+weights in a separate file:
 
     jax         model.stablehlo, `f(weights, images)`, and weights.npz, its
                 first argument: `dict(numpy.load('weights.npz'))`
@@ -52,8 +51,7 @@ PROGRAMS = {'jax': 'model.stablehlo', 'onnx': 'model.onnx'}
 WEIGHTS = 'weights.npz'
 # Libraries that write or run a format.
 LIBRARIES: dict[str, tuple[str, ...]] = {
-    'jax': (), 'onnx': ('jax2onnx', 'onnxruntime'),
-    'savedmodel': ('tensorflow',)}
+    'jax': (), 'onnx': ('jax2onnx', 'onnxruntime')}
 
 Images = Float[np.ndarray, 'batch height width channels']
 Run = Callable[[Images], dict[str, np.ndarray]]
@@ -77,10 +75,9 @@ def check_installed(form: str) -> None:
     _library(name, form)
 
 
-def is_folder(model: model_lib.Model, *, form: str) -> bool:
+def is_folder(model: model_lib.Model) -> bool:
   """Returns whether the model is exported as a folder."""
-  num_bytes = 4 * tree.num_elements(model.params)
-  return form not in PROGRAMS or num_bytes > MAX_BYTES
+  return 4 * tree.num_elements(model.params) > MAX_BYTES
 
 
 def in_float32(model: model_lib.Model) -> model_lib.Model:
@@ -163,7 +160,7 @@ def _write_jax(model: model_lib.Model, path: pathlib.Path) -> None:
       np.float32)
   arguments: tuple[Any, ...] = (images,)
   program: Callable[..., Any] = functools.partial(forward, params)
-  if is_folder(model, form='jax'):
+  if is_folder(model):
     path.mkdir()
     weights = {name: np.asarray(value, np.float32)
                for name, value in tree.flatten(params).items()}
@@ -189,7 +186,7 @@ def _read_jax(path: pathlib.Path) -> Run:
 def _write_onnx(model: model_lib.Model, path: pathlib.Path) -> None:
   jax2onnx = _library('jax2onnx', 'onnx')
   forward, params = _forward(model, unrolled=True)
-  separate = is_folder(model, form='onnx')
+  separate = is_folder(model)
   if separate:
     path.mkdir()
     path = path / PROGRAMS['onnx']
@@ -220,37 +217,6 @@ def _read_onnx(path: pathlib.Path) -> Run:
       list(OUTPUTS), {'images': np.asarray(images, np.float32)})))
 
 
-def _write_savedmodel(model: model_lib.Model, path: pathlib.Path) -> None:
-  tf = _library('tensorflow', 'savedmodel')
-  from jax.experimental import jax2tf
-  height, width = model.preprocess.resolution
-  channels = model.preprocess.channels
-  forward, params = _forward(model)
-  converted = jax2tf.convert(
-      forward,
-      polymorphic_shapes=[None, f'(batch, {height}, {width}, {channels})'],
-      native_serialization_platforms=PLATFORMS, with_gradient=False)
-  module = tf.Module()
-  # Variables are saved in separate files, constants in the program's file.
-  leaves, treedef = jax.tree.flatten(params)
-  module.weights = variables = [
-      tf.Variable(np.asarray(leaf), trainable=False) for leaf in leaves]
-  module.serve = tf.function(
-      lambda images: converted(jax.tree.unflatten(treedef, variables), images),
-      autograph=False, input_signature=[tf.TensorSpec(
-          (None, height, width, channels), tf.float32, name='images')])
-  tf.saved_model.save(
-      module, str(path), signatures={'serving_default': module.serve})
-
-
-def _read_savedmodel(path: pathlib.Path) -> Run:
-  tf = _library('tensorflow', 'savedmodel')
-  serve = tf.saved_model.load(str(path)).signatures['serving_default']
-  return lambda images: {
-      name: np.asarray(value) for name, value in
-      serve(images=tf.constant(images)).items()}
-
-
 def _library(name: str, form: str) -> Any:
   """Imports a library that an export format needs."""
   try:
@@ -267,5 +233,4 @@ FORMATS: dict[str, tuple[
     Callable[[model_lib.Model, pathlib.Path], None],
     Callable[[pathlib.Path], Run]]] = {
         'jax': (_write_jax, _read_jax),
-        'onnx': (_write_onnx, _read_onnx),
-        'savedmodel': (_write_savedmodel, _read_savedmodel)}
+        'onnx': (_write_onnx, _read_onnx)}

@@ -17,7 +17,6 @@ from vit_jax.optim import schedules
 KERNELS = '.*kernel'
 # Kernels of encoder layers and ResNet units.
 LAYERS = rf'({layer_decay.STACKED}|backbone/block\d+/).*kernel'
-EARLIER_LAYERS = f'{layer_decay.STACKED}.*kernel'  # The default of 0.1.0.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

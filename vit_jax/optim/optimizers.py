@@ -124,8 +124,7 @@ def _first_match(params: Any, rules: Any, *, default: Any, where: str) -> Any:
   """`tree.map_rules`, but the patterns of defaults may match no parameter."""
   names = list(tree.flatten(params))
   rules = [rule for rule in rules
-           if rule[0] not in (config_lib.KERNELS, config_lib.LAYERS,
-                              config_lib.EARLIER_LAYERS)
+           if rule[0] not in (config_lib.KERNELS, config_lib.LAYERS)
            or any(re.fullmatch(rule[0], name) for name in names)]
   return tree.map_rules(
       params, rules, default=default, where=f'optimizer.{where}')

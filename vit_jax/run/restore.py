@@ -169,8 +169,7 @@ def _resume(
 ) -> Start:
   """Checks that the run can resume with this config."""
   config = experiment.config
-  counters = counters_lib.Counters.restore(
-      restored.progress, flops_per_image=experiment.training_flops_per_image)
+  counters = counters_lib.Counters.restore(restored.progress)
   step = int(restored.state.step)
   # Resolved again, so that settings added since then get their defaults.
   earlier = config_lib.resolve(restored.config)

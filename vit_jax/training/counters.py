@@ -17,9 +17,6 @@ from vit_jax import schema
 from vit_jax.parallel import hardware
 from vit_jax.training import clock as clock_lib
 
-# Device kind in checkpoints of versions that did not record it.
-UNKNOWN = 'unknown'
-
 
 @dataclasses.dataclass
 class Counters:
@@ -60,17 +57,10 @@ class Counters:
   unimproved_steps: int = 0
 
   @classmethod
-  def restore(
-      cls, progress: Mapping[str, Any], *, flops_per_image: int,
-  ) -> 'Counters':
-    """Returns the counters of a checkpoint; older versions wrote fewer keys."""
+  def restore(cls, progress: Mapping[str, Any]) -> 'Counters':
+    """Returns the counters of a checkpoint."""
     known = {f.name for f in dataclasses.fields(cls)}
-    counters = cls(**{k: v for k, v in progress.items() if k in known})
-    if 'flops' not in progress:
-      counters.flops = counters.images * flops_per_image
-    if 'device_secs_by_kind' not in progress and progress.get('device_secs'):
-      counters.device_secs_by_kind = {UNKNOWN: progress['device_secs']}
-    return counters
+    return cls(**{k: v for k, v in progress.items() if k in known})
 
   def add_images(self, number: int, *, flops_per_image: int) -> None:
     """Counts the images of a step."""

@@ -35,11 +35,6 @@ def metadata(*, change=(), **settings):
   return json.dumps(data)
 
 
-def test_metadata_of_earlier_versions_is_read(tmp_path):
-  write(tmp_path / 'x.npz', 'timm', metadata(change={'products': 'auto'}))
-  assert load_lib.load(tmp_path / 'x.npz').config == random_models.config_of()
-
-
 @pytest.mark.parametrize(('change', 'words'), [
     ({'width': 24}, r'patches/bias: expected \(24,\), found \(12,\)'),
     ({'depth': 3}, r'expected \(3, .*found \(2, '),

@@ -16,7 +16,6 @@ from vit_jax import schema
 from vit_jax import types
 from vit_jax import untrusted
 from vit_jax.checkpoints import paths
-from vit_jax.checkpoints import saved_config
 from vit_jax.models import vit_config
 from vit_jax.weights import files
 from vit_jax.weights.configs import preprocessing
@@ -182,8 +181,7 @@ def read_metadata(opened: files.ArrayFile) -> Declared | None:
         isinstance(data, dict) and 'preprocess' in data):
       return None  # Unrelated JSON.
     found = schema.parse(Metadata, data, where='metadata')
-    config = models.parse(
-        saved_config.upgrade({'model': found.model})['model'])
+    config = models.parse(found.model)
     # Versions that wrote terms of timm rounded as TensorFlow does.
     preprocess = preprocessing.parse(
         found.preprocess or {}, rounding='tensorflow')
