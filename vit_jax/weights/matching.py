@@ -147,11 +147,10 @@ def _only_fitting(
   models: dict[str, families.Family] = {}
   for family, prefix in found:  # The best family of each prefix is first.
     # The backbone of a hybrid is a part of the hybrid.
-    is_part = any(prefix.startswith(outer) and all(
+    if prefix not in models and not any(prefix.startswith(outer) and all(
         _knows(known.table, name.removeprefix(outer)) for name in names
-        if name.startswith(prefix)) for outer, known in models.items())
-    if not is_part:
-      models.setdefault(prefix, family)
+        if name.startswith(prefix)) for outer, known in models.items()):
+      models[prefix] = family
   fitting = [
       prefix for prefix, family in models.items()
       if not layout.matches(family.table, _parameters(family, inside(prefix)))[

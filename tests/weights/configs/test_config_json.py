@@ -111,3 +111,12 @@ def test_settings_that_are_not_read_are_listed(family, change, tmp_path):
           in loaded.summary)
   assert (f'  not read in {tmp_path / "preprocessor_config.json"}: '
           'do_pad=True, size') in loaded.summary
+
+
+def test_a_deeply_nested_setting_is_listed_by_its_name(tmp_path):
+  write(tmp_path, 'timm')
+  text = (tmp_path / 'config.json').read_text()
+  (tmp_path / 'config.json').write_text(
+      text[:-1] + ', "x": ' + 450 * '{"a": ' + '1' + 451 * '}')
+  assert (f'  not read in {tmp_path / "config.json"}: x'
+          in load_lib.load(tmp_path).summary)

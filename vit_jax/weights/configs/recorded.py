@@ -6,12 +6,10 @@ from typing import Any
 
 
 class Recorded(dict[str, Any]):
-  """A dict whose nested dicts are `Recorded` as well."""
+  """A dict whose nested dicts become `Recorded` when they are read."""
 
   def __init__(self, data: dict[str, Any]):
-    super().__init__({
-        key: Recorded(value) if isinstance(value, dict) else value
-        for key, value in data.items()})
+    super().__init__(data)
     self._read: set[object] = set()
 
   def __contains__(self, key: object) -> bool:
@@ -20,15 +18,17 @@ class Recorded(dict[str, Any]):
 
   def __getitem__(self, key: str) -> Any:
     self._read.add(key)
-    return super().__getitem__(key)
+    value = super().__getitem__(key)
+    if isinstance(value, dict) and not isinstance(value, Recorded):
+      self[key] = value = Recorded(value)
+    return value
 
   def get(self, key: str, default: Any = None) -> Any:
     self._read.add(key)
-    return super().get(key, default)
+    return self[key] if super().__contains__(key) else default
 
   def items(self) -> Any:
-    self._read.update(self)
-    return super().items()
+    return {key: self[key] for key in self}.items()
 
   def unread(self, irrelevant: re.Pattern[str]) -> Iterator[str]:
     """Yields the settings that were not read, as 'key=value' or 'section'.
@@ -42,6 +42,7 @@ class Recorded(dict[str, Any]):
       if irrelevant.fullmatch(key) or not value:
         continue
       if key not in self._read:
-        yield key if isinstance(value, (dict, list)) else f'{key}={value!r}'
+        yield key if isinstance(value, (dict, list)) else (
+            f'{key}={value!r:.60}')
       elif isinstance(value, Recorded):
         yield from (f'{key}.{text}' for text in value.unread(irrelevant))
