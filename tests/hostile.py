@@ -229,6 +229,7 @@ def bad():
       'npy empty': (npy(np.zeros((0, 0), np.uint8)), 'each side must'),
       'npy huge': (npy(np.zeros((2**14, 2**13), np.uint8)), 'Make it smaller'),
       'png of one column': (png(1, 2**20), 'each side must'),
+      'pnm of other depth, truncated': (b'P5\n33 24\n6\n', 'not a readable'),
       'pnm in ascii': (b'P2 9 9 255\n' + b'1 ' * 81, 'binary PNM'),
       # Pillow reads these headers byte by byte or chunk by chunk.
       'ppm padded': (b'P6' + b' ' * 2**20 + b'1 1 255\n000', 'many parts'),

@@ -130,7 +130,7 @@ def test_bad_files_are_described_errors_and_allocate_little_memory(name):
   data, message = BAD[name]
   with fuzz.limited(200 << 20), pytest.raises(ValueError, match=message):
     decode.decode(data, channels=3)
-  with pytest.raises(ValueError):
+  with pytest.raises(ValueError, match=message):
     multichannel.decode(data, channels=3, dtype='uint8')
 
 

@@ -79,10 +79,7 @@ def decode(
                              else image)
     return pixels if pixels.mode == mode else pixels.convert(mode)
   pixels = limits.open_image(image, max_pixels=max_pixels)
-  try:
-    pixels.load()
-  except Exception as error:
-    raise ValueError(limits.describe_error(error, image)) from error
+  limits.load(pixels, image)
   return convert(pixels, channels=channels)
 
 

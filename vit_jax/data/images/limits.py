@@ -60,6 +60,7 @@ _TIFF_NUMBERS = {3: 'H', 4: 'I', 5: 'q', 6: 'b', 8: 'h', 9: 'i', 10: 'q',
                  11: 'f', 12: 'd', 13: 'I', 16: 'Q'}
 _MAX_ENTRIES, _MAX_VALUES = 2**18, 2**17
 _MAX_AVIF_HEADER = 2**19
+_OUTSIDE = (struct.error, OverflowError)  # An offset is beyond the file.
 _EXIF, _ORIENTATION = b'Exif\0\0', 0x0112
 _AVIF_EXIF = re.compile(rb'(infe.{8}(?:..)?)Exif', re.DOTALL)
 
@@ -107,6 +108,14 @@ def open_image(
           f'it has {scans} scans over {image.width} x {image.height} pixels. '
           'Save it again, as a JPEG that is not progressive.')
   return image
+
+
+def load(image: Image.Image, data: bytes) -> None:
+  """Decodes an open image; raises a ValueError if it is damaged."""
+  try:
+    image.load()
+  except Exception as error:
+    raise ValueError(describe_error(error, data)) from error
 
 
 def apply_orientation(image: Image.Image) -> None:
@@ -287,10 +296,6 @@ def _check_jpeg2000(data: bytes, max_pixels: int) -> None:
   _check_memory(size, _JPEG2000_BYTES * (channels + 1), max_pixels)
 
 
-def _outside_of_file() -> contextlib.AbstractContextManager[None]:
-  return contextlib.suppress(struct.error, OverflowError)
-
-
 def _check_directories(data: bytes) -> None:
   """Raises a ValueError if a TIFF has too many entries, values or bytes.
 
@@ -309,7 +314,7 @@ def _check_directories(data: bytes) -> None:
       continue
     visited.add(at)
     num_values = 0
-    with _outside_of_file():  # Pillow ignores the rest, too.
+    with contextlib.suppress(*_OUTSIDE):  # Pillow ignores the rest, too.
       (entries,) = count.unpack_from(data, at)
       at += count.size
       for _ in range(entries):
@@ -323,7 +328,7 @@ def _check_directories(data: bytes) -> None:
         if tag in _SUBDIRECTORIES and values == 1 and form[1] in 'HIQ':
           if size <= offset.size:
             place = at - offset.size
-          with _outside_of_file():
+          with contextlib.suppress(*_OUTSIDE):
             following += struct.unpack_from(form, data, place)
       following += offset.unpack_from(data, at)
     if (num_values > _MAX_VALUES or num_entries + len(visited) > _MAX_ENTRIES

@@ -79,7 +79,7 @@ def decode(
   else:
     opened = limits.open_image(image, max_pixels=max_pixels)
     try:
-      pixels = _read(opened, channels=channels, dtype=dtype)
+      pixels = _read(opened, image, channels=channels, dtype=dtype)
     except ValueError:
       raise
     except Exception as error:
@@ -139,7 +139,8 @@ def _cast(pixels: np.ndarray, dtype: Dtype) -> np.ndarray:
 
 
 def _read(
-    image: Image.Image, *, channels: int, dtype: Dtype) -> np.ndarray:
+    image: Image.Image, data: bytes, *, channels: int, dtype: Dtype,
+) -> np.ndarray:
   """Returns the bands of an image file, or its pages as channels."""
   if is_deep(image) and image.mode[0] not in 'IF' and dtype != 'uint8':
     raise ValueError(
@@ -151,7 +152,7 @@ def _read(
         'Use data.channels=1 or 3 with data.dtype=uint8.')
   if image.format != 'TIFF' or not (
       getattr(image, 'n_frames', 1) == channels > 1):
-    image.load()
+    limits.load(image, data)
     limits.apply_orientation(image)
     return np.asarray(image)
   arrays, size, mode = [], image.size, image.mode
@@ -162,5 +163,6 @@ def _read(
           f'its page {number} has the size and mode {image.size} {image.mode}, '
           f'but the first has {size} {mode}. Expected {channels} pages of the '
           'same size, each with one band.')
-    arrays.append(np.asarray(image))  # Pillow has applied its orientation.
+    limits.load(image, data)  # Pillow applies the orientation of a TIFF.
+    arrays.append(np.asarray(image))
   return np.stack(arrays, axis=-1)
