@@ -56,9 +56,8 @@ with epy.lazy_imports():
   from vit_jax.weights import orbax_runs
   from vit_jax.weights.configs import preprocessing
 
-KINDS = ('classification', 'multi_label', 'confusion', 'calibration',
-         'fewshot', 'knn', 'objective', 'regression',
-         'segmentation', 'shift')
+KINDS = ('classification', 'multi_label', 'confusion', 'calibration', 'fewshot',
+         'knn', 'objective', 'regression', 'segmentation', 'shift')
 _MAX_CLASSES = 10  # Rows of the table of classes.
 
 

@@ -6,6 +6,7 @@
 
 from vit_jax.data.augment.mixup import prepare
 from vit_jax.data.config import DataConfig
+from vit_jax.data.config import inherit
 from vit_jax.data.config import parse
 from vit_jax.data.dataset import class_labels
 from vit_jax.data.dataset import Dataset
@@ -32,6 +33,7 @@ __all__ = [
     'allowed_unreadable',
     'class_labels',
     'eval_batches',
+    'inherit',
     'measured',
     'open_dataset',
     'parse',

@@ -225,3 +225,31 @@ class DataConfig:
 def parse(section: Mapping[str, Any]) -> DataConfig:
   """Parses the section `data`; see `DataConfig` for its keys."""
   return schema.parse(DataConfig, section, where='data')
+
+
+def inherit(
+    section: Mapping[str, Any], source: Mapping[str, Any]) -> dict[str, Any]:
+  """Replaces 'auto' in `mean` and `std` by the values of initial weights.
+
+  Args:
+    section: section `data` of a run.
+    source: section `data` that the weights were trained with, as far as known.
+
+  Raises:
+    ValueError: if theirs are not known yet, or are those of other channels.
+  """
+  config, result = parse(section), dict(section)
+  for name in ('mean', 'std'):
+    value = source.get(name, 'auto')
+    if getattr(config, name) != 'auto' or value == 'auto':
+      continue
+    different = isinstance(value, (list, tuple)) and sorted({*value})
+    if different and len(different) == 1:
+      value = different[0]
+    elif value == 'measured' or (different and len(value) != config.channels):
+      raise ValueError(
+          f'data.{name} is auto, that of the initial weights, but theirs is '
+          f'{value}, and the images have {config.channels} channels. Set '
+          'data.mean and data.std to numbers or measured.')
+    result[name] = value
+  return result

@@ -21,6 +21,7 @@ from vit_jax import optim
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
+from vit_jax.experiment import complete
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.experiment import fingerprint
@@ -59,7 +60,7 @@ def build(
   note = functools.cache(_print_note)  # Prints a line once.
   if head is not None:
     dataset = _with_head(dataset, head, note)
-  config = _complete(config, dataset)
+  config = complete.of_data(config, dataset)
   teacher = _teacher(config, dataset, note)
   model, loss = _model_and_loss(
       config, dataset, devices or jax.devices(), teacher)
@@ -306,34 +307,6 @@ def _prepare(
     return {**batch, **loss.draw(batch['image'], jax.random.fold_in(key, 2))}
 
   return prepare_and_draw
-
-
-def _complete(
-    config: config_lib.Config, dataset: data.Dataset,
-) -> config_lib.Config:
-  """Returns the config with the settings that depend on the data.
-
-  Raises a `ValueError` if the config does not fit the data.
-  """
-  num_classes = config.model.num_classes
-  if num_classes and num_classes != dataset.num_classes:
-    raise ValueError(
-        f'model.num_classes is {num_classes}, but {dataset.name} has '
-        f'{dataset.num_classes} '
-        + ('targets' if dataset.targets else 'classes')
-        + '. Remove it from the config to use these.')
-  if config.init.checkpoint and 'auto' in (config.data.mean, config.data.std):
-    raise ValueError(
-        'data.mean and data.std are auto, those of the weights in '
-        f'init.checkpoint ({config.init.checkpoint}), which were not read. '
-        'Read the config with load_config.load, or set them.')
-  return dataclasses.replace(
-      config, data=data.measured(config.data, dataset),
-      model=dataclasses.replace(
-          config.model, num_classes=dataset.num_classes),
-      objective=objectives.resolve(
-          config.objective, targets=bool(dataset.targets),
-          multi_label=dataset.multi_label))
 
 
 def _class_weights(

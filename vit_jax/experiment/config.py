@@ -333,29 +333,4 @@ def _inherit(
         'metric of its best checkpoint. Set its checkpoint.best, such as '
         'test/accuracy.')
   return {**raw, 'model': models.inherit(model, source['model']),
-          'data': {**raw.get('data', {}), **_inherited_scale(
-              _SECTIONS['data'](raw.get('data', {})), source.get('data', {}))}}
-
-
-def _inherited_scale(
-    section: data.DataConfig, source: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns numbers for the 'auto' among `mean` and `std`: the source's.
-
-  Raises:
-    ValueError: if the source has none, or those of other channels.
-  """
-  result: dict[str, Any] = {}
-  for name in ('mean', 'std'):
-    value = source.get(name, 'auto')
-    if getattr(section, name) != 'auto' or value == 'auto':
-      continue
-    different = isinstance(value, (list, tuple)) and sorted({*value})
-    if different and len(different) == 1:
-      value = different[0]
-    elif value == 'measured' or (different and len(value) != section.channels):
-      raise ValueError(
-          f'data.{name} is auto, that of the initial weights, but theirs is '
-          f'{value}, and the images have {section.channels} channels. Set '
-          'data.mean and data.std to numbers or measured.')
-    result[name] = value
-  return result
+          'data': data.inherit(raw.get('data', {}), source.get('data', {}))}

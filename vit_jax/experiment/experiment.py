@@ -57,8 +57,7 @@ class Experiment:
     build_histograms: the same for `gradient_histograms`.
     evaluators: evaluators by name.
     build_evaluators: returns `evaluators` for a number of microbatches.
-    open_data: opens evaluation data by split and source; see
-      `evaluators.OpenData`.
+    open_data: opens evaluation data; see `evaluators.OpenData`.
     unreadable: log of unreadable images, if the config skips them.
   """
   config: config_lib.Config

@@ -289,7 +289,8 @@ class Model(declared.Weights):
     for sources, arrays in images_lib.batches(
         images, self.preprocess, size=batch_size, on_error=on_error):
       outputs = jax.device_get(apply(params, arrays))
-      rows = self._finite_rows(outputs, sources, on_error)
+      rows = predictions.finite_rows(
+          outputs, sources, dtype=self.config.dtype, on_error=on_error)
       if rows:
         # A slice without padding copies nothing.
         kept = slice(len(rows)) if len(rows) == len(sources) else rows
@@ -297,27 +298,6 @@ class Model(declared.Weights):
             name: jax.tree.map(lambda x, kept=kept: x[:, kept], value)
             if name == 'layers' else value[kept]
             for name, value in outputs.items()}
-
-  def _finite_rows(
-      self, outputs: Mapping[str, Any], sources: Sequence[ImageLike],
-      on_error: images_lib.OnError | None,
-  ) -> list[int]:
-    """Returns the images with finite outputs; reports the others."""
-    rows = []
-    for row, source in enumerate(sources):
-      wrong = [name for name, value in outputs.items()
-               if name != 'layers' and not np.isfinite(value[row]).all()]
-      if not wrong:
-        rows.append(row)
-        continue
-      error = ValueError(
-          f'the {wrong[0]} of the model are not finite (NaN or infinity) for '
-          'this image. The weights are damaged, or overflow in '
-          f'{self.config.dtype}.')
-      if on_error is None:
-        raise error
-      on_error(source, error)
-    return rows
 
   def _collect(
       self, function: Callable[[dict[str, Any]], Iterable[Any]],

@@ -1,6 +1,6 @@
 """Converts model outputs to named classes or named numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 from typing import Any
 
@@ -35,6 +35,35 @@ class Estimate:
   """
   names: tuple[str, ...]
   values: tuple[float, ...]
+
+
+def finite_rows(
+    outputs: Mapping[str, Any], sources: Sequence[Any], *, dtype: str,
+    on_error: Callable[[Any, Exception], None] | None,
+) -> list[int]:
+  """Returns the rows of images whose outputs are finite; reports the others.
+
+  Args:
+    outputs: outputs [batch, ...] by name; `layers` are not checked.
+    sources: the images, without padding.
+    dtype: of the model, for the message.
+    on_error: called with each other image; None raises a `ValueError` instead.
+  """
+  rows = []
+  for row, source in enumerate(sources):
+    wrong = next((name for name, value in outputs.items()
+                  if name != 'layers' and not np.isfinite(value[row]).all()),
+                 None)
+    if wrong is None:
+      rows.append(row)
+      continue
+    error = ValueError(
+        f'the {wrong} of the model are not finite (NaN or infinity) for this '
+        f'image. The weights are damaged, or overflow in {dtype}.')
+    if on_error is None:
+      raise error
+    on_error(source, error)
+  return rows
 
 
 def top_classes(

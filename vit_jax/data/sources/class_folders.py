@@ -11,9 +11,9 @@ import os
 
 from etils import epath
 
+from vit_jax.data.sources import class_numbers
 from vit_jax.data.sources import columns
 from vit_jax.data.sources import files
-from vit_jax.data.sources import label_rules
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_source
 from vit_jax.data.splits import split_strings as split_strings_lib
@@ -37,7 +37,7 @@ def open_folder(
   by a hash of the path relative to the parent of the class folders.
 
   Images come in hash order, so that 'train[:90%]' is a sample of the split.
-  Classes are numbered in the order of `label_rules.sort_names`, over all
+  Classes are numbered in the order of `class_numbers.sort_names`, over all
   splits.
   Images may lie deeper within a class folder. Hidden files, other files, images
   outside class folders and system folders (`__MACOSX`) are ignored.
@@ -57,7 +57,7 @@ def open_folder(
   rows = [(split or 'train', *image)
           for split, images in found.items() for image in images]
   names = _check_classes({
-      label_rules.compose(name) for _, _, name in rows}, root)
+      class_numbers.compose(name) for _, _, name in rows}, root)
   splits, paths, classes = map(list, zip(*rows))
   # Independent of the location of the class folders.
   prefix = (f'{folder_of["train"]}/'
@@ -196,7 +196,7 @@ def _check_no_splits(images: _Images, root: epath.Path) -> None:
 
 def _check_classes(classes: set[str], root: epath.Path) -> Sequence[str]:
   """Returns the sorted class names; raises if there are fewer than two."""
-  names = label_rules.sort_names(classes)
+  names = class_numbers.sort_names(classes)
   if not names:
     count = sum(map(files.is_image, files.names_in(root)))
     found = (f'Found {count:,} images in {root}, but none in a class folder, '

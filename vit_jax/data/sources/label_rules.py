@@ -1,20 +1,18 @@
 """Interpretation of label columns: classes, lists of classes, or numbers.
 
 `data.target` is 'single', 'multi' or 'regression'; 'auto' infers it by the
-rules in docs/kinds.md. Classes are numbered in the sorted order of their names,
-numerically if all are whole numbers. In tables, whole numbers are class indices
-if at least half of the range from 0 to the largest occurs.
+rules in docs/kinds.md.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import re
 from typing import Any, Literal
-import unicodedata
 
 from jaxtyping import Bool, Float64, Int32, Int64, Shaped
 import numpy as np
 
+from vit_jax.data.sources import class_numbers
 from vit_jax.data.sources import files
 
 Kind = Literal['auto', 'single', 'multi', 'regression']
@@ -24,9 +22,6 @@ _SEPARATORS = ('|', ';')
 _MIN_SEPARATED = 0.05  # In a smaller fraction of cells, ';' is part of a name.
 _MAX_CLASSES, _ROWS_PER_CLASS = 100, 5
 _NUMBER = re.compile(r'[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?')
-_INTEGER = re.compile(r'(-?\d{1,18})(?:\.0*)?')
-# '007' and numbers beyond 64 bits are names.
-_WHOLE = re.compile(r'(-?(?:0|[1-9]\d{0,17}))(?:\.0*)?')
 _MISSING_NUMBERS = frozenset({'', 'nan', 'na', 'n/a', 'null', 'none'})
 
 
@@ -94,30 +89,10 @@ def parse_labels(
   if kind == 'single':
     return _parse_single(values, class_names, what)
   cells = split_cells(values, separator)
-  indices, names = _number_classes(
+  indices, names = class_numbers.number(
       [v for cell in cells for v in cell], class_names, what)
   ends = np.cumsum([len(cell) for cell in cells], dtype=np.int64)
   return ParsedLabels('multi', Ragged(indices, ends), len(names), names)
-
-
-def compose(name: str) -> str:
-  """Returns a class name in Unicode's form NFC.
-
-  macOS writes 'é' as two characters, other systems as one.
-  """
-  return unicodedata.normalize('NFC', name)
-
-
-def sort_names(names: Iterable[str]) -> list[str]:
-  """Returns class names in the order of their indices.
-
-  In every source, integers are sorted by value, '007' too; other names as text.
-  """
-  names = sorted(names)
-  found = [_INTEGER.fullmatch(name) for name in names]
-  numbers = [int(match[1]) for match in found if match]
-  return names if len(numbers) < len(names) else [
-      name for _, name in sorted(zip(numbers, names))]
 
 
 def is_missing(value: Any, *, mark: int | None = None) -> bool:
@@ -127,12 +102,13 @@ def is_missing(value: Any, *, mark: int | None = None) -> bool:
   if isinstance(value, (list, tuple)):
     return all(is_missing(item, mark=mark) for item in value)
   value = _clean(value)
-  return value is None or (mark is not None and _to_integer(value) == mark)
+  return value is None or (
+      mark is not None and class_numbers.to_integer(value) == mark)
 
 
 def _clean(value: Any) -> Any:
   if isinstance(value, str):
-    return compose(value.strip()) or None
+    return class_numbers.compose(value.strip()) or None
   return None if isinstance(value, float) and np.isnan(value) else value
 
 
@@ -290,65 +266,9 @@ def _parse_single(
     raise ValueError(
         f'{what} must hold one label per row, but {wrong!r} is a '
         f'{type(wrong).__name__}. Use --config.data.target=multi for lists.')
-  indices, names = _number_classes(values, class_names, what)
+  indices, names = class_numbers.number(values, class_names, what)
   if len(names) < 2:
     raise ValueError(
         f'{what} holds a single class, {names[0]!r}; a classifier needs two '
         'classes. Check the label column (--config.data.table.label=NAME).')
   return ParsedLabels('single', indices, len(names), names)
-
-
-def _number_classes(
-    values: Column, class_names: Sequence[str] | None, what: str,
-) -> tuple[Int32[np.ndarray, 'values'], tuple[str, ...]]:
-  """Returns the class index of each value, and the class names."""
-  if not values:
-    raise ValueError(f'{what} holds no labels.')
-  if class_names is not None:
-    return _declared_indices(values, class_names, what), tuple(class_names)
-  integers = [_to_integer(value) for value in values]
-  if None not in integers:
-    distinct, indices = np.unique(
-        np.array(integers, np.int64), return_inverse=True)
-    if distinct[0] >= 0 and 2 * len(distinct) >= distinct[-1] + 1:
-      indices = distinct[indices]
-      distinct = np.arange(distinct[-1] + 1)
-    return indices.astype(np.int32), tuple(map(str, distinct.tolist()))
-  texts = [str(value) for value in values]
-  names = sort_names(set(texts))
-  if len(names) == len(texts) > 2:
-    raise ValueError(
-        f'{what} cannot be a label: all its {len(texts):,} values differ '
-        f'({files.shorten(names)}). Choose another column: '
-        '--config.data.table.label=NAME.')
-  index = {name: i for i, name in enumerate(names)}
-  return np.array([index[t] for t in texts], np.int32), tuple(names)
-
-
-def _to_integer(value: Any) -> int | None:
-  if isinstance(value, bool):
-    return None
-  if isinstance(value, (int, float)):
-    return int(value) if value % 1 == 0 and abs(value) < 2**63 else None
-  match = isinstance(value, str) and _WHOLE.fullmatch(value)
-  return int(match[1]) if match else None
-
-
-def _declared_indices(
-    values: Column, class_names: Sequence[str], what: str,
-) -> Int32[np.ndarray, 'values']:
-  """Returns class indices of values that are declared names or indices."""
-  index = {compose(name): i for i, name in enumerate(class_names)}
-  indices = []
-  for value in values:
-    # A number is an index, even if the names are numbers.
-    is_number = isinstance(value, (int, float))
-    number = None if is_number else index.get(str(value))
-    number = _to_integer(value) if number is None else number
-    if number is None or not 0 <= number < len(class_names):
-      raise ValueError(
-          f'{what} holds {value!r}, but its file declares '
-          f'{len(class_names):,} classes, from 0: '
-          f'{files.shorten(class_names, 4)}.')
-    indices.append(number)
-  return np.array(indices, np.int32)
