@@ -36,7 +36,7 @@ def train(workdir, base, *, steps=6, **changes):
       'mesh': {'fsdp': 2, 'tensor': 2},
       'evals': {'test': {'split': 'test', 'batch_size': 120,
                          'every': {'steps': 3}}},
-      'init': {'checkpoint': str(base)},
+      'init': {'checkpoint': str(base)}, 'data': {'mean': 0.5, 'std': 0.5},
       'checkpoint': {'every': {'steps': 3}, 'keep': 2,
                      'best': 'test/accuracy'},
       **changes})
