@@ -1,8 +1,6 @@
-"""Every file in configs/ builds at full size and trains at toy size."""
+"""Every file in configs/ builds at full size; three train at toy size."""
 
-import inspect
 import pathlib
-import runpy
 
 import jax
 import numpy as np
@@ -53,10 +51,6 @@ ARGUMENTS = {
     'position_ablation.py': ('dataset=cifar10',),
     'cifar10.py': ('', 'recipe=best', 'recipe=resnet', 'recipe=gpu'),
 }
-# Stages to run of files with many similar stages.
-STAGES = {'position_ablation.py': ('none', '2d-layers', 'relative'),
-          'quickstart.py': ('pretrain', 'finetune', 'finetune_10'),
-          'data_study.py': ('10%',)}
 CASES = [f'{name}:{arguments}' for name in FILES
          for arguments in ARGUMENTS.get(name, ('',))]
 
@@ -72,12 +66,6 @@ def test_configs_build_at_full_size_without_allocating(case):
   for config in config_lib.load(str(ROOT / 'configs' / case)).values():
     experiment = experiment_lib.build(
         config, devices=jax.devices()[:1], data_optional=True)
-    state, loss = jax.eval_shape(
-        experiment.train_step, experiment.abstract_state,
-        experiment.abstract_batch)
-    assert loss.shape == ()
-    assert jax.tree.structure(state) == jax.tree.structure(
-        experiment.abstract_state)
     assert experiment.total_steps > 0
     assert set(experiment.evaluators) == set(config.evals)
 
@@ -92,53 +80,22 @@ def test_models_for_cifar10_have_the_documented_size(recipe, count):
   assert tree.num_elements(experiment.model_params) == count
 
 
-# The stages of masked_patch_small.py train in a test of their own below.
-@pytest.mark.parametrize('name', sorted({*FILES} - {'masked_patch_small.py'}))
+@pytest.mark.parametrize('name', ['pretrain.py', 'mae.py', 'lejepa.py'])
 def test_configs_train_at_toy_size(name, tmp_path):
-  flags = [f'model.{setting}' for setting in TOY_MODEL] + [
-      'model.variant=', 'total.steps=2', 'batch_size=8', 'data.num_workers=0',
+  flags = [
+      *(f'model.{setting}' for setting in TOY_MODEL), 'model.variant=',
+      *(f'objective.{setting}' for setting in TOY_OBJECTIVE.get(name, ())),
+      'total.steps=1', 'batch_size=8', 'data.num_workers=0',
       'data.resolution=16', 'log.every.steps=1',
-      'data.shapes.num_examples=500', 'data.shapes.num_test_examples=16']
-  case = ARGUMENTS.get(name, ('',))[0]
-  stages = config_lib.load(f'{ROOT}/configs/{name}:{case}', [])
-  embedded = {c.data.source for c in stages.values()} <= {'digits', 'shapes'}
-  argument = ''
-  if not embedded:
-    # The file adapts other settings to its dataset.
-    scope = runpy.run_path(f'{ROOT}/configs/{name}')
-    takes = inspect.signature(scope['get_config']).parameters
-    argument = ':dataset=digits' if 'dataset' in takes else ''
-    flags.append('data.source=digits')
-    flags.append('data.split=train')
-    flags.append('data.eval_ops=[{"op": "resize"}]')
-  flags += [f'objective.{s}' for s in TOY_OBJECTIVE.get(name, ())]
-  path = str(ROOT / 'configs' / name) + argument
-  for stage, config in config_lib.load(path, flags).items():
-    if stage not in STAGES.get(name, (stage,)):
-      continue
-    experiment = experiment_lib.build(config, devices=jax.devices()[:1])
-    summary = run_lib.train(experiment, tmp_path / stage)
-    assert summary['steps'] == 2
-    assert summary['images'] == 16
-    assert summary['metrics']['train/loss'] > 0
-    for evaluator in config.evals:
-      assert summary['metrics'][f'{evaluator}/examples'] > 0
-
-
-@pytest.mark.parametrize(('model', 'flags'), [
-    ('R50x1', ()),
-    ('R50+B/16', ('model.width=16', 'model.depth=1', 'model.num_heads=2',
-                  'model.mlp_dim=32')),
-])
-def test_hybrids_and_resnets_train_with_the_same_file(model, flags, tmp_path):
-  path = f'{ROOT}/configs/pretrain.py:model={model},dataset=digits'
-  config = config_lib.load(path, [
-      'model.backbone={"depths": [1], "width": 32}', *flags, 'total.steps=2',
-      'batch_size=8', 'data.num_workers=0', 'data.resolution=16',
-      'log.every.steps=1', 'data.eval_ops=[{"op": "resize"}]'])['']
-  assert config.model.backbone.depths == (1,)
+      'data.eval_ops=[{"op": "resize"}]']
+  config, = config_lib.load(
+      f'{ROOT}/configs/{name}:dataset=digits', flags).values()
   experiment = experiment_lib.build(config, devices=jax.devices()[:1])
-  assert run_lib.train(experiment, tmp_path)['steps'] == 2
+  summary = run_lib.train(experiment, tmp_path)
+  assert (summary['steps'], summary['images']) == (1, 8)
+  assert summary['metrics']['train/loss'] > 0
+  for evaluator in config.evals:
+    assert summary['metrics'][f'{evaluator}/examples'] > 0
 
 
 def test_finetuning_starts_from_masked_patch_prediction(one_device, tmp_path):
