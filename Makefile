@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-# `make test CONSTRAIN=` installs the newest allowed versions.
+# `make test-all CONSTRAIN=` installs the newest allowed versions.
 CONSTRAIN ?= -c constraints.txt
 
 BIN := $(VENV)/bin
@@ -14,7 +14,7 @@ NUMERICAL := tests/models tests/optim tests/objectives tests/training \
 SOURCES := $(wildcard main.py configs benchmarks docs/serving) vit_jax tests
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart paper test test-isa test-plan test-export test-faults lint \
+.PHONY: help quickstart paper test test-all test-isa test-plan test-export test-faults lint \
   format constraints clean
 
 help:  ## Lists these commands.
@@ -30,8 +30,14 @@ FIGURE ?=
 paper: $(VENV)/.runtime  ## Runs the small experiments of docs/paper.md; FIGURE=9 runs one.
 	$(BIN)/python benchmarks/paper.py --figures=$(FIGURE)
 
-test: lint  ## Runs lint, type checks and all tests.
-	$(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder tests
+PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile \
+  --no-loadscope-reorder tests
+
+test: lint  ## Runs lint, type checks and the quick tests.
+	$(PYTEST) -m 'not slow and not large'
+
+test-all: lint  ## Runs lint, type checks and all tests.
+	$(PYTEST)
 
 # Results differ in the last bits between instruction sets, within tolerances.
 test-isa: $(VENV)/.dev  ## Runs the numerical tests without AVX-512, then without AVX.
@@ -45,7 +51,7 @@ test-plan: $(VENV)/.plan  ## Runs the tests of `main.py plan` with the TPU compi
 	$(BIN)/python -m pytest -rs tests/plan tests/parallel/test_mesh.py \
 	  tests/parallel/test_topology.py tests/commands/test_plan.py
 
-# `make test` skips these tests, because it does not install the libraries.
+# `make test-all` skips these tests, because it does not install the libraries.
 test-export: $(VENV)/.export  ## Runs the tests of `main.py export` to ONNX.
 	$(BIN)/python -c 'import jax2onnx, onnxruntime'
 	$(BIN)/python -m pytest -rs tests/inference/test_export.py tests/test_serving.py
