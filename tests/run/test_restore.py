@@ -15,11 +15,12 @@ from vit_jax.inference import load
 from vit_jax.run import restore
 
 DIGITS = tuple(map(str, range(10)))
+SCALE = {'mean': 0.5, 'std': 0.5}  # Otherwise that of the weights.
 
 
 @pytest.fixture(scope='module')
 def experiment():
-  return toy.build(init={'checkpoint': 'weights', 'new': []})
+  return toy.build(init={'checkpoint': 'weights', 'new': []}, data=SCALE)
 
 
 def start(experiment, workdir, source=None):
@@ -61,7 +62,8 @@ def test_a_kept_head_has_the_classes_of_the_data(experiment, tmp_path, names):
   if names and names != DIGITS:
     with pytest.raises(ValueError, match='(?s)only in weights: x; .*init.new'):
       start(experiment, tmp_path, source)
-    assert start(toy.build(init={'checkpoint': 'weights'}), tmp_path, source)
+    assert start(toy.build(
+        init={'checkpoint': 'weights'}, data=SCALE), tmp_path, source)
   else:
     assert start(experiment, tmp_path, source).count(
         'weights has no class names') == (not names)
