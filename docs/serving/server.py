@@ -21,7 +21,7 @@ MODEL = os.environ['MODEL']
 SETTINGS = preprocess.read_settings(f'{MODEL}.json')
 MAX_BYTES = 20 * 2**20  # Per image.
 BODY_SECS = 30
-decoders = anyio.CapacityLimiter(2)  # Each needs up to 16 bytes per pixel.
+decoders = anyio.CapacityLimiter(2)  # Each needs up to 25 bytes per pixel.
 
 
 def load(path):

@@ -62,6 +62,9 @@ _MAX_ENTRIES, _MAX_VALUES = 2**18, 2**17
 _MAX_AVIF_HEADER = 2**19
 _OUTSIDE = (struct.error, OverflowError)  # An offset is beyond the file.
 _EXIF, _ORIENTATION = b'Exif\0\0', 0x0112
+_METADATA = (b'Exif', b'MPF\0')  # Segments of a JPEG.
+_TOO_MANY_PARTS = 'its header or chunks have too many parts'
+_read = io.BytesIO.read  # Called for every part of a header.
 _AVIF_EXIF = re.compile(rb'(infe.{8}(?:..)?)Exif', re.DOTALL)
 
 
@@ -214,19 +217,22 @@ class _File(io.BytesIO):
     self.exif: list[bytes] = []
 
   def read(self, size: int | None = -1, /) -> bytes:
-    part = super().read(size)
+    part = _read(self, size)
     self._reads_left -= 1
-    if self._reads_left < 0 or self._joined_left < 0:
-      raise ValueError('its header or chunks have too many parts')
-    if self.is_open or len(part) < 2:
+    if self._reads_left < 0:
+      raise ValueError(_TOO_MANY_PARTS)
+    length = len(part)
+    if length < 3 or self.is_open:  # A marker or a length, or pixels.
       return part
-    self._total += len(part)
+    self._total += length
     self._joined_left -= self._total
-    if not self._is_jpeg or not part.startswith((_EXIF, b'MPF\0')):
+    if self._joined_left < 0:
+      raise ValueError(_TOO_MANY_PARTS)
+    if not self._is_jpeg or part[:4] not in _METADATA:
       return part
     if part.startswith(_EXIF):
       self.exif.append(part.removeprefix(_EXIF))
-    return bytes(len(part))
+    return bytes(length)
 
 
 def _check_header(data: bytes, max_pixels: int) -> bytes:
@@ -285,7 +291,8 @@ def _check_jpeg2000(data: bytes, max_pixels: int) -> None:
   if not data.startswith(_CODESTREAM):
     start, end = next(((start, end) for kind, start, end in _boxes(data)
                        if kind == b'jp2c'), (end, end))
-  if end > len(data) or end - start < 44 or data[end - 2:end] != b'\xff\xd9':
+  tail = data[max(start, end - 64):end].rstrip(b'\0\r\n ')  # Padding.
+  if end > len(data) or end - start < 44 or not tail.endswith(b'\xff\xd9'):
     raise ValueError(
         f'its JPEG 2000 codestream is cut off ({len(data)} bytes). Copy it '
         'again.')
