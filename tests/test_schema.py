@@ -91,6 +91,7 @@ def parse(**section):
     ('size', FlagText('384'), 384),
     ('size', FlagText('(16, 32)'), (16, 32)),
     ('kind', FlagText('none'), 'none'),
+    ('anything', FlagText('[{"on": false}]'), [{'on': False}]),
     ('warmup', FlagText('{"epochs": 5}'), Duration(epochs=5.0)),
     ('rules', FlagText('[("a.*", 2)]'), (('a.*', 2.0),)),
     ('anything', FlagText('[1, "x"]'), [1, 'x']),

@@ -164,6 +164,8 @@ SETTINGS = (
     {'keep_aspect': True, 'resolution': (24, 32)},
     {'value_range': (16.0, 235.0), 'interpolation': 'bicubic'},
     {'ops': [{'op': 'resize', 'shorter': 33}, {'op': 'central_crop'}]},
+    {'ops': [{'op': 'resize', 'size': 36}, {'op': 'central_crop', 'size': 32}]},
+    {'ops': [{'op': 'resize', 'cover': 36}, {'op': 'central_crop'}]},
 )
 
 

@@ -8,8 +8,10 @@ names the key, what was expected and what was found.
 
 import ast
 from collections.abc import Mapping, Sequence
+import contextlib
 import dataclasses
 import difflib
+import json
 import math
 import types
 import typing
@@ -294,16 +296,19 @@ def _convert_scalar(value: Any, hint: Any, *, where: str) -> Any:
 
 
 def _read_flag(text: FlagText, hint: Any) -> Any:
-  """Reads a command-line value as a Python literal, or as text for str."""
+  """Reads a command-line value as Python or JSON, or as text for str."""
   if hint is str:
     return str(text)
   constants = {'true': True, 'false': False, 'none': None, 'null': None}
   if text.lower() in constants:
     return constants[text.lower()]
-  try:
+  malformed = ValueError, SyntaxError, RecursionError, MemoryError  # Nested.
+  with contextlib.suppress(*malformed):
     return ast.literal_eval(str(text))
-  except (ValueError, SyntaxError, RecursionError, MemoryError):  # Nested.
-    return str(text)
+  if text.startswith(('[', '{')):
+    with contextlib.suppress(*malformed):
+      return json.loads(text)
+  return str(text)
 
 
 def _describe(hint: Any) -> str:

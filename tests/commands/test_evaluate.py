@@ -142,7 +142,7 @@ def test_weights_are_evaluated_with_their_scale_of_pixels(
     accuracies.append(figures['metrics']['test/loss'])
     printed = capsys.readouterr().out
     assert ('data.mean is 0.5, but' in printed) == (len(accuracies) == 3)
-    assert "data.eval_ops is [{'op': 'resize'}], but the model" in printed
+    assert "data.eval_ops is [{'op': 'resize'}], but `predict`" in printed
   assert accuracies[0] == accuracies[1] != accuracies[2]
 
 

@@ -3,9 +3,13 @@
 import json
 
 import numpy as np
+from PIL import Image
 import pytest
 
 import vit_jax
+from vit_jax.inference import images as images_lib
+from vit_jax.weights.configs import huggingface
+from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
 torch = pytest.importorskip('torch', reason='torch is not installed')
 transformers = pytest.importorskip(
@@ -132,6 +136,21 @@ def test_a_family_computes_the_same(name, torch_models, tmp_path):
       'architectures'][0]
   again = from_folder(getattr(transformers, kind), tmp_path / 'out')
   np.testing.assert_array_equal(outputs(again, images), expected)
+
+
+@pytest.mark.parametrize('margin', [1, 2, 3, 5, 7, 11])
+def test_crops_have_the_offsets_of_transformers(margin):
+  processor = transformers.CLIPImageProcessor(
+      size={'shortest_edge': 8}, crop_size={'height': 8, 'width': 8},
+      do_normalize=False, do_rescale=False)
+  columns = np.tile(
+      np.arange(8 + margin, dtype=np.uint8)[None, :, None], (8, 1, 3))
+  theirs = processor(
+      Image.fromarray(columns), return_tensors='np')['pixel_values'][0]
+  ours = images_lib.show(columns, preprocessing_lib.parse(
+      huggingface.parse_preprocessor(processor.to_dict(), ('mean', 'std'))))
+  np.testing.assert_array_equal(
+      np.asarray(ours), theirs.transpose(1, 2, 0))
 
 
 def test_labels_and_preprocessing_are_loaded_and_saved(torch_models, tmp_path):

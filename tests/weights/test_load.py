@@ -209,7 +209,7 @@ def test_heads_that_no_array_determines_come_from_the_caller_or_the_sizes(
   loaded = load_lib.load(write(path, 'timm', small))
   assert (loaded.config.num_heads, loaded.config.variant) == (3, 'Ti/16')
   assert ('  assumed: 3 heads; if wrong, all outputs are wrong: num_heads=N '
-          '(as Ti has)') in loaded.summary
+          '(as ViT-Ti has)') in loaded.summary
 
 
 def test_a_variant_sets_the_heads(tmp_path):

@@ -61,7 +61,7 @@ def test_a_family_names_whose_values_are_assumed(tmp_path):
 
 
 @pytest.mark.parametrize(('config', 'origin', 'line'), [
-    (None, ('assumed', 'as Ti has'),
+    (None, ('assumed', 'as ViT-Ti has'),
      'assumed: 3 heads; if wrong, all outputs are wrong: num_heads=N'),
     ({'architecture': 'vit_tiny_patch16_224'},
      ('inferred', 'the architecture vit_tiny_patch16_224'), ': heads=3'),
@@ -90,5 +90,5 @@ def test_a_run_declares_its_settings(tmp_path):
   vit_jax.load(tmp_path / 'x', log=lines.append, std=0.25)
   assert lines[1:] == [
       '  declared by its config: model, mean=(0.485, 0.456, 0.406), '
-      'resize=shorter side, crop=0.8, interpolation=bicubic, '
+      'resize=shorter side to 40, crop=32x32, interpolation=bicubic, '
       'labels=a, b, c, d, ..., heads=2']

@@ -282,8 +282,8 @@ def _print_notes(
   if config.data.build_ops(train=False) != weights.resized(
       config.data.size).ops:
     console_lib.print_lines(
-        f'note: data.eval_ops is {list(config.data.eval_ops)}, but the model '
-        f'was evaluated with {weights.sections}, as `predict` does')
+        f'note: data.eval_ops is {list(config.data.eval_ops)}, but `predict` '
+        f'preprocesses images of this model by {list(trained["eval_ops"])}')
 
 
 def _with_training_scales(

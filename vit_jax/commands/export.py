@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   found = found[:MAX_IMAGES]
   loaded = arguments.load_model(args)
   if args.server:
-    loaded.preprocess.resize_and_crop(
+    loaded.preprocess.check_resize_and_crop(
         'The server', remedy='Export without --server.')
   model = export.in_float32(loaded)
   if loaded.config.dtype != 'float32':

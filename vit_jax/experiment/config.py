@@ -8,10 +8,8 @@ no weights and opens no data.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-import contextlib
 import dataclasses
 import functools
-import json
 import typing
 from typing import Any, Literal
 
@@ -300,9 +298,6 @@ def _override(config: dict[str, Any], text: str) -> None:
 def _read_section(path: str, text: str) -> dict[str, Any]:
   """Parses a whole section written as a Python or JSON dict."""
   section = schema.convert(schema.FlagText(text), Any, where=path)
-  if not isinstance(section, Mapping):
-    with contextlib.suppress(ValueError):
-      section = json.loads(text)
   if not isinstance(section, Mapping):
     raise ValueError(
         f'{path} is a section with keys, but --config.{path}={text} sets it to '

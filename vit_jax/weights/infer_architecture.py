@@ -172,7 +172,7 @@ def num_heads(
     return family.num_heads[width], f'as {family.label} has at this width'
   for name, size in variants.SIZES.items():
     if (size.width, size.mlp_dim) == (section['width'], section['mlp_dim']):
-      return size.num_heads, f'as {name} has'
+      return size.num_heads, f'as ViT-{name} has'
   raise ValueError(
       f'{source}: the number of heads is unknown: the arrays do not contain '
       f'it, no config.json declares it, and no published size has width '

@@ -11,7 +11,6 @@ from vit_jax.models import architecture
 from vit_jax.weights import matching
 from vit_jax.weights import overrides as overrides_lib
 from vit_jax.weights.configs import declared as declared_lib
-from vit_jax.weights.configs import preprocessing
 
 _MAX_NAMES = 4  # Names of classes or ignored arrays in a line.
 
@@ -82,19 +81,26 @@ def _values(weights: declared_lib.Weights) -> dict[str, str]:
 
   result = {
       'mean': channels(preprocess.mean), 'std': channels(preprocess.std)}
-  try:
-    terms = preprocessing.ResizeAndCrop.of(preprocess)
-  except ValueError:  # Other operations.
+  if preprocess.resize_and_crop is None:
     result['resize'] = str(preprocess.sections)
   else:
+    resize, _ = preprocess.resize_and_crop
+    size = _size(resize.least)
     result |= {
-        'resize': 'shorter side' if terms.keep_aspect else 'both sides',
-        'crop': f'{terms.crop:.4g}', 'interpolation': terms.interpolation}
+        'resize': f'shorter side to {resize.shorter}' if resize.shorter else (
+            f'both sides to {size}' if resize.size else f'to cover {size}'),
+        'crop': (_size(preprocess.resolution)
+                 if len(preprocess.sections) > 1 else 'none'),
+        'interpolation': resize.method}
   if config.num_classes:
     result['labels'] = _shortened(preprocess.labels) or 'none'
   if heads := getattr(config, 'num_heads', 0):
     result['heads'] = str(heads)
   return result
+
+
+def _size(size: tuple[int, int]) -> str:
+  return f'{size[0]}x{size[1]}'
 
 
 def _group(name: str, prefix: str) -> str:

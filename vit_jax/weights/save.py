@@ -97,15 +97,16 @@ def save(
         path, arrays, metadata, _CONFIGS[form].config_files(model))
     named = form == 'timm' and getattr(
         config, 'layer_norm_epsilon', None) in timm_export.EPSILONS
+    # Offsets of crops; both libraries round the longer side down.
+    offsets = {'timm': 'torchvision', 'huggingface': 'tensorflow'}[form]
     rounds = any(
-        op['rounding'] == 'tensorflow' and (
-            op['op'] == 'central_crop' or 'shorter' in op)
+        op['rounding'] != offsets if op['op'] == 'central_crop' else
+        'shorter' in op and op['rounding'] != 'torchvision'
         for op in preprocess.sections)
     return [*_notes(form, family, config, declared=(
         *_DECLARED[form], *(['layer_norm_epsilon'] * named))), *[
-            f'{form} rounds the sizes and offsets of crops as torchvision '
-            'does; this model rounds them as TensorFlow does, so that crops '
-            'may be shifted by a pixel'] * rounds]
+            f'{form} rounds sizes or offsets of crops otherwise than this '
+            'model, so that crops may be shifted by a pixel'] * rounds]
   return _notes(form, family, config)
 
 

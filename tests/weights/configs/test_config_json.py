@@ -81,8 +81,9 @@ def test_the_processor_of_transformers_5_is_read(tmp_path):
   loaded = load_lib.load(tmp_path)
   assert loaded.preprocess == preprocessing.parse({
       'resolution': 32, 'mean': (0.1, 0.2, 0.3), 'std': (0.9, 0.8, 0.7),
-      'keep_aspect': True, 'crop': 0.8, 'interpolation': 'bicubic',
-      'labels': loaded.preprocess.labels})
+      'labels': loaded.preprocess.labels, 'ops': [
+          {'op': 'resize', 'shorter': 40, 'method': 'bicubic',
+           'rounding': 'torchvision'}, {'op': 'central_crop'}]})
   assert {loaded.settings[name] for name in (
       'mean', 'std', 'resize', 'crop', 'interpolation')} == {
           declared.Origin('declared', str(file))}

@@ -80,8 +80,9 @@ def test_a_malformed_preprocessor_is_an_error(text, words, tmp_path):
 
 
 @pytest.mark.parametrize('settings', [
-    {}, {'keep_aspect': True, 'crop': 0.875, 'interpolation': 'bicubic'},
-    {'crop': 0.875},
+    {}, {'ops': [{'op': 'resize', 'shorter': 256, 'method': 'bicubic',
+                  'rounding': 'torchvision'}, {'op': 'central_crop'}]},
+    {'ops': [{'op': 'resize', 'size': 256}, {'op': 'central_crop'}]},
     {'mean': (0.1, 0.2, 0.3), 'activation': 'sigmoid',
      'labels': ('a', 'b')}], ids=str)
 def test_exported_preprocessing_is_parsed_back(settings):
@@ -153,16 +154,16 @@ def test_the_size_of_an_old_deit_preprocessor_is_a_square():
   found = huggingface.parse_preprocessor({
       'feature_extractor_type': 'DeiTFeatureExtractor', 'size': 256,
       'crop_size': 224, 'do_center_crop': True})
-  assert preprocessing.parse(found) == preprocessing.parse(
-      {'resolution': 224, 'crop': 0.875})
+  assert preprocessing.parse(found).ops == (
+      ops.Resize(256), ops.CentralCrop(224))
 
 
 def test_the_size_of_an_old_clip_preprocessor_is_the_shorter_side():
   found = huggingface.parse_preprocessor({
       'feature_extractor_type': 'CLIPFeatureExtractor', 'size': 256,
       'crop_size': 224, 'do_center_crop': True})
-  assert preprocessing.parse(found) == preprocessing.parse(
-      {'resolution': 224, 'crop': 0.875, 'keep_aspect': True})
+  assert preprocessing.parse(found).ops == (
+      ops.Resize(shorter=256, rounding='torchvision'), ops.CentralCrop(224))
 
 
 def test_a_shorter_side_and_a_rectangular_crop_are_read_as_they_are():
@@ -171,4 +172,7 @@ def test_a_shorter_side_and_a_rectangular_crop_are_read_as_they_are():
       'crop_size': {'height': 224, 'width': 192}}))
   assert found.ops == (
       ops.Resize(shorter=256, method='bicubic', rounding='torchvision'),
-      ops.CentralCrop((224, 192), 'torchvision'))
+      ops.CentralCrop((224, 192)))
+  assert preprocessing.parse(huggingface.parse_preprocessor({
+      'do_resize': False, 'do_center_crop': True, 'crop_size': 32})).ops == (
+          ops.CentralCrop((32, 32)),)

@@ -102,13 +102,21 @@ def test_terms_of_timm_change_a_resize_and_crop_only():
       {'op': 'resize', 'shorter': 256, 'method': 'bicubic'},
       {'op': 'central_crop'}]})
   assert preprocessing.override(record, {'crop': 0.9}).ops == (
-      ops.Resize(shorter=248, method='bicubic', rounding='torchvision'),
-      ops.CentralCrop((224, 224), 'torchvision'))
-  cropped = preprocessing.parse({'resolution': 224, 'ops': [CROP]})
-  with pytest.raises(ValueError, match=r'crop.*central_crop'):
-    preprocessing.override(cropped, {'crop': 0.9})
+      ops.Resize(shorter=248, method='bicubic'), ops.CentralCrop((224, 224)))
+  for other in ([CROP], [{'op': 'resize', 'cover': (256, 300)}, CROP],
+                [{'op': 'resize', 'size': (256, 224)}, CROP]):
+    cropped = preprocessing.parse({'resolution': 224, 'ops': other})
+    with pytest.raises(ValueError, match='not described by .* Override ops'):
+      preprocessing.override(cropped, {'crop': 0.9})
   assert preprocessing.override(cropped, {'ops': [RESIZE]}) == (
       preprocessing.Preprocess((224, 224)))
+
+
+def test_another_interpolation_changes_nothing_else():
+  record = preprocessing.parse({'resolution': (32, 24), 'ops': [
+      {'op': 'resize', 'shorter': 36}, CROP]})
+  assert preprocessing.override(record, {'interpolation': 'bicubic'}).ops == (
+      ops.Resize(shorter=36, method='bicubic'), ops.CentralCrop((32, 24)))
 
 
 @pytest.mark.parametrize('export', [timm_export, huggingface_export])
@@ -120,6 +128,14 @@ def test_formats_refuse_operations_that_they_cannot_express(export, eval_ops):
   with pytest.raises(ValueError, match=(
       'one resize by a filter of Pillow and a central crop to 64 x 64, .*npz')):
     export.config_files(model)
+
+
+def test_transformers_cannot_cover_a_rectangle():
+  model = random_models.make(
+      MODEL | {'position': 'learned'}, side=32, ops=[
+          {'op': 'resize', 'cover': (36, 40)}, CROP])
+  with pytest.raises(ValueError, match='it resizes the shorter side'):
+    huggingface_export.config_files(model)
 
 
 @pytest.mark.parametrize('side', [100, 192, 224])

@@ -38,6 +38,13 @@ def height_width(size: Size) -> tuple[int, int]:
   return pair
 
 
+def _store_pairs(op: Any, *names: str) -> None:
+  """Replaces sizes given as one side by (height, width)."""
+  for name in names:
+    if getattr(op, name) is not None:
+      object.__setattr__(op, name, height_width(getattr(op, name)))
+
+
 def to_array(
     image: Picture, *, size: tuple[int, int],
 ) -> Real[np.ndarray, 'height width channels']:
@@ -89,6 +96,7 @@ class Resize:
   def __post_init__(self):
     if [self.size, self.shorter, self.cover].count(None) < 2:
       raise ValueError('resize takes one of size, shorter and cover.')
+    _store_pairs(self, 'size', 'cover')
     resize_lib.check(self.method, antialias=self.antialias)
 
   def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
@@ -104,12 +112,17 @@ class Resize:
     return resize_lib.resize(
         image, (width, height), method=self.method, antialias=self.antialias)
 
+  @property
+  def least(self) -> tuple[int, int]:
+    """Smallest height and width of a resized image."""
+    return height_width(self.size or self.cover or self.shorter or 1)
+
   def target(self, height: int, width: int) -> tuple[int, int]:
     """Returns the height and width of a resized image."""
     if self.size is not None:
-      return height_width(self.size)
+      return self.least
     if self.cover is not None:
-      rows, columns = height_width(self.cover)
+      rows, columns = self.least
       scale = max(rows / height, columns / width)
       # timm rounds this size to the nearest pixel, too.
       return (max(rows, round(height * scale)),
@@ -132,6 +145,9 @@ class CentralCrop:
   """
   size: Size | None = None
   rounding: Rounding = 'tensorflow'
+
+  def __post_init__(self):
+    _store_pairs(self, 'size')
 
   def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
     assert self.size is not None
@@ -173,6 +189,7 @@ class InceptionCrop:
   sampler: Literal['tf', 'torch'] = 'torch'
 
   def __post_init__(self):
+    _store_pairs(self, 'size')
     if not 0 < self.area[0] <= self.area[1] <= 1:
       raise ValueError(
           f'area must be two fractions, 0 < low <= high <= 1; got {self.area}.')

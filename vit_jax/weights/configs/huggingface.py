@@ -163,12 +163,13 @@ def parse_preprocessor(
     result['interpolation'] = RESAMPLE[resample]
   whole = whole if isinstance(whole, Mapping) else {}
   shorter = whole.get('shortest_edge')
-  if crop and 'resolution' in result and (shorter or 'height' in whole):
-    rounding = {'rounding': 'torchvision'}
-    resize = {'shorter': shorter, **rounding} if shorter else {
-        'size': (whole['height'], whole['width'])}
-    result['ops'] = [
-        {'op': 'resize', **resize}, {'op': 'central_crop', **rounding}]
+  if crop and 'resolution' in result:
+    # Transformers 5 rounds offsets of crops down, unlike torchvision.
+    result['ops'] = [{'op': 'central_crop'}]
+    if whole:
+      result['ops'].insert(0, {'op': 'resize', **(
+          {'shorter': shorter, 'rounding': 'torchvision'} if shorter else
+          {'size': (whole['height'], whole['width'])})})
   elif shorter:
     result['keep_aspect'] = True
   return result

@@ -3,7 +3,6 @@
 import dataclasses
 from typing import Any
 
-from vit_jax.data.augment import ops
 from vit_jax.models import architecture
 from vit_jax.models import rotary
 from vit_jax.models import vit_config
@@ -158,9 +157,9 @@ def _preprocessor(preprocess: preprocessing.Preprocess) -> dict[str, Any]:
     ValueError: if transformers cannot express the operations.
   """
   height, width = preprocess.resolution
-  resize, _ = preprocess.resize_and_crop(
+  resize, _ = preprocess.check_resize_and_crop(
       'transformers', remedy='Save the model as orbax or npz.')
-  if resize.cover and height != width:
+  if resize.cover and (height != width or resize.least[0] != resize.least[1]):
     raise ValueError(
         f'transformers cannot express the operations {preprocess.sections}: it '
         'resizes the shorter side. Save the model as orbax, npz or timm.')
@@ -176,10 +175,9 @@ def _preprocessor(preprocess: preprocessing.Preprocess) -> dict[str, Any]:
   # These types are in transformers 4 and 5.
   if not resize.size:
     return {**config, **crop, 'image_processor_type': 'CLIPImageProcessor',
-            'size': {'shortest_edge': min(ops.height_width(
-                resize.cover or resize.shorter or 0))}}
-  height, width = ops.height_width(resize.size)
-  if (height, width) != preprocess.resolution:
+            'size': {'shortest_edge': resize.least[0]}}
+  height, width = resize.least
+  if resize.least != preprocess.resolution:
     return {**config, **crop, 'image_processor_type': 'DeiTImageProcessor',
             'size': {'height': height, 'width': width}}
   return {**config, 'image_processor_type': 'ViTImageProcessor'}

@@ -74,8 +74,7 @@ class Preprocess:
       return self
     (height, width), (rows, columns) = self.resolution, resolution
 
-    def scale(size: ops_lib.Size) -> tuple[int, int]:
-      old = ops_lib.height_width(size)
+    def scale(old: tuple[int, int]) -> tuple[int, int]:
       # The product may be slightly less than an integer.
       return (int(old[0] * rows / height + 1e-9),
               int(old[1] * columns / width + 1e-9))
@@ -86,17 +85,35 @@ class Preprocess:
           name: scale(getattr(op, name)) for name in ('size', 'cover')
           if getattr(op, name, None) is not None}
       if getattr(op, 'shorter', None) is not None:
-        changes = ({'shorter': min(scale(op.shorter))}
+        sides = scale((op.shorter, op.shorter))
+        changes = ({'shorter': min(sides)}
                    if rows * width == columns * height else
                    # A crop of another shape may not fit into the shorter side.
-                   {'shorter': None, 'cover': scale(op.shorter)})
+                   {'shorter': None, 'cover': sides})
       ops.append(dataclasses.replace(op, **changes) if changes else op)
     return dataclasses.replace(self, resolution=resolution, ops=tuple(ops))
 
+  @property
   def resize_and_crop(
+      self) -> tuple[ops_lib.Resize, ops_lib.CentralCrop] | None:
+    """The only resize, by Pillow, and the crop to the resolution.
+
+    None for other operations.
+    """
+    match self.ops:
+      case (ops_lib.Resize(antialias=True) as resize, *rest) if (
+          resize.method != 'area'):
+        crop = rest[0] if rest else ops_lib.CentralCrop(self.resolution)
+        if len(rest) < 2 and isinstance(crop, ops_lib.CentralCrop) and (
+            crop.size == self.resolution) and (
+                rest or resize.size == self.resolution):
+          return resize, crop
+    return None
+
+  def check_resize_and_crop(
       self, user: str, *, remedy: str,
   ) -> tuple[ops_lib.Resize, ops_lib.CentralCrop]:
-    """Returns the only resize, by Pillow, and the crop to the resolution.
+    """Returns `resize_and_crop`.
 
     Args:
       user: subject of the message, which knows no other operations.
@@ -105,17 +122,8 @@ class Preprocess:
     Raises:
       ValueError: for other operations.
     """
-    def is_whole(size: ops_lib.Size | None) -> bool:
-      return size is not None and (
-          ops_lib.height_width(size) == self.resolution)
-
-    match self.ops:
-      case (ops_lib.Resize(method=method, antialias=True) as resize, *rest) if (
-          method != 'area'):
-        crop = rest[0] if rest else ops_lib.CentralCrop(self.resolution)
-        if len(rest) < 2 and isinstance(crop, ops_lib.CentralCrop) and is_whole(
-            crop.size) and (rest or is_whole(resize.size)):
-          return resize, crop
+    if self.resize_and_crop:
+      return self.resize_and_crop
     height, width = self.resolution
     raise ValueError(
         f'{user} can express one resize by a filter of Pillow and a central '
@@ -143,17 +151,24 @@ class ResizeAndCrop:
           f'crop must be a fraction in (0, 1], but is {self.crop}.')
 
   @classmethod
-  def of(cls, preprocess: Preprocess) -> 'ResizeAndCrop':
-    """Returns the terms of a preprocessing; raises ValueError if it has none.
+  def of(
+      cls, preprocess: Preprocess,
+  ) -> tuple['ResizeAndCrop', ops_lib.Rounding]:
+    """Returns the terms of a preprocessing, and its rounding.
+
+    Raises:
+      ValueError: if they do not describe its operations.
     """
-    resize, _ = preprocess.resize_and_crop(
-        ', '.join(TERMS), remedy='Set ops, the list of operations, instead.')
-    before = resize.size or resize.cover or resize.shorter
-    assert before is not None
-    return cls(
-        keep_aspect=resize.size is None, interpolation=resize.method,
-        crop=min(1.0, min(preprocess.resolution) / min(
-            ops_lib.height_width(before))))
+    if found := preprocess.resize_and_crop:
+      resize, crop = found
+      terms = cls(
+          keep_aspect=resize.size is None, interpolation=resize.method,
+          crop=min(1.0, min(preprocess.resolution) / min(resize.least)))
+      if terms.ops(preprocess.resolution, crop.rounding) == preprocess.ops:
+        return terms, crop.rounding
+    raise ValueError(
+        f'The image operations of the model, {preprocess.sections}, are not '
+        'described by keep_aspect and crop. Override ops instead.')
 
   def ops(
       self, resolution: tuple[int, int], rounding: ops_lib.Rounding,
@@ -258,12 +273,17 @@ def override(preprocess: Preprocess, given: Mapping[str, Any]) -> Preprocess:
   terms = {name: given[name] for name in TERMS if name in given}
   changes = {name: value for name, value in given.items()
              if name not in (*TERMS, 'resolution', 'ops')}
+  method: Any = terms.get('interpolation')
   if 'ops' in given:
-    changes['ops'] = build_ops(
-        given['ops'], result, method=terms.get('interpolation'))
+    changes['ops'] = build_ops(given['ops'], result, method=method)
+  elif terms.keys() == {'interpolation'}:
+    changes['ops'] = tuple(
+        dataclasses.replace(op, method=method)
+        if isinstance(op, ops_lib.Resize) else op for op in result.ops or ())
   elif terms:
+    described, rounding = ResizeAndCrop.of(result)
     changes['ops'] = dataclasses.replace(
-        ResizeAndCrop.of(result), **terms).ops(resolution, 'torchvision')
+        described, **terms).ops(resolution, rounding)
   return dataclasses.replace(result, **changes)
 
 

@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from vit_jax import models
-from vit_jax.data.augment import ops
 from vit_jax.models import resnet_config
 from vit_jax.models import vit_config
 from vit_jax.weights import published_sizes
@@ -63,9 +62,9 @@ def _resize_and_crop(preprocess: preprocessing.Preprocess) -> dict[str, Any]:
   Raises:
     ValueError: if timm cannot express the operations.
   """
-  resize, _ = preprocess.resize_and_crop(
+  resize, _ = preprocess.check_resize_and_crop(
       'timm', remedy='Save the model as orbax or npz.')
-  before = ops.height_width(resize.size or resize.cover or resize.shorter or 0)
+  before = resize.least
   resolution = preprocess.resolution
   # timm resizes to int(side / crop_pct), which may round down to a pixel less.
   fraction = min(1.0, resolution[0] / before[0])
