@@ -106,8 +106,10 @@ def test_warmup_and_cooldown_that_overlap_are_an_error_naming_both():
     ('constant', {'end': 0.1}, "the schedule 'constant' has no end; only "
                                'linear and polynomial and cosine do.'),
     ('linear', {'power': 2.0}, "'linear' has no power; only polynomial"),
-    ('stair', {'stairs': [[{'steps': 9}, -1.0]]}, 'cannot be negative; got '
-                                                  "None and [[{'steps': 9}"),
+    ('polynomial', {'power': 0.0}, 'power must be positive; got 0.0'),
+    ('stair', {}, 'stair needs stairs'),
+    ('stair', {'stairs': [[{'steps': 9}, -1.0]]},
+     "that is not negative; got [[{'steps': 9}, -1.0]]"),
     ('rsqrt', {'end': 0.1}, "'rsqrt' has no end"),
     ('cosine', {'timescale': {'steps': 1}}, "'cosine' has no timescale; only "
                                             'rsqrt'),
@@ -122,3 +124,11 @@ def test_warmup_and_cooldown_that_overlap_are_an_error_naming_both():
 def test_wrong_sections_are_errors(name, section, words):
   with pytest.raises(ValueError, match=re.escape(words)):
     build(name, **section)
+
+
+def test_stairs_multiply_at_one_step_and_during_the_warm_up():
+  rates = values(build('stair', warmup={'steps': 20}, stairs=[
+      [{'steps': 10}, 0.5], [{'steps': 50}, 0.1], [{'percent': 50}, 0.1]]))
+  np.testing.assert_allclose(
+      [rates[step] for step in (9, 10, 20, 49, 50)],
+      [0.9, 0.5, 1.0, 1.0, 0.01], rtol=1e-6)

@@ -74,10 +74,13 @@ class ScheduleConfig:
         raise ValueError(
             f'the schedule {self.name!r} has no {key}; only '
             f'{" and ".join(names)} do. Remove it or change the name.')
-    if min([self.power or 0, *(factor for _, factor in self.stairs)]) < 0:
+    if self.power is not None and not self.power > 0:
+      raise ValueError(f'power must be positive; got {self.power}.')
+    if (self.name == 'stair') != bool(self.stairs) or (
+        min([0.0, *(factor for _, factor in self.stairs)]) < 0):
       raise ValueError(
-          'power and the factors of stairs cannot be negative; got '
-          f'{self.power} and {schema.to_plain(self.stairs)}.')
+          'stair needs stairs, pairs of a time and a factor that is not '
+          f'negative; got {schema.to_plain(self.stairs)}.')
     if self.warmup_limit and not self.warmup:
       raise ValueError(
           'warmup_limit needs a warm-up, but there is none. Set warmup too.')
@@ -102,16 +105,14 @@ def build(
   # A run that ends with its warm-up never reaches the body.
   decay_steps = max(1, total_steps - warmup)
   body: optax.Schedule
-  if config.name == 'constant':
+  stairs = [(to_steps(start), factor) for start, factor in config.stairs]
+  if config.name in ('constant', 'stair'):
     body = optax.constant_schedule(peak)
   elif config.name in ('linear', 'polynomial'):
     body = optax.polynomial_schedule(
-        peak, peak * config.end, config.power or 1, decay_steps)
+        peak, peak * config.end, config.power or 1.0, decay_steps)
   elif config.name == 'cosine':
     body = optax.cosine_decay_schedule(peak, decay_steps, alpha=config.end)
-  elif config.name == 'stair':
-    body = optax.piecewise_constant_schedule(peak, {
-        to_steps(start) - warmup: factor for start, factor in config.stairs})
   else:
     timescale = to_steps(config.timescale or _RSQRT_TIMESCALE)
     body = _rsqrt_schedule(peak, timescale=timescale)
@@ -121,6 +122,8 @@ def build(
 
   def schedule(step: jax.typing.ArrayLike) -> jax.Array:
     rate = jnp.asarray(body(step), jnp.float32)
+    for start, factor in stairs:
+      rate *= jnp.where(step < start, 1.0, factor)
     if cooldown:
       rate *= jnp.clip((total_steps - step) / cooldown, 0.0, 1.0)
     return rate
