@@ -84,6 +84,14 @@ def test_heads_in_the_shapes_of_arrays_are_inferred(tmp_path):
   assert '  inferred from the arrays: heads=2' in loaded.summary
 
 
+def test_given_operations_are_not_declared(tmp_path):
+  random_models.make_tiny(num_classes=5).save(tmp_path / 'x')
+  settings = vit_jax.load(
+      tmp_path / 'x', log=None, ops=[{'op': 'resize'}]).settings
+  assert {name for name, origin in settings.items()
+          if origin.status == 'given'} == {'resize', 'crop', 'interpolation'}
+
+
 def test_a_run_declares_its_settings(tmp_path):
   random_models.make_tiny(num_classes=5).save(tmp_path / 'x')
   lines = []

@@ -79,7 +79,8 @@ class Declared:
   def settings(self, *given: Container[str]) -> dict[str, Origin]:
     """Returns the origins of `REPORTED`; `given` has the caller's keys."""
     def origin(key: str) -> Origin:
-      if any(key in keys for keys in given):
+      if any(key in keys or ('ops' in keys and key in preprocessing.TERMS)
+             for keys in given):
         return Origin('given')
       # Operations declare what the terms of timm would describe.
       if 'ops' in self.preprocess and (
