@@ -76,8 +76,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   found = found[:MAX_IMAGES]
   loaded = arguments.load_model(args)
   if args.server:
-    loaded.preprocess.check_resize_and_crop(
-        'The server', remedy='Export without --server.')
+    _check_server(loaded.preprocess)
   model = export.in_float32(loaded)
   if loaded.config.dtype != 'float32':
     print(f'exported and compared in float32, not {loaded.config.dtype}')
@@ -109,6 +108,16 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   return reading.report(), {
       'output': args.output, 'format': args.format,
       'differences': differences, 'errors': reading.errors}
+
+
+def _check_server(preprocess: preprocessing.Preprocess) -> None:
+  """Raises a ValueError for an operation that preprocess.py does not have."""
+  for op in preprocess.sections:
+    if op['op'] not in ('resize', 'central_crop') or not (
+        op.get('antialias', True) and op.get('method') != 'area'):
+      raise ValueError(
+          f'The server crops the centre and resizes with filters of Pillow, but '
+          f'the model needs {op}. Export without --server.')
 
 
 def _verification_batches(

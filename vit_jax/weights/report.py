@@ -82,7 +82,9 @@ def _values(weights: declared_lib.Weights) -> dict[str, str]:
   result = {
       'mean': channels(preprocess.mean), 'std': channels(preprocess.std)}
   if preprocess.resize_and_crop is None:
-    result['resize'] = str(preprocess.sections)
+    result['resize'] = '; '.join(
+        ' '.join(f'{value}' if key == 'op' else f'{key} {value}'
+                 for key, value in op.items()) for op in preprocess.sections)
   else:
     resize, _ = preprocess.resize_and_crop
     size = _size(resize.least)

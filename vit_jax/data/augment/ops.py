@@ -52,10 +52,10 @@ def to_array(
   height, width = size
   if image.size != (width, height):
     raise ValueError(
-        f'The operations return an image of {image.height} x {image.width}, '
-        f'but the batch has {height} x {width} (data.resolution). Finish with '
-        'an operation that sets the size: resize, central_crop or '
-        'inception_crop.')
+        f'The operations end with an image of {image.height} x {image.width}, '
+        f'but the model takes {height} x {width} (data.resolution). Finish '
+        'with a resize or central_crop without size, which is then the '
+        'resolution.')
   return pixels(image)
 
 

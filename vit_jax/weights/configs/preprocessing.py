@@ -116,7 +116,7 @@ class Preprocess:
     """Returns `resize_and_crop`.
 
     Args:
-      user: subject of the message, which knows no other operations.
+      user: library or program that knows no other operations.
       remedy: sentence on what to do.
 
     Raises:
@@ -126,8 +126,8 @@ class Preprocess:
       return self.resize_and_crop
     height, width = self.resolution
     raise ValueError(
-        f'{user} can express one resize by a filter of Pillow and a central '
-        f'crop to {height} x {width}, but the image operations of the model '
+        f'{user} resizes once, by a filter of Pillow, and then crops the '
+        f'centre to {height} x {width}, but the image operations of the model '
         f'are {self.sections}. {remedy}')
 
 
