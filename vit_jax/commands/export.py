@@ -116,7 +116,7 @@ def _check_server(preprocess: preprocessing.Preprocess) -> None:
     if op['op'] not in ('resize', 'central_crop') or not (
         op.get('antialias', True) and op.get('method') != 'area'):
       raise ValueError(
-          f'The server crops the centre and resizes with filters of Pillow, but '
+          'The server resizes with filters of Pillow and crops the centre, but '
           f'the model needs {op}. Export without --server.')
 
 

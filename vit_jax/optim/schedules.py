@@ -123,7 +123,7 @@ def build(
   def schedule(step: jax.typing.ArrayLike) -> jax.Array:
     rate = jnp.asarray(body(step), jnp.float32)
     for start, factor in stairs:
-      rate *= jnp.where(step < start, 1.0, factor)
+      rate *= jnp.where(jnp.asarray(step) < start, 1.0, factor)
     if cooldown:
       rate *= jnp.clip((total_steps - step) / cooldown, 0.0, 1.0)
     return rate
