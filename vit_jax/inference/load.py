@@ -163,7 +163,7 @@ def create(
 
 def find(
     path: str | os.PathLike, *, which: str = checkpoint_paths.LATEST,
-    num_heads: int = 0,
+    num_heads: int = 0, log: Log | None = console.print_lines,
 ) -> checkpoint_source.Source:
   """Finds initial parameters of a run; errors as in `load`.
 
@@ -174,12 +174,13 @@ def find(
     which: 'latest' or 'best' checkpoint of a workdir.
     num_heads: number of heads of other weights, which do not always determine
       it; 0 to infer it.
+    log: see `load`.
   """
   found = download.fetch(path)
   if orbax_runs.is_run(found):
     return _merged(checkpoint_source.find(found, which=which))
   heads: dict[str, Any] = {'num_heads': num_heads} if num_heads else {}
-  return as_source(load(path, which=which, **heads), path)
+  return as_source(load(path, which=which, log=log, **heads), path)
 
 
 def as_source(
