@@ -199,7 +199,7 @@ def test_data_whose_classes_have_another_order_are_an_error(
       model.preprocess, labels=labels)).save(tmp_path / 'model')
   assert evaluate(f'--workdir={tmp_path}/model', f'--config={config_file}',
                   '--evaluators=classification', out=tmp_path)[0] == 2
-  assert ("digits test numbers the same classes differently: class 0 is '0' "
+  assert ("the data numbers the same classes differently: class 0 is '0' "
           "instead of '1'") in ' '.join(capsys.readouterr().err.split())
 
 
@@ -244,16 +244,18 @@ def pets(tmp_path):
 def test_other_classes_are_an_error_that_names_both_sides_and_shift(
     pets, capsys):
   for folder, words in (
-      ('acd', 'acd test: ant, cat, dog'), ('cd', 'cd test: cat, dog')):
+      ('acd', 'acd test): ant, cat, dog'), ('cd', 'cd test): cat, dog')):
     assert pets(folder)[0] == 2
     error = ' '.join(capsys.readouterr().err.split())
     assert 'cat, dog, emu' in error and '--evaluators=shift' in error
     assert 'Remove it' not in error and 'without a head' not in error
-    assert words in error
+    assert words in error and error.count(f'{folder} test') == 1
+    assert ('evaluate --labels=FILE' in error) == (folder == 'acd')
+    assert 'convert' not in error
   status, figures = pets('cd', '--evaluators=shift')
   assert status == 0 and figures['metrics']['shift/accuracy'] == 0.5
   assert pets('acd', '--evaluators=shift')[0] == 2
-  assert 'not classes of the model' in capsys.readouterr().err
+  assert 'has 1 class that the model lacks: ant' in capsys.readouterr().err
 
 
 def test_weights_without_names_are_matched_by_index_with_one_line(

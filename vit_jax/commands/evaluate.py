@@ -165,8 +165,9 @@ def _restore(
 def _head(source: checkpoint_source.Source) -> classes.Classes | None:
   """Returns the classes of the weights, or None if they have no head."""
   count = initialize.num_classes(source.shapes)
-  return classes.Classes(checkpoint_paths.display(source.path), count,
-                         source.labels) if count else None
+  return classes.Classes(
+      'the model', count, source.labels,
+      checkpoint_paths.display(source.path)) if count else None
 
 
 def _show(
