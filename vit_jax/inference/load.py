@@ -79,25 +79,30 @@ def load(
       {'labels': overrides.pop('labels', ())}).preprocess['labels']
   # Images of a new resolution need not divide into the patches of the weights.
   resolution = overrides.pop('resolution', None) if patch else None
+
+  def change(loaded: declared.Weights) -> declared.Weights:
+    if patch:
+      loaded = _with_patch(loaded, patch, resolution)
+    model = model_lib.Model(**{
+        **vars(loaded), 'positions': positions or loaded.positions,
+        'origin': f'{loaded.origin}: {os.fspath(path)}'})
+    if text_embeddings:
+      model = zero_shot.attach(model, text_embeddings)
+    return class_names.rename(model, labels) if labels else model
+
   found = download.fetch(path, log=log)
   if orbax_runs.is_run(found):
     loaded = orbax_runs.load(
         _merged(checkpoint_source.find(found, which=which), base=base),
-        overrides)
+        overrides, change)
   else:
     if base:
       overrides['base'] = base  # Only LoRA checkpoints have a base.
-    loaded = weights_lib.load(download.local(found, log=log), overrides)
-  if patch:
-    loaded = _with_patch(loaded, patch, resolution)
+    loaded = weights_lib.load(
+        download.local(found, log=log), overrides, change)
   for line in loaded.summary:
     log(escape.line(line))
-  model = model_lib.Model(**{
-      **vars(loaded), 'positions': positions or loaded.positions,
-      'origin': f'{loaded.origin}: {os.fspath(path)}'})
-  if text_embeddings:
-    model = zero_shot.attach(model, text_embeddings)
-  return class_names.rename(model, labels) if labels else model
+  return model_lib.Model(**vars(loaded))
 
 
 def _with_patch(
