@@ -165,9 +165,8 @@ def _restore(
 def _head(source: checkpoint_source.Source) -> classes.Classes | None:
   """Returns the classes of the weights, or None if they have no head."""
   count = initialize.num_classes(source.shapes)
-  return classes.Classes(
-      'the model', count, source.labels,
-      checkpoint_paths.display(source.path)) if count else None
+  return classes.Classes('the model', count, source.labels, source=(
+      checkpoint_paths.display(source.path))) if count else None
 
 
 def _show(
