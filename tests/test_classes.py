@@ -1,5 +1,7 @@
 """The classes of a head and of data are matched by name."""
 
+import dataclasses
+import functools
 import re
 
 import pytest
@@ -7,11 +9,16 @@ import pytest
 from vit_jax import classes
 
 
-def match(ours, theirs, counts=(3, 3), **options):
-  return classes.match(
+def match(
+    ours, theirs, counts=None, function=classes.match, **options):
+  counts = counts or (len(ours), len(theirs))
+  return function(
       classes.Classes('./photos', counts[0], tuple(ours)),
       classes.Classes('runs/x', counts[1], tuple(theirs)),
       remedy='Use other data.', **options)
+
+
+indices = functools.partial(match, function=classes.indices)
 
 
 def test_equal_lists_fit_even_if_a_name_occurs_twice():
@@ -19,11 +26,11 @@ def test_equal_lists_fit_even_if_a_name_occurs_twice():
 
 
 def test_weights_or_data_without_names_are_matched_by_index_with_a_line():
-  assert match('abc', '') == (
+  assert match('abc', '', (3, 3)) == (
       'note: runs/x has no class names, so the 3 classes are matched by index: '
       'a is class 0 of both')
-  assert 'note: ./photos has no class names' in match('', 'abc')
-  assert 'class 0 is class 0 of both' in match('', '')
+  assert 'note: ./photos has no class names' in match('', 'abc', (3, 3))
+  assert 'class 0 is class 0 of both' in match('', '', (3, 3))
   with pytest.raises(ValueError, match='photos has 2 classes, but runs/x has '):
     match('', 'abc', counts=(2, 3))
 
@@ -42,6 +49,26 @@ def test_every_difference_is_an_error_with_both_lists(ours, theirs, message):
           'Use other data.') in str(error.value)
 
 
+def test_the_source_is_named_in_the_lists_and_lines_only():
+  data, model = (classes.Classes(f'the {owner}', 2, names, f'/{owner}s/x')
+                 for owner, names in (('data', 'ab'), ('model', 'ac')))
+  with pytest.raises(ValueError, match=re.escape(
+      'The data has other classes than the model: only in the data: b; only '
+      'in the model: c.\n  the data (/datas/x): a, b\n  the model (/models/x')):
+    classes.match(data, model, remedy='')
+  assert 'note: the model (/models/x) has no' in classes.match(
+      data, dataclasses.replace(model, names=()), remedy='')
+
+
+@pytest.mark.parametrize(('theirs', 'advised'), [('abd', True), ('ab', False)])
+def test_new_names_are_advised_only_for_as_many_classes(theirs, advised):
+  for function in match, indices:
+    with pytest.raises(ValueError) as error:
+      function('abc', theirs, rename='convert --labels=FILE')
+    assert ('names of the data: convert --labels=FILE' in str(
+        error.value)) == advised
+
+
 def test_shared_classes_can_be_measured():
   for ours, words in (('ab', 'Use shift. Use other'),
                       ('zab', 'Use shift, on data without z. Use other'),
@@ -54,7 +81,7 @@ def test_a_subset_is_matched_by_name():
   subset, whole = (classes.Classes(text, len(text), tuple(text))
                    for text in ('ca', 'abc'))
   assert classes.indices(subset, whole, remedy='') == {'a': 0, 'b': 1, 'c': 2}
-  with pytest.raises(ValueError, match='1 of abc are not classes of ca: b'):
+  with pytest.raises(ValueError, match='Abc has 1 class that ca lacks: b'):
     classes.indices(whole, subset, remedy='')
   with pytest.raises(ValueError, match='have the same name: a'):
     classes.indices(

@@ -13,10 +13,8 @@ import collections
 from collections.abc import Sequence
 import dataclasses
 
-# The remedy if two lists name or order the same classes differently.
-RENAME = ('If the classes are the same, give the weights the names of the '
-          'data: main.py convert --labels=FILE --format=orbax (one name a '
-          'line), which renames or reorders the outputs.')
+# The command that gives weights the names of the data, for `rename`.
+CONVERT = 'main.py convert --labels=FILE --format=orbax'
 _SHOWN = 6  # Names of a list in a message.
 
 
@@ -25,20 +23,28 @@ class Classes:
   """Classes or regression targets of a head or of data.
 
   Attributes:
-    owner: the head or the data, for messages.
+    owner: 'the model' or 'the data', as sentences call it.
     count: number of classes.
     names: in the order of their indices; empty if unknown.
+    source: the checkpoint or dataset, which the lists of messages name too.
   """
   owner: str
   count: int
   names: Sequence[str] = ()
+  source: str = ''
+
+  @property
+  def title(self) -> str:
+    """Owner with its source."""
+    return f'{self.owner} ({self.source})' if self.source else self.owner
 
   def __str__(self) -> str:
-    return f'{self.owner}: {shorten(self.names) or "no class names"}'
+    return f'{self.title}: {shorten(self.names) or "no class names"}'
 
 
 def match(
-    found: Classes, expected: Classes, *, remedy: str, restrict: str = '',
+    found: Classes, expected: Classes, *, remedy: str, rename: str = '',
+    restrict: str = '',
 ) -> str:
   """Compares classes; returns a line to print, or ''.
 
@@ -46,6 +52,8 @@ def match(
     found: one side, the subject of messages.
     expected: the other side.
     remedy: sentences on what to do.
+    rename: command that names the classes of weights by a file, which is a
+      remedy if both sides have as many.
     restrict: how to measure only on the classes of `found`, if `expected` has
       them too, without a full stop.
 
@@ -53,6 +61,7 @@ def match(
     ValueError: unless the names are equal, or a side with as many classes has
       no names.
   """
+  remedy += _same_classes(found, expected, rename)
   ours, theirs = tuple(found.names), tuple(expected.names)
   if ours == theirs and ours:
     return ''
@@ -61,7 +70,7 @@ def match(
       raise _error(f'{found.owner} has {found.count:,} classes, but '
                    f'{expected.owner} has {expected.count:,}',
                    found, expected, remedy)
-    return (f'note: {expected.owner if ours else found.owner} has no class '
+    return (f'note: {expected.title if ours else found.title} has no class '
             f'names, so the {found.count:,} classes are matched by index: '
             f'{[*ours, *theirs, "class 0"][0]} is class 0 of both')
   _check_unique(found, expected, remedy)
@@ -83,18 +92,21 @@ def match(
 
 
 def indices(
-    found: Classes, expected: Classes, *, remedy: str) -> dict[str, int]:
+    found: Classes, expected: Classes, *, remedy: str, rename: str = '',
+) -> dict[str, int]:
   """Returns the index in `expected` of each class of `found`.
 
   Raises:
     ValueError: unless `expected` has them all, once.
   """
+  remedy += _same_classes(found, expected, rename)
   _check_unique(found, expected, remedy)
   unknown = _missing(found, expected)
   if unknown:
     raise _error(
-        f'{len(unknown):,} of {found.owner} are not classes of '
-        f'{expected.owner}: {shorten(unknown)}', found, expected, remedy)
+        f'{found.owner} has {len(unknown):,} class{"es" * (len(unknown) > 1)} '
+        f'that {expected.owner} lacks: {shorten(unknown)}',
+        found, expected, remedy)
   return {name: i for i, name in enumerate(expected.names)}
 
 
@@ -102,6 +114,13 @@ def shorten(names: Sequence[str]) -> str:
   """Returns the first names, and how many there are if there are more."""
   more = f', ... ({len(names):,} names)' if len(names) > _SHOWN else ''
   return ', '.join(names[:_SHOWN]) + more
+
+
+def _same_classes(found: Classes, expected: Classes, rename: str) -> str:
+  if not rename or found.count != expected.count:
+    return ''
+  return (' If the classes are the same, give the weights the names of the '
+          f'data: {rename} (one name a line).')
 
 
 def _missing(one: Classes, other: Classes) -> list[str]:
@@ -121,4 +140,5 @@ def _check_unique(found: Classes, expected: Classes, remedy: str) -> None:
 
 def _error(
     problem: str, found: Classes, expected: Classes, remedy: str) -> ValueError:
+  problem = problem[0].upper() + problem[1:]
   return ValueError(f'{problem}.\n  {found}\n  {expected}\n{remedy}')

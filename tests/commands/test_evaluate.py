@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 from PIL import Image
@@ -9,6 +10,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 from tests import pictures
+from tests import random_models
 from tests import tfds_files
 from tests import toy
 import vit_jax
@@ -173,6 +175,22 @@ def test_representations_of_weights_with_another_or_no_head_are_evaluated(
   assert not (path.parent / 'evals').exists()
 
 
+def test_removed_evaluators_of_a_run_are_left_out_with_a_line(
+    trained, config_file, tmp_path, capsys):
+  shutil.copytree(trained, tmp_path / 'x')
+  random_models.edit_config(
+      tmp_path / 'x/checkpoints/latest/2', lambda config: config.update(
+          checkpoint={**config['checkpoint'], 'best': 'c/error', 'patience': 3},
+          evals={**config['evals'], 'c': {'name': 'corruptions'}}))
+  status, figures = evaluate(f'--workdir={tmp_path}/x', out=tmp_path)
+  assert status == 0 and {
+      name.split('/')[0] for name in figures['metrics']} == {'half'}
+  raw = {**read_config(config_file), 'evals': {}, 'total': {'steps': 3}}
+  run_lib.train(toy.build(**raw), tmp_path / 'x')
+  output = capsys.readouterr().out
+  assert output.count('checkpoint that no longer exist: c') == 2
+
+
 def test_data_whose_classes_have_another_order_are_an_error(
     config_file, tmp_path, capsys):
   model = load.create(num_classes=10, resolution=8, **toy.CONFIG['model'])
@@ -181,7 +199,7 @@ def test_data_whose_classes_have_another_order_are_an_error(
       model.preprocess, labels=labels)).save(tmp_path / 'model')
   assert evaluate(f'--workdir={tmp_path}/model', f'--config={config_file}',
                   '--evaluators=classification', out=tmp_path)[0] == 2
-  assert ("digits test numbers the same classes differently: class 0 is '0' "
+  assert ("the data numbers the same classes differently: class 0 is '0' "
           "instead of '1'") in ' '.join(capsys.readouterr().err.split())
 
 
@@ -226,16 +244,18 @@ def pets(tmp_path):
 def test_other_classes_are_an_error_that_names_both_sides_and_shift(
     pets, capsys):
   for folder, words in (
-      ('acd', 'acd test: ant, cat, dog'), ('cd', 'cd test: cat, dog')):
+      ('acd', 'acd test): ant, cat, dog'), ('cd', 'cd test): cat, dog')):
     assert pets(folder)[0] == 2
     error = ' '.join(capsys.readouterr().err.split())
     assert 'cat, dog, emu' in error and '--evaluators=shift' in error
     assert 'Remove it' not in error and 'without a head' not in error
-    assert words in error
+    assert words in error and error.count(f'{folder} test') == 1
+    assert ('evaluate --labels=FILE' in error) == (folder == 'acd')
+    assert 'convert' not in error
   status, figures = pets('cd', '--evaluators=shift')
   assert status == 0 and figures['metrics']['shift/accuracy'] == 0.5
   assert pets('acd', '--evaluators=shift')[0] == 2
-  assert 'not classes of the model' in capsys.readouterr().err
+  assert 'has 1 class that the model lacks: ant' in capsys.readouterr().err
 
 
 def test_weights_without_names_are_matched_by_index_with_one_line(

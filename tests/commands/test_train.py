@@ -189,7 +189,7 @@ def test_evaluation_at_another_resolution_resizes_position_embeddings(
   assert 'resized positions: (5, 8) -> (13, 8)' in capsys.readouterr().out
 
 
-def test_a_run_starts_from_npz_weights(whole, tmp_path):
+def test_a_run_starts_from_npz_weights(whole, tmp_path, capsys):
   npz = tmp_path / 'weights.npz'
   vit_jax.load(whole[0], log=None).save(npz, form='npz')
   file = toy.write(tmp_path / 'tune.py', **{**CONFIG, 'averaging': None})
@@ -197,6 +197,7 @@ def test_a_run_starts_from_npz_weights(whole, tmp_path):
       f'--config={file}', f'--workdir={tmp_path}/run',
       f'--config.init.checkpoint={npz}', '--config.total.steps=1',
       '--config.data.resolution=[12, 8]']) == 0
+  assert capsys.readouterr().out.count('\n  model: ') == 1
   trained = checkpoint_source.find(tmp_path / 'run')
   assert trained.shapes['positions'].shape == (7, 8)
   assert trained.config['init']['checkpoint'] == str(npz)

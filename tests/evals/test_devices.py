@@ -57,7 +57,7 @@ FEWSHOT = {'name': 'fewshot', 'batch_size': None}
      '--config.evals.val.train_split'),
     ({'batch_size': 12}, 8,
      'evals.val.batch_size 12 does not divide over data x fsdp = 8 devices'),
-    ({'source': 'shapes'}, 1, 'other classes than the model of digits'),
+    ({'source': 'shapes'}, 1, 'The data has other classes than the model'),
     ({'source': 'ciphar10'}, 1, 'No dataset'),
     ({'name': 'segmentation'}, 1, 'digits has no segmentation masks. Use a '),
     ({**FEWSHOT, 'shots': [1000]}, 1,

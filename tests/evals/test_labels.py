@@ -220,7 +220,7 @@ def test_metrics_are_declared_with_their_modes(toy, name):
     {*KINDS} - {'fewshot', 'knn', 'shift'}))
 def test_evaluators_of_the_head_need_its_classes(toy, name):
   split = toy.split(LOGITS, KHOT if name == 'multi_label' else LABELS)
-  with pytest.raises(ValueError, match='toy has 6 classes, but the model'):
+  with pytest.raises(ValueError, match='The data has 6 classes, but the model'):
     toy({'name': name}, split, num_classes=7)
 
 
@@ -253,5 +253,5 @@ def test_classes_in_another_order_are_an_error(toy):
         LOGITS, LABELS, class_names=of_split), class_names=tuple(names))
   for same in (tuple(names), None):
     evaluate(same)
-  with pytest.raises(ValueError, match="toy numbers .* class 4 is 'f' instead"):
+  with pytest.raises(ValueError, match="data numbers .* class 4 is 'f' "):
     evaluate(tuple('abcdfe'))

@@ -1,5 +1,7 @@
 """Names that a caller gives for the classes of a model."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -37,8 +39,28 @@ def test_new_names_are_given_by_index(model, names):
       other(IMAGES)['logits'], model(IMAGES)['logits'])
 
 
+@pytest.mark.parametrize(('before', 'names', 'line'), [
+    (('cat', 'dog', 'owl'), ('cat', 'dog', 'emu'),
+     'renamed by index: owl -> emu'),
+    (('cat', 'dog', 'owl'), ('owl', 'cat', 'dog'),
+     'reordered the outputs: owl, cat, dog'),
+    ((), ('a', 'b', 'c'), 'named by index: a, b, c'),
+    (('cat', 'dog', 'owl'), ('cat', 'dog', 'owl'), '')])
+@pytest.mark.parametrize('form', ['orbax', 'timm'])
+def test_a_load_says_how_given_names_replace_others(
+    model, before, names, line, form, tmp_path):
+  dataclasses.replace(model, preprocess=dataclasses.replace(
+      model.preprocess, labels=before)).save(tmp_path / 'x', form=form)
+  lines = []
+  loaded = vit_jax.load(tmp_path / 'x', log=lines.append, labels=names)
+  assert lines == list(loaded.summary) and loaded.preprocess.labels == names
+  assert (f'  {line}' == lines[-1]) == bool(line)
+  assert (loaded.settings['labels'].status == 'given') == bool(line)
+  assert any(' labels=' in text for text in lines) != bool(line)
+
+
 @pytest.mark.parametrize(('names', 'message'), [
-    (('ant', 'cat', 'dog'), 'only in labels: ant; only in the model .*: owl'),
+    (('ant', 'cat', 'dog'), 'in the given list: ant; only in the model: owl'),
     (('cat', 'owl', 'owl'), 'have the same name: owl'),
     (('cat', 'dog'), 'labels holds 2 names .* model has 3 classes')])
 def test_a_name_of_another_class_is_an_error(model, names, message):

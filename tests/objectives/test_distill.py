@@ -59,8 +59,8 @@ def teacher():
 
 @pytest.mark.parametrize(('labels', 'message'), [
     ((1, 0, *range(2, 10)), "teacher .* class 0 is '1' instead"),
-    (('one', *range(1, 10)), 'only in objective.teacher .*: one; only in dig'),
-    (range(9), 'only in digits: 9'), ((), '')])
+    (('one', *range(1, 10)), 'only in the teacher: one; only in the data'),
+    (range(9), 'only in the data: 9'), ((), '')])
 def test_the_teacher_has_the_classes_of_the_data(
     tmp_path, capsys, labels, message):
   model = load.create(

@@ -44,8 +44,10 @@ def test_a_run_resumes_only_with_the_classes_of_its_checkpoint(
         config=config_lib.to_plain(experiment.config),
         progress={'origin': 'weights'})
   for names, message in (
-      (('x', *DIGITS[1:]), f'only in the checkpoint in {tmp_path}: 0'),
-      (('1', '0', *DIGITS[2:]), "class 0 is '1' instead of '0'")):
+      (('x', *DIGITS[1:]), '(?s)only in the checkpoint: 0.*Restore the names'),
+      (('1', '0', *DIGITS[2:]), "(?s)class 0 is '1' instead of '0'.*convert "
+       f"--source={tmp_path} .*--config.init.checkpoint=NEW "
+       r"--config.init.new='\[\]'")):
     with pytest.raises(ValueError, match=message) as error:
       start(rename(experiment, names), tmp_path)
     assert 'the same classes in the same order' in str(error.value)
@@ -60,13 +62,13 @@ def test_a_kept_head_has_the_classes_of_the_data(experiment, tmp_path, names):
       toy.CONFIG['model'] | {'num_classes': 10}, side=8, labels=names)
   source = load.as_source(model, 'weights')
   if names and names != DIGITS:
-    with pytest.raises(ValueError, match='(?s)only in weights: x; .*init.new'):
+    with pytest.raises(ValueError, match='(?s)the checkpoint: x; .*init.new'):
       start(experiment, tmp_path, source)
     assert start(toy.build(
         init={'checkpoint': 'weights'}, data=SCALE), tmp_path, source)
   else:
     assert start(experiment, tmp_path, source).count(
-        'weights has no class names') == (not names)
+        'the checkpoint (weights) has no class names') == (not names)
 
 
 def test_a_stage_that_keeps_a_head_needs_the_classes_of_the_earlier_one(

@@ -165,8 +165,8 @@ def _restore(
 def _head(source: checkpoint_source.Source) -> classes.Classes | None:
   """Returns the classes of the weights, or None if they have no head."""
   count = initialize.num_classes(source.shapes)
-  return classes.Classes(checkpoint_paths.display(source.path), count,
-                         source.labels) if count else None
+  return classes.Classes('the model', count, source.labels, source=(
+      checkpoint_paths.display(source.path))) if count else None
 
 
 def _show(
@@ -324,7 +324,7 @@ def _config(
         args.config, [*first, *now], stage=args.stage)
   else:
     assert saved is not None
-    config = config_lib.resolve_with(saved, now)
+    config = config_lib.resolve_saved(saved, now)
   if chosen:
     config = _choose(config, chosen, later)
   if not config.evals:

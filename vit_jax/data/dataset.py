@@ -70,7 +70,8 @@ class Dataset:
   def classes(self) -> classes_lib.Classes:
     """Names of the classes or regression targets, with their order."""
     return classes_lib.Classes(
-        self.name, self.num_classes, self.targets or self.class_names or ())
+        'the data', self.num_classes, self.targets or self.class_names or (),
+        self.name)
 
   def __len__(self) -> int:
     return len(self.source)

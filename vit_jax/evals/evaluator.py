@@ -21,6 +21,8 @@ from vit_jax import types
 
 Mode = Literal['max', 'min']
 OnBatch = Callable[[], None]
+# The command that names the classes of the model; see `classes.match`.
+RENAME = 'main.py evaluate --labels=FILE'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -58,6 +60,13 @@ class Split:
   target_std: tuple[float, ...] = ()
   ranks: Int[np.ndarray, 'seeds examples'] | None = None
   max_unreadable: int = 0
+
+  @property
+  def classes(self) -> classes.Classes:
+    """Classes or regression targets of the data."""
+    return classes.Classes(
+        'the data', self.num_classes, self.targets or self.class_names or (),
+        self.name)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -101,8 +110,8 @@ class Context:
   def classes(self) -> classes.Classes:
     """Classes or regression targets of the model."""
     return classes.Classes(
-        f'the model of {self.train_name}', self.num_classes,
-        self.targets or self.class_names or ())
+        'the model', self.num_classes, self.targets or self.class_names or (),
+        self.train_name)
 
   def open(self, config: 'EvaluatorConfig', **options: Any) -> Split:
     """Opens the split of an evaluator.
@@ -121,13 +130,11 @@ class Context:
           f'but the model is trained on {self.train_name} with '
           f'{_describe_labels(self.targets)}.')
     note = classes.match(
-        classes.Classes(split.name, split.num_classes,
-                        split.targets or split.class_names or ()), self.classes,
+        split.classes, self.classes, rename=RENAME,
         restrict='' if self.targets else (
             'To measure on the classes that both have, use the evaluator shift '
             f'(--evaluators=shift, or --config.{self.where}.name=shift)'),
-        remedy='The evaluators fewshot and knn work with any classes. '
-        + classes.RENAME)
+        remedy='The evaluators fewshot and knn work with any classes.')
     # Data without names are compared with themselves at most.
     if split.class_names or self.class_names:
       self.note(note)

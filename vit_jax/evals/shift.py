@@ -87,10 +87,11 @@ class ShiftConfig(evaluator.EvaluatorConfig):
     needed = names if not self.mappings else sorted(
         set().union(*groups.values()))
     index = classes.indices(
-        classes.Classes(split.name, len(needed), needed), context.classes,
+        dataclasses.replace(split.classes, count=len(needed), names=needed),
+        context.classes, rename=evaluator.RENAME,
         remedy='Evaluate on data without these classes, with '
         f'--config.{context.where}.source, or on data with the class names of '
-        f'the model. {classes.RENAME}')
+        'the model.')
     expected = known_datasets.facts(self.source).num_present
     if expected and len(groups) > expected:  # TFDS declares all 1,000 classes.
       assert split.read_labels is not None

@@ -197,7 +197,7 @@ def _with_head(
     return dataset
   names = tuple(head.names)
   return dataclasses.replace(
-      dataset, name=head.owner, num_classes=head.count, class_names=names,
+      dataset, name=head.source, num_classes=head.count, class_names=names,
       targets=names if dataset.targets else ())
 
 
@@ -218,10 +218,10 @@ def _teacher(
         f'channels, but {dataset.name} has {config.data.channels}. Use a '
         'teacher that was trained on it.')
   note(classes.match(
-      classes.Classes(f'objective.teacher {section.teacher}',
-                      model.config.num_classes, model.preprocess.labels),
-      dataset.classes, remedy='Use a teacher that was trained on these classes '
-      f'in this order. {classes.RENAME}'))
+      classes.Classes('the teacher', model.config.num_classes,
+                      model.preprocess.labels, section.teacher),
+      dataset.classes, rename=classes.CONVERT, remedy='Use a teacher that was '
+      'trained on these classes in this order.'))
   return dataclasses.replace(model, config=dataclasses.replace(
       models.without_fused_kernels(model.config), dtype=config.model.dtype))
 

@@ -295,13 +295,12 @@ class Experiment:
         initial=_zeros(self.abstract_state.params))
 
   def match_head(
-      self, source: types.Params, labels: Sequence[str], *, owner: str) -> str:
+      self, source: types.Params, labels: Sequence[str], **names: str) -> str:
     """Compares a kept head with the data; see `initialize.match_classes`."""
     if not initialize.num_classes(self.abstract_state.params):
       return ''
     return initialize.match_classes(
-        source, labels, self.dataset.classes, config=self.config.init,
-        owner=owner)
+        source, labels, self.dataset.classes, config=self.config.init, **names)
 
   def adapt(
       self, source: types.Params, source_config: Mapping[str, Any], *,

@@ -9,6 +9,7 @@ import numpy as np
 from vit_jax import classes
 from vit_jax import console
 from vit_jax.inference import model as model_lib
+from vit_jax.weights.configs import declared
 
 
 def in_order(
@@ -21,7 +22,8 @@ def in_order(
   order = np.array([labels.index(name) for name in names])
   return _named(dataclasses.replace(model, params={
       **model.params, 'head': jax.tree.map(
-          lambda array: array[..., order], model.params['head'])}), names)
+          lambda array: array[..., order], model.params['head'])}), names,
+                f'reordered the outputs: {classes.shorten(names)}')
 
 
 def rename(
@@ -41,17 +43,24 @@ def rename(
     raise ValueError(
         f'labels holds {console.format_count(len(names), "name")} (one a line),'
         f' but the model has {count:,} classes.')
-  if sorted(labels) == sorted(set(names)):
+  if labels == tuple(names) or sorted(labels) == sorted(set(names)):
     return in_order(model, names)
   if any(new != old and new in labels for old, new in zip(labels, names)):
     classes.match(
-        classes.Classes('labels', count, names),
-        classes.Classes(f'the model ({model.origin})', count, labels),
+        classes.Classes('the given list', count, names),
+        classes.Classes('the model', count, labels, model.origin),
         remedy='Give the same names in any order, which reorders the outputs, '
         'or a name for each class, in the order of the outputs.')
-  return _named(model, names)
+  if not labels:
+    return _named(model, names, f'named by index: {classes.shorten(names)}')
+  return _named(model, names, 'renamed by index: ' + classes.shorten(
+      [f'{a} -> {b}' for a, b in zip(labels, names) if a != b]))
 
 
-def _named(model: model_lib.Model, names: Sequence[str]) -> model_lib.Model:
-  return dataclasses.replace(model, preprocess=dataclasses.replace(
-      model.preprocess, labels=tuple(names)))
+def _named(
+    model: model_lib.Model, names: Sequence[str], how: str) -> model_lib.Model:
+  """Returns the model with these names; its summary ends with `how`."""
+  return dataclasses.replace(
+      model, summary=(*model.summary, f'  {how}'),
+      settings={**model.settings, 'labels': declared.Origin('given')},
+      preprocess=dataclasses.replace(model.preprocess, labels=tuple(names)))

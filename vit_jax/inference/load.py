@@ -79,25 +79,30 @@ def load(
       {'labels': overrides.pop('labels', ())}).preprocess['labels']
   # Images of a new resolution need not divide into the patches of the weights.
   resolution = overrides.pop('resolution', None) if patch else None
+
+  def change(loaded: declared.Weights) -> declared.Weights:
+    if patch:
+      loaded = _with_patch(loaded, patch, resolution)
+    model = model_lib.Model(**{
+        **vars(loaded), 'positions': positions or loaded.positions,
+        'origin': f'{loaded.origin}: {os.fspath(path)}'})
+    if text_embeddings:
+      model = zero_shot.attach(model, text_embeddings)
+    return class_names.rename(model, labels) if labels else model
+
   found = download.fetch(path, log=log)
   if orbax_runs.is_run(found):
     loaded = orbax_runs.load(
         _merged(checkpoint_source.find(found, which=which), base=base),
-        overrides)
+        overrides, change)
   else:
     if base:
       overrides['base'] = base  # Only LoRA checkpoints have a base.
-    loaded = weights_lib.load(download.local(found, log=log), overrides)
-  if patch:
-    loaded = _with_patch(loaded, patch, resolution)
+    loaded = weights_lib.load(
+        download.local(found, log=log), overrides, change)
   for line in loaded.summary:
     log(escape.line(line))
-  model = model_lib.Model(**{
-      **vars(loaded), 'positions': positions or loaded.positions,
-      'origin': f'{loaded.origin}: {os.fspath(path)}'})
-  if text_embeddings:
-    model = zero_shot.attach(model, text_embeddings)
-  return class_names.rename(model, labels) if labels else model
+  return model_lib.Model(**vars(loaded))
 
 
 def _with_patch(
@@ -163,7 +168,7 @@ def create(
 
 def find(
     path: str | os.PathLike, *, which: str = checkpoint_paths.LATEST,
-    num_heads: int = 0,
+    num_heads: int = 0, log: Log | None = console.print_lines,
 ) -> checkpoint_source.Source:
   """Finds initial parameters of a run; errors as in `load`.
 
@@ -174,12 +179,13 @@ def find(
     which: 'latest' or 'best' checkpoint of a workdir.
     num_heads: number of heads of other weights, which do not always determine
       it; 0 to infer it.
+    log: see `load`.
   """
   found = download.fetch(path)
   if orbax_runs.is_run(found):
     return _merged(checkpoint_source.find(found, which=which))
   heads: dict[str, Any] = {'num_heads': num_heads} if num_heads else {}
-  return as_source(load(path, which=which, **heads), path)
+  return as_source(load(path, which=which, log=log, **heads), path)
 
 
 def as_source(

@@ -28,4 +28,5 @@ def find(
     return None
   with restore.start_watchdog(config.log, 'finding the initial weights'):
     return find_source(origin, which=config.init.which,
-                       num_heads=getattr(config.model, 'num_heads', 0))
+                       num_heads=getattr(config.model, 'num_heads', 0),
+                       log=None)  # The loaded config has described them.

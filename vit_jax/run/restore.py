@@ -102,7 +102,8 @@ def restore_or_init(
         f'Starting from random parameters (seed {experiment.config.seed}).'))
   weights = source.load()
   matched = experiment.match_head(
-      weights, source.labels, owner=paths.display(source.path))
+      weights, source.labels, owner='the checkpoint',
+      path=paths.display(source.path))
   state, rows = experiment.start_from(state, weights, source.config)
   return experiment.with_base(state), Start(counters_lib.Counters(
       origin=str(source.path),
@@ -120,12 +121,21 @@ def _match_classes(
   ours = experiment.dataset.classes
   if names and not ours.names:  # Losing the names is a difference, too.
     ours = dataclasses.replace(ours, names=tuple(map(str, range(ours.count))))
-  return classes.match(
-      ours, classes.Classes(
-          f'the checkpoint in {workdir}', len(names) or ours.count, names),
-      remedy='A run resumes only with the same classes in the same order. '
+  remedy = (
       'Restore the names of the data, or use another --workdir; to start it '
       'from these parameters, set --config.init.checkpoint.')
+  if sorted(names) == sorted(ours.names):
+    remedy = (
+        'To go on in a new run, reorder the outputs: main.py convert '
+        f'--source={shlex.quote(str(workdir))} --target=NEW --format=orbax '
+        '--labels=FILE (the names of the data in their order, one a line). '
+        'Then train in another --workdir with --config.init.checkpoint=NEW '
+        "--config.init.new='[]'.")
+  return classes.match(
+      ours, classes.Classes(
+          'the checkpoint', len(names) or ours.count, names, str(workdir)),
+      remedy='A run resumes only with the same classes in the same order. '
+      + remedy)
 
 
 def scale_notes(
@@ -172,7 +182,7 @@ def _resume(
   counters = counters_lib.Counters.restore(restored.progress)
   step = int(restored.state.step)
   # Resolved again, so that settings added since then get their defaults.
-  earlier = config_lib.resolve(restored.config)
+  earlier = config_lib.resolve_saved(restored.config)
   changes = config_file.differences(config_lib.to_plain(earlier), {
       **config_lib.to_plain(config),
       **({'accumulation': earlier.num_microbatches}

@@ -85,7 +85,7 @@ def make(
   sources = {name: load.find(workdir / runs.RUNS / name)
              for name in names}
   # Resolved, with the microbatches that fit into memory.
-  config = config_lib.resolve(sources[names[0]].config)
+  config = config_lib.resolve_saved(sources[names[0]].config)
   config = dataclasses.replace(
       config, model=dataclasses.replace(config.model, num_classes=0),
       objective=objectives.without_teacher(config.objective))

@@ -139,20 +139,21 @@ def num_classes(params: Any) -> int:
 
 def match_classes(
     source: Any, labels: Sequence[str], classes: classes_lib.Classes, *,
-    config: InitConfig, owner: str,
+    config: InitConfig, owner: str, path: str = '',
 ) -> str:
   """Compares the classes of the data with those of a head that is kept.
 
-  `labels` names the classes of `source`, whose shapes suffice, and `owner` the
-  checkpoint. Returns and raises as `classes.match`; '' for a new head.
+  `labels` names the classes of `source`, whose shapes suffice; `owner` and
+  `path` are for messages. Returns and raises as `classes.match`; '' for a new
+  head.
   """
   count = num_classes(source)
   if not count or _matches(config.new, _HEAD):
     return ''
   return classes_lib.match(
-      classes_lib.Classes(owner, count, labels), classes,
-      remedy="Start with a new head: leave out init.new, or set "
-      f"--config.init.new='[\"head/.*\"]'. {classes_lib.RENAME}")
+      classes_lib.Classes(owner, count, labels, path), classes,
+      rename=classes_lib.CONVERT, remedy='Start with a new head: leave out '
+      "init.new, or set --config.init.new='[\"head/.*\"]'.")
 
 
 def _adapt_one(

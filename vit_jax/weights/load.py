@@ -39,6 +39,7 @@ DEFAULT_SIZE = (224, 224)  # Pixels, where nothing determines the image size.
 
 def load(
     path: str | os.PathLike, overrides: Mapping[str, Any] | None = None,
+    change: declared_lib.Change = lambda weights: weights,
 ) -> declared_lib.Weights:
   """Loads the weights of another codebase.
 
@@ -49,6 +50,7 @@ def load(
     overrides: keys of the section `model` and of `Preprocess`, which override
       declared and inferred values; and `prefix`, the prefix of parameter names,
       for a file with several copies of a model.
+    change: applied to the weights before they are summarised.
 
   Raises:
     ValueError: if the file is damaged or of an unknown family, or does not
@@ -72,12 +74,15 @@ def load(
       declared = config_json.read(file, overrides=given.preprocess)
       advice = f'\n{config_json.ADVICE}'
   try:
-    return _build(found, declared, given)
+    weights = _build(found, declared, given)
   except ValueError as error:
     if not declared.source:
       raise
     raise ValueError(f'{declared.source} does not describe the weights: '
                      f'{error}{advice}') from error
+  weights = change(weights)
+  return dataclasses.replace(weights, summary=(
+      *report.summary(weights, found, declared, given), *weights.summary))
 
 
 def _build(
@@ -111,15 +116,13 @@ def _build(
       'assumed', f'as for a {found.family.label}'))
   preprocess = _preprocess(config, resolution, declared, given)
   params = adapt(matching.read(found, **heads))
-  weights = declared_lib.Weights(
+  return declared_lib.Weights(
       config=config, params=tree.unflatten(params), resolution=resolution,
       preprocess=preprocess,
       positions=declared.positions or found.family.positions,
       origin=found.family.name,
       settings=declared.settings(given.model, given.preprocess),
       report=tuple(report.parameters(found, params)))
-  return dataclasses.replace(weights, summary=tuple(
-      report.summary(weights, found, declared, given)))
 
 
 def _positions(

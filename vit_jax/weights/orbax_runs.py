@@ -46,6 +46,7 @@ def is_run(path: epath.Path) -> bool:
 
 def load(
     source: checkpoint_source.Source, overrides: Mapping[str, Any],
+    change: declared.Change,
 ) -> declared.Weights:
   """Loads a model from a checkpoint; like `weights.load.load`."""
   given = overrides_lib.parse(overrides)
@@ -94,16 +95,17 @@ def load(
       source='its config', ours=True, model=schema.to_plain(stored),
       preprocess={name: value for name, value in vars(preprocess).items()
                   if value or name != 'labels'})
-  weights = declared.Weights(
+  weights = change(declared.Weights(
       config=config, params=tree.unflatten(params), resolution=resolution,
       preprocess=preprocess, positions=run.positions, origin='ours',
       settings=known.settings(given.model, given.preprocess),
       report=tuple(f'  loaded  {name} {array.shape}'
-                   for name, array in params.items()))
+                   for name, array in params.items())))
   return dataclasses.replace(weights, summary=(
       f'{paths.display(where)}: vit_jax checkpoint, '
-      f'{report.count(params)}, images {resolution[0]}x{resolution[1]}',
-      *report.settings(weights, source=known.source)))
+      f'{report.count(weights.params)}, images '
+      f'{weights.resolution[0]}x{weights.resolution[1]}',
+      *report.settings(weights, source=known.source), *weights.summary))
 
 
 def _of_model(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ vit_jax writes metadata with exported weights, so that nothing is lost:
     npz:         the same JSON in a file of the same stem, `model.json`
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 import dataclasses
 import pathlib
 from typing import Any, Literal
@@ -148,6 +148,9 @@ class Weights:
   settings: Mapping[str, Origin] = dataclasses.field(default_factory=dict)
   report: tuple[str, ...] = ()
   summary: tuple[str, ...] = ()
+
+
+Change = Callable[[Weights], Weights]
 
 
 def metadata(model: Weights) -> dict[str, Any]:
