@@ -173,6 +173,37 @@ def test_the_folders_of_images_are_their_splits(tmp_path, parent):
   assert 'splits are the folders of the images' in opened.description
 
 
+@pytest.mark.parametrize(('train', 'test'), [
+    ('seg_train/seg_train/{}', 'seg_test/seg_test/{}'),
+    ('img/train2017/{}', 'img/val2017/{}'), ('{}/train', '{}/test')])
+def test_folders_of_images_hold_the_word_of_a_split(tmp_path, train, test):
+  places = [place.format(name) for place in (train, test)
+            for name in ('cat', 'dog')]
+  images = [f'{place}/{i}.png' for place in places for i in range(6)]
+  own_data.write(tmp_path, *images)
+  (tmp_path / 'meta.csv').write_text(lines(
+      'path,label', lambda i: f'{images[i]},{i // 6 % 2}', 24))
+  opened = own_data.open_path(tmp_path / 'meta.csv')
+  assert list(own_data.sizes(opened).values()) == [12, 12]
+  assert not opened.held_out
+  # Without the rows of the second split, it is named.
+  (tmp_path / 'meta.csv').write_text(lines(
+      'path,label', lambda i: f'{images[i]},{i // 6 % 2}', 12))
+  opened = own_data.open_path(tmp_path / 'meta.csv')
+  assert opened.unlabelled == ('val' if '2017' in test else 'test',)
+  assert opened.held_out
+
+
+def test_images_outside_the_folders_of_splits_are_an_error(tmp_path):
+  images = ['train/0.png', 'test/1.png', '2.png', 'train/3.png']
+  own_data.write(tmp_path, *images)
+  (tmp_path / 'a.csv').write_text(lines(
+      'path,label', lambda i: f'{images[i]},{i % 2}', 4))
+  with pytest.raises(ValueError, match=(
+      r'a split \((train|test)/\), but 2.png does not. .* column `split`')):
+    own_data.open_path(tmp_path)
+
+
 @pytest.mark.parametrize(('columns', 'row'), [
     ('photographer', '{1}'), ('is_outdoor,blurred', '{2},1'), ('age', '{0}')])
 @pytest.mark.parametrize('folder', ['', 'train/'])
