@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests import own_data
+from vit_jax.data.sources import class_folders
 
 ANIMALS = ('cat', 'dog', 'emu')
 
@@ -202,6 +203,15 @@ def test_images_outside_the_folders_of_splits_are_an_error(tmp_path):
   with pytest.raises(ValueError, match=(
       r'a split \((train|test)/\), but 2.png does not. .* column `split`')):
     own_data.open_path(tmp_path)
+
+
+def test_class_folders_are_listed_only_if_a_table_has_no_label_column(
+    tmp_path, monkeypatch):
+  write_table(tmp_path, PLAIN)
+  found = []
+  monkeypatch.setattr(class_folders, 'find', found.append)
+  own_data.open_path(tmp_path)
+  assert not found
 
 
 @pytest.mark.parametrize(('columns', 'row'), [

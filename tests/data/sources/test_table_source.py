@@ -83,6 +83,29 @@ def test_training_images_without_labels_are_an_error(tmp_path):
     own_data.open_path(tmp_path)
 
 
+def test_tables_beside_a_usual_one_are_an_error_unless_they_lack_labels(
+    tmp_path):
+  write_split(tmp_path, 'labels.csv', 'path,label', range(30))
+  write_split(tmp_path, 'test.csv', 'path', range(30, 36))
+  assert 'labels.csv: single' in own_data.open_path(tmp_path).description
+  write_split(tmp_path, 'test.csv', 'path,label', range(30, 36))
+  message = (r'2 tables .*: labels.csv, test.csv. Give one as data.source, or '
+             r'one per split, .*/\{train,test\}.csv')
+  with pytest.raises(ValueError, match=message):
+    own_data.open_path(tmp_path)
+  own_data.write(tmp_path, 'cat/1.png', 'dog/1.png')
+  with pytest.raises(ValueError, match=r'class folders \(cat, dog\), move the'):
+    own_data.open_path(tmp_path)
+
+
+def test_two_tables_of_train_do_not_replace_class_folders(tmp_path):
+  own_data.write(tmp_path, *(f'train/{name}/{i}.png' for i in range(9)
+                             for name in ('cat', 'dog')))
+  for name in ('train_a.csv', 'train_b.csv'):
+    (tmp_path / name).write_text('path,label\ntrain/cat/1.png,x\n')
+  assert own_data.open_path(tmp_path).class_names == ('cat', 'dog')
+
+
 def test_every_table_of_a_split_is_used(tmp_path):
   write_split(tmp_path, 'train.csv', 'path,label', range(30))
   write_split(tmp_path, 'my_val.csv', 'path,label', range(30, 36))

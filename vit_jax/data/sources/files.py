@@ -101,8 +101,8 @@ def list_images(root: epath.Path, folder: str) -> list[str]:
 
 def has_images(path: epath.Path) -> bool:
   """Whether there is an image below a folder; stops at the first."""
-  return any(is_image(name) for name in names_in(path) if _is_visible(name)) or (
-      any(has_images(path / name) for name in subfolders(path)))
+  return any(map(is_image, filter(_is_visible, names_in(path)))) or any(
+      has_images(path / name) for name in subfolders(path))
 
 
 def files_with(root: epath.Path, suffixes: Iterable[str]) -> list[epath.Path]:

@@ -32,7 +32,7 @@ def open_tables(
   """
   where, root = os.fspath(paths[0]), os.fspath(paths[0].parent)
   if len(paths) > 1:
-    paths = _sort_by_split(paths)
+    paths = _sort_by_split(paths, config)
     if len({path.parent for path in paths}) > 1:
       root = os.fspath(paths[0].parent.parent)
     where = f'{paths[0].parent}/{{{",".join(p.name for p in paths)}}}'
@@ -60,14 +60,20 @@ def open_tables(
                      splits=splits if len(paths) > 1 else None)
 
 
-def _sort_by_split(paths: Sequence[epath.Path]) -> list[epath.Path]:
+def _sort_by_split(
+    paths: Sequence[epath.Path], config: columns_lib.LabelConfig,
+) -> list[epath.Path]:
   """Returns one table per split, the training table first."""
   names = files.splits_in_names(paths)
   if None in names or len(set(names)) < len(names):
+    classes = files.shorten(config.class_folders())
     raise ValueError(
         f'There are {len(paths)} tables in {paths[0].parent}: '
-        f'{", ".join(p.name for p in paths)}. Give one as data.source, or '
-        'call them train.csv, val.csv, test.csv.')
+        f'{", ".join(p.name for p in paths)}. Give one as data.source, or one '
+        'per split, whose names contain train, val or test: '
+        f'{paths[0].parent}/{{train,test}}.csv.' + (
+            f' To use the class folders ({classes}), move the tables '
+            'elsewhere.' if classes else ''))
   return [path for _, path in sorted(
       zip(names, paths), key=lambda pair: (pair[0] != 'train', pair[1].name))]
 
