@@ -61,6 +61,20 @@ def test_a_split_without_labels_is_named_and_not_replaced(tmp_path, label):
   assert 'test has no labels and is ignored' in opened.description
 
 
+@pytest.mark.parametrize(('train', 'test'), [
+    ([0.5, 'n/a', 2.5], ['NaN', 'n/a']), ([0, 1, 1], ['nan', '-1']),
+    (['cat', 'dog', 'dog'], ['None', 'NA'])])
+def test_a_split_of_words_for_missing_labels_has_none(tmp_path, train, test):
+  write_labels(tmp_path, train * 10, test * 5)
+  assert own_data.open_path(tmp_path).unlabelled == ('test',)
+
+
+def test_a_word_for_missing_labels_may_be_a_class(tmp_path):
+  write_labels(tmp_path, ['cat', 'none'] * 15, ['none'] * 10)
+  assert own_data.sizes(own_data.open_path(tmp_path)) == {
+      'train': 30, 'test': 10}
+
+
 def test_minus_one_is_a_label_if_train_has_it(tmp_path):
   write_labels(tmp_path, [-1, 1] * 15, [-1] * 10)
   opened = own_data.open_path(tmp_path, target='single')
@@ -72,7 +86,8 @@ def test_minus_one_is_a_label_if_train_has_it(tmp_path):
 def test_the_kind_of_labels_is_the_same_in_every_split(tmp_path, value):
   write_labels(tmp_path, [0, 1] * 15, [0, 1] * 4 + [value, ''])
   with pytest.raises(ValueError, match=(
-      f"'label' of .* holds classes in train, but also '{value}' in other")):
+      f"'label' of .* holds classes in train, but also '{value}' in other.*"
+      'target=regression.$')):
     own_data.open_path(tmp_path)
   assert own_data.open_path(tmp_path, target='regression').targets
 

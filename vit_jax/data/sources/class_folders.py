@@ -160,7 +160,8 @@ def _check_no_splits(images: _Images, root: epath.Path) -> None:
 
   A folder called `test` or `my_test` is a class if it holds images directly and
   not all folders are named like splits. Folders that have the same subfolders
-  are not classes; a single one may be `images`, as in Tiny ImageNet.
+  are not classes, unless all hold images directly; a single subfolder may be
+  `images`, as in Tiny ImageNet.
   """
   names = sorted({name for _, name in images})
   with_images = {name for path, name in images if path.count('/') == 1}
@@ -175,8 +176,8 @@ def _check_no_splits(images: _Images, root: epath.Path) -> None:
         'folder to train/, or, if these names are classes, move all class '
         f'folders into {root}/train/.')
   subfolders: dict[str, set[str]] = {}
-  for path, name in images * (not with_images):
-    subfolders.setdefault(name, set()).add(path.split('/')[1])
+  for path, name in images * (with_images < {*names}):
+    subfolders.setdefault(name, set()).update(path.split('/')[1:-1][:1])
   shared = set.intersection(*subfolders.values()) if len(subfolders) > 1 else ()
   if len(shared) > 1:
     raise ValueError(

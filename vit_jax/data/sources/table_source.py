@@ -204,9 +204,9 @@ def _unlabelled_splits(
     table: Table, labels: Sequence[str], rows_of: Mapping[str, Sequence[int]],
     where: str,
 ) -> list[str]:
-  """Returns the splits all of whose labels are empty, missing or -1.
+  """Returns the splits all of whose labels are missing.
 
-  -1 is a label like others if it occurs in `train`.
+  See `label_rules.find_missing_marks`.
 
   Raises:
     ValueError: if `train` has no labels, or a split seems to have them in
@@ -218,14 +218,17 @@ def _unlabelled_splits(
     return (table[name][row] for row in rows_of[split] for name in labels)
 
   found = [split for split in rows_of
-           if all(is_missing(cell, mark=-1) for cell in cells(split))]
-  if found and 'train' not in found and any(
-      is_missing(cell, mark=-1) > is_missing(cell) for cell in cells('train')):
-    found = [split for split in found if all(map(is_missing, cells(split)))]
+           if all(is_missing(cell, marks=label_rules_lib.MISSING_MARKS)
+                  for cell in cells(split))]
   if 'train' in found:
     raise ValueError(
         f'The training images of {where} have no labels: each cell of '
-        f'{files.shorten(labels, 8)} is empty or -1.')
+        f'{files.shorten(labels, 8)} is missing, empty or -1.')
+  if found:
+    marks = label_rules_lib.find_missing_marks([
+        [table[name][row] for row in rows_of['train']] for name in labels])
+    found = [split for split in found
+             if all(is_missing(cell, marks=marks) for cell in cells(split))]
   for split in rows_of:
     _check_header(table, labels, rows_of, split, where)
   return found
@@ -270,7 +273,7 @@ def _check_regression(
       f'Column {name!r} of {where} holds classes in train, but also {value!r} '
       'in other splits, as if the labels were numbers to predict. Correct it '
       '(remove rows whose label is missing), or set '
-      '--config.data.target=regression (or single).')
+      '--config.data.target=regression.')
 
 
 def _hash_order(
