@@ -114,8 +114,8 @@ def test_tables_with_another_image_column_are_an_error(tmp_path):
   for name in ('image', 'Path'):
     write_table(tmp_path, PLAIN.replace('path', name, 1), 'val.csv')
     with pytest.raises(ValueError, match=(
-        r"column of .*val.csv \(the columns of train.csv are path, label\) "
-        rf"'path'.* {name}")):
+        "^val of .* lacks the image column 'path': its columns are "
+        f'{name}, label, but those of train are path, label. Use the same')):
       own_data.open_path(tmp_path)
 
 
@@ -242,6 +242,11 @@ def test_archives_beside_a_table_are_named(tmp_path):
   (tmp_path / 'labels.csv').write_text(PLAIN)
   with pytest.raises(ValueError, match=(
       '40 of 40 images .* Unpack more.tar.gz, train.zip first')):
+    own_data.open_path(tmp_path)
+  own_data.write(tmp_path, 'images/a.zip')
+  (tmp_path / 'labels.csv').write_text('number,label\n1,cat\n2,dog\n')
+  with pytest.raises(ValueError, match=(
+      'which column .* holds the images.*train.zip, images/a.zip first')):
     own_data.open_path(tmp_path)
   (tmp_path / 'labels.csv').unlink()
   with pytest.raises(ValueError, match='Found no images .*Unpack more.tar.gz'):

@@ -2,8 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
+import os
 import re
 from typing import Any, Literal
+
+from etils import epath
 
 from vit_jax import schema
 from vit_jax.data.sources import files
@@ -128,7 +131,9 @@ def _column_of_paths(
     raise ValueError(
         f'Cannot tell which column of {where} holds the images. Its columns: '
         f'{", ".join(table)}; expected one of {", ".join(_IMAGE_NAMES[:6])}. '
-        'Set --config.data.table.path=COLUMN')
+        'Set --config.data.table.path=COLUMN.' + (
+            files.advise_unpacking(epath.Path(where).parent)
+            if os.path.isfile(where) else ''))
   return found[0]
 
 

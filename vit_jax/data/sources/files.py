@@ -113,8 +113,12 @@ def files_with(root: epath.Path, suffixes: Iterable[str]) -> list[epath.Path]:
 
 
 def advise_unpacking(root: epath.Path) -> str:
-  """Returns a sentence that names the archives in a folder; '' without."""
-  found = [path.name for path in files_with(root, _ARCHIVE_SUFFIXES)]
+  """Returns a sentence that names the archives in a folder; '' without.
+
+  Those of its subfolders count as well.
+  """
+  found = [os.path.join(name, path.name) for name in ('', *subfolders(root))
+           for path in files_with(root / name, _ARCHIVE_SUFFIXES)]
   return f' Unpack {shorten(found)} first: archives are not read.' if (
       found) else ''
 

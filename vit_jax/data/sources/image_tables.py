@@ -9,7 +9,6 @@ from typing import Any
 from etils import epath
 
 from vit_jax import atomic_files
-from vit_jax import schema
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import label_rules as label_rules_lib
@@ -46,9 +45,10 @@ def open_tables(
     resolved = resolved or columns_lib.choose_columns(
         table, config, where=str(path), has_paths=True)
     columns = resolved.table
-    images_of = schema.check_name(
-        str(columns.path), list(table), what=f'column of {path} (the columns '
-        f'of {paths[0].name} are {files.shorten(joined, 20)})')
+    images_of = str(columns.path)
+    if images_of not in table:
+      raise ValueError(table_source.describe_header(
+          split, f'image column {images_of!r}', table, joined, where=where))
     found = locate(table[images_of], path, columns, split=split)
     for name in dict.fromkeys((*joined, *table, *columns.labels)):
       column = joined.setdefault(name, [None] * len(images))

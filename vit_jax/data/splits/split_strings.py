@@ -169,9 +169,9 @@ def expand_all(split: str, splits: Mapping[str, protocol.Source]) -> str:
       lambda found: '+'.join(name + (found[1] or '') for name in filled), split)
   if 'all' in names(expanded):
     raise ValueError(
-        f'The split {split!r} takes examples of `all`, which is a part of each '
-        'split and takes only percentages. Write "all" or "all[:50%]", or name '
-        f'a split: {", ".join(filled)}.')
+        f'The split {split!r} takes a number of examples from `all`, which '
+        'accepts only percentages, of each split. Write "all" or "all[:50%]", '
+        f'or name a split: {", ".join(filled)}.')
   return expanded
 
 
