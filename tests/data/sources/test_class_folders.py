@@ -91,6 +91,13 @@ def test_images_with_masks_lie_in_splits_or_not(tmp_path):
     own_data.open_path(tmp_path)
 
 
+def test_folders_of_masks_hold_the_word_of_a_split(tmp_path):
+  own_data.write(tmp_path, *(f'{folder}/{name}.png' for name in (
+      'train2017/a', 'train2017/b', 'val2017/c')
+                             for folder in ('images', 'masks')))
+  assert own_data.sizes(own_data.open_path(tmp_path)) == {'train': 2, 'val': 1}
+
+
 def test_an_image_without_a_mask_is_an_error(tmp_path):
   own_data.write(tmp_path, 'images/a.jpg', 'images/b.jpg', 'masks/a.png')
   with pytest.raises(ValueError, match=(
@@ -179,6 +186,11 @@ def test_folders_with_the_same_subfolders_are_not_classes(tmp_path):
   with pytest.raises(ValueError, match=(
       r'folders colour, grey of .* same subfolders \(cat, dog\)')):
     own_data.open_path(tmp_path)
+  own_data.write(tmp_path, 'grey/cover.png')
+  with pytest.raises(ValueError, match='folders colour, grey .* subfolders'):
+    own_data.open_path(tmp_path)
+  own_data.write(tmp_path, 'colour/cover.png')
+  assert own_data.open_path(tmp_path).class_names == ('colour', 'grey')
   # Tiny ImageNet has CLASS/images.
   own_data.write(tmp_path / 'x', 'a/images/1.png', 'b/images/1.png')
   assert own_data.open_path(tmp_path / 'x').class_names == ('a', 'b')

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests import own_data
+from vit_jax.data.sources import class_folders
 
 ANIMALS = ('cat', 'dog', 'emu')
 
@@ -113,8 +114,8 @@ def test_tables_with_another_image_column_are_an_error(tmp_path):
   for name in ('image', 'Path'):
     write_table(tmp_path, PLAIN.replace('path', name, 1), 'val.csv')
     with pytest.raises(ValueError, match=(
-        r"column of .*val.csv \(the columns of train.csv are path, label\) "
-        rf"'path'.* {name}")):
+        "^val of .* lacks the image column 'path': its columns are "
+        f'{name}, label, but those of train are path, label. Use the same')):
       own_data.open_path(tmp_path)
 
 
@@ -173,6 +174,46 @@ def test_the_folders_of_images_are_their_splits(tmp_path, parent):
   assert 'splits are the folders of the images' in opened.description
 
 
+@pytest.mark.parametrize(('train', 'test'), [
+    ('seg_train/seg_train/{}', 'seg_test/seg_test/{}'),
+    ('img/train2017/{}', 'img/val2017/{}'), ('{}/train', '{}/test')])
+def test_folders_of_images_hold_the_word_of_a_split(tmp_path, train, test):
+  places = [place.format(name) for place in (train, test)
+            for name in ('cat', 'dog')]
+  images = [f'{place}/{i}.png' for place in places for i in range(6)]
+  own_data.write(tmp_path, *images)
+  (tmp_path / 'meta.csv').write_text(lines(
+      'path,label', lambda i: f'{images[i]},{i // 6 % 2}', 24))
+  opened = own_data.open_path(tmp_path / 'meta.csv')
+  assert list(own_data.sizes(opened).values()) == [12, 12]
+  assert not opened.held_out
+  # Without the rows of the second split, it is named.
+  (tmp_path / 'meta.csv').write_text(lines(
+      'path,label', lambda i: f'{images[i]},{i // 6 % 2}', 12))
+  opened = own_data.open_path(tmp_path / 'meta.csv')
+  assert opened.unlabelled == ('val' if '2017' in test else 'test',)
+  assert opened.held_out
+
+
+def test_images_outside_the_folders_of_splits_are_an_error(tmp_path):
+  images = ['train/0.png', 'test/1.png', '2.png', 'train/3.png']
+  own_data.write(tmp_path, *images)
+  (tmp_path / 'a.csv').write_text(lines(
+      'path,label', lambda i: f'{images[i]},{i % 2}', 4))
+  with pytest.raises(ValueError, match=(
+      r'a split \((train|test)/\), but 2.png does not. .* column `split`')):
+    own_data.open_path(tmp_path)
+
+
+def test_class_folders_are_listed_only_if_a_table_has_no_label_column(
+    tmp_path, monkeypatch):
+  write_table(tmp_path, PLAIN)
+  found = []
+  monkeypatch.setattr(class_folders, 'find', found.append)
+  own_data.open_path(tmp_path)
+  assert not found
+
+
 @pytest.mark.parametrize(('columns', 'row'), [
     ('photographer', '{1}'), ('is_outdoor,blurred', '{2},1'), ('age', '{0}')])
 @pytest.mark.parametrize('folder', ['', 'train/'])
@@ -201,6 +242,11 @@ def test_archives_beside_a_table_are_named(tmp_path):
   (tmp_path / 'labels.csv').write_text(PLAIN)
   with pytest.raises(ValueError, match=(
       '40 of 40 images .* Unpack more.tar.gz, train.zip first')):
+    own_data.open_path(tmp_path)
+  own_data.write(tmp_path, 'images/a.zip')
+  (tmp_path / 'labels.csv').write_text('number,label\n1,cat\n2,dog\n')
+  with pytest.raises(ValueError, match=(
+      'which column .* holds the images.*train.zip, images/a.zip first')):
     own_data.open_path(tmp_path)
   (tmp_path / 'labels.csv').unlink()
   with pytest.raises(ValueError, match='Found no images .*Unpack more.tar.gz'):

@@ -56,8 +56,9 @@ def test_columns_of_minus_one_and_one_are_flags_if_multi_label():
   parsed = parse(columns, kind='multi')
   assert values(parsed) == [[0, 1], [1], []] and parsed.kind == 'multi'
   assert parse(columns).describe() == (
-      'regression of cat, dog (only -1 and 1: classes if data.target=single or '
-      'multi)')
+      'regression of cat, dog (only -1 and 1: classes if data.target=multi)')
+  assert parse(columns['cat']).describe() == (
+      'regression of label (only -1 and 1: classes if data.target=single)')
   with pytest.raises(ValueError, match="or all of them -1 and 1, but 'cat'"):
     parse({'cat': ['0', '-1'], 'dog': ['1', '0']}, kind='multi')
 

@@ -78,6 +78,8 @@ def test_other_and_missing_files_are_errors(tmp_path, name, exists, message):
     (['imagenet1k-train-0.tar', 'imagenet1k-validation-0.tar'],
      ['train', 'validation']),
     (['training/0.tar', 'test/0.tar'], ['train', 'test']),
+    (['seg_train/0.tar', 'seg_test/0.tar'], ['train', 'test']),
+    (['my_test/0.tar', 'my_test/1.tar'], None),
     (['train-0.tar', 'train-1.tar'], None), (['a.tar', 'b.tar'], None)])
 def test_file_names_contain_the_split(names, splits):
   assert files.splits_of(list(map(epath.Path, names)), where='x') == splits

@@ -58,7 +58,22 @@ def test_a_split_without_labels_is_named_and_not_replaced(tmp_path, label):
   assert opened.class_names == ('0', '1') and not opened.targets
   assert opened.unlabelled == ('test',) and opened.eval_split == 'val'
   assert own_data.sizes(opened) == {'train': 26, 'val': 4}
-  assert 'test has no labels and is ignored' in opened.description
+  assert ('val 4, chosen by a hash, evaluated on val; test has no labels and is '
+          'ignored') in opened.description
+
+
+@pytest.mark.parametrize(('train', 'test'), [
+    ([0.5, 'n/a', 2.5], ['NaN', 'n/a']), ([0, 1, 1], ['nan', '-1']),
+    (['cat', 'dog', 'dog'], ['None', 'NA'])])
+def test_a_split_of_words_for_missing_labels_has_none(tmp_path, train, test):
+  write_labels(tmp_path, train * 10, test * 5)
+  assert own_data.open_path(tmp_path).unlabelled == ('test',)
+
+
+def test_a_word_for_missing_labels_may_be_a_class(tmp_path):
+  write_labels(tmp_path, ['cat', 'none'] * 15, ['none'] * 10)
+  assert own_data.sizes(own_data.open_path(tmp_path)) == {
+      'train': 30, 'test': 10}
 
 
 def test_minus_one_is_a_label_if_train_has_it(tmp_path):
@@ -72,7 +87,8 @@ def test_minus_one_is_a_label_if_train_has_it(tmp_path):
 def test_the_kind_of_labels_is_the_same_in_every_split(tmp_path, value):
   write_labels(tmp_path, [0, 1] * 15, [0, 1] * 4 + [value, ''])
   with pytest.raises(ValueError, match=(
-      f"'label' of .* holds classes in train, but also '{value}' in other")):
+      f"'label' of .* holds classes in train, but also '{value}' in other.*"
+      'target=regression.$')):
     own_data.open_path(tmp_path)
   assert own_data.open_path(tmp_path, target='regression').targets
 
@@ -81,6 +97,29 @@ def test_training_images_without_labels_are_an_error(tmp_path):
   write_labels(tmp_path, [-1] * 30, [0, 1] * 5)
   with pytest.raises(ValueError, match='training images of .* have no labels'):
     own_data.open_path(tmp_path)
+
+
+def test_tables_beside_a_usual_one_are_an_error_unless_they_lack_labels(
+    tmp_path):
+  write_split(tmp_path, 'labels.csv', 'path,label', range(30))
+  write_split(tmp_path, 'test.csv', 'path', range(30, 36))
+  assert 'labels.csv: single' in own_data.open_path(tmp_path).description
+  write_split(tmp_path, 'test.csv', 'path,label', range(30, 36))
+  message = (r'2 tables .*: labels.csv, test.csv. Give one as data.source, or '
+             r'one per split, .*/\{train,test\}.csv')
+  with pytest.raises(ValueError, match=message):
+    own_data.open_path(tmp_path)
+  own_data.write(tmp_path, 'cat/1.png', 'dog/1.png')
+  with pytest.raises(ValueError, match=r'class folders \(cat, dog\), move the'):
+    own_data.open_path(tmp_path)
+
+
+def test_two_tables_of_train_do_not_replace_class_folders(tmp_path):
+  own_data.write(tmp_path, *(f'train/{name}/{i}.png' for i in range(9)
+                             for name in ('cat', 'dog')))
+  for name in ('train_a.csv', 'train_b.csv'):
+    (tmp_path / name).write_text('path,label\ntrain/cat/1.png,x\n')
+  assert own_data.open_path(tmp_path).class_names == ('cat', 'dog')
 
 
 def test_every_table_of_a_split_is_used(tmp_path):

@@ -235,3 +235,5 @@ def test_all_is_every_split_or_a_part_of_each(prepare, tmp_path):
       ('train[:2]+all', 'train[:2]+train+test', 22)):
     dataset = data.open_dataset(config, split=split)
     assert (dataset.split, len(dataset)) == (expected, count)
+  with pytest.raises(ValueError, match=r"'all\[:9\]' takes .*only percentages"):
+    data.open_dataset(config, split='all[:9]')

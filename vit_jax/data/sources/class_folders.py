@@ -85,9 +85,9 @@ def find(root: epath.Path) -> list[str]:
   if folder_of := _split_folders(root, folders):
     root = root / folder_of['train']
     folders = files.subfolders(root)
+  found = [n for n in folders if not split_strings_lib.find_split(n)]
   found = list(itertools.islice((
-      name for name in folders if not split_strings_lib.find_split(name)
-      and files.list_images(root, name)), 2))
+      name for name in found if files.has_images(root / name)), 2))
   return found if len(found) > 1 else []
 
 
@@ -99,17 +99,16 @@ def _mask_folder(folders: Sequence[str]) -> str:
 def _split_folders(
     root: epath.Path, folders: Sequence[str]) -> dict[str, str]:
   """Returns the folder of each split; {} if the folders are classes."""
-  names = folders
+  split_of = {name: name for name in folders}
   if 'train' not in folders:
-    words = [split_strings_lib.find_split(name) for name in folders]
-    names = [word or name for word, name in zip(words, folders)]
-    if words.count('train') != 1 or not {*words} - {'train', None} or (
-        len({*names}) < len(names)):
-      return {}
+    split_of = split_strings_lib.splits_of_folders(folders)
+  names = {*split_of.values()}
+  if 'train' not in names or len(names) < len(folders):
+    return {}
   # Archives are often unpacked into a folder of their own name.
-  found = {name: f'{folder}/{folder}'
+  found = {split: f'{folder}/{folder}'
            if files.subfolders(root / folder) == [folder] else folder
-           for name, folder in zip(names, folders)}
+           for folder, split in split_of.items()}
   return found if files.subfolders(root / found['train']) else {}
 
 
@@ -127,13 +126,10 @@ def _open_masks(
         f'{len(missing)} of {len(images)} images in {root}/{_IMAGES} have no '
         f'mask of the same name in {folder}/: {files.shorten(missing)}.'
         if images else f'There are no images in {root}/{_IMAGES}.')
-  splits = [path.split('/')[1] for path in images]
-  are_named = list(map(split_strings_lib.is_split_name, splits))
-  if any(are_named) and not all(are_named):
-    raise ValueError(
-        f'Some images of {root}/{_IMAGES} lie in the folder of a split '
-        f'({splits[are_named.index(True)]}/), but '
-        f'{images[are_named.index(False)]} does not. Move it into one.')
+  folders = [path.split('/')[1] if path.count('/') > 1 else ''
+             for path in images]
+  splits = split_strings_lib.splits_by_folder(
+      images, folders, where=f'{root}/{_IMAGES}')
   return table_source.build(
       functools.partial(files.read, os.fspath(root), images),
       images.__getitem__,
@@ -143,9 +139,7 @@ def _open_masks(
           holdout=holdout), where=os.fspath(root), class_names=('image',),
       read_mask=functools.partial(
           files.read, os.fspath(root), [masks[name(path)] for path in images]),
-      splits=list(map(split_strings_lib.split_name, splits))
-      if all(are_named) else None,
-      labels_from=f'masks in {folder}/')
+      splits=splits, labels_from=f'masks in {folder}/')
 
 
 def _layouts(root: epath.Path) -> str:
@@ -166,7 +160,8 @@ def _check_no_splits(images: _Images, root: epath.Path) -> None:
 
   A folder called `test` or `my_test` is a class if it holds images directly and
   not all folders are named like splits. Folders that have the same subfolders
-  are not classes; a single one may be `images`, as in Tiny ImageNet.
+  are not classes, unless all hold images directly; a single subfolder may be
+  `images`, as in Tiny ImageNet.
   """
   names = sorted({name for _, name in images})
   with_images = {name for path, name in images if path.count('/') == 1}
@@ -181,8 +176,8 @@ def _check_no_splits(images: _Images, root: epath.Path) -> None:
         'folder to train/, or, if these names are classes, move all class '
         f'folders into {root}/train/.')
   subfolders: dict[str, set[str]] = {}
-  for path, name in images * (not with_images):
-    subfolders.setdefault(name, set()).add(path.split('/')[1])
+  for path, name in images * (with_images < {*names}):
+    subfolders.setdefault(name, set()).update(path.split('/')[1:-1][:1])
   shared = set.intersection(*subfolders.values()) if len(subfolders) > 1 else ()
   if len(shared) > 1:
     raise ValueError(

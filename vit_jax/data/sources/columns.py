@@ -1,9 +1,12 @@
 """Roles of a table's columns: image, label, split, group."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
+import os
 import re
 from typing import Any, Literal
+
+from etils import epath
 
 from vit_jax import schema
 from vit_jax.data.sources import files
@@ -57,12 +60,13 @@ class TableConfig:
 class LabelConfig:
   """Interpretation of a user's files: `data.target`, `table` and `holdout`.
 
-  With `class_folders` beside a table, only a usual name makes a column a label.
+  With `class_folders` beside a table, only a usual name makes a column a label;
+  they are listed only when needed.
   """
   target: label_rules_lib.Kind = 'auto'
   table: TableConfig = TableConfig()
   holdout: Holdout = HOLDOUT
-  class_folders: tuple[str, ...] = ()
+  class_folders: Callable[[], Sequence[str]] = tuple
 
   def with_columns(self, **roles: Any) -> 'LabelConfig':
     """Returns a copy with other columns in `table`."""
@@ -127,7 +131,9 @@ def _column_of_paths(
     raise ValueError(
         f'Cannot tell which column of {where} holds the images. Its columns: '
         f'{", ".join(table)}; expected one of {", ".join(_IMAGE_NAMES[:6])}. '
-        'Set --config.data.table.path=COLUMN')
+        'Set --config.data.table.path=COLUMN.' + (
+            files.advise_unpacking(epath.Path(where).parent)
+            if os.path.isfile(where) else ''))
   return found[0]
 
 
@@ -139,10 +145,10 @@ def _label_columns(
   named = _find(others, _LABEL_NAMES)
   if named is not None:
     return (named,)
-  if config.class_folders:
+  if folders := config.class_folders():
     raise ValueError(
         f'{where} lies beside class folders '
-        f'({files.shorten(config.class_folders)}), and none of its columns is '
+        f'({files.shorten(folders)}), and none of its columns is '
         f'named like a label: {", ".join(table)}. To use it, name the label '
         'column: --config.data.table.label=COLUMN. To use the class folders, '
         'move the file elsewhere.')

@@ -99,6 +99,12 @@ def list_images(root: epath.Path, folder: str) -> list[str]:
   return paths
 
 
+def has_images(path: epath.Path) -> bool:
+  """Whether there is an image below a folder; stops at the first."""
+  return any(map(is_image, filter(_is_visible, names_in(path)))) or any(
+      has_images(path / name) for name in subfolders(path))
+
+
 def files_with(root: epath.Path, suffixes: Iterable[str]) -> list[epath.Path]:
   """Returns the visible files of a folder with one of the suffixes, sorted."""
   return sorted(root / name for name in names_in(root)
@@ -107,8 +113,12 @@ def files_with(root: epath.Path, suffixes: Iterable[str]) -> list[epath.Path]:
 
 
 def advise_unpacking(root: epath.Path) -> str:
-  """Returns a sentence that names the archives in a folder; '' without."""
-  found = [path.name for path in files_with(root, _ARCHIVE_SUFFIXES)]
+  """Returns a sentence that names the archives in a folder; '' without.
+
+  Those of its subfolders count as well.
+  """
+  found = [os.path.join(name, path.name) for name in ('', *subfolders(root))
+           for path in files_with(root / name, _ARCHIVE_SUFFIXES)]
   return f' Unpack {shorten(found)} first: archives are not read.' if (
       found) else ''
 
@@ -117,7 +127,7 @@ def files_below(root: epath.Path, suffix: str) -> list[epath.Path]:
   """Returns files in a folder, its split folders, `data/` and `default/`."""
   found = files_with(root, {suffix})
   for name in subfolders(root):
-    if name in ('data', 'default') or split_strings_lib.is_split_name(name):
+    if name in ('data', 'default') or split_strings_lib.find_split(name):
       found += files_below(root / name, suffix)
   return sorted(found)
 
@@ -214,7 +224,7 @@ def splits_of(
   Raises:
     ValueError: if only some names contain a split.
   """
-  found = [split_of(path) for path in paths]
+  found = splits_in_names(paths)
   if len(set(found)) == 1:
     return None
   named = [split for split in found if split is not None]
@@ -228,9 +238,14 @@ def splits_of(
   return named
 
 
-def split_of(path: epath.Path) -> str | None:
-  """Returns the split that a file's or its folder's name contains."""
-  folder = path.parent.name
-  return split_strings_lib.find_split(path.stem) or (
-      split_strings_lib.split_name(folder)
-      if split_strings_lib.is_split_name(folder) else None)
+def splits_in_names(paths: Sequence[epath.Path]) -> list[str | None]:
+  """Returns the split that each file's or its folder's name contains.
+
+  A single folder may be the dataset's own (`my_test`): its whole name counts.
+  """
+  folders = {path.parent.name for path in paths}
+  if len(folders) == 1:
+    folders = set(filter(split_strings_lib.is_split_name, folders))
+  return [split_strings_lib.find_split(path.stem) or (
+      split_strings_lib.find_split(path.parent.name)
+      if path.parent.name in folders else None) for path in paths]

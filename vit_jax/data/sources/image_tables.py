@@ -9,7 +9,6 @@ from typing import Any
 from etils import epath
 
 from vit_jax import atomic_files
-from vit_jax import schema
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import label_rules as label_rules_lib
@@ -32,7 +31,7 @@ def open_tables(
   """
   where, root = os.fspath(paths[0]), os.fspath(paths[0].parent)
   if len(paths) > 1:
-    paths = _sort_by_split(paths)
+    paths = _sort_by_split(paths, config)
     if len({path.parent for path in paths}) > 1:
       root = os.fspath(paths[0].parent.parent)
     where = f'{paths[0].parent}/{{{",".join(p.name for p in paths)}}}'
@@ -40,15 +39,16 @@ def open_tables(
   splits: list[str] = []
   images: list[str] = []
   resolved = None
-  for path in paths:
-    table, split = table_files.read(path), files.split_of(path) or ''
+  for path, split in zip(paths, files.splits_in_names(paths)):
+    table, split = table_files.read(path), split or ''
     # The training table determines the roles of columns.
     resolved = resolved or columns_lib.choose_columns(
         table, config, where=str(path), has_paths=True)
     columns = resolved.table
-    images_of = schema.check_name(
-        str(columns.path), list(table), what=f'column of {path} (the columns '
-        f'of {paths[0].name} are {files.shorten(joined, 20)})')
+    images_of = str(columns.path)
+    if images_of not in table:
+      raise ValueError(table_source.describe_header(
+          split, f'image column {images_of!r}', table, joined, where=where))
     found = locate(table[images_of], path, columns, split=split)
     for name in dict.fromkeys((*joined, *table, *columns.labels)):
       column = joined.setdefault(name, [None] * len(images))
@@ -60,15 +60,22 @@ def open_tables(
                      splits=splits if len(paths) > 1 else None)
 
 
-def _sort_by_split(paths: Sequence[epath.Path]) -> list[epath.Path]:
+def _sort_by_split(
+    paths: Sequence[epath.Path], config: columns_lib.LabelConfig,
+) -> list[epath.Path]:
   """Returns one table per split, the training table first."""
-  names = [files.split_of(path) for path in paths]
+  names = files.splits_in_names(paths)
   if None in names or len(set(names)) < len(names):
+    classes = files.shorten(config.class_folders())
     raise ValueError(
         f'There are {len(paths)} tables in {paths[0].parent}: '
-        f'{", ".join(p.name for p in paths)}. Give one as data.source, or '
-        'call them train.csv, val.csv, test.csv.')
-  return sorted(paths, key=lambda p: (files.split_of(p) != 'train', p.name))
+        f'{", ".join(p.name for p in paths)}. Give one as data.source, or one '
+        'per split, whose names contain train, val or test: '
+        f'{paths[0].parent}/{{train,test}}.csv.' + (
+            f' To use the class folders ({classes}), move the tables '
+            'elsewhere.' if classes else ''))
+  return [path for _, path in sorted(
+      zip(names, paths), key=lambda pair: (pair[0] != 'train', pair[1].name))]
 
 
 def open_images(
@@ -88,7 +95,7 @@ def open_images(
   folders = [path.rpartition('/')[0] for path in relative]
   notes = []
   if splits is None:
-    splits = _splits_of_folders(folders)
+    splits = _splits_of_folders(relative, folders, where)
     notes += ['splits are the folders of the images'] * bool(splits)
   rows_of: dict[str, list[int]] = {}
   for row, path in enumerate(relative):
@@ -126,29 +133,36 @@ def open_images(
           * bool(repeated)])
 
 
-def _splits_of_folders(folders: Sequence[str]) -> list[str] | None:
-  """Returns the splits of images in `train/`, `test/` and other folders."""
+def _splits_of_folders(
+    paths: Sequence[str], folders: Sequence[str], where: str,
+) -> list[str] | None:
+  """Returns the splits of images in `train/`, `images/train/`, `cat/train/`."""
   parts = {folder: folder.split('/') for folder in {*folders}}
-  depth = len(list(itertools.takewhile(
-      lambda same: len({*same}) == 1, zip(*parts.values()))))
-  names = {folder: ''.join(part[depth:depth + 1])
-           for folder, part in parts.items()}
-  known = {split_strings_lib.split_name(name) for name in names.values()
-           if split_strings_lib.is_split_name(name)}
-  if len(known) < 2 or 'train' not in known or '' in names.values():
-    return None
-  split_of = {folder: split_strings_lib.split_name(name)
-              for folder, name in names.items()}
-  return [split_of[folder] for folder in folders]
+  for names in itertools.zip_longest(*parts.values(), fillvalue=''):
+    found = {*split_strings_lib.splits_of_folders({*names}).values()}
+    if 'train' in found and len(found) > 1:
+      name_of = dict(zip(parts, names))
+      return split_strings_lib.splits_by_folder(
+          paths, [name_of[folder] for folder in folders], where=where)
+  return None
 
 
 def _unused_folders(root: epath.Path, used: Iterable[str]) -> list[str]:
   """Returns the splits whose folder has images, but none in a table."""
-  parts = {part for folder in used for part in folder.split('/')}
-  return [split_strings_lib.split_name(folder)
-          for folder in files.subfolders(root)
-          if split_strings_lib.is_split_name(folder) and folder not in parts
-          and files.list_images(root, folder)]
+  known, parents = set(), {''}
+  for folder in used:
+    parts = folder.split('/')
+    for depth, name in enumerate(parts):
+      known.add('/'.join(parts[:depth + 1]))
+      if split_strings_lib.find_split(name):
+        parents.add('/'.join(parts[:depth]))
+  return [
+      split for parent in sorted(parents)
+      for name, split in split_strings_lib.splits_of_folders(
+          files.subfolders(root / parent)).items()
+      if split_strings_lib.find_split(name)
+      and os.path.join(parent, name) not in known
+      and files.has_images(root / parent / name)]
 
 
 def _conflicts(
@@ -265,5 +279,5 @@ def _preference(folder: str, split: str) -> int:
   """Returns a lower number for a more likely folder of a split's images."""
   if not folder:
     return 0
-  names = {split_strings_lib.split_name(folder), split}
+  names = {split_strings_lib.find_split(folder) or folder, split}
   return 1 if len(names) == 1 or names <= _VALIDATION else 2

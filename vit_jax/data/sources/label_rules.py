@@ -4,7 +4,7 @@
 rules in docs/kinds.md.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 import dataclasses
 import re
 from typing import Any, Literal
@@ -22,7 +22,10 @@ _SEPARATORS = ('|', ';')
 _MIN_SEPARATED = 0.05  # In a smaller fraction of cells, ';' is part of a name.
 _MAX_CLASSES, _ROWS_PER_CLASS = 100, 5
 _NUMBER = re.compile(r'[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?')
-_MISSING_NUMBERS = frozenset({'', 'nan', 'na', 'n/a', 'null', 'none'})
+# In numbers, and in splits that hold nothing else, these are missing labels;
+# beside other names, 'none' is a class.
+_MISSING_WORDS = frozenset({'nan', 'na', 'n/a', 'null', 'none'})
+MISSING_MARKS = _MISSING_WORDS | {'-1'}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -55,8 +58,9 @@ class ParsedLabels:
     """Returns a summary: 'single-label, 3 classes: cat, dog, emu'."""
     if self.kind == 'regression':
       signs = bool(np.isin(np.asarray(self.values), (-1, 1)).all())
+      target = 'multi' if len(self.targets) > 1 else 'single'
       return f'regression of {", ".join(self.targets)}' + (
-          ' (only -1 and 1: classes if data.target=single or multi)' * signs)
+          f' (only -1 and 1: classes if data.target={target})' * signs)
     plural = 'es' if self.num_classes > 1 else ''
     count = f'{self.kind}-label, {self.num_classes:,} class{plural}'
     return ': '.join(filter(None, [
@@ -95,15 +99,32 @@ def parse_labels(
   return ParsedLabels('multi', Ragged(indices, ends), len(names), names)
 
 
-def is_missing(value: Any, *, mark: int | None = None) -> bool:
-  """Whether a label is empty, NaN or `mark`, or a list of such values."""
+def is_missing(value: Any, *, marks: Collection[str] = ()) -> bool:
+  """Whether a label is empty, NaN or one of `marks`, or a list of these."""
   if isinstance(value, np.ndarray):
     value = value.tolist()
   if isinstance(value, (list, tuple)):
-    return all(is_missing(item, mark=mark) for item in value)
+    return all(is_missing(item, marks=marks) for item in value)
   value = _clean(value)
-  return value is None or (
-      mark is not None and class_numbers.to_integer(value) == mark)
+  if value is None or not marks:
+    return value is None
+  number = class_numbers.to_integer(value)
+  return str(value if number is None else number).lower() in marks
+
+
+def find_missing_marks(train: Sequence[Column]) -> frozenset[str]:
+  """Returns the marks that mean a missing label, given the columns of `train`.
+
+  A mark in `train` is a label, but a word in a column of numbers is not.
+  """
+  found = {str(cell): cell for column in train for cell in column
+           if is_missing(cell, marks=MISSING_MARKS) and not is_missing(cell)}
+  marks = {mark for mark in MISSING_MARKS
+           if any(is_missing(cell, marks={mark}) for cell in found.values())}
+  if marks & _MISSING_WORDS and all(
+      numbers(column) is not None for column in train):
+    marks -= _MISSING_WORDS
+  return MISSING_MARKS - marks
 
 
 def _clean(value: Any) -> Any:
@@ -117,7 +138,7 @@ def numbers(values: Column) -> Float64[np.ndarray, 'rows'] | None:
   array = np.empty(len(values))
   for row, value in enumerate(values):
     text = '' if value is None else str(value).strip().lower()
-    if text in _MISSING_NUMBERS:
+    if not text or text in _MISSING_WORDS:
       array[row] = np.nan
     elif isinstance(value, (int, float)) or (
         isinstance(value, str) and _NUMBER.fullmatch(text)):

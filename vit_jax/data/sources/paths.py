@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 import dataclasses
+import functools
 import os
 from typing import Any
 
@@ -72,5 +73,5 @@ def _open_folder(
   (_, paths, open_files), = found
   if not config.table.labels:
     config = dataclasses.replace(
-        config, class_folders=tuple(class_folders.find(root)))
+        config, class_folders=functools.partial(class_folders.find, root))
   return open_files(paths, config, where=os.fspath(root))

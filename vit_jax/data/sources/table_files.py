@@ -5,6 +5,7 @@ quotes and row lengths, which `datasets` and `pyarrow.csv` are not.
 """
 
 import collections
+from collections.abc import Mapping, Sequence
 import csv
 import io
 import itertools
@@ -17,6 +18,8 @@ from vit_jax.data.sources import files
 from vit_jax.data.sources import table_source
 from vit_jax.data.splits import split_strings as split_strings_lib
 
+_Heads = Mapping[epath.Path, table_source.Table | None]
+
 _USUAL_NAMES = frozenset({'labels', 'label', 'metadata', 'annotations'})
 
 
@@ -28,18 +31,14 @@ def find(root: epath.Path) -> list[epath.Path]:
   folders, tables without image paths and unreadable tables with unusual names
   are ignored.
   """
-  paths = files.files_with(root, files.TABLE_SUFFIXES)
+  heads = {path: _read_head(path)
+           for path in files.files_with(root, files.TABLE_SUFFIXES)}
   folders = files.subfolders(root)
-  with_images = [path for path in paths if _names_images(path)]
-  if with_images or len(folders) > 1:
-    paths = with_images
-  by_split = [p for p in paths if split_strings_lib.is_split_name(p.stem)]
-  named = {None, *(split_strings_lib.find_split(p.stem) for p in by_split)}
-  by_split += [p for p in paths if
-               split_strings_lib.find_split(p.stem) not in named]
-  # Both are an error, because one would replace the other.
-  chosen = [p for p in paths if _is_usual(p)] + by_split
-  below = [path for name in folders if split_strings_lib.is_split_name(name)
+  paths = [path for path in heads if _names_images(path, heads[path])] or (
+      [] if len(folders) > 1 else [*heads])
+  usual = [path for path in paths if _is_usual(path)]
+  chosen = usual + _find_by_split(paths, heads, usual)
+  below = [path for name in folders if split_strings_lib.find_split(name)
            for path in files.files_with(root / name, files.TABLE_SUFFIXES)
            if _is_usual(path)]
   return chosen or below or (paths if len(paths) == 1 else [])
@@ -49,14 +48,42 @@ def _is_usual(path: epath.Path) -> bool:
   return path.stem.lower() in _USUAL_NAMES
 
 
-def _names_images(path: epath.Path) -> bool:
+def _find_by_split(
+    paths: Sequence[epath.Path], heads: _Heads,
+    usual: Sequence[epath.Path],
+) -> list[epath.Path]:
+  """Returns one table per split.
+
+  Beside one with a usual name, they are an error later, because one would
+  replace the other; but not one that lacks its columns, such as the labels.
+  """
+  found = [p for p in paths if split_strings_lib.is_split_name(p.stem)]
+  named = {None, *(split_strings_lib.find_split(p.stem) for p in found)}
+  words = [p for p in paths
+           if split_strings_lib.find_split(p.stem) not in named]
+  splits = [split_strings_lib.find_split(p.stem) for p in found + words]
+  if usual and 'train' not in splits:
+    columns = {path: {*(head or ())} for path, head in heads.items()}
+    return [path for path in found + words
+            if not any(columns[path] < columns[one] for one in usual)]
+  is_complete = 'train' in splits and len({*splits}) == len(splits)
+  return found + words if found or is_complete else []
+
+
+def _read_head(path: epath.Path) -> table_source.Table | None:
+  """Returns the first row of a table; None if it is unreadable."""
+  try:
+    return read(path, limit=1)
+  except ValueError:
+    return None
+
+
+def _names_images(path: epath.Path, table: table_source.Table | None) -> bool:
   """Whether a table has an image column.
 
   An unreadable table counts if it has a usual name: opening it is an error.
   """
-  try:
-    table = read(path, limit=1)
-  except ValueError:
+  if table is None:
     return _is_usual(path) or split_strings_lib.is_split_name(path.stem)
   return columns_lib.image_column(table) is not None or any(
       files.is_image(value) for column in table.values() for value in column)

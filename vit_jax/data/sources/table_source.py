@@ -5,7 +5,7 @@ end here: `build` takes functions that read the images, and the label columns,
 and returns splits.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
 from typing import Any
@@ -122,6 +122,8 @@ def build(
       keys if order_by is None else [order_by[row] for row in kept], of_kept)
   _check_trained(parsed, numbers, where)
   sizes = ', '.join(f'{name} {len(of):,}' for name, of in numbers.items())
+  eval_split = split_strings_lib.choose_eval_split(list(numbers))
+  measured = f', evaluated on {eval_split}' * (eval_split != 'test')
   origin = labels_from or (f'column{"s" * (len(columns.labels) > 1)} '
                            f'{files.shorten(columns.labels, 4)}')
   return protocol.DatasetSplits(
@@ -130,10 +132,10 @@ def build(
        for name, of in numbers.items()},
       parsed.num_classes, parsed.class_names,
       multi_label=parsed.kind == 'multi',
-      eval_split=split_strings_lib.choose_eval_split(list(numbers)),
+      eval_split=eval_split,
       targets=parsed.targets, description='; '.join([
           f'{where}: {parsed.describe()} ({origin})',
-          sizes + ', chosen by a hash' * by_hash,
+          sizes + ', chosen by a hash' * by_hash + measured,
           *map(protocol.describe_unlabelled, unlabelled), *notes]),
       held_out=by_hash, unlabelled=tuple(unlabelled))
 
@@ -204,9 +206,9 @@ def _unlabelled_splits(
     table: Table, labels: Sequence[str], rows_of: Mapping[str, Sequence[int]],
     where: str,
 ) -> list[str]:
-  """Returns the splits all of whose labels are empty, missing or -1.
+  """Returns the splits all of whose labels are missing.
 
-  -1 is a label like others if it occurs in `train`.
+  See `label_rules.find_missing_marks`.
 
   Raises:
     ValueError: if `train` has no labels, or a split seems to have them in
@@ -218,14 +220,17 @@ def _unlabelled_splits(
     return (table[name][row] for row in rows_of[split] for name in labels)
 
   found = [split for split in rows_of
-           if all(is_missing(cell, mark=-1) for cell in cells(split))]
-  if found and 'train' not in found and any(
-      is_missing(cell, mark=-1) > is_missing(cell) for cell in cells('train')):
-    found = [split for split in found if all(map(is_missing, cells(split)))]
+           if all(is_missing(cell, marks=label_rules_lib.MISSING_MARKS)
+                  for cell in cells(split))]
   if 'train' in found:
     raise ValueError(
         f'The training images of {where} have no labels: each cell of '
-        f'{files.shorten(labels, 8)} is empty or -1.')
+        f'{files.shorten(labels, 8)} is missing, empty or -1.')
+  if found:
+    marks = label_rules_lib.find_missing_marks([
+        [table[name][row] for row in rows_of['train']] for name in labels])
+    found = [split for split in found
+             if all(is_missing(cell, marks=marks) for cell in cells(split))]
   for split in rows_of:
     _check_header(table, labels, rows_of, split, where)
   return found
@@ -246,10 +251,20 @@ def _check_header(
   missing = [name for name in labels if name in expected and name not in found]
   if missing and (len(missing) < len(labels) or not set(found) <= {*expected}):
     raise ValueError(
-        f'{split} of {where} lacks the label column {missing[0]!r}: its '
-        f'columns are {files.shorten(found, 20)}, but those of train are '
-        f'{files.shorten(expected, 20)}. Use the same names in every split. '
-        'If the split has no labels, remove the columns that train lacks.')
+        describe_header(split, f'label column {missing[0]!r}', found, expected,
+                        where=where)
+        + ' If the split has no labels, remove the columns that train lacks.')
+
+
+def describe_header(
+    split: str, lacks: str, found: Iterable[str], expected: Iterable[str], *,
+    where: str,
+) -> str:
+  """Returns the error of a split whose columns differ from those of `train`."""
+  return (
+      f'{split} of {where} lacks the {lacks}: its columns are '
+      f'{files.shorten(found, 20)}, but those of train are '
+      f'{files.shorten(expected, 20)}. Use the same names in every split.')
 
 
 def _check_regression(
@@ -270,7 +285,7 @@ def _check_regression(
       f'Column {name!r} of {where} holds classes in train, but also {value!r} '
       'in other splits, as if the labels were numbers to predict. Correct it '
       '(remove rows whose label is missing), or set '
-      '--config.data.target=regression (or single).')
+      '--config.data.target=regression.')
 
 
 def _hash_order(

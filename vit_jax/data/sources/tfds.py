@@ -214,7 +214,8 @@ def _is_unlabelled(source: protocol.Source, *, may_be_empty: bool) -> bool:
   step = 1 if may_be_empty else max(1, len(source) // _SAMPLE)
   try:
     return len(source) > 0 and all(
-        label_rules.is_missing(source.label(i), mark=-1)
+        label_rules.is_missing(
+            source.label(i), marks=label_rules.MISSING_MARKS)
         for i in range(0, len(source), step))
   except (OSError, ValueError):  # Damaged: reported when it is used.
     return False

@@ -43,6 +43,40 @@ def find_split(name: str) -> str | None:
   return next(map(split_name, filter(is_split_name, words)), None)
 
 
+def splits_of_folders(names: Collection[str]) -> dict[str, str]:
+  """Returns the split of each of the folders in one folder that is a split.
+
+  Beside a training folder (`train`, `seg_train`) and another split, all folders
+  are splits. Else those are whose whole name is that of a split.
+  """
+  split_of = {name: find_split(name) for name in names if name}
+  found = {*split_of.values()}
+  if 'train' not in found or found <= {'train', None}:
+    return {name: split_name(name) for name in names if is_split_name(name)}
+  return {name: split_name(name) if 'train' in names or split is None else split
+          for name, split in split_of.items()}
+
+
+def splits_by_folder(
+    paths: Sequence[str], folders: Sequence[str], *, where: str,
+) -> list[str] | None:
+  """Returns the split of each path, given one of its folders ('' if none).
+
+  None if no folder is a split.
+
+  Raises:
+    ValueError: if only some paths lie in the folder of a split.
+  """
+  split_of = splits_of_folders({*folders})
+  for path, folder in zip(paths, folders):
+    if split_of and folder not in split_of:
+      raise ValueError(
+          f'Some images of {where} lie in the folder of a split '
+          f'({next(iter(split_of))}/), but {path} does not. Move it into one, '
+          'or give a table a column `split`.')
+  return [split_of[folder] for folder in folders] if split_of else None
+
+
 def split_name(value: Any) -> str:
   """Returns a split name in lower case; 'Training' becomes 'train'."""
   name = re.sub(r'\W+', '_', str(value).strip().lower())
@@ -130,9 +164,15 @@ def expand_all(split: str, splits: Mapping[str, protocol.Source]) -> str:
   if 'all' in splits:
     return split
   filled = [name for name, source in splits.items() if len(source)]
-  return re.sub(
+  expanded = re.sub(
       r'(?<![^+\s])all(\[[^]]*%[^]]*\])?(?![^+\s])',
       lambda found: '+'.join(name + (found[1] or '') for name in filled), split)
+  if 'all' in names(expanded):
+    raise ValueError(
+        f'The split {split!r} takes a number of examples from `all`, which '
+        'accepts only percentages, of each split. Write "all" or "all[:50%]", '
+        f'or name a split: {", ".join(filled)}.')
+  return expanded
 
 
 def check_labelled(
