@@ -8,16 +8,14 @@ quadratic time. So headers are checked first:
   pixels    at most `max_pixels`, also for the tiles of a TIFF
   memory    at most 1 GiB while decoding, or 16 bytes x `max_pixels`
   sides     at most 65,535 pixels: some decoders allocate per row
-  reads     a limited number, since some of Pillow's parsers read byte by byte;
-            in headers, also the bytes that are copied if each part is joined
-            to all earlier ones
+  reads     a limited number, also of bytes that are copied if each part of a
+            header is joined to all earlier ones
   scans     a limited number in a progressive JPEG: each passes over all pixels
   texts     Pillow's own limits: 1 MiB per PNG chunk, 64 MiB per file
   TIFF      entries, values and bytes of its directories
   AVIF      bytes of its header, in whose items the decoder searches linearly
   EXIF      never parsed, apart from the orientation
-  cut off   OpenJPEG decodes what is left of a JPEG 2000 file: its boxes and its
-            codestream must be complete. Other decoders raise errors.
+  cut off   JPEG 2000 must be complete, as OpenJPEG decodes what is left of it
 
 This module needs Pillow only; the server in docs/serving uses it, too.
 """
@@ -74,9 +72,7 @@ def open_image(
 ) -> ImageFile.ImageFile:
   """Returns an image that is not decoded yet.
 
-  Raises:
-    ValueError: for a file of another format, with too many pixels or scans,
-      with a defective or too large header, or for a JPEG 2000 that is cut off.
+  Raises a ValueError for a file outside the limits of this module.
   """
   if data.startswith(_ASCII_PNM):
     raise ValueError('PNM in ASCII is not supported. Save it as binary PNM.')
@@ -166,9 +162,8 @@ def check_pixels(size: tuple[int, int], max_pixels: int) -> None:
   """Raises a ValueError if (width, height) are empty or too large."""
   width, height = size
   if not 0 < min(size) <= max(size) <= MAX_SIDE:
-    raise ValueError(
-        f'it has {height} x {width} pixels, but each side must have 1 to '
-        f'{MAX_SIDE:,}.')
+    raise ValueError(f'it has {height} x {width} pixels, but each side must '
+                     f'have 1 to {MAX_SIDE:,}.')
   if width * height > max_pixels:
     raise ValueError(
         f'it has {height} x {width} pixels, {width * height:,}, but the '
@@ -340,9 +335,8 @@ def _check_directories(data: bytes) -> None:
       following += offset.unpack_from(data, at)
     if (num_values > _MAX_VALUES or num_entries + len(visited) > _MAX_ENTRIES
         or num_bytes > 2 * len(data)):
-      raise ValueError(
-          'its header has too many strips, tiles or values. Save it again with '
-          'fewer.')
+      raise ValueError('its header has too many strips, tiles or values. Save '
+                       'it again with fewer.')
 
 
 def _check_tiles(image: Image.Image, max_pixels: int) -> None:
@@ -351,7 +345,6 @@ def _check_tiles(image: Image.Image, max_pixels: int) -> None:
   tile = tags.get(_TILE_WIDTH, 1), tags.get(_TILE_LENGTH, 1)
   for side in (*tile, tags.get(_ROWS_PER_STRIP, 1)):
     if not isinstance(side, int) or side < 0:
-      raise ValueError(
-          f'a tile or strip has the side {side!r}, but a non-negative integer '
-          'was expected.')
+      raise ValueError(f'a tile or strip has the side {side!r}, but a '
+                       'non-negative integer was expected.')
   check_pixels(tile, max_pixels)
