@@ -195,6 +195,14 @@ def test_folders_of_images_hold_the_word_of_a_split(tmp_path, train, test):
   assert opened.held_out
 
 
+def test_unused_folders_are_those_of_the_data_set(tmp_path):
+  own_data.write(tmp_path, *(f'train/{i}.png' for i in range(30)),
+                 'test/1.png', 'a/x.txt')
+  (tmp_path / 'a/labels.csv').write_text(lines(
+      'path,label', lambda i: f'{tmp_path}/train/{i}.png,{i % 2}', 30))
+  assert not own_data.open_path(tmp_path / 'a').unlabelled
+
+
 def test_images_outside_the_folders_of_splits_are_an_error(tmp_path):
   images = ['train/0.png', 'test/1.png', '2.png', 'train/3.png']
   own_data.write(tmp_path, *images)

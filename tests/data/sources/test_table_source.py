@@ -58,8 +58,8 @@ def test_a_split_without_labels_is_named_and_not_replaced(tmp_path, label):
   assert opened.class_names == ('0', '1') and not opened.targets
   assert opened.unlabelled == ('test',) and opened.eval_split == 'val'
   assert own_data.sizes(opened) == {'train': 26, 'val': 4}
-  assert ('val 4, chosen by a hash, evaluated on val; test has no labels and is '
-          'ignored') in opened.description
+  assert ('val 4, chosen by a hash, evaluated on val; test has no labels and '
+          'is ignored') in opened.description
 
 
 @pytest.mark.parametrize(('train', 'test'), [

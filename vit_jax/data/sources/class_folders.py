@@ -86,8 +86,9 @@ def find(root: epath.Path) -> list[str]:
     root = root / folder_of['train']
     folders = files.subfolders(root)
   found = [n for n in folders if not split_strings_lib.find_split(n)]
-  found = list(itertools.islice((
-      name for name in found if files.has_images(root / name)), 2))
+  if len(found) > 1:
+    found = list(itertools.islice((
+        name for name in found if files.has_images(root / name)), 2))
   return found if len(found) > 1 else []
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import functools
 import itertools
 import os
+import re
 from typing import Any
 
 from etils import epath
@@ -149,19 +150,18 @@ def _splits_of_folders(
 
 def _unused_folders(root: epath.Path, used: Iterable[str]) -> list[str]:
   """Returns the splits whose folder has images, but none in a table."""
-  known, parents = set(), {''}
-  for folder in used:
-    parts = folder.split('/')
-    for depth, name in enumerate(parts):
-      known.add('/'.join(parts[:depth + 1]))
-      if split_strings_lib.find_split(name):
-        parents.add('/'.join(parts[:depth]))
+  used = [f'{folder}/' for folder in used]
+  parents = {'', *(folder[:found.start()] for folder in used for found in
+                   re.finditer('[^/]+', folder)
+                   if split_strings_lib.find_split(found[0]))}
   return [
       split for parent in sorted(parents)
+      # Siblings of other paths may be other datasets.
+      if not os.path.isabs(parent) and not atomic_files.is_remote(parent)
       for name, split in split_strings_lib.splits_of_folders(
           files.subfolders(root / parent)).items()
       if split_strings_lib.find_split(name)
-      and os.path.join(parent, name) not in known
+      and not any(folder.startswith(f'{parent}{name}/') for folder in used)
       and files.has_images(root / parent / name)]
 
 

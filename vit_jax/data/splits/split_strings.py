@@ -20,6 +20,8 @@ _SPLIT_NAME = re.compile(
     r'(train(ing)?|val|valid(ation)?|test(ing)?|dev|eval(uation)?'
     r'|h[eo]ld[-_ ]?out)([-_ ]?(set|data|images|split|\d+))?', re.IGNORECASE)
 
+_SPLIT_WORD = re.compile('train|val|test|dev|h[eo]ld', re.IGNORECASE)
+
 # In order of preference.
 _EVAL_SPLITS = ('test', 'val', 'validation', 'valid')
 
@@ -39,6 +41,8 @@ def is_split_name(name: str) -> bool:
 
 def find_split(name: str) -> str | None:
   """Returns the split that is a word of a name: 'test' of 'seg_test-01'."""
+  if not _SPLIT_WORD.search(name):  # Fast for the folders of 100,000 patients.
+    return None
   words = [*re.split(r'[-_.\s\d]+', name), name]
   return next(map(split_name, filter(is_split_name, words)), None)
 
@@ -52,7 +56,8 @@ def splits_of_folders(names: Collection[str]) -> dict[str, str]:
   split_of = {name: find_split(name) for name in names if name}
   found = {*split_of.values()}
   if 'train' not in found or found <= {'train', None}:
-    return {name: split_name(name) for name in names if is_split_name(name)}
+    return {name: split_name(name) for name, split in split_of.items()
+            if split and is_split_name(name)}
   return {name: split_name(name) if 'train' in names or split is None else split
           for name, split in split_of.items()}
 
