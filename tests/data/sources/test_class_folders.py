@@ -186,11 +186,12 @@ def test_folders_with_the_same_subfolders_are_not_classes(tmp_path):
   with pytest.raises(ValueError, match=(
       r'folders colour, grey of .* same subfolders \(cat, dog\)')):
     own_data.open_path(tmp_path)
-  own_data.write(tmp_path, 'grey/cover.png')
+  own_data.write(tmp_path, 'grey/cover.png', 'other/emu/1.png')
   with pytest.raises(ValueError, match='folders colour, grey .* subfolders'):
     own_data.open_path(tmp_path)
-  own_data.write(tmp_path, 'colour/cover.png')
-  assert own_data.open_path(tmp_path).class_names == ('colour', 'grey')
+  own_data.write(tmp_path, 'colour/cover.png', 'other/cover.png')
+  assert own_data.open_path(tmp_path).class_names == (
+      'colour', 'grey', 'other')
   # Tiny ImageNet has CLASS/images.
   own_data.write(tmp_path / 'x', 'a/images/1.png', 'b/images/1.png')
   assert own_data.open_path(tmp_path / 'x').class_names == ('a', 'b')

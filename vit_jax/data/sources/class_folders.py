@@ -4,6 +4,7 @@ The layout is inferred from names alone. Where the inference could be wrong, it
 is an error that names the expected layout.
 """
 
+import collections
 from collections.abc import Sequence
 import functools
 import itertools
@@ -160,9 +161,9 @@ def _check_no_splits(images: _Images, root: epath.Path) -> None:
   """Raises if apparent class folders are splits without `train/CLASS/`.
 
   A folder called `test` or `my_test` is a class if it holds images directly and
-  not all folders are named like splits. Folders that have the same subfolders
-  are not classes, unless all hold images directly; a single subfolder may be
-  `images`, as in Tiny ImageNet.
+  not all folders are named like splits. Folders that share subfolders are not
+  classes, unless all hold images directly; a single shared one may be `images`,
+  as in Tiny ImageNet.
   """
   names = sorted({name for _, name in images})
   with_images = {name for path, name in images if path.count('/') == 1}
@@ -179,10 +180,12 @@ def _check_no_splits(images: _Images, root: epath.Path) -> None:
   subfolders: dict[str, set[str]] = {}
   for path, name in images * (with_images < {*names}):
     subfolders.setdefault(name, set()).update(path.split('/')[1:-1][:1])
-  shared = set.intersection(*subfolders.values()) if len(subfolders) > 1 else ()
+  counts = collections.Counter(itertools.chain(*subfolders.values()))
+  shared = {name for name, count in counts.items() if count > 1}
   if len(shared) > 1:
+    alike = [name for name in names if subfolders.get(name, set()) & shared]
     raise ValueError(
-        f'The folders {files.shorten(names)} of {root} have the same '
+        f'The folders {files.shorten(alike)} of {root} have the same '
         f'subfolders ({files.shorten(sorted(shared))}), so either may be the '
         f'classes. Expected {_layouts(root)}. If the subfolders are the '
         'classes, give one of the folders as data.source, or rename the '
