@@ -29,9 +29,13 @@ class LoadExample:
   config: config_lib.DataConfig
   train: bool
   ops: tuple[ops_lib.Op, ...] = dataclasses.field(init=False)
+  is_deterministic: bool = dataclasses.field(init=False)
 
   def __post_init__(self):
     object.__setattr__(self, 'ops', self.config.build_ops(train=self.train))
+    object.__setattr__(self, 'is_deterministic', all(
+        isinstance(op, (ops_lib.Resize, ops_lib.CentralCrop))
+        for op in self.ops))
 
   @property
   def policy(self) -> unreadable_lib.Policy:
@@ -170,8 +174,8 @@ class LoadExample:
 
   def _augment(
       self, image: ops_lib.Picture, rng: np.random.Generator) -> np.ndarray:
-    if not self.train:  # As in predictions, whatever the position of the image.
-      rng = np.random.default_rng(0)
+    if not (self.train or self.is_deterministic):
+      rng = np.random.default_rng(0)  # As in predictions, for every image.
     for op in self.ops:
       image = op(image, rng)
     return ops_lib.to_array(image, size=self.config.size)
