@@ -128,7 +128,7 @@ def test_an_open_config_takes_the_model_of_the_weights(
 
 
 def test_weights_are_evaluated_with_their_scale_of_pixels(
-    trained, tmp_path, capsys):
+    one_device, trained, tmp_path, capsys):
   model = vit_jax.load(trained, log=None)
   dataclasses.replace(model, preprocess=dataclasses.replace(
       model.preprocess, mean=(0.2,) * 3, ops=(
@@ -176,7 +176,7 @@ def test_representations_of_weights_with_another_or_no_head_are_evaluated(
 
 
 def test_removed_evaluators_of_a_run_are_left_out_with_a_line(
-    trained, config_file, tmp_path, capsys):
+    one_device, trained, config_file, tmp_path, capsys):
   shutil.copytree(trained, tmp_path / 'x')
   random_models.edit_config(
       tmp_path / 'x/checkpoints/latest/2', lambda config: config.update(
@@ -204,7 +204,7 @@ def test_data_whose_classes_have_another_order_are_an_error(
 
 
 def test_the_classes_of_a_run_may_be_named_by_a_file(
-    trained, tmp_path, capsys):
+    one_device, trained, tmp_path, capsys):
   path = tmp_path / 'names.txt'
   shared = (f'--workdir={trained}', '--evaluators=half', f'--labels={path}')
   path.write_text('\n'.join(map(str, range(10))))
@@ -242,7 +242,7 @@ def pets(tmp_path):
 
 
 def test_other_classes_are_an_error_that_names_both_sides_and_shift(
-    pets, capsys):
+    one_device, pets, capsys):
   for folder, words in (
       ('acd', 'acd test): ant, cat, dog'), ('cd', 'cd test): cat, dog')):
     assert pets(folder)[0] == 2
@@ -259,7 +259,7 @@ def test_other_classes_are_an_error_that_names_both_sides_and_shift(
 
 
 def test_weights_without_names_are_matched_by_index_with_one_line(
-    pets, tmp_path, capsys):
+    one_device, pets, tmp_path, capsys):
   status, figures = pets('acd', weights='nameless')
   assert status == 0
   assert figures['metrics']['test/accuracy'] == pytest.approx(1 / 3)
