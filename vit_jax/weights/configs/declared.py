@@ -30,7 +30,7 @@ REPORTED: Mapping[str, str] = {
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-  """Where the value of a setting comes from.
+  """Source of the value of a setting.
 
   Attributes:
     status: 'given' by the caller, 'declared' by a file, 'inferred' from arrays
