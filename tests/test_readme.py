@@ -14,7 +14,8 @@ from vit_jax.experiment import config as config_lib
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / 'README.md').read_text()
 PAGES = [ROOT / 'README.md', ROOT / 'CONTRIBUTING.md',
-         *sorted((ROOT / 'docs').glob('*.md'))]
+         *sorted((ROOT / 'docs').glob('*.md')),
+         *sorted((ROOT / 'configs').rglob('*.md'))]
 
 
 def commands():

@@ -17,7 +17,7 @@ from etils import epy
 
 from vit_jax import schema
 from vit_jax.commands import arguments
-from vit_jax.training import signals
+from vit_jax.run import signals
 
 with epy.lazy_imports():
   from etils import epath
