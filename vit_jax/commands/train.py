@@ -22,10 +22,10 @@ with epy.lazy_imports():
   from vit_jax.analysis import plots
   from vit_jax.experiment import build as experiment_lib
   from vit_jax.experiment import load_config
-  from vit_jax.run import initial_weights
   from vit_jax.run import watchdog as watchdog_lib
   from vit_jax.run import workdir as workdir_lib
   from vit_jax.run import writer
+  from vit_jax.weights import open as open_lib
 
 # Metrics in the final table.
 SHOWN = ('accuracy', 'precision_at_1', 'mean_average_precision',
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
 
 
 def _train(args: argparse.Namespace) -> dict[str, Any]:
-  stages = load_config.load(args.config, args.overrides)
+  stages, opened = load_config.load_with_weights(args.config, args.overrides)
   if any(config.log.wandb for config in stages.values()):
     writer.import_wandb()
   workdir = epath.Path(args.workdir).expanduser()
@@ -74,9 +74,14 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
     experiment = experiments.pop(name)
     if name:
       print(f'\nStage {name}', flush=True)
+    weights, init = opened.pop(name, None), experiment.config.init
+    if init.stage:
+      with watchdog_lib.Watchdog(
+          experiment.config.log, 'opening the initial weights'):
+        weights = open_lib.open(workdir / init.stage, which=init.which)
     summaries[name] = run_lib.train(
         experiment, workdir / name, title=name, profile_steps=args.profile,
-        source=initial_weights.find(experiment.config, workdir=workdir))
+        weights=weights)
   if jax.process_index() == 0:
     if list(stages) != ['']:
       atomic_files.write_json(

@@ -32,6 +32,7 @@ from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
 from vit_jax.training import step as step_lib
+from vit_jax.weights import open as open_lib
 
 __all__ = ['Experiment', 'build']
 
@@ -205,12 +206,11 @@ def _teacher(
     config: config_lib.Config, dataset: data.Dataset,
     note: Callable[[str], object],
 ) -> Any:
-  """Returns the teacher of the objective, an `inference` model, or None."""
+  """Returns the teacher of the objective, or None."""
   section = config.objective
   if not isinstance(section, objectives.DistillConfig):
     return None
-  from vit_jax.inference import load
-  model = load.load(section.teacher, which=section.which, log=None)
+  model = open_lib.open_model(section.teacher, which=section.which, log=None)
   channels = model.preprocess.channels
   if channels != config.data.channels:
     raise ValueError(

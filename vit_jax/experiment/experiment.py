@@ -3,7 +3,7 @@
 Nothing is allocated until `init_state` is called.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 import dataclasses
 import functools
 import math
@@ -28,6 +28,8 @@ from vit_jax.parallel import sharding
 from vit_jax.training import flops
 from vit_jax.training import step as step_lib
 from vit_jax.weights import initialize
+from vit_jax.weights import weights as weights_lib
+from vit_jax.weights.configs import preprocessing
 
 # Top-level parameters that the model itself does not have.
 _NOT_IN_MODEL = (lora.ROOT, objectives.TEACHER)
@@ -198,7 +200,7 @@ class Experiment:
     if self.teacher is not None:
       from vit_jax.objectives import distill
       teacher = flops.count(
-          functools.partial(distill.outputs, self.teacher), self.teacher.params,
+          functools.partial(distill.outputs, self.teacher), self.teacher.shapes,
           distill.image(self.teacher))
     if all(jax.tree.leaves(tree.without(self.trainable, *_NOT_IN_MODEL))):
       return teacher + 3 * self.flops_per_image
@@ -228,12 +230,11 @@ class Experiment:
         jax.value_and_grad(loss), self.model_params, self._model_inputs)
 
   def start_from(
-      self, state: types.TrainState, source: types.Params,
-      source_config: Mapping[str, Any],
+      self, state: types.TrainState, weights: weights_lib.Weights,
   ) -> tuple[types.TrainState, list[initialize.Row]]:
-    """Returns the state with parameters of a checkpoint; see `adapt`."""
+    """Returns the state with initial weights; see `adapt`."""
     params, rows = self.adapt(
-        source, source_config, initial=multihost.fetch(state.params),
+        weights, initial=multihost.fetch(state.params),
         config=self.config.init)
     average = None if state.average is None else jax.tree.map(
         lambda x: x.copy(), params)
@@ -264,7 +265,7 @@ class Experiment:
       params = tree.update(jax.tree.map(lambda x: x.copy(), base or {}), params)
       return params if self.teacher is None else {
           **params, objectives.TEACHER: multihost.put(
-              self.teacher.params,
+              self.teacher.read(),
               self.shardings.params[objectives.TEACHER])}
 
     return state.map_params(complete)
@@ -274,30 +275,30 @@ class Experiment:
 
     Compares classes and shapes only, before the earlier stage is trained.
     """
-    self.match_head(earlier.model_params, earlier.dataset.classes.names,
-                    owner='the earlier stage')
-    self._fit(
-        _zeros(earlier.model_params),
-        config_lib.to_plain(earlier.config), config=self.config.init,
-        initial=_zeros(self.abstract_state.params))
+    size = earlier.config.data.size
+    weights = weights_lib.Weights.of(
+        _zeros(earlier.model_params), config=earlier.config.model,
+        resolution=size, preprocess=preprocessing.Preprocess(
+            size, labels=tuple(earlier.dataset.classes.names)))
+    self.match_head(weights, owner='the earlier stage')
+    self._fit(weights, config=self.config.init,
+              initial=_zeros(self.abstract_state.params))
 
-  def match_head(
-      self, source: types.Params, labels: Sequence[str], **names: str) -> str:
+  def match_head(self, weights: weights_lib.Weights, *, owner: str) -> str:
     """Compares a kept head with the data; see `initialize.match_classes`."""
     if not initialize.num_classes(self.abstract_state.params):
       return ''
     return initialize.match_classes(
-        source, labels, self.dataset.classes, config=self.config.init, **names)
+        weights, self.dataset.classes, config=self.config.init, owner=owner)
 
   def adapt(
-      self, source: types.Params, source_config: Mapping[str, Any], *,
-      config: initialize.InitConfig, initial: types.Params | None = None,
+      self, weights: weights_lib.Weights, *, config: initialize.InitConfig,
+      initial: types.Params | None = None,
   ) -> tuple[types.Params, list[initialize.Row]]:
-    """Returns parameters of a checkpoint fitted to this model, on its devices.
+    """Returns weights fitted to this model, on its devices.
 
     Args:
-      source: parameters of the checkpoint.
-      source_config: plain config of the checkpoint; `model` and `data` suffice.
+      weights: the weights.
       config: parameters that may be new or ignored.
       initial: initial parameters of this model; zeros by default.
 
@@ -305,26 +306,24 @@ class Experiment:
       ValueError: if the parameters do not fit the model.
     """
     params, rows = self._fit(
-        source, source_config, config=config,
+        weights, config=config,
         initial=_zeros(self.abstract_state.params) if initial is None
         else initial)
     return multihost.put(params, self.shardings.params), rows
 
   def _fit(
-      self, source: types.Params, source_config: Mapping[str, Any], *,
-      initial: types.Params, config: initialize.InitConfig,
+      self, weights: weights_lib.Weights, *, initial: types.Params,
+      config: initialize.InitConfig,
   ) -> tuple[types.Params, list[initialize.Row]]:
     """Implements `adapt` on the host."""
-    resize = initialize.resizer(source_config, config, grid=models.grid(
-        self.config.model, self.config.data.size))
     added = [*_NOT_IN_MODEL]
     if objectives.TEACHER in initial:
       added.append(objectives.PROJECTOR)
     config = dataclasses.replace(config, new=(
         *config.new, *[f'{name}/.*' for name in added if name in initial]))
-    params, rows = initialize.adapt(
-        initialize.with_positions(source, source_config, initial), initial,
-        config=config, resize=resize)
+    params, rows = initialize.fit(
+        weights, initial, config=config, grid=models.grid(
+            self.config.model, self.config.data.size))
     return params, [row for row in rows if not row.name.startswith(
         f'{objectives.TEACHER}/')]
 

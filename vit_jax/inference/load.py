@@ -19,10 +19,10 @@ from vit_jax.inference import zero_shot
 from vit_jax.models import flexible_patch
 from vit_jax.models import vit_config
 from vit_jax.weights import infer_architecture
-from vit_jax.weights import initialize
 from vit_jax.weights import load as load_lib
 from vit_jax.weights import open as open_lib
 from vit_jax.weights import overrides as overrides_lib
+from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import preprocessing
 
 Log = Callable[[str], None]
@@ -63,7 +63,7 @@ def load(
   log = log or (lambda line: None)
   positions = overrides.pop('positions', None)
   if positions is not None:
-    schema.convert(positions, initialize.Positions, where='positions')
+    schema.convert(positions, weights_lib.Positions, where='positions')
   patch = overrides.pop('patch', None)
   labels = overrides_lib.parse(
       {'labels': overrides.pop('labels', ())}).preprocess['labels']

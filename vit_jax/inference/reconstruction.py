@@ -12,7 +12,6 @@ from jaxtyping import Float
 import numpy as np
 
 from vit_jax import objectives
-from vit_jax.checkpoints import items
 from vit_jax.inference import model as model_lib
 from vit_jax.weights import open as open_lib
 
@@ -32,7 +31,7 @@ def load(
     model: the model at `path`.
     which: 'latest' or 'best' checkpoint of a workdir.
   """
-  if model.kind not in items.PARAMS:
+  if not model.is_checkpoint:
     return None  # Weight files. Do not download them again.
   weights = open_lib.open(path, which=which)
   if 'masked_patch' not in weights.shapes:

@@ -16,14 +16,13 @@ from vit_jax import untrusted
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
-from vit_jax.inference import load
 from vit_jax.parallel import coordination
-from vit_jax.run import initial_weights
 from vit_jax.run import restore
 from vit_jax.run import signals
 from vit_jax.run import watchdog as watchdog_lib
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import health
+from vit_jax.weights import open as open_lib
 
 RUNS = 'runs'
 # Settings that may differ when a sweep resumes. Unlike a single run, it may not
@@ -70,7 +69,7 @@ def train(
     workdir: folder of the sweep.
     stop: raises between runs if a signal arrived.
   """
-  find_source = functools.cache(load.find)
+  open_weights = functools.cache(open_lib.open)
   for number, name in enumerate(names, start=1):
     stop.check()
     summary = coordination.run_on_first(
@@ -84,10 +83,15 @@ def train(
       continue
     experiment = experiments.pop(name)
     try:
+      weights, init = None, experiment.config.init
+      if init.checkpoint:
+        with watchdog_lib.Watchdog(
+            experiment.config.log, 'opening the initial weights'):
+          weights = open_weights(
+              init.checkpoint, which=init.which, log=None,
+              num_heads=getattr(experiment.config.model, 'num_heads', 0))
       yield name, run_lib.train(
-          experiment, workdir / RUNS / name, title=name,
-          source=initial_weights.find(
-              experiment.config, find_source=find_source))
+          experiment, workdir / RUNS / name, title=name, weights=weights)
     except health.NonFiniteError as error:
       yield name, error
   stop.check()

@@ -23,8 +23,6 @@ from vit_jax.weights import weights as weights_lib
 
 FILTERS = 'patches/kernel'  # [patch_height, patch_width, channels, width].
 _HEAD = 'head/dense/kernel'  # [width, classes].
-# Interpolation of the embeddings.
-Positions = Literal['linear', 'bilinear', 'cubic']
 Status = Literal['loaded', 'resized', 'new', 'ignored']
 
 
@@ -54,7 +52,7 @@ class InitConfig:
   checkpoint: str = ''
   stage: str = ''
   which: Literal['latest', 'best'] = 'latest'
-  positions: Positions | None = None
+  positions: weights_lib.Positions | None = None
   channels: Literal['same', 'mean'] = 'same'
   new: tuple[str, ...] = ('head/.*',)
   ignored: tuple[str, ...] = (

@@ -33,7 +33,8 @@ Log = Callable[[str], None]
 
 def open(
     address: epath.PathLike, *, which: str = paths.LATEST, base: str = '',
-    log: Log = console.print_lines, **overrides: Any,
+    num_heads: int = 0, log: Log | None = console.print_lines,
+    **overrides: Any,
 ) -> weights_lib.Weights:
   """Opens weights; those of a run have all its parameters, as stored.
 
@@ -44,9 +45,11 @@ def open(
     which: 'latest' or 'best' checkpoint of a workdir.
     base: address of the weights that a LoRA run adapts; by default where they
       were during training.
-    log: called with a line for each download.
-    **overrides: fields of the section `model` and of `Preprocess`, which take
-      precedence over inferred values; and `prefix`, the prefix of parameter
+    num_heads: number of heads, which arrays do not always determine; 0 to
+      infer it.
+    log: called with a line for each download; None for none.
+    **overrides: other fields of the section `model` and of `Preprocess`, which
+      take precedence over inferred values; and `prefix`, that of parameter
       names, for a file with several copies of a model.
 
   Raises:
@@ -55,6 +58,9 @@ def open(
       match the model exactly.
   """
   schema.check_name(which, paths.WHICH, what='which checkpoint')
+  log = log or (lambda line: None)
+  if num_heads:
+    overrides['num_heads'] = num_heads
   path = download.fetch(address, log=log)
   if paths.is_run(path):
     weights = orbax_runs.open_run(path, which=which)
@@ -69,8 +75,8 @@ def open_model(
     address: epath.PathLike, **options: Any) -> weights_lib.Weights:
   """Opens the weights of a model alone, see `orbax_runs.for_inference`."""
   weights = open(address, **options)
-  is_run = weights.kind in items.PARAMS
-  return orbax_runs.for_inference(weights) if is_run else weights
+  return (orbax_runs.for_inference(weights) if weights.is_checkpoint
+          else weights)
 
 
 def _no_adapters(base: str, address: epath.PathLike) -> ValueError:
@@ -110,16 +116,16 @@ def _merged(
 
   def read() -> types.Params:
     adapters = weights.read()
-    num_heads = getattr(weights.config, 'num_heads', 0)
     try:
-      found = open(address, **({'num_heads': num_heads} if num_heads else {}))
+      found = open(
+          address, num_heads=getattr(weights.config, 'num_heads', 0))
       params = found.read()
       checksums.check_identity(params, progress.get('base', ''), path=address)
     except (FileNotFoundError, ValueError) as error:
       raise ValueError(
-          f'{weights.address} holds LoRA adapters of {address}, which cannot be '
-          f'used: {schema.words(error)} If it was moved, load the adapters with '
-          'base=PATH (--set base=PATH).') from error
+          f'{weights.address} holds LoRA adapters of {address}, which cannot '
+          f'be used: {schema.words(error)} If it was moved, load the adapters '
+          'with base=PATH (--set base=PATH).') from error
     fitted, _ = initialize.fit(
         found.with_params(params), frozen,
         grid=models.grid(weights.config, weights.resolution),

@@ -11,6 +11,7 @@ import os
 from typing import Any
 
 from etils import epath
+import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
@@ -50,7 +51,9 @@ def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
     sums = items.read_checksums(step)
     run = items.read_config(step / 'config')
     checksums.check_items(sums, plain={'config': run})
-    shapes = items.read_shapes(step / item)
+    shapes = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype),
+        items.read_shapes(step / item))
     labels = items.read_labels(step, sums)
   if 'model' not in run:
     raise ValueError(

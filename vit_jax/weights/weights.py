@@ -2,16 +2,20 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 import dataclasses
-from typing import Any, Literal, Self
+from typing import Any, Literal, TypeVar
 
 from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
+from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
 from vit_jax.models import architecture
 from vit_jax.weights.configs import preprocessing
 
+# Interpolation of position embeddings to another grid.
+Positions = Literal['linear', 'bilinear', 'cubic']
+W = TypeVar('W', bound='Weights')
 _MAX_NAMES = 4  # Names of classes or arrays in a line.
 _STATUS = {'declared': ' by ', 'inferred': ' from ', 'assumed': ', '}
 
@@ -40,7 +44,7 @@ class Weights:
     shapes: tree with `shape` and `dtype` of the parameters.
     preprocess: preprocessing of images, with the names of the classes.
     resolution: height and width of the position embeddings.
-    positions: interpolation of position embeddings; see `adapt.Positions`.
+    positions: interpolation of position embeddings.
     address: where they can be opened again: the folder of a checkpoint, or the
       address of other weights.
     kind: 'params' or 'average' of a checkpoint, or the family of other weights.
@@ -55,7 +59,7 @@ class Weights:
   shapes: Any
   preprocess: preprocessing.Preprocess
   resolution: tuple[int, int]
-  positions: str = 'linear'
+  positions: Positions = 'linear'
   address: str = ''
   kind: str = ''
   description: str = ''
@@ -65,14 +69,19 @@ class Weights:
   report: tuple[str, ...] = ()
 
   @classmethod
-  def of(cls, params: types.Params, **fields: Any) -> Self:
+  def of(cls: type[W], params: types.Params, **fields: Any) -> W:
     """Returns weights with these parameters, which are in memory."""
     return cls(read=lambda: params, shapes=params, **fields)
 
-  def with_params(self, params: types.Params, **changes: Any) -> Self:
+  def with_params(self: W, params: types.Params, **changes: Any) -> W:
     """Returns the weights with other parameters, which are in memory."""
     return dataclasses.replace(
         self, read=lambda: params, shapes=params, **changes)
+
+  @property
+  def is_checkpoint(self) -> bool:
+    """Whether they are a checkpoint of vit_jax."""
+    return self.kind in items.PARAMS
 
   @property
   def origin(self) -> str:

@@ -9,7 +9,7 @@ vit_jax writes metadata with exported weights, so that nothing is lost:
 from collections.abc import Container, Mapping
 import dataclasses
 import pathlib
-from typing import Any, Literal
+from typing import Any
 
 from vit_jax import models
 from vit_jax import schema
@@ -51,7 +51,7 @@ class Declared:
   model: dict[str, Any] = dataclasses.field(default_factory=dict)
   preprocess: dict[str, Any] = dataclasses.field(default_factory=dict)
   resolution: tuple[int, int] | None = None
-  positions: str | None = None
+  positions: weights_lib.Positions | None = None
   embeds_prefix: bool | None = None
   origins: dict[str, weights_lib.Origin] = dataclasses.field(
       default_factory=dict)
@@ -106,7 +106,7 @@ class Metadata:
   model: dict[str, Any]
   preprocess: dict[str, Any] | None = None
   resolution: int | tuple[int, int] | None = None
-  positions: Literal['linear', 'bilinear', 'cubic'] = 'linear'
+  positions: weights_lib.Positions = 'linear'
   data: dict[str, Any] = dataclasses.field(default_factory=dict)
   objective: dict[str, Any] = dataclasses.field(default_factory=dict)
 
