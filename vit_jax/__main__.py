@@ -266,7 +266,7 @@ def exit_code(argv: Sequence[str] | None = None) -> int:
   Args:
     argv: arguments; those of the process by default.
   """
-  from vit_jax.training import signals  # Imports no JAX.
+  from vit_jax.run import signals  # Imports no JAX.
   allocator.keep_freed_memory(os.environ)  # Before JAX allocates.
   try:
     return finish(main(sys.argv[1:] if argv is None else argv))

@@ -13,11 +13,11 @@ import numpy as np
 
 from vit_jax import atomic_files
 from vit_jax.parallel import coordination
+from vit_jax.run import signals
 from vit_jax.sweep import development_split
 from vit_jax.sweep import grid
 from vit_jax.sweep import runs
 from vit_jax.training import health
-from vit_jax.training import signals
 
 
 def run(

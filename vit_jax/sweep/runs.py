@@ -21,9 +21,10 @@ from vit_jax.inference import load
 from vit_jax.parallel import coordination
 from vit_jax.run import initial_weights
 from vit_jax.run import restore
+from vit_jax.run import signals
+from vit_jax.run import watchdog as watchdog_lib
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import health
-from vit_jax.training import signals
 
 RESULT, RUNS = 'sweep.json', 'runs'
 # Settings that may differ when a sweep resumes. Unlike a single run, it may not
@@ -55,7 +56,7 @@ def build(
     if name in done:
       continue
     try:
-      with restore.start_watchdog(config.log, f'opening the data of {name}'):
+      with watchdog_lib.Watchdog(config.log, f'opening the data of {name}'):
         experiments[name] = experiment_lib.build(config)
     except tfds_folders.NotPrepared as error:
       if missing is None:

@@ -11,12 +11,12 @@ import jax
 from vit_jax import atomic_files
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.parallel import coordination
+from vit_jax.run import signals
 from vit_jax.sweep import development_split
 from vit_jax.sweep import grid
 from vit_jax.sweep import runs
 from vit_jax.sweep import soup
 from vit_jax.training import health
-from vit_jax.training import signals
 
 
 def run(sweep: grid.Sweep, workdir: epath.PathLike) -> dict[str, Any]:
