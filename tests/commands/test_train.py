@@ -25,6 +25,7 @@ from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import load_config
 from vit_jax.training import health
+from vit_jax.weights import matching
 from vit_jax.weights import open as open_lib
 
 pytestmark = [pytest.mark.slow,  # It trains models.
@@ -191,7 +192,14 @@ def test_evaluation_at_another_resolution_resizes_position_embeddings(
   assert 'resized positions: (5, 8) -> (13, 8)' in capsys.readouterr().out
 
 
-def test_a_run_starts_from_npz_weights(whole, tmp_path, capsys):
+def test_a_run_reads_and_describes_foreign_weights_once(
+    whole, tmp_path, capsys, monkeypatch):
+  calls = []
+  for name in ('find', 'read'):
+    original = getattr(matching, name)
+    monkeypatch.setattr(matching, name, lambda *args, name=name,
+                        original=original, **options: (
+                            calls.append(name), original(*args, **options))[1])
   npz = tmp_path / 'weights.npz'
   vit_jax.load(whole[0], log=None).save(npz, form='npz')
   file = toy.write(tmp_path / 'tune.py', **{**CONFIG, 'averaging': None})
@@ -200,6 +208,7 @@ def test_a_run_starts_from_npz_weights(whole, tmp_path, capsys):
       f'--config.init.checkpoint={npz}', '--config.total.steps=1',
       '--config.data.resolution=[12, 8]']) == 0
   assert capsys.readouterr().out.count('\n  model: ') == 1
+  assert calls == ['find', 'read']
   trained = open_lib.open(tmp_path / 'run')
   assert trained.shapes['positions'].shape == (7, 8)
   assert trained.run['init']['checkpoint'] == str(npz)

@@ -178,7 +178,7 @@ def test_missing_preprocessing_is_that_of_timm(tmp_path):
       'std': (0.4, 0.5, 0.6), 'keep_aspect': True, 'crop': 0.875,
       'interpolation': 'bicubic'})
   assert {name: origin.status for name, origin in loaded.settings.items()} == {
-          'model': 'declared',
+      'model': 'declared',
       **dict.fromkeys(declared.REPORTED, 'assumed'), 'std': 'declared',
       'heads': 'declared'}
 
