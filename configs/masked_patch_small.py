@@ -19,7 +19,7 @@ Accuracy in % on the 360 held-out digits after training with 144 labelled ones
     fine-tuned, 300 steps     83.9 80.8 83.6                  84.7
     from scratch, 300 steps   62.2 63.3 61.4                  62.2
 
-Accuracy on CIFAR-10: docs/results.md.
+Accuracy on CIFAR-10: configs/README.md.
 """
 
 from typing import Any

@@ -8,7 +8,7 @@ each, and prints a table of accuracies. `:seeds=3` trains each three times;
 `:dataset=cifar10` uses the model and data of configs/cifar10.py.
 
 Hardware: 2 CPU cores; 10 s of training per stage.
-Expected: accuracy on digits in docs/paper.md, section D.4.
+Expected: accuracy on digits in configs/paper/README.md, section D.4.
 """
 
 from typing import Any

@@ -47,7 +47,7 @@ from vit_jax.data.images import multichannel
 from vit_jax.data.sources import registry
 from vit_jax.inference import load as load_lib
 from vit_jax.run import workdir
-from vit_jax.training import writer
+from vit_jax.run import writer
 from vit_jax.weights import load as weights_lib
 from vit_jax.weights import npz
 from vit_jax.weights import safetensors

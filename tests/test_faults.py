@@ -10,7 +10,7 @@ import pytest
 
 from tests import faults
 from vit_jax.checkpoints import source as checkpoint_source
-from vit_jax.training import watchdog
+from vit_jax.run import watchdog
 
 
 @pytest.fixture(scope='module')

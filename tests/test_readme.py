@@ -14,7 +14,8 @@ from vit_jax.experiment import config as config_lib
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / 'README.md').read_text()
 PAGES = [ROOT / 'README.md', ROOT / 'CONTRIBUTING.md',
-         *sorted((ROOT / 'docs').glob('*.md'))]
+         *sorted((ROOT / 'docs').glob('*.md')),
+         *sorted((ROOT / 'configs').rglob('*.md'))]
 
 
 def commands():
@@ -34,7 +35,7 @@ def commands():
 
 def test_the_readme_shows_a_command_for_every_task():
   named = {shlex.split(line)[2] for line in commands()}
-  assert named >= {'evaluate', 'doctor', 'sweep', 'vtab', 'plan', 'flops',
+  assert named >= {'evaluate', 'doctor', 'sweep', 'plan', 'flops',
                    'predict', 'features', 'inspect', 'export', 'convert',
                    'benchmark', 'deduplicate', 'data'}
 

@@ -71,7 +71,7 @@ def copy_at(workdir, target, *, step):
 
 def rows(workdir):
   """Returns the metrics of a run, without those of its speed."""
-  from vit_jax.training import writer
+  from vit_jax.run import writer
   measured = ('images_per_sec', 'wait_share', 'device_hours', 'core_hours',
               'host_memory_bytes')
   return [{name: value for name, value in row.items()

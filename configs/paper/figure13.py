@@ -7,7 +7,7 @@ columns, each with an MLP. The side of a patch is half that of the base config,
 which gives a grid of 8 x 8 patches.
 
 Hardware: 2 CPU cores; minutes.
-Expected: docs/paper.md.
+Expected: configs/paper/README.md.
 """
 
 from ml_collections import ConfigDict

@@ -7,7 +7,7 @@ nested subsets of drawn shapes with early stopping. Each is evaluated by 5-shot
 accuracy on digits (figure 4), and fine-tuned on all digits (figure 3).
 
 Hardware: 2 CPU cores; up to 45 minutes.
-Expected: docs/paper.md.
+Expected: configs/paper/README.md.
 """
 
 from ml_collections import ConfigDict

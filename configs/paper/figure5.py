@@ -7,7 +7,7 @@ of drawn shapes. The figure shows 5-shot accuracy on digits against the FLOPs of
 pre-training, as counted by `main.py flops`.
 
 Hardware: 2 CPU cores; up to an hour.
-Expected: docs/paper.md.
+Expected: configs/paper/README.md.
 """
 
 from ml_collections import ConfigDict

@@ -3,7 +3,7 @@
     python main.py --config=configs/paper/figure8.py --workdir=runs/figure8
 
 Hardware: 2 CPU cores; minutes.
-Expected: docs/paper.md.
+Expected: configs/paper/README.md.
 """
 
 from ml_collections import ConfigDict

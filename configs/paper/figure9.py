@@ -3,7 +3,7 @@
     python main.py --config=configs/paper/figure9.py --workdir=runs/figure9
 
 Hardware: 2 CPU cores; minutes.
-Expected: docs/paper.md.
+Expected: configs/paper/README.md.
 """
 
 from ml_collections import ConfigDict

@@ -8,7 +8,7 @@ learning rates of table 4. The learning rate that is best on a held-out 10 % of
 the training images then trains three models on all of them, which are tested.
 
 Hardware: 2 CPU cores; two minutes per family.
-Expected: docs/paper.md.
+Expected: configs/paper/README.md.
 """
 
 from ml_collections import ConfigDict

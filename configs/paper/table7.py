@@ -6,7 +6,7 @@ Both optimizers with five learning rates each; the metric is the 5-shot
 accuracy on digits.
 
 Hardware: 2 CPU cores; minutes.
-Expected: docs/paper.md.
+Expected: configs/paper/README.md.
 """
 
 from ml_collections import ConfigDict

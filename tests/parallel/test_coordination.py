@@ -20,7 +20,7 @@ root, address, index = sys.argv[1], sys.argv[2], int(sys.argv[3])
 sys.path.insert(0, root)
 from vit_jax.parallel import coordination
 from vit_jax.parallel import processes
-from vit_jax.training import signals
+from vit_jax.run import signals
 assert processes.start(processes.Processes(address, 2, index), stoppable=True)
 coordination.PROBE_SECS = coordination.ERROR_SECS = 2
 coordination.START_SECS, coordination.EXIT_SECS = 2, 0

@@ -26,8 +26,8 @@ from vit_jax.checkpoints import lock
 from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.experiment import config as config_lib
 from vit_jax.parallel import hardware
-from vit_jax.training import signals
-from vit_jax.training import writer
+from vit_jax.run import signals
+from vit_jax.run import writer
 
 pytestmark = pytest.mark.slow  # It trains models.
 

@@ -17,7 +17,7 @@ from vit_jax import escape
 from vit_jax import run as run_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.run import model_card
-from vit_jax.training import writer
+from vit_jax.run import writer
 
 CONFIG = toy.config(
     total={'steps': 4}, objective={'loss': 'sigmoid'},

@@ -1,4 +1,4 @@
-"""Starts of runs: class names, kept heads, scales of images."""
+"""Starts of runs: class names and kept heads."""
 
 import dataclasses
 
@@ -7,7 +7,6 @@ import pytest
 
 from tests import random_models
 from tests import toy
-from vit_jax import data
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import manager
 from vit_jax.experiment import config as config_lib
@@ -76,21 +75,3 @@ def test_a_stage_that_keeps_a_head_needs_the_classes_of_the_earlier_one(
   experiment.check_start_from(experiment)
   with pytest.raises(ValueError, match='only in the earlier stage: x'):
     experiment.check_start_from(rename(experiment, ('x', *DIGITS[1:])))
-
-
-@pytest.mark.parametrize(('ours', 'trained', 'noted'), [
-    (0.5, {'mean': [0.485, 0.456, 0.406]}, True),
-    ((0.485, 0.456, 0.406), {'mean': [0.485, 0.456, 0.406]}, False),
-    (0.5, {'mean': [0.5, 0.5, 0.5]}, False),
-    (0.5, {'mean': 'measured'}, False),
-    (0.5, {}, False),
-    # Weights for another number of channels.
-    ((0.1, 0.2), {'mean': [0.5, 0.5, 0.5]}, False)])
-def test_another_mean_of_pixels_is_noted(ours, trained, noted):
-  config = data.DataConfig(
-      source='digits', mean=ours, channels=len(ours) if ours != 0.5 else 3)
-  notes = restore.scale_notes(config, {'data': trained})
-  assert notes == ([
-      f'note: data.mean is {ours}, but the weights are for '
-      f'{tuple(trained["mean"])}'
-  ] if noted else [])

@@ -13,8 +13,8 @@ from vit_jax import __main__ as main
 from vit_jax import sweep as sweep_lib
 from vit_jax.commands import sweep as command
 from vit_jax.inference import load
+from vit_jax.run import signals
 from vit_jax.sweep import grid as grid_lib
-from vit_jax.training import signals
 
 pytestmark = pytest.mark.slow  # It trains models.
 

@@ -14,7 +14,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from vit_jax import run as run_lib
 from vit_jax import types
 from vit_jax.benchmarking import interleaved_timing
 from vit_jax.benchmarking import matmul_peak
@@ -24,8 +23,9 @@ from vit_jax.parallel import device_memory
 from vit_jax.parallel import hardware
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
+from vit_jax.run import clock as clock_lib
+from vit_jax.run import loop
 from vit_jax.run import startup_summary
-from vit_jax.training import clock as clock_lib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,7 +199,7 @@ def _input_speed(
         with clock.waiting():
           batch = next(batches)
         in_flight.append(training.train(batch))
-        if len(in_flight) > run_lib.IN_FLIGHT:
+        if len(in_flight) > loop.IN_FLIGHT:
           in_flight.popleft().block_until_ready()
       jax.block_until_ready(list(in_flight))
       found.append(clock.interval(

@@ -48,8 +48,7 @@ with epy.lazy_imports():
   from vit_jax.inference import load
   from vit_jax.parallel import coordination
   from vit_jax.parallel import multihost
-  from vit_jax.run import restore
-  from vit_jax.training import watchdog as watchdog_lib
+  from vit_jax.run import watchdog as watchdog_lib
   from vit_jax.weights import download
   from vit_jax.weights import initialize
   from vit_jax.weights import orbax_runs
@@ -90,14 +89,15 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   if args.stage and not args.config:
     args.workdir = os.path.join(args.workdir, args.stage)
   # The time limits of the run's config are not known yet.
-  with restore.start_watchdog(config_lib.LogConfig(), 'finding the checkpoint'):
+  with watchdog_lib.Watchdog(
+      config_lib.LogConfig(), 'finding the checkpoint'):
     config, source = _find(args)
   if args.flip:
     config = dataclasses.replace(config, evals={
         name: dataclasses.replace(section, flip=True)
         for name, section in config.evals.items()})
   output = _output_folder(args)
-  with restore.start_watchdog(
+  with watchdog_lib.Watchdog(
       config.log, 'reading the checkpoint',
   ) as watchdog, coordination.explain_lost_processes():
     return 0, _evaluate(config, source, output, watchdog)
@@ -273,7 +273,7 @@ def _find(
 def _print_notes(
     config: config_lib.Config, source: checkpoint_source.Source) -> None:
   trained = source.config.get('data', {})
-  for note in restore.scale_notes(config.data, source.config):
+  for note in data.scale_notes(config.data, trained):
     console_lib.print_lines(note)
   if 'eval_ops' not in trained:
     return

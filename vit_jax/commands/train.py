@@ -10,7 +10,7 @@ from typing import Any
 from etils import epy
 
 from vit_jax.commands import arguments
-from vit_jax.training import signals
+from vit_jax.run import signals
 
 with epy.lazy_imports():
   from etils import epath
@@ -23,9 +23,9 @@ with epy.lazy_imports():
   from vit_jax.experiment import build as experiment_lib
   from vit_jax.experiment import load_config
   from vit_jax.run import initial_weights
-  from vit_jax.run import restore
+  from vit_jax.run import watchdog as watchdog_lib
   from vit_jax.run import workdir as workdir_lib
-  from vit_jax.training import writer
+  from vit_jax.run import writer
 
 # Metrics in the final table.
 SHOWN = ('accuracy', 'precision_at_1', 'mean_average_precision',
@@ -62,7 +62,7 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
   # All stages are built first, so that errors in any of them appear at once.
   log = next(iter(stages.values())).log
   print('opening the data', flush=True)
-  with restore.start_watchdog(log, 'opening the data'):
+  with watchdog_lib.Watchdog(log, 'opening the data'):
     experiments = {name: experiment_lib.build(config)
                    for name, config in stages.items()}
   for experiment in experiments.values():

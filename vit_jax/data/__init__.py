@@ -8,6 +8,7 @@ from vit_jax.data.augment.mixup import prepare
 from vit_jax.data.config import DataConfig
 from vit_jax.data.config import inherit
 from vit_jax.data.config import parse
+from vit_jax.data.config import scale_notes
 from vit_jax.data.dataset import class_labels
 from vit_jax.data.dataset import Dataset
 from vit_jax.data.dataset import open_dataset
@@ -38,6 +39,7 @@ __all__ = [
     'open_dataset',
     'parse',
     'prepare',
+    'scale_notes',
     'train_batches',
     'with_masks',
 ]

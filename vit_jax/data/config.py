@@ -253,3 +253,23 @@ def inherit(
           'data.mean and data.std to numbers or measured.')
     result[name] = value
   return result
+
+
+def scale_notes(config: DataConfig, trained: Mapping[str, Any]) -> list[str]:
+  """Returns a note for each of `mean` and `std` that differs from the weights'.
+
+  Args:
+    config: images of the new run.
+    trained: section `data` that the weights were trained with, as far as known.
+  """
+  notes = []
+  for name in ('mean', 'std'):
+    theirs, ours = trained.get(name, 'measured'), getattr(config, name)
+    sizes = np.size(ours), np.size(theirs)
+    other_channels = min(sizes) > 1 and sizes[0] != sizes[1]
+    if isinstance(ours, str) or isinstance(theirs, str) or other_channels:
+      continue
+    if not np.allclose(ours, theirs):
+      notes.append(f'note: data.{name} is {ours}, but the weights are for '
+                   f'{tuple(np.atleast_1d(theirs).tolist())}')
+  return notes

@@ -25,7 +25,6 @@ from vit_jax.models import lora
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
-from vit_jax.training import counters as counters_lib
 from vit_jax.training import flops
 from vit_jax.training import step as step_lib
 from vit_jax.weights import initialize
@@ -115,23 +114,11 @@ class Experiment:
   def is_due(self, every: schema.Duration | str, step: int) -> bool:
     """Returns whether an interval of length `every` ends with `step`."""
     assert isinstance(every, schema.Duration)  # `build` replaces 'auto'.
-    return every.is_due(step, **self._sizes)
-
-  def is_out_of_patience(self, counters: counters_lib.Counters) -> bool:
-    """Whether the best metric has not improved for `checkpoint.patience`."""
-    return counters.is_out_of_patience(
-        self.config.checkpoint.patience, **self._sizes)
-
-  def is_finished(self, counters: counters_lib.Counters, *, step: int) -> bool:
-    """Whether training ends with `step`.
-
-    It depends only on what a checkpoint stores, so a killed run ends where an
-    uninterrupted one does.
-    """
-    return step == self.total_steps or self.is_out_of_patience(counters)
+    return every.is_due(step, **self.sizes)
 
   @property
-  def _sizes(self) -> dict[str, int]:
+  def sizes(self) -> dict[str, int]:
+    """Sizes that convert durations to steps; see `schema.Duration`."""
     return {'batch_size': self.config.batch_size,
             'num_examples': self.dataset.num_examples,
             'total_steps': self.total_steps}

@@ -2,12 +2,20 @@
 
   loop              restores, trains, evaluates, saves: start reading here
   restore           resumes a checkpoint, or initialises the state
+  evaluation        evaluators that are due, best checkpoint, patience
   log_rows          metrics of log lines and of the summary
   unreadable_log    lists unreadable images
   workdir           writes the other files of a run
+  writer            writes metrics
+  watchdog          ends a run that makes no progress
+  signals           stops a run at a safe point
+  counters, clock   images, FLOPs and time of a run
 """
 
-from vit_jax.run.loop import IN_FLIGHT
-from vit_jax.run.loop import train
+from etils import epy
 
-__all__ = ['IN_FLIGHT', 'train']
+# Lazily, so that the command line imports `signals` without JAX.
+with epy.lazy_api_imports(globals()):
+  from vit_jax.run.loop import train
+
+__all__ = ['train']

@@ -7,7 +7,7 @@ from etils import epath
 from vit_jax.checkpoints import source as source_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.inference import load
-from vit_jax.run import restore
+from vit_jax.run import watchdog as watchdog_lib
 
 
 def find(
@@ -26,7 +26,7 @@ def find(
     origin = str(workdir / config.init.stage)
   if not origin:
     return None
-  with restore.start_watchdog(config.log, 'finding the initial weights'):
+  with watchdog_lib.Watchdog(config.log, 'finding the initial weights'):
     return find_source(origin, which=config.init.which,
                        num_heads=getattr(config.model, 'num_heads', 0),
                        log=None)  # The loaded config has described them.

@@ -14,10 +14,10 @@ from vit_jax.data import examples
 from vit_jax.data import pipeline
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import hardware
-from vit_jax.training import clock as clock_lib
-from vit_jax.training import counters as counters_lib
-from vit_jax.training import profiler
-from vit_jax.training import writer as writer_lib
+from vit_jax.run import clock as clock_lib
+from vit_jax.run import counters as counters_lib
+from vit_jax.run import profiler
+from vit_jax.run import writer as writer_lib
 
 _NUM_IMAGES = 16
 # Training metrics that the summary copies from the last log line.

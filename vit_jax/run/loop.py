@@ -31,19 +31,20 @@ from vit_jax.experiment import fit_batch
 from vit_jax.parallel import coordination
 from vit_jax.parallel import device_memory
 from vit_jax.parallel import multihost
+from vit_jax.run import clock as clock_lib
+from vit_jax.run import counters as counters_lib
+from vit_jax.run import evaluation
 from vit_jax.run import log_rows
+from vit_jax.run import profiler as profiler_lib
+from vit_jax.run import progress as progress_lib
 from vit_jax.run import restore
+from vit_jax.run import signals
 from vit_jax.run import startup_summary
 from vit_jax.run import unreadable_log
+from vit_jax.run import watchdog as watchdog_lib
 from vit_jax.run import workdir as workdir_lib
-from vit_jax.training import clock as clock_lib
-from vit_jax.training import counters as counters_lib
+from vit_jax.run import writer as writer_lib
 from vit_jax.training import health
-from vit_jax.training import profiler as profiler_lib
-from vit_jax.training import progress as progress_lib
-from vit_jax.training import signals
-from vit_jax.training import watchdog as watchdog_lib
-from vit_jax.training import writer as writer_lib
 
 IN_FLIGHT = 2  # Steps that the host may run ahead of the devices.
 
@@ -81,7 +82,7 @@ def train(
     # First, so that a signal during a long compilation is handled after it.
     stop = stack.enter_context(signals.catch())
     # Starts before any access to files or other processes, which may hang.
-    watchdog = stack.enter_context(restore.start_watchdog(
+    watchdog = stack.enter_context(watchdog_lib.Watchdog(
         experiment.config.log, 'opening the workdir'))
     stack.enter_context(coordination.explain_lost_processes())
     coordination.run_on_first(
@@ -238,7 +239,8 @@ class _Run:
           self._write_checkpoint()
 
   def _is_finished(self) -> bool:
-    return self._experiment.is_finished(self._counters, step=self._step)
+    return evaluation.is_finished(
+        self._experiment, self._counters, step=self._step)
 
   def _is_due(self, every: schema.Duration | str | None) -> bool:
     """Whether this step ends an interval, as the last step always does."""
@@ -283,7 +285,7 @@ class _Run:
     elif best.partition('/')[0] in due:
       raise ValueError(f'checkpoint.best is {best!r}, but the metrics are '
                        f'{", ".join(row)}. Choose one of them.')
-    stops_early = self._experiment.is_out_of_patience(counters)
+    stops_early = evaluation.is_out_of_patience(self._experiment, counters)
     if stops_early:  # At the last step every evaluator is due.
       row |= self._run_evaluators(
           [name for name, _ in evaluators if name not in due], params)

@@ -7,14 +7,13 @@
 Defines which config changes are allowed between two starts of a run.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 import dataclasses
 import json
 import shlex
 from typing import Any
 
 from etils import epath
-import numpy as np
 
 from vit_jax import classes
 from vit_jax import data
@@ -28,9 +27,9 @@ from vit_jax.checkpoints import source as source_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
 from vit_jax.experiment import experiment as experiment_lib
+from vit_jax.run import counters as counters_lib
+from vit_jax.run import evaluation
 from vit_jax.run import workdir as workdir_lib
-from vit_jax.training import counters as counters_lib
-from vit_jax.training import watchdog
 from vit_jax.weights import initialize
 
 # Sections and keys that do not change the result of a run.
@@ -57,14 +56,6 @@ class Start:
   num_microbatches: int | None = None
 
 
-def start_watchdog(
-    log: config_lib.LogConfig, activity: str) -> watchdog.Watchdog:
-  """Returns a watchdog with the limits of a config, for the start of a run."""
-  return watchdog.Watchdog(
-      report_secs=log.stalled_secs, end_secs=log.hung_secs,
-      start_secs=log.start_secs, activity=activity)
-
-
 def restore_or_init(
     experiment: experiment_lib.Experiment, checkpoints: manager.Checkpoints,
     workdir: epath.Path, source: source_lib.Source | None,
@@ -80,10 +71,10 @@ def restore_or_init(
     raise ValueError(
         'lora.rank is set, but there are no weights to adapt. Set '
         '--config.init.checkpoint.')
-  notes: list[str] = []
+  class_notes: list[str] = []
   restored = checkpoints.restore(
       experiment.without_base(experiment.abstract_state),
-      check_labels=lambda names: notes.append(
+      check_labels=lambda names: class_notes.append(
           _match_classes(experiment, names, workdir)))
   if restored is not None:
     start = _resume(experiment, restored, workdir, source)
@@ -95,7 +86,7 @@ def restore_or_init(
           weights, source.config, config=experiment.config.init)
     return experiment.with_base(restored.state, base), dataclasses.replace(
         start, message='\n'.join(filter(None, [
-            *restored.damaged, start.message, *notes[-1:]])))
+            *restored.damaged, start.message, *class_notes[-1:]])))
   state = experiment.init_state()
   if source is None:
     return experiment.with_base(state), Start(counters_lib.Counters(), (
@@ -105,12 +96,13 @@ def restore_or_init(
       weights, source.labels, owner='the checkpoint',
       path=paths.display(source.path))
   state, rows = experiment.start_from(state, weights, source.config)
+  notes = data.scale_notes(
+      experiment.config.data, source.config.get('data', {}))
   return experiment.with_base(state), Start(counters_lib.Counters(
       origin=str(source.path),
       base=checksums.identity(weights) if adapted else ''), (
       f'Starting from {paths.display(source.path)} ({source.item}):\n'
-      + '\n'.join([initialize.report(rows), *[matched] * bool(matched),
-                   *scale_notes(experiment.config.data, source.config)])))
+      + '\n'.join(filter(None, [initialize.report(rows), matched, *notes]))))
 
 
 def _match_classes(
@@ -136,29 +128,6 @@ def _match_classes(
           'the checkpoint', len(names) or ours.count, names, str(workdir)),
       remedy='A run resumes only with the same classes in the same order. '
       + remedy)
-
-
-def scale_notes(
-    config: data.DataConfig, trained: Mapping[str, Any],
-) -> list[str]:
-  """Returns a note for each of `data.mean` and `data.std` that has changed.
-
-  Args:
-    config: images of the new run.
-    trained: plain config that the weights were trained with.
-  """
-  notes = []
-  for name in ('mean', 'std'):
-    theirs = trained.get('data', {}).get(name, 'measured')
-    ours = getattr(config, name)
-    sizes = np.size(ours), np.size(theirs)
-    other_channels = min(sizes) > 1 and sizes[0] != sizes[1]
-    if isinstance(ours, str) or isinstance(theirs, str) or other_channels:
-      continue
-    if not np.allclose(ours, theirs):
-      notes.append(f'note: data.{name} is {ours}, but the weights are for '
-                   f'{tuple(np.atleast_1d(theirs).tolist())}')
-  return notes
 
 
 def load_best(
@@ -238,8 +207,8 @@ def _problem(
   if step > total:
     return (f'is at step {step:,}, but the config ends at step {total:,}. Set '
             'a longer total')
-  if changes_result and experiment.is_finished(
-      counters, step=step):
+  if changes_result and evaluation.is_finished(
+      experiment, counters, step=step):
     longer = 'total' if step == total else 'checkpoint.patience'
     return f'is finished, with a different config. Set a longer {longer}'
   old, new = (models.grid(config.model, config.data.size)
@@ -261,7 +230,8 @@ def read_finished(
 ) -> dict[str, Any] | None:
   """Returns the summary of a run that has no steps left, else None."""
   summary = workdir_lib.read_summary(workdir)
-  finished = experiment.is_finished(start.counters, step=start.step)
+  finished = evaluation.is_finished(
+      experiment, start.counters, step=start.step)
   return (summary if summary and finished
           and summary.get('steps') == start.step else None)
 

@@ -22,9 +22,9 @@ from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import registry
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import multihost
+from vit_jax.run import counters as counters_lib
 from vit_jax.run import workdir
-from vit_jax.training import counters as counters_lib
-from vit_jax.training import writer
+from vit_jax.run import writer
 
 _CHUNK = 64  # Images between two checks of the time limit.
 _MAX_EXAMPLES = 2**20

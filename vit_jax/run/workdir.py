@@ -2,7 +2,7 @@
 
     config.json      resolved config, written before the first step
     parameters.txt   shapes and sizes of the parameters
-    metrics.jsonl    metrics, one row at a time (`training.writer`)
+    metrics.jsonl    metrics, one row at a time (`run.writer`)
     summary.json     final results, written at the end of the run
     curves.png       plots of the metrics
     model_card.md    description of the model
@@ -23,7 +23,7 @@ from vit_jax import untrusted
 from vit_jax.checkpoints import errors
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
-from vit_jax.training import writer as writer_lib
+from vit_jax.run import writer as writer_lib
 
 CONFIG, PARAMETERS = 'config.json', 'parameters.txt'
 SUMMARY, CURVES = 'summary.json', 'curves.png'

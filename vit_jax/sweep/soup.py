@@ -24,11 +24,11 @@ from vit_jax.experiment import config as config_lib
 from vit_jax.inference import load
 from vit_jax.models import architecture
 from vit_jax.parallel import multihost
-from vit_jax.run import restore
+from vit_jax.run import signals
+from vit_jax.run import watchdog as watchdog_lib
 from vit_jax.sweep import development_split
 from vit_jax.sweep import grid
 from vit_jax.sweep import runs
-from vit_jax.training import signals
 from vit_jax.weights import initialize
 
 Evaluate = Callable[[Any], float]
@@ -97,7 +97,7 @@ def make(
       config, evals=point.config.evals,
       checkpoint=checkpoint_config.CheckpointConfig(best='')))
   evaluator, metric = sweep.section.metric.split('/')
-  with restore.start_watchdog(config.log, 'averaging runs') as watchdog:
+  with watchdog_lib.Watchdog(config.log, 'averaging runs') as watchdog:
 
     def evaluate(
         params: types.Params, experiment: experiment_lib.Experiment, name: str,

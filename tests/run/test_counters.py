@@ -7,8 +7,8 @@ import math
 import pytest
 
 from vit_jax import schema
-from vit_jax.training import clock as clock_lib
-from vit_jax.training import counters as counters_lib
+from vit_jax.run import clock as clock_lib
+from vit_jax.run import counters as counters_lib
 
 NAN = math.nan
 

@@ -15,6 +15,8 @@ import traceback
 
 import jax
 
+from vit_jax.experiment import config as config_lib
+
 # Exit status of a run that hung: EX_PROTOCOL of sysexits.h. The last checkpoint
 # is complete; the same command resumes from it.
 EXIT_CODE = 76
@@ -24,7 +26,7 @@ class Watchdog:
   """A thread that checks for progress; use as a context manager.
 
   ```
-  with Watchdog(report_secs=300, end_secs=1800, start_secs=7200) as watchdog:
+  with Watchdog(config.log, 'opening the workdir') as watchdog:
     watchdog.beat('compiling', is_start=True)
     ...
     for step in ...:
@@ -35,23 +37,19 @@ class Watchdog:
   """
 
   def __init__(
-      self, *, report_secs: float, end_secs: float, start_secs: float,
-      activity: str = 'starting', report: Callable[[str], None] | None = None,
+      self, log: config_lib.LogConfig, activity: str, *,
+      report: Callable[[str], None] | None = None,
       end: Callable[[int], None] = os._exit,
   ):
     """Initialises the watchdog; entering the context starts it.
 
     Args:
-      report_secs: time without a beat after which to report; 0 for never.
-      end_secs: time without a beat after which to end the process; 0 for never.
-      start_secs: `end_secs` for activities of the start, such as compiling.
-      activity: activity until the first beat.
+      log: time limits.
+      activity: activity until the first beat, part of the start.
       report: receives the report.
       end: ends the process with an exit status.
     """
-    self._report_secs = report_secs
-    self._end_secs = end_secs
-    self._start_secs = start_secs
+    self._log = log
     self._activity = activity
     self._report = report or functools.partial(
         print, file=sys.stderr, flush=True)
@@ -63,8 +61,9 @@ class Watchdog:
   def __enter__(self) -> 'Watchdog':
     self._watched_thread = threading.get_ident()
     self.beat(self._activity, is_start=True)
+    log = self._log
     limits = [limit for limit in (
-        self._report_secs, self._end_secs, self._start_secs) if limit]
+        log.stalled_secs, log.hung_secs, log.start_secs) if limit]
     if limits:
       self._thread = threading.Thread(
           target=self._watch, args=(min(10.0, min(limits) / 4),),
@@ -91,8 +90,9 @@ class Watchdog:
     while not self._closed.wait(period_secs):
       start, activity, is_start = beat = self._beat
       secs = time.monotonic() - start
-      limit, setting = ((self._start_secs, 'log.start_secs') if is_start else
-                        (self._end_secs, 'log.hung_secs'))
+      limit, setting = (
+          (self._log.start_secs, 'log.start_secs') if is_start else
+          (self._log.hung_secs, 'log.hung_secs'))
       if limit and secs >= limit:
         self._report(
             self._describe(activity, secs)
@@ -100,8 +100,8 @@ class Watchdog:
             'from the last checkpoint.')
         self._end(EXIT_CODE)
         return
-      if self._report_secs and secs >= self._report_secs and (
-          reported is not beat):
+      stalled = self._log.stalled_secs
+      if stalled and secs >= stalled and reported is not beat:
         reported = beat
         self._report(self._describe(activity, secs) + (
             f'\nThe process will exit after {limit:g} s ({setting}).'

@@ -6,7 +6,7 @@ import re
 import pytest
 import rich.console
 
-from vit_jax.training import progress as progress_lib
+from vit_jax.run import progress as progress_lib
 
 
 def make_console(*, terminal, width=80):

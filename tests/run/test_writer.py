@@ -14,7 +14,7 @@ import pytest
 from tensorboardX.proto import event_pb2
 
 from vit_jax import atomic_files
-from vit_jax.training import writer
+from vit_jax.run import writer
 
 
 def lines(workdir):

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from vit_jax.training import profiler as profiler_lib
+from vit_jax.run import profiler as profiler_lib
 
 
 class Recorder:

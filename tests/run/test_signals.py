@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from vit_jax.training import signals
+from vit_jax.run import signals
 
 
 @pytest.mark.parametrize('signum, code, name', [

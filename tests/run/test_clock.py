@@ -2,7 +2,7 @@
 
 import pytest
 
-from vit_jax.training import clock as clock_lib
+from vit_jax.run import clock as clock_lib
 
 
 class Time:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from vit_jax import schema
 from vit_jax.parallel import hardware
-from vit_jax.training import clock as clock_lib
+from vit_jax.run import clock as clock_lib
 
 
 @dataclasses.dataclass

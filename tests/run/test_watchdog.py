@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from vit_jax.training import watchdog
+from vit_jax.experiment import config
+from vit_jax.run import watchdog
 
 
 class Wait:
@@ -37,8 +38,9 @@ def wait():
 
 def watch(wait, report_secs, end_secs, start_secs=0):
   return watchdog.Watchdog(
-      report_secs=report_secs, end_secs=end_secs, start_secs=start_secs,
-      report=wait.report, end=wait.end)
+      config.LogConfig(stalled_secs=report_secs, hung_secs=end_secs,
+                       start_secs=start_secs),
+      'starting', report=wait.report, end=wait.end)
 
 
 def test_a_stalled_run_reports_its_stack_once(wait):
