@@ -20,7 +20,7 @@ The teacher's parameters are frozen parameters of the training state, under
 import dataclasses
 import functools
 import math
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
@@ -87,7 +87,8 @@ class DistillConfig(supervised.SupervisedConfig):
             **(features if self.feature_weight else {})}
 
   def resolve(
-      self, *, targets: bool, multi_label: bool = False) -> Self:
+      self, *, targets: bool, multi_label: bool = False,
+  ) -> supervised.SupervisedConfig:
     if targets or multi_label:
       raise ValueError(
           f'objective.name is {self.name!r}, but the labels are '

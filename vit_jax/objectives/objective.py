@@ -9,7 +9,7 @@ rest of the program uses this interface only, not the types of the records.
 
 from collections.abc import Callable, Mapping
 import dataclasses
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import flax.linen as nn
 import jax
@@ -59,6 +59,7 @@ class Context:
         **inputs)
 
 
+@runtime_checkable
 class Objective(Protocol):
   """A loss over batches of images.
 
@@ -113,6 +114,7 @@ class Objective(Protocol):
     return jax.eval_shape(self.draw, image, jax.random.key(0))
 
 
+@runtime_checkable
 class CoupledObjective(Objective, Protocol):
   """An objective that compares the examples of a batch.
 

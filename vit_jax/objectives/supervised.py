@@ -6,7 +6,7 @@ mse, mae and huber for regression targets.
 
 import dataclasses
 import math
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import jax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
@@ -60,7 +60,7 @@ class SupervisedConfig(objective.ObjectiveConfig):
         'accuracy': 'max', 'precision_at_1': 'max'}
 
   def resolve(
-      self, *, targets: bool, multi_label: bool = False) -> Self:
+      self, *, targets: bool, multi_label: bool = False) -> 'SupervisedConfig':
     """Replaces the loss 'auto' with the default loss of the labels."""
     labels = ('regression targets' if targets else
               'several classes per image' if multi_label else 'classes')
