@@ -75,8 +75,7 @@ def complete(
 
   Raises a `ValueError` if evaluators do not fit the data.
   """
-  config = choose_best(
-      config, dataset, objective_metrics=objective_metrics)
+  config = choose_best(config, dataset)
   config = _set_intervals(config, dataset, open_data)
   if config.checkpoint.best:
     check_metric(
@@ -138,9 +137,7 @@ def check_disjoint(config: config_lib.Config, open_data: OpenData) -> None:
 
 
 def choose_best(
-    config: config_lib.Config, dataset: data.Dataset, *,
-    objective_metrics: Collection[str],
-) -> config_lib.Config:
+    config: config_lib.Config, dataset: data.Dataset) -> config_lib.Config:
   """Returns the config with a metric for the `checkpoint.best` 'auto'.
 
   The metric comes from a validation split that is neither trained on nor the
@@ -174,8 +171,7 @@ def choose_best(
         'separate from training and test data. Name a metric: '
         '--config.checkpoint.best=EVALUATOR/METRIC.')
   best = name and f'{name}/' + sections[name].metrics_on(
-      multi_label=dataset.multi_label, num_classes=dataset.num_classes,
-      objective_metrics=objective_metrics)[0]
+      multi_label=dataset.multi_label, num_classes=dataset.num_classes)[0]
   return dataclasses.replace(
       config, checkpoint=dataclasses.replace(section, best=best),
       evals=sections)
@@ -194,9 +190,10 @@ def check_metric(
   section = config.evals[name]
   dataset = (open_data(section.split, section.source)[0] if section.source
              else train_data)
-  known = section.metrics_on(
-      multi_label=dataset.multi_label, num_classes=train_data.num_classes,
-      objective_metrics=objective_metrics)
+  known = (
+      *section.metrics_on(multi_label=dataset.multi_label,
+                          num_classes=train_data.num_classes),
+      *(objective_metrics if section.reports_objective else ()))
   if key not in known:
     raise ValueError(
         f'{setting} is {metric!r}, which is not measured on this data. '
