@@ -18,6 +18,7 @@ from vit_jax import schema
 from vit_jax import types
 from vit_jax.data import examples
 from vit_jax.data import imagenet_real
+from vit_jax.data.augment import mixup
 from vit_jax.data.splits import class_sampling
 from vit_jax.data.splits import split_strings
 from vit_jax.evals import passes
@@ -212,6 +213,7 @@ def build(
   Raises a `ValueError` if the data does not fit an evaluator.
   """
   config = dataclasses.replace(config, accumulation=microbatches)
+  scale = config.data.value_scale
 
   def predict(
       params: types.Params, batch: types.Batch, *, flip: bool,
@@ -220,7 +222,8 @@ def build(
       return model.apply({'params': params}, images)
 
     return (passes.average_mirrored(apply) if flip else apply)(
-        lora.merge(params, config.lora), batch['image'])
+        lora.merge(params, config.lora), mixup.normalize(
+            batch['image'], mean=scale['mean'], std=scale['std']))
 
   # The evaluation loss uses the labels without smoothing.
   labelled = supervised.SupervisedConfig(
