@@ -46,8 +46,8 @@ def table(
     width = max((cell_len(line) for text in column
                  for line in text.split('\n')), default=0)
     # Short texts without spaces would be broken within words.
-    fixed = numeric or width <= console.width / 3 and not any(
-        ' ' in text for text in column)
+    fixed = numeric or (width <= console.width / 3 and not any(
+        ' ' in text for text in column))
     if fixed:
       heading = textwrap.fill(
           heading, max(_HEADING_WIDTH, width), break_long_words=False)
