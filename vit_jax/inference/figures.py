@@ -72,19 +72,19 @@ def positions(
 
 
 def reconstruction(
-    model: model_lib.Model, source: str, paths: Sequence[str],
+    model: model_lib.Model, address: str, paths: Sequence[str],
     path: epath.Path, *, which: str,
 ) -> list[html_page.Section]:
   """Draws reconstructions, if the model was trained to reconstruct images.
 
   Args:
     model: the model.
-    source: its workdir or checkpoint, which has the decoder.
+    address: its workdir or checkpoint, which has the decoder.
     paths: images to draw.
     path: figure to write.
     which: checkpoint of the workdir: 'latest' or 'best'.
   """
-  reconstruct = reconstruction_lib.load(source, model, which=which)
+  reconstruct = reconstruction_lib.load(address, model, which=which)
   if reconstruct is None or not paths or not images_lib.is_viewable(
       model.preprocess):
     return []
