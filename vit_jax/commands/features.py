@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-import os
 from typing import Any
 
 from etils import epy
@@ -47,7 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the command; returns the exit status and the results."""
   arguments.check_output(args.output, feature_files.SUFFIXES)
-  suffix = os.path.splitext(args.output)[1]
   found, errors = image_files.find(args.paths)
   model = arguments.load_model(args)
   name = model.layer_output(args.layer)
@@ -65,7 +63,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
         raise progress.none_readable()
 
     with atomic_files.create(args.output) as path:
-      shape = feature_files.write(path, rows(), suffix=suffix)
+      shape = feature_files.write(path, rows(), name=args.output)
   print(f'wrote {args.output}: {args.layer} '
         f'{" x ".join(f"{n:,}" for n in shape)} of '
         + console_lib.format_count(shape[0], 'image'))

@@ -11,15 +11,15 @@ SUFFIXES = ('.npz', '.parquet')
 Rows = Iterable[tuple[list[str], np.ndarray]]
 
 
-def write(path: Any, rows: Rows, *, suffix: str) -> list[int]:
+def write(path: Any, rows: Rows, *, name: str) -> list[int]:
   """Writes `features` and `path` of each image; returns the features' shape.
 
   Args:
     path: file to write.
     rows: batches of paths and features [batch, ...].
-    suffix: one of `SUFFIXES`, which selects the format.
+    name: its final name, whose suffix (one of `SUFFIXES`) selects the format.
   """
-  return (_write_npz if suffix == '.npz' else _write_parquet)(path, rows)
+  return (_write_npz if name.endswith('.npz') else _write_parquet)(path, rows)
 
 
 def _write_npz(path: Any, rows: Rows) -> list[int]:
