@@ -10,7 +10,7 @@ the data by name. Few-shot and k-NN evaluation do not use the head.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 import json
@@ -34,12 +34,11 @@ with epy.lazy_imports():
   from vit_jax import escape
   from vit_jax import evals
   from vit_jax import models
-  from vit_jax import objectives
   from vit_jax import types
-  from vit_jax.analysis import prediction_figures
   from vit_jax.checkpoints import config as checkpoint_config
   from vit_jax.checkpoints import paths as checkpoint_paths
   from vit_jax.evals import confusion
+  from vit_jax.evals import figures
   from vit_jax.experiment import build as experiment_lib
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import fit_batch
@@ -54,8 +53,6 @@ with epy.lazy_imports():
   from vit_jax.weights import open as open_lib
   from vit_jax.weights import weights as weights_lib
 
-KINDS = ('classification', 'multi_label', 'confusion', 'calibration', 'fewshot',
-         'knn', 'objective', 'regression', 'segmentation', 'shift')
 _MAX_CLASSES = 10  # Rows of the table of classes.
 
 
@@ -71,8 +68,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--evaluators', default='', metavar='NAME,...',
       help='evaluators of the config, by their names there, or others with '
-      f'default settings: {", ".join(KINDS)}; or imagenet_v2, imagenet_a, '
-      'imagenet_r, imagenet_sketch, objectnet. Override a setting by '
+      'default settings, such as confusion, fewshot or imagenet_v2; '
+      'docs/evaluation.md lists them. Override a setting by '
       "--config.evals.fewshot.shots='[1,5]'")
   parser.add_argument(
       '--output', default='', metavar='DIR',
@@ -118,7 +115,8 @@ def _evaluate(
       result = experiment.evaluate(name, params, beat)
     _show(name, result, config, experiment, secs=time.monotonic() - start)
     if output is not None and jax.process_index() == 0:
-      _draw(name, result, output)
+      for path in figures.draw(name, result, output):
+        print(f'figure      {path}')
     metrics |= {f'{name}/{key}': value
                 for key, value in result.metrics.items()}
     if result.tables:
@@ -149,7 +147,7 @@ def _restore(
       config, batch_size=-(-config.eval_batch_size // count) * count,
       model=dataclasses.replace(config.model, num_classes=0), accumulation=1,
       checkpoint=checkpoint_config.CheckpointConfig(best=''),
-      objective=objectives.without_teacher(config.objective),
+      objective=config.objective.without_teacher(),
   ), head=_head(weights) if needs_head else None)
   multihost.connect_cpus(experiment.mesh)
   # Only the unused head may be new; it is initialised to zero.
@@ -207,31 +205,6 @@ def _output_folder(args: argparse.Namespace) -> epath.Path | None:
   workdir = epath.Path(args.workdir).expanduser()
   is_run = (workdir / checkpoint_paths.FOLDER).is_dir()
   return workdir / 'evals' if is_run else None
-
-
-def _draw(name: str, result: evals.Result, output: epath.Path) -> None:
-  output.mkdir(parents=True, exist_ok=True)
-  path = output / f'{name}.png'
-  figures = prediction_figures
-  options: Any = {'names': result.class_names or (), 'title': name}
-  draw: dict[str, Callable[[Any], None]] = {
-      'reliability': lambda table: figures.reliability(table, path, title=name),
-      'confusion': lambda table: figures.confusion(table, path, **options),
-      'predictions': lambda table: figures.scatter(table, path, **options),
-      'class_iou': lambda table: figures.segmentation(
-          table, result.images(), path, **options)}
-  for table in draw.keys() & result.tables.keys():
-    draw[table](result.tables[table])
-    print(f'figure      {path}')
-  if result.mistakes:
-    path = output / f'{name}_mistakes.png'
-    prediction_figures.mistakes(
-        [mistake.image() for mistake in result.mistakes],
-        [f'{result.name_of(m.label)}, predicted:\n'
-         f'{result.name_of(m.prediction)} ({100 * m.confidence:.0f} %)'
-         for m in result.mistakes],
-        path, title=name)
-    print(f'figure      {path}')
 
 
 def _find(

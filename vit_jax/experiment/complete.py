@@ -3,7 +3,6 @@
 import dataclasses
 
 from vit_jax import data
-from vit_jax import objectives
 from vit_jax.experiment import config as config_lib
 
 
@@ -30,6 +29,5 @@ def of_data(
       config, data=data.measured(config.data, dataset),
       model=dataclasses.replace(
           config.model, num_classes=dataset.num_classes),
-      objective=objectives.resolve(
-          config.objective, targets=bool(dataset.targets),
-          multi_label=dataset.multi_label))
+      objective=config.objective.resolve(
+          targets=bool(dataset.targets), multi_label=dataset.multi_label))

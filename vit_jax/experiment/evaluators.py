@@ -14,17 +14,18 @@ import numpy as np
 from vit_jax import data
 from vit_jax import evals
 from vit_jax import models
-from vit_jax import objectives
 from vit_jax import schema
 from vit_jax import types
 from vit_jax.data import examples
 from vit_jax.data import imagenet_real
+from vit_jax.data.augment import mixup
 from vit_jax.data.splits import class_sampling
 from vit_jax.data.splits import split_strings
 from vit_jax.evals import passes
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fingerprint
 from vit_jax.models import lora
+from vit_jax.objectives import supervised
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
@@ -75,8 +76,7 @@ def complete(
 
   Raises a `ValueError` if evaluators do not fit the data.
   """
-  config = choose_best(
-      config, dataset, objective_metrics=objective_metrics)
+  config = choose_best(config, dataset)
   config = _set_intervals(config, dataset, open_data)
   if config.checkpoint.best:
     check_metric(
@@ -138,9 +138,7 @@ def check_disjoint(config: config_lib.Config, open_data: OpenData) -> None:
 
 
 def choose_best(
-    config: config_lib.Config, dataset: data.Dataset, *,
-    objective_metrics: Collection[str],
-) -> config_lib.Config:
+    config: config_lib.Config, dataset: data.Dataset) -> config_lib.Config:
   """Returns the config with a metric for the `checkpoint.best` 'auto'.
 
   The metric comes from a validation split that is neither trained on nor the
@@ -174,8 +172,7 @@ def choose_best(
         'separate from training and test data. Name a metric: '
         '--config.checkpoint.best=EVALUATOR/METRIC.')
   best = name and f'{name}/' + sections[name].metrics_on(
-      multi_label=dataset.multi_label, num_classes=dataset.num_classes,
-      objective_metrics=objective_metrics)[0]
+      multi_label=dataset.multi_label, num_classes=dataset.num_classes)[0]
   return dataclasses.replace(
       config, checkpoint=dataclasses.replace(section, best=best),
       evals=sections)
@@ -194,9 +191,10 @@ def check_metric(
   section = config.evals[name]
   dataset = (open_data(section.split, section.source)[0] if section.source
              else train_data)
-  known = section.metrics_on(
-      multi_label=dataset.multi_label, num_classes=train_data.num_classes,
-      objective_metrics=objective_metrics)
+  known = (
+      *section.metrics_on(multi_label=dataset.multi_label,
+                          num_classes=train_data.num_classes),
+      *(objective_metrics if section.reports_objective else ()))
   if key not in known:
     raise ValueError(
         f'{setting} is {metric!r}, which is not measured on this data. '
@@ -215,6 +213,7 @@ def build(
   Raises a `ValueError` if the data does not fit an evaluator.
   """
   config = dataclasses.replace(config, accumulation=microbatches)
+  scale = config.data.value_scale
 
   def predict(
       params: types.Params, batch: types.Batch, *, flip: bool,
@@ -223,17 +222,20 @@ def build(
       return model.apply({'params': params}, images)
 
     return (passes.average_mirrored(apply) if flip else apply)(
-        lora.merge(params, config.lora), batch['image'])
+        lora.merge(params, config.lora), mixup.normalize(
+            batch['image'], mean=scale['mean'], std=scale['std']))
 
   # The evaluation loss uses the labels without smoothing.
-  labelled = _labelled_objective(config, train_data)
+  labelled = supervised.SupervisedConfig(
+      loss=config.objective.label_loss).resolve(
+          targets=bool(train_data.targets), multi_label=train_data.multi_label)
   return {name: section.build(evals.Context(
       where=f'evals.{name}',
       open_split=_split_opener(name, config, mesh, unreadable, open_data),
       predict=sharding.keep_batch_split(
           functools.partial(predict, flip=section.flip), mesh),
       objective=sharding.keep_batch_split(objective, mesh),
-      loss=functools.partial(objectives.loss_of_logits, labelled),
+      loss=functools.partial(supervised.of_logits, labelled),
       activation='sigmoid' if labelled.loss == 'sigmoid' else 'softmax',
       num_classes=train_data.num_classes, targets=train_data.targets, note=note,
       grid=models.grid(config.model, config.data.size),
@@ -271,19 +273,6 @@ def _split_opener(
         target_mean=config.data.target_mean, target_std=config.data.target_std)
 
   return open_split
-
-
-def _labelled_objective(
-    config: config_lib.Config, dataset: data.Dataset) -> Any:
-  """Returns a supervised objective without label smoothing.
-
-  Uses the training objective if it is supervised, otherwise the default one.
-  """
-  if isinstance(config.objective, objectives.SupervisedConfig):
-    return dataclasses.replace(config.objective, label_smoothing=0.0)
-  return objectives.resolve(
-      objectives.parse({}), targets=bool(dataset.targets),
-      multi_label=dataset.multi_label)
 
 
 def _eval_batches(

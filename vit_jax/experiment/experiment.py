@@ -44,6 +44,7 @@ class Experiment:
     mesh: devices.
     dataset: training data.
     model: the linen module.
+    objective: the loss.
     total_steps: length of training.
     schedule: learning rate at a step.
     abstract_state: shapes, dtypes and shardings of the state.
@@ -65,6 +66,7 @@ class Experiment:
   mesh: jax.sharding.Mesh
   dataset: data.Dataset
   model: nn.Module
+  objective: objectives.Objective
   total_steps: int
   schedule: Callable[[Any], Any]
   abstract_state: types.TrainState
@@ -175,9 +177,8 @@ class Experiment:
     shape = self.abstract_batch['image'].shape
     return {
         'images': jax.ShapeDtypeStruct((1, *shape[1:]), 'float32'),
-        **objectives.training_inputs(
-            self.config.objective, self.config.model,
-            image_shape=self.config.data.image_shape)}
+        **self.objective.extra_inputs(
+            jax.ShapeDtypeStruct((1, *shape[1:]), 'float32'))}
 
   def _outputs(self, model: nn.Module) -> Callable[..., Any]:
     """Returns the function from parameters and inputs to trained outputs."""
@@ -208,8 +209,8 @@ class Experiment:
 
   def countable_model(self, *, remat: Any) -> nn.Module:
     """Returns the model without kernels that hide FLOPs from the jaxpr."""
-    return objectives.build_model(
-        self.config.objective, dataclasses.replace(
+    return self.config.objective.build_model(
+        dataclasses.replace(
             models.without_fused_kernels(self.config.model), remat=remat),
         image_shape=self.config.data.image_shape,
         num_classes=self.dataset.num_classes)

@@ -5,6 +5,7 @@ prediction and MAE; these functions read them from the checkpoint.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from etils import epath
 import jax
@@ -38,20 +39,19 @@ def load(
     return None
   config = objectives.parse(weights.run['objective'])
   preprocess = model.preprocess
-  module = objectives.build_model(
-      config, model.config, num_classes=model.config.num_classes,
+  module = config.build_model(
+      model.config, num_classes=model.config.num_classes,
       image_shape=(*preprocess.resolution, preprocess.channels))
-  objective = objectives.build(
-      config, module, multi_label=False, mean=preprocess.mean,
-      std=preprocess.std)
+  objective: Any = config.build(objectives.Context(
+      module, mean=preprocess.mean, std=preprocess.std))
   params = {**model.params_for(preprocess.resolution),
             'masked_patch': weights.read()['masked_patch']}
 
   def reconstruct(images: Images) -> tuple[Images, ...]:
+    pixels = images * np.asarray(preprocess.std, np.float32) + np.asarray(
+        preprocess.mean, np.float32)
     pictures = jax.device_get(jax.jit(objective.reconstruct)(
-        params, images, jax.random.key(0)))
-    return tuple((picture * np.asarray(preprocess.std)
-                  + np.asarray(preprocess.mean)).clip(0, 1)
-                 for picture in pictures)
+        params, pixels, jax.random.key(0)))
+    return tuple(picture.clip(0, 1) for picture in pictures)
 
   return reconstruct
