@@ -1,8 +1,8 @@
 """Grids over fields that determine other fields, and soups of their runs."""
 
+import dataclasses
 import pathlib
 import re
-import types
 
 import numpy as np
 import pytest
@@ -41,7 +41,8 @@ def found(monkeypatch):
     names.append(checkpoint)
     config = config_lib.to_plain(config_lib.resolve(toy.config(model={
         'width': {'/a': 8, '/b': 16}[checkpoint], 'gelu': 'exact'})))
-    return types.SimpleNamespace(run=config, is_checkpoint=True)
+    return dataclasses.replace(
+        random_models.make_tiny(), run=config, kind='params')
 
   names = []
   monkeypatch.setattr(load_config.open_lib, 'open', find)
