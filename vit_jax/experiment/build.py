@@ -60,12 +60,12 @@ def build(
   note = functools.cache(_print_note)  # Prints a line once.
   if head is not None:
     dataset = _with_head(dataset, head, note)
-  config = complete.of_data(config, dataset)
+  open_data = evaluators_lib.opener(config, data_optional=data_optional)
+  config = complete.complete(config, dataset, open_data)
   teacher = _teacher(config, dataset, note)
   model, loss = _model_and_loss(
       config, dataset, devices or jax.devices(), teacher)
-  open_data = evaluators_lib.opener(config, data_optional=data_optional)
-  config = evaluators_lib.complete(
+  evaluators_lib.check(
       config, dataset, open_data, objective_metrics=loss.measures)
   abstract_batch = data.abstract_batch(config.data, dataset, config.batch_size)
   init_key, step_key = jax.random.split(jax.random.key(config.seed))
