@@ -35,7 +35,7 @@ def commands():
 
 def test_the_readme_shows_a_command_for_every_task():
   named = {shlex.split(line)[2] for line in commands()}
-  assert named >= {'evaluate', 'doctor', 'sweep', 'vtab', 'plan', 'flops',
+  assert named >= {'evaluate', 'doctor', 'sweep', 'plan', 'flops',
                    'predict', 'features', 'inspect', 'export', 'convert',
                    'benchmark', 'deduplicate', 'data'}
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from vit_jax import run as run_lib
 from vit_jax import untrusted
+from vit_jax.data.sources import tfds_folders
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
@@ -25,7 +26,7 @@ from vit_jax.run import watchdog as watchdog_lib
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import health
 
-RUNS = 'runs'
+RESULT, RUNS = 'sweep.json', 'runs'
 # Settings that may differ when a sweep resumes. Unlike a single run, it may not
 # change its evaluators.
 _FREE_SETTINGS = tuple(
@@ -34,10 +35,17 @@ _FREE_SETTINGS = tuple(
 
 def build(
     configs: Mapping[str, config_lib.Config], workdir: epath.Path,
+    missing: dict[str, str] | None = None,
 ) -> dict[str, experiment_lib.Experiment]:
   """Returns the experiments of unfinished runs, by name.
 
   Raises a `ValueError` with the name of an experiment that cannot be built.
+
+  Args:
+    configs: configs of all runs, by name.
+    workdir: folder of the sweep.
+    missing: receives the runs without data, with the command that prepares it;
+      None raises an error instead.
   """
   experiments = {}
   # Process 0 decides: other hosts may see stale files.
@@ -50,6 +58,10 @@ def build(
     try:
       with watchdog_lib.Watchdog(config.log, f'opening the data of {name}'):
         experiments[name] = experiment_lib.build(config)
+    except tfds_folders.NotPrepared as error:
+      if missing is None:
+        raise ValueError(f'run {name}: {error}') from error
+      missing[name] = error.command
     except ValueError as error:
       raise ValueError(f'run {name}: {error}') from error
   return experiments
