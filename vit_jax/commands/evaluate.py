@@ -20,6 +20,7 @@ from typing import Any
 
 from etils import epy
 
+from vit_jax.experiment import fit_weights
 from vit_jax import schema
 from vit_jax.commands import arguments
 
@@ -154,7 +155,8 @@ def _restore(
   ), head=_head(source) if needs_head else None)
   multihost.connect_cpus(experiment.mesh)
   # Only the unused head may be new; it is initialised to zero.
-  params, rows = experiment.adapt(source.load(), source.config, config=rules)
+  params, rows = fit_weights.fit(
+      experiment, source.load(), source.config, rules=rules)
   for row in rows:
     if row.status != 'loaded' and not row.name.startswith('head/'):
       print(escape.line(

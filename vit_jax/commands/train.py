@@ -10,6 +10,7 @@ from typing import Any
 from etils import epy
 
 from vit_jax.commands import arguments
+from vit_jax.experiment import fit_weights
 from vit_jax.run import signals
 
 with epy.lazy_imports():
@@ -68,7 +69,7 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
   for experiment in experiments.values():
     earlier = experiment.config.init.stage
     if earlier:
-      experiment.check_start_from(experiments[earlier])
+      fit_weights.check(experiment, experiments[earlier])
   for name in stages:
     # A finished stage is not kept: its compiled programs take memory.
     experiment = experiments.pop(name)

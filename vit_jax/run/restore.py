@@ -17,6 +17,8 @@ from etils import epath
 
 from vit_jax import classes
 from vit_jax import data
+from vit_jax.experiment import fit_weights
+from vit_jax.experiment import frozen_weights
 from vit_jax import models
 from vit_jax import tree
 from vit_jax import types
@@ -73,7 +75,7 @@ def restore_or_init(
         '--config.init.checkpoint.')
   class_notes: list[str] = []
   restored = checkpoints.restore(
-      experiment.without_base(experiment.abstract_state),
+      frozen_weights.without(experiment, experiment.abstract_state),
       check_labels=lambda names: class_notes.append(
           _match_classes(experiment, names, workdir)))
   if restored is not None:
@@ -82,23 +84,26 @@ def restore_or_init(
     if adapted and source is not None:
       weights = source.load()
       checksums.check_identity(weights, start.counters.base, path=source.path)
-      base, _ = experiment.adapt(
-          weights, source.config, config=experiment.config.init)
-    return experiment.with_base(restored.state, base), dataclasses.replace(
+      base, _ = fit_weights.fit(
+          experiment, weights, source.config, rules=experiment.config.init)
+    state = frozen_weights.add(experiment, restored.state, base)
+    return state, dataclasses.replace(
         start, message='\n'.join(filter(None, [
             *restored.damaged, start.message, *class_notes[-1:]])))
   state = experiment.init_state()
   if source is None:
-    return experiment.with_base(state), Start(counters_lib.Counters(), (
+    state = frozen_weights.add(experiment, state)
+    return state, Start(counters_lib.Counters(), (
         f'Starting from random parameters (seed {experiment.config.seed}).'))
   weights = source.load()
-  matched = experiment.match_head(
-      weights, source.labels, owner='the checkpoint',
+  matched = fit_weights.match_head(
+      experiment, weights, source.labels, owner='the checkpoint',
       path=paths.display(source.path))
-  state, rows = experiment.start_from(state, weights, source.config)
+  state, rows = fit_weights.start(
+      experiment, state, weights, source.config)
   notes = data.scale_notes(
       experiment.config.data, source.config.get('data', {}))
-  return experiment.with_base(state), Start(counters_lib.Counters(
+  return frozen_weights.add(experiment, state), Start(counters_lib.Counters(
       origin=str(source.path),
       base=checksums.identity(weights) if adapted else ''), (
       f'Starting from {paths.display(source.path)} ({source.item}):\n'
@@ -139,7 +144,8 @@ def load_best(
   Frozen parameters that it does not hold are those of `state`.
   """
   return tree.update(state.eval_params, checkpoints.load_best(
-      experiment.without_base(experiment.abstract_state), step=step))
+      frozen_weights.without(experiment, experiment.abstract_state),
+      step=step))
 
 
 def _resume(
