@@ -59,6 +59,7 @@ def ours_with_input(setting):
       setting, source=os.path.join(setting.folder, 'photos', '1.0.0'),
       num_workers=os.cpu_count())
   training, batches = _training(experiment), experiment.batches(start_step=0)
+  from vit_jax.experiment import model_flops
 
   def run(count):
     for batch in itertools.islice(batches, count):

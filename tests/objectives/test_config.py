@@ -62,6 +62,5 @@ MASKED_PATCH = {'name': 'masked_patch', 'corrupted': 0.3}
 def test_a_model_that_does_not_suit_the_objective_is_an_error(
     objective, model, words):
   with pytest.raises(ValueError, match=re.escape(words)):
-    objectives.build_model(
-        objectives.parse(objective), models.parse(model),
-        image_shape=(8, 12, 3), num_classes=5)
+    objectives.parse(objective).build_model(
+        models.parse(model), image_shape=(8, 12, 3), num_classes=5)

@@ -28,12 +28,12 @@ def build(model=(), **section):
   """Returns objective, model and random parameters; four masked patches."""
   config = objectives.parse(
       {'name': 'mae', 'masked': 2 / 3, **TINY, **section})
-  module = objectives.build_model(
-      config, models.parse({**SECTION, **dict(model)}),
+  module = config.build_model(
+      models.parse({**SECTION, **dict(model)}),
       image_shape=IMAGES.shape[1:], num_classes=5)
   params = random_models.randomize(module, ARRAY, scale=0.3, seed=4)
-  return objectives.build(
-      config, module, multi_label=False, mean=MEAN, std=STD), module, params
+  return config.build(objectives.Context(
+      module, mean=MEAN, std=STD)), module, params
 
 
 def predict(model, params, drawn, images=IMAGES):

@@ -28,11 +28,10 @@ def build(target, *, patch=4, corrupted=0.5, shares=(0.8, 0.1, 0.1), **section):
   config = objectives.parse({
       'name': 'masked_patch', 'target': target, 'corrupted': corrupted,
       'shares': shares})
-  model = objectives.build_model(
-      config, models.parse({**SECTION, 'patch': patch, **section}),
+  model = config.build_model(
+      models.parse({**SECTION, 'patch': patch, **section}),
       image_shape=IMAGES.shape[1:], num_classes=5)
-  objective = objectives.build(
-      config, model, multi_label=False, mean=MEAN, std=STD)
+  objective = config.build(objectives.Context(model, mean=MEAN, std=STD))
   params = random_models.randomize(model, IMAGES, scale=0.3, seed=4)
   return objective, model, params
 
@@ -172,7 +171,7 @@ def test_loss_equals_a_loop_over_corrupted_patches(target, section):
   loss, measures = measure(objective, params, BATCH, KEY, train=False)
   want, accuracy = numpy_loss(target, predictions, corruption, 4)
   np.testing.assert_allclose(loss, want, rtol=1e-4)
-  assert tuple(measures) == objective.measures
+  assert tuple(measures) == tuple(objective.metrics)
   if target != 'patch':
     np.testing.assert_allclose(measures['color_accuracy'], accuracy, rtol=1e-6)
 

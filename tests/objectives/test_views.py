@@ -7,7 +7,6 @@ from PIL import Image
 from PIL import ImageEnhance
 import pytest
 
-from vit_jax.objectives import lejepa
 from vit_jax.objectives import views
 
 BYTES = np.random.default_rng(0).integers(60, 180, (2, 12, 16, 3), np.uint8)
@@ -17,7 +16,7 @@ PLAIN = {'flip': 0.0, 'jitter_probability': 0.0, 'grayscale': 0.0}
 
 
 def draw(images=PIXELS, key=KEY, **settings):
-  config = lejepa.ViewsConfig(**{'local_size': 8, 'num_local': 3, **settings})
+  config = views.ViewsConfig(**{'local_size': 8, 'num_local': 3, **settings})
   return jax.device_get(jax.jit(lambda x: views.draw(
       config, x, key, mean=0.5, std=0.25))((images - 0.5) / 0.25))
 
@@ -112,4 +111,4 @@ def test_probabilities_of_one_change_every_view():
     ({'jitter': (0.4, 0.4, 0.2, 0.6)}, 'hue at most 0.5')])
 def test_wrong_settings_are_errors(settings, words):
   with pytest.raises(ValueError, match=words):
-    lejepa.ViewsConfig(**settings)
+    views.ViewsConfig(**settings)

@@ -14,12 +14,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from vit_jax.experiment import model_flops
 from vit_jax import types
 from vit_jax.benchmarking import interleaved_timing
 from vit_jax.benchmarking import matmul_peak
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import fit_batch
+from vit_jax.experiment import model_flops
 from vit_jax.parallel import device_memory
 from vit_jax.parallel import hardware
 from vit_jax.parallel import multihost

@@ -20,9 +20,9 @@ from typing import Any
 
 from etils import epy
 
-from vit_jax.experiment import fit_weights
 from vit_jax import schema
 from vit_jax.commands import arguments
+from vit_jax.experiment import fit_weights
 
 with epy.lazy_imports():
   from etils import epath
@@ -35,7 +35,6 @@ with epy.lazy_imports():
   from vit_jax import escape
   from vit_jax import evals
   from vit_jax import models
-  from vit_jax import objectives
   from vit_jax import types
   from vit_jax.analysis import prediction_figures
   from vit_jax.checkpoints import config as checkpoint_config
@@ -151,7 +150,7 @@ def _restore(
       config, batch_size=-(-config.eval_batch_size // count) * count,
       model=dataclasses.replace(config.model, num_classes=0), accumulation=1,
       checkpoint=checkpoint_config.CheckpointConfig(best=''),
-      objective=objectives.without_teacher(config.objective),
+      objective=config.objective.without_teacher(),
   ), head=_head(source) if needs_head else None)
   multihost.connect_cpus(experiment.mesh)
   # Only the unused head may be new; it is initialised to zero.

@@ -24,7 +24,6 @@ from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.experiment import fingerprint
 from vit_jax.experiment.experiment import Experiment
 from vit_jax.models import lora
-from vit_jax.objectives import distill
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.training import step as step_lib
 
@@ -58,12 +57,19 @@ def build(
   open_data = evaluators_lib.opener(config, data_optional=data_optional)
   config = complete.complete(config, dataset, open_data)
   teacher = _teacher(config, dataset, note)
-  model, objective = _model_and_loss(
-      config, dataset, devices or jax.devices(), teacher)
+  model_config = models.for_devices(config.model, devices or jax.devices())
+  model = config.objective.build_model(
+      model_config, image_shape=config.data.image_shape,
+      num_classes=dataset.num_classes)
+  objective_of = _objectives(config, dataset, teacher)
+  objective = objective_of(model)
+  loss = _with_patch_sizes(config, objective, lambda patch: objective_of(
+      models.build(model_config, num_classes=dataset.num_classes,
+                   patch=patch)))
   evaluators_lib.check(
-      config, dataset, open_data, objective_metrics=objective.measures)
+      config, dataset, open_data, objective_metrics=objective.metrics)
   init_params = functools.partial(
-      _init_params, config, model, teacher,
+      _init_params, config, model, objective,
       data.abstract_batch(config.data, dataset, config.batch_size)['image'])
   boxed = jax.eval_shape(init_params, jax.random.key(config.seed))
   mesh = mesh_lib.build(
@@ -75,7 +81,7 @@ def build(
   unreadable = data.UnreadableLog()
   experiment = Experiment(
       config=config, mesh=mesh, dataset=dataset, model=model,
-      objective=objective, optimizer=optimizer,
+      objective=objective, loss=loss, optimizer=optimizer,
       prepare=_prepare(config, dataset, objective), init_params=init_params,
       boxed_params=boxed, total_steps=total_steps, teacher=teacher,
       build_evaluators=functools.cache(functools.partial(
@@ -88,37 +94,29 @@ def build(
 
 
 def _init_params(
-    config: config_lib.Config, model: nn.Module, teacher: Any,
-    image: jax.ShapeDtypeStruct, key: jax.Array,
+    config: config_lib.Config, model: nn.Module,
+    objective: objectives.Objective, images: jax.ShapeDtypeStruct,
+    key: jax.Array,
 ) -> types.Params:
-  params = models.init(model, key, image)
+  params = models.init(model, key, images)
   params = lora.init(config.lora, jax.random.fold_in(key, 1), params)
-  if not isinstance(config.objective, objectives.DistillConfig):
-    return params
-  return distill.add_params(config.objective, params, model, teacher,
-                            jax.random.fold_in(key, 2), image)
+  return {**params, **objective.extra_params(
+      params, jax.random.fold_in(key, 2), images)}
 
 
-def _model_and_loss(
-    config: config_lib.Config, dataset: data.Dataset,
-    devices: Sequence[jax.Device], teacher: Any,
-) -> tuple[nn.Module, step_lib.Loss]:
-  model = objectives.build_model(
-      config.objective, models.for_devices(config.model, devices),
-      image_shape=config.data.image_shape, num_classes=dataset.num_classes)
-  build_loss = functools.partial(
-      objectives.build, config.objective, multi_label=dataset.multi_label,
+def _objectives(
+    config: config_lib.Config, dataset: data.Dataset, teacher: Any,
+) -> Callable[[nn.Module], objectives.Objective]:
+  """Returns the function from a model to the objective of the config."""
+  context = objectives.Context(
+      model=None, multi_label=dataset.multi_label,
       targets=bool(dataset.targets), mean=config.data.value_scale['mean'],
       std=config.data.value_scale['std'], teacher=teacher,
-      class_weights=_class_weights(config, dataset))
-
-  def loss_of(model: nn.Module) -> step_lib.Loss:
-    return build_loss(
-        lora.Adapted(model, config.lora) if config.lora.rank else model)
-
-  return model, _with_patch_sizes(config, loss_of(model), lambda patch: loss_of(
-      models.build(models.for_devices(config.model, devices),
-                   num_classes=dataset.num_classes, patch=patch)))
+      class_counts=functools.cache(
+          functools.partial(_class_counts, config, dataset)))
+  return lambda model: config.objective.build(dataclasses.replace(
+      context, model=(
+          lora.Adapted(model, config.lora) if config.lora.rank else model)))
 
 
 def _with_patch_sizes(
@@ -132,7 +130,7 @@ def _with_patch_sizes(
   sizes = getattr(config.model, 'patch_sizes', ())
   if not sizes:
     return loss
-  if not isinstance(config.objective, objectives.SupervisedConfig):
+  if not config.objective.uses_labels:
     raise ValueError(
         f'model.patch_sizes is {sizes}, but the patches of the objective '
         f'{config.objective.name!r} have one size. Leave it out.')
@@ -174,20 +172,20 @@ def _teacher(
     note: Callable[[str], object],
 ) -> Any:
   """Returns the teacher of the objective, an `inference` model, or None."""
-  section = config.objective
-  if not isinstance(section, objectives.DistillConfig):
+  if config.objective.teacher_address is None:
     return None
   from vit_jax.inference import load
-  model = load.load(section.teacher, which=section.which, log=None)
+  address, which = config.objective.teacher_address
+  model = load.load(address, which=which, log=None)
   channels = model.preprocess.channels
   if channels != config.data.channels:
     raise ValueError(
-        f'objective.teacher {section.teacher} is for images of {channels} '
+        f'objective.teacher {address} is for images of {channels} '
         f'channels, but {dataset.name} has {config.data.channels}. Use a '
         'teacher that was trained on it.')
   note(classes.match(
       classes.Classes('the teacher', model.config.num_classes,
-                      model.preprocess.labels, section.teacher),
+                      model.preprocess.labels, address),
       dataset.classes, rename=classes.CONVERT, remedy='Use a teacher that was '
       'trained on these classes in this order.'))
   return dataclasses.replace(model, config=dataclasses.replace(
@@ -217,39 +215,32 @@ def _optimizer(
 
 
 def _prepare(
-    config: config_lib.Config, dataset: data.Dataset, loss: Any,
-) -> Any:
+    config: config_lib.Config, dataset: data.Dataset,
+    objective: objectives.Objective,
+) -> Callable[[types.Batch, jax.Array], types.Batch]:
   """Returns the function from a batch of the pipeline to model inputs."""
-  prepare = functools.partial(
-      data.prepare(
-          config.data, num_classes=dataset.num_classes,
-          multi_label=dataset.multi_label, targets=bool(dataset.targets)),
-      train=True)
-  if isinstance(config.objective, objectives.SupervisedConfig):
-    return prepare
+  prepare = data.prepare(
+      config.data, num_classes=dataset.num_classes,
+      multi_label=dataset.multi_label, targets=bool(dataset.targets))
 
   def prepare_and_draw(batch: types.Batch, key: jax.Array) -> types.Batch:
-    batch = prepare(batch, key)
-    return {**batch, **loss.draw(batch['image'], jax.random.fold_in(key, 2))}
+    batch = prepare(batch, key, train=True)
+    return {**batch, **objective.draw(
+        batch['image'], jax.random.fold_in(key, 2))}
 
   return prepare_and_draw
 
 
-def _class_weights(
+def _class_counts(
     config: config_lib.Config, dataset: data.Dataset,
-) -> np.ndarray | None:
-  """Returns the class weights of the loss, if any."""
-  section = config.objective
-  if not isinstance(section, objectives.SupervisedConfig) or (
-      section.class_weights == 'none'):
-    return None
+) -> np.ndarray:
+  """Returns the number of training examples of each class."""
   if config.data.sampling != 'natural':
     raise ValueError(
-        f'objective.class_weights is {section.class_weights!r} and '
-        f'data.sampling {config.data.sampling!r}: both compensate for rare '
-        'classes. Leave one out.')
+        'objective.class_weights are set and data.sampling is '
+        f'{config.data.sampling!r}: both compensate for rare classes. Leave '
+        'one out.')
   if dataset.planned:  # It has no labels; the step compiles the same.
-    return np.ones(dataset.num_classes, np.float32)
+    return np.ones(dataset.num_classes, int)
   labels = data.class_labels(dataset, setting='objective.class_weights')
-  return objectives.class_weights(
-      section, np.bincount(labels, minlength=dataset.num_classes))
+  return np.bincount(labels, minlength=dataset.num_classes)

@@ -7,7 +7,6 @@ number of microbatches follows later, from the compiler (`fit_batch`).
 import dataclasses
 
 from vit_jax import data
-from vit_jax import objectives
 from vit_jax import schema
 from vit_jax.data.splits import split_strings
 from vit_jax.experiment import config as config_lib
@@ -46,9 +45,8 @@ def complete(
       config, data=data.measured(config.data, dataset),
       model=dataclasses.replace(
           config.model, num_classes=dataset.num_classes),
-      objective=objectives.resolve(
-          config.objective, targets=bool(dataset.targets),
-          multi_label=dataset.multi_label))
+      objective=config.objective.resolve(
+          targets=bool(dataset.targets), multi_label=dataset.multi_label))
 
 
 def _with_best(

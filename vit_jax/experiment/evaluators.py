@@ -14,7 +14,6 @@ import numpy as np
 from vit_jax import data
 from vit_jax import evals
 from vit_jax import models
-from vit_jax import objectives
 from vit_jax import types
 from vit_jax.data import examples
 from vit_jax.data import imagenet_real
@@ -23,6 +22,7 @@ from vit_jax.evals import passes
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fingerprint
 from vit_jax.models import lora
+from vit_jax.objectives import supervised
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
@@ -140,14 +140,16 @@ def build(
         lora.merge(params, config.lora), batch['image'])
 
   # The evaluation loss uses the labels without smoothing.
-  labelled = _labelled_objective(config, train_data)
+  labelled = supervised.SupervisedConfig(
+      loss=config.objective.label_loss).resolve(
+          targets=bool(train_data.targets), multi_label=train_data.multi_label)
   return {name: section.build(evals.Context(
       where=f'evals.{name}',
       open_split=_split_opener(name, config, mesh, unreadable, open_data),
       predict=sharding.keep_batch_split(
           functools.partial(predict, flip=section.flip), mesh),
       objective=sharding.keep_batch_split(objective, mesh),
-      loss=functools.partial(objectives.loss_of_logits, labelled),
+      loss=functools.partial(supervised.of_logits, labelled),
       activation='sigmoid' if labelled.loss == 'sigmoid' else 'softmax',
       num_classes=train_data.num_classes, targets=train_data.targets, note=note,
       grid=models.grid(config.model, config.data.size),
@@ -185,19 +187,6 @@ def _split_opener(
         target_mean=config.data.target_mean, target_std=config.data.target_std)
 
   return open_split
-
-
-def _labelled_objective(
-    config: config_lib.Config, dataset: data.Dataset) -> Any:
-  """Returns a supervised objective without label smoothing.
-
-  Uses the training objective if it is supervised, otherwise the default one.
-  """
-  if isinstance(config.objective, objectives.SupervisedConfig):
-    return dataclasses.replace(config.objective, label_smoothing=0.0)
-  return objectives.resolve(
-      objectives.parse({}), targets=bool(dataset.targets),
-      multi_label=dataset.multi_label)
 
 
 def _eval_batches(

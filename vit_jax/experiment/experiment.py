@@ -48,6 +48,8 @@ class Experiment:
     model: the linen module.
     objective: function from parameters, prepared batch and key to the loss and
       metrics of each example.
+    loss: the objective of a training step; with `model.patch_sizes`, it draws
+      one of several.
     optimizer: the Optax transformation `tx`, its learning-rate `schedule`, and
       which parameters are `trainable`.
     prepare: function from a batch of the pipeline and a key to model inputs.
@@ -59,13 +61,14 @@ class Experiment:
     build_evaluators: returns the evaluators for a number of microbatches.
     open_data: opens evaluation data; see `evaluators.OpenData`.
     unreadable: log of unreadable images, if the config skips them.
-    own_step: unjitted training step; by default `training.step`.
+    own_step: training step; by default that of `training.step`.
   """
   config: config_lib.Config
   mesh: jax.sharding.Mesh
   dataset: data.Dataset
   model: nn.Module
-  objective: step_lib.Loss
+  objective: objectives.Objective
+  loss: step_lib.Loss
   optimizer: optim.Optimizer
   prepare: Callable[[types.Batch, jax.Array], types.Batch]
   init_params: Callable[[jax.Array], types.Params]
@@ -127,7 +130,7 @@ class Experiment:
   def _init_state(self) -> types.TrainState:
     return step_lib.init_state(
         self.init_params(self.keys[0]), tx=self.optimizer.tx,
-        loss=self.objective, averaging=self.config.averaging)
+        loss=self.loss, averaging=self.config.averaging)
 
   @functools.cached_property
   def init_state(self) -> Callable[[], types.TrainState]:
@@ -140,14 +143,16 @@ class Experiment:
   def empty_metrics(self) -> Any:
     """Returns running metrics of zero steps."""
     return multihost.put(
-        step_lib.empty_metrics(self.objective, self.abstract_state.params),
+        step_lib.empty_metrics(self.loss, self.abstract_state.params),
         self.shardings.metrics)
 
   @functools.cached_property
   def train_step(self) -> Any:
     """Jitted (state, batch) -> (state, mean loss); donates the state."""
-    if self.own_step is not None:
-      return self._jit(self.own_step, self.shardings, donate_argnums=0)
+    step: Any = self.own_step
+    if step is not None:
+      return step if hasattr(step, 'lower') else self._jit(
+          step, self.shardings, donate_argnums=0)
     microbatches = self.config.num_microbatches
     # Gradients are reduced once per batch, not per microbatch, except those of
     # convolutions: per-device kernel gradients are grouped convolutions, for
@@ -170,7 +175,7 @@ class Experiment:
 
   @property
   def _gradient_settings(self) -> dict[str, Any]:
-    return {'loss': self.objective, 'prepare': self.prepare,
+    return {'loss': self.loss, 'prepare': self.prepare,
             'key': self.keys[1], 'trainable': self.optimizer.trainable,
             'accumulation': self.config.num_microbatches}
 
@@ -188,7 +193,7 @@ class Experiment:
         out_shardings=(state, replicated) if state else replicated, **options)
 
   def with_step(self, step: Step) -> 'Experiment':
-    """Returns the experiment with another training step, not jitted.
+    """Returns the experiment with another training step, jitted or not.
 
     The step must count `state.step`, on which batches and checkpoints depend.
     """

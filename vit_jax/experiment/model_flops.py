@@ -9,7 +9,6 @@ import flax.linen as nn
 import jax
 
 from vit_jax import models
-from vit_jax import objectives
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.experiment import experiment as experiment_lib
@@ -76,8 +75,8 @@ def _trainable(experiment: experiment_lib.Experiment) -> Any:
 def _model(experiment: experiment_lib.Experiment, *, remat: Any) -> nn.Module:
   """Returns the model without kernels that hide FLOPs from the jaxpr."""
   config = experiment.config
-  return objectives.build_model(
-      config.objective, dataclasses.replace(
+  return config.objective.build_model(
+      dataclasses.replace(
           models.without_fused_kernels(config.model), remat=remat),
       image_shape=config.data.image_shape,
       num_classes=config.model.num_classes)
@@ -86,11 +85,9 @@ def _model(experiment: experiment_lib.Experiment, *, remat: Any) -> nn.Module:
 def _inputs(
     experiment: experiment_lib.Experiment) -> dict[str, jax.ShapeDtypeStruct]:
   """Returns the shapes of the model's inputs for one image in training."""
-  config = experiment.config
-  return {
-      'images': jax.ShapeDtypeStruct((1, *config.data.image_shape), 'float32'),
-      **objectives.training_inputs(
-          config.objective, config.model, image_shape=config.data.image_shape)}
+  image = jax.ShapeDtypeStruct(
+      (1, *experiment.abstract_batch['image'].shape[1:]), 'float32')
+  return {'images': image, **experiment.objective.extra_inputs(image)}
 
 
 def _outputs(model: nn.Module) -> Callable[..., jax.Array]:

@@ -6,6 +6,7 @@ prediction and MAE; these functions read them from the checkpoint.
 
 from collections.abc import Callable
 import os
+from typing import Any
 
 from etils import epath
 import jax
@@ -44,12 +45,11 @@ def load(
     return None
   config = objectives.parse(source.config['objective'])
   preprocess = model.preprocess
-  module = objectives.build_model(
-      config, model.config, num_classes=model.config.num_classes,
+  module = config.build_model(
+      model.config, num_classes=model.config.num_classes,
       image_shape=(*preprocess.resolution, preprocess.channels))
-  objective = objectives.build(
-      config, module, multi_label=False, mean=preprocess.mean,
-      std=preprocess.std)
+  objective: Any = config.build(objectives.Context(
+      module, mean=preprocess.mean, std=preprocess.std))
   params = {**model.params_for(preprocess.resolution),
             'masked_patch': source.load()['masked_patch']}
 

@@ -19,8 +19,6 @@ import jax
 
 from vit_jax import atomic_files
 from vit_jax import console
-from vit_jax.experiment import frozen_weights
-from vit_jax.experiment import model_flops
 from vit_jax import schema
 from vit_jax import types
 from vit_jax.checkpoints import lock
@@ -30,6 +28,8 @@ from vit_jax.checkpoints import source as source_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import fit_batch
+from vit_jax.experiment import frozen_weights
+from vit_jax.experiment import model_flops
 from vit_jax.parallel import coordination
 from vit_jax.parallel import device_memory
 from vit_jax.parallel import multihost

@@ -22,7 +22,6 @@ import jinja2
 from vit_jax import console
 from vit_jax import escape
 from vit_jax import models
-from vit_jax import objectives
 from vit_jax import schema
 from vit_jax.checkpoints import paths
 from vit_jax.experiment import config as config_lib
@@ -83,7 +82,7 @@ def of_run(
           config.optimizer).items() if name != 'schedule'},
       regularisation=regularisation, results=results,
       best=summary.get('best') or {}, exaflops=summary.get('exaflops', 0.0),
-      use=_use(workdir, predicts=_predicts(experiment)))
+      use=_use(workdir, predicts=experiment.config.objective.uses_labels))
 
 
 def of_weights(repository: str, description: str, *, predicts: bool) -> str:
@@ -137,18 +136,14 @@ def replace_path(text: str, path: epath.PathLike) -> str:
       flags=re.MULTILINE | re.DOTALL)
 
 
-def _predicts(experiment: experiment_lib.Experiment) -> bool:
-  return isinstance(experiment.config.objective, objectives.SupervisedConfig)
-
-
 def _metadata(
     title: str, experiment: experiment_lib.Experiment,
     results: Sequence[_Result], origin: str,
 ) -> huggingface_hub.ModelCardData:
   config = experiment.config
-  task = ('image-classification' if _predicts(experiment)
+  task = ('image-classification' if experiment.config.objective.uses_labels
           else 'image-feature-extraction')
-  if _predicts(experiment) and experiment.dataset.targets:
+  if experiment.config.objective.uses_labels and experiment.dataset.targets:
     task = ''  # Hugging Face has no task for image regression.
   # Each result must name a task, and YAML parsers may reject NaN.
   found = [huggingface_hub.EvalResult(

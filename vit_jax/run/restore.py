@@ -17,8 +17,6 @@ from etils import epath
 
 from vit_jax import classes
 from vit_jax import data
-from vit_jax.experiment import fit_weights
-from vit_jax.experiment import frozen_weights
 from vit_jax import models
 from vit_jax import tree
 from vit_jax import types
@@ -29,6 +27,8 @@ from vit_jax.checkpoints import source as source_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
 from vit_jax.experiment import experiment as experiment_lib
+from vit_jax.experiment import fit_weights
+from vit_jax.experiment import frozen_weights
 from vit_jax.run import counters as counters_lib
 from vit_jax.run import evaluation
 from vit_jax.run import workdir as workdir_lib

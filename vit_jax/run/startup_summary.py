@@ -6,9 +6,9 @@ import jax
 
 from vit_jax import console
 from vit_jax import escape
-from vit_jax.experiment import model_flops
 from vit_jax import tree
 from vit_jax.experiment import experiment as experiment_lib
+from vit_jax.experiment import model_flops
 from vit_jax.parallel import hardware
 from vit_jax.parallel import mesh as mesh_lib
 

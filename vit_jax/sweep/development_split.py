@@ -8,7 +8,6 @@ from typing import Any
 
 from vit_jax import data
 from vit_jax import evals
-from vit_jax import objectives
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
@@ -34,7 +33,8 @@ def overrides(
   kind = {}
   if any(section.name == 'regression' for section in config.evals.values()):
     kind = {'name': 'regression'}
-  elif not _uses_labels(config):  # An untrained head cannot rank settings.
+  elif not config.objective.uses_labels:
+    # An untrained head cannot rank settings.
     kind = {'name': 'objective'}
   return {
       'data': {'split': '+'.join(f'{name}[:{kept}%]' for name in names)},
@@ -84,7 +84,7 @@ def mode(config: config_lib.Config, metric: str) -> str:
         'checkpoint.best', 'sweep.metric')) from error
   name = metric.split('/')[0]
   section = config.evals[name]
-  if not _uses_labels(config) and section.name != 'objective' and (
+  if not config.objective.uses_labels and section.name != 'objective' and (
       section.uses_head):
     raise ValueError(
         f'sweep.metric is {metric!r}, but the objective '
@@ -143,10 +143,6 @@ def check_disjoint(
             f'sweep.development: the evaluator {name!r} reads {dev.split!r} '
             f'of {dev.name}, which shares examples with {test.split!r} of the '
             f'final evaluator {test_name!r}. Use a part of the training split.')
-
-
-def _uses_labels(config: config_lib.Config) -> bool:
-  return isinstance(config.objective, objectives.SupervisedConfig)
 
 
 def _is_multi_label(

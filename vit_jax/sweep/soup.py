@@ -15,7 +15,6 @@ import jax.numpy as jnp
 
 from vit_jax import classes
 from vit_jax import console
-from vit_jax import objectives
 from vit_jax import types
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import manager
@@ -88,7 +87,7 @@ def make(
   config = config_lib.resolve_saved(sources[names[0]].config)
   config = dataclasses.replace(
       config, model=dataclasses.replace(config.model, num_classes=0),
-      objective=objectives.without_teacher(config.objective))
+      objective=config.objective.without_teacher())
   experiment = experiment_lib.build(config)
   point = next(p for p in sweep.points if p.name == names[0])
   notes = match_classes(sources, experiment.dataset.classes)
