@@ -81,13 +81,9 @@ class Experiment:
   own_step: Step | None = None
 
   @property
-  def keys(self) -> tuple[jax.Array, jax.Array]:
-    """Random keys of the initial parameters and of the steps.
-
-    Step s uses `jax.random.fold_in(keys[1], s)`.
-    """
-    init_key, step_key = jax.random.split(jax.random.key(self.config.seed))
-    return init_key, step_key
+  def key(self) -> jax.Array:
+    """Random key of the steps; step s uses `jax.random.fold_in(key, s)`."""
+    return jax.random.split(jax.random.key(self.config.seed))[1]
 
   @property
   def axes(self) -> Mapping[str, sharding.Axes]:
@@ -128,8 +124,9 @@ class Experiment:
         self.abstract_state.params, self.optimizer.trainable))
 
   def _init_state(self) -> types.TrainState:
+    init_key, _ = jax.random.split(jax.random.key(self.config.seed))
     return step_lib.init_state(
-        self.init_params(self.keys[0]), tx=self.optimizer.tx,
+        self.init_params(init_key), tx=self.optimizer.tx,
         loss=self.loss, averaging=self.config.averaging)
 
   @functools.cached_property
@@ -176,7 +173,7 @@ class Experiment:
   @property
   def _gradient_settings(self) -> dict[str, Any]:
     return {'loss': self.loss, 'prepare': self.prepare,
-            'key': self.keys[1], 'trainable': self.optimizer.trainable,
+            'key': self.key, 'trainable': self.optimizer.trainable,
             'accumulation': self.config.num_microbatches}
 
   def _jit(
