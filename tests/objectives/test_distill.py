@@ -100,7 +100,7 @@ def test_the_teacher_sees_the_same_images_in_its_own_size_and_scale(
   pixels = jnp.asarray(RNG.uniform(size=(5, 8, 8, 3)), jnp.float32)
   loss, measures = objective(
       {'teacher': teacher.params},
-      {'image': (pixels - 0.5) / 0.25, 'label': LABELS}, jax.random.key(0))
+      {'image': pixels, 'label': LABELS}, jax.random.key(0))
   # Each pixel of a linear resize is a mean, so resizing and scaling commute.
   larger = jax.image.resize(pixels, (5, 16, 16, 3), 'bilinear')
   targets = taught(teacher, larger)['logits']
@@ -115,7 +115,7 @@ def test_the_teacher_sees_the_same_images_in_its_own_size_and_scale(
 
 
 def test_the_distillation_token_learns_from_the_teacher_only(teacher):
-  batch = {'image': jnp.zeros((5, 16, 16, 3)), 'label': LABELS}
+  batch = {'image': jnp.full((5, 16, 16, 3), 0.5), 'label': LABELS}
   heads = Fixed(('cls_logits', 'distill_logits'))
 
   class Swapped(Fixed):
@@ -130,7 +130,7 @@ def test_the_distillation_token_learns_from_the_teacher_only(teacher):
   (plain, same), (other, changed) = (
       loss(model, 0.5) for model in (heads, Swapped(heads.heads)))
   np.testing.assert_array_equal(same['accuracy'], changed['accuracy'])
-  targets = taught(teacher, jnp.full((5, 16, 16, 3), 0.5))['logits']
+  targets = taught(teacher, batch['image'])['logits']
   terms = [distill.imitation(
       logits, targets, hard=False, temperature=1.0)
            for logits in (STUDENT, (STUDENT + 1)[:, ::-1])]
@@ -146,8 +146,9 @@ def test_features_are_compared_after_a_projection(teacher):
   plain, _ = build(teacher)(params, batch, jax.random.key(0))
   loss, measures = build(teacher, feature_weight=0.5)(
       params, batch, jax.random.key(0))
-  wanted = taught(teacher, batch['image'] * 0.25 + 0.5)['representation']
-  distance = np.square(batch['image'][:, 0, 0] @ kernel - wanted).mean(-1)
+  wanted = taught(teacher, batch['image'])['representation']
+  distance = np.square(
+      (batch['image'][:, 0, 0] - 0.5) / 0.25 @ kernel - wanted).mean(-1)
   np.testing.assert_allclose(measures['features'], distance, rtol=1e-4)
   np.testing.assert_allclose(loss - plain, 0.5 * distance, rtol=1e-3)
 

@@ -17,7 +17,7 @@ from vit_jax.objectives import patch_targets
 MEAN, STD = (0.5, 0.4, 0.3), (0.5, 0.25, 0.2)
 BYTES = np.random.default_rng(0).integers(0, 256, (3, 8, 12, 3))
 IMAGES = jnp.asarray((BYTES / 255 - MEAN) / STD, jnp.float32)
-BATCH = {'image': IMAGES, 'label': jnp.zeros(3, int), 'mask': jnp.ones(3)}
+BATCH = {'image': jnp.asarray(BYTES / 255, jnp.float32)}
 SECTION = {'width': 16, 'depth': 1, 'num_heads': 2, 'mlp_dim': 32}
 KEY = jax.random.key(3)
 COLORS = jax.jit(patch_targets.colors, static_argnums=1)

@@ -40,7 +40,7 @@ def logits(key=KEY):
 
 def measure(section, labels, *, multi_label=False, key=KEY, **facts):
   objective = objectives.parse(section).build(objectives.Context(
-      Linear(), multi_label=multi_label, **facts))
+      Linear(), multi_label=multi_label, mean=0.0, std=1.0, **facts))
   return objective, objective(
       PARAMS, {'image': IMAGES, 'label': labels, 'mask': jnp.ones(4)}, key)
 

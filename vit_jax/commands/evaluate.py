@@ -55,8 +55,6 @@ with epy.lazy_imports():
   from vit_jax.weights import orbax_runs
   from vit_jax.weights.configs import preprocessing
 
-KINDS = ('classification', 'multi_label', 'confusion', 'calibration', 'fewshot',
-         'knn', 'objective', 'regression', 'segmentation', 'shift')
 _MAX_CLASSES = 10  # Rows of the table of classes.
 
 
@@ -72,8 +70,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--evaluators', default='', metavar='NAME,...',
       help='evaluators of the config, by their names there, or others with '
-      f'default settings: {", ".join(KINDS)}; or imagenet_v2, imagenet_a, '
-      'imagenet_r, imagenet_sketch, objectnet. Override a setting by '
+      'default settings, such as confusion, fewshot or imagenet_v2; '
+      'docs/evaluation.md lists them. Override a setting by '
       "--config.evals.fewshot.shots='[1,5]'")
   parser.add_argument(
       '--output', default='', metavar='DIR',

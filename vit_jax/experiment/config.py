@@ -183,7 +183,7 @@ def _check_best(config: Config) -> None:
         f'{name!r}. Evaluators: {", ".join(config.evals) or "none"}.')
   evaluator = config.evals[name]
   schema.check_name(
-      metric, list(evaluator.metrics()), what='metric in checkpoint.best')
+      metric, list(metrics_of(config, name)), what='metric in checkpoint.best')
   if section.patience is not None and evaluator.every is None:
     raise ValueError(
         f'checkpoint.patience waits for {section.best} to improve, but '
@@ -195,7 +195,14 @@ def best_mode(config: Config) -> Literal['max', 'min']:
   """Returns 'max' or 'min' for the metric of the best checkpoint."""
   name, _, metric = config.checkpoint.best.partition('/')
   mode = config.checkpoint.best_mode
-  return config.evals[name].metrics()[metric] if mode == 'auto' else mode
+  return metrics_of(config, name)[metric] if mode == 'auto' else mode
+
+
+def metrics_of(config: Config, evaluator: str) -> dict[str, evals.Mode]:
+  """Returns all metrics that an evaluator may report, the default one first."""
+  section = config.evals[evaluator]
+  return {**section.metrics(), **(
+      config.objective.metrics() if section.reports_objective else {})}
 
 
 def without_evals(config: Config) -> Config:

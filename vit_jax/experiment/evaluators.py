@@ -17,6 +17,7 @@ from vit_jax import models
 from vit_jax import types
 from vit_jax.data import examples
 from vit_jax.data import imagenet_real
+from vit_jax.data.augment import mixup
 from vit_jax.data.splits import class_sampling
 from vit_jax.evals import passes
 from vit_jax.experiment import config as config_lib
@@ -108,9 +109,10 @@ def check_metric(
   section = config.evals[name]
   dataset = (open_data(section.split, section.source)[0] if section.source
              else train_data)
-  known = section.metrics_on(
-      multi_label=dataset.multi_label, num_classes=train_data.num_classes,
-      objective_metrics=objective_metrics)
+  known = (
+      *section.metrics_on(multi_label=dataset.multi_label,
+                          num_classes=train_data.num_classes),
+      *(objective_metrics if section.reports_objective else ()))
   if key not in known:
     raise ValueError(
         f'{setting} is {metric!r}, which is not measured on this data. '
@@ -129,6 +131,7 @@ def build(
   Raises a `ValueError` if the data does not fit an evaluator.
   """
   config = dataclasses.replace(config, accumulation=microbatches)
+  scale = config.data.value_scale
 
   def predict(
       params: types.Params, batch: types.Batch, *, flip: bool,
@@ -137,7 +140,8 @@ def build(
       return model.apply({'params': params}, images)
 
     return (passes.average_mirrored(apply) if flip else apply)(
-        lora.merge(params, config.lora), batch['image'])
+        lora.merge(params, config.lora), mixup.normalize(
+            batch['image'], mean=scale['mean'], std=scale['std']))
 
   # The evaluation loss uses the labels without smoothing.
   labelled = supervised.SupervisedConfig(

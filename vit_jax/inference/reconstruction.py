@@ -54,10 +54,10 @@ def load(
             'masked_patch': source.load()['masked_patch']}
 
   def reconstruct(images: Images) -> tuple[Images, ...]:
+    pixels = images * np.asarray(preprocess.std, np.float32) + np.asarray(
+        preprocess.mean, np.float32)
     pictures = jax.device_get(jax.jit(objective.reconstruct)(
-        params, images, jax.random.key(0)))
-    return tuple((picture * np.asarray(preprocess.std)
-                  + np.asarray(preprocess.mean)).clip(0, 1)
-                 for picture in pictures)
+        params, pixels, jax.random.key(0)))
+    return tuple(picture.clip(0, 1) for picture in pictures)
 
   return reconstruct

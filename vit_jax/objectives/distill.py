@@ -175,10 +175,9 @@ class Distill(objective.Objective):
   ) -> Float[Array, 'batch new_height new_width channels']:
     """Returns the same images in the size and scale of the teacher's."""
     teacher = self._context.teacher
-    own_mean, own_std, mean, std = (np.asarray(x, np.float32) for x in (
-        self._context.mean, self._context.std, teacher.preprocess.mean,
-        teacher.preprocess.std))
-    scaled = (images * own_std + own_mean - mean) / std
+    mean, std = (np.asarray(x, np.float32) for x in (
+        teacher.preprocess.mean, teacher.preprocess.std))
+    scaled = (images - mean) / std
     shape = (len(images), *image(teacher).shape[1:])
     return scaled if scaled.shape == shape else jax.image.resize(
         scaled, shape, 'bilinear')

@@ -120,10 +120,9 @@ class Lejepa(objective.CoupledObjective):
   def draw(
       self, images: objective.Images, key: PRNGKeyArray,
   ) -> dict[str, jax.Array]:
-    """Returns the views of a batch."""
-    return views_lib.draw(
-        self._config.views, images, key, mean=self._context.mean,
-        std=self._context.std)
+    """Returns the normalised views of a batch."""
+    return {name: self._context.normalize(views) for name, views in
+            views_lib.draw(self._config.views, images, key).items()}
 
   def embed(
       self, params: types.Params, batch: types.Batch, key: PRNGKeyArray, *,

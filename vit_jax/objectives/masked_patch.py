@@ -167,7 +167,7 @@ def counts(config: MaskedPatchConfig, patches: int) -> tuple[int, int, int]:
 
 
 class Pictures(NamedTuple):
-  """Normalised images [batch, height, width, channels] of a reconstruction."""
+  """Images [batch, height, width, channels] in [0, 1] of a reconstruction."""
   original: jax.Array
   masked: jax.Array
   reconstructed: jax.Array
@@ -219,18 +219,16 @@ class MaskedPatch(objective.Objective):
     patches = patch_targets.split(images, grid)
     # The predictions of all patches, of which the masked ones are used.
     predictions = self._context.model.apply(
-        {'params': params}, images,
+        {'params': params}, self._context.normalize(images),
         **{**inputs, 'indices': None})['predictions']
     predicted = patch_targets.to_pixels(
         self._config.target, predictions, patches, **self._scale)
     chosen = jnp.zeros(patches.shape[:2], bool).at[
         jnp.arange(len(images))[:, None], inputs['indices']].set(True)
-    grey = (0.5 - jnp.asarray(self._scale['mean'])) / jnp.asarray(
-        self._scale['std'])
     masked, reconstructed = (
         patch_targets.join(
             jnp.where(chosen[..., None, None, None], new, patches), grid)
-        for new in (grey, predicted))
+        for new in (0.5, predicted))
     return Pictures(images, masked, reconstructed)
 
   def _grid(self, images: jax.Array) -> tuple[int, int]:

@@ -18,8 +18,9 @@ import numpy as np
 
 from vit_jax import models
 from vit_jax import types
+from vit_jax.data.augment import mixup
 
-Images = Float[Array, 'batch height width channels']
+Images = Float[Array, 'batch height width channels']  # Pixels in [0, 1].
 Mode = Literal['max', 'min']
 # The loss and other metrics of each example.
 Losses = tuple[Float[Array, 'batch'], Mapping[str, Float[Array, 'batch']]]
@@ -37,7 +38,7 @@ class Context:
     multi_label: whether an example may have several labels.
     targets: whether labels are regression targets, not classes.
     class_counts: counts the training examples of each class.
-    mean: mean of the normalisation of images in [0, 1].
+    mean: mean of the normalisation of pixels in [0, 1].
     std: standard deviation of the normalisation.
     teacher: the `inference` model at `ObjectiveConfig.teacher_address`.
   """
@@ -49,14 +50,21 @@ class Context:
   std: float | tuple[float, ...] = 0.5
   teacher: Any = None
 
+  def normalize(self, pixels: jax.Array) -> jax.Array:
+    """Returns model inputs for pixels in [0, 1]."""
+    return mixup.normalize(pixels, mean=self.mean, std=self.std)
+
   def apply(
-      self, params: types.Params, images: Images, key: PRNGKeyArray, *,
+      self, params: types.Params, pixels: Images, key: PRNGKeyArray, *,
       train: bool, **inputs: jax.Array,
   ) -> types.Outputs:
-    """Applies the model; `train` uses dropout with the random `key`."""
+    """Applies the model to normalised pixels.
+
+    `train` uses dropout with the random `key`.
+    """
     return self.model.apply(
-        {'params': params}, images, train=train, rngs={'dropout': key},
-        **inputs)
+        {'params': params}, self.normalize(pixels), train=train,
+        rngs={'dropout': key}, **inputs)
 
 
 @runtime_checkable
@@ -85,7 +93,8 @@ class Objective(Protocol):
 
     Args:
       params: parameters of the model, and `extra_params`.
-      batch: images, labels, mask and, in training, the inputs from `draw`.
+      batch: images in [0, 1], labels, mask and, in training, the inputs from
+        `draw`.
       key: random key of dropout, and of inputs that the batch lacks.
       train: whether to use dropout and stochastic depth.
     """

@@ -86,12 +86,11 @@ class ViewsConfig:
 
 
 def draw(
-    config: ViewsConfig, images: Images, key: PRNGKeyArray, *,
-    mean: float | tuple[float, ...], std: float | tuple[float, ...],
+    config: ViewsConfig, images: Images, key: PRNGKeyArray,
 ) -> dict[str, jax.Array]:
   """Returns `global_views` and, if there are any, `local_views` of each image.
 
-  `images` are (x - mean) / std of pixels x in 0 ... 1.
+  Pixels are in 0 ... 1, those of the images and those of the views.
   """
   size = images.shape[1], images.shape[2]
   kinds = {'global_views': (config.num_global, size, config.global_area),
@@ -111,10 +110,7 @@ def draw(
         flip_key, config.flip, shape)[..., None, None, None]
     views = jnp.where(mirrored, views[:, :, :, ::-1], views)
     if config.changes_colours:
-      scale, offset = jnp.asarray(std), jnp.asarray(mean)
-      factors, matrix = draw_colours(config, colour_key, shape)
-      views = (change_colours(
-          views * scale + offset, factors, matrix) - offset) / scale
+      views = change_colours(views, *draw_colours(config, colour_key, shape))
     result[name] = views
   return result
 

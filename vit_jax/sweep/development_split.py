@@ -84,7 +84,7 @@ def mode(config: config_lib.Config, metric: str) -> str:
         'checkpoint.best', 'sweep.metric')) from error
   name = metric.split('/')[0]
   section = config.evals[name]
-  if not config.objective.uses_labels and section.name != 'objective' and (
+  if not config.objective.uses_labels and not section.reports_objective and (
       section.uses_head):
     raise ValueError(
         f'sweep.metric is {metric!r}, but the objective '
@@ -99,7 +99,7 @@ def check_metric(experiment: experiment_lib.Experiment, metric: str) -> None:
   config = experiment.config
   evaluators_lib.check_metric(
       config, metric, setting='sweep.metric', train_data=experiment.dataset,
-      objective_metrics=experiment.abstract_state.metrics,
+      objective_metrics=experiment.objective.metrics,
       open_data=experiment.open_data)
 
 
