@@ -10,7 +10,7 @@ the data by name. Few-shot and k-NN evaluation do not use the head.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 import json
@@ -36,11 +36,11 @@ with epy.lazy_imports():
   from vit_jax import evals
   from vit_jax import models
   from vit_jax import types
-  from vit_jax.analysis import prediction_figures
   from vit_jax.checkpoints import config as checkpoint_config
   from vit_jax.checkpoints import paths as checkpoint_paths
   from vit_jax.checkpoints import source as checkpoint_source
   from vit_jax.evals import confusion
+  from vit_jax.evals import figures
   from vit_jax.experiment import build as experiment_lib
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import fit_batch
@@ -117,7 +117,8 @@ def _evaluate(
       result = experiment.evaluate(name, params, beat)
     _show(name, result, config, experiment, secs=time.monotonic() - start)
     if output is not None and jax.process_index() == 0:
-      _draw(name, result, output)
+      for path in figures.draw(name, result, output):
+        print(f'figure      {path}')
     metrics |= {f'{name}/{key}': value
                 for key, value in result.metrics.items()}
     if result.tables:
@@ -206,31 +207,6 @@ def _output_folder(args: argparse.Namespace) -> epath.Path | None:
   workdir = epath.Path(args.workdir).expanduser()
   is_run = (workdir / checkpoint_paths.FOLDER).is_dir()
   return workdir / 'evals' if is_run else None
-
-
-def _draw(name: str, result: evals.Result, output: epath.Path) -> None:
-  output.mkdir(parents=True, exist_ok=True)
-  path = output / f'{name}.png'
-  figures = prediction_figures
-  options: Any = {'names': result.class_names or (), 'title': name}
-  draw: dict[str, Callable[[Any], None]] = {
-      'reliability': lambda table: figures.reliability(table, path, title=name),
-      'confusion': lambda table: figures.confusion(table, path, **options),
-      'predictions': lambda table: figures.scatter(table, path, **options),
-      'class_iou': lambda table: figures.segmentation(
-          table, result.images(), path, **options)}
-  for table in draw.keys() & result.tables.keys():
-    draw[table](result.tables[table])
-    print(f'figure      {path}')
-  if result.mistakes:
-    path = output / f'{name}_mistakes.png'
-    prediction_figures.mistakes(
-        [mistake.image() for mistake in result.mistakes],
-        [f'{result.name_of(m.label)}, predicted:\n'
-         f'{result.name_of(m.prediction)} ({100 * m.confidence:.0f} %)'
-         for m in result.mistakes],
-        path, title=name)
-    print(f'figure      {path}')
 
 
 def _find(
