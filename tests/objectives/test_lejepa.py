@@ -19,14 +19,13 @@ BATCH = {'image': jnp.asarray(RNG.normal(size=(4, 16, 16, 3)), jnp.float32),
 KEY = jax.random.key(3)
 
 
-def build(model=(), shape=(16, 16, 3), **section):
+def build(**section):
   """Returns objective, model and random parameters."""
   config = objectives.parse({
       'name': 'lejepa', 'hidden': 8, 'embedding': 4, 'directions': 6,
       'views': {'num_local': 3, 'local_size': 8}, **section})
   module = config.build_model(
-      models.parse({**SECTION, **dict(model)}), image_shape=shape,
-      num_classes=5)
+      models.parse(SECTION), image_shape=(16, 16, 3), num_classes=5)
   params = random_models.randomize(
       module, BATCH['image'], scale=0.5, seed=4)
   return config.build(objectives.Context(module)), module, params
@@ -108,14 +107,3 @@ def test_embeddings_are_those_of_each_view():
   # Without views, the model is the ViT.
   outputs = jax.eval_shape(module.apply, {'params': params}, BATCH['image'])
   assert outputs['logits'].shape == (4, 5)
-
-
-@pytest.mark.parametrize('settings,words', [
-    ({'model': {'position': 'relative'}}, "model.position is 'relative'"),
-    ({'model': {'position_at': 'layers'}}, "position_at 'layers'"),
-    ({'shape': (16, 16, 4)}, '4 channels.*grayscale=0'),
-    ({'views': {'local_size': 6}}, 'views.local_size.*4x4 and 8x8'),
-    ({'weight': 1.0}, 'weight.*1.0'), ({'hidden': 0}, 'hidden.*0')])
-def test_unsupported_settings_are_errors(settings, words):
-  with pytest.raises(ValueError, match=words):
-    build(**settings)

@@ -101,14 +101,3 @@ def test_probabilities_of_one_change_every_view():
   plain = draw(**PLAIN)['global_views']
   mirrored = draw(**{**PLAIN, 'flip': 1.0})['global_views']
   np.testing.assert_allclose(mirrored, plain[:, :, :, ::-1], atol=1e-6)
-
-
-@pytest.mark.parametrize('settings,words', [
-    ({'num_global': 1, 'num_local': 0}, 'num_global.*1 global and 0 local'),
-    ({'local_area': (0.5, 0.1)}, 'local_area.*0.5, 0.1'),
-    ({'global_area': (0.5, 2.0)}, 'global_area.*<= 1'),
-    ({'flip': 2.0}, 'flip.*2.0'), ({'local_size': 0}, 'local_size'),
-    ({'jitter': (0.4, 0.4, 0.2, 0.6)}, 'hue at most 0.5')])
-def test_wrong_settings_are_errors(settings, words):
-  with pytest.raises(ValueError, match=words):
-    views.ViewsConfig(**settings)

@@ -82,9 +82,8 @@ class DistillConfig(supervised.SupervisedConfig):
     return self.teacher, self.which
 
   def metrics(self) -> dict[str, objective.Mode]:
-    features: dict[str, objective.Mode] = {'features': 'min'}
-    return {'accuracy': 'max', 'agreement': 'max',
-            **(features if self.feature_weight else {})}
+    found: dict[str, objective.Mode] = {'accuracy': 'max', 'agreement': 'max'}
+    return found | {'features': 'min'} if self.feature_weight else found
 
   def resolve(
       self, *, targets: bool, multi_label: bool = False,

@@ -11,7 +11,7 @@ so that predictions have a fixed shape.
 
 import dataclasses
 import math
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
@@ -166,13 +166,6 @@ def counts(config: MaskedPatchConfig, patches: int) -> tuple[int, int, int]:
   return masked, swapped, corrupted - masked - swapped
 
 
-class Pictures(NamedTuple):
-  """Images [batch, height, width, channels] in [0, 1] of a reconstruction."""
-  original: jax.Array
-  masked: jax.Array
-  reconstructed: jax.Array
-
-
 class MaskedPatch(objective.Objective):
   """Loss of the predictions of masked patches, with targets of the config.
 
@@ -212,8 +205,8 @@ class MaskedPatch(objective.Objective):
 
   def reconstruct(
       self, params: types.Params, images: objective.Images, key: PRNGKeyArray,
-  ) -> Pictures:
-    """Returns images with grey masked patches, and with predicted patches."""
+  ) -> tuple[objective.Images, objective.Images, objective.Images]:
+    """Returns images, and images with grey and with predicted patches."""
     grid = self._grid(images)
     inputs = self.draw(images, key)
     patches = patch_targets.split(images, grid)
@@ -229,7 +222,7 @@ class MaskedPatch(objective.Objective):
         patch_targets.join(
             jnp.where(chosen[..., None, None, None], new, patches), grid)
         for new in (0.5, predicted))
-    return Pictures(images, masked, reconstructed)
+    return images, masked, reconstructed
 
   def _grid(self, images: jax.Array) -> tuple[int, int]:
     return models.grid(

@@ -25,7 +25,8 @@ Mode = Literal['max', 'min']
 # The loss and other metrics of each example.
 Losses = tuple[Float[Array, 'batch'], Mapping[str, Float[Array, 'batch']]]
 
-# Names of parameters besides the model's. Loading and fine-tuning drop both.
+# Names of parameters besides the model's. Checkpoints lack the teacher; loading
+# drops the projector (`models.PRETRAINING_ONLY`).
 TEACHER, PROJECTOR = 'teacher', 'projector'
 
 
@@ -105,6 +106,8 @@ class Objective(Protocol):
       images: jax.ShapeDtypeStruct,
   ) -> dict[str, Any]:
     """Returns initial parameters besides the model's, by top-level name.
+
+    Those under `PROJECTOR` are dropped when the model is loaded.
 
     Args:
       params: initial parameters of the model.
