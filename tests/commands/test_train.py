@@ -24,6 +24,7 @@ from vit_jax.checkpoints import paths
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import load_config
+from vit_jax.experiment import model_flops
 from vit_jax.training import health
 from vit_jax.weights import matching
 from vit_jax.weights import open as open_lib
@@ -157,7 +158,7 @@ def test_a_finished_workdir_has_summary_curves_profile_and_checkpoints(
   assert summary['images'] == 24 * 16
   assert summary['device_hours'] > 0
   assert summary['core_hours_by_kind'] == {'cpu': summary['device_hours']}
-  per_image = build(config_file).flops_per_image
+  per_image = model_flops.per_image(build(config_file)).forward
   assert summary['flops'] == 3 * per_image * 24 * 16
   last = {**toy.rows(workdir)[-2], **toy.rows(workdir)[-1]}
   assert summary['metrics']['test/accuracy'] == last['test/accuracy']

@@ -11,6 +11,7 @@ from vit_jax import data
 from vit_jax import schema
 from vit_jax.data.sources import registry
 from vit_jax.experiment import build
+from vit_jax.experiment import complete
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators
 
@@ -23,7 +24,8 @@ def _choose(splits, *, split='train', evals=None, multi_label=False, **section):
   dataset = dataclasses.replace(
       data.open_dataset(config.data), splits=splits, split=split,
       multi_label=multi_label)
-  chosen = evaluators.choose_best(config, dataset)
+  chosen = complete.complete(config, dataset, evaluators.opener(
+      config, data_optional=False))
   return chosen.checkpoint.best, {
       name: one.split for name, one in chosen.evals.items()}
 

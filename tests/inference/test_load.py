@@ -10,6 +10,7 @@ from tests import toy
 import vit_jax
 from vit_jax import models
 from vit_jax import tree
+from vit_jax.experiment import fit_weights
 from vit_jax.weights import families
 from vit_jax.weights import initialize
 from vit_jax.weights import open as open_lib
@@ -90,8 +91,8 @@ def test_fine_tuning_interpolates_positions_as_the_code_of_the_weights(
   safetensors.write(tmp_path / 'x.safetensors', arrays)
   found = open_lib.open(tmp_path / 'x.safetensors', num_heads=2)
   built = toy.build(model=section, data={'resolution': 32})
-  params, _ = built.adapt(
-      found, config=initialize.InitConfig(ignored=()))
+  params, _ = fit_weights.fit(
+      built, found, rules=initialize.InitConfig(ignored=()))
   np.testing.assert_allclose(
       params['positions'], models.resize(
           'positions', np.asarray(model.params['positions']), old_grid=(2, 2),

@@ -14,6 +14,7 @@ from tests import toy
 from vit_jax import objectives
 from vit_jax import tree
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import model_flops
 from vit_jax.objectives import objective
 from vit_jax.objectives import views as views_lib
 
@@ -132,4 +133,6 @@ def test_it_trains_evaluates_and_is_counted(build):
       'loss', 'matched', 'examples'}
   assert config_lib.best_mode(experiment.config) == 'max'
   # Both views pass through the encoder.
-  assert experiment.flops_per_image == 2 * toy.build().flops_per_image
+  ours, supervised = (model_flops.per_image(built).forward
+                      for built in (experiment, toy.build()))
+  assert ours == 2 * supervised

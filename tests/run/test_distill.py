@@ -12,6 +12,8 @@ from vit_jax import run as run_lib
 from vit_jax import tree
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
+from vit_jax.experiment import frozen_weights
+from vit_jax.experiment import model_flops
 from vit_jax.inference import load
 from vit_jax.training import flops
 from vit_jax.weights import open as open_lib
@@ -53,7 +55,7 @@ def test_the_teacher_is_neither_trained_nor_saved(trained):
       model.keys())
   assert experiment.num_trainable == summary['parameters'] == (
       tree.num_elements(model))
-  state = experiment.with_base(experiment.init_state())
+  state = frozen_weights.add(experiment, experiment.init_state())
   batch = next(experiment.batches(start_step=0))
   state, _ = experiment.train_step(state, batch)
   for params in (state.params, state.average):
@@ -69,8 +71,8 @@ def test_the_forward_pass_of_the_teacher_counts(trained):
       lambda params, x: models.build(teacher.config, num_classes=10).apply(
           {'params': params}, x)['logits'], teacher.params,
       jax.ShapeDtypeStruct((1, 12, 12, 3), 'float32'))
-  assert experiment.training_flops_per_image == (
-      3 * experiment.flops_per_image + forward)
+  found = model_flops.per_image(experiment)
+  assert found.training == 3 * found.forward + forward
 
 
 def test_the_projection_and_both_heads_learn(trained):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import functools
 import json
 import math
 import os
@@ -14,7 +15,7 @@ import pytest
 from tests import faults
 from tests import random_models
 from tests import toy
-from tests.training import test_writer
+from tests.run import test_writer
 from vit_jax import console
 from vit_jax import evals
 from vit_jax import run as run_lib
@@ -25,6 +26,7 @@ from vit_jax.checkpoints import items
 from vit_jax.checkpoints import lock
 from vit_jax.checkpoints import paths
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import model_flops
 from vit_jax.parallel import hardware
 from vit_jax.run import signals
 from vit_jax.run import writer
@@ -71,7 +73,7 @@ def base():
   compiled = experiment.train_step.lower(
       experiment.abstract_state, experiment.abstract_batch).compile()
   step = toy.fake_step(compiled)
-  return dataclasses.replace(experiment, build_step=lambda _: step)
+  return experiment.with_step(step)
 
 
 def scripted(
@@ -83,9 +85,9 @@ def scripted(
       base, config=dataclasses.replace(
           config, checkpoint=dataclasses.replace(
               config.checkpoint, **checkpoint)),
-      evaluators={
+      build_evaluators=functools.cache(lambda _: {
           'val': Scripted(losses, begin=begin, fail=fail),
-          'end': Scripted([9.0] * 10, fail=fail_at_end)})
+          'end': Scripted([9.0] * 10, fail=fail_at_end)}))
 
 
 train = run_lib.train
@@ -283,7 +285,7 @@ def test_a_signal_in_the_last_evaluation_changes_nothing(
 
 
 def test_cost_counts_images_at_changing_batch_sizes(base, workdir):
-  per_image = 3 * base.flops_per_image
+  per_image = 3 * model_flops.per_image(base).forward
   other = toy.build(**{**CONFIG, 'batch_size': 16, 'total': {'steps': 24}})
   summary = train(scripted(other, begin=5), workdir)
   assert summary['images'] == 20 * 8 + 4 * 16
@@ -302,13 +304,14 @@ def test_utilisation_is_logged_if_the_peak_is_known(
       kind, (kind,), peak_flops=1e9, memory_bytes=0,
       memory_bytes_per_sec=0.0))
   train(dataclasses.replace(scripted(base), total_steps=4), tmp_path)
-  flops = 3 * base.flops_per_image * 8 * 4
+  per_image = model_flops.per_image(base).training
+  flops = per_image * 8 * 4
   assert (f'at least {console.format_number(flops / 1e9 / 3600)} core-hours'
           in capsys.readouterr().out)
   for row in writer.read_rows(tmp_path):
     if 'train/loss' in row:
       assert row['train/mfu'] == pytest.approx(
-          row['train/images_per_sec'] * 3 * base.flops_per_image / 1e9)
+          row['train/images_per_sec'] * per_image / 1e9)
 
 
 def test_a_workdir_of_an_active_run_is_not_touched(base, tmp_path):

@@ -10,6 +10,7 @@ from tests import toy
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import manager
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import fit_weights
 from vit_jax.run import restore
 
 DIGITS = tuple(map(str, range(10)))
@@ -71,6 +72,6 @@ def test_a_kept_head_has_the_classes_of_the_data(experiment, tmp_path, names):
 
 def test_a_stage_that_keeps_a_head_needs_the_classes_of_the_earlier_one(
     experiment):
-  experiment.check_start_from(experiment)
+  fit_weights.check(experiment, experiment)
   with pytest.raises(ValueError, match='only in the earlier stage: x'):
-    experiment.check_start_from(rename(experiment, ('x', *DIGITS[1:])))
+    fit_weights.check(experiment, rename(experiment, ('x', *DIGITS[1:])))

@@ -122,3 +122,8 @@ def test_the_result_is_the_mean_of_tasks_over_seeds():
   assert result['mean']['mean'] == pytest.approx(0.51 + 0.001 * 9)
   assert result['mean']['std'] == pytest.approx(0.01)
   assert result['groups']['natural']['mean'] == pytest.approx(0.51 + 0.001 * 3)
+
+
+def test_tasks_have_no_mean_parameters():
+  with pytest.raises(ValueError, match="soup is 'greedy', but with result"):
+    sweep_lib.plan(f'{VTAB}:model=B/16', soup='greedy')

@@ -22,6 +22,7 @@ from etils import epy
 
 from vit_jax import schema
 from vit_jax.commands import arguments
+from vit_jax.experiment import fit_weights
 
 with epy.lazy_imports():
   from etils import epath
@@ -151,7 +152,7 @@ def _restore(
   ), head=_head(weights) if needs_head else None)
   multihost.connect_cpus(experiment.mesh)
   # Only the unused head may be new; it is initialised to zero.
-  params, rows = experiment.adapt(weights, config=rules)
+  params, rows = fit_weights.fit(experiment, weights, rules=rules)
   for row in rows:
     if row.status != 'loaded' and not row.name.startswith('head/'):
       print(escape.line(

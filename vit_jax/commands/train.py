@@ -10,6 +10,7 @@ from typing import Any
 from etils import epy
 
 from vit_jax.commands import arguments
+from vit_jax.experiment import fit_weights
 from vit_jax.run import signals
 
 with epy.lazy_imports():
@@ -22,10 +23,10 @@ with epy.lazy_imports():
   from vit_jax.analysis import plots
   from vit_jax.experiment import build as experiment_lib
   from vit_jax.experiment import load_config
+  from vit_jax.run import initial_weights
   from vit_jax.run import watchdog as watchdog_lib
   from vit_jax.run import workdir as workdir_lib
   from vit_jax.run import writer
-  from vit_jax.weights import open as open_lib
 
 # Metrics in the final table.
 SHOWN = ('accuracy', 'precision_at_1', 'mean_average_precision',
@@ -68,17 +69,14 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
   for experiment in experiments.values():
     earlier = experiment.config.init.stage
     if earlier:
-      experiment.check_start_from(experiments[earlier])
+      fit_weights.check(experiment, experiments[earlier])
   for name in stages:
     # A finished stage is not kept: its compiled programs take memory.
     experiment = experiments.pop(name)
     if name:
       print(f'\nStage {name}', flush=True)
-    weights, init = opened.pop(name, None), experiment.config.init
-    if init.stage:
-      with watchdog_lib.Watchdog(
-          experiment.config.log, 'opening the initial weights'):
-        weights = open_lib.open(workdir / init.stage, which=init.which)
+    weights = opened.pop(name, None) or initial_weights.open_weights(
+        experiment.config, workdir=workdir)
     summaries[name] = run_lib.train(
         experiment, workdir / name, title=name, profile_steps=args.profile,
         weights=weights)

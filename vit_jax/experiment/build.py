@@ -1,16 +1,13 @@
 """Builds an experiment from a config and devices."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 from typing import Any
 
 import flax.linen as nn
 import jax
-from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec
 import numpy as np
-import optax
 
 from vit_jax import classes
 from vit_jax import console
@@ -28,8 +25,6 @@ from vit_jax.experiment import fingerprint
 from vit_jax.experiment.experiment import Experiment
 from vit_jax.models import lora
 from vit_jax.parallel import mesh as mesh_lib
-from vit_jax.parallel import multihost
-from vit_jax.parallel import sharding
 from vit_jax.training import step as step_lib
 from vit_jax.weights import open as open_lib
 
@@ -60,7 +55,8 @@ def build(
   note = functools.cache(_print_note)  # Prints a line once.
   if head is not None:
     dataset = _with_head(dataset, head, note)
-  config = complete.of_data(config, dataset)
+  open_data = evaluators_lib.opener(config, data_optional=data_optional)
+  config = complete.complete(config, dataset, open_data)
   teacher = _teacher(config, dataset, note)
   model_config = models.for_devices(config.model, devices or jax.devices())
   model = config.objective.build_model(
@@ -71,67 +67,37 @@ def build(
   loss = _with_patch_sizes(config, objective, lambda patch: objective_of(
       models.build(model_config, num_classes=dataset.num_classes,
                    patch=patch)))
-  open_data = evaluators_lib.opener(config, data_optional=data_optional)
-  config = evaluators_lib.complete(
+  evaluators_lib.check(
       config, dataset, open_data, objective_metrics=objective.metrics)
-  abstract_batch = data.abstract_batch(config.data, dataset, config.batch_size)
-  init_key, step_key = jax.random.split(jax.random.key(config.seed))
-
   init_params = functools.partial(
-      _init_params, config, model, objective, init_key,
-      abstract_batch['image'])
-  boxed = jax.eval_shape(init_params)
+      _init_params, config, model, objective,
+      data.abstract_batch(config.data, dataset, config.batch_size)['image'])
+  boxed = jax.eval_shape(init_params, jax.random.key(config.seed))
   mesh = mesh_lib.build(
       config.mesh, devices, num_params=tree.num_elements(boxed))
   mesh_lib.check_batch_size(
       'batch_size', config.batch_size, mesh, config.num_microbatches)
   total_steps, optimizer = _optimizer(config, dataset, nn.unbox(boxed))
   lora.check_frozen(optimizer.trainable)
-
-  def init_state() -> types.TrainState:
-    return step_lib.init_state(
-        init_params(), tx=optimizer.tx, loss=loss, averaging=config.averaging)
-
-  abstract_state = jax.eval_shape(init_state)
-  shardings = sharding.state_shardings(
-      abstract_state, sharding.param_specs(boxed, mesh), mesh)
   unreadable = data.UnreadableLog()
-  gradients = {'loss': loss, 'prepare': _prepare(config, dataset, objective),
-               'key': step_key, 'trainable': optimizer.trainable}
-  build_evaluators = functools.partial(
-      evaluators_lib.build, config, model=model, objective=objective,
-      train_data=dataset, mesh=mesh, unreadable=unreadable,
-      open_data=open_data, note=note)
-  return Experiment(
+  experiment = Experiment(
       config=config, mesh=mesh, dataset=dataset, model=model,
-      objective=objective,
-      total_steps=total_steps, schedule=optimizer.schedule,
-      abstract_state=_placed(abstract_state, shardings),
-      abstract_batch=_placed(abstract_batch, dict.fromkeys(
-          abstract_batch, NamedSharding(mesh, sharding.BATCH))),
-      shardings=shardings, axes=sharding.axis_names(boxed),
-      trainable=optimizer.trainable, teacher=teacher,
-      # Runs once, so it is compiled fast rather than optimized.
-      init_state=jax.jit(init_state, out_shardings=shardings, compiler_options={
-          'xla_backend_optimization_level': 0}),
-      empty_metrics=lambda: multihost.put(
-          step_lib.empty_metrics(loss, abstract_state.params),
-          shardings.metrics),
-      build_step=functools.cache(functools.partial(
-          _jitted_step, config=config, tx=optimizer.tx, gradients=gradients,
-          mesh=mesh, shardings=shardings)),
-      build_histograms=functools.cache(functools.partial(
-          _jitted_histograms, gradients=gradients, mesh=mesh,
-          shardings=shardings)),
-      evaluators=build_evaluators(config.num_microbatches),
-      build_evaluators=build_evaluators, open_data=open_data,
-      unreadable=unreadable)
+      objective=objective, loss=loss, optimizer=optimizer,
+      prepare=_prepare(config, dataset, objective), init_params=init_params,
+      boxed_params=boxed, total_steps=total_steps, teacher=teacher,
+      build_evaluators=functools.cache(functools.partial(
+          evaluators_lib.build, config, model=model, objective=objective,
+          train_data=dataset, mesh=mesh, unreadable=unreadable,
+          open_data=open_data, note=note)),
+      open_data=open_data, unreadable=unreadable)
+  _ = experiment.evaluators  # Their errors appear at the start.
+  return experiment
 
 
 def _init_params(
     config: config_lib.Config, model: nn.Module,
-    objective: objectives.Objective, key: jax.Array,
-    images: jax.ShapeDtypeStruct,
+    objective: objectives.Objective, images: jax.ShapeDtypeStruct,
+    key: jax.Array,
 ) -> types.Params:
   params = models.init(model, key, images)
   params = lora.init(config.lora, jax.random.fold_in(key, 1), params)
@@ -246,48 +212,6 @@ def _optimizer(
       section, params, total_steps=total_steps,
       to_steps=lambda duration: duration.to_steps(
           total_steps=total_steps, **sizes))
-
-
-def _placed(shapes: Any, shardings: Any) -> Any:
-  """Returns shapes with their shardings."""
-  return jax.tree.map(
-      lambda leaf, sharding: jax.ShapeDtypeStruct(
-          leaf.shape, leaf.dtype, sharding=sharding), shapes, shardings)
-
-
-def _jitted_step(
-    microbatches: int, *, config: config_lib.Config,
-    tx: optax.GradientTransformation, gradients: Mapping[str, Any],
-    mesh: jax.sharding.Mesh, shardings: types.TrainState,
-) -> Any:
-  """Returns the jitted training step for a number of microbatches."""
-  # Gradients are reduced once per batch, not per microbatch, except those of
-  # convolutions: per-device kernel gradients are grouped convolutions, for
-  # which the compiler would move images between devices.
-  local = microbatches > 1 and getattr(config.model, 'backbone', None) is None
-  replicas = mesh_lib.replicas(mesh) if local else 1
-  step = step_lib.build(
-      tx=tx, accumulation=microbatches, replicas=replicas,
-      averaging=config.averaging, **gradients)
-  return jax.jit(
-      # With replicas, each device sees only its own rows.
-      sharding.keep_batch_split(step, mesh) if replicas == 1 else step,
-      in_shardings=(shardings, NamedSharding(mesh, sharding.BATCH)),
-      out_shardings=(shardings, NamedSharding(mesh, PartitionSpec())),
-      donate_argnums=0)
-
-
-def _jitted_histograms(
-    microbatches: int, *, gradients: Mapping[str, Any],
-    mesh: jax.sharding.Mesh, shardings: types.TrainState,
-) -> Any:
-  """Returns the jitted function from (state, batch) to histograms."""
-  histograms = step_lib.build_gradient_histograms(
-      accumulation=microbatches, **gradients)
-  return jax.jit(
-      sharding.keep_batch_split(histograms, mesh),
-      in_shardings=(shardings, NamedSharding(mesh, sharding.BATCH)),
-      out_shardings=NamedSharding(mesh, PartitionSpec()))
 
 
 def _prepare(

@@ -14,13 +14,11 @@ import numpy as np
 from vit_jax import data
 from vit_jax import evals
 from vit_jax import models
-from vit_jax import schema
 from vit_jax import types
 from vit_jax.data import examples
 from vit_jax.data import imagenet_real
 from vit_jax.data.augment import mixup
 from vit_jax.data.splits import class_sampling
-from vit_jax.data.splits import split_strings
 from vit_jax.evals import passes
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fingerprint
@@ -33,8 +31,6 @@ from vit_jax.parallel import sharding
 # Opens (split, source, **options), as `evals.Context.open_split`; returns the
 # dataset and, with `per_class`, each example's rank within its class.
 OpenData = Callable[..., tuple[data.Dataset, np.ndarray | None]]
-
-_MAX_EVALUATIONS = 10  # By default.
 
 
 def opener(config: config_lib.Config, *, data_optional: bool) -> OpenData:
@@ -68,58 +64,21 @@ def opener(config: config_lib.Config, *, data_optional: bool) -> OpenData:
   return open_data
 
 
-def complete(
+def check(
     config: config_lib.Config, dataset: data.Dataset, open_data: OpenData, *,
     objective_metrics: Collection[str],
-) -> config_lib.Config:
-  """Returns the config with the intervals and metric of evaluation.
-
-  Raises a `ValueError` if evaluators do not fit the data.
+) -> None:
+  """Raises a `ValueError` if evaluators or the best metric do not fit the data.
   """
-  config = choose_best(config, dataset)
-  config = _set_intervals(config, dataset, open_data)
   if config.checkpoint.best:
     check_metric(
         config, config.checkpoint.best, setting='checkpoint.best',
         train_data=dataset, objective_metrics=objective_metrics,
         open_data=open_data)
-  check_disjoint(config, open_data)
-  return config
+  _check_disjoint(config, open_data)
 
 
-def _set_intervals(
-    config: config_lib.Config, dataset: data.Dataset,
-    open_data: OpenData,
-) -> config_lib.Config:
-  """Returns the config with durations for the intervals 'auto'.
-
-  By default, evaluations read no more images than training does, but run at
-  least once. An image costs as much to decode as in training, and no more to
-  compute.
-  """
-  log = config.log
-  total = config.total.to_steps(
-      batch_size=config.batch_size, num_examples=dataset.num_examples)
-  if log.every == 'auto':
-    log = dataclasses.replace(
-        log, every=schema.Duration(steps=max(1, min(50, total / 10))))
-  auto = {name: section for name, section in config.evals.items()
-          if section.every == 'auto'}
-  images = sum(
-      section.num_passes * open_data(split, section.source)[0].num_examples
-      for section in auto.values()
-      for split in {section.split, getattr(section, 'train_split', None)}
-      if split is not None)
-  # The best checkpoint is evaluated again at the end.
-  count = config.batch_size * total // max(1, images) - bool(
-      config.checkpoint.best)
-  every = schema.Duration(percent=100 / max(1, min(_MAX_EVALUATIONS, count)))
-  return dataclasses.replace(config, log=log, evals={
-      **config.evals, **{name: dataclasses.replace(section, every=every)
-                         for name, section in auto.items()}})
-
-
-def check_disjoint(config: config_lib.Config, open_data: OpenData) -> None:
+def _check_disjoint(config: config_lib.Config, open_data: OpenData) -> None:
   """Raises if few-shot or k-NN test images are among the training images.
 
   An image is its own nearest neighbour, so every model would be correct.
@@ -135,47 +94,6 @@ def check_disjoint(config: config_lib.Config, open_data: OpenData) -> None:
           f'evals.{name} measures on {test.split!r} of {test.name}, but its '
           f'train_split {train.split!r} shares examples with it. Use a '
           f'disjoint split: --config.evals.{name}.train_split.')
-
-
-def choose_best(
-    config: config_lib.Config, dataset: data.Dataset) -> config_lib.Config:
-  """Returns the config with a metric for the `checkpoint.best` 'auto'.
-
-  The metric comes from a validation split that is neither trained on nor the
-  split of published results. If no evaluator uses such a split, one of the
-  published split is copied to it. Without such a split, no best checkpoint is
-  kept.
-
-  Raises:
-    ValueError: if `checkpoint.patience` has no metric.
-  """
-  section, sections = config.checkpoint, dict(config.evals)
-  if section.best != 'auto':
-    return config
-  trained = split_strings.names(dataset.split)
-  usable = [split for split in dataset.splits
-            if split in ('val', 'valid', 'validation', 'dev')
-            and split not in {*trained, dataset.eval_split}]
-  # Few-shot and k-NN accuracy have training images of their own.
-  periodic = {name: one for name, one in sections.items() if one.every and not (
-      one.source or hasattr(one, 'train_split'))}
-  name = next((n for n, one in periodic.items() if one.split in usable), '')
-  copied = next((one for one in periodic.values()
-                 if one.split in ('', dataset.eval_split)), None)
-  if not name and usable and copied:
-    name = usable[0] + '_split' * (usable[0] in sections)
-    sections[name] = dataclasses.replace(copied, split=usable[0])
-  if not name and section.patience is not None:
-    raise ValueError(
-        'checkpoint.patience needs a metric to watch, but no evaluator with '
-        f'an interval has a validation split of {dataset.name} that is '
-        'separate from training and test data. Name a metric: '
-        '--config.checkpoint.best=EVALUATOR/METRIC.')
-  best = name and f'{name}/' + sections[name].metrics_on(
-      multi_label=dataset.multi_label, num_classes=dataset.num_classes)[0]
-  return dataclasses.replace(
-      config, checkpoint=dataclasses.replace(section, best=best),
-      evals=sections)
 
 
 def check_metric(

@@ -27,6 +27,8 @@ from vit_jax.checkpoints import paths
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import fit_batch
+from vit_jax.experiment import frozen_weights
+from vit_jax.experiment import model_flops
 from vit_jax.parallel import coordination
 from vit_jax.parallel import device_memory
 from vit_jax.parallel import multihost
@@ -157,6 +159,7 @@ class _Run:
     # Saved with every checkpoint, so that the run keeps this number.
     self._experiment = fitted.experiment
     self._config = fitted.experiment.config
+    self._flops = model_flops.per_image(self._experiment)
     return fitted
 
   def _train(
@@ -167,7 +170,8 @@ class _Run:
     if self._files.is_active:
       console.print_lines('\n'.join(filter(None, [
           startup_summary.describe(
-              self._experiment, fitted.memory, self._files.title),
+              self._experiment, self._flops, fitted.memory,
+              self._files.title),
           fitted.message, self._start.message])))
     self._clock = clock_lib.Clock(devices=self._experiment.mesh.size)
     self._writer = self._files.open_metrics(
@@ -226,7 +230,7 @@ class _Run:
         self._step += 1
         self._counters.add_images(
             self._config.batch_size,
-            flops_per_image=self._experiment.training_flops_per_image)
+            flops_per_image=self._flops.training)
         self._progress.advance(self._step)
         in_flight.append(loss)
         if len(in_flight) > IN_FLIGHT:
@@ -260,7 +264,7 @@ class _Run:
         self._start.counters, self._clock, self._device_kind)
     row = log_rows.training_row(
         self._experiment, self._counters, metrics, speed, step=self._step,
-        device_kind=self._device_kind)
+        flops_per_image=self._flops.training, device_kind=self._device_kind)
     self._counters.train = row
     self._write_row({f'train/{name}': value for name, value in row.items()})
     self._progress.update(self._step, loss=row['loss'],
@@ -345,7 +349,7 @@ class _Run:
     dataset = self._experiment.dataset
     with self._clock.paused():
       self._checkpoints.save(
-          self._experiment.without_base(self._state), which=which,
+          frozen_weights.without(self._experiment, self._state), which=which,
           config=config_lib.to_plain(self._config),
           progress=dataclasses.asdict(self._counters),
           labels=dataset.classes.names)

@@ -26,6 +26,8 @@ from vit_jax.checkpoints import paths
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
 from vit_jax.experiment import experiment as experiment_lib
+from vit_jax.experiment import fit_weights
+from vit_jax.experiment import frozen_weights
 from vit_jax.run import counters as counters_lib
 from vit_jax.run import evaluation
 from vit_jax.run import workdir as workdir_lib
@@ -73,7 +75,7 @@ def restore_or_init(
         '--config.init.checkpoint.')
   class_notes: list[str] = []
   restored = checkpoints.restore(
-      experiment.without_base(experiment.abstract_state),
+      frozen_weights.without(experiment, experiment.abstract_state),
       check_labels=lambda names: class_notes.append(
           _match_classes(experiment, names, workdir)))
   if restored is not None:
@@ -83,21 +85,26 @@ def restore_or_init(
       params = weights.read()
       checksums.check_identity(
           params, start.counters.base, path=weights.address)
-      base, _ = experiment.adapt(
-          weights.with_params(params), config=experiment.config.init)
-    return experiment.with_base(restored.state, base), dataclasses.replace(
+      base, _ = fit_weights.fit(
+          experiment, weights.with_params(params),
+          rules=experiment.config.init)
+    state = frozen_weights.add(experiment, restored.state, base)
+    return state, dataclasses.replace(
         start, message='\n'.join(filter(None, [
             *restored.damaged, start.message, *class_notes[-1:]])))
   state = experiment.init_state()
   if weights is None:
-    return experiment.with_base(state), Start(counters_lib.Counters(), (
+    state = frozen_weights.add(experiment, state)
+    return state, Start(counters_lib.Counters(), (
         f'Starting from random parameters (seed {experiment.config.seed}).'))
   params = weights.read()
-  matched = experiment.match_head(weights, owner='the checkpoint')
-  state, rows = experiment.start_from(state, weights.with_params(params))
+  weights = weights.with_params(params)
+  matched = fit_weights.match_head(
+      experiment, weights, owner='the checkpoint')
+  state, rows = fit_weights.start(experiment, state, weights)
   notes = data.scale_notes(experiment.config.data, {
       'mean': weights.preprocess.mean, 'std': weights.preprocess.std})
-  return experiment.with_base(state), Start(counters_lib.Counters(
+  return frozen_weights.add(experiment, state), Start(counters_lib.Counters(
       origin=weights.address,
       base=checksums.identity(params) if adapted else ''), (
       f'Starting from {paths.display(weights.address)} ({weights.kind}):\n'
@@ -138,7 +145,8 @@ def load_best(
   Frozen parameters that it does not hold are those of `state`.
   """
   return tree.update(state.eval_params, checkpoints.load_best(
-      experiment.without_base(experiment.abstract_state), step=step))
+      frozen_weights.without(experiment, experiment.abstract_state),
+      step=step))
 
 
 def _resume(

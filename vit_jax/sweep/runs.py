@@ -18,6 +18,7 @@ from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
 from vit_jax.parallel import coordination
+from vit_jax.run import initial_weights
 from vit_jax.run import restore
 from vit_jax.run import signals
 from vit_jax.run import watchdog as watchdog_lib
@@ -81,7 +82,7 @@ def train(
     workdir: folder of the sweep.
     stop: raises between runs if a signal arrived.
   """
-  open_weights = functools.cache(open_lib.open)
+  opener = functools.cache(open_lib.open)
   for number, name in enumerate(names, start=1):
     stop.check()
     summary = coordination.run_on_first(
@@ -95,15 +96,10 @@ def train(
       continue
     experiment = experiments.pop(name)
     try:
-      weights, init = None, experiment.config.init
-      if init.checkpoint:
-        with watchdog_lib.Watchdog(
-            experiment.config.log, 'opening the initial weights'):
-          weights = open_weights(
-              init.checkpoint, which=init.which, log=None,
-              num_heads=getattr(experiment.config.model, 'num_heads', 0))
       yield name, run_lib.train(
-          experiment, workdir / RUNS / name, title=name, weights=weights)
+          experiment, workdir / RUNS / name, title=name,
+          weights=initial_weights.open_weights(
+              experiment.config, opener=opener))
     except health.NonFiniteError as error:
       yield name, error
   stop.check()
