@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from vit_jax import models
 from vit_jax import objectives
 from vit_jax import types
 from vit_jax.experiment import config as config_lib
@@ -87,7 +86,7 @@ def _fit(
   """Implements `fit` on the host."""
   config = experiment.config
   resize = initialize.resizer(
-      source_config, rules, grid=models.grid(config.model, config.data.size))
+      source_config, rules, grid=config.model.grid(config.data.size))
   added = [*experiment_lib.NOT_IN_MODEL]
   if objectives.TEACHER in initial:
     added.append(objectives.PROJECTOR)

@@ -22,7 +22,7 @@ from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.inference import class_names
 from vit_jax.inference import model as model_lib
 from vit_jax.inference import zero_shot
-from vit_jax.models import flexible_patch
+from vit_jax.models import embed
 from vit_jax.models import lora
 from vit_jax.models import vit_config
 from vit_jax.weights import download
@@ -130,11 +130,11 @@ def _with_patch(
       loaded, config=config if config.patch_shape == new.patch_shape else new,
       params={**loaded.params, 'patches': {
           **loaded.params['patches'],
-          'kernel': flexible_patch.resize_filters(
+          'kernel': embed.resize_filters(
               filters, new.patch_shape)}},
       # The grid of the position embeddings is the same.
       resolution=infer_architecture.image_size(
-          new, models.grid(config, loaded.resolution)),
+          new, config.grid(loaded.resolution)),
       preprocess=preprocess)
 
 
@@ -254,7 +254,7 @@ def _merged(
     fitted, _ = initialize.adapt(
         initialize.with_positions(weights, found.config, frozen), frozen,
         resize=initialize.resizer(
-            found.config, section, grid=models.grid(model, size)),
+            found.config, section, grid=model.grid(size)),
         # Trained parameters replace those that are ignored.
         config=dataclasses.replace(section, new=(), ignored=('.*',)))
     return jax.device_get(lora.merge(tree.update(fitted, adapters), config))

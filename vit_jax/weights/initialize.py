@@ -171,8 +171,8 @@ def _adapt_one(
   if name == FILTERS and len(shape) == len(target) == 4:
     if config.channels == 'mean':
       values = spread_channels(values, target[2])
-    from vit_jax.models import flexible_patch
-    values = flexible_patch.resize_filters(values, target[:2])
+    from vit_jax.models import embed
+    values = embed.resize_filters(values, target[:2])
   # If other axes differ, the error shows the shape before resizing.
   if len(shape) == len(target) and shape[-1:] == target[-1:]:
     values = resize(name, values)
@@ -219,7 +219,7 @@ def with_positions(
     return source
   size = data.parse({'resolution': source_config['data']['resolution']}).size
   return {**source, 'positions': np.asarray(models.position_embeddings(
-      lambda *_: None, config, models.grid(config, size)))}
+      lambda *_: None, config, config.grid(size)))}
 
 
 def resizer(
@@ -237,7 +237,7 @@ def resizer(
   return functools.partial(
       models.resize, new_grid=grid,
       method=config.positions or source_config.get('positions', 'linear'),
-      old_grid=models.grid(models.parse(source_config['model']), size))
+      old_grid=models.parse(source_config['model']).grid(size))
 
 
 def report(rows: Sequence[Row]) -> str:

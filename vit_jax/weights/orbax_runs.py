@@ -76,7 +76,7 @@ def load(
     if len(source.labels) == stored.num_classes:
       preprocess = dataclasses.replace(preprocess, labels=source.labels)
     resolution = run.size(preprocess)
-    models.grid(stored, resolution)
+    stored.grid(resolution)
     load_lib.check_preprocess(stored, preprocess)
   config = _with_overrides(stored, given)
   preprocess = preprocessing.override(preprocess, given.preprocess)
