@@ -7,10 +7,10 @@ import jax
 import pytest
 
 from vit_jax import run as run_lib
-from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import model_flops
+from vit_jax.weights import open as open_lib
 
 ROOT = pathlib.Path(__file__).parent.parent
 FOLDER = ROOT / 'configs' / 'paper'
@@ -52,7 +52,7 @@ def test_stages_train(case, tmp_path):
     summary = run_lib.train(
         experiment_lib.build(config, devices=jax.devices()[:1]),
         tmp_path / name,
-        source=checkpoint_source.find(tmp_path / origin) if origin else None)
+        weights=open_lib.open(tmp_path / origin) if origin else None)
     assert summary['steps'] == 2
     assert set(config.evals) <= {
         key.split('/')[0] for key in summary['metrics']}

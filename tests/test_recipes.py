@@ -242,8 +242,8 @@ def test_mae_fine_tunes_the_average_of_patches_with_a_new_norm():
           load('mae.py', *toy, *small)[''],
           load('mae.py:method=finetune', *toy)['']))
   _, rows = fit_weights.start(
-      after, after.init_state(), jax.device_get(before.init_state().params),
-      config_lib.to_plain(before.config))
+      after, after.init_state(), fit_weights.weights_of(
+          before, jax.device_get(before.init_state().params)))
   status = {row.name: row.status for row in rows}
   assert {n for n, s in status.items() if s == 'new'} == {
       'head/dense/kernel', 'head/dense/bias', 'pool_norm/scale',

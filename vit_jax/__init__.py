@@ -74,7 +74,8 @@ def train(
   from vit_jax import run as run_lib
   from vit_jax.run import initial_weights
   return run_lib.train(
-      experiment, workdir, source=initial_weights.find(experiment.config))
+      experiment, workdir,
+      weights=initial_weights.open_weights(experiment.config))
 
 
 def list_models(pattern: str = '*') -> list[str]:

@@ -10,11 +10,13 @@ from vit_jax import __main__ as main
 from vit_jax import models
 from vit_jax import run as run_lib
 from vit_jax import tree
-from vit_jax.checkpoints import source as checkpoint_source
+from vit_jax.checkpoints import items
+from vit_jax.checkpoints import paths
 from vit_jax.experiment import frozen_weights
 from vit_jax.experiment import model_flops
 from vit_jax.inference import load
 from vit_jax.training import flops
+from vit_jax.weights import open as open_lib
 
 pytestmark = pytest.mark.slow  # It trains models.
 
@@ -49,7 +51,7 @@ def trained(tmp_path_factory):
 def test_the_teacher_is_neither_trained_nor_saved(trained):
   teacher, workdir, experiment, summary = trained
   model = tree.flatten(experiment.model_params)
-  assert tree.flatten(checkpoint_source.find(workdir).shapes).keys() == (
+  assert tree.flatten(open_lib.open(workdir).shapes).keys() == (
       model.keys())
   assert experiment.num_trainable == summary['parameters'] == (
       tree.num_elements(model))
@@ -76,7 +78,7 @@ def test_the_forward_pass_of_the_teacher_counts(trained):
 def test_the_projection_and_both_heads_learn(trained):
   _, workdir, experiment, summary = trained
   initial, final = (tree.flatten(params) for params in (
-      experiment.init_state().params, checkpoint_source.find(workdir).load()))
+      experiment.init_state().params, items.read_params(paths.find(workdir))))
   for name in ('head/dense/kernel', 'head/distill/kernel', 'distill',
                'projector/kernel'):
     assert np.abs(final[name] - initial[name]).max() > 1e-4, name
@@ -88,7 +90,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(trained, tmp_path):
   resumed = toy.copy_at(trained[1], tmp_path / 'run', step=3)
   run_lib.train(trained[2], resumed)
   jax.tree.map(np.testing.assert_array_equal, *(
-      checkpoint_source.find(path).load() for path in (trained[1], resumed)))
+      items.read_params(paths.find(path)) for path in (trained[1], resumed)))
 
 
 def test_evaluation_needs_no_teacher(trained, capsys):

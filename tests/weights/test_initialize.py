@@ -1,11 +1,13 @@
 """Parameters of one model initialise another, and each is reported."""
 
+import dataclasses
 import re
 
 import jax
 import numpy as np
 import pytest
 
+from tests import random_models
 from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
@@ -232,18 +234,25 @@ SINCOS = {'width': 8, 'depth': 1, 'mlp_dim': 12, 'num_heads': 2, 'patch': 4,
 
 
 def test_a_model_that_learns_positions_starts_from_fixed_ones():
-  source_config = {'model': SINCOS, 'data': {'resolution': [12, 16]}}
-  target = {'positions': np.zeros((13, 8)), 'cls': np.zeros((1, 8))}
-  found = initialize.with_positions({'cls': 1}, source_config, target)
+  sincos = random_models.make(SINCOS, side=(12, 16))
+  learned = tree.unflatten(random_models.params(models.parse(
+      {**SINCOS, 'position': 'learned'}), (12, 16)))
+
+  def fit(weights, initial):
+    return initialize.fit(weights, initial, grid=(3, 4),
+                          config=initialize.InitConfig(new=()))[0]
+
   # The class token has none.
-  np.testing.assert_array_equal(found['positions'], np.concatenate(
-      [np.zeros((1, 8)), embed.sincos_positions((3, 4), 8)]))
-  for initial, model in (({'cls': 0}, SINCOS), (
-      target, {**SINCOS, 'position': 'none'})):
-    assert initialize.with_positions(
-        {'cls': 1}, {**source_config, 'model': model}, initial) == {'cls': 1}
-  own = {'positions': 2}
-  assert initialize.with_positions(own, source_config, target) == own
+  np.testing.assert_array_equal(fit(sincos, learned)['positions'], (
+      np.concatenate([np.zeros((1, 8)), embed.sincos_positions((3, 4), 8)])))
+  assert 'positions' not in fit(sincos, sincos.params)
+  none = dataclasses.replace(sincos, config=models.parse(
+      {**SINCOS, 'position': 'none'}))
+  with pytest.raises(ValueError, match='positions: expected .* found nothing'):
+    fit(none, learned)
+  own = sincos.with_params(learned)
+  np.testing.assert_array_equal(
+      fit(own, learned)['positions'], learned['positions'])
 
 
 def test_positions_that_a_model_does_not_learn_are_an_error_with_the_remedy():

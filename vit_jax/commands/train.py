@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
 
 
 def _train(args: argparse.Namespace) -> dict[str, Any]:
-  stages = load_config.load(args.config, args.overrides)
+  stages, opened = load_config.load_with_weights(args.config, args.overrides)
   if any(config.log.wandb for config in stages.values()):
     writer.import_wandb()
   workdir = epath.Path(args.workdir).expanduser()
@@ -75,9 +75,11 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
     experiment = experiments.pop(name)
     if name:
       print(f'\nStage {name}', flush=True)
+    weights = opened.pop(name, None) or initial_weights.open_weights(
+        experiment.config, workdir=workdir)
     summaries[name] = run_lib.train(
         experiment, workdir / name, title=name, profile_steps=args.profile,
-        source=initial_weights.find(experiment.config, workdir=workdir))
+        weights=weights)
   if jax.process_index() == 0:
     if list(stages) != ['']:
       atomic_files.write_json(

@@ -26,6 +26,7 @@ from vit_jax.experiment.experiment import Experiment
 from vit_jax.models import lora
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.training import step as step_lib
+from vit_jax.weights import open as open_lib
 
 __all__ = ['Experiment', 'build']
 
@@ -171,12 +172,11 @@ def _teacher(
     config: config_lib.Config, dataset: data.Dataset,
     note: Callable[[str], object],
 ) -> Any:
-  """Returns the teacher of the objective, an `inference` model, or None."""
+  """Returns the teacher of the objective, or None."""
   if config.objective.teacher_address is None:
     return None
-  from vit_jax.inference import load
   address, which = config.objective.teacher_address
-  model = load.load(address, which=which, log=None)
+  model = open_lib.open_model(address, which=which, log=None)
   channels = model.preprocess.channels
   if channels != config.data.channels:
     raise ValueError(

@@ -1,27 +1,26 @@
-"""Fits the weights of a checkpoint to the model of an experiment."""
+"""Fits weights to the model of an experiment."""
 
-from collections.abc import Mapping, Sequence
 import dataclasses
-from typing import Any
 
 import jax
 import numpy as np
 
 from vit_jax import objectives
 from vit_jax import types
-from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import multihost
 from vit_jax.weights import initialize
+from vit_jax.weights import weights as weights_lib
+from vit_jax.weights.configs import preprocessing
 
 
 def start(
     experiment: experiment_lib.Experiment, state: types.TrainState,
-    source: types.Params, source_config: Mapping[str, Any],
+    weights: weights_lib.Weights,
 ) -> tuple[types.TrainState, list[initialize.Row]]:
-  """Returns the state with parameters of a checkpoint; see `fit`."""
+  """Returns the state with initial weights; see `fit`."""
   params, rows = fit(
-      experiment, source, source_config, rules=experiment.config.init,
+      experiment, weights, rules=experiment.config.init,
       initial=multihost.fetch(state.params))
   average = None if state.average is None else jax.tree.map(
       lambda x: x.copy(), params)
@@ -35,36 +34,45 @@ def check(
 
   Compares classes and shapes only, before the earlier stage is trained.
   """
-  match_head(experiment, earlier.model_params, earlier.dataset.classes.names,
-             owner='the earlier stage')
-  _fit(experiment, _zeros(earlier.model_params),
-       config_lib.to_plain(earlier.config), rules=experiment.config.init,
+  weights = weights_of(earlier, _zeros(earlier.model_params))
+  match_head(experiment, weights, owner='the earlier stage')
+  _fit(experiment, weights, rules=experiment.config.init,
        initial=_zeros(experiment.abstract_state.params))
 
 
+def weights_of(
+    experiment: experiment_lib.Experiment, params: types.Params,
+) -> weights_lib.Weights:
+  """Returns parameters of an experiment as weights."""
+  size = experiment.config.data.size
+  return weights_lib.Weights.of(
+      params, config=experiment.config.model, resolution=size,
+      preprocess=preprocessing.Preprocess(
+          size, labels=tuple(experiment.dataset.classes.names)))
+
+
 def match_head(
-    experiment: experiment_lib.Experiment, source: types.Params,
-    labels: Sequence[str], **names: str,
+    experiment: experiment_lib.Experiment, weights: weights_lib.Weights, *,
+    owner: str,
 ) -> str:
   """Compares a kept head with the data; see `initialize.match_classes`."""
   if not initialize.num_classes(experiment.abstract_state.params):
     return ''
   return initialize.match_classes(
-      source, labels, experiment.dataset.classes,
-      config=experiment.config.init, **names)
+      weights, experiment.dataset.classes, config=experiment.config.init,
+      owner=owner)
 
 
 def fit(
-    experiment: experiment_lib.Experiment, source: types.Params,
-    source_config: Mapping[str, Any], *, rules: initialize.InitConfig,
+    experiment: experiment_lib.Experiment, weights: weights_lib.Weights, *,
+    rules: initialize.InitConfig,
     initial: types.Params | None = None,
 ) -> tuple[types.Params, list[initialize.Row]]:
-  """Returns parameters of a checkpoint fitted to a model, on its devices.
+  """Returns weights fitted to a model, on its devices.
 
   Args:
     experiment: the experiment with the model.
-    source: parameters of the checkpoint.
-    source_config: plain config of the checkpoint; `model` and `data` suffice.
+    weights: the weights.
     rules: parameters that may be new or ignored.
     initial: initial parameters of the model; zeros by default.
 
@@ -72,29 +80,26 @@ def fit(
     ValueError: if the parameters do not fit the model.
   """
   params, rows = _fit(
-      experiment, source, source_config, rules=rules,
+      experiment, weights, rules=rules,
       initial=_zeros(experiment.abstract_state.params) if initial is None
       else initial)
   return multihost.put(params, experiment.shardings.params), rows
 
 
 def _fit(
-    experiment: experiment_lib.Experiment, source: types.Params,
-    source_config: Mapping[str, Any], *, rules: initialize.InitConfig,
-    initial: types.Params,
+    experiment: experiment_lib.Experiment, weights: weights_lib.Weights, *,
+    rules: initialize.InitConfig, initial: types.Params,
 ) -> tuple[types.Params, list[initialize.Row]]:
   """Implements `fit` on the host."""
   config = experiment.config
-  resize = initialize.resizer(
-      source_config, rules, grid=config.model.grid(config.data.size))
   added = [*experiment_lib.NOT_IN_MODEL]
   if objectives.TEACHER in initial:
     added.append(objectives.PROJECTOR)
   rules = dataclasses.replace(rules, new=(
       *rules.new, *[f'{name}/.*' for name in added if name in initial]))
-  params, rows = initialize.adapt(
-      initialize.with_positions(source, source_config, initial), initial,
-      config=rules, resize=resize)
+  params, rows = initialize.fit(
+      weights, initial, config=rules,
+      grid=config.model.grid(config.data.size))
   return params, [row for row in rows if not row.name.startswith(
       f'{objectives.TEACHER}/')]
 

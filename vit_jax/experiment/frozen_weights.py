@@ -37,7 +37,7 @@ def add(
     params = tree.update(jax.tree.map(lambda x: x.copy(), base or {}), params)
     return params if experiment.teacher is None else {
         **params, objectives.TEACHER: multihost.put(
-            experiment.teacher.params,
+            experiment.teacher.read(),
             experiment.shardings.params[objectives.TEACHER])}
 
   return state.map_params(complete)

@@ -46,7 +46,7 @@ def per_image(experiment: experiment_lib.Experiment) -> PerImage:
   if experiment.teacher is not None:
     training += flops.count(
         functools.partial(distill.outputs, experiment.teacher),
-        experiment.teacher.params, distill.image(experiment.teacher))
+        experiment.teacher.shapes, distill.image(experiment.teacher))
   return PerImage(forward, training)
 
 

@@ -5,7 +5,6 @@ prediction and MAE; these functions read them from the checkpoint.
 """
 
 from collections.abc import Callable
-import os
 from typing import Any
 
 from etils import epath
@@ -14,10 +13,8 @@ from jaxtyping import Float
 import numpy as np
 
 from vit_jax import objectives
-from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.inference import model as model_lib
-from vit_jax.weights import download
-from vit_jax.weights import orbax_runs
+from vit_jax.weights import open as open_lib
 
 Images = Float[np.ndarray, 'batch height width channels']
 
@@ -35,15 +32,12 @@ def load(
     model: the model at `path`.
     which: 'latest' or 'best' checkpoint of a workdir.
   """
-  if os.fspath(path).startswith(('hf://', 'https://')):
+  if not model.is_checkpoint:
     return None  # Weight files. Do not download them again.
-  local = download.fetch(path)
-  if not orbax_runs.is_run(local):
+  weights = open_lib.open(path, which=which)
+  if 'masked_patch' not in weights.shapes:
     return None
-  source = checkpoint_source.find(local, which=which)
-  if 'masked_patch' not in source.shapes:
-    return None
-  config = objectives.parse(source.config['objective'])
+  config = objectives.parse(weights.run['objective'])
   preprocess = model.preprocess
   module = config.build_model(
       model.config, num_classes=model.config.num_classes,
@@ -51,7 +45,7 @@ def load(
   objective: Any = config.build(objectives.Context(
       module, mean=preprocess.mean, std=preprocess.std))
   params = {**model.params_for(preprocess.resolution),
-            'masked_patch': source.load()['masked_patch']}
+            'masked_patch': weights.read()['masked_patch']}
 
   def reconstruct(images: Images) -> tuple[Images, ...]:
     pixels = images * np.asarray(preprocess.std, np.float32) + np.asarray(

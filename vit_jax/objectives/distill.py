@@ -137,7 +137,7 @@ class Distill(objective.Objective):
           self._context.model.apply, {'params': nn.unbox(params)},
           jax.ShapeDtypeStruct((1, *images.shape[1:]), 'float32'))
       _, theirs = jax.eval_shape(functools.partial(
-          outputs, teacher), teacher.params, image(teacher))
+          outputs, teacher), teacher.shapes, image(teacher))
       kernel = nn.initializers.lecun_normal()(
           key, (own['representation'].shape[-1], theirs.shape[-1]))
       result[objective.PROJECTOR] = {
@@ -200,7 +200,7 @@ def outputs(
     teacher: Any, params: types.Params,
     images: Float[Array, 'batch height width channels'],
 ) -> tuple[Float[Array, 'batch classes'], Float[Array, 'batch features']]:
-  """Returns logits and representation of an `inference` model."""
+  """Returns logits and representation of a teacher."""
   found = _module(teacher).apply({'params': params}, images)
   return found['logits'], found['representation']
 

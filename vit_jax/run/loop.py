@@ -24,7 +24,6 @@ from vit_jax import types
 from vit_jax.checkpoints import lock
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import paths
-from vit_jax.checkpoints import source as source_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import fit_batch
@@ -47,6 +46,7 @@ from vit_jax.run import watchdog as watchdog_lib
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.run import writer as writer_lib
 from vit_jax.training import health
+from vit_jax.weights import weights as weights_lib
 
 IN_FLIGHT = 2  # Steps that the host may run ahead of the devices.
 
@@ -54,7 +54,7 @@ IN_FLIGHT = 2  # Steps that the host may run ahead of the devices.
 def train(
     experiment: experiment_lib.Experiment, workdir: epath.PathLike, *,
     title: str = '',
-    source: source_lib.Source | None = None,
+    weights: weights_lib.Weights | None = None,
     profile_steps: int = 0,
     free_bytes: int | None = None,
 ) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def train(
     experiment: the experiment.
     workdir: folder of the run.
     title: name to print.
-    source: initial parameters of a new run; by default random.
+    weights: initial parameters of a new run; by default random.
     profile_steps: number of steps to profile.
     free_bytes: device memory for the run; by default all that is free now.
 
@@ -97,7 +97,7 @@ def train(
     files = workdir_lib.Files(workdir, title, checkpoints.describe_latest)
     run = _Run(experiment, files, checkpoints, stop, watchdog)
     free_bytes = free_bytes or device_memory.free_bytes(experiment.mesh)
-    return run.train(source, profile_steps, free_bytes)
+    return run.train(weights, profile_steps, free_bytes)
 
 
 class _Run:
@@ -118,13 +118,13 @@ class _Run:
     self._step = 0  # Number of updates made.
 
   def train(
-      self, source: source_lib.Source | None, profile_steps: int,
+      self, weights: weights_lib.Weights | None, profile_steps: int,
       free_bytes: int | None,
   ) -> dict[str, Any]:
     fit_batch.check_state_fits(self._experiment, free_bytes=free_bytes)
     self._report('restoring or initialising the state', is_start=True)
     self._state, self._start = restore.restore_or_init(
-        self._experiment, self._checkpoints, self._files.path, source)
+        self._experiment, self._checkpoints, self._files.path, weights)
     self._counters = dataclasses.replace(self._start.counters)
     self._step = self._logged_step = self._start.step
     if not self._step:
@@ -147,7 +147,7 @@ class _Run:
       self._stop.check()  # Handles a signal during the last save.
     self._files.write_card(
         self._experiment, summary, origin=self._counters.origin,
-        source_config=source.config if source else {})
+        source_config=weights.run if weights else {})
     return summary
 
   def _fit(self, free_bytes: int | None) -> fit_batch.FittedStep:

@@ -17,7 +17,6 @@ from vit_jax.data.sources import tfds_folders
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
-from vit_jax.inference import load
 from vit_jax.parallel import coordination
 from vit_jax.run import initial_weights
 from vit_jax.run import restore
@@ -25,6 +24,7 @@ from vit_jax.run import signals
 from vit_jax.run import watchdog as watchdog_lib
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import health
+from vit_jax.weights import open as open_lib
 
 RESULT, RUNS = 'sweep.json', 'runs'
 # Settings that may differ when a sweep resumes. Unlike a single run, it may not
@@ -82,7 +82,7 @@ def train(
     workdir: folder of the sweep.
     stop: raises between runs if a signal arrived.
   """
-  find_source = functools.cache(load.find)
+  opener = functools.cache(open_lib.open)
   for number, name in enumerate(names, start=1):
     stop.check()
     summary = coordination.run_on_first(
@@ -98,8 +98,8 @@ def train(
     try:
       yield name, run_lib.train(
           experiment, workdir / RUNS / name, title=name,
-          source=initial_weights.find(
-              experiment.config, find_source=find_source))
+          weights=initial_weights.open_weights(
+              experiment.config, opener=opener))
     except health.NonFiniteError as error:
       yield name, error
   stop.check()
