@@ -107,7 +107,7 @@ def _check(args: argparse.Namespace) -> tuple[int, Any]:
   output.show(report)
   if args.html:
     with image_files.ignore_pillow_warnings():
-      output.write_page(report, request, args.html)
+      output.write_report(report, request, args.html)
     print(f'Wrote {args.html}')
   return int(args.strict and report.harmful), report.to_json()
 
