@@ -116,7 +116,7 @@ def matmul(setting):
 
   from vit_jax import models
   model = models.parse({'variant': setting.model})
-  rows, columns = models.grid(model, (setting.resolution, setting.resolution))
+  rows, columns = model.grid((setting.resolution, setting.resolution))
   tokens = rows * columns + model.num_prefix
   keys = map(functools.partial(jax.random.fold_in, jax.random.key(0)),
              itertools.count())

@@ -7,7 +7,6 @@ import jax
 import pytest
 
 from vit_jax import data
-from vit_jax import models
 from vit_jax import sweep as sweep_lib
 from vit_jax import tree
 from vit_jax.experiment import build as experiment_lib
@@ -290,7 +289,7 @@ def test_table_2_averages_the_parameters_on_imagenet(model, resolution, grid):
   config = load(f'finetune.py:model={model},dataset=imagenet2012,'
                 f'resolution={resolution}')['']
   assert config.averaging == 0.9999
-  assert models.grid(config.model, config.data.size) == grid
+  assert config.model.grid(config.data.size) == grid
 
 
 def test_methods_are_lora_of_attention_and_the_head_and_layer_decay():

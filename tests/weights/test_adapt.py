@@ -12,7 +12,6 @@ from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax.models import embed
-from vit_jax.models import flexible_patch
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import check
 
@@ -214,7 +213,7 @@ def test_resized_filters_solve_the_least_squares_problem_of_flexivit(new):
       units, (20, *new), 'bilinear', antialias=False)).reshape(20, -1).T
   expected = np.einsum(
       'no,ocd->ncd', np.linalg.pinv(matrix.T), filters.reshape(20, 3, 6))
-  resized = flexible_patch.resize_filters(filters, new)
+  resized = embed.resize_filters(filters, new)
   np.testing.assert_allclose(
       resized, expected.reshape(*new, 3, 6), rtol=1e-4, atol=1e-5)
 
@@ -226,7 +225,7 @@ def test_filters_fit_a_model_with_another_patch():
   adapted, rows = adapt(source, target)
   np.testing.assert_array_equal(
       adapted['patches']['kernel'],
-      flexible_patch.resize_filters(filters, (6, 6)))
+      embed.resize_filters(filters, (6, 6)))
   assert rows['patches/kernel'].status == 'resized'
 
 

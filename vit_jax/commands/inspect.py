@@ -22,7 +22,6 @@ with epy.lazy_imports():
   from etils import epath
 
   from vit_jax import atomic_files
-  from vit_jax import models
   from vit_jax import tree
   from vit_jax.analysis import html_page
   from vit_jax.checkpoints import paths as checkpoint_paths
@@ -66,7 +65,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   if args.layer is not None:
     model.layer_output(f'patches:{args.layer}')
   patch = _patch_index(
-      args.patch, models.grid(model.config, model.preprocess.resolution))
+      args.patch, model.config.grid(model.preprocess.resolution))
   paths = image_files.interleave(found)
   shown = paths[:args.show]
   workdir = _workdir(args.model)

@@ -137,8 +137,8 @@ def _with_patch_sizes(
         f'{config.objective.name!r} have one size. Leave it out.')
   for patch in sizes:
     try:
-      models.grid(dataclasses.replace(config.model, patch=patch),
-                  config.data.image_shape[:2])
+      dataclasses.replace(config.model, patch=patch).grid(
+          config.data.image_shape[:2])
     except ValueError as error:
       raise ValueError(f'model.patch_sizes: {error}') from error
   return step_lib.DrawnLoss(loss, tuple(loss_of(patch) for patch in sizes))
@@ -189,7 +189,7 @@ def _teacher(
       dataset.classes, rename=classes.CONVERT, remedy='Use a teacher that was '
       'trained on these classes in this order.'))
   return dataclasses.replace(model, config=dataclasses.replace(
-      models.without_fused_kernels(model.config), dtype=config.model.dtype))
+      model.config.without_fused_kernels(), dtype=config.model.dtype))
 
 
 def _optimizer(

@@ -13,7 +13,6 @@ import numpy as np
 
 from vit_jax import data
 from vit_jax import evals
-from vit_jax import models
 from vit_jax import types
 from vit_jax.data import examples
 from vit_jax.data import imagenet_real
@@ -156,7 +155,7 @@ def build(
       loss=functools.partial(supervised.of_logits, labelled),
       activation='sigmoid' if labelled.loss == 'sigmoid' else 'softmax',
       num_classes=train_data.num_classes, targets=train_data.targets, note=note,
-      grid=models.grid(config.model, config.data.size),
+      grid=config.model.grid(config.data.size),
       train_name=train_data.name, class_names=train_data.class_names))
           for name, section in config.evals.items()}
 

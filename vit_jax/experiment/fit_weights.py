@@ -5,7 +5,6 @@ import dataclasses
 import jax
 import numpy as np
 
-from vit_jax import models
 from vit_jax import objectives
 from vit_jax import types
 from vit_jax.experiment import experiment as experiment_lib
@@ -100,7 +99,7 @@ def _fit(
       *rules.new, *[f'{name}/.*' for name in added if name in initial]))
   params, rows = adapt_lib.fit(
       weights, initial, config=rules,
-      grid=models.grid(config.model, config.data.size))
+      grid=config.model.grid(config.data.size))
   return params, [row for row in rows if not row.name.startswith(
       f'{objectives.TEACHER}/')]
 

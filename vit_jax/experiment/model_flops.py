@@ -8,7 +8,6 @@ from typing import Any
 import flax.linen as nn
 import jax
 
-from vit_jax import models
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.experiment import experiment as experiment_lib
@@ -77,7 +76,7 @@ def _model(experiment: experiment_lib.Experiment, *, remat: Any) -> nn.Module:
   config = experiment.config
   return config.objective.build_model(
       dataclasses.replace(
-          models.without_fused_kernels(config.model), remat=remat),
+          config.model.without_fused_kernels(), remat=remat),
       image_shape=config.data.image_shape,
       num_classes=config.model.num_classes)
 

@@ -57,7 +57,7 @@ def positions(
   title, config = 'Position embeddings', model.config
   if not isinstance(config, vit_config.ViTConfig):
     return html_page.Section(title, 'A ResNet has no position embeddings.')
-  grid = models.grid(config, model.resolution)
+  grid = config.grid(model.resolution)
   table = models.patch_positions(model.params, config, grid)
   if table is None:
     return html_page.Section(
@@ -176,7 +176,7 @@ def attention(
     return [html_page.Section(
         title, 'Name images to draw attention: inspect --model=... photos/')]
   height, width = model.preprocess.resolution
-  grid = models.grid(config, (height, width))
+  grid = config.grid((height, width))
   stride = config.backbone.stride if config.backbone else 1
   patch = (float(stride * config.patch_shape[0]),
            float(stride * config.patch_shape[1]))

@@ -16,7 +16,7 @@ from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.inference import class_names
 from vit_jax.inference import model as model_lib
 from vit_jax.inference import zero_shot
-from vit_jax.models import flexible_patch
+from vit_jax.models import embed
 from vit_jax.models import vit_config
 from vit_jax.weights import check
 from vit_jax.weights import open as open_lib
@@ -107,12 +107,12 @@ def _with_patch(
   check.check_preprocess(new, preprocess)
   params = {**model.params, 'patches': {
       **model.params['patches'],
-      'kernel': flexible_patch.resize_filters(filters, new.patch_shape)}}
+      'kernel': embed.resize_filters(filters, new.patch_shape)}}
   return model.with_params(
       params, config=config if config.patch_shape == new.patch_shape else new,
       # The grid of the position embeddings is the same.
       resolution=infer_architecture.image_size(
-          new, models.grid(config, model.resolution)),
+          new, config.grid(model.resolution)),
       preprocess=preprocess)
 
 

@@ -24,7 +24,6 @@ import jax
 from jaxtyping import Float
 import numpy as np
 
-from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
@@ -217,8 +216,8 @@ class Model(weights_lib.Weights):
       values = values[:, getattr(self.config, 'num_prefix', 0):]
     values = np.asarray(values, np.float32)  # Before a mean in bfloat16.
     if kind == 'patches':
-      return values.reshape(len(values), *models.grid(
-          self.config, self.preprocess.resolution), -1)
+      rows, columns = self.config.grid(self.preprocess.resolution)
+      return values.reshape(len(values), rows, columns, -1)
     return values.mean(1) if kind == 'mean' else values
 
   def attention(
@@ -252,7 +251,7 @@ class Model(weights_lib.Weights):
     # Batch by batch: the attention of many images would fill the memory.
     return np.asarray(self._attention(
         lambda weights: attention_lib.rollout_map(
-            weights, grid=models.grid(self.config, self.preprocess.resolution),
+            weights, grid=self.config.grid(self.preprocess.resolution),
             pooling=getattr(self.config, 'pooling', '')), images, batch_size))
 
   def _attention(

@@ -33,7 +33,7 @@ def params_by_size(
 
   @functools.lru_cache(maxsize=_MAX_RESOLUTIONS)
   def params_for(size: tuple[int, int]) -> types.Params:
-    old, new = (models.grid(weights.config, s)
+    old, new = (weights.config.grid(s)
                 for s in (weights.resolution, size))
     if old == new:
       return on_device

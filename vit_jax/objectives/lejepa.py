@@ -94,12 +94,12 @@ class LejepaConfig(objective.ObjectiveConfig):
           '--config.objective.views.grayscale=0.')
     if config.num_local:
       try:
-        models.grid(model, (config.local_size, config.local_size))
+        model.grid((config.local_size, config.local_size))
       except ValueError as error:
         raise ValueError(f'objective.views.local_size: {error}') from error
     return joint_embedding.JointEmbedding(
         dataclasses.replace(model, num_classes=num_classes),
-        grid=models.grid(model, image_shape[:2]), hidden=self.hidden,
+        grid=model.grid(image_shape[:2]), hidden=self.hidden,
         outputs=self.embedding)
 
   def build(self, context: objective.Context) -> objective.Objective:

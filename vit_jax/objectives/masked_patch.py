@@ -76,7 +76,7 @@ class MaskingConfig(objective.ObjectiveConfig):
           'a ResNet leaks the pixels of a patch to its neighbours. Choose '
           'another model.variant, such as B/16.')
     height, width, channels = image_shape
-    rows, columns = models.grid(model, (height, width))
+    rows, columns = model.grid((height, width))
     if height % rows or width % columns:
       raise ValueError(
           f'{what}: an image of {height}x{width} does not divide into the '
@@ -225,5 +225,5 @@ class MaskedPatch(objective.Objective):
     return images, masked, reconstructed
 
   def _grid(self, images: jax.Array) -> tuple[int, int]:
-    return models.grid(
-        self._context.model.config, (images.shape[1], images.shape[2]))
+    return self._context.model.config.grid(
+        (images.shape[1], images.shape[2]))

@@ -21,7 +21,6 @@ import jinja2
 
 from vit_jax import console
 from vit_jax import escape
-from vit_jax import models
 from vit_jax import schema
 from vit_jax.checkpoints import paths
 from vit_jax.experiment import config as config_lib
@@ -74,7 +73,7 @@ def of_run(
       title=title, config=config, model=config.model, dataset=dataset,
       class_names=names if len(names) <= MAX_NAMES else (),
       height=height, width=width, channels=channels,
-      grid=models.grid(config.model, config.data.size),
+      grid=config.model.grid(config.data.size),
       origin=paths.display(origin) if origin else '',
       source=source_config.get('data', {}).get('source'), summary=summary,
       epochs=summary['steps'] / experiment.steps_per_epoch,

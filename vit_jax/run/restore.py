@@ -17,7 +17,6 @@ from etils import epath
 
 from vit_jax import classes
 from vit_jax import data
-from vit_jax import models
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import checksums
@@ -218,7 +217,7 @@ def _problem(
       experiment, counters, step=step):
     longer = 'total' if step == total else 'checkpoint.patience'
     return f'is finished, with a different config. Set a longer {longer}'
-  old, new = (models.grid(config.model, config.data.size)
+  old, new = (config.model.grid(config.data.size)
               for config in (earlier, experiment.config))
   if old != new:
     return (f'has position embeddings for {old[0]}x{old[1]} patches, but the '

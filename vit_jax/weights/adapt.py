@@ -89,7 +89,7 @@ def fit(
   params = _with_positions(weights.read(), weights, initial)
   return adapt(params, initial, config=config, resize=functools.partial(
       models.resize, new_grid=grid,
-      old_grid=models.grid(weights.config, weights.resolution),
+      old_grid=weights.config.grid(weights.resolution),
       method=config.positions or weights.positions))
 
 
@@ -189,8 +189,8 @@ def _adapt_one(
   if name == FILTERS and len(shape) == len(target) == 4:
     if config.channels == 'mean':
       values = spread_channels(values, target[2])
-    from vit_jax.models import flexible_patch
-    values = flexible_patch.resize_filters(values, target[:2])
+    from vit_jax.models import embed
+    values = embed.resize_filters(values, target[:2])
   # If other axes differ, the error shows the shape before resizing.
   if len(shape) == len(target) and shape[-1:] == target[-1:]:
     values = resize(name, values)
@@ -231,7 +231,7 @@ def _with_positions(
       or config.position != 'sincos'):
     return params
   return {**params, 'positions': np.asarray(models.position_embeddings(
-      lambda *_: None, config, models.grid(config, weights.resolution)))}
+      lambda *_: None, config, config.grid(weights.resolution)))}
 
 
 def report(rows: Sequence[Row]) -> str:

@@ -23,7 +23,7 @@ def check_preprocess(
       is not the number of classes.
   """
   try:
-    models.grid(config, preprocess.resolution)
+    config.grid(preprocess.resolution)
   except ValueError as error:
     raise ValueError(f'resolution: {error}') from error
   labels = len(preprocess.labels)
@@ -67,7 +67,7 @@ def abstract_params(
   """Returns the shapes of a model's parameters, as a nested dict."""
   # The shapes do not depend on kernels that only some devices support.
   model = models.build(
-      models.without_fused_kernels(config), num_classes=config.num_classes)
+      config.without_fused_kernels(), num_classes=config.num_classes)
   images = jax.ShapeDtypeStruct((1, *resolution, channels), 'float32')
   return nn.unbox(jax.eval_shape(
       lambda: models.init(model, jax.random.key(0), images)))

@@ -14,7 +14,6 @@ from etils import epath
 import jax
 
 from vit_jax import console
-from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
@@ -129,7 +128,7 @@ def _merged(
           'with base=PATH (--set base=PATH).') from error
     fitted, _ = adapt_lib.fit(
         found.with_params(params), frozen,
-        grid=models.grid(weights.config, weights.resolution),
+        grid=weights.config.grid(weights.resolution),
         # Trained parameters replace those that are ignored.
         config=dataclasses.replace(section, new=(), ignored=('.*',)))
     return jax.device_get(lora.merge(tree.update(fitted, adapters), config))

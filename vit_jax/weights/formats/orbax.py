@@ -74,7 +74,7 @@ def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
     if len(labels) == config.num_classes:
       preprocess = dataclasses.replace(preprocess, labels=labels)
     resolution = saved.size(preprocess)
-    models.grid(config, resolution)
+    config.grid(resolution)
     check.check_preprocess(config, preprocess)
   return weights_lib.Weights(
       config=config, read=functools.partial(items.read_params, step),
