@@ -7,9 +7,9 @@ from etils import epath
 
 from vit_jax import console
 from vit_jax.analysis import html_page
-from vit_jax.check import findings
-from vit_jax.check import image_record
-from vit_jax.check import scan as scan_lib
+from vit_jax.curation import findings
+from vit_jax.curation import image_record
+from vit_jax.curation import scan as scan_lib
 
 MAX_BYTES = 16 * 2**20  # Embedded images, as base64 text.
 _MAX_SHEET_IMAGES = 2_000  # Total of all contact sheets.
@@ -76,7 +76,7 @@ def write_page(
     return url if num_bytes <= MAX_BYTES else ''
 
   html_page.write(
-      path, 'check/page.html', title=f'Check of {report.source}',
+      path, 'curation/check.html', title=f'Check of {report.source}',
       text=f'Labels: {report.label_kind}.', report=report, thumbnail=thumbnail,
       sheet_images=max(1, _MAX_SHEET_IMAGES // max(
           1, len(report.contact_sheets))), max_mib=MAX_BYTES // 2**20)

@@ -13,10 +13,10 @@ import tensorflow_datasets as tfds
 from tests import pictures
 from vit_jax import __main__ as main
 from vit_jax import data
-from vit_jax.data.splits import selection
-from vit_jax.prepare import images
-from vit_jax.prepare import prepare
-from vit_jax.prepare import shards
+from vit_jax.curation import prepare
+from vit_jax.curation import selection
+from vit_jax.curation import shards
+from vit_jax.curation import stored_images
 
 
 @pytest.fixture(scope='module', name='folder')
@@ -55,7 +55,8 @@ def _plan(folder, to, *, shard_bytes=4000):
 def _same(there, source):
   assert len(there) == len(source)
   for i in range(len(source)):
-    assert there[i]['image'] == images.ImageFormat().encode(source[i]['image'])
+    assert there[i]['image'] == stored_images.ImageFormat().encode(
+        source[i]['image'])
     np.testing.assert_array_equal(there[i]['label'], source[i]['label'])
 
 

@@ -22,14 +22,14 @@ import rich.progress
 from vit_jax import atomic_files
 from vit_jax import data
 from vit_jax import schema
-from vit_jax.data import beam_runner
+from vit_jax.curation import beam_runner
+from vit_jax.curation import selection as selection_lib
+from vit_jax.curation import shards as shards_lib
+from vit_jax.curation import stored_images
 from vit_jax.data import known_datasets
 from vit_jax.data.images import unreadable
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import registry
-from vit_jax.data.splits import selection as selection_lib
-from vit_jax.prepare import images
-from vit_jax.prepare import shards as shards_lib
 
 _PLAN = '.plan.json'
 _UNREADABLE = 'unreadable.jsonl'
@@ -64,13 +64,13 @@ class Plan:
 def plan(
     settings: Mapping[str, Any], *, splits: Sequence[str], to: str, name: str,
     version: str, shard_bytes: int, shorter_side: int = 0,
-    quality: int = images.QUALITY,
+    quality: int = stored_images.QUALITY,
 ) -> Plan:
   """Plans a dataset; reads a sample of each split.
 
   `settings` is a section `data`, whose `exclude`, `num_examples` and the like
   apply to the training split.
-  Empty `splits` selects all splits. For the image format, see `images`.
+  Empty `splits` selects all splits. For the image format, see `stored_images`.
 
   Raises:
     ValueError: for a name or version that TFDS does not accept, a source
@@ -81,7 +81,8 @@ def plan(
   # Unreadable examples may be left out of shards that are written already.
   settings = {key: value for key, value in settings.items()
               if key not in ('unreadable', 'max_unreadable')}
-  image_format = images.ImageFormat(shorter_side, quality, config.max_pixels)
+  image_format = stored_images.ImageFormat(
+      shorter_side, quality, config.max_pixels)
   if shorter_side and not config.is_picture:
     raise ValueError(
         '--shorter-side applies to 8-bit images of 1 or 3 channels, but these '
@@ -248,7 +249,7 @@ def _training_splits(
 
 
 def _sample(
-    source: data.Dataset, image_format: images.ImageFormat,
+    source: data.Dataset, image_format: stored_images.ImageFormat,
 ) -> list[dict[str, Any]]:
   """Returns evenly chosen examples, with images as they are stored."""
   chosen = np.unique(np.linspace(0, len(source) - 1, _SAMPLE).astype(int))
@@ -290,7 +291,7 @@ def _dataset_info(
       'name': planned.name, 'version': planned.version,
       'description': planned.all_shards[0].features.image_format.description,
       'fileFormat': shards_lib.FORMAT, 'disableShuffling': True,
-      'moduleName': 'vit_jax.prepare', 'splits': [{
+      'moduleName': 'vit_jax.curation', 'splits': [{
           'name': split,
           'numBytes': str(sum(facts[s.name]['record_bytes'] for s in shards)),
           'shardLengths': [str(facts[s.name]['examples']) for s in shards],

@@ -20,12 +20,12 @@ import numpy as np
 from vit_jax import atomic_files
 from vit_jax import data
 from vit_jax import untrusted
+from vit_jax.curation import selection as selection_lib
+from vit_jax.curation import stored_images
 from vit_jax.data import examples as examples_lib
 from vit_jax.data.images import decode
 from vit_jax.data.images import limits
 from vit_jax.data.images import unreadable as unreadable_lib
-from vit_jax.data.splits import selection as selection_lib
-from vit_jax.prepare import images
 
 FORMAT = 'array_record'
 KEY, FILE_NAME = 'key', 'file_name'
@@ -52,7 +52,7 @@ class Features:
   encoding: str
   file_name: bool
   targets: tuple[str, ...]
-  image_format: images.ImageFormat
+  image_format: stored_images.ImageFormat
 
   def write(self, folder: epath.Path) -> None:
     """Writes features.json and the class names, as TFDS does."""
@@ -79,7 +79,7 @@ class Features:
 
 def infer_features(
     dataset: data.Dataset, examples: Sequence[Mapping[str, Any]], *,
-    image_format: images.ImageFormat, label: str | None,
+    image_format: stored_images.ImageFormat, label: str | None,
 ) -> Features:
   """Returns the features of a dataset, inferred from a sample.
 

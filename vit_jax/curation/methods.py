@@ -19,10 +19,10 @@ import numpy as np
 from PIL import Image
 
 from vit_jax import nearest_neighbours
-from vit_jax.data.fingerprints import hash_index
-from vit_jax.data.fingerprints import perceptual_hash
-from vit_jax.data.fingerprints import similarity
-from vit_jax.data.splits import selection as selection_lib
+from vit_jax.curation import hash_index
+from vit_jax.curation import perceptual_hash
+from vit_jax.curation import selection as selection_lib
+from vit_jax.curation import similarity
 
 # Maps images to one row of features each; it is sent to other processes.
 Embed = Callable[[list[Any]], Any]

@@ -9,7 +9,7 @@ from jaxtyping import Float32, UInt8
 import numpy as np
 from scipy import ndimage
 
-from vit_jax.data.fingerprints import perceptual_hash
+from vit_jax.curation import perceptual_hash
 
 _SIDE, _CELLS, _ANGLES, _COLOURS = 32, 8, 9, 4
 # Relative to edges; the best of several for 20 nearest neighbours on 5,000

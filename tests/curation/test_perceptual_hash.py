@@ -9,8 +9,8 @@ import pytest
 import scipy.fft
 
 from tests import pictures
-from vit_jax.data.fingerprints import hash_index
-from vit_jax.data.fingerprints import perceptual_hash
+from vit_jax.curation import hash_index
+from vit_jax.curation import perceptual_hash
 
 
 def _bits(*images, windows=(perceptual_hash.WHOLE,)):

@@ -6,11 +6,11 @@ from jaxtyping import Int
 import numpy as np
 from scipy import sparse
 
-from vit_jax.check import findings
-from vit_jax.check import scan as scan_lib
-from vit_jax.data.fingerprints import hash_index
-from vit_jax.data.fingerprints import perceptual_hash
-from vit_jax.data.fingerprints import similarity
+from vit_jax.curation import findings
+from vit_jax.curation import hash_index
+from vit_jax.curation import perceptual_hash
+from vit_jax.curation import scan as scan_lib
+from vit_jax.curation import similarity
 
 _QUERIES = 2**16  # Queries per search, to bound memory.
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from vit_jax import atomic_files
 from vit_jax.analysis import html_page
-from vit_jax.data.splits import selection as selection_lib
-from vit_jax.near_duplicates import search
+from vit_jax.curation import search
+from vit_jax.curation import selection as selection_lib
 
 EXCLUDE, PAIRS, PAGE = 'exclude.txt', 'pairs.jsonl', 'pairs.html'
 _IMAGE_SIDE = 192  # Pixels, on the page.
@@ -49,7 +49,7 @@ def write_page(
       0, len(ordered) - 1, min(shown, len(ordered))).astype(int)).tolist()]
   tests = {selection.name: selection for selection in against}
   html_page.write(
-      path, 'near_duplicates/page.html',
+      path, 'curation/pairs.html',
       title=f'Near-duplicates in {source.name}', text=text,
       shown=f'{len(sample):,} of {len(pairs):,}, evenly sampled', pairs=[{
           'title': f'{pair.change}, similarity {pair.similarity:.3f}' + (

@@ -10,8 +10,8 @@ from jaxtyping import Int
 import numpy as np
 
 from vit_jax import data
-from vit_jax.check import findings
-from vit_jax.check import image_record
+from vit_jax.curation import findings
+from vit_jax.curation import image_record
 from vit_jax.data.augment import ops
 from vit_jax.data.images import decode
 from vit_jax.data.sources import protocol

@@ -10,10 +10,10 @@ import pytest
 from tests import pictures
 from vit_jax import __main__ as main
 from vit_jax import data
+from vit_jax.curation import stored_images
 from vit_jax.data.images import decode
-from vit_jax.prepare import images
 
-SMALLER = images.ImageFormat(shorter_side=12)
+SMALLER = stored_images.ImageFormat(shorter_side=12)
 
 
 def _file(form, mode='RGB', size=(40, 30), **options):
@@ -28,10 +28,10 @@ def _opened(file):
 def test_pixels_are_stored_losslessly_as_png():
   for shape in ((5, 4), (5, 4, 1), (5, 4, 3)):
     pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-    decoded = _opened(images.ImageFormat().encode(pixels))
+    decoded = _opened(stored_images.ImageFormat().encode(pixels))
     np.testing.assert_array_equal(decoded, pixels.squeeze())
   with pytest.raises(ValueError, match=r'uint16 \[2, 2, 13\]'):
-    images.ImageFormat().encode(np.zeros((2, 2, 13), np.uint16))
+    stored_images.ImageFormat().encode(np.zeros((2, 2, 13), np.uint16))
 
 
 @pytest.mark.parametrize(('form', 'mode', 'stored', 'as_mode'), [
@@ -65,7 +65,7 @@ def test_a_rotated_photograph_is_stored_upright():
         'small', 'small png', '16 bits', 'cut off', 'no image'])
 def test_small_deep_and_unreadable_files_are_stored_unchanged(file):
   assert SMALLER.encode(file) == file
-  assert images.ImageFormat().encode(file) == file
+  assert stored_images.ImageFormat().encode(file) == file
 
 
 def test_a_dataset_is_reduced_and_described(tmp_path):

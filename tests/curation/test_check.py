@@ -10,11 +10,11 @@ import pytest
 
 from tests import pictures
 from vit_jax import data
-from vit_jax.check import output
-from vit_jax.check import report as report_lib
-from vit_jax.check import scan as scan_lib
-from vit_jax.check import suspicious_labels
-from vit_jax.data.fingerprints import similarity
+from vit_jax.curation import check as check_lib
+from vit_jax.curation import output
+from vit_jax.curation import scan as scan_lib
+from vit_jax.curation import similarity
+from vit_jax.curation import suspicious_labels
 
 _WRONG = 'train/lying/wrong.png'
 
@@ -52,7 +52,7 @@ def _plant(root):
 
 def _run(request):
   counts = []
-  report = report_lib.check(
+  report = check_lib.check(
       request, thresholds=similarity.Thresholds(),
       settings=suspicious_labels.Settings(neighbours=5), features='stripes',
       advance=counts.append, failed=lambda key, error: counts.append(1))

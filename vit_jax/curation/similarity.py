@@ -10,8 +10,8 @@ import functools
 from jaxtyping import Float32, UInt8
 import numpy as np
 
-from vit_jax.data.fingerprints import hash_index
-from vit_jax.data.fingerprints import perceptual_hash
+from vit_jax.curation import hash_index
+from vit_jax.curation import perceptual_hash
 
 SIDE = 16
 # Flat images have no correlation; they match if no average differs by more than

@@ -11,8 +11,8 @@ import dataclasses
 import numpy as np
 
 from vit_jax import nearest_neighbours
-from vit_jax.check import findings
-from vit_jax.check import scan as scan_lib
+from vit_jax.curation import findings
+from vit_jax.curation import scan as scan_lib
 
 _QUERIES = 8192  # Examples at a time, to bound memory.
 _MAX_BANK = 50_000  # Neighbours are searched among this many examples.

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 from etils import epath
 import numpy as np
 
-from vit_jax.data import beam_runner
+from vit_jax.curation import beam_runner
+from vit_jax.curation import methods
+from vit_jax.curation import selection as selection_lib
 from vit_jax.data.images import decode
-from vit_jax.data.splits import selection as selection_lib
-from vit_jax.near_duplicates import methods
 
 SIZE = 512  # Examples per block.
 

@@ -9,10 +9,10 @@ from PIL import ExifTags
 from PIL import Image
 from PIL import ImageFile
 
-from vit_jax.check import image_features
+from vit_jax.curation import image_features
+from vit_jax.curation import perceptual_hash
+from vit_jax.curation import similarity
 from vit_jax.data.augment import ops
-from vit_jax.data.fingerprints import perceptual_hash
-from vit_jax.data.fingerprints import similarity
 from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
 from vit_jax.data.splits import split_strings

@@ -7,11 +7,11 @@ from jaxtyping import Int
 import numpy as np
 
 from vit_jax import console
-from vit_jax.check import duplicates as duplicates_lib
-from vit_jax.check import findings
-from vit_jax.check import scan as scan_lib
-from vit_jax.check import suspicious_labels
-from vit_jax.data.fingerprints import similarity
+from vit_jax.curation import duplicates as duplicates_lib
+from vit_jax.curation import findings
+from vit_jax.curation import scan as scan_lib
+from vit_jax.curation import similarity
+from vit_jax.curation import suspicious_labels
 
 _COMMON_SIZES = 5
 _SHEET_IMAGES = 24
