@@ -22,7 +22,6 @@ from etils import epy
 
 from vit_jax import schema
 from vit_jax.commands import arguments
-from vit_jax.experiment import fit_weights
 
 with epy.lazy_imports():
   from etils import epath
@@ -43,6 +42,7 @@ with epy.lazy_imports():
   from vit_jax.experiment import build as experiment_lib
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import fit_batch
+  from vit_jax.experiment import fit_weights
   from vit_jax.experiment import load_config
   from vit_jax.inference import class_names
   from vit_jax.inference import load
