@@ -32,12 +32,13 @@ from vit_jax.run import evaluation
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.weights import initialize
 
-# Sections and keys that do not change the result of a run.
-IRRELEVANT_KEYS = (
-    'mesh.', 'log.', 'checkpoint.', 'evals.', 'accumulation:', 'model.remat:',
-    'model.unroll:', 'data.data_dir:', 'data.num_workers:', 'data.num_threads:',
-    'data.prefetch:', 'data.cache_mib:', 'data.max_unreadable:',
-    'data.eval_unreadable:', 'data.check_secs:', 'init.', 'card')
+# Paths of sections and keys that do not change the result of a run.
+IRRELEVANT = (
+    ('mesh',), ('log',), ('checkpoint',), ('evals',), ('accumulation',),
+    ('init',), ('card',), ('model', 'remat'), ('model', 'unroll'),
+    *(('data', key) for key in (
+        'data_dir', 'num_workers', 'num_threads', 'prefetch', 'cache_mib',
+        'max_unreadable', 'eval_unreadable', 'check_secs')))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,7 +160,7 @@ def _resume(
   if _best_metric(earlier) != _best_metric(config):
     counters.forget_best()
   changed = ('\nChanges of the config since the checkpoint:\n  '
-             + '\n  '.join(changes)) if changes else ''
+             + '\n  '.join(map(str, changes))) if changes else ''
   # A moved run has another path. Only adapters need its weights again, and
   # compare their hash.
   moved = '' if source is None or str(source.path) == counters.origin else (
@@ -167,7 +168,7 @@ def _resume(
       f'names {source.path}')
   problem = _problem(
       experiment, counters, step, earlier=earlier, source=source,
-      changes_result=_changes_result(changes))
+      changes_result=not all(each.is_in(*IRRELEVANT) for each in changes))
   if problem:
     raise ValueError(
         f'The run in {workdir} {problem} or use another --workdir.{changed}')
@@ -234,7 +235,3 @@ def read_finished(
       experiment, start.counters, step=start.step)
   return (summary if summary and finished
           and summary.get('steps') == start.step else None)
-
-
-def _changes_result(changes: Sequence[str]) -> bool:
-  return any(not line.startswith(IRRELEVANT_KEYS) for line in changes)
