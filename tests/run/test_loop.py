@@ -14,7 +14,7 @@ import pytest
 from tests import faults
 from tests import random_models
 from tests import toy
-from tests.training import test_writer
+from tests.run import test_writer
 from vit_jax import console
 from vit_jax import evals
 from vit_jax import run as run_lib

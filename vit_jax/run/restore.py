@@ -18,7 +18,6 @@ from etils import epath
 from vit_jax import classes
 from vit_jax import data
 from vit_jax import models
-from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import manager
@@ -48,12 +47,10 @@ class Start:
   Attributes:
     counters: counters of earlier starts.
     message: origin of the state, for the terminal.
-    step: number of updates made.
     num_microbatches: microbatches of earlier steps; None if unknown.
   """
   counters: counters_lib.Counters
   message: str
-  step: int = 0
   num_microbatches: int | None = None
 
 
@@ -131,26 +128,14 @@ def _match_classes(
       + remedy)
 
 
-def load_best(
-    experiment: experiment_lib.Experiment, checkpoints: manager.Checkpoints,
-    state: types.TrainState, *, step: int,
-) -> types.Params:
-  """Returns the parameters of the best checkpoint, for evaluation.
-
-  Frozen parameters that it does not hold are those of `state`.
-  """
-  return tree.update(state.eval_params, checkpoints.load_best(
-      experiment.without_base(experiment.abstract_state), step=step))
-
-
 def _resume(
     experiment: experiment_lib.Experiment, restored: manager.Restored,
     workdir: epath.Path, source: source_lib.Source | None,
 ) -> Start:
   """Checks that the run can resume with this config."""
   config = experiment.config
-  counters = counters_lib.Counters.restore(restored.progress)
-  step = int(restored.state.step)
+  counters = counters_lib.Counters.restore(
+      restored.progress, step=int(restored.state.step))
   # Resolved again, so that settings added since then get their defaults.
   earlier = config_lib.resolve_saved(restored.config)
   changes = config_file.differences(config_lib.to_plain(earlier), {
@@ -167,14 +152,15 @@ def _resume(
       f'\nnote: the run started from {counters.origin}, and the config now '
       f'names {source.path}')
   problem = _problem(
-      experiment, counters, step, earlier=earlier, source=source,
+      experiment, counters, earlier=earlier, source=source,
       changes_result=not all(each.is_in(*IRRELEVANT) for each in changes))
   if problem:
     raise ValueError(
         f'The run in {workdir} {problem} or use another --workdir.{changed}')
   return Start(
-      counters, step=step, num_microbatches=earlier.num_microbatches,
-      message=f'Resuming from step {step:,} of {workdir}.{changed}{moved}')
+      counters, num_microbatches=earlier.num_microbatches,
+      message=f'Resuming from step {counters.step:,} of {workdir}.{changed}'
+      f'{moved}')
 
 
 def _best_metric(config: config_lib.Config) -> tuple[str, str]:
@@ -184,12 +170,12 @@ def _best_metric(config: config_lib.Config) -> tuple[str, str]:
 
 
 def _problem(
-    experiment: experiment_lib.Experiment, counters: counters_lib.Counters,
-    step: int, *, earlier: config_lib.Config, source: source_lib.Source | None,
+    experiment: experiment_lib.Experiment, counters: counters_lib.Counters, *,
+    earlier: config_lib.Config, source: source_lib.Source | None,
     changes_result: bool,
 ) -> str:
   """Explains why a run cannot resume, with advice; '' if it can."""
-  total = experiment.total_steps
+  step, total = counters.step, experiment.total_steps
   if source is not None and not counters.origin:
     return ('started from random parameters, but the config now starts from '
             f'{source.path}. Delete the run')
@@ -208,8 +194,7 @@ def _problem(
   if step > total:
     return (f'is at step {step:,}, but the config ends at step {total:,}. Set '
             'a longer total')
-  if changes_result and evaluation.is_finished(
-      experiment, counters, step=step):
+  if changes_result and evaluation.is_finished(experiment, counters):
     longer = 'total' if step == total else 'checkpoint.patience'
     return f'is finished, with a different config. Set a longer {longer}'
   old, new = (models.grid(config.model, config.data.size)
@@ -231,7 +216,6 @@ def read_finished(
 ) -> dict[str, Any] | None:
   """Returns the summary of a run that has no steps left, else None."""
   summary = workdir_lib.read_summary(workdir)
-  finished = evaluation.is_finished(
-      experiment, start.counters, step=start.step)
+  finished = evaluation.is_finished(experiment, start.counters)
   return (summary if summary and finished
-          and summary.get('steps') == start.step else None)
+          and summary.get('steps') == start.counters.step else None)
