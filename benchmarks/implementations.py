@@ -33,14 +33,16 @@ TIMM_SIZES = {
 def ours(setting):
   """Our training step or forward pass."""
   experiment = _experiment(setting, source='imagenet2012')
+  from vit_jax.experiment import model_flops
+  flops = model_flops.per_image(experiment)
   if setting.task == 'inference':
     from vit_jax.benchmarking import step_speed
     return step_speed.inference(
         experiment, experiment.init_state().params)[0], {
-            'flops_per_image': experiment.flops_per_image}
+            'flops_per_image': flops.forward}
   training = _training(experiment)
   return lambda count: training().run(count), {
-      'flops_per_image': experiment.training_flops_per_image}
+      'flops_per_image': flops.training}
 
 
 def ours_with_input(setting):
@@ -57,13 +59,14 @@ def ours_with_input(setting):
       setting, source=os.path.join(setting.folder, 'photos', '1.0.0'),
       num_workers=os.cpu_count())
   training, batches = _training(experiment), experiment.batches(start_step=0)
+  from vit_jax.experiment import model_flops
 
   def run(count):
     for batch in itertools.islice(batches, count):
       loss = training().train(batch)
     loss.block_until_ready()
 
-  return run, {'flops_per_image': experiment.training_flops_per_image}
+  return run, {'flops_per_image': model_flops.per_image(experiment).training}
 
 
 def _experiment(setting, *, source, num_workers=0):
@@ -113,7 +116,7 @@ def matmul(setting):
 
   from vit_jax import models
   model = models.parse({'variant': setting.model})
-  rows, columns = models.grid(model, (setting.resolution, setting.resolution))
+  rows, columns = model.grid((setting.resolution, setting.resolution))
   tokens = rows * columns + model.num_prefix
   keys = map(functools.partial(jax.random.fold_in, jax.random.key(0)),
              itertools.count())

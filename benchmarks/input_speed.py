@@ -37,8 +37,8 @@ from vit_jax import atomic_files
 from vit_jax import console
 from vit_jax import data
 from vit_jax.benchmarking import workload
+from vit_jax.curation import stored_images
 from vit_jax.experiment import load_config
-from vit_jax.prepare import images
 
 PROGRAM = pathlib.Path(__file__).parent / 'input_pipelines.py'
 PREFETCHED = 8  # Batches that a pipeline process may have ready.
@@ -147,7 +147,7 @@ def sections(args, folder):
   for name in (OURS, PREPARED)[:1 + bool(args.prepared)]:
     synthetic_photos.write(folder / name, NUM_PHOTOS, num_links=NUM_LINKS)
   if args.prepared:
-    image_format = images.ImageFormat(args.prepared)
+    image_format = stored_images.ImageFormat(args.prepared)
     for path in (folder / PREPARED / synthetic_photos.ORIGINALS).iterdir():
       path.write_bytes(image_format.encode(path.read_bytes()))
   return {path.name: data.parse({

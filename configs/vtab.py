@@ -1,12 +1,13 @@
 """Fine-tuning on VTAB-1k: 19 tasks of 1,000 images each.
 
-To run all tasks and compute their mean:
+To run all tasks and compute the means of the groups and of all:
 
-    python main.py vtab --workdir=runs/vtab --checkpoint=runs/b16 \
+    python main.py sweep --config=configs/vtab.py --workdir=runs/vtab \
+        --config.init.checkpoint=runs/b16 \
         --config.data.data_dir=$HOME/tensorflow_datasets
 
-To run one task, or a sweep that evaluates on the benchmark's 200 validation
-images:
+`task` selects groups and tasks: `configs/vtab.py:task=natural+dmlab`. To run
+one task, or a sweep that selects on the benchmark's 200 validation images:
 
     python main.py --config=configs/vtab.py:task=dtd --workdir=runs/dtd ...
     python main.py sweep --config=configs/vtab.py:task=dtd --workdir=... \
@@ -27,26 +28,43 @@ from ml_collections import ConfigDict
 
 from configs import finetune
 
+# arXiv 1910.04867, table 1; vit_jax/data/vtab.py has their data.
+GROUPS = {
+    'natural': (
+        'caltech101', 'cifar100', 'dtd', 'oxford_flowers102', 'oxford_iiit_pet',
+        'sun397', 'svhn'),
+    'specialized': (
+        'patch_camelyon', 'eurosat', 'resisc45', 'diabetic_retinopathy'),
+    'structured': (
+        'clevr_count_all', 'clevr_closest_object_distance', 'dmlab',
+        'kitti_closest_vehicle_distance', 'dsprites_label_x_position_16',
+        'dsprites_label_orientation_16', 'smallnorb_label_azimuth',
+        'smallnorb_label_elevation'),
+}
+
 
 def get_config(
-    task: str = 'dtd', model: str = '', resolution: int = 0,
+    task: str = '', model: str = '', resolution: int = 0,
     batch_size: int = 512,
 ) -> ConfigDict:
   """Returns the fine-tuning config.
 
   Args:
-    task: name of a task, such as 'clevr_count_all'; see vit_jax/data/vtab.py.
+    task: tasks and groups of GROUPS, joined by '+', such as 'natural+dmlab';
+      '' is all. With one, a sweep selects settings for it; with several, it
+      computes their mean. A single run takes the first.
     model: model variant, such as 'L/16'; '' uses that of the checkpoint.
     resolution: see configs/finetune.py.
     batch_size: global batch size.
   """
+  sources = [f'vtab/{name}' for name in select(task)]
   resolution = resolution or finetune.usual_resolution(model)
   return ConfigDict({
       'total': {'steps': 2500},
       'batch_size': batch_size,
       'model': {'variant': model, 'dtype': 'bfloat16', 'remat': 'attention'},
       'data': {
-          'source': f'vtab/{task}', 'split': 'train800+val200',
+          'source': sources[0], 'split': 'train800+val200',
           'resolution': resolution,
           'train_ops': [{'op': 'resize'}], 'eval_ops': [{'op': 'resize'}],
       },
@@ -62,5 +80,22 @@ def get_config(
               'data': {'split': 'train800'},
               'evals': {'dev': {'split': 'val200'}},
           },
+      } if len(sources) == 1 else {
+          'result': 'mean', 'seeds': 1, 'metric': 'test/accuracy',
+          'grid': {'data': {'source': sources}},
+          'groups': {group: [f'vtab/{name}' for name in names]
+                     for group, names in GROUPS.items()},
       },
   })
+
+
+def select(task: str) -> list[str]:
+  """Returns the tasks of 'natural+dmlab', or all, in the order of GROUPS."""
+  chosen = task.split('+') if task else list(GROUPS)
+  known = {*GROUPS, *(name for names in GROUPS.values() for name in names)}
+  if unknown := sorted(set(chosen) - known):
+    raise ValueError(
+        f'task is {task!r}, but {unknown[0]!r} is none of the groups and tasks '
+        f'{", ".join(sorted(known))}.')
+  return [name for group, names in GROUPS.items() for name in names
+          if name in chosen or group in chosen]

@@ -33,8 +33,8 @@ import numpy as np
 from tests import toy
 from vit_jax import tree
 from vit_jax.checkpoints import items
+from vit_jax.checkpoints import paths
 from vit_jax.checkpoints import paths as checkpoint_paths
-from vit_jax.checkpoints import source as checkpoint_source
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -196,14 +196,14 @@ def _arrays(workdir: pathlib.Path) -> dict[str, np.ndarray]:
       for which, kept in (
           (checkpoint_paths.LATEST, ('params', 'average', 'training')),
           (checkpoint_paths.BEST, ('params', 'average')))
-      for path in [checkpoint_source.find(workdir, which=which).path]
+      for path in [paths.find(workdir, which=which)]
       for item in kept if (path / item).exists()
       for name, leaf in tree.flatten(items.read_arrays(
           path / item, items.read_shapes(path / item))).items()}
 
 
 def _counters(workdir: pathlib.Path) -> dict:
-  found = items.read_config(checkpoint_source.find(workdir).path / 'progress')
+  found = items.read_config(paths.find(workdir) / 'progress')
   return {name: value for name, value in found.items()
           if 'secs' not in name and name != 'train'}
 

@@ -64,8 +64,8 @@ def make(settings, *, side, **preprocess):
   config = models.parse(settings)
   resolution = (side, side) if isinstance(side, int) else side
   flat = params(config, resolution, channels=preprocess.get('channels', 3))
-  return model_lib.Model(
-      config=config, params=tree.unflatten(flat), resolution=resolution,
+  return model_lib.Model.of(
+      tree.unflatten(flat), config=config, resolution=resolution,
       preprocess=preprocessing.parse({'resolution': resolution, **preprocess}))
 
 
@@ -115,7 +115,7 @@ def save_near_initial(path, **settings):
   params = jax.tree.map(
       lambda x: x + 0.1 * np.random.default_rng(0).normal(
           size=x.shape).astype(x.dtype), model.params)
-  dataclasses.replace(model, params=params).save(path)
+  model.with_params(params).save(path)
   return path
 
 

@@ -10,7 +10,8 @@ import vit_jax
 from vit_jax import __main__ as main
 from vit_jax import run as run_lib
 from vit_jax import tree
-from vit_jax.checkpoints import source as checkpoint_source
+from vit_jax.checkpoints import items
+from vit_jax.checkpoints import paths
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 
@@ -108,7 +109,7 @@ def test_finetuning_starts_from_masked_patch_prediction(one_device, tmp_path):
       '--config.stages.finetune_10.optimizer.learning_rate=0.0',
       '--config.stages.pretrain.total.steps=3']) == 0
   learned, begun, scratch = (
-      tree.flatten(checkpoint_source.find(tmp_path / stage).load())
+      tree.flatten(items.read_params(paths.find(tmp_path / stage)))
       for stage in ('pretrain', 'finetune_10', 'scratch_10'))
   assert set(begun) == set(scratch) == {
       name for name in learned if not name.startswith('masked_patch/')}

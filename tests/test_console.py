@@ -72,6 +72,18 @@ def test_words_are_broken_only_where_the_table_is_too_narrow(width):
   assert max(map(len, text.splitlines())) <= width
 
 
+def test_the_widest_benchmark_fits_80_columns_without_broken_words():
+  rows = [('images/s', '59.0', '413'),
+          ('seconds', '0.00339 (0.00301 – 0.00377)',
+           '0.000485 (0.000476 – 0.000493)'),
+          ('% of measured matmul peak', '4.3%', None),
+          ('memory per device', '99.6 MiB', '23.4 MiB')]
+  text = shown('B/16', ['', 'training step', 'inference'], rows)
+  assert max(map(len, text.splitlines())) <= 80
+  assert {word for row in rows for cell in row if cell
+          for word in cell.split()} <= set(text.split())
+
+
 @pytest.mark.parametrize('width', [58, 80])
 def test_numbers_are_never_cut(width):
   text = shown(
@@ -100,13 +112,12 @@ def test_wide_characters_count_as_two_columns(text):
   assert console_lib.shorten('馬馬', 4) == '馬馬'
 
 
-@pytest.mark.parametrize('max_lines', [1, 3])
-def test_long_texts_are_shortened_in_the_middle(max_lines):
+def test_long_texts_are_shortened_in_the_middle():
   text = shown(
       'Images', ['image', '1.', '', '2.', ''],
       [[f'{i}' + '/folder' * 60 + '/x.jpg', 'Appenzeller sennenhund', '71.0 %',
-        'a ' * 200 + 'dog', '9.0 %'] for i in range(4)], max_lines=max_lines)
+        'a ' * 200 + 'dog', '9.0 %'] for i in range(4)])
   assert max(map(len, text.splitlines())) <= 80
-  assert len(text.splitlines()) == 5 + 4 * max_lines
-  for end in ('.jpg', 'og', '71.0 %', '9.0 %'):
+  assert len(text.splitlines()) <= 5 + 4 * 6
+  for end in ('.jpg', 'dog', '71.0 %', '9.0 %'):
     assert text.count(end) == 4

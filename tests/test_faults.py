@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from tests import faults
-from vit_jax.checkpoints import source as checkpoint_source
+from vit_jax.checkpoints import paths
 from vit_jax.run import watchdog
 
 
@@ -50,7 +50,7 @@ def test_a_kill_a_signal_and_a_hang_do_not_change_the_result(folder, calm):
       lambda: faults.last_step(workdir) > before
       and faults.is_evaluating(workdir), signal.SIGTERM, [1])
   assert ended.statuses == [75, 75], ended
-  saved = checkpoint_source.find(workdir).path
+  saved = paths.find(workdir)
   assert f'SIGTERM: saved at step {saved.name}' in ended.outputs[0]
 
   # A process hangs: the other reports its stack and ends, as does the first

@@ -5,6 +5,7 @@ The tests parse the files and import nothing.
 
 import ast
 import functools
+import graphlib
 import itertools
 import pathlib
 
@@ -19,8 +20,7 @@ LAYERS = (
      'escape', 'exceptions', 'nearest_neighbours', 'untrusted', 'allocator',
      'classes'),
     ('models', 'data', 'optim', 'parallel', 'analysis'),
-    ('objectives', 'training', 'checkpoints', 'weights', 'evals', 'check',
-     'near_duplicates', 'prepare'),
+    ('objectives', 'training', 'checkpoints', 'weights', 'evals', 'curation'),
     ('inference', 'experiment', 'plan', 'run', 'sweep', 'benchmarking'),
     ('commands', '__init__'),
     ('__main__', 'main'),
@@ -140,6 +140,15 @@ def test_heavy_libraries_are_not_imported_at_start(path):
   assert not roots & set(HEAVY)
 
 
+def test_no_modules_import_each_other_even_inside_functions():
+  # `prepare` raises an error with the modules of a cycle. Modules of a package
+  # do not count as importing its `__init__`, although Python runs it first.
+  graphlib.TopologicalSorter({
+      module_of(path): imports(
+          ast.parse(path.read_text()), modules=all_modules())
+      - {module_of(path)} for path in sources()}).prepare()
+
+
 def test_no_module_has_a_meaningless_name():
   names = {name for path in sources() for name in module_of(path)}
   assert not names & set(FORBIDDEN_NAMES)
@@ -162,7 +171,7 @@ def reached(name):
 
 
 @pytest.mark.parametrize(('name', 'most'), [
-    ('vit_jax.training.step', 10), ('vit_jax.run.loop', 103)])
+    ('vit_jax.training.step', 10), ('vit_jax.run.loop', 120)])
 def test_import_closures_stay_small(name, most):
   assert len(reached(name)) <= most
 

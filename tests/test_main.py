@@ -7,18 +7,17 @@ import sys
 import pytest
 
 from vit_jax import __main__ as main
-from vit_jax import evals
-from vit_jax.check import output
-from vit_jax.check import suspicious_labels
 from vit_jax.checkpoints import paths
-from vit_jax.data import beam_runner
-from vit_jax.data.fingerprints import hash_index
-from vit_jax.data.fingerprints import similarity
+from vit_jax.curation import beam_runner
+from vit_jax.curation import hash_index
+from vit_jax.curation import output
+from vit_jax.curation import pairs
+from vit_jax.curation import similarity
+from vit_jax.curation import stored_images
+from vit_jax.curation import suspicious_labels
 from vit_jax.inference import export
 from vit_jax.inference import model
 from vit_jax.inference import predictions
-from vit_jax.near_duplicates import report
-from vit_jax.prepare import images
 from vit_jax.weights import save
 
 LARGE = {'jax', 'flax', 'numpy', 'optax', 'orbax', 'grain', 'PIL', 'scipy',
@@ -113,18 +112,18 @@ def test_commands_offer_the_choices_of_the_library():
             for flag in action.option_strings}
 
   assert flags('export')['--format'].choices == tuple(export.FORMATS)
-  assert flags('convert')['--format'].choices == save.FORMATS
+  for name in save.FORMATS:
+    assert name in flags('convert')['--format'].help
   assert flags('convert')['--which'].choices == paths.WHICH
   assert flags('predict')['--activation'].choices == tuple(
       predictions.ACTIVATIONS)
   for name in (*model.FEATURES, *model.TOKEN_FEATURES):
     assert f'{name}: ' in flags('features')['--layer'].help
-  assert ', '.join(evals.KINDS) in flags('evaluate')['--evaluators'].help
   prepare = flags('data', 'prepare')
-  assert prepare['--quality'].default == images.QUALITY
+  assert prepare['--quality'].default == stored_images.QUALITY
   assert prepare['--runner'].default == beam_runner.LOCAL
   duplicates = flags('deduplicate')
-  for name in (report.EXCLUDE, report.PAIRS, report.PAGE):
+  for name in (pairs.EXCLUDE, pairs.PAIRS, pairs.PAGE):
     assert name in duplicates['--to'].help
   assert f'up to {hash_index.MAX_DISTANCE} ' in duplicates[
       '--max-distance'].help

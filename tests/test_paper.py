@@ -7,9 +7,10 @@ import jax
 import pytest
 
 from vit_jax import run as run_lib
-from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import model_flops
+from vit_jax.weights import open as open_lib
 
 ROOT = pathlib.Path(__file__).parent.parent
 FOLDER = ROOT / 'configs' / 'paper'
@@ -51,7 +52,7 @@ def test_stages_train(case, tmp_path):
     summary = run_lib.train(
         experiment_lib.build(config, devices=jax.devices()[:1]),
         tmp_path / name,
-        source=checkpoint_source.find(tmp_path / origin) if origin else None)
+        weights=open_lib.open(tmp_path / origin) if origin else None)
     assert summary['steps'] == 2
     assert set(config.evals) <= {
         key.split('/')[0] for key in summary['metrics']}
@@ -63,7 +64,7 @@ def test_models_of_one_size_have_similar_cost():
     for family in ('ViT', 'hybrid', 'ResNet'):
       config = config_lib.load(
           f'{FOLDER}/families.py:family={family},size={size}')['']
-      cost[family] = experiment_lib.build(
-          config, devices=jax.devices()[:1]).flops_per_image
+      cost[family] = model_flops.per_image(experiment_lib.build(
+          config, devices=jax.devices()[:1])).forward
     assert max(cost.values()) / min(cost.values()) < 1.5, (size, cost)
 

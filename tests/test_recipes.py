@@ -7,11 +7,11 @@ import jax
 import pytest
 
 from vit_jax import data
-from vit_jax import models
 from vit_jax import sweep as sweep_lib
 from vit_jax import tree
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import fit_weights
 
 pytestmark = pytest.mark.slow  # It trains models.
 
@@ -241,9 +241,9 @@ def test_mae_fine_tunes_the_average_of_patches_with_a_new_norm():
       experiment_lib.build(config, devices=jax.devices()[:1]) for config in (
           load('mae.py', *toy, *small)[''],
           load('mae.py:method=finetune', *toy)['']))
-  _, rows = after.start_from(
-      after.init_state(), jax.device_get(before.init_state().params),
-      config_lib.to_plain(before.config))
+  _, rows = fit_weights.start(
+      after, after.init_state(), fit_weights.weights_of(
+          before, jax.device_get(before.init_state().params)))
   status = {row.name: row.status for row in rows}
   assert {n for n, s in status.items() if s == 'new'} == {
       'head/dense/kernel', 'head/dense/bias', 'pool_norm/scale',
@@ -289,14 +289,14 @@ def test_table_2_averages_the_parameters_on_imagenet(model, resolution, grid):
   config = load(f'finetune.py:model={model},dataset=imagenet2012,'
                 f'resolution={resolution}')['']
   assert config.averaging == 0.9999
-  assert models.grid(config.model, config.data.size) == grid
+  assert config.model.grid(config.data.size) == grid
 
 
 def test_methods_are_lora_of_attention_and_the_head_and_layer_decay():
   config = load('finetune.py:method=lora,rank=4', *TOY)['']
   experiment = experiment_lib.build(config, data_optional=True)
   assert {name for name, trained in tree.flatten(
-      experiment.trainable).items() if trained} == {
+      experiment.optimizer.trainable).items() if trained} == {
           'head/dense/bias', 'head/dense/kernel', *(
               f'lora/encoder/layers/attention/{kernel}/{matrix}' for kernel in (
                   'out/kernel', 'qkv_kernel') for matrix in 'ab')}

@@ -10,9 +10,9 @@ from tests import toy
 import vit_jax
 from vit_jax import __main__ as main
 from vit_jax import run as run_lib
-from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.data.sources import registry
 from vit_jax.run import model_card
+from vit_jax.weights import open as open_lib
 
 pytestmark = pytest.mark.slow  # It trains models.
 
@@ -40,12 +40,12 @@ def test_regression_learns_targets_in_their_units(
   assert 'image-classification' not in card and 'model-index' not in card
   moved = model_card.replace_path(card, '/hub', predicts=True)
   assert 'main.py predict --model=/hub' in moved
-  source = checkpoint_source.find(tmp_path, which='best')
+  weights = open_lib.open(tmp_path, which='best')
   labels = opened.splits['train']._labels
   np.testing.assert_allclose(
-      source.config['data']['target_mean'], np.nanmean(labels, 0), rtol=1e-6)
-  assert source.config['objective']['loss'] == 'mse'
-  assert source.labels == ('light', 'dark')
+      weights.run['data']['target_mean'], np.nanmean(labels, 0), rtol=1e-6)
+  assert weights.run['objective']['loss'] == 'mse'
+  assert weights.preprocess.labels == ('light', 'dark')
   model = vit_jax.load(tmp_path, log=None)
   images, labels = in_memory.brightness(40, seed=1)
   for estimate, target in zip(model.predict(images), labels):

@@ -7,12 +7,17 @@ Pre-training, fine-tuning and evaluation of the paper's models. Start with
     model.predict('cat.jpg')               # Names and probabilities.
     model.features(['cat.jpg', 'dog.jpg']), model.rollout('cat.jpg')
     logits = model(images)['logits']       # Arrays in, arrays out.
+
+    experiment = vit_jax.build('configs/quickstart.py')  # See docs/embed.md.
+    vit_jax.train(experiment, 'runs/mine')
 """
 
+from collections.abc import Mapping, Sequence
 import os
 from typing import Any, TYPE_CHECKING
 
 if TYPE_CHECKING:
+  from vit_jax.experiment.experiment import Experiment
   from vit_jax.inference.model import Model
 
 __version__ = '0.2.0'
@@ -40,6 +45,37 @@ def create(variant: str = '', **settings: Any) -> 'Model':
   """
   from vit_jax.inference import load as load_lib
   return load_lib.create(variant, **settings)
+
+
+def build(
+    config: str | Mapping[str, Any], overrides: Sequence[str] = (),
+) -> 'Experiment':
+  """Builds an experiment, for training from your own program.
+
+  Args:
+    config: a config file, such as 'configs/quickstart.py', or the sections of
+      one as nested dicts.
+    overrides: settings, such as 'optimizer.learning_rate=3e-4'.
+  """
+  from vit_jax.experiment import build as experiment_lib
+  from vit_jax.experiment import config as config_lib
+  from vit_jax.experiment import load_config
+  return experiment_lib.build(
+      load_config.load_one(config, overrides) if isinstance(config, str)
+      else config_lib.resolve_with(config, overrides))
+
+
+def train(
+    experiment: 'Experiment', workdir: str | os.PathLike) -> dict[str, Any]:
+  """Trains in a workdir, or resumes there, as the command line does.
+
+  Returns the content of `summary.json`.
+  """
+  from vit_jax import run as run_lib
+  from vit_jax.run import initial_weights
+  return run_lib.train(
+      experiment, workdir,
+      weights=initial_weights.open_weights(experiment.config))
 
 
 def list_models(pattern: str = '*') -> list[str]:

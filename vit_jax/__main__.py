@@ -26,8 +26,7 @@ from vit_jax.commands import arguments
 COMMANDS = {
     'train': 'train a model or resume a run (the default)',
     'evaluate': 'measure a checkpoint with the evaluators of its config',
-    'sweep': 'select settings on held-out data, then train on all data',
-    'vtab': 'fine-tune on the 19 tasks of VTAB-1k and average accuracies',
+    'sweep': 'select settings on held-out data, or average tasks as VTAB does',
     'flops': "count the cost of training, next to the paper's figures",
     'plan': 'estimate memory and speed of training on any TPU slice',
     'predict': 'classify images',
@@ -43,8 +42,8 @@ COMMANDS = {
 DEFAULT = 'train'
 # MULTIPROCESS: commands that can run as several processes; STOPPABLE: those
 # that save their state on SIGTERM.
-MULTIPROCESS = ('train', 'evaluate', 'sweep', 'vtab', 'doctor')
-STOPPABLE = ('train', 'sweep', 'vtab')
+MULTIPROCESS = ('train', 'evaluate', 'sweep', 'doctor')
+STOPPABLE = ('train', 'sweep')
 PROCESSES = 'vit_jax.parallel.processes'  # Imports JAX: only when needed.
 CONFIG_FLAG = '--config.'
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 import sys
+import textwrap
 from typing import Any
 
 import humanize
@@ -17,39 +18,44 @@ from vit_jax import escape
 # Metrics whose last path component starts with one of these are fractions.
 _FRACTIONS = ('accuracy', 'precision', 'mean_average_precision',
               'calibration_error', 'f1', 'mean_corruption_error', 'mean_iou')
+_HEADING_WIDTH = 12  # Headings of numbers wrap here.
 
 
 def table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *,
-    max_lines: int = 3, console: rich.console.Console | None = None,
+    console: rich.console.Console | None = None,
 ) -> None:
-  """Prints a table; numbers and percentages are right-aligned.
-
-  Text that needs more than `max_lines` lines is shortened in the middle.
+  """Prints a table; numbers and percentages are right-aligned and never cut.
 
   Args:
     title: line above the table.
-    columns: headings.
+    columns: headings; above numbers, they wrap at words.
     rows: cells of each row; numbers are formatted by `format_number`, None is
-      a dash, anything else is printed as `str`.
-    max_lines: lines per row; cells with line breaks may have more.
+      a dash, anything else is printed as `str`. Text longer than a line of the
+      console is shortened in the middle.
     console: destination; standard output by default.
   """
   console = console or rich.console.Console()
   drawn = rich.table.Table(box=rich.box.SIMPLE_HEAD, pad_edge=False)
-  columns = list(map(escape.lines, columns))
-  cells = [[escape.lines(_cell(value)) for value in row] for row in rows]
-  numeric = [all(_is_number(row[i]) or row[i] is None
-                 or str(row[i]).endswith('%') for row in rows)
-             for i in range(len(columns))]
-  widths = _column_widths(columns, cells, numeric, total=console.width)
-  for column, is_numeric, width in zip(columns, numeric, widths):
+  cells = [[_cell(value, max_width=console.width) for value in row]
+           for row in rows]
+  for i, heading in enumerate(columns):
+    column = [row[i] for row in cells]
+    numeric = all(_is_number(row[i]) or text.endswith(('%', '–'))
+                  for row, text in zip(rows, column))
+    width = max((cell_len(line) for text in column
+                 for line in text.split('\n')), default=0)
+    # Short texts without spaces would be broken within words.
+    fixed = numeric or (width <= console.width / 3 and not any(
+        ' ' in text for text in column))
+    if fixed:
+      heading = textwrap.fill(
+          heading, max(_HEADING_WIDTH, width), break_long_words=False)
     drawn.add_column(
-        _text(column), justify='right' if is_numeric else 'left',
-        overflow='fold', width=width)
+        _text(heading), justify='right' if numeric else 'left',
+        overflow='fold', no_wrap=fixed)
   for row in cells:
-    drawn.add_row(*(_text(_fit(text, width, max_lines, console))
-                    for text, width in zip(row, widths)))
+    drawn.add_row(*map(_text, row))
   # Table(title=...) would wrap the title to the width of a narrow table.
   console.print(_text(title, style='bold'))
   console.print(drawn)
@@ -150,51 +156,6 @@ def shorten(text: str, width: int) -> str:
           f'{set_cell_size(text[::-1], end)[::-1]}')
 
 
-def _column_widths(
-    columns: Sequence[str], cells: Sequence[Sequence[str]],
-    numeric: Sequence[bool], *, total: int,
-) -> list[int]:
-  """Returns widths that fit into `total`; numbers are never cut.
-
-  Words are broken only if the longest words of all columns do not fit side by
-  side.
-  """
-  widths, words = [], []
-  for column, is_numeric in zip(zip(columns, *cells), numeric):
-    widths.append(max(
-        cell_len(line) for text in column for line in text.split('\n')))
-    # A number and its unit stay on one line; headings may wrap.
-    words.append(max(
-        cell_len(word) for i, text in enumerate(column)
-        for word in (text.split('\n') if is_numeric and i else text.split())
-        or ['']))
-  free = total - 3 * len(widths) + 1  # Edges, padding and separators.
-  for length in (total, 8, 4):
-    words = [word if is_numeric else min(word, length)
-             for word, is_numeric in zip(words, numeric)]
-    for limit in range(total, 0, -1):
-      fitted = [min(width, max(word, limit))
-                for width, word in zip(widths, words)]
-      if sum(fitted) <= free:
-        return fitted
-  return fitted
-
-
-def _fit(
-    text: str, width: int, max_lines: int, console: rich.console.Console,
-) -> str:
-  """Shortens a text until it fits into `max_lines` lines of `width`."""
-  lines = text.split('\n')
-  if len(lines) > 1:
-    return '\n'.join(_fit(line, width, max(1, max_lines // len(lines)), console)
-                     for line in lines)
-  length = cell_len(text)
-  while len(_text(text).wrap(console, width, overflow='fold')) > max_lines:
-    length = min(length - 1, max_lines * width)
-    text = shorten(text, length)
-  return text
-
-
 def _is_number(value: Any) -> bool:
   return isinstance(value, (int, float)) and not isinstance(value, bool)
 
@@ -203,9 +164,12 @@ def _text(text: str, *, style: str = '') -> rich.text.Text:
   return rich.text.Text(escape.lines(text), style=style)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, *, max_width: int) -> str:
   if value is None:
     return '–'
   if isinstance(value, int) and _is_number(value):
     return f'{value:,}'
-  return format_number(value) if _is_number(value) else str(value)
+  if _is_number(value):
+    return format_number(value)
+  return '\n'.join(shorten(line, max_width)
+                   for line in escape.lines(str(value)).split('\n'))

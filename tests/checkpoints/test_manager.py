@@ -27,7 +27,7 @@ from vit_jax.checkpoints import config as config_lib
 from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import manager
-from vit_jax.checkpoints import source as source_lib
+from vit_jax.checkpoints import paths
 from vit_jax.training import health
 
 CONFIG = {'model': {'width': 4, 'patch': [2, 3]}, 'averaging': None}
@@ -107,7 +107,7 @@ def test_restore_is_bitwise_exact_on_any_number_of_devices(workdir, devices):
 def test_best_holds_the_model_only(workdir):
   assert steps(workdir / 'checkpoints/latest') == ['4', '5']
   assert steps(workdir / 'checkpoints/best') == ['3']
-  assert_same_bits(source_lib.find(workdir, which='best').load(),
+  assert_same_bits(items.read_params(paths.find(workdir, which='best')),
                    jax.device_get(new_state(3).average))
   assert not (workdir / 'checkpoints/best/3/training').exists()
 
@@ -115,27 +115,27 @@ def test_best_holds_the_model_only(workdir):
 @pytest.mark.parametrize('place', [
     '', 'checkpoints', 'checkpoints/latest', 'checkpoints/latest/5'])
 def test_a_checkpoint_is_found_by_workdir_folder_or_step(workdir, place):
-  source = source_lib.find(workdir / place)
-  assert source.path == workdir / 'checkpoints/latest/5'
-  assert source.config == CONFIG
+  step = paths.find(workdir / place)
+  assert step == workdir / 'checkpoints/latest/5'
+  assert items.read_config(step / 'config') == CONFIG
   assert {name: (leaf.shape, leaf.dtype) for name, leaf in
-          tree.flatten(source.shapes).items()} == {
+          tree.flatten(items.read_shapes(step / 'average')).items()} == {
       'encoder/kernel': ((8, 4), np.float32), 'head/bias': ((3,), np.float32)}
-  loaded = source.load()
+  loaded = items.read_params(step)
   assert_same_bits(loaded, jax.device_get(new_state(5).average))
   assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(loaded))
 
 
 def test_the_average_is_loaded_if_there_is_one(workdir, tmp_path):
-  assert source_lib.find(workdir).item == 'average'
+  assert items.params_item(paths.find(workdir)) == 'average'
   target = abstract(new_state(0, average=False))
   with open_checkpoints(tmp_path) as checkpoints:
     assert checkpoints.latest_step is None
     assert checkpoints.restore(target) is None
     save(checkpoints, new_state(1, average=False))
-  source = source_lib.find(tmp_path)
-  assert source.item == 'params'
-  assert_same_bits(source.load(), jax.device_get(new_state(1).params))
+  step = paths.find(tmp_path)
+  assert items.params_item(step) == 'params'
+  assert_same_bits(items.read_params(step), jax.device_get(new_state(1).params))
   with open_checkpoints(tmp_path) as checkpoints:
     assert_same_bits(
         checkpoints.restore(target).state, new_state(1, average=False))
@@ -145,19 +145,19 @@ def test_the_average_is_loaded_if_there_is_one(workdir, tmp_path):
 
 def test_a_missing_checkpoint_is_an_error_that_lists_the_folder(tmp_path):
   with pytest.raises(FileNotFoundError, match='/gone does not exist'):
-    source_lib.find(tmp_path / 'gone')
+    paths.find(tmp_path / 'gone')
   words = ('holds no latest checkpoint: expected a workdir with '
            'checkpoints/latest/STEP, or the folder of one step. Found: ')
   with pytest.raises(FileNotFoundError, match=re.escape(words + 'nothing.')):
-    source_lib.find(tmp_path)
+    paths.find(tmp_path)
   (tmp_path / 'notes.txt').write_text('')
   with pytest.raises(FileNotFoundError, match=re.escape(words + 'notes.txt.')):
-    source_lib.find(tmp_path)
+    paths.find(tmp_path)
   for stage in ('pretrain', 'finetune'):
     (tmp_path / stage / 'checkpoints').mkdir(parents=True)
   with pytest.raises(ValueError, match='several runs. Name one of them: .*'
                      'finetune, .*pretrain'):
-    source_lib.find(tmp_path)
+    paths.find(tmp_path)
 
 
 def test_a_partial_checkpoint_is_ignored_and_removed(
@@ -169,9 +169,9 @@ def test_a_partial_checkpoint_is_ignored_and_removed(
   half = latest / '6.orbax-checkpoint-tmp'
   shutil.copytree(latest / '5', half)
   shutil.rmtree(half / 'training')
-  assert source_lib.find(run).path.name == '5'
+  assert paths.find(run).name == '5'
   with pytest.raises(FileNotFoundError):
-    source_lib.find(half)
+    paths.find(half)
   with open_checkpoints(run, keep=2) as checkpoints:
     assert checkpoints.latest_step == 5
     state = checkpoints.restore(abstract(new_state(0))).state
@@ -180,7 +180,7 @@ def test_a_partial_checkpoint_is_ignored_and_removed(
     save(checkpoints, new_state(6))
   assert steps(latest) == ['5', '6']
   assert_same_bits(
-      source_lib.find(run).load(), jax.device_get(new_state(6).average))
+      items.read_params(paths.find(run)), jax.device_get(new_state(6).average))
 
 
 def test_a_failure_in_the_background_is_raised_by_the_next_call(
@@ -207,8 +207,8 @@ def test_a_best_checkpoint_of_a_later_step_is_replaced(tmp_path, step):
                      progress=PROGRESS, which='best')
   with open_checkpoints(tmp_path) as checkpoints:
     save(checkpoints, new_state(step), best=True)
-  source = source_lib.find(tmp_path, which='best')
-  assert source.config == CONFIG
+  best = paths.find(tmp_path, which='best')
+  assert items.read_config(best / 'config') == CONFIG
   assert steps(epath.Path(tmp_path) / 'checkpoints/best') == [str(step)]
 
 
@@ -218,10 +218,10 @@ def test_saving_a_step_twice_keeps_one_checkpoint_in_a_relative_path(
   with open_checkpoints('runs/one') as checkpoints:
     for _ in range(2):
       save(checkpoints, new_state(1, average=False))
-  assert source_lib.find('runs/one').path == tmp_path / 'runs/one' / (
+  assert paths.find('runs/one') == tmp_path / 'runs/one' / (
       'checkpoints/latest/1')
   with pytest.raises(FileNotFoundError, match='holds no best checkpoint'):
-    source_lib.find('runs/one', which='best')
+    paths.find('runs/one', which='best')
 
 
 def test_another_model_or_optimizer_is_an_error_with_the_differences(workdir):
@@ -278,11 +278,11 @@ def test_other_folders_with_numeric_names_are_not_checkpoints(tmp_path):
     (tmp_path / label).mkdir()
     (tmp_path / label / 'image.png').write_bytes(b'PNG')
   with pytest.raises(FileNotFoundError, match='holds no latest checkpoint'):
-    source_lib.find(tmp_path)
+    paths.find(tmp_path)
   (tmp_path / '0/params').mkdir()
   with pytest.raises(ValueError, match='0 is damaged.*: it lacks _CHECKPOINT.*'
                      'the run has no other checkpoint'):
-    source_lib.find(tmp_path)
+    items.read_params(paths.find(tmp_path))
 
 
 def flip(path, bit):
@@ -313,7 +313,7 @@ def test_no_flipped_bit_of_a_checkpoint_is_restored(small, tmp_path):
       assert_same_bits(restored.state, want)
       assert restored.progress == PROGRESS
     with contextlib.suppress(items.DamagedError):
-      assert_same_bits(source_lib.find(run).load(), jax.device_get(
+      assert_same_bits(items.read_params(paths.find(run)), jax.device_get(
           restored.state.params))
     shutil.rmtree(run)
   assert found > 5  # Most bits belong to metadata that is not needed.

@@ -8,6 +8,7 @@ from tests import toy
 from vit_jax import __main__ as main
 from vit_jax.benchmarking import interleaved_timing
 from vit_jax.benchmarking import matmul_peak
+from vit_jax.experiment import model_flops
 
 
 @pytest.fixture(scope='module')
@@ -25,10 +26,10 @@ def figures(tmp_path_factory):
 
 @pytest.mark.slow  # It trains a model.
 def test_figures_follow_from_times_and_the_flops_of_the_experiment(figures):
-  counted = toy.build(devices=8)
+  counted = model_flops.per_image(toy.build(devices=8))
   assert figures['train']['flops_per_image'] == (
-      counted.training_flops_per_image)
-  assert figures['inference']['flops_per_image'] == counted.flops_per_image
+      counted.training)
+  assert figures['inference']['flops_per_image'] == counted.forward
   assert figures['devices'] == 8
   assert figures['peak']['flops_per_sec'] == pytest.approx(
       8 * 2 * 64**3 / figures['peak']['timing']['secs']['median'])

@@ -20,11 +20,14 @@ from vit_jax import run as run_lib
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax.checkpoints import items
-from vit_jax.checkpoints import source as checkpoint_source
+from vit_jax.checkpoints import paths
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import load_config
+from vit_jax.experiment import model_flops
 from vit_jax.training import health
+from vit_jax.weights import matching
+from vit_jax.weights import open as open_lib
 
 pytestmark = [pytest.mark.slow,  # It trains models.
               pytest.mark.usefixtures('one_device')]
@@ -133,7 +136,7 @@ def test_a_killed_run_resumes_bit_for_bit(whole, start, tmp_path):
   assert process.returncode == 0, output
   assert 'Resuming from step' in output
   # With all kinds of state.
-  latest = checkpoint_source.find(tmp_path).path
+  latest = paths.find(tmp_path)
   assert (latest / 'average').exists()
   assert any(leaf.dtype.name == 'bfloat16' for leaf in tree.flatten(
       items.read_shapes(latest / 'training')).values())
@@ -155,15 +158,16 @@ def test_a_finished_workdir_has_summary_curves_profile_and_checkpoints(
   assert summary['images'] == 24 * 16
   assert summary['device_hours'] > 0
   assert summary['core_hours_by_kind'] == {'cpu': summary['device_hours']}
-  per_image = build(config_file).flops_per_image
+  per_image = model_flops.per_image(build(config_file)).forward
   assert summary['flops'] == 3 * per_image * 24 * 16
   last = {**toy.rows(workdir)[-2], **toy.rows(workdir)[-1]}
   assert summary['metrics']['test/accuracy'] == last['test/accuracy']
   assert summary['best']['value'] == min(
       row['test/loss'] for row in toy.rows(workdir) if 'test/loss' in row)
-  best = checkpoint_source.find(workdir, which='best')
-  assert best.path.name == str(summary['best']['step'])
-  assert best.config == json.loads((workdir / 'config.json').read_text())
+  best = paths.find(workdir, which='best')
+  assert best.name == str(summary['best']['step'])
+  assert items.read_config(best / 'config') == json.loads(
+      (workdir / 'config.json').read_text())
   for words in ('1,437 images / 16', 'parameters', 'FLOP per image',
                 'memory:', 'Summary', 'cost     ', 'FLOP, ',
                 ' core-hours on cpu', f'step {summary["best"]["step"]}'):
@@ -189,7 +193,14 @@ def test_evaluation_at_another_resolution_resizes_position_embeddings(
   assert 'resized positions: (5, 8) -> (13, 8)' in capsys.readouterr().out
 
 
-def test_a_run_starts_from_npz_weights(whole, tmp_path, capsys):
+def test_a_run_reads_and_describes_foreign_weights_once(
+    whole, tmp_path, capsys, monkeypatch):
+  calls = []
+  for name in ('find', 'read'):
+    original = getattr(matching, name)
+    monkeypatch.setattr(matching, name, lambda *args, name=name,
+                        original=original, **options: (
+                            calls.append(name), original(*args, **options))[1])
   npz = tmp_path / 'weights.npz'
   vit_jax.load(whole[0], log=None).save(npz, form='npz')
   file = toy.write(tmp_path / 'tune.py', **{**CONFIG, 'averaging': None})
@@ -198,9 +209,10 @@ def test_a_run_starts_from_npz_weights(whole, tmp_path, capsys):
       f'--config.init.checkpoint={npz}', '--config.total.steps=1',
       '--config.data.resolution=[12, 8]']) == 0
   assert capsys.readouterr().out.count('\n  model: ') == 1
-  trained = checkpoint_source.find(tmp_path / 'run')
+  assert calls == ['find', 'read']
+  trained = open_lib.open(tmp_path / 'run')
   assert trained.shapes['positions'].shape == (7, 8)
-  assert trained.config['init']['checkpoint'] == str(npz)
+  assert trained.run['init']['checkpoint'] == str(npz)
 
 
 def test_a_non_finite_loss_stops_and_names_the_parameters(
@@ -212,9 +224,10 @@ def test_a_non_finite_loss_stops_and_names_the_parameters(
   with pytest.raises(health.NonFiniteError, match='qkv_kernel') as error:
     run_lib.train(diverging, tmp_path)
   step = int(str(error.value).split('Step ')[1].split(':')[0])
-  kept = checkpoint_source.find(tmp_path)
-  assert int(kept.path.name) < step
-  assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(kept.load()))
+  kept = paths.find(tmp_path)
+  assert int(kept.name) < step
+  assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(
+      items.read_params(kept)))
 
 
 @pytest.mark.parametrize(('flags', 'words'), [

@@ -10,6 +10,8 @@ from tests import toy
 from vit_jax import data
 from vit_jax import schema
 from vit_jax.data.sources import registry
+from vit_jax.experiment import build
+from vit_jax.experiment import complete
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators
 
@@ -22,7 +24,8 @@ def _choose(splits, *, split='train', evals=None, multi_label=False, **section):
   dataset = dataclasses.replace(
       data.open_dataset(config.data), splits=splits, split=split,
       multi_label=multi_label)
-  chosen = evaluators.choose_best(config, dataset, objective_metrics=())
+  chosen = complete.complete(config, dataset, evaluators.opener(
+      config, data_optional=False))
   return chosen.checkpoint.best, {
       name: one.split for name, one in chosen.evals.items()}
 
@@ -105,6 +108,29 @@ def test_mirroring_all_images_does_not_change_flipped_evaluations():
       {'op': 'resize'}, {'op': 'flip', 'probability': 1.0}])
   assert upright['flipped'] == pytest.approx(mirrored['flipped'], rel=1e-6)
   assert upright['plain'] != pytest.approx(mirrored['plain'], rel=1e-6)
+
+
+def _resolve(objective, metric):
+  return config_lib.resolve(toy.config(
+      objective=objective, evals={'test': {'name': 'objective', **TEST}},
+      checkpoint={'best': f'test/{metric}'}))
+
+
+@pytest.mark.parametrize(('objective', 'metric', 'mode'), [
+    ({'name': 'lejepa'}, 'sigreg', 'min'), ({}, 'accuracy', 'max'),
+    ({'name': 'masked_patch'}, 'color_accuracy', 'max'),
+    ({'name': 'distill', 'teacher': 'x'}, 'agreement', 'max'),
+    ({'name': 'mae'}, 'loss', 'min')])
+def test_metrics_of_the_objective_may_choose_the_best_checkpoint(
+    objective, metric, mode):
+  assert config_lib.best_mode(_resolve(objective, metric)) == mode
+  with pytest.raises(ValueError, match="metric in checkpoint.best 'iou'"):
+    _resolve(objective, 'iou')
+
+
+def test_the_metric_of_the_objective_must_be_measured_on_the_data():
+  with pytest.raises(ValueError, match=r'Measured: test/loss, test/accuracy\.'):
+    build.build(_resolve({}, 'precision_at_1'), jax.devices()[:1])
 
 
 def test_the_training_objective_cannot_be_averaged():

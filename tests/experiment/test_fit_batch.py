@@ -11,6 +11,7 @@ import pytest
 from tests import toy
 from vit_jax import run as run_lib
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import fit_batch
 
 pytestmark = pytest.mark.slow  # It trains models.
@@ -52,9 +53,15 @@ class FakeStep:
 
 
 def with_steps(experiment, build_step, *, accumulation='auto'):
-  return dataclasses.replace(
-      experiment, build_step=functools.cache(build_step),
-      config=dataclasses.replace(experiment.config, accumulation=accumulation))
+  """Returns the experiment with a fake step by number of microbatches."""
+  class Faked(experiment_lib.Experiment):
+    train_step = property(
+        lambda self: build_step(self.config.num_microbatches))
+
+  fields = {field.name: getattr(experiment, field.name)
+            for field in dataclasses.fields(experiment)}
+  return dataclasses.replace(Faked(**fields), config=dataclasses.replace(
+      experiment.config, accumulation=accumulation))
 
 
 def shrinking(num_microbatches):
@@ -64,11 +71,10 @@ def shrinking(num_microbatches):
 
 def test_the_step_of_a_batch_that_fits_is_compiled_once_and_trained(
     experiment):
-  built = []
-  experiment = with_steps(
-      experiment, lambda n: built.append(n) or shrinking(n))
+  built, step = [], shrinking(1)
+  experiment = with_steps(experiment, lambda n: built.append(n) or step)
   fitted = fit_batch.fit(experiment, free_bytes=20 * GIB)
-  assert fitted.step is experiment.build_step(1)
+  assert fitted.step is step
   assert fitted.experiment.config.accumulation == 1
   assert (built, fitted.message) == ([1], '')
 
@@ -77,13 +83,12 @@ def test_the_step_of_a_batch_that_fits_is_compiled_once_and_trained(
     # 2 + 1 + 16 / n GiB, where n divides 24.
     (12, 2), (7.5, 4), (5.1, 8), (3.7, 24)])
 def test_the_fewest_microbatches_that_fit_are_used(experiment, free, expected):
-  evaluators = []
   experiment = dataclasses.replace(
       with_steps(experiment, shrinking),
-      build_evaluators=lambda n: evaluators.append(n) or {})
+      build_evaluators=lambda n: {str(n): lambda *_: None})
   fitted = fit_batch.fit(experiment, free_bytes=int(free * GIB))
   assert fitted.experiment.config.accumulation == expected
-  assert evaluators == [expected]
+  assert [*fitted.experiment.evaluators] == [str(expected)]
   assert fitted.message == (
       f'The batch of 24 needs 19.0 GiB per device, but {free:.1f} GiB are '
       f'available: computed in {expected} microbatches '
@@ -169,7 +174,7 @@ def test_a_run_saves_its_microbatches_and_keeps_them_when_resumed(
   @functools.cache
   def compiled(num_microbatches):
     """Compiles each step once for both runs."""
-    return experiment.build_step(num_microbatches).lower(
+    return experiment.with_microbatches(num_microbatches).train_step.lower(
         experiment.abstract_state, experiment.abstract_batch).compile()
 
   def needed(num_microbatches):
@@ -178,7 +183,7 @@ def test_a_run_saves_its_microbatches_and_keeps_them_when_resumed(
   assert needed(2) < needed(1)
   for steps, free in ((2, needed(2)), (4, None)):
     run_lib.train(dataclasses.replace(
-        experiment, build_step=lambda n: toy.fake_step(compiled(n)),
+        with_steps(experiment, lambda n: toy.fake_step(compiled(n))),
         total_steps=steps), tmp_path, free_bytes=free)
     assert ('accumulation' in capsys.readouterr().out) == (steps == 2)
     config = json.loads((tmp_path / 'config.json').read_text())

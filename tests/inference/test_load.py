@@ -10,9 +10,10 @@ from tests import toy
 import vit_jax
 from vit_jax import models
 from vit_jax import tree
-from vit_jax.inference import load
+from vit_jax.experiment import fit_weights
 from vit_jax.weights import families
 from vit_jax.weights import initialize
+from vit_jax.weights import open as open_lib
 from vit_jax.weights import safetensors
 from vit_jax.weights import save
 
@@ -88,11 +89,10 @@ def test_fine_tuning_interpolates_positions_as_the_code_of_the_weights(
   model = random_models.make(section, side=16)
   arrays = save.to_arrays(families.FAMILIES['timm'], tree.flatten(model.params))
   safetensors.write(tmp_path / 'x.safetensors', arrays)
-  found = load.find(tmp_path / 'x.safetensors', num_heads=2)
+  found = open_lib.open(tmp_path / 'x.safetensors', num_heads=2)
   built = toy.build(model=section, data={'resolution': 32})
-  params, _ = built.adapt(
-      found.load(), found.config,
-      config=initialize.InitConfig(ignored=()))
+  params, _ = fit_weights.fit(
+      built, found, rules=initialize.InitConfig(ignored=()))
   np.testing.assert_allclose(
       params['positions'], models.resize(
           'positions', np.asarray(model.params['positions']), old_grid=(2, 2),

@@ -7,6 +7,7 @@ import pytest
 
 from vit_jax import models
 from vit_jax.models import embed
+from vit_jax.models import vit_config
 
 RNG = np.random.default_rng(0)
 GRIDS = [((3, 3), (6, 6)), ((6, 6), (3, 3)), ((2, 5), (7, 3)),
@@ -33,7 +34,7 @@ def aligned(values, old, new):
 
 def test_grid_of_a_config_is_that_of_its_patches():
   config = models.parse({'variant': 'Ti/16', 'patch': [4, 8]})
-  assert models.grid(config, (12, 40)) == (3, 5)
+  assert config.grid((12, 40)) == (3, 5)
 
 
 @pytest.mark.parametrize('image, patch, sizes', [
@@ -47,7 +48,7 @@ def test_image_that_does_not_divide_is_an_error_with_nearest_sizes(
   with pytest.raises(ValueError, match=re.escape(
       f'An image of {image[0]}x{image[1]} does not divide into patches of '
       f'{patch[0]}x{patch[1]}. Nearest sizes that do: {sizes}') + '$'):
-    embed.grid_shape(image, patch)
+    vit_config.grid_shape(image, patch)
 
 
 @pytest.mark.parametrize('old, new', GRIDS)

@@ -8,7 +8,6 @@ from tests import random_models
 from vit_jax import models
 from vit_jax import tree
 from vit_jax.models import embed
-from vit_jax.models import flexible_patch
 
 
 def logits(model, flat, images):
@@ -32,7 +31,7 @@ def test_another_patch_size_computes_what_resized_parameters_do(
       n: array.shape for n, array in flat.items()}
   found = logits(flexible, flat, images)
   resized = {
-      **flat, 'patches/kernel': flexible_patch.resize_filters(
+      **flat, 'patches/kernel': embed.resize_filters(
           flat['patches/kernel'], (patch, patch))}
   if 'positions' in flat:
     resized['positions'] = embed.resize_positions(

@@ -4,14 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vit_jax.models import per_example_random
+from vit_jax.models import layers
 
 KEY = jax.random.key(3)
 IMAGES = jnp.ones((12, 5))
 
 
 def drop(images, key, share):
-  kept = per_example_random.sample(
+  kept = layers.sample_per_example(
       lambda key, batch, share: jax.random.bernoulli(key, share, (batch, 5)),
       key, images, share)
   return jnp.where(kept, images, 0).sum()

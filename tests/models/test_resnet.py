@@ -235,7 +235,7 @@ def test_grid_is_the_shape_of_the_feature_map(kind, image):
   config = models.parse(section)
   vit = models.build(config, num_classes=2)
   images = jax.ShapeDtypeStruct((1, *image, 3), jnp.float32)
-  rows, columns = models.grid(config, image)
+  rows, columns = config.grid(image)
   outputs = jax.eval_shape(lambda x: vit.init_with_output(
       jax.random.key(0), x)[0], images)
   assert outputs['tokens'].shape[1] == 1 + rows * columns

@@ -32,10 +32,25 @@ VIT = {'width': 16, 'depth': 2, 'num_heads': 2, 'mlp_dim': 32, 'patch': 4}
     ({'name': 'masked_patch', 'corrupted': 1.5}, 'but is 1.5'),
     ({'name': 'masked_patch', 'shares': (0.8, 0.1, 0.2)}, 'three fractions'),
     ({'name': 'masked_patch', 'shares': (1.2, -0.1, -0.1)}, 'three fractions'),
+    ({'name': 'lejepa', 'weight': 1.0}, 'weight must be between 0 and 1'),
+    ({'name': 'lejepa', 'hidden': 0}, 'objective: hidden must be at least 1'),
+    *((({'name': 'lejepa', 'views': views}), words) for views, words in (
+        ({'num_global': 1, 'num_local': 0}, 'are 1 global and 0 local'),
+        ({'local_area': (0.5, 0.1)}, 'low <= high <= 1, but is 0.5, 0.1'),
+        ({'global_area': (0.5, 2.0)}, 'global_area must be a range'),
+        ({'flip': 2.0}, '(2.0, 0.8, 0.2)'),
+        ({'local_size': 0}, 'local_size must be positive'),
+        ({'jitter': (0.4, 0.4, 0.2, 0.6)}, 'hue at most 0.5'))),
 ])
 def test_a_wrong_section_is_an_error(section, words):
   with pytest.raises(ValueError, match=re.escape(words)):
     objectives.parse(section)
+
+
+def test_changes_of_colour_need_three_channels():
+  with pytest.raises(ValueError, match='have 4 channels.*grayscale=0'):
+    objectives.parse({'name': 'lejepa'}).build_model(
+        models.parse(VIT), image_shape=(8, 12, 4), num_classes=5)
 
 
 MASKED_PATCH = {'name': 'masked_patch', 'corrupted': 0.3}
@@ -58,10 +73,14 @@ MASKED_PATCH = {'name': 'masked_patch', 'corrupted': 0.3}
      'rounds to 0. Use a larger fraction'),
     ({'name': 'lejepa'}, {'variant': 'R50x1'},
      'needs a ViT, but the model is a res'),
+    ({'name': 'lejepa'}, {**VIT, 'position': 'relative'},
+     "model.position is 'relative'"),
+    ({'name': 'lejepa'}, {**VIT, 'position_at': 'layers'},
+     "position_at 'layers'"),
+    ({'name': 'lejepa', 'views': {'local_size': 6}}, VIT, 'views.local_size'),
 ])
 def test_a_model_that_does_not_suit_the_objective_is_an_error(
     objective, model, words):
   with pytest.raises(ValueError, match=re.escape(words)):
-    objectives.build_model(
-        objectives.parse(objective), models.parse(model),
-        image_shape=(8, 12, 3), num_classes=5)
+    objectives.parse(objective).build_model(
+        models.parse(model), image_shape=(8, 12, 3), num_classes=5)

@@ -78,9 +78,9 @@ def test_the_teacher_has_the_classes_of_the_data(
 
 
 def build(teacher, *, model=None, **section):
-  return objectives.build(
-      objectives.parse({'name': 'distill', 'teacher': 'x', **section}),
-      model or Fixed(), multi_label=False, teacher=teacher, mean=0.5, std=0.25)
+  return objectives.parse(
+      {'name': 'distill', 'teacher': 'x', **section}).build(objectives.Context(
+          model or Fixed(), teacher=teacher, mean=0.5, std=0.25))
 
 
 def taught(teacher, pixels):
@@ -92,16 +92,15 @@ def taught(teacher, pixels):
 @pytest.mark.parametrize('weight', [0.25, 1.0])
 def test_the_teacher_sees_the_same_images_in_its_own_size_and_scale(
     teacher, weight):
-  added = distill.add_params(
-      objectives.DistillConfig(teacher='x'), {}, Fixed(), teacher,
-      jax.random.key(0), distill.image(teacher))
+  objective = build(teacher, weight=weight)
+  added = objective.extra_params(
+      {}, jax.random.key(0), distill.image(teacher))
   assert jax.tree.map(jnp.shape, nn.unbox(added)) == {
       'teacher': jax.tree.map(np.shape, teacher.params)}
   pixels = jnp.asarray(RNG.uniform(size=(5, 8, 8, 3)), jnp.float32)
-  objective = build(teacher, weight=weight)
   loss, measures = objective(
       {'teacher': teacher.params},
-      {'image': (pixels - 0.5) / 0.25, 'label': LABELS}, jax.random.key(0))
+      {'image': pixels, 'label': LABELS}, jax.random.key(0))
   # Each pixel of a linear resize is a mean, so resizing and scaling commute.
   larger = jax.image.resize(pixels, (5, 16, 16, 3), 'bilinear')
   targets = taught(teacher, larger)['logits']
@@ -109,13 +108,14 @@ def test_the_teacher_sees_the_same_images_in_its_own_size_and_scale(
   want = (1 - weight) * labels + weight * distill.imitation(
       STUDENT, targets, hard=False, temperature=1.0)
   np.testing.assert_allclose(loss, want, rtol=1e-4)
-  assert objective.measures == tuple(measures) == ('accuracy', 'agreement')
+  assert tuple(objective.metrics) == tuple(measures) == (
+      'accuracy', 'agreement')
   np.testing.assert_array_equal(
       measures['agreement'], STUDENT.argmax(-1) == targets.argmax(-1))
 
 
 def test_the_distillation_token_learns_from_the_teacher_only(teacher):
-  batch = {'image': jnp.zeros((5, 16, 16, 3)), 'label': LABELS}
+  batch = {'image': jnp.full((5, 16, 16, 3), 0.5), 'label': LABELS}
   heads = Fixed(('cls_logits', 'distill_logits'))
 
   class Swapped(Fixed):
@@ -130,7 +130,7 @@ def test_the_distillation_token_learns_from_the_teacher_only(teacher):
   (plain, same), (other, changed) = (
       loss(model, 0.5) for model in (heads, Swapped(heads.heads)))
   np.testing.assert_array_equal(same['accuracy'], changed['accuracy'])
-  targets = taught(teacher, jnp.full((5, 16, 16, 3), 0.5))['logits']
+  targets = taught(teacher, batch['image'])['logits']
   terms = [distill.imitation(
       logits, targets, hard=False, temperature=1.0)
            for logits in (STUDENT, (STUDENT + 1)[:, ::-1])]
@@ -146,8 +146,9 @@ def test_features_are_compared_after_a_projection(teacher):
   plain, _ = build(teacher)(params, batch, jax.random.key(0))
   loss, measures = build(teacher, feature_weight=0.5)(
       params, batch, jax.random.key(0))
-  wanted = taught(teacher, batch['image'] * 0.25 + 0.5)['representation']
-  distance = np.square(batch['image'][:, 0, 0] @ kernel - wanted).mean(-1)
+  wanted = taught(teacher, batch['image'])['representation']
+  distance = np.square(
+      (batch['image'][:, 0, 0] - 0.5) / 0.25 @ kernel - wanted).mean(-1)
   np.testing.assert_allclose(measures['features'], distance, rtol=1e-4)
   np.testing.assert_allclose(loss - plain, 0.5 * distance, rtol=1e-3)
 
@@ -156,5 +157,5 @@ def test_features_are_compared_after_a_projection(teacher):
 def test_labels_must_be_single_classes(labels):
   config = objectives.parse({'name': 'distill', 'teacher': 'x'})
   with pytest.raises(ValueError, match="name is 'distill', but"):
-    objectives.resolve(
-        config, **{'multi_label': False, 'targets': False, **labels})
+    config.resolve(
+        **{'multi_label': False, 'targets': False, **labels})

@@ -17,7 +17,7 @@ from vit_jax.objectives import patch_targets
 MEAN, STD = (0.5, 0.4, 0.3), (0.5, 0.25, 0.2)
 BYTES = np.random.default_rng(0).integers(0, 256, (3, 8, 12, 3))
 IMAGES = jnp.asarray((BYTES / 255 - MEAN) / STD, jnp.float32)
-BATCH = {'image': IMAGES, 'label': jnp.zeros(3, int), 'mask': jnp.ones(3)}
+BATCH = {'image': jnp.asarray(BYTES / 255, jnp.float32)}
 SECTION = {'width': 16, 'depth': 1, 'num_heads': 2, 'mlp_dim': 32}
 KEY = jax.random.key(3)
 COLORS = jax.jit(patch_targets.colors, static_argnums=1)
@@ -28,11 +28,10 @@ def build(target, *, patch=4, corrupted=0.5, shares=(0.8, 0.1, 0.1), **section):
   config = objectives.parse({
       'name': 'masked_patch', 'target': target, 'corrupted': corrupted,
       'shares': shares})
-  model = objectives.build_model(
-      config, models.parse({**SECTION, 'patch': patch, **section}),
+  model = config.build_model(
+      models.parse({**SECTION, 'patch': patch, **section}),
       image_shape=IMAGES.shape[1:], num_classes=5)
-  objective = objectives.build(
-      config, model, multi_label=False, mean=MEAN, std=STD)
+  objective = config.build(objectives.Context(model, mean=MEAN, std=STD))
   params = random_models.randomize(model, IMAGES, scale=0.3, seed=4)
   return objective, model, params
 
@@ -172,7 +171,7 @@ def test_loss_equals_a_loop_over_corrupted_patches(target, section):
   loss, measures = measure(objective, params, BATCH, KEY, train=False)
   want, accuracy = numpy_loss(target, predictions, corruption, 4)
   np.testing.assert_allclose(loss, want, rtol=1e-4)
-  assert tuple(measures) == objective.measures
+  assert tuple(measures) == tuple(objective.metrics)
   if target != 'patch':
     np.testing.assert_allclose(measures['color_accuracy'], accuracy, rtol=1e-6)
 

@@ -10,6 +10,7 @@ import optax
 import pytest
 
 from vit_jax import objectives
+from vit_jax.objectives import supervised
 
 LABELS = jnp.array([2, 0, 1, 2])
 KHOT = jnp.array([[1, 0, 1], [0, 1, 0], [1, 1, 1], [0, 0, 1]], jnp.uint8)
@@ -38,8 +39,8 @@ def logits(key=KEY):
 
 
 def measure(section, labels, *, multi_label=False, key=KEY, **facts):
-  objective = objectives.build(
-      objectives.parse(section), Linear(), multi_label=multi_label, **facts)
+  objective = objectives.parse(section).build(objectives.Context(
+      Linear(), multi_label=multi_label, mean=0.0, std=1.0, **facts))
   return objective, objective(
       PARAMS, {'image': IMAGES, 'label': labels, 'mask': jnp.ones(4)}, key)
 
@@ -57,7 +58,7 @@ def test_loss_and_accuracy_of_each_example(
   objective, (loss, measures) = measure(
       section, labels, multi_label=labels is KHOT)
   np.testing.assert_allclose(loss, want(logits()), rtol=1e-5)
-  assert objective.measures == tuple(measures) == (name,)
+  assert tuple(objective.metrics) == tuple(measures) == (name,)
   np.testing.assert_array_equal(
       measures[name], correct(logits().argmax(-1)))
 
@@ -71,7 +72,7 @@ def test_model_is_applied_in_training_mode_with_the_key():
 
 
 def class_weights(weights_or_rule, counts=(6, 3, 1)):
-  return objectives.class_weights(
+  return supervised.class_weights(
       objectives.parse({'class_weights': weights_or_rule}), np.array(counts))
 
 
@@ -88,7 +89,8 @@ def test_loss_is_multiplied_by_the_weight_of_the_class():
   weights = class_weights('inverse')
   _, (plain, _) = measure({}, LABELS)
   _, (loss, measures) = measure(
-      {'class_weights': 'inverse'}, LABELS, class_weights=weights)
+      {'class_weights': 'inverse'}, LABELS,
+      class_counts=lambda: np.array([6, 3, 1]))
   np.testing.assert_allclose(loss, plain * weights[LABELS], rtol=1e-6)
   assert tuple(measures) == ('accuracy',)
 
@@ -99,15 +101,14 @@ def test_regression_uses_the_squared_error_by_default():
     objective, (loss, measures) = measure(section, labels, targets=True)
     np.testing.assert_allclose(
         loss, error(logits() - labels).mean(-1), rtol=1e-5)
-    assert objective.measures == tuple(measures) == ()
+    assert tuple(objective.metrics) == tuple(measures) == ()
 
 
 @pytest.mark.parametrize(('labels', 'loss'), [
     ({}, 'softmax'), ({'multi_label': True}, 'sigmoid'),
     ({'targets': True}, 'mse')])
 def test_the_default_loss_suits_the_labels(labels, loss):
-  config = objectives.resolve(
-      objectives.parse({}),
+  config = objectives.parse({}).resolve(
       **{'targets': False, 'multi_label': False, **labels})
   assert config.loss == loss
 
@@ -124,8 +125,7 @@ def test_the_default_loss_suits_the_labels(labels, loss):
 def test_setting_that_does_not_apply_to_the_labels_is_an_error(
     section, facts, words):
   with pytest.raises(ValueError, match=re.escape(words)):
-    objectives.build(objectives.parse(section), Linear(), **{
-        'multi_label': False, **facts})
+    objectives.parse(section).build(objectives.Context(Linear(), **facts))
 
 
 def test_class_weights_need_one_weight_per_class():

@@ -15,8 +15,8 @@ NAN = math.nan
 
 def test_counters_survive_a_checkpoint():
   counters = counters_lib.Counters(
-      step=5, images=3, flops=2**70 + 1, device_secs_by_kind={'cpu': 1.5}, best=0.5,
-      best_step=4, unimproved=2, unimproved_steps=6)
+      step=5, images=3, flops=2**70 + 1, device_secs_by_kind={'cpu': 1.5},
+      best=0.5, best_step=4, unimproved=2, unimproved_steps=6)
   progress = json.loads(json.dumps(dataclasses.asdict(counters)))
   assert counters_lib.Counters.restore(progress, step=5) == counters
 

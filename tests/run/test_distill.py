@@ -10,9 +10,13 @@ from vit_jax import __main__ as main
 from vit_jax import models
 from vit_jax import run as run_lib
 from vit_jax import tree
-from vit_jax.checkpoints import source as checkpoint_source
+from vit_jax.checkpoints import items
+from vit_jax.checkpoints import paths
+from vit_jax.experiment import frozen_weights
+from vit_jax.experiment import model_flops
 from vit_jax.inference import load
 from vit_jax.training import flops
+from vit_jax.weights import open as open_lib
 
 pytestmark = pytest.mark.slow  # It trains models.
 
@@ -47,11 +51,11 @@ def trained(tmp_path_factory):
 def test_the_teacher_is_neither_trained_nor_saved(trained):
   teacher, workdir, experiment, summary = trained
   model = tree.flatten(experiment.model_params)
-  assert tree.flatten(checkpoint_source.find(workdir).shapes).keys() == (
+  assert tree.flatten(open_lib.open(workdir).shapes).keys() == (
       model.keys())
   assert experiment.num_trainable == summary['parameters'] == (
       tree.num_elements(model))
-  state = experiment.with_base(experiment.init_state())
+  state = frozen_weights.add(experiment, experiment.init_state())
   batch = next(experiment.batches(start_step=0))
   state, _ = experiment.train_step(state, batch)
   for params in (state.params, state.average):
@@ -67,14 +71,14 @@ def test_the_forward_pass_of_the_teacher_counts(trained):
       lambda params, x: models.build(teacher.config, num_classes=10).apply(
           {'params': params}, x)['logits'], teacher.params,
       jax.ShapeDtypeStruct((1, 12, 12, 3), 'float32'))
-  assert experiment.training_flops_per_image == (
-      3 * experiment.flops_per_image + forward)
+  found = model_flops.per_image(experiment)
+  assert found.training == 3 * found.forward + forward
 
 
 def test_the_projection_and_both_heads_learn(trained):
   _, workdir, experiment, summary = trained
   initial, final = (tree.flatten(params) for params in (
-      experiment.init_state().params, checkpoint_source.find(workdir).load()))
+      experiment.init_state().params, items.read_params(paths.find(workdir))))
   for name in ('head/dense/kernel', 'head/distill/kernel', 'distill',
                'projector/kernel'):
     assert np.abs(final[name] - initial[name]).max() > 1e-4, name
@@ -86,7 +90,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(trained, tmp_path):
   resumed = toy.copy_at(trained[1], tmp_path / 'run', step=3)
   run_lib.train(trained[2], resumed)
   jax.tree.map(np.testing.assert_array_equal, *(
-      checkpoint_source.find(path).load() for path in (trained[1], resumed)))
+      items.read_params(paths.find(path)) for path in (trained[1], resumed)))
 
 
 def test_evaluation_needs_no_teacher(trained, capsys):

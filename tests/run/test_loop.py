@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import functools
 import json
 import math
 import os
@@ -23,11 +24,13 @@ from vit_jax import tree
 from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import lock
-from vit_jax.checkpoints import source as checkpoint_source
+from vit_jax.checkpoints import paths
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import model_flops
 from vit_jax.parallel import hardware
 from vit_jax.run import signals
 from vit_jax.run import writer
+from vit_jax.weights import open as open_lib
 
 pytestmark = pytest.mark.slow  # It trains models.
 
@@ -70,7 +73,7 @@ def base():
   compiled = experiment.train_step.lower(
       experiment.abstract_state, experiment.abstract_batch).compile()
   step = toy.fake_step(compiled)
-  return dataclasses.replace(experiment, build_step=lambda _: step)
+  return experiment.with_step(step)
 
 
 def scripted(
@@ -82,16 +85,16 @@ def scripted(
       base, config=dataclasses.replace(
           config, checkpoint=dataclasses.replace(
               config.checkpoint, **checkpoint)),
-      evaluators={
+      build_evaluators=functools.cache(lambda _: {
           'val': Scripted(losses, begin=begin, fail=fail),
-          'end': Scripted([9.0] * 10, fail=fail_at_end)})
+          'end': Scripted([9.0] * 10, fail=fail_at_end)}))
 
 
 train = run_lib.train
 
 
 def progress_of(workdir):
-  return items.read_config(checkpoint_source.find(workdir).path / 'progress')
+  return items.read_config(paths.find(workdir) / 'progress')
 
 
 @pytest.fixture(scope='module', name='stopped')
@@ -117,8 +120,8 @@ def test_training_stops_after_patience(base, stopped, tmp_path, capsys):
   best = summary['best']
   assert (best['metric'], best['value'], best['step']) == ('val/loss', 2.0, 12)
   assert summary['images'] == 8 * 20
-  assert checkpoint_source.find(workdir).path.name == '20'
-  assert checkpoint_source.find(workdir, which='best').path.name == '12'
+  assert paths.find(workdir).name == '20'
+  assert paths.find(workdir, which='best').name == '12'
   patience = schema.Duration(examples=72)
   assert train(scripted(base, patience=patience), tmp_path)['steps'] == 24
   assert ('val/loss has not improved on 2.00 of step 12 for 3 evaluation(s) '
@@ -154,7 +157,7 @@ def test_all_evaluators_run_on_the_best_checkpoint_at_the_end(stopped):
   assert summary['best']['metrics'] == {
       'val/loss': LOSSES[5], 'val/examples': 360,
       'end/loss': 9.0, 'end/examples': 360}
-  kept = checkpoint_source.find(workdir, which='best').load()
+  kept = items.read_params(paths.find(workdir, which='best'))
   for name in experiment.evaluators:
     seen = experiment.evaluators[name].params
     for path, value in tree.flatten(kept).items():
@@ -193,7 +196,7 @@ def test_a_run_that_stopped_early_is_finished(base, workdir, capsys):
 def test_settings_missing_in_an_older_checkpoint_take_their_defaults(
     base, workdir, capsys):
   random_models.edit_config(
-      checkpoint_source.find(workdir).path,
+      paths.find(workdir),
       lambda config: (config['data'].pop('sampling'), config.pop('card')))
   train(scripted(base, patience=2), workdir)
   printed = capsys.readouterr().out
@@ -225,16 +228,16 @@ def test_the_best_values_of_two_metrics_are_not_compared(base, workdir):
 
 def test_initial_weights_may_move_but_not_appear_before_a_run_resumes(
     base, workdir, tmp_path, capsys):
-  for name, source in (('tuned', workdir), ('random', None)):
+  for name, address in (('tuned', workdir), ('random', None)):
     with pytest.raises(Killed):
       train(scripted(base, fail={3: Killed()}), tmp_path / name,
-            source=source and checkpoint_source.find(source))
-  moved = checkpoint_source.find(shutil.move(workdir, tmp_path / 'moved'))
+            weights=address and open_lib.open(address))
+  moved = open_lib.open(shutil.move(workdir, tmp_path / 'moved'))
   with pytest.raises(ValueError, match='started from random parameters, but'):
-    train(scripted(base), tmp_path / 'random', source=moved)
+    train(scripted(base), tmp_path / 'random', weights=moved)
   with pytest.raises(Killed):
     train(scripted(base, begin=3, fail={4: Killed()}), tmp_path / 'tuned',
-          source=moved)
+          weights=moved)
   assert 'note: the run started from' in capsys.readouterr().out
 
 
@@ -262,7 +265,7 @@ def test_a_killed_run_stops_early_where_an_uninterrupted_one_does(
     base, stopped, tmp_path, killed_at, saved):
   with pytest.raises(Killed):
     train(scripted(base, patience=2, fail={killed_at: Killed()}), tmp_path)
-  assert checkpoint_source.find(tmp_path).path.name == str(saved)
+  assert paths.find(tmp_path).name == str(saved)
   train(scripted(base, patience=2, begin=saved // 4), tmp_path)
   faults.assert_same_end(tmp_path, stopped[-1])
 
@@ -274,7 +277,7 @@ def test_a_signal_in_the_last_evaluation_changes_nothing(
       base, patience=2, fail_at_end={0: signals.Stopped(signal.SIGTERM)})
   with pytest.raises(signals.Stopped):
     train(cut, tmp_path)
-  assert checkpoint_source.find(tmp_path).path.name == '20'
+  assert paths.find(tmp_path).name == '20'
   assert progress_of(tmp_path)['unimproved'] == 1
   summary = train(scripted(base, patience=2, begin=4), tmp_path)
   for key in ('steps', 'stopped_early', 'images', 'flops', 'best'):
@@ -282,7 +285,7 @@ def test_a_signal_in_the_last_evaluation_changes_nothing(
 
 
 def test_cost_counts_images_at_changing_batch_sizes(base, workdir):
-  per_image = 3 * base.flops_per_image
+  per_image = 3 * model_flops.per_image(base).forward
   other = toy.build(**{**CONFIG, 'batch_size': 16, 'total': {'steps': 24}})
   summary = train(scripted(other, begin=5), workdir)
   assert summary['images'] == 20 * 8 + 4 * 16
@@ -301,13 +304,14 @@ def test_utilisation_is_logged_if_the_peak_is_known(
       kind, (kind,), peak_flops=1e9, memory_bytes=0,
       memory_bytes_per_sec=0.0))
   train(dataclasses.replace(scripted(base), total_steps=4), tmp_path)
-  flops = 3 * base.flops_per_image * 8 * 4
+  per_image = model_flops.per_image(base).training
+  flops = per_image * 8 * 4
   assert (f'at least {console.format_number(flops / 1e9 / 3600)} core-hours'
           in capsys.readouterr().out)
   for row in writer.read_rows(tmp_path):
     if 'train/loss' in row:
       assert row['train/mfu'] == pytest.approx(
-          row['train/images_per_sec'] * 3 * base.flops_per_image / 1e9)
+          row['train/images_per_sec'] * per_image / 1e9)
 
 
 def test_a_workdir_of_an_active_run_is_not_touched(base, tmp_path):
@@ -332,7 +336,7 @@ def test_a_failed_log_write_names_the_last_checkpoint(
       r'The checkpoint of step (10|15|20) is complete; the same command ')):
     train(scripted(base), tmp_path)
   # Closing waited for the checkpoint in progress.
-  assert int(checkpoint_source.find(tmp_path).path.name) in (15, 20)
+  assert int(paths.find(tmp_path).name) in (15, 20)
 
 
 def test_tensorboard_shows_the_first_images_and_requested_histograms(

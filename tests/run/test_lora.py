@@ -11,9 +11,11 @@ from tests import toy
 from vit_jax import __main__ as main
 from vit_jax import run as run_lib
 from vit_jax import tree
-from vit_jax.checkpoints import source as checkpoint_source
+from vit_jax.checkpoints import items
+from vit_jax.checkpoints import paths
 from vit_jax.inference import load
 from vit_jax.parallel import multihost
+from vit_jax.weights import open as open_lib
 
 pytestmark = pytest.mark.slow  # It trains models.
 
@@ -41,7 +43,7 @@ def train(workdir, base, *, steps=6, **changes):
                      'best': 'test/accuracy'},
       **changes})
   summary = run_lib.train(
-      experiment, workdir, source=base and load.find(base))
+      experiment, workdir, weights=base and open_lib.open(base))
   return experiment, summary
 
 
@@ -54,7 +56,7 @@ def trained(tmp_path_factory, base):
 
 def test_checkpoints_hold_what_is_trained(trained):
   workdir, experiment, _ = trained
-  saved = tree.flatten(checkpoint_source.find(workdir).shapes)
+  saved = tree.flatten(items.read_shapes(paths.find(workdir) / 'params'))
   attention = 'lora/encoder/layers/attention'
   assert sorted(saved) == [
       'head/dense/bias', 'head/dense/kernel', f'{attention}/out/kernel/a',
@@ -82,11 +84,11 @@ def test_a_loaded_model_has_the_merged_parameters(trained, base, tmp_path):
   assert main.main(['convert', f'--source={workdir}', '--format=npz',
                     f'--target={tmp_path}/merged.npz']) == 0
   for path in (workdir, tmp_path / 'merged.npz'):
-    source = load.find(path)
+    weights = open_lib.open(path)
     plain = toy.build(**{
-        **checkpoint_source.find(workdir).config, 'lora': {},
+        **open_lib.open(workdir).run, 'lora': {},
         'optimizer': {}, 'mesh': {}})
-    params = multihost.put(source.load(), plain.shardings.params)
+    params = multihost.put(weights.read(), plain.shardings.params)
     result = plain.evaluate('test', params)
     assert result.metrics['loss'] == pytest.approx(
         summary['metrics']['test/loss'], rel=1e-5)
@@ -96,7 +98,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(trained, base, tmp_path):
   resumed = toy.copy_at(trained[0], tmp_path / 'run', step=3)
   train(resumed, base)
   jax.tree.map(np.testing.assert_array_equal, *(
-      checkpoint_source.find(path).load() for path in (trained[0], resumed)))
+      items.read_params(paths.find(path)) for path in (trained[0], resumed)))
 
 
 def test_other_or_missing_weights_are_not_adapted(trained, base, tmp_path):

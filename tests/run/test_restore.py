@@ -10,7 +10,7 @@ from tests import toy
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import manager
 from vit_jax.experiment import config as config_lib
-from vit_jax.inference import load
+from vit_jax.experiment import fit_weights
 from vit_jax.run import restore
 
 DIGITS = tuple(map(str, range(10)))
@@ -22,11 +22,11 @@ def experiment():
   return toy.build(init={'checkpoint': 'weights', 'new': []}, data=SCALE)
 
 
-def start(experiment, workdir, source=None):
+def start(experiment, workdir, weights=None):
   with manager.Checkpoints(
       workdir, checkpoint_config.CheckpointConfig()) as checkpoints:
     return restore.restore_or_init(
-        experiment, checkpoints, epath.Path(workdir), source)[1].message
+        experiment, checkpoints, epath.Path(workdir), weights)[1].message
 
 
 def rename(experiment, names):
@@ -59,19 +59,19 @@ def test_a_run_resumes_only_with_the_classes_of_its_checkpoint(
 def test_a_kept_head_has_the_classes_of_the_data(experiment, tmp_path, names):
   model = random_models.make(
       toy.CONFIG['model'] | {'num_classes': 10}, side=8, labels=names)
-  source = load.as_source(model, 'weights')
+  model = dataclasses.replace(model, address='weights')
   if names and names != DIGITS:
     with pytest.raises(ValueError, match='(?s)the checkpoint: x; .*init.new'):
-      start(experiment, tmp_path, source)
+      start(experiment, tmp_path, model)
     assert start(toy.build(
-        init={'checkpoint': 'weights'}, data=SCALE), tmp_path, source)
+        init={'checkpoint': 'weights'}, data=SCALE), tmp_path, model)
   else:
-    assert start(experiment, tmp_path, source).count(
+    assert start(experiment, tmp_path, model).count(
         'the checkpoint (weights) has no class names') == (not names)
 
 
 def test_a_stage_that_keeps_a_head_needs_the_classes_of_the_earlier_one(
     experiment):
-  experiment.check_start_from(experiment)
+  fit_weights.check(experiment, experiment)
   with pytest.raises(ValueError, match='only in the earlier stage: x'):
-    experiment.check_start_from(rename(experiment, ('x', *DIGITS[1:])))
+    fit_weights.check(experiment, rename(experiment, ('x', *DIGITS[1:])))

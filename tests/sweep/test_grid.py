@@ -1,17 +1,17 @@
 """Grids over fields that determine other fields, and soups of their runs."""
 
+import dataclasses
 import pathlib
 import re
-import types
 
 import numpy as np
 import pytest
 
+from tests import random_models
 from tests import toy
 from vit_jax import classes
 from vit_jax import schema
 from vit_jax import sweep as sweep_lib
-from vit_jax.checkpoints import source as source_lib
 from vit_jax.commands import sweep as command
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import load_config
@@ -39,12 +39,13 @@ def found(monkeypatch):
   """Two checkpoints of different widths; returns the ones that were read."""
   def find(checkpoint, **_):
     names.append(checkpoint)
-    config = config_lib.resolve(toy.config(model={
-        'width': {'/a': 8, '/b': 16}[checkpoint], 'gelu': 'exact'}))
-    return types.SimpleNamespace(config=config_lib.to_plain(config))
+    config = config_lib.to_plain(config_lib.resolve(toy.config(model={
+        'width': {'/a': 8, '/b': 16}[checkpoint], 'gelu': 'exact'})))
+    return dataclasses.replace(
+        random_models.make_tiny(), run=config, kind='params')
 
   names = []
-  monkeypatch.setattr(load_config.load_lib, 'find', find)
+  monkeypatch.setattr(load_config.open_lib, 'open', find)
   return names
 
 
@@ -106,10 +107,10 @@ def test_a_best_value_at_the_edge_of_the_grid_is_a_warning(
 
 def test_runs_of_a_soup_have_the_classes_of_the_data():
   def match(*labels):
-    return soup.match_classes({name: source_lib.Source(
-        name, {}, 'params', dict, {'head': {'dense': {'kernel': np.ones((5, 2))
-                                                     }}}, labels=names)
-                               for name, names in zip('ab', labels)},
+    return soup.match_classes({
+        name: random_models.make({
+            **random_models.TINY, 'num_classes': 2}, side=8, labels=names)
+        for name, names in zip('ab', labels)},
                               classes.Classes('./data', 2, ('cat', 'dog')))
 
   assert match(('cat', 'dog'), ('cat', 'dog')) == []

@@ -32,7 +32,7 @@ def batch(*, seed=0, mask=None, image=(8, 8, 3)):
 
 class Linear:
   """The smallest objective: softmax regression, optionally with noise."""
-  measures = ('accuracy',)
+  metrics = ('accuracy',)
 
   def __init__(self, noise=0.0):
     self.noise = noise
@@ -80,8 +80,8 @@ def vit():
                     'patch': 4}), num_classes=CLASSES)
   params = random_models.randomize(
       model, jax.ShapeDtypeStruct((1, 8, 8, 3), 'float32'), scale=0.3, seed=0)
-  loss = objectives.build(
-      objectives.parse({'label_smoothing': 0.1}), model, multi_label=False)
+  loss = objectives.parse({'label_smoothing': 0.1}).build(
+      objectives.Context(model))
   return loss, params
 
 
@@ -133,7 +133,7 @@ def test_padding_does_not_change_the_step(vit, vit_steps, parts):
 
 class Centred:
   """The smallest loss that compares examples: distances to their mean."""
-  measures = ('distance',)
+  metrics = ('distance',)
 
   def embed(self, params, batch, key):
     rows = batch['image'].reshape(len(batch['image']), -1) @ params['kernel']
@@ -339,8 +339,8 @@ def test_a_drawn_version_depends_on_the_step_alone():
       self.factor = factor
 
     def __call__(self, params, batch, key):
-      loss, measures = super().__call__(params, batch, key)
-      return self.factor * loss, measures
+      loss, metrics = super().__call__(params, batch, key)
+      return self.factor * loss, metrics
 
   loss = step_lib.DrawnLoss(Linear(), (Scaled(2), Scaled(3)))
   _, plain = build(Linear())(new_state(), batch())

@@ -1,16 +1,17 @@
 """Parameters of one model initialise another, and each is reported."""
 
+import dataclasses
 import re
 
 import jax
 import numpy as np
 import pytest
 
+from tests import random_models
 from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax.models import embed
-from vit_jax.models import flexible_patch
 from vit_jax.weights import initialize
 from vit_jax.weights import load as weights_lib
 
@@ -212,7 +213,7 @@ def test_resized_filters_solve_the_least_squares_problem_of_flexivit(new):
       units, (20, *new), 'bilinear', antialias=False)).reshape(20, -1).T
   expected = np.einsum(
       'no,ocd->ncd', np.linalg.pinv(matrix.T), filters.reshape(20, 3, 6))
-  resized = flexible_patch.resize_filters(filters, new)
+  resized = embed.resize_filters(filters, new)
   np.testing.assert_allclose(
       resized, expected.reshape(*new, 3, 6), rtol=1e-4, atol=1e-5)
 
@@ -224,7 +225,7 @@ def test_filters_fit_a_model_with_another_patch():
   adapted, rows = adapt(source, target)
   np.testing.assert_array_equal(
       adapted['patches']['kernel'],
-      flexible_patch.resize_filters(filters, (6, 6)))
+      embed.resize_filters(filters, (6, 6)))
   assert rows['patches/kernel'].status == 'resized'
 
 
@@ -233,18 +234,25 @@ SINCOS = {'width': 8, 'depth': 1, 'mlp_dim': 12, 'num_heads': 2, 'patch': 4,
 
 
 def test_a_model_that_learns_positions_starts_from_fixed_ones():
-  source_config = {'model': SINCOS, 'data': {'resolution': [12, 16]}}
-  target = {'positions': np.zeros((13, 8)), 'cls': np.zeros((1, 8))}
-  found = initialize.with_positions({'cls': 1}, source_config, target)
+  sincos = random_models.make(SINCOS, side=(12, 16))
+  learned = tree.unflatten(random_models.params(models.parse(
+      {**SINCOS, 'position': 'learned'}), (12, 16)))
+
+  def fit(weights, initial):
+    return initialize.fit(weights, initial, grid=(3, 4),
+                          config=initialize.InitConfig(new=()))[0]
+
   # The class token has none.
-  np.testing.assert_array_equal(found['positions'], np.concatenate(
-      [np.zeros((1, 8)), embed.sincos_positions((3, 4), 8)]))
-  for initial, model in (({'cls': 0}, SINCOS), (
-      target, {**SINCOS, 'position': 'none'})):
-    assert initialize.with_positions(
-        {'cls': 1}, {**source_config, 'model': model}, initial) == {'cls': 1}
-  own = {'positions': 2}
-  assert initialize.with_positions(own, source_config, target) == own
+  np.testing.assert_array_equal(fit(sincos, learned)['positions'], (
+      np.concatenate([np.zeros((1, 8)), embed.sincos_positions((3, 4), 8)])))
+  assert 'positions' not in fit(sincos, sincos.params)
+  none = dataclasses.replace(sincos, config=models.parse(
+      {**SINCOS, 'position': 'none'}))
+  with pytest.raises(ValueError, match='positions: expected .* found nothing'):
+    fit(none, learned)
+  own = sincos.with_params(learned)
+  np.testing.assert_array_equal(
+      fit(own, learned)['positions'], learned['positions'])
 
 
 def test_positions_that_a_model_does_not_learn_are_an_error_with_the_remedy():

@@ -6,6 +6,7 @@ import pytest
 
 from tests import random_models
 from vit_jax.inference import load as load_lib
+from vit_jax.weights import open as open_lib
 from vit_jax.weights.configs import preprocessing
 
 STEP = 'checkpoints/latest/0'
@@ -28,7 +29,7 @@ def load(path, **given):
 
 
 def test_a_new_run_sees_the_class_names_of_a_saved_model(run):
-  assert load_lib.find(run).labels == tuple('abcde')
+  assert open_lib.open(run).preprocess.labels == tuple('abcde')
 
 
 @pytest.mark.parametrize(('given', 'words'), [

@@ -9,6 +9,7 @@ import vit_jax
 from vit_jax.weights import load as load_lib
 from vit_jax.weights import npz
 from vit_jax.weights import safetensors
+from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import declared
 
 RESNET = random_models.RESNET
@@ -56,7 +57,7 @@ def test_a_family_names_whose_values_are_assumed(tmp_path):
   assert line == (
       '  assumed, as for a Hugging Face DINOv2: mean=(0.485, 0.456, 0.406), '
       'std=(0.229, 0.224, 0.225)')
-  assert loaded.settings['crop'] == declared.Origin('given')
+  assert loaded.settings['crop'] == weights_lib.Origin('given')
   assert not lines_of(loaded, 'crop')
 
 
@@ -75,7 +76,7 @@ def test_the_origin_of_the_heads_is_reported(
   if config:
     (tmp_path / 'config.json').write_text(json.dumps(config))
   loaded = load_lib.load('x')
-  assert loaded.settings['heads'] == declared.Origin(*origin)
+  assert loaded.settings['heads'] == weights_lib.Origin(*origin)
   assert line in '\n'.join(loaded.summary)
 
 
@@ -96,7 +97,7 @@ def test_a_run_declares_its_settings(tmp_path):
   random_models.make_tiny(num_classes=5).save(tmp_path / 'x')
   lines = []
   vit_jax.load(tmp_path / 'x', log=lines.append, std=0.25)
-  assert lines[1:] == [
+  assert lines[2:] == [
       '  declared by its config: model, mean=(0.485, 0.456, 0.406), '
       'resize=shorter side to 40, crop=32x32, interpolation=bicubic, '
       'labels=a, b, c, d, ..., heads=2']

@@ -24,7 +24,7 @@ def test_parameters_that_could_not_be_loaded_are_not_saved(
   model = random_models.make_tiny()
   params = {**model.params, 'cls': np.full((1, 12), value)}
   with pytest.raises(ValueError, match=f'The model: {words}'):
-    dataclasses.replace(model, params=params).save(tmp_path / 'x', form=form)
+    model.with_params(params).save(tmp_path / 'x', form=form)
   assert not list(tmp_path.iterdir())
 
 

@@ -19,6 +19,7 @@ from vit_jax.benchmarking import interleaved_timing
 from vit_jax.benchmarking import matmul_peak
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import fit_batch
+from vit_jax.experiment import model_flops
 from vit_jax.parallel import device_memory
 from vit_jax.parallel import hardware
 from vit_jax.parallel import multihost
@@ -114,11 +115,12 @@ def measure(
             flops_per_sec, kind=device_kind, devices=mesh.size),
         fit_batch.needed_bytes(memory))
 
+  flops = model_flops.per_image(experiment)
   return StepSpeed(
       device_kind, mesh.size, experiment.config.num_microbatches,
-      speed(timings['train'], experiment.training_flops_per_image,
+      speed(timings['train'], flops.training,
             fitted.memory),
-      speed(timings['inference'], experiment.flops_per_image, infer_memory),
+      speed(timings['inference'], flops.forward, infer_memory),
       peak, _input_speed(
           experiment, training, rounds=rounds,
           repeats=timings['train'].repeats) if with_input else None)

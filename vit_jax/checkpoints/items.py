@@ -14,6 +14,7 @@ import orbax.checkpoint as ocp
 
 from vit_jax import atomic_files
 from vit_jax import exceptions
+from vit_jax import types
 from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import paths
@@ -28,6 +29,7 @@ _TEMPORARY = re.compile(
     'RESOURCE_EXHAUSTED|UNAVAILABLE|UNAUTHENTICATED|PERMISSION_DENIED'
     '|DEADLINE_EXCEEDED')
 CHECKSUMS = 'checksums'
+PARAMS = ('params', 'average')  # Items that hold parameters.
 _METADATA = '_CHECKPOINT_METADATA'  # Written by Orbax; names the items.
 
 
@@ -131,6 +133,25 @@ def read_arrays(path: epath.Path, shapes: Any) -> Any:
   with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
     return checkpointer.restore(
         path, args=ocp.args.PyTreeRestore(restore_args=target))
+
+
+def params_item(path: epath.Path) -> str:
+  """Returns the item of the parameters to use: their average, if any."""
+  return 'average' if (path / 'average').exists() else 'params'
+
+
+def read_params(path: epath.Path) -> types.Params:
+  """Reads the parameters of a checkpoint, see `params_item`, as NumPy arrays.
+
+  Raises:
+    DamagedError: if the checkpoint is damaged.
+  """
+  item = params_item(path)
+  with explain_errors(path):
+    sums = read_checksums(path)
+    params = read_arrays(path / item, read_shapes(path / item))
+    checksums.check_items(sums, arrays={item: params})
+  return params
 
 
 def reason(error: BaseException) -> str:

@@ -12,6 +12,7 @@ from etils import epath
 import orbax.checkpoint as ocp
 
 from vit_jax import atomic_files
+from vit_jax import schema
 
 FOLDER = 'checkpoints'
 LATEST, BEST = 'latest', 'best'
@@ -19,6 +20,48 @@ WHICH = (LATEST, BEST)
 DAMAGED = '.damaged'
 # Contents that distinguish a checkpoint from other folders named by a number.
 _ITEMS = ('params', 'average', '_CHECKPOINT_METADATA')
+_MAX_NAMES = 12  # In the error that lists a folder.
+
+
+def find(path: epath.PathLike, *, which: str = LATEST) -> epath.Path:
+  """Returns the folder of the checkpoint to start from or to evaluate.
+
+  Args:
+    path: a workdir, a folder of checkpoints, or one checkpoint.
+    which: 'latest' or 'best', if `path` is a workdir.
+
+  Raises:
+    FileNotFoundError: if there is no checkpoint.
+    ValueError: for another `which`, or a folder of several runs.
+  """
+  schema.check_name(which, WHICH, what='which checkpoint')
+  path = absolute(path)
+  if not path.exists():
+    raise FileNotFoundError(f'{path} does not exist.')
+  for folder in (path / FOLDER / which, path / which, path):
+    step = newest(folder)
+    if step is not None:
+      return step
+  if is_checkpoint(path):
+    return path
+  if runs := stages(path):
+    raise ValueError(
+        f'{path} holds several runs. Name one of them: '
+        + ', '.join(display(path / run) for run in runs) + '.')
+  names = (', '.join(sorted(p.name for p in path.iterdir())[:_MAX_NAMES])
+           if path.is_dir() else 'a file')
+  raise FileNotFoundError(
+      f'{path} holds no {which} checkpoint: expected a workdir with '
+      f'{FOLDER}/{which}/STEP, or the folder of one step. '
+      + 'Only runs with checkpoint.best have it. ' * (which == BEST)
+      + f'Found: {names or "nothing"}.')
+
+
+def is_run(path: epath.Path) -> bool:
+  """Whether a path is a workdir, with or without stages, or a checkpoint."""
+  return path.is_dir() and (
+      any((path / name).is_dir() for name in (FOLDER, LATEST, BEST))
+      or is_checkpoint(path) or newest(path) is not None or bool(stages(path)))
 
 
 def is_checkpoint(path: epath.Path) -> bool:

@@ -35,8 +35,6 @@ with epy.lazy_imports():
 
 _LIBRARIES = {'timm': 'timm', 'huggingface': 'transformers'}
 
-FORMATS = ('npz', 'timm', 'huggingface', 'orbax')
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
@@ -47,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='new path to write: a file for npz (a .json is written next to '
       'it), a file or folder for timm, a folder for huggingface and orbax')
   parser.add_argument(
-      '--format', required=True, choices=FORMATS,
+      '--format', required=True, metavar='FORMAT',
       help='npz: format of the published JAX weights; timm and huggingface: '
       'safetensors of these libraries; orbax: checkpoint of vit_jax')
   parser.add_argument(
@@ -71,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the command; returns the exit status and the results."""
+  schema.check_name(args.format, save.FORMATS, what='--format')
   if args.push:
     if not re.fullmatch(r'[\w.-]+/[\w.-]+', args.push):
       raise ValueError(f'--push must be USER/NAME; got {args.push!r}.')

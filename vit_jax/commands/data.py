@@ -28,14 +28,14 @@ from vit_jax.commands import arguments
 with epy.lazy_imports():
   from vit_jax import console
   from vit_jax import data
-  from vit_jax.check import output
-  from vit_jax.check import report as report_lib
-  from vit_jax.check import scan
-  from vit_jax.check import suspicious_labels
-  from vit_jax.data import beam_runner
-  from vit_jax.data.fingerprints import similarity
+  from vit_jax.curation import beam_runner
+  from vit_jax.curation import check as check_lib
+  from vit_jax.curation import output
+  from vit_jax.curation import prepare
+  from vit_jax.curation import scan
+  from vit_jax.curation import similarity
+  from vit_jax.curation import suspicious_labels
   from vit_jax.inference import image_files
-  from vit_jax.prepare import prepare
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +99,7 @@ def _check(args: argparse.Namespace) -> tuple[int, Any]:
   request = scan.prepare(
       config, max_examples=args.max_examples, embed=embed, min_side=min_side)
   with image_files.ReadProgress(len(request.examples)) as reading:
-    report = report_lib.check(
+    report = check_lib.check(
         request, thresholds=thresholds, settings=settings,
         features=args.model or 'colours and edges (weak; use --model)',
         advance=reading.advance, failed=reading.add_error)

@@ -25,12 +25,12 @@ with epy.lazy_imports():
 
   from vit_jax import atomic_files
   from vit_jax import console
-  from vit_jax.data import beam_runner
-  from vit_jax.data.splits import selection as selection_lib
+  from vit_jax.curation import beam_runner
+  from vit_jax.curation import methods as methods_lib
+  from vit_jax.curation import pairs
+  from vit_jax.curation import search
+  from vit_jax.curation import selection as selection_lib
   from vit_jax.inference import image_files
-  from vit_jax.near_duplicates import methods as methods_lib
-  from vit_jax.near_duplicates import report
-  from vit_jax.near_duplicates import search
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,9 +93,9 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
         'near_duplicates': len(found.pairs), 'compared': found.num_compared,
         'unreadable': found.unreadable,
         'model': args.model, 'min_cosine': args.min_cosine}
-    report.write_pairs(folder, found.pairs)
-    report.write_page(
-        folder / report.PAGE, found.pairs, source, against, shown=args.shown,
+    pairs.write_pairs(folder, found.pairs)
+    pairs.write_page(
+        folder / pairs.PAGE, found.pairs, source, against, shown=args.shown,
         text='Examples (left) that are near-duplicates of test images (right) '
         f'of {", ".join(summary["against"])}: at most {args.max_distance} of '
         '64 hash bits differ, and the pixel correlation is at least '
@@ -170,7 +170,7 @@ def _print(
       f'{console.format_count(summary["compared"], "pair")} compared in '
       f'{console.format_secs(secs)}')
   console.print_lines(f'Wrote {args.to}: ' + (
-      f'review {report.PAGE} (if pairs are merely similar, raise '
+      f'review {pairs.PAGE} (if pairs are merely similar, raise '
       '--min-similarity or --min-cosine), then train with '
-      f'--config.data.exclude={args.to}/{report.EXCLUDE}' if count
+      f'--config.data.exclude={args.to}/{pairs.EXCLUDE}' if count
       else 'there is nothing to exclude'))

@@ -5,7 +5,6 @@ Uses only the standard library, so that it runs where nothing is installed.
 
 import argparse
 from collections.abc import Callable, Sequence
-import dataclasses
 import glob
 import importlib.metadata
 import itertools
@@ -14,7 +13,7 @@ import pathlib
 import re
 import shutil
 import sys
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 GIB = 2**30
 ROOT = pathlib.Path(__file__).parents[2]
@@ -24,13 +23,12 @@ OPTIONAL = {'tensorflow': 'prepares TFDS datasets',
             'torch': 'reads PyTorch checkpoints'}
 
 
-@dataclasses.dataclass(frozen=True)
-class Check:
-  """One checked item; 'FAIL' if training cannot start without the remedy."""
+class Check(NamedTuple):
+  """A checked item; its status is 'ok', 'note', 'WARN' or 'FAIL'."""
   section: str
   name: str
   found: str
-  status: Literal['ok', 'note', 'WARN', 'FAIL'] = 'ok'
+  status: str = 'ok'
   remedy: str = ''
 
 
@@ -54,13 +52,12 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   print('Training can start.' if can_train else
         'Training cannot start: fix the items marked FAIL.')
   return int(not can_train), {
-      'can_train': can_train,
-      'checks': [dataclasses.asdict(check) for check in checks]}
+      'can_train': can_train, 'checks': [check._asdict() for check in checks]}
 
 
 def find_requirements() -> list[str]:
   """Returns the requirements of this checkout or installed package."""
-  if _is_checkout():
+  if (ROOT / 'requirements.txt').exists():
     return (ROOT / 'requirements.txt').read_text().splitlines()
   return [line for line in importlib.metadata.requires('vit-jax') or ()
           if 'extra ==' not in line]
@@ -68,10 +65,8 @@ def find_requirements() -> list[str]:
 
 def find_version(name: str) -> str | None:
   """Returns the version of an installed package, or None."""
-  try:
-    return importlib.metadata.version(name)
-  except importlib.metadata.PackageNotFoundError:
-    return None
+  found = importlib.metadata.distributions(name=name)
+  return next((distribution.version for distribution in found), None)
 
 
 def check_packages(
@@ -79,26 +74,27 @@ def check_packages(
     find: Callable[[str], str | None] = find_version,
 ) -> list[Check]:
   """Compares Python and packages with lines such as 'jax>=0.10,<0.13'."""
-  too_old = sys.version_info < (3, 11)
+  old = sys.version_info < (3, 11)
   checks = [Check(
       'Packages', 'python', f'{sys.version.split()[0]}  {sys.executable}',
-      'FAIL' if too_old else 'ok',
-      'make quickstart PYTHON=python3.11' * too_old)]
+      'FAIL' if old else 'ok', 'make quickstart PYTHON=python3.11' * old)]
   for requirement in requirements:
     match = re.match(r'([\w.-]+)(?:\[[^]]*\])?\s*([^;#]*)', requirement)
-    if not match:  # A comment.
-      continue
-    name, wanted = match[1], match[2].strip()
-    found = find(name)
-    text = f'{found or "missing"}  {wanted}'.rstrip()
-    checks.append(
-        Check('Packages', name, text) if found and _satisfies(found, wanted)
-        else Check('Packages', name, text, 'WARN' if found else 'FAIL',
-                   _how_to_install('', f'{name}{wanted}')))
-  return checks + [
-      Check('Optional', name, f'{found}  {purpose}') if (found := find(name))
-      else Check('Optional', name, f'not installed  {purpose}', 'note',
-                 f'{INSTALL} {name}') for name, purpose in OPTIONAL.items()]
+    if match:  # No comment.
+      name, wanted = match[1], match[2].strip()
+      version = find(name)
+      status = ('FAIL' if version is None else
+                'ok' if _satisfies(version, wanted) else 'WARN')
+      checks.append(Check(
+          'Packages', name, f'{version or "missing"}  {wanted}'.rstrip(),
+          status, '' if status == 'ok' else
+          _how_to_install('', f'{name}{wanted}')))
+  for name, purpose in OPTIONAL.items():
+    version = find(name)
+    checks.append(Check(
+        'Optional', name, f'{version or "not installed"}  {purpose}',
+        *(() if version else ('note', f'{INSTALL} {name}'))))
+  return checks
 
 
 def check_devices(has_gpu: bool) -> list[Check]:
@@ -133,25 +129,18 @@ def check_host() -> list[Check]:
   """Lists cores, memory, disk space and relevant environment variables."""
   memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / GIB
   free = shutil.disk_usage('.').free / GIB
-  checks = [
-      Check('Host', 'cores', str(os.cpu_count())),
-      Check('Host', 'memory', f'{memory:.1f} GiB'),
-      Check('Host', 'disk', f'{free:.1f} GiB free') if free >= 2 else
-      Check('Host', 'disk', f'{free:.1f} GiB free', 'WARN',
-            'choose a --workdir on another disk')]
-  return checks + [
-      Check('Environment', name, value, 'note')
-      for name, value in sorted(os.environ.items())
-      if name.startswith(('JAX_', 'XLA_', 'CUDA_VISIBLE', 'TPU_', 'TFDS_'))]
-
-
-def _is_checkout() -> bool:
-  return (ROOT / 'requirements.txt').exists()
+  full = ('WARN', 'choose a --workdir on another disk') if free < 2 else ()
+  return [Check('Host', 'cores', str(os.cpu_count())),
+          Check('Host', 'memory', f'{memory:.1f} GiB'),
+          Check('Host', 'disk', f'{free:.1f} GiB free', *full), *(
+              Check('Environment', name, value, 'note')
+              for name, value in sorted(os.environ.items()) if name.startswith(
+                  ('JAX_', 'XLA_', 'CUDA_VISIBLE', 'TPU_', 'TFDS_')))]
 
 
 def _how_to_install(suffix: str, package: str) -> str:
   """Returns the command for a requirements file, or one package without it."""
-  if not _is_checkout():
+  if not (ROOT / 'requirements.txt').exists():
     return f"{INSTALL} '{package}'"
   constraints = f' -c {ROOT}/constraints.txt' * (not suffix)
   return f'{INSTALL} -r {ROOT}/requirements{suffix}.txt{constraints}'

@@ -10,7 +10,7 @@ the data by name. Few-shot and k-NN evaluation do not use the head.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 import json
@@ -22,6 +22,7 @@ from etils import epy
 
 from vit_jax import schema
 from vit_jax.commands import arguments
+from vit_jax.experiment import fit_weights
 
 with epy.lazy_imports():
   from etils import epath
@@ -34,13 +35,11 @@ with epy.lazy_imports():
   from vit_jax import escape
   from vit_jax import evals
   from vit_jax import models
-  from vit_jax import objectives
   from vit_jax import types
-  from vit_jax.analysis import prediction_figures
   from vit_jax.checkpoints import config as checkpoint_config
   from vit_jax.checkpoints import paths as checkpoint_paths
-  from vit_jax.checkpoints import source as checkpoint_source
   from vit_jax.evals import confusion
+  from vit_jax.evals import figures
   from vit_jax.experiment import build as experiment_lib
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import fit_batch
@@ -52,11 +51,9 @@ with epy.lazy_imports():
   from vit_jax.run import watchdog as watchdog_lib
   from vit_jax.weights import download
   from vit_jax.weights import initialize
-  from vit_jax.weights import orbax_runs
-  from vit_jax.weights.configs import preprocessing
+  from vit_jax.weights import open as open_lib
+  from vit_jax.weights import weights as weights_lib
 
-KINDS = ('classification', 'multi_label', 'confusion', 'calibration', 'fewshot',
-         'knn', 'objective', 'regression', 'segmentation', 'shift')
 _MAX_CLASSES = 10  # Rows of the table of classes.
 
 
@@ -72,8 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--evaluators', default='', metavar='NAME,...',
       help='evaluators of the config, by their names there, or others with '
-      f'default settings: {", ".join(KINDS)}; or imagenet_v2, imagenet_a, '
-      'imagenet_r, imagenet_sketch, objectnet. Override a setting by '
+      'default settings, such as confusion, fewshot or imagenet_v2; '
+      'docs/evaluation.md lists them. Override a setting by '
       "--config.evals.fewshot.shots='[1,5]'")
   parser.add_argument(
       '--output', default='', metavar='DIR',
@@ -92,7 +89,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   # The time limits of the run's config are not known yet.
   with watchdog_lib.Watchdog(
       config_lib.LogConfig(), 'finding the checkpoint'):
-    config, source = _find(args)
+    config, weights = _find(args)
   if args.flip:
     config = dataclasses.replace(config, evals={
         name: dataclasses.replace(section, flip=True)
@@ -101,14 +98,14 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   with watchdog_lib.Watchdog(
       config.log, 'reading the checkpoint',
   ) as watchdog, coordination.explain_lost_processes():
-    return 0, _evaluate(config, source, output, watchdog)
+    return 0, _evaluate(config, weights, output, watchdog)
 
 
 def _evaluate(
-    config: config_lib.Config, source: checkpoint_source.Source,
+    config: config_lib.Config, weights: weights_lib.Weights,
     output: epath.Path | None, watchdog: watchdog_lib.Watchdog,
 ) -> dict[str, Any]:
-  experiment, params = _restore(config, source)
+  experiment, params = _restore(config, weights)
   metrics: dict[str, float] = {}
   tables: dict[str, dict[str, Any]] = {}
   for name in experiment.evaluators:
@@ -119,20 +116,21 @@ def _evaluate(
       result = experiment.evaluate(name, params, beat)
     _show(name, result, config, experiment, secs=time.monotonic() - start)
     if output is not None and jax.process_index() == 0:
-      _draw(name, result, output)
+      for path in figures.draw(name, result, output):
+        print(f'figure      {path}')
     metrics |= {f'{name}/{key}': value
                 for key, value in result.metrics.items()}
     if result.tables:
       tables[name] = {
           **{key: table.tolist() for key, table in result.tables.items()},
           'class_names': result.class_names}
-  print(f'checkpoint  {source.path} ({source.item})')
-  return {'checkpoint': str(source.path), 'parameters': source.item,
+  print(f'checkpoint  {weights.address} ({weights.kind})')
+  return {'checkpoint': weights.address, 'parameters': weights.kind,
           'metrics': metrics, 'tables': tables}
 
 
 def _restore(
-    config: config_lib.Config, source: checkpoint_source.Source,
+    config: config_lib.Config, weights: weights_lib.Weights,
 ) -> tuple[experiment_lib.Experiment, types.Params]:
   """Returns the experiment and the parameters to evaluate."""
   needs_head = any(section.uses_head for section in config.evals.values())
@@ -150,11 +148,11 @@ def _restore(
       config, batch_size=-(-config.eval_batch_size // count) * count,
       model=dataclasses.replace(config.model, num_classes=0), accumulation=1,
       checkpoint=checkpoint_config.CheckpointConfig(best=''),
-      objective=objectives.without_teacher(config.objective),
-  ), head=_head(source) if needs_head else None)
+      objective=config.objective.without_teacher(),
+  ), head=_head(weights) if needs_head else None)
   multihost.connect_cpus(experiment.mesh)
   # Only the unused head may be new; it is initialised to zero.
-  params, rows = experiment.adapt(source.load(), source.config, config=rules)
+  params, rows = fit_weights.fit(experiment, weights, rules=rules)
   for row in rows:
     if row.status != 'loaded' and not row.name.startswith('head/'):
       print(escape.line(
@@ -162,11 +160,12 @@ def _restore(
   return experiment, params
 
 
-def _head(source: checkpoint_source.Source) -> classes.Classes | None:
+def _head(weights: weights_lib.Weights) -> classes.Classes | None:
   """Returns the classes of the weights, or None if they have no head."""
-  count = initialize.num_classes(source.shapes)
-  return classes.Classes('the model', count, source.labels, source=(
-      checkpoint_paths.display(source.path))) if count else None
+  count = initialize.num_classes(weights.shapes)
+  return classes.Classes(
+      'the model', count, weights.preprocess.labels, source=(
+          checkpoint_paths.display(weights.address))) if count else None
 
 
 def _show(
@@ -209,40 +208,15 @@ def _output_folder(args: argparse.Namespace) -> epath.Path | None:
   return workdir / 'evals' if is_run else None
 
 
-def _draw(name: str, result: evals.Result, output: epath.Path) -> None:
-  output.mkdir(parents=True, exist_ok=True)
-  path = output / f'{name}.png'
-  figures = prediction_figures
-  options: Any = {'names': result.class_names or (), 'title': name}
-  draw: dict[str, Callable[[Any], None]] = {
-      'reliability': lambda table: figures.reliability(table, path, title=name),
-      'confusion': lambda table: figures.confusion(table, path, **options),
-      'predictions': lambda table: figures.scatter(table, path, **options),
-      'class_iou': lambda table: figures.segmentation(
-          table, result.images(), path, **options)}
-  for table in draw.keys() & result.tables.keys():
-    draw[table](result.tables[table])
-    print(f'figure      {path}')
-  if result.mistakes:
-    path = output / f'{name}_mistakes.png'
-    prediction_figures.mistakes(
-        [mistake.image() for mistake in result.mistakes],
-        [f'{result.name_of(m.label)}, predicted:\n'
-         f'{result.name_of(m.prediction)} ({100 * m.confidence:.0f} %)'
-         for m in result.mistakes],
-        path, title=name)
-    print(f'figure      {path}')
-
-
 def _find(
     args: argparse.Namespace,
-) -> tuple[config_lib.Config, checkpoint_source.Source]:
+) -> tuple[config_lib.Config, weights_lib.Weights]:
   path = download.fetch(args.workdir)
-  run = load.find(path, which=args.which) if orbax_runs.is_run(path) else None
-  # `convert` writes no batch size.
-  saved = run.config if run and 'batch_size' in run.config else None
+  run = (open_lib.open(path, which=args.which)
+         if checkpoint_paths.is_run(path) else None)
+  saved = run.run if run else {}
   if run and saved and not (args.text_embeddings or args.labels):
-    config = _with_training_scales(_config(args, saved), saved)
+    config = _with_training_scales(_config(args, saved), run)
     _print_notes(config, run)
     return config, run
   if not args.config and not saved:
@@ -258,9 +232,8 @@ def _find(
   if args.text_embeddings:
     model = class_names.in_order(
         model, data.open_dataset(config.data).class_names or ())
-  source = load.as_source(model, path)
-  config = _with_training_scales(config, source.config)
-  _print_notes(config, source)
+  config = _with_training_scales(config, model)
+  _print_notes(config, model)
   if model.is_regression:  # `convert` moved the scale of labels to the head.
     count = model.config.num_classes
     config = dataclasses.replace(config, data=dataclasses.replace(
@@ -268,39 +241,36 @@ def _find(
   return dataclasses.replace(
       config, model=model.config, init=dataclasses.replace(
           config.init, positions=model.positions)  # type: ignore[arg-type]
-  ), source
+  ), model
 
 
 def _print_notes(
-    config: config_lib.Config, source: checkpoint_source.Source) -> None:
-  trained = source.config.get('data', {})
-  for note in data.scale_notes(config.data, trained):
+    config: config_lib.Config, weights: weights_lib.Weights) -> None:
+  preprocess = weights.preprocess
+  for note in data.scale_notes(
+      config.data, {'mean': preprocess.mean, 'std': preprocess.std}):
     console_lib.print_lines(note)
-  if 'eval_ops' not in trained:
-    return
-  weights = preprocessing.parse(preprocessing.from_data(trained))
-  if config.data.build_ops(train=False) != weights.resized(
+  if config.data.build_ops(train=False) != preprocess.resized(
       config.data.size).ops:
     console_lib.print_lines(
         f'note: data.eval_ops is {list(config.data.eval_ops)}, but `predict` '
-        f'preprocesses images of this model by {list(trained["eval_ops"])}')
+        f'preprocesses images of this model by {preprocess.sections}')
 
 
 def _with_training_scales(
-    config: config_lib.Config, trained: Mapping[str, Any],
+    config: config_lib.Config, weights: weights_lib.Weights,
 ) -> config_lib.Config:
   """Returns the config with the label and pixel scales of the training data.
 
   With another --config, measured scales would be those of the evaluation data.
   """
-  data = trained.get('data', {})
+  data = weights.run.get('data', {})
   scales: dict[str, Any] = {}
   if data.get('target_std'):
     scales |= {name: tuple(data[name]) for name in (
         'target_mean', 'target_std')}
-  scales |= {name: tuple(np.atleast_1d(data[name]).tolist())
-             for name in ('mean', 'std')
-             if isinstance(getattr(config.data, name), str) and name in data}
+  scales |= {name: getattr(weights.preprocess, name) for name in ('mean', 'std')
+             if isinstance(getattr(config.data, name), str)}
   return dataclasses.replace(
       config, data=dataclasses.replace(config.data, **scales))
 

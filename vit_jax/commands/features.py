@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-import contextlib
 from typing import Any
 
 from etils import epy
@@ -23,6 +22,7 @@ with epy.lazy_imports():
 
   from vit_jax import atomic_files
   from vit_jax import console as console_lib
+  from vit_jax.inference import feature_files
   from vit_jax.inference import image_files
 
 
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the command; returns the exit status and the results."""
-  arguments.check_output(args.output, ('.npz', '.parquet'))
+  arguments.check_output(args.output, feature_files.SUFFIXES)
   found, errors = image_files.find(args.paths)
   model = arguments.load_model(args)
   name = model.layer_output(args.layer)
@@ -62,46 +62,11 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
       if not count:
         raise progress.none_readable()
 
-    write = _write_npz if args.output.endswith('.npz') else _write_parquet
     with atomic_files.create(args.output) as path:
-      shape = write(path, rows())
+      shape = feature_files.write(path, rows(), name=args.output)
   print(f'wrote {args.output}: {args.layer} '
         f'{" x ".join(f"{n:,}" for n in shape)} of '
         + console_lib.format_count(shape[0], 'image'))
   return progress.report(), {
       'output': args.output, 'layer': args.layer, 'shape': shape,
       'errors': progress.errors}
-
-
-def _write_npz(
-    path: Any, rows: Iterator[tuple[list[str], np.ndarray]],
-) -> list[int]:
-  paths, features = zip(*rows)
-  array = np.concatenate(features)
-  with open(path, 'wb') as file:
-    np.savez(file, features=array, path=np.concatenate(paths))
-  return list(array.shape)
-
-
-def _write_parquet(
-    path: Any, rows: Iterator[tuple[list[str], np.ndarray]],
-) -> list[int]:
-  """Writes a row group for each batch; arrays of an image are flattened."""
-  import pyarrow
-  from pyarrow import parquet
-  total, shape, file = 0, (), None
-  with contextlib.ExitStack() as stack:
-    for paths, features in rows:
-      shape = features.shape[1:]
-      table = pyarrow.table({
-          'path': [path.encode('utf-8', 'backslashreplace').decode()
-                   for path in paths],
-          'features': pyarrow.FixedSizeListArray.from_arrays(
-              pyarrow.array(features.ravel()), int(np.prod(shape)))})
-      if file is None:
-        meta = {'shape': ' '.join(map(str, shape))}
-        file = stack.enter_context(parquet.ParquetWriter(
-            path, table.schema.with_metadata(meta)))
-      file.write_table(table.cast(file.schema))
-      total += len(paths)
-  return [total, *shape]

@@ -25,6 +25,7 @@ from typing import Any
 from etils import epy
 
 from vit_jax.commands import arguments
+from vit_jax.experiment import model_flops
 from vit_jax.parallel import hardware
 from vit_jax.plan import paper_costs
 
@@ -168,7 +169,8 @@ def stage_cost(
   experiment = experiment_lib.build(
       config, jax.devices()[:1], data_optional=True)
   images = experiment.total_steps * config.batch_size
-  exaflops = experiment.training_flops_per_image * images / 1e18
+  counted = model_flops.per_image(experiment)
+  exaflops = counted.training * images / 1e18
   row: dict[str, Any] = {
       'variant': config.model.variant, 'dataset': experiment.dataset.name,
       'epochs': images / experiment.dataset.num_examples,
@@ -176,7 +178,7 @@ def stage_cost(
   return {
       **row, **paper_costs.find(**row),
       'sizes_from': 'table' if experiment.dataset.planned else 'data',
-      'images': images, 'multiply_adds': experiment.flops_per_image // 2,
+      'images': images, 'multiply_adds': counted.forward // 2,
       'exaflops': exaflops,
       'core_days': exaflops / (utilisation * _exaflops_per_day(device))}
 

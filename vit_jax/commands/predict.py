@@ -32,7 +32,8 @@ with epy.lazy_imports():
   from vit_jax.inference import predictions
 
 _MAX_ROWS = 50  # Rows of the table; a file has all of them.
-_MAX_CLASSES = 2  # Classes in a row of the table: fits 80 columns.
+# Classes in a row of the table, and letters of a name: fits 80 columns.
+_MAX_CLASSES, _MAX_LETTERS = 2, 40
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -107,22 +108,25 @@ def _print(
       text for i in range(len(classes[:_MAX_CLASSES]))
       for text in (f'{i + 1}.', ''))]
   rows = [[
-      escape.line(os.path.relpath(r['path'], folder) if folder else r['path']),
+      _name(os.path.relpath(r['path'], folder) if folder else r['path']),
       *r.get('values', {}).values(),
       *(text for p in r.get('predictions', ())[:_MAX_CLASSES]
-        for text in (p['name'], f'{100 * p["probability"]:.1f} %'))]
+        for text in (_name(p['name']), f'{100 * p["probability"]:.1f} %'))]
           for r in records[:_MAX_ROWS]]
   console_lib.table(
       console_lib.format_count(len(records), 'image')
       + f' in {escape.line(folder)}' * bool(folder)
       + ', independent class probabilities (sigmoid)' * (
-          model.preprocess.activation == 'sigmoid'), columns, rows,
-      max_lines=1)
+          model.preprocess.activation == 'sigmoid'), columns, rows)
   if len(records) > _MAX_ROWS:
     print(f'... and {len(records) - _MAX_ROWS:,} more: see {output}')
   if len(classes) > _MAX_CLASSES:
     print(f'The table shows {_MAX_CLASSES} of the top {len(classes)} classes; '
           f'{output} has all of them.')
+
+
+def _name(text: str) -> str:
+  return console_lib.shorten(escape.line(text), _MAX_LETTERS)
 
 
 def _write(

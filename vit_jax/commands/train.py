@@ -10,6 +10,7 @@ from typing import Any
 from etils import epy
 
 from vit_jax.commands import arguments
+from vit_jax.experiment import fit_weights
 from vit_jax.run import signals
 
 with epy.lazy_imports():
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
 
 
 def _train(args: argparse.Namespace) -> dict[str, Any]:
-  stages = load_config.load(args.config, args.overrides)
+  stages, opened = load_config.load_with_weights(args.config, args.overrides)
   if any(config.log.wandb for config in stages.values()):
     writer.import_wandb()
   workdir = epath.Path(args.workdir).expanduser()
@@ -68,15 +69,17 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
   for experiment in experiments.values():
     earlier = experiment.config.init.stage
     if earlier:
-      experiment.check_start_from(experiments[earlier])
+      fit_weights.check(experiment, experiments[earlier])
   for name in stages:
     # A finished stage is not kept: its compiled programs take memory.
     experiment = experiments.pop(name)
     if name:
       print(f'\nStage {name}', flush=True)
+    weights = opened.pop(name, None) or initial_weights.open_weights(
+        experiment.config, workdir=workdir)
     summaries[name] = run_lib.train(
         experiment, workdir / name, title=name, profile_steps=args.profile,
-        source=initial_weights.find(experiment.config, workdir=workdir))
+        weights=weights)
   if jax.process_index() == 0:
     if list(stages) != ['']:
       atomic_files.write_json(

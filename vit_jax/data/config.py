@@ -184,7 +184,7 @@ class DataConfig:
 
   @property
   def value_scale(self) -> dict[str, Any]:
-    """Arguments of `mixup.normalize`; raises if not yet measured."""
+    """Scale of pixels: `mean`, `std` and `value_range`, once measured."""
     if 'measured' in (self.mean, self.std):
       raise ValueError(
           'data.mean is not measured yet: call `data.measured`.')

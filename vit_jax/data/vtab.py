@@ -26,8 +26,6 @@ from vit_jax.data.sources import tfds_folders
 from vit_jax.data.splits import split_strings
 
 PREFIX = 'vtab/'
-NATURAL, SPECIALIZED, STRUCTURED = GROUPS = (
-    'natural', 'specialized', 'structured')
 TRAIN, VALIDATION, TEST = 'train800', 'val200', 'test'
 
 Example = Mapping[str, Any]
@@ -74,70 +72,58 @@ class Task:
 
   Attributes:
     tfds: name of the dataset, with the versions that the splits are for.
-    group: 'natural', 'specialized' or 'structured'.
     num_classes: number of classes.
     num_test: number of test images.
     val: TFDS split string of `val200`.
     test: TFDS split string of `test`.
     label: maps an example to its label.
     image: decodes the image file, if not the default.
-    manual_download: whether TFDS needs files downloaded by hand.
   """
   tfds: str
-  group: str
   num_classes: int
   num_test: int
   val: str = 'validation[:200]'
   test: str = 'test'
   label: Callable[[Example], int] = feature
   image: Callable[[bytes], Any] | None = None
-  manual_download: bool = False
 
 
 def _dsprites(name: str, size: float) -> Task:
   return Task(
-      'dsprites:2.*.*', STRUCTURED, 16, 73_728, 'train[589824:590024]',
-      'train[663552:]', functools.partial(feature, name=name, size=size),
-      image=black_and_white)
+      'dsprites:2.*.*', 16, 73_728, 'train[589824:590024]', 'train[663552:]',
+      functools.partial(feature, name=name, size=size), black_and_white)
 
 
 def _smallnorb(name: str, num_classes: int) -> Task:
-  return Task('smallnorb:2.*.*', STRUCTURED, num_classes, 12_150, 'test[:200]',
+  return Task('smallnorb:2.*.*', num_classes, 12_150, 'test[:200]',
               'test[50%:]', functools.partial(feature, name=name))
 
 
 def _clevr(num_classes: int, label: Callable[[Example], int]) -> Task:
-  return Task('clevr:3.*.*', STRUCTURED, num_classes, 15_000,
-              'train[63000:63200]', 'validation', label)
+  return Task('clevr:3.*.*', num_classes, 15_000, 'train[63000:63200]',
+              'validation', label)
 
 
 TASKS: dict[str, Task] = {
-    'caltech101': Task(
-        'caltech101:3.*.*', NATURAL, 102, 6_084, 'train[2754:2954]'),
-    'cifar100': Task(
-        'cifar100:3.*.*', NATURAL, 100, 10_000, 'train[45000:45200]'),
-    'dtd': Task('dtd:3.*.*', NATURAL, 47, 1_880),
-    'oxford_flowers102': Task('oxford_flowers102:2.*.*', NATURAL, 102, 6_149),
-    'oxford_iiit_pet': Task(
-        'oxford_iiit_pet', NATURAL, 37, 3_669, 'train[2944:3144]'),
-    'sun397': Task('sun397/tfds:4.*.*', NATURAL, 397, 21_750),
-    'svhn': Task(
-        'svhn_cropped:3.*.*', NATURAL, 10, 26_032, 'train[65931:66131]'),
-    'patch_camelyon': Task('patch_camelyon:2.*.*', SPECIALIZED, 2, 32_768),
+    'caltech101': Task('caltech101:3.*.*', 102, 6_084, 'train[2754:2954]'),
+    'cifar100': Task('cifar100:3.*.*', 100, 10_000, 'train[45000:45200]'),
+    'dtd': Task('dtd:3.*.*', 47, 1_880),
+    'oxford_flowers102': Task('oxford_flowers102:2.*.*', 102, 6_149),
+    'oxford_iiit_pet': Task('oxford_iiit_pet', 37, 3_669, 'train[2944:3144]'),
+    'sun397': Task('sun397/tfds:4.*.*', 397, 21_750),
+    'svhn': Task('svhn_cropped:3.*.*', 10, 26_032, 'train[65931:66131]'),
+    'patch_camelyon': Task('patch_camelyon:2.*.*', 2, 32_768),
     'eurosat': Task(
-        'eurosat/rgb:2.*.*', SPECIALIZED, 10, 5_400, 'train[16200:16400]',
-        'train[21600:]'),
+        'eurosat/rgb:2.*.*', 10, 5_400, 'train[16200:16400]', 'train[21600:]'),
     'resisc45': Task(
-        'resisc45:3.*.*', SPECIALIZED, 45, 6_300, 'train[18900:19100]',
-        'train[25200:]', manual_download=True),
+        'resisc45:3.*.*', 45, 6_300, 'train[18900:19100]', 'train[25200:]'),
     'diabetic_retinopathy': Task(
-        'diabetic_retinopathy_detection/btgraham-300:3.*.*', SPECIALIZED, 5,
-        42_670, manual_download=True),
+        'diabetic_retinopathy_detection/btgraham-300:3.*.*', 5, 42_670),
     'clevr_count_all': _clevr(8, object_count),
     'clevr_closest_object_distance': _clevr(6, closest_object),
-    'dmlab': Task('dmlab:2.*.*', STRUCTURED, 6, 22_735),
+    'dmlab': Task('dmlab:2.*.*', 6, 22_735),
     'kitti_closest_vehicle_distance': Task(
-        'kitti:3.*.*', STRUCTURED, 4, 711, label=closest_vehicle),
+        'kitti:3.*.*', 4, 711, label=closest_vehicle),
     # 32 columns in pairs; 40 orientations in bins of 2.5.
     'dsprites_label_x_position_16': _dsprites('label_x_position', 2),
     'dsprites_label_orientation_16': _dsprites('label_orientation', 2.5),
@@ -178,16 +164,3 @@ def planned(source: str) -> known_datasets.DatasetFacts:
   return known_datasets.DatasetFacts(
       num_classes=task.num_classes,
       num_examples={TRAIN: 800, VALIDATION: 200, TEST: task.num_test})
-
-
-def missing(names: Sequence[str], data_dir: str) -> dict[str, str]:
-  """Returns the command that prepares each missing dataset."""
-  found = {}
-  for name in names:
-    task = task_of(name)
-    try:
-      tfds_folders.find(task.tfds, data_dir)
-    except tfds_folders.NotPrepared as error:
-      found[name] = error.command + (
-          '  # needs files downloaded by hand' if task.manual_download else '')
-  return found

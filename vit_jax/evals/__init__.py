@@ -14,6 +14,7 @@ from vit_jax.evals.evaluator import Context
 from vit_jax.evals.evaluator import Evaluate
 from vit_jax.evals.evaluator import EvaluatorConfig
 from vit_jax.evals.evaluator import Mistake
+from vit_jax.evals.evaluator import Mode
 from vit_jax.evals.evaluator import Result
 from vit_jax.evals.evaluator import Split
 
@@ -36,6 +37,7 @@ __all__ = [
     'Evaluate',
     'EvaluatorConfig',
     'Mistake',
+    'Mode',
     'Result',
     'Split',
     'config_type',

@@ -1,6 +1,5 @@
 """Loss and accuracy over a split; average precision of several labels."""
 
-from collections.abc import Collection
 import dataclasses
 from typing import Literal
 
@@ -38,9 +37,7 @@ class ClassificationConfig(evaluator.EvaluatorConfig):
             'loss': 'min'}
 
   def metrics_on(
-      self, *, multi_label: bool, num_classes: int,
-      objective_metrics: Collection[str] = (),
-  ) -> tuple[str, ...]:
+      self, *, multi_label: bool, num_classes: int) -> tuple[str, ...]:
     if self.real_labels:
       return ('accuracy',)
     if multi_label:

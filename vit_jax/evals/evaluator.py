@@ -7,7 +7,7 @@ training loop. It opens its data when it is built, so that missing data stops a
 run at its start.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 import dataclasses
 from typing import Any, ClassVar, Literal
 
@@ -217,6 +217,8 @@ class EvaluatorConfig:
 
   # Whether the classes of the data must be those of the model's head.
   uses_head: ClassVar[bool] = True
+  # Whether the metrics of the training objective are reported too.
+  reports_objective: ClassVar[bool] = False
 
   @property
   def num_passes(self) -> int:
@@ -228,11 +230,9 @@ class EvaluatorConfig:
     raise NotImplementedError
 
   def metrics_on(
-      self, *, multi_label: bool, num_classes: int,
-      objective_metrics: Collection[str] = (),
-  ) -> tuple[str, ...]:
+      self, *, multi_label: bool, num_classes: int) -> tuple[str, ...]:
     """Returns the metrics reported for such data, the default one first."""
-    del multi_label, num_classes, objective_metrics
+    del multi_label, num_classes
     return tuple(self.metrics())
 
   def build(self, context: Context) -> Evaluate:

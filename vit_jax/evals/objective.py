@@ -5,9 +5,9 @@ masked patches, takes its key from the batch's index, so that evaluations with
 the same batch size are comparable.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 import dataclasses
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import jax
 
@@ -20,17 +20,12 @@ from vit_jax.evals import passes
 @dataclasses.dataclass(frozen=True)
 class ObjectiveConfig(evaluator.EvaluatorConfig):
   """An entry of the section `evals` with `name: 'objective'`."""
+  reports_objective: ClassVar[bool] = True
+
   name: Literal['objective'] = 'objective'
 
   def metrics(self) -> dict[str, evaluator.Mode]:
-    return {'loss': 'min', 'accuracy': 'max', 'precision_at_1': 'max',
-            'color_accuracy': 'max'}
-
-  def metrics_on(
-      self, *, multi_label: bool, num_classes: int,
-      objective_metrics: Collection[str] = (),
-  ) -> tuple[str, ...]:
-    return ('loss', *(m for m in self.metrics() if m in objective_metrics))
+    return {'loss': 'min'}
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     if self.flip:

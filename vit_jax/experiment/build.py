@@ -1,16 +1,13 @@
 """Builds an experiment from a config and devices."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 from typing import Any
 
 import flax.linen as nn
 import jax
-from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec
 import numpy as np
-import optax
 
 from vit_jax import classes
 from vit_jax import console
@@ -27,11 +24,9 @@ from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.experiment import fingerprint
 from vit_jax.experiment.experiment import Experiment
 from vit_jax.models import lora
-from vit_jax.objectives import distill
 from vit_jax.parallel import mesh as mesh_lib
-from vit_jax.parallel import multihost
-from vit_jax.parallel import sharding
 from vit_jax.training import step as step_lib
+from vit_jax.weights import open as open_lib
 
 __all__ = ['Experiment', 'build']
 
@@ -60,97 +55,69 @@ def build(
   note = functools.cache(_print_note)  # Prints a line once.
   if head is not None:
     dataset = _with_head(dataset, head, note)
-  config = complete.of_data(config, dataset)
-  teacher = _teacher(config, dataset, note)
-  model, loss = _model_and_loss(
-      config, dataset, devices or jax.devices(), teacher)
   open_data = evaluators_lib.opener(config, data_optional=data_optional)
-  config = evaluators_lib.complete(
-      config, dataset, open_data, objective_metrics=loss.measures)
-  abstract_batch = data.abstract_batch(config.data, dataset, config.batch_size)
-  init_key, step_key = jax.random.split(jax.random.key(config.seed))
-
+  config = complete.complete(config, dataset, open_data)
+  teacher = _teacher(config, dataset, note)
+  model_config = models.for_devices(config.model, devices or jax.devices())
+  model = config.objective.build_model(
+      model_config, image_shape=config.data.image_shape,
+      num_classes=dataset.num_classes)
+  objective_of = _objectives(config, dataset, teacher)
+  objective = objective_of(model)
+  loss = _with_patch_sizes(config, objective, lambda patch: objective_of(
+      models.build(model_config, num_classes=dataset.num_classes,
+                   patch=patch)))
+  evaluators_lib.check(
+      config, dataset, open_data, objective_metrics=objective.metrics)
   init_params = functools.partial(
-      _init_params, config, model, teacher, init_key, abstract_batch['image'])
-  boxed = jax.eval_shape(init_params)
+      _init_params, config, model, objective,
+      data.abstract_batch(config.data, dataset, config.batch_size)['image'])
+  boxed = jax.eval_shape(init_params, jax.random.key(config.seed))
   mesh = mesh_lib.build(
       config.mesh, devices, num_params=tree.num_elements(boxed))
   mesh_lib.check_batch_size(
       'batch_size', config.batch_size, mesh, config.num_microbatches)
   total_steps, optimizer = _optimizer(config, dataset, nn.unbox(boxed))
   lora.check_frozen(optimizer.trainable)
-
-  def init_state() -> types.TrainState:
-    return step_lib.init_state(
-        init_params(), tx=optimizer.tx, loss=loss, averaging=config.averaging)
-
-  abstract_state = jax.eval_shape(init_state)
-  shardings = sharding.state_shardings(
-      abstract_state, sharding.param_specs(boxed, mesh), mesh)
   unreadable = data.UnreadableLog()
-  gradients = {'loss': loss, 'prepare': _prepare(config, dataset, loss),
-               'key': step_key, 'trainable': optimizer.trainable}
-  build_evaluators = functools.partial(
-      evaluators_lib.build, config, model=model, objective=loss,
-      train_data=dataset, mesh=mesh, unreadable=unreadable,
-      open_data=open_data, note=note)
-  return Experiment(
+  experiment = Experiment(
       config=config, mesh=mesh, dataset=dataset, model=model,
-      total_steps=total_steps, schedule=optimizer.schedule,
-      abstract_state=_placed(abstract_state, shardings),
-      abstract_batch=_placed(abstract_batch, dict.fromkeys(
-          abstract_batch, NamedSharding(mesh, sharding.BATCH))),
-      shardings=shardings, axes=sharding.axis_names(boxed),
-      trainable=optimizer.trainable, teacher=teacher,
-      # Runs once, so it is compiled fast rather than optimized.
-      init_state=jax.jit(init_state, out_shardings=shardings, compiler_options={
-          'xla_backend_optimization_level': 0}),
-      empty_metrics=lambda: multihost.put(
-          step_lib.empty_metrics(loss, abstract_state.params),
-          shardings.metrics),
-      build_step=functools.cache(functools.partial(
-          _jitted_step, config=config, tx=optimizer.tx, gradients=gradients,
-          mesh=mesh, shardings=shardings)),
-      build_histograms=functools.cache(functools.partial(
-          _jitted_histograms, gradients=gradients, mesh=mesh,
-          shardings=shardings)),
-      evaluators=build_evaluators(config.num_microbatches),
-      build_evaluators=build_evaluators, open_data=open_data,
-      unreadable=unreadable)
+      objective=objective, loss=loss, optimizer=optimizer,
+      prepare=_prepare(config, dataset, objective), init_params=init_params,
+      boxed_params=boxed, total_steps=total_steps, teacher=teacher,
+      build_evaluators=functools.cache(functools.partial(
+          evaluators_lib.build, config, model=model, objective=objective,
+          train_data=dataset, mesh=mesh, unreadable=unreadable,
+          open_data=open_data, note=note)),
+      open_data=open_data, unreadable=unreadable)
+  _ = experiment.evaluators  # Their errors appear at the start.
+  return experiment
 
 
 def _init_params(
-    config: config_lib.Config, model: nn.Module, teacher: Any, key: jax.Array,
-    image: jax.ShapeDtypeStruct,
+    config: config_lib.Config, model: nn.Module,
+    objective: objectives.Objective, images: jax.ShapeDtypeStruct,
+    key: jax.Array,
 ) -> types.Params:
-  params = models.init(model, key, image)
+  params = models.init(model, key, images)
   params = lora.init(config.lora, jax.random.fold_in(key, 1), params)
-  if not isinstance(config.objective, objectives.DistillConfig):
-    return params
-  return distill.add_params(config.objective, params, model, teacher,
-                            jax.random.fold_in(key, 2), image)
+  return {**params, **objective.extra_params(
+      params, jax.random.fold_in(key, 2), images)}
 
 
-def _model_and_loss(
-    config: config_lib.Config, dataset: data.Dataset,
-    devices: Sequence[jax.Device], teacher: Any,
-) -> tuple[nn.Module, step_lib.Loss]:
-  model = objectives.build_model(
-      config.objective, models.for_devices(config.model, devices),
-      image_shape=config.data.image_shape, num_classes=dataset.num_classes)
-  build_loss = functools.partial(
-      objectives.build, config.objective, multi_label=dataset.multi_label,
+def _objectives(
+    config: config_lib.Config, dataset: data.Dataset, teacher: Any,
+) -> Callable[[nn.Module], objectives.Objective]:
+  """Returns the function from a model to the objective of the config."""
+  context = objectives.Context(
+      model=None, multi_label=dataset.multi_label,
       targets=bool(dataset.targets), mean=config.data.value_scale['mean'],
       std=config.data.value_scale['std'], teacher=teacher,
-      class_weights=_class_weights(config, dataset))
-
-  def loss_of(model: nn.Module) -> step_lib.Loss:
-    return build_loss(
-        lora.Adapted(model, config.lora) if config.lora.rank else model)
-
-  return model, _with_patch_sizes(config, loss_of(model), lambda patch: loss_of(
-      models.build(models.for_devices(config.model, devices),
-                   num_classes=dataset.num_classes, patch=patch)))
+      class_counts=functools.cache(
+          functools.partial(_class_counts, config, dataset)))
+  return lambda model: config.objective.build(dataclasses.replace(
+      context, model=(
+          lora.Adapted(model, config.lora) if config.lora.rank else model)))
 
 
 def _with_patch_sizes(
@@ -164,14 +131,14 @@ def _with_patch_sizes(
   sizes = getattr(config.model, 'patch_sizes', ())
   if not sizes:
     return loss
-  if not isinstance(config.objective, objectives.SupervisedConfig):
+  if not config.objective.uses_labels:
     raise ValueError(
         f'model.patch_sizes is {sizes}, but the patches of the objective '
         f'{config.objective.name!r} have one size. Leave it out.')
   for patch in sizes:
     try:
-      models.grid(dataclasses.replace(config.model, patch=patch),
-                  config.data.image_shape[:2])
+      dataclasses.replace(config.model, patch=patch).grid(
+          config.data.image_shape[:2])
     except ValueError as error:
       raise ValueError(f'model.patch_sizes: {error}') from error
   return step_lib.DrawnLoss(loss, tuple(loss_of(patch) for patch in sizes))
@@ -205,25 +172,24 @@ def _teacher(
     config: config_lib.Config, dataset: data.Dataset,
     note: Callable[[str], object],
 ) -> Any:
-  """Returns the teacher of the objective, an `inference` model, or None."""
-  section = config.objective
-  if not isinstance(section, objectives.DistillConfig):
+  """Returns the teacher of the objective, or None."""
+  if config.objective.teacher_address is None:
     return None
-  from vit_jax.inference import load
-  model = load.load(section.teacher, which=section.which, log=None)
+  address, which = config.objective.teacher_address
+  model = open_lib.open_model(address, which=which, log=None)
   channels = model.preprocess.channels
   if channels != config.data.channels:
     raise ValueError(
-        f'objective.teacher {section.teacher} is for images of {channels} '
+        f'objective.teacher {address} is for images of {channels} '
         f'channels, but {dataset.name} has {config.data.channels}. Use a '
         'teacher that was trained on it.')
   note(classes.match(
       classes.Classes('the teacher', model.config.num_classes,
-                      model.preprocess.labels, section.teacher),
+                      model.preprocess.labels, address),
       dataset.classes, rename=classes.CONVERT, remedy='Use a teacher that was '
       'trained on these classes in this order.'))
   return dataclasses.replace(model, config=dataclasses.replace(
-      models.without_fused_kernels(model.config), dtype=config.model.dtype))
+      model.config.without_fused_kernels(), dtype=config.model.dtype))
 
 
 def _optimizer(
@@ -248,82 +214,33 @@ def _optimizer(
           total_steps=total_steps, **sizes))
 
 
-def _placed(shapes: Any, shardings: Any) -> Any:
-  """Returns shapes with their shardings."""
-  return jax.tree.map(
-      lambda leaf, sharding: jax.ShapeDtypeStruct(
-          leaf.shape, leaf.dtype, sharding=sharding), shapes, shardings)
-
-
-def _jitted_step(
-    microbatches: int, *, config: config_lib.Config,
-    tx: optax.GradientTransformation, gradients: Mapping[str, Any],
-    mesh: jax.sharding.Mesh, shardings: types.TrainState,
-) -> Any:
-  """Returns the jitted training step for a number of microbatches."""
-  # Gradients are reduced once per batch, not per microbatch, except those of
-  # convolutions: per-device kernel gradients are grouped convolutions, for
-  # which the compiler would move images between devices.
-  local = microbatches > 1 and getattr(config.model, 'backbone', None) is None
-  replicas = mesh_lib.replicas(mesh) if local else 1
-  step = step_lib.build(
-      tx=tx, accumulation=microbatches, replicas=replicas,
-      averaging=config.averaging, **gradients)
-  return jax.jit(
-      # With replicas, each device sees only its own rows.
-      sharding.keep_batch_split(step, mesh) if replicas == 1 else step,
-      in_shardings=(shardings, NamedSharding(mesh, sharding.BATCH)),
-      out_shardings=(shardings, NamedSharding(mesh, PartitionSpec())),
-      donate_argnums=0)
-
-
-def _jitted_histograms(
-    microbatches: int, *, gradients: Mapping[str, Any],
-    mesh: jax.sharding.Mesh, shardings: types.TrainState,
-) -> Any:
-  """Returns the jitted function from (state, batch) to histograms."""
-  histograms = step_lib.build_gradient_histograms(
-      accumulation=microbatches, **gradients)
-  return jax.jit(
-      sharding.keep_batch_split(histograms, mesh),
-      in_shardings=(shardings, NamedSharding(mesh, sharding.BATCH)),
-      out_shardings=NamedSharding(mesh, PartitionSpec()))
-
-
 def _prepare(
-    config: config_lib.Config, dataset: data.Dataset, loss: Any,
-) -> Any:
+    config: config_lib.Config, dataset: data.Dataset,
+    objective: objectives.Objective,
+) -> Callable[[types.Batch, jax.Array], types.Batch]:
   """Returns the function from a batch of the pipeline to model inputs."""
-  prepare = functools.partial(
-      data.prepare(
-          config.data, num_classes=dataset.num_classes,
-          multi_label=dataset.multi_label, targets=bool(dataset.targets)),
-      train=True)
-  if isinstance(config.objective, objectives.SupervisedConfig):
-    return prepare
+  prepare = data.prepare(
+      config.data, num_classes=dataset.num_classes,
+      multi_label=dataset.multi_label, targets=bool(dataset.targets))
 
   def prepare_and_draw(batch: types.Batch, key: jax.Array) -> types.Batch:
-    batch = prepare(batch, key)
-    return {**batch, **loss.draw(batch['image'], jax.random.fold_in(key, 2))}
+    batch = prepare(batch, key, train=True)
+    return {**batch, **objective.draw(
+        batch['image'], jax.random.fold_in(key, 2))}
 
   return prepare_and_draw
 
 
-def _class_weights(
+def _class_counts(
     config: config_lib.Config, dataset: data.Dataset,
-) -> np.ndarray | None:
-  """Returns the class weights of the loss, if any."""
-  section = config.objective
-  if not isinstance(section, objectives.SupervisedConfig) or (
-      section.class_weights == 'none'):
-    return None
+) -> np.ndarray:
+  """Returns the number of training examples of each class."""
   if config.data.sampling != 'natural':
     raise ValueError(
-        f'objective.class_weights is {section.class_weights!r} and '
-        f'data.sampling {config.data.sampling!r}: both compensate for rare '
-        'classes. Leave one out.')
+        'objective.class_weights are set and data.sampling is '
+        f'{config.data.sampling!r}: both compensate for rare classes. Leave '
+        'one out.')
   if dataset.planned:  # It has no labels; the step compiles the same.
-    return np.ones(dataset.num_classes, np.float32)
+    return np.ones(dataset.num_classes, int)
   labels = data.class_labels(dataset, setting='objective.class_weights')
-  return objectives.class_weights(
-      section, np.bincount(labels, minlength=dataset.num_classes))
+  return np.bincount(labels, minlength=dataset.num_classes)

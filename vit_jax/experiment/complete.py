@@ -1,18 +1,31 @@
-"""Completes a config with the settings that depend on the data."""
+"""Completes a config with the settings that depend on the data.
+
+The completed config is the one that runs, is printed and is saved. Only the
+number of microbatches follows later, from the compiler (`fit_batch`).
+"""
 
 import dataclasses
 
 from vit_jax import data
-from vit_jax import objectives
+from vit_jax import schema
+from vit_jax.data.splits import split_strings
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import evaluators as evaluators_lib
+
+_MAX_EVALUATIONS = 10  # By default.
 
 
-def of_data(
+def complete(
     config: config_lib.Config, dataset: data.Dataset,
+    open_data: evaluators_lib.OpenData,
 ) -> config_lib.Config:
   """Returns the config with the settings that depend on the data.
 
-  Raises a `ValueError` if the config does not fit the data.
+  These are the number of classes, the scales of pixels and targets, the loss of
+  the labels, the metric of the best checkpoint, and the intervals 'auto'.
+
+  Raises:
+    ValueError: if the config does not fit the data.
   """
   num_classes = config.model.num_classes
   if num_classes and num_classes != dataset.num_classes:
@@ -26,10 +39,84 @@ def of_data(
         'data.mean and data.std are auto, those of the weights in '
         f'init.checkpoint ({config.init.checkpoint}), which were not read. '
         'Read the config with load_config.load, or set them.')
+  config = _with_intervals(
+      _with_best(config, dataset), dataset, open_data)
   return dataclasses.replace(
       config, data=data.measured(config.data, dataset),
       model=dataclasses.replace(
           config.model, num_classes=dataset.num_classes),
-      objective=objectives.resolve(
-          config.objective, targets=bool(dataset.targets),
-          multi_label=dataset.multi_label))
+      objective=config.objective.resolve(
+          targets=bool(dataset.targets), multi_label=dataset.multi_label))
+
+
+def _with_best(
+    config: config_lib.Config, dataset: data.Dataset) -> config_lib.Config:
+  """Returns the config with a metric for the `checkpoint.best` 'auto'.
+
+  The metric comes from a validation split that is neither trained on nor the
+  split of published results. If no evaluator uses such a split, one of the
+  published split is copied to it. Without such a split, no best checkpoint is
+  kept.
+
+  Raises:
+    ValueError: if `checkpoint.patience` has no metric.
+  """
+  section, sections = config.checkpoint, dict(config.evals)
+  if section.best != 'auto':
+    return config
+  trained = split_strings.names(dataset.split)
+  usable = [split for split in dataset.splits
+            if split in ('val', 'valid', 'validation', 'dev')
+            and split not in {*trained, dataset.eval_split}]
+  # Few-shot and k-NN accuracy have training images of their own.
+  periodic = {name: one for name, one in sections.items() if one.every and not (
+      one.source or hasattr(one, 'train_split'))}
+  name = next((n for n, one in periodic.items() if one.split in usable), '')
+  copied = next((one for one in periodic.values()
+                 if one.split in ('', dataset.eval_split)), None)
+  if not name and usable and copied:
+    name = usable[0] + '_split' * (usable[0] in sections)
+    sections[name] = dataclasses.replace(copied, split=usable[0])
+  if not name and section.patience is not None:
+    raise ValueError(
+        'checkpoint.patience needs a metric to watch, but no evaluator with '
+        f'an interval has a validation split of {dataset.name} that is '
+        'separate from training and test data. Name a metric: '
+        '--config.checkpoint.best=EVALUATOR/METRIC.')
+  best = name and f'{name}/' + sections[name].metrics_on(
+      multi_label=dataset.multi_label, num_classes=dataset.num_classes)[0]
+  return dataclasses.replace(
+      config, checkpoint=dataclasses.replace(section, best=best),
+      evals=sections)
+
+
+def _with_intervals(
+    config: config_lib.Config, dataset: data.Dataset,
+    open_data: evaluators_lib.OpenData,
+) -> config_lib.Config:
+  """Returns the config with durations for the intervals 'auto'.
+
+  By default, evaluations read no more images than training does, but run at
+  least once. An image costs as much to decode as in training, and no more to
+  compute.
+  """
+  log = config.log
+  total = config.total.to_steps(
+      batch_size=config.batch_size, num_examples=dataset.num_examples)
+  if log.every == 'auto':
+    log = dataclasses.replace(
+        log, every=schema.Duration(steps=max(1, min(50, total / 10))))
+  auto = {name: section for name, section in config.evals.items()
+          if section.every == 'auto'}
+  images = sum(
+      section.num_passes * open_data(split, section.source)[0].num_examples
+      for section in auto.values()
+      for split in {section.split, getattr(section, 'train_split', None)}
+      if split is not None)
+  # The best checkpoint is evaluated again at the end.
+  count = config.batch_size * total // max(1, images) - bool(
+      config.checkpoint.best)
+  every = schema.Duration(percent=100 / max(1, min(_MAX_EVALUATIONS, count)))
+  return dataclasses.replace(config, log=log, evals={
+      **config.evals, **{name: dataclasses.replace(section, every=every)
+                         for name, section in auto.items()}})

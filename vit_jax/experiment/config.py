@@ -186,7 +186,7 @@ def _check_best(config: Config) -> None:
 
 
 def metric_mode(
-    config: Config, metric: str, *, setting: str) -> Literal['max', 'min']:
+    config: Config, metric: str, *, setting: str) -> evals.Mode:
   """Returns 'max' or 'min' for 'evaluator/metric', the value of `setting`.
 
   Raises a `ValueError` if the config has no such evaluator or metric.
@@ -196,16 +196,23 @@ def metric_mode(
     raise ValueError(
         f'{setting} is {metric!r}, but no evaluator is called {name!r}. '
         f'Evaluators: {", ".join(config.evals) or "none"}.')
-  modes = config.evals[name].metrics()
+  modes = metrics_of(config, name)
   return modes[schema.check_name(key, list(modes), what=f'metric in {setting}')]
 
 
-def best_mode(config: Config) -> Literal['max', 'min']:
+def best_mode(config: Config) -> evals.Mode:
   """Returns 'max' or 'min' for the metric of the best checkpoint."""
   section = config.checkpoint
   if section.best_mode != 'auto':
     return section.best_mode
   return metric_mode(config, section.best, setting='checkpoint.best')
+
+
+def metrics_of(config: Config, evaluator: str) -> dict[str, evals.Mode]:
+  """Returns all metrics that an evaluator may report, the default one first."""
+  section = config.evals[evaluator]
+  return {**section.metrics(), **(
+      config.objective.metrics() if section.reports_objective else {})}
 
 
 def without_evals(config: Config) -> Config:

@@ -13,18 +13,16 @@ import numpy as np
 
 from vit_jax import data
 from vit_jax import evals
-from vit_jax import models
-from vit_jax import objectives
-from vit_jax import schema
 from vit_jax import types
 from vit_jax.data import examples
 from vit_jax.data import imagenet_real
+from vit_jax.data.augment import mixup
 from vit_jax.data.splits import class_sampling
-from vit_jax.data.splits import split_strings
 from vit_jax.evals import passes
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fingerprint
 from vit_jax.models import lora
+from vit_jax.objectives import supervised
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
@@ -32,8 +30,6 @@ from vit_jax.parallel import sharding
 # Opens (split, source, **options), as `evals.Context.open_split`; returns the
 # dataset and, with `per_class`, each example's rank within its class.
 OpenData = Callable[..., tuple[data.Dataset, np.ndarray | None]]
-
-_MAX_EVALUATIONS = 10  # By default.
 
 
 def opener(config: config_lib.Config, *, data_optional: bool) -> OpenData:
@@ -67,59 +63,21 @@ def opener(config: config_lib.Config, *, data_optional: bool) -> OpenData:
   return open_data
 
 
-def complete(
+def check(
     config: config_lib.Config, dataset: data.Dataset, open_data: OpenData, *,
     objective_metrics: Collection[str],
-) -> config_lib.Config:
-  """Returns the config with the intervals and metric of evaluation.
-
-  Raises a `ValueError` if evaluators do not fit the data.
+) -> None:
+  """Raises a `ValueError` if evaluators or the best metric do not fit the data.
   """
-  config = choose_best(
-      config, dataset, objective_metrics=objective_metrics)
-  config = _set_intervals(config, dataset, open_data)
   if config.checkpoint.best:
     check_metric(
         config, config.checkpoint.best, setting='checkpoint.best',
         train_data=dataset, objective_metrics=objective_metrics,
         open_data=open_data)
-  check_disjoint(config, open_data)
-  return config
+  _check_disjoint(config, open_data)
 
 
-def _set_intervals(
-    config: config_lib.Config, dataset: data.Dataset,
-    open_data: OpenData,
-) -> config_lib.Config:
-  """Returns the config with durations for the intervals 'auto'.
-
-  By default, evaluations read no more images than training does, but run at
-  least once. An image costs as much to decode as in training, and no more to
-  compute.
-  """
-  log = config.log
-  total = config.total.to_steps(
-      batch_size=config.batch_size, num_examples=dataset.num_examples)
-  if log.every == 'auto':
-    log = dataclasses.replace(
-        log, every=schema.Duration(steps=max(1, min(50, total / 10))))
-  auto = {name: section for name, section in config.evals.items()
-          if section.every == 'auto'}
-  images = sum(
-      section.num_passes * open_data(split, section.source)[0].num_examples
-      for section in auto.values()
-      for split in {section.split, getattr(section, 'train_split', None)}
-      if split is not None)
-  # The best checkpoint is evaluated again at the end.
-  count = config.batch_size * total // max(1, images) - bool(
-      config.checkpoint.best)
-  every = schema.Duration(percent=100 / max(1, min(_MAX_EVALUATIONS, count)))
-  return dataclasses.replace(config, log=log, evals={
-      **config.evals, **{name: dataclasses.replace(section, every=every)
-                         for name, section in auto.items()}})
-
-
-def check_disjoint(config: config_lib.Config, open_data: OpenData) -> None:
+def _check_disjoint(config: config_lib.Config, open_data: OpenData) -> None:
   """Raises if few-shot or k-NN test images are among the training images.
 
   An image is its own nearest neighbour, so every model would be correct.
@@ -137,50 +95,6 @@ def check_disjoint(config: config_lib.Config, open_data: OpenData) -> None:
           f'disjoint split: --config.evals.{name}.train_split.')
 
 
-def choose_best(
-    config: config_lib.Config, dataset: data.Dataset, *,
-    objective_metrics: Collection[str],
-) -> config_lib.Config:
-  """Returns the config with a metric for the `checkpoint.best` 'auto'.
-
-  The metric comes from a validation split that is neither trained on nor the
-  split of published results. If no evaluator uses such a split, one of the
-  published split is copied to it. Without such a split, no best checkpoint is
-  kept.
-
-  Raises:
-    ValueError: if `checkpoint.patience` has no metric.
-  """
-  section, sections = config.checkpoint, dict(config.evals)
-  if section.best != 'auto':
-    return config
-  trained = split_strings.names(dataset.split)
-  usable = [split for split in dataset.splits
-            if split in ('val', 'valid', 'validation', 'dev')
-            and split not in {*trained, dataset.eval_split}]
-  # Few-shot and k-NN accuracy have training images of their own.
-  periodic = {name: one for name, one in sections.items() if one.every and not (
-      one.source or hasattr(one, 'train_split'))}
-  name = next((n for n, one in periodic.items() if one.split in usable), '')
-  copied = next((one for one in periodic.values()
-                 if one.split in ('', dataset.eval_split)), None)
-  if not name and usable and copied:
-    name = usable[0] + '_split' * (usable[0] in sections)
-    sections[name] = dataclasses.replace(copied, split=usable[0])
-  if not name and section.patience is not None:
-    raise ValueError(
-        'checkpoint.patience needs a metric to watch, but no evaluator with '
-        f'an interval has a validation split of {dataset.name} that is '
-        'separate from training and test data. Name a metric: '
-        '--config.checkpoint.best=EVALUATOR/METRIC.')
-  best = name and f'{name}/' + sections[name].metrics_on(
-      multi_label=dataset.multi_label, num_classes=dataset.num_classes,
-      objective_metrics=objective_metrics)[0]
-  return dataclasses.replace(
-      config, checkpoint=dataclasses.replace(section, best=best),
-      evals=sections)
-
-
 def check_metric(
     config: config_lib.Config, metric: str, *, setting: str,
     train_data: data.Dataset, objective_metrics: Collection[str],
@@ -194,9 +108,10 @@ def check_metric(
   section = config.evals[name]
   dataset = (open_data(section.split, section.source)[0] if section.source
              else train_data)
-  known = section.metrics_on(
-      multi_label=dataset.multi_label, num_classes=train_data.num_classes,
-      objective_metrics=objective_metrics)
+  known = (
+      *section.metrics_on(multi_label=dataset.multi_label,
+                          num_classes=train_data.num_classes),
+      *(objective_metrics if section.reports_objective else ()))
   if key not in known:
     raise ValueError(
         f'{setting} is {metric!r}, which is not measured on this data. '
@@ -215,6 +130,7 @@ def build(
   Raises a `ValueError` if the data does not fit an evaluator.
   """
   config = dataclasses.replace(config, accumulation=microbatches)
+  scale = config.data.value_scale
 
   def predict(
       params: types.Params, batch: types.Batch, *, flip: bool,
@@ -223,20 +139,23 @@ def build(
       return model.apply({'params': params}, images)
 
     return (passes.average_mirrored(apply) if flip else apply)(
-        lora.merge(params, config.lora), batch['image'])
+        lora.merge(params, config.lora), mixup.normalize(
+            batch['image'], mean=scale['mean'], std=scale['std']))
 
   # The evaluation loss uses the labels without smoothing.
-  labelled = _labelled_objective(config, train_data)
+  labelled = supervised.SupervisedConfig(
+      loss=config.objective.label_loss).resolve(
+          targets=bool(train_data.targets), multi_label=train_data.multi_label)
   return {name: section.build(evals.Context(
       where=f'evals.{name}',
       open_split=_split_opener(name, config, mesh, unreadable, open_data),
       predict=sharding.keep_batch_split(
           functools.partial(predict, flip=section.flip), mesh),
       objective=sharding.keep_batch_split(objective, mesh),
-      loss=functools.partial(objectives.loss_of_logits, labelled),
+      loss=functools.partial(supervised.of_logits, labelled),
       activation='sigmoid' if labelled.loss == 'sigmoid' else 'softmax',
       num_classes=train_data.num_classes, targets=train_data.targets, note=note,
-      grid=models.grid(config.model, config.data.size),
+      grid=config.model.grid(config.data.size),
       train_name=train_data.name, class_names=train_data.class_names))
           for name, section in config.evals.items()}
 
@@ -271,19 +190,6 @@ def _split_opener(
         target_mean=config.data.target_mean, target_std=config.data.target_std)
 
   return open_split
-
-
-def _labelled_objective(
-    config: config_lib.Config, dataset: data.Dataset) -> Any:
-  """Returns a supervised objective without label smoothing.
-
-  Uses the training objective if it is supervised, otherwise the default one.
-  """
-  if isinstance(config.objective, objectives.SupervisedConfig):
-    return dataclasses.replace(config.objective, label_smoothing=0.0)
-  return objectives.resolve(
-      objectives.parse({}), targets=bool(dataset.targets),
-      multi_label=dataset.multi_label)
 
 
 def _eval_batches(

@@ -1,22 +1,25 @@
 """An experiment: config, data, model, objective, optimizer and mesh.
 
+The components are wired once, by `build`. State, batch and step are derived
+from them, so an experiment with another component has another step, too.
 Nothing is allocated until `init_state` is called.
 """
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 import dataclasses
 import functools
-import math
 from typing import Any
 
 import flax.linen as nn
 import jax
-import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec
+from jaxtyping import Array, Float
 
 from vit_jax import data
 from vit_jax import evals
-from vit_jax import models
 from vit_jax import objectives
+from vit_jax import optim
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
@@ -25,94 +28,188 @@ from vit_jax.models import lora
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
-from vit_jax.training import flops
 from vit_jax.training import step as step_lib
-from vit_jax.weights import initialize
 
 # Top-level parameters that the model itself does not have.
-_NOT_IN_MODEL = (lora.ROOT, objectives.TEACHER)
+NOT_IN_MODEL = (lora.ROOT, objectives.TEACHER)
+# Maps a state and a batch of the pipeline to the next state and the loss.
+Step = Callable[
+    [types.TrainState, types.Batch], tuple[types.TrainState, Float[Array, '']]]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Experiment:
-  """Components of an experiment, and its abstract state and batch.
+  """The wired components of an experiment.
 
   Attributes:
-    config: the config, with settings that depend on the data filled in.
+    config: the completed config.
     mesh: devices.
     dataset: training data.
     model: the linen module.
+    objective: function from parameters, prepared batch and key to the loss and
+      metrics of each example.
+    loss: the objective of a training step; with `model.patch_sizes`, it draws
+      one of several.
+    optimizer: the Optax transformation `tx`, its learning-rate `schedule`, and
+      which parameters are `trainable`.
+    prepare: function from a batch of the pipeline and a key to model inputs.
+    init_params: function from a key to the initial parameters, boxed with the
+      names of their axes.
+    boxed_params: their shapes.
     total_steps: length of training.
-    schedule: learning rate at a step.
-    abstract_state: shapes, dtypes and shardings of the state.
-    abstract_batch: shapes, dtypes and shardings of a global batch.
-    shardings: shardings of the state.
-    axes: axis names of each parameter, by path.
-    trainable: tree of booleans like the parameters; False where frozen.
     teacher: the loaded teacher of the objective, if any.
-    init_state: returns the state of step 0.
-    empty_metrics: returns running metrics of zero steps.
-    build_step: returns the jitted `train_step` for a number of microbatches.
-    build_histograms: the same for `gradient_histograms`.
-    evaluators: evaluators by name.
-    build_evaluators: returns `evaluators` for a number of microbatches.
+    build_evaluators: returns the evaluators for a number of microbatches.
     open_data: opens evaluation data; see `evaluators.OpenData`.
     unreadable: log of unreadable images, if the config skips them.
+    own_step: training step; by default that of `training.step`.
   """
   config: config_lib.Config
   mesh: jax.sharding.Mesh
   dataset: data.Dataset
   model: nn.Module
+  objective: objectives.Objective
+  loss: step_lib.Loss
+  optimizer: optim.Optimizer
+  prepare: Callable[[types.Batch, jax.Array], types.Batch]
+  init_params: Callable[[jax.Array], types.Params]
+  boxed_params: Any
   total_steps: int
-  schedule: Callable[[Any], Any]
-  abstract_state: types.TrainState
-  abstract_batch: Mapping[str, jax.ShapeDtypeStruct]
-  shardings: types.TrainState
-  axes: Mapping[str, sharding.Axes]
-  trainable: Any
   teacher: Any
-  init_state: Callable[[], types.TrainState]
-  empty_metrics: Callable[[], Any]
-  build_step: Callable[[int], Any]
-  build_histograms: Callable[[int], Any]
-  evaluators: Mapping[str, evals.Evaluate]
   build_evaluators: Callable[[int], Mapping[str, evals.Evaluate]]
   open_data: Callable[..., tuple[data.Dataset, Any]]
   unreadable: data.UnreadableLog
+  own_step: Step | None = None
 
   @property
-  def train_step(self) -> Any:
-    """Jitted (state, batch) -> (state, mean loss)."""
-    return self.build_step(self.config.num_microbatches)
+  def key(self) -> jax.Array:
+    """Random key of the steps; step s uses `jax.random.fold_in(key, s)`."""
+    return jax.random.split(jax.random.key(self.config.seed))[1]
 
   @property
-  def gradient_histograms(self) -> Any:
-    """Jitted (state, batch) -> counts and edges by parameter."""
-    return self.build_histograms(self.config.num_microbatches)
+  def axes(self) -> Mapping[str, sharding.Axes]:
+    """Axis names of each parameter, by path."""
+    return sharding.axis_names(self.boxed_params)
+
+  @functools.cached_property
+  def abstract_state(self) -> types.TrainState:
+    """Shapes, dtypes and shardings of the state."""
+    shapes = jax.eval_shape(self._init_state)
+    return _placed(shapes, sharding.state_shardings(
+        shapes, sharding.param_specs(self.boxed_params, self.mesh), self.mesh))
 
   @property
-  def num_trainable(self) -> int:
-    """Number of parameters that are not frozen."""
-    return sum(math.prod(leaf.shape) for leaf, trained in zip(
-        jax.tree.leaves(self.abstract_state.params),
-        jax.tree.leaves(self.trainable)) if trained)
+  def shardings(self) -> types.TrainState:
+    """Shardings of the state."""
+    return jax.tree.map(lambda leaf: leaf.sharding, self.abstract_state)
+
+  @functools.cached_property
+  def abstract_batch(self) -> Mapping[str, jax.ShapeDtypeStruct]:
+    """Shapes, dtypes and shardings of a global batch."""
+    shapes = data.abstract_batch(
+        self.config.data, self.dataset, self.config.batch_size)
+    return _placed(shapes, dict.fromkeys(
+        shapes, NamedSharding(self.mesh, sharding.BATCH)))
 
   @property
   def model_params(self) -> types.Params:
     """Shapes of the parameters of the model, with any adapters merged."""
     return tree.without(jax.eval_shape(
         functools.partial(lora.merge, config=self.config.lora),
-        self.abstract_state.params), *_NOT_IN_MODEL)
+        self.abstract_state.params), *NOT_IN_MODEL)
+
+  @property
+  def num_trainable(self) -> int:
+    """Number of parameters that are not frozen."""
+    return tree.num_elements(tree.select(
+        self.abstract_state.params, self.optimizer.trainable))
+
+  def _init_state(self) -> types.TrainState:
+    init_key, _ = jax.random.split(jax.random.key(self.config.seed))
+    return step_lib.init_state(
+        self.init_params(init_key), tx=self.optimizer.tx,
+        loss=self.loss, averaging=self.config.averaging)
+
+  @functools.cached_property
+  def init_state(self) -> Callable[[], types.TrainState]:
+    """Jitted function that returns the state of step 0."""
+    # Runs once, so it is compiled fast rather than optimized.
+    return jax.jit(
+        self._init_state, out_shardings=self.shardings, compiler_options={
+            'xla_backend_optimization_level': 0})
+
+  def empty_metrics(self) -> Any:
+    """Returns running metrics of zero steps."""
+    return multihost.put(
+        step_lib.empty_metrics(self.loss, self.abstract_state.params),
+        self.shardings.metrics)
+
+  @functools.cached_property
+  def train_step(self) -> Any:
+    """Jitted (state, batch) -> (state, mean loss); donates the state."""
+    step: Any = self.own_step
+    if step is not None:
+      return step if hasattr(step, 'lower') else self._jit(
+          step, self.shardings, donate_argnums=0)
+    microbatches = self.config.num_microbatches
+    # Gradients are reduced once per batch, not per microbatch, except those of
+    # convolutions: per-device kernel gradients are grouped convolutions, for
+    # which the compiler would move images between devices.
+    local = microbatches > 1 and (
+        getattr(self.config.model, 'backbone', None) is None)
+    replicas = mesh_lib.replicas(self.mesh) if local else 1
+    step = step_lib.build(
+        tx=self.optimizer.tx, replicas=replicas,
+        averaging=self.config.averaging, **self._gradient_settings)
+    # With replicas, each device sees only its own rows.
+    return self._jit(step, self.shardings, keep_batch_split=replicas == 1,
+                     donate_argnums=0)
+
+  @functools.cached_property
+  def gradient_histograms(self) -> Any:
+    """Jitted (state, batch) -> counts and edges by parameter."""
+    return self._jit(
+        step_lib.build_gradient_histograms(**self._gradient_settings))
+
+  @property
+  def _gradient_settings(self) -> dict[str, Any]:
+    return {'loss': self.loss, 'prepare': self.prepare,
+            'key': self.key, 'trainable': self.optimizer.trainable,
+            'accumulation': self.config.num_microbatches}
+
+  def _jit(
+      self, function: Callable[..., Any], state: Any = None, *,
+      keep_batch_split: bool = True, **options: Any,
+  ) -> Any:
+    """Jits a function of state and batch; `state` shards a returned state."""
+    replicated = NamedSharding(self.mesh, PartitionSpec())
+    if keep_batch_split:
+      function = sharding.keep_batch_split(function, self.mesh)
+    return jax.jit(
+        function, in_shardings=(
+            self.shardings, NamedSharding(self.mesh, sharding.BATCH)),
+        out_shardings=(state, replicated) if state else replicated, **options)
+
+  def with_step(self, step: Step) -> 'Experiment':
+    """Returns the experiment with another training step, jitted or not.
+
+    The step must count `state.step`, on which batches and checkpoints depend.
+    """
+    return dataclasses.replace(self, own_step=step)
+
+  def with_microbatches(self, number: int) -> 'Experiment':
+    """Returns the same experiment with another number of microbatches.
+
+    Raises a `ValueError` if the batch does not divide into them.
+    """
+    mesh_lib.check_batch_size(
+        'batch_size', self.config.batch_size, self.mesh, number)
+    return dataclasses.replace(self, config=dataclasses.replace(
+        self.config, accumulation=number))
 
   @property
   def steps_per_epoch(self) -> float:
     """Updates per pass over the training split."""
     return self.dataset.num_examples / self.config.batch_size
-
-  def is_due(self, every: schema.Duration | str, step: int) -> bool:
-    """Returns whether an interval of length `every` ends with `step`."""
-    assert isinstance(every, schema.Duration)  # `build` replaces 'auto'.
-    return every.is_due(step, **self.sizes)
 
   @property
   def sizes(self) -> dict[str, int]:
@@ -120,6 +217,11 @@ class Experiment:
     return {'batch_size': self.config.batch_size,
             'num_examples': self.dataset.num_examples,
             'total_steps': self.total_steps}
+
+  def is_due(self, every: schema.Duration | str, step: int) -> bool:
+    """Returns whether an interval of length `every` ends with `step`."""
+    assert isinstance(every, schema.Duration)  # `complete` replaces 'auto'.
+    return every.is_due(step, **self.sizes)
 
   def batches(
       self, *, start_step: int,
@@ -136,6 +238,11 @@ class Experiment:
         shards=shards, num_shards=num_shards, unreadable=unreadable)
     return multihost.shard_batches(local, self.mesh)
 
+  @property
+  def evaluators(self) -> Mapping[str, evals.Evaluate]:
+    """Evaluators by name."""
+    return self.build_evaluators(self.config.num_microbatches)
+
   def evaluate(
       self, name: str, params: types.Params,
       on_batch: Callable[[], None] = lambda: None,
@@ -143,194 +250,9 @@ class Experiment:
     """Runs an evaluator; `on_batch` runs after each batch, and may raise."""
     return self.evaluators[name](params, on_batch)
 
-  def with_microbatches(self, number: int) -> 'Experiment':
-    """Returns the same experiment with another number of microbatches.
 
-    Raises a `ValueError` if the batch does not divide into them.
-    """
-    mesh_lib.check_batch_size(
-        'batch_size', self.config.batch_size, self.mesh, number)
-    other = dataclasses.replace(
-        self, config=dataclasses.replace(self.config, accumulation=number),
-        evaluators=(self.evaluators if number == self.config.num_microbatches
-                    else self.build_evaluators(number)))
-    # Keep cached counts, which do not depend on the microbatches.
-    vars(other).update(
-        (name, value) for name, value in vars(self).items()
-        if name in ('flops_per_image', 'training_flops_per_image'))
-    return other
-
-  @functools.cached_property
-  def flops_per_image(self) -> int:
-    """FLOPs of the forward pass of one image, as in training."""
-    return flops.count(
-        self._outputs(self.countable_model(remat='none')),
-        self.model_params, self._model_inputs)
-
-  @property
-  def _model_inputs(self) -> dict[str, jax.ShapeDtypeStruct]:
-    """Shapes of the inputs of the model for one image in training."""
-    shape = self.abstract_batch['image'].shape
-    return {
-        'images': jax.ShapeDtypeStruct((1, *shape[1:]), 'float32'),
-        **objectives.training_inputs(
-            self.config.objective, self.config.model,
-            image_shape=self.config.data.image_shape)}
-
-  def _outputs(self, model: nn.Module) -> Callable[..., Any]:
-    """Returns the function from parameters and inputs to trained outputs."""
-    def apply(params: types.Params, inputs: Mapping[str, Any]) -> Any:
-      outputs = model.apply({'params': params}, **inputs)
-      return outputs['predictions' if 'predictions' in outputs else 'logits']
-
-    return apply
-
-  @functools.cached_property
-  def training_flops_per_image(self) -> int:
-    """FLOPs of training on one image, without rematerialisation.
-
-    Three forward passes, as in Table 6 of the paper: the backward pass computes
-    gradients of inputs and of parameters. With frozen parameters, counts the
-    remaining gradient instead: little more than one forward pass for a linear
-    probe. A teacher adds one forward pass.
-    """
-    teacher = 0
-    if self.teacher is not None:
-      from vit_jax.objectives import distill
-      teacher = flops.count(
-          functools.partial(distill.outputs, self.teacher), self.teacher.params,
-          distill.image(self.teacher))
-    if all(jax.tree.leaves(tree.without(self.trainable, *_NOT_IN_MODEL))):
-      return teacher + 3 * self.flops_per_image
-    return teacher + self.gradient_flops(self.countable_model(remat='none'))
-
-  def countable_model(self, *, remat: Any) -> nn.Module:
-    """Returns the model without kernels that hide FLOPs from the jaxpr."""
-    return objectives.build_model(
-        self.config.objective, dataclasses.replace(
-            models.without_fused_kernels(self.config.model), remat=remat),
-        image_shape=self.config.data.image_shape,
-        num_classes=self.dataset.num_classes)
-
-  def gradient_flops(self, model: nn.Module) -> int:
-    """Returns the FLOPs of the gradient of a model on one image."""
-    # The gradient of an adapter needs that of its kernel.
-    adapted = lora.names(self.trainable)
-    trainable = tree.map_with_name(
-        lambda name, trained: trained or name in adapted,
-        tree.without(self.trainable, *_NOT_IN_MODEL))
-
-    def loss(params, inputs):
-      params = step_lib.stop_frozen(params, trainable)
-      return self._outputs(model)(params, inputs).sum()
-
-    return flops.count(
-        jax.value_and_grad(loss), self.model_params, self._model_inputs)
-
-  def start_from(
-      self, state: types.TrainState, source: types.Params,
-      source_config: Mapping[str, Any],
-  ) -> tuple[types.TrainState, list[initialize.Row]]:
-    """Returns the state with parameters of a checkpoint; see `adapt`."""
-    params, rows = self.adapt(
-        source, source_config, initial=multihost.fetch(state.params),
-        config=self.config.init)
-    average = None if state.average is None else jax.tree.map(
-        lambda x: x.copy(), params)
-    return dataclasses.replace(state, params=params, average=average), rows
-
-  def without_base(self, state: types.TrainState) -> types.TrainState:
-    """Returns the state to save, without the weights of other models.
-
-    These are the teacher and, with adapters, all frozen parameters.
-    """
-    if self.config.lora.rank:
-      return state.map_params(
-          lambda params: tree.select(params, self.trainable))
-    return state.map_params(
-        lambda params: tree.without(params, objectives.TEACHER))
-
-  def with_base(
-      self, state: types.TrainState, base: types.Params | None = None,
-  ) -> types.TrainState:
-    """Returns a state with the weights that checkpoints lack.
-
-    Args:
-      state: an initial or restored state.
-      base: parameters with those that adapters need.
-    """
-    def complete(params: types.Params) -> types.Params:
-      # Copied, since parameters and average are donated to the step.
-      params = tree.update(jax.tree.map(lambda x: x.copy(), base or {}), params)
-      return params if self.teacher is None else {
-          **params, objectives.TEACHER: multihost.put(
-              self.teacher.params,
-              self.shardings.params[objectives.TEACHER])}
-
-    return state.map_params(complete)
-
-  def check_start_from(self, earlier: 'Experiment') -> None:
-    """Raises if this run cannot start from a checkpoint of an earlier stage.
-
-    Compares classes and shapes only, before the earlier stage is trained.
-    """
-    self.match_head(earlier.model_params, earlier.dataset.classes.names,
-                    owner='the earlier stage')
-    self._fit(
-        _zeros(earlier.model_params),
-        config_lib.to_plain(earlier.config), config=self.config.init,
-        initial=_zeros(self.abstract_state.params))
-
-  def match_head(
-      self, source: types.Params, labels: Sequence[str], **names: str) -> str:
-    """Compares a kept head with the data; see `initialize.match_classes`."""
-    if not initialize.num_classes(self.abstract_state.params):
-      return ''
-    return initialize.match_classes(
-        source, labels, self.dataset.classes, config=self.config.init, **names)
-
-  def adapt(
-      self, source: types.Params, source_config: Mapping[str, Any], *,
-      config: initialize.InitConfig, initial: types.Params | None = None,
-  ) -> tuple[types.Params, list[initialize.Row]]:
-    """Returns parameters of a checkpoint fitted to this model, on its devices.
-
-    Args:
-      source: parameters of the checkpoint.
-      source_config: plain config of the checkpoint; `model` and `data` suffice.
-      config: parameters that may be new or ignored.
-      initial: initial parameters of this model; zeros by default.
-
-    Raises:
-      ValueError: if the parameters do not fit the model.
-    """
-    params, rows = self._fit(
-        source, source_config, config=config,
-        initial=_zeros(self.abstract_state.params) if initial is None
-        else initial)
-    return multihost.put(params, self.shardings.params), rows
-
-  def _fit(
-      self, source: types.Params, source_config: Mapping[str, Any], *,
-      initial: types.Params, config: initialize.InitConfig,
-  ) -> tuple[types.Params, list[initialize.Row]]:
-    """Implements `adapt` on the host."""
-    resize = initialize.resizer(source_config, config, grid=models.grid(
-        self.config.model, self.config.data.size))
-    added = [*_NOT_IN_MODEL]
-    if objectives.TEACHER in initial:
-      added.append(objectives.PROJECTOR)
-    config = dataclasses.replace(config, new=(
-        *config.new, *[f'{name}/.*' for name in added if name in initial]))
-    params, rows = initialize.adapt(
-        initialize.with_positions(source, source_config, initial), initial,
-        config=config, resize=resize)
-    return params, [row for row in rows if not row.name.startswith(
-        f'{objectives.TEACHER}/')]
-
-
-def _zeros(params: types.Params) -> types.Params:
-  """Returns zeros that take no memory."""
+def _placed(shapes: Any, shardings: Any) -> Any:
+  """Returns shapes with their shardings."""
   return jax.tree.map(
-      lambda leaf: np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape),
-      params)
+      lambda leaf, sharding: jax.ShapeDtypeStruct(
+          leaf.shape, leaf.dtype, sharding=sharding), shapes, shardings)

@@ -115,7 +115,7 @@ def _compile(
     experiment: experiment_lib.Experiment, num_microbatches: int, limit: float,
 ) -> _Trial:
   step, sizes = device_memory.try_compile(
-      experiment.build_step(num_microbatches).lower(
+      experiment.with_microbatches(num_microbatches).train_step.lower(
           experiment.abstract_state, experiment.abstract_batch))
   if sizes:
     return _Trial(num_microbatches, None, sizes[0], min(limit, sizes[1]))

@@ -15,6 +15,7 @@ import typing
 from typing import Any, Literal
 
 from vit_jax import evals
+from vit_jax import objectives
 from vit_jax import schema
 from vit_jax.experiment import config as config_lib
 
@@ -63,6 +64,8 @@ def markdown() -> str:
       for name, hint in typing.get_type_hints(config_lib.Config).items()}
   sections['evals'] = tuple(
       evals.config_type(name, where='evals') for name in evals.KINDS)
+  sections['objective'] = tuple(
+      map(objectives.config_type, objectives.KINDS))
   tables = [_table('Top level', [
       key for key in _keys(config_lib.Config, '') if not sections[key.name]])]
   for name, records in sections.items():

@@ -9,7 +9,7 @@ import numpy as np
 from vit_jax import classes
 from vit_jax import console
 from vit_jax.inference import model as model_lib
-from vit_jax.weights.configs import declared
+from vit_jax.weights import weights as weights_lib
 
 
 def in_order(
@@ -20,7 +20,7 @@ def in_order(
   if labels == tuple(names) or sorted(labels) != sorted(set(names)):
     return model
   order = np.array([labels.index(name) for name in names])
-  return _named(dataclasses.replace(model, params={
+  return _named(model.with_params({
       **model.params, 'head': jax.tree.map(
           lambda array: array[..., order], model.params['head'])}), names,
                 f'reordered the outputs: {classes.shorten(names)}')
@@ -59,8 +59,8 @@ def rename(
 
 def _named(
     model: model_lib.Model, names: Sequence[str], how: str) -> model_lib.Model:
-  """Returns the model with these names; its summary ends with `how`."""
+  """Returns the model with these names; `how` is the last note."""
   return dataclasses.replace(
-      model, summary=(*model.summary, f'  {how}'),
-      settings={**model.settings, 'labels': declared.Origin('given')},
+      model, notes=(*model.notes, how),
+      settings={**model.settings, 'labels': weights_lib.Origin('given')},
       preprocess=dataclasses.replace(model.preprocess, labels=tuple(names)))

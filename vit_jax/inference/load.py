@@ -5,7 +5,6 @@ import dataclasses
 import os
 from typing import Any
 
-from etils import epath
 import flax.linen as nn
 import jax
 
@@ -13,25 +12,17 @@ from vit_jax import console
 from vit_jax import escape
 from vit_jax import models
 from vit_jax import schema
-from vit_jax import tree
-from vit_jax import types
-from vit_jax.checkpoints import checksums
-from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths as checkpoint_paths
-from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.inference import class_names
 from vit_jax.inference import model as model_lib
 from vit_jax.inference import zero_shot
-from vit_jax.models import flexible_patch
-from vit_jax.models import lora
+from vit_jax.models import embed
 from vit_jax.models import vit_config
-from vit_jax.weights import download
 from vit_jax.weights import infer_architecture
-from vit_jax.weights import initialize
-from vit_jax.weights import load as weights_lib
-from vit_jax.weights import orbax_runs
+from vit_jax.weights import load as load_lib
+from vit_jax.weights import open as open_lib
 from vit_jax.weights import overrides as overrides_lib
-from vit_jax.weights.configs import declared
+from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import preprocessing
 
 Log = Callable[[str], None]
@@ -70,44 +61,32 @@ def load(
       match the model exactly.
   """
   log = log or (lambda line: None)
-  schema.check_name(which, checkpoint_paths.WHICH, what='which checkpoint')
   positions = overrides.pop('positions', None)
   if positions is not None:
-    schema.convert(positions, initialize.Positions, where='positions')
+    schema.convert(positions, weights_lib.Positions, where='positions')
   patch = overrides.pop('patch', None)
   labels = overrides_lib.parse(
       {'labels': overrides.pop('labels', ())}).preprocess['labels']
   # Images of a new resolution need not divide into the patches of the weights.
   resolution = overrides.pop('resolution', None) if patch else None
-
-  def change(loaded: declared.Weights) -> declared.Weights:
-    if patch:
-      loaded = _with_patch(loaded, patch, resolution)
-    model = model_lib.Model(**{
-        **vars(loaded), 'positions': positions or loaded.positions,
-        'origin': f'{loaded.origin}: {os.fspath(path)}'})
-    if text_embeddings:
-      model = zero_shot.attach(model, text_embeddings)
-    return class_names.rename(model, labels) if labels else model
-
-  found = download.fetch(path, log=log)
-  if orbax_runs.is_run(found):
-    loaded = orbax_runs.load(
-        _merged(checkpoint_source.find(found, which=which), base=base),
-        overrides, change)
-  else:
-    if base:
-      overrides['base'] = base  # Only LoRA checkpoints have a base.
-    loaded = weights_lib.load(
-        download.local(found, log=log), overrides, change)
-  for line in loaded.summary:
+  model = model_lib.Model.read_from(open_lib.open_model(
+      path, which=which, base=base, log=log, **overrides))
+  if patch:
+    model = _with_patch(model, patch, resolution)
+  if positions:
+    model = dataclasses.replace(model, positions=positions)
+  if text_embeddings:
+    model = zero_shot.attach(model, text_embeddings)
+  if labels:
+    model = class_names.rename(model, labels)
+  for line in model.summary:
     log(escape.line(line))
-  return model_lib.Model(**vars(loaded))
+  return model
 
 
 def _with_patch(
-    loaded: declared.Weights, patch: Any, resolution: Any,
-) -> declared.Weights:
+    model: model_lib.Model, patch: Any, resolution: Any,
+) -> model_lib.Model:
   """Resizes the patch embedding; `resolution` is None to keep that of images.
 
   Raises:
@@ -116,25 +95,24 @@ def _with_patch(
   """
   given = overrides_lib.parse({'patch': patch} | (
       {'resolution': resolution} if resolution else {}))
-  config = loaded.config
+  config = model.config
   if not isinstance(config, vit_config.ViTConfig) or config.backbone:
     raise ValueError(f'patch={patch!r}: only a plain ViT has a patch embedding '
                      'of images that can be resized. Leave it out.')
   new = dataclasses.replace(
       config, variant='', patch=schema.convert(
           given.model['patch'], int | tuple[int, int], where='patch'))
-  filters = loaded.params['patches']['kernel']
-  preprocess = preprocessing.override(loaded.preprocess, given.preprocess)
-  weights_lib.check_preprocess(new, preprocess)
-  return dataclasses.replace(
-      loaded, config=config if config.patch_shape == new.patch_shape else new,
-      params={**loaded.params, 'patches': {
-          **loaded.params['patches'],
-          'kernel': flexible_patch.resize_filters(
-              filters, new.patch_shape)}},
+  filters = model.params['patches']['kernel']
+  preprocess = preprocessing.override(model.preprocess, given.preprocess)
+  load_lib.check_preprocess(new, preprocess)
+  params = {**model.params, 'patches': {
+      **model.params['patches'],
+      'kernel': embed.resize_filters(filters, new.patch_shape)}}
+  return model.with_params(
+      params, config=config if config.patch_shape == new.patch_shape else new,
       # The grid of the position embeddings is the same.
       resolution=infer_architecture.image_size(
-          new, models.grid(config, loaded.resolution)),
+          new, config.grid(model.resolution)),
       preprocess=preprocess)
 
 
@@ -161,106 +139,6 @@ def create(
   images = jax.ShapeDtypeStruct((1, *preprocess.resolution, 3), 'float32')
   params = jax.jit(lambda key: nn.unbox(models.init(module, key, images)))(
       jax.random.key(seed))
-  return model_lib.Model(
-      config=config, params=jax.device_get(params), preprocess=preprocess,
-      resolution=preprocess.resolution, origin='random parameters')
-
-
-def find(
-    path: str | os.PathLike, *, which: str = checkpoint_paths.LATEST,
-    num_heads: int = 0, log: Log | None = console.print_lines,
-) -> checkpoint_source.Source:
-  """Finds initial parameters of a run; errors as in `load`.
-
-  The parameters of our own runs are only read by `Source.load`.
-
-  Args:
-    path: see `load`.
-    which: 'latest' or 'best' checkpoint of a workdir.
-    num_heads: number of heads of other weights, which do not always determine
-      it; 0 to infer it.
-    log: see `load`.
-  """
-  found = download.fetch(path)
-  if orbax_runs.is_run(found):
-    return _merged(checkpoint_source.find(found, which=which))
-  heads: dict[str, Any] = {'num_heads': num_heads} if num_heads else {}
-  return as_source(load(path, which=which, log=log, **heads), path)
-
-
-def as_source(
-    model: model_lib.Model, path: str | os.PathLike,
-) -> checkpoint_source.Source:
-  """Returns a loaded model as the initial parameters of a run."""
-  return checkpoint_source.Source(
-      path=os.fspath(path), item=model.origin.split(':')[0],
-      load=lambda: model.params, shapes=model.params,
-      labels=model.preprocess.labels, config={
-          'model': schema.to_plain(model.config),
-          'positions': model.positions,
-          'data': {'resolution': list(model.resolution),
-                   'mean': list(model.preprocess.mean),
-                   'std': list(model.preprocess.std),
-                   'eval_ops': model.preprocess.resized(
-                       model.resolution).sections}})
-
-
-# ----------------------------------------------------------------------- LoRA
-
-
-def _merged(
-    source: checkpoint_source.Source, *, base: str = '',
-) -> checkpoint_source.Source:
-  """Returns a source of the model's parameters; others are left unchanged.
-
-  The checkpoint of a LoRA run holds adapters and names their base. The base is
-  found at the path in the checkpoint, or at `base`, compared with the hash in
-  the checkpoint, and fitted to the model as at the start of the run. Then the
-  adapters are added.
-  """
-  config = schema.parse(
-      lora.LoraConfig, source.config.get('lora', {}), where='lora')
-  if not config.rank:
-    if base:
-      raise ValueError(
-          f'base={base!r} is for adapters, but {source.path} holds none. Leave '
-          'it out.')
-    return source
-  folder = epath.Path(source.path)
-  with items.explain_errors(folder):
-    progress = items.read_config(folder / 'progress')
-    path = base or progress.get('origin', '')
-    model = models.parse(source.config['model'])
-    section = schema.parse(
-        initialize.InitConfig, source.config['init'], where='init')
-    size = declared.sides(source.config['data']['resolution'])
-    saved = tree.flatten(source.shapes)
-    expected = weights_lib.abstract_params(
-        model, size, channels=source.config['data'].get('channels', 3))
-    frozen = tree.select(expected, tree.map_with_name(
-        lambda name, _: name not in saved, expected))
-
-  def read() -> types.Params:
-    adapters = source.load()
-    try:
-      found = find(path, num_heads=getattr(model, 'num_heads', 0))
-      weights = found.load()
-      checksums.check_identity(weights, progress.get('base', ''), path=path)
-    except (FileNotFoundError, ValueError) as error:
-      raise ValueError(
-          f'{source.path} holds LoRA adapters of {path}, which cannot be used: '
-          f'{schema.words(error)} If it was moved, load the adapters with '
-          'base=PATH (--set base=PATH).') from error
-    fitted, _ = initialize.adapt(
-        initialize.with_positions(weights, found.config, frozen), frozen,
-        resize=initialize.resizer(
-            found.config, section, grid=models.grid(model, size)),
-        # Trained parameters replace those that are ignored.
-        config=dataclasses.replace(section, new=(), ignored=('.*',)))
-    return jax.device_get(lora.merge(tree.update(fitted, adapters), config))
-
-  return dataclasses.replace(
-      source, load=read, config={**source.config, 'lora': {}},
-      shapes=tree.update(frozen, {
-          name: leaf for name, leaf in source.shapes.items()
-          if name != lora.ROOT}))
+  return model_lib.Model.of(
+      jax.device_get(params), config=config, preprocess=preprocess,
+      resolution=preprocess.resolution, kind='random parameters')

@@ -24,7 +24,6 @@ import jax
 from jaxtyping import Float
 import numpy as np
 
-from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
@@ -33,7 +32,7 @@ from vit_jax.inference import images as images_lib
 from vit_jax.inference import network as network_lib
 from vit_jax.inference import predictions
 from vit_jax.weights import save as save_lib
-from vit_jax.weights.configs import declared
+from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
 # Feature layers; those in TOKEN_FEATURES are computed from the tokens.
@@ -45,7 +44,7 @@ Predictions = list[predictions.Prediction] | list[predictions.Estimate]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Model(declared.Weights):
+class Model(weights_lib.Weights):
   """A model with its parameters.
 
   Methods that take images accept paths, Pillow images, or arrays [height,
@@ -55,9 +54,21 @@ class Model(declared.Weights):
   `FileNotFoundError` for missing files and `ValueError` for anything that is
   not an image. Results of a single image have no batch axis.
 
-  Attributes (see `declared.Weights`): `config`, `params`, `preprocess`,
+  Attributes (see `weights.Weights`): `config`, `params`, `preprocess`,
   `resolution`, `positions`, `origin`, `report` and `summary`.
   """
+
+  @classmethod
+  def read_from(cls, weights: weights_lib.Weights) -> 'Model':
+    """Returns a model with the values of weights, which are read once."""
+    fields = {f.name: getattr(weights, f.name)
+              for f in dataclasses.fields(weights)}
+    return cls(**fields).with_params(weights.read())
+
+  @property
+  def params(self) -> types.Params:
+    """The parameters, in memory: a nested dict of arrays."""
+    return self.read()
 
   def __call__(self, images: network_lib.Images) -> types.Outputs:
     """Applies the model to preprocessed images; compiles for each batch shape.
@@ -205,8 +216,8 @@ class Model(declared.Weights):
       values = values[:, getattr(self.config, 'num_prefix', 0):]
     values = np.asarray(values, np.float32)  # Before a mean in bfloat16.
     if kind == 'patches':
-      return values.reshape(len(values), *models.grid(
-          self.config, self.preprocess.resolution), -1)
+      rows, columns = self.config.grid(self.preprocess.resolution)
+      return values.reshape(len(values), rows, columns, -1)
     return values.mean(1) if kind == 'mean' else values
 
   def attention(
@@ -240,7 +251,7 @@ class Model(declared.Weights):
     # Batch by batch: the attention of many images would fill the memory.
     return np.asarray(self._attention(
         lambda weights: attention_lib.rollout_map(
-            weights, grid=models.grid(self.config, self.preprocess.resolution),
+            weights, grid=self.config.grid(self.preprocess.resolution),
             pooling=getattr(self.config, 'pooling', '')), images, batch_size))
 
   def _attention(

@@ -12,7 +12,7 @@ from vit_jax import models
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.evals import passes
-from vit_jax.weights.configs import declared
+from vit_jax.weights import weights as weights_lib
 
 Images = (Float[Array, 'batch height width channels'] |
           Float[np.ndarray, 'batch height width channels'])
@@ -21,18 +21,19 @@ _MAX_RESOLUTIONS = 4  # Resolutions whose position embeddings are cached.
 
 
 def params_by_size(
-    weights: declared.Weights,
+    weights: weights_lib.Weights,
 ) -> Callable[[tuple[int, int]], types.Params]:
   """Returns a function from an image size to the parameters on the device.
 
   All parameters but the position embeddings are shared between sizes. The
   function raises a `ValueError` if such images do not divide into patches.
   """
-  on_device = jax.device_put(weights.params)
+  params = weights.read()
+  on_device = jax.device_put(params)
 
   @functools.lru_cache(maxsize=_MAX_RESOLUTIONS)
   def params_for(size: tuple[int, int]) -> types.Params:
-    old, new = (models.grid(weights.config, s)
+    old, new = (weights.config.grid(s)
                 for s in (weights.resolution, size))
     if old == new:
       return on_device
@@ -40,7 +41,7 @@ def params_by_size(
         name: models.resize(
             name, np.asarray(array), old_grid=old, new_grid=new,
             method=weights.positions)  # type: ignore[arg-type]
-        for name, array in tree.flatten(weights.params).items()
+        for name, array in tree.flatten(params).items()
         if name.split('/')[-1] in models.POSITION_PARAMS})
     return tree.unflatten({**tree.flatten(on_device), **positions})
 

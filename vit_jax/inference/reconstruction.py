@@ -5,7 +5,7 @@ prediction and MAE; these functions read them from the checkpoint.
 """
 
 from collections.abc import Callable
-import os
+from typing import Any
 
 from etils import epath
 import jax
@@ -13,10 +13,8 @@ from jaxtyping import Float
 import numpy as np
 
 from vit_jax import objectives
-from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.inference import model as model_lib
-from vit_jax.weights import download
-from vit_jax.weights import orbax_runs
+from vit_jax.weights import open as open_lib
 
 Images = Float[np.ndarray, 'batch height width channels']
 
@@ -34,30 +32,26 @@ def load(
     model: the model at `path`.
     which: 'latest' or 'best' checkpoint of a workdir.
   """
-  if os.fspath(path).startswith(('hf://', 'https://')):
+  if not model.is_checkpoint:
     return None  # Weight files. Do not download them again.
-  local = download.fetch(path)
-  if not orbax_runs.is_run(local):
+  weights = open_lib.open(path, which=which)
+  if 'masked_patch' not in weights.shapes:
     return None
-  source = checkpoint_source.find(local, which=which)
-  if 'masked_patch' not in source.shapes:
-    return None
-  config = objectives.parse(source.config['objective'])
+  config = objectives.parse(weights.run['objective'])
   preprocess = model.preprocess
-  module = objectives.build_model(
-      config, model.config, num_classes=model.config.num_classes,
+  module = config.build_model(
+      model.config, num_classes=model.config.num_classes,
       image_shape=(*preprocess.resolution, preprocess.channels))
-  objective = objectives.build(
-      config, module, multi_label=False, mean=preprocess.mean,
-      std=preprocess.std)
+  objective: Any = config.build(objectives.Context(
+      module, mean=preprocess.mean, std=preprocess.std))
   params = {**model.params_for(preprocess.resolution),
-            'masked_patch': source.load()['masked_patch']}
+            'masked_patch': weights.read()['masked_patch']}
 
   def reconstruct(images: Images) -> tuple[Images, ...]:
+    pixels = images * np.asarray(preprocess.std, np.float32) + np.asarray(
+        preprocess.mean, np.float32)
     pictures = jax.device_get(jax.jit(objective.reconstruct)(
-        params, images, jax.random.key(0)))
-    return tuple((picture * np.asarray(preprocess.std)
-                  + np.asarray(preprocess.mean)).clip(0, 1)
-                 for picture in pictures)
+        params, pixels, jax.random.key(0)))
+    return tuple(picture.clip(0, 1) for picture in pictures)
 
   return reconstruct

@@ -16,7 +16,7 @@ from vit_jax import untrusted
 from vit_jax.inference import model as model_lib
 from vit_jax.models import vit_config
 from vit_jax.weights import npz
-from vit_jax.weights.configs import declared
+from vit_jax.weights import weights as weights_lib
 
 _KEYS = 'embeddings [classes, width] and labels [classes]'
 _SCALE = 100.0  # Logit scale of the published CLIP models.
@@ -74,11 +74,11 @@ def attach(
       'bias': np.full(len(texts), bias, np.float32)}}}
   if config.num_classes:
     params['projection'] = head
-  return dataclasses.replace(
-      model, params=params, config=dataclasses.replace(
+  return model.with_params(
+      params, config=dataclasses.replace(
           config, num_classes=len(texts), projection=config.num_classes,
           cosine_head=True),
-      settings={**model.settings, 'labels': declared.Origin('given')},
+      settings={**model.settings, 'labels': weights_lib.Origin('given')},
       preprocess=dataclasses.replace(
           model.preprocess, labels=labels,
           activation='sigmoid' if 'bias' in arrays else 'softmax'))

@@ -54,24 +54,8 @@ def parse(section: Mapping[str, Any]) -> ModelConfig:
   config = dataclasses.replace(config, **{
       name: implied[name] for name in vit_config.DIMENSIONS
       if name in implied and not getattr(config, name)})
-  _check_complete(config)
+  config.check_complete()
   return config
-
-
-def _check_complete(config: ModelConfig) -> None:
-  """Raises a ValueError if dimensions or stages are missing."""
-  if isinstance(config, vit_config.ViTConfig):
-    missing = [name for name in vit_config.DIMENSIONS
-               if not getattr(config, name)]
-    if missing:
-      raise ValueError(
-          f'The model has neither a variant nor {", ".join(missing)}. Set '
-          'model.variant to e.g. "B/16", or each dimension, or start from a '
-          'checkpoint: --config.init.checkpoint=RUN.')
-  elif config.backbone is None or not config.backbone.depths:
-    raise ValueError(
-        'A ResNet needs its stages. Set model.variant to e.g. "R50x1", or '
-        'model.backbone.depths to e.g. [3, 4, 6, 3].')
 
 
 def inherit(
@@ -102,17 +86,7 @@ def for_devices(
   The model may be traced on other devices.
   """
   if any(device.platform != 'gpu' for device in devices):
-    return without_fused_kernels(config)
-  return config
-
-
-def without_fused_kernels(config: ModelConfig) -> ModelConfig:
-  """Returns the config with plain JAX operations in place of fused kernels.
-
-  It can be traced on any platform, and its jaxpr contains every operation.
-  """
-  if isinstance(config, vit_config.ViTConfig):
-    return dataclasses.replace(config, attention='plain')
+    return config.without_fused_kernels()
   return config
 
 
@@ -142,16 +116,3 @@ def init(
   """
   zeros = jax.numpy.zeros((1, *images.shape[1:]), jax.numpy.float32)
   return model.init(key, zeros)['params']
-
-
-def grid(config: ModelConfig, image_shape: tuple[int, int]) -> tuple[int, int]:
-  """Returns the token grid (rows, columns) of an image (height, width).
-
-  For a ResNet it is the shape of the last feature map.
-  """
-  if config.backbone is not None:
-    stride = config.backbone.stride
-    image_shape = -(-image_shape[0] // stride), -(-image_shape[1] // stride)
-  if isinstance(config, resnet_config.ResNetConfig):
-    return image_shape
-  return embed.grid_shape(image_shape, config.patch_shape)

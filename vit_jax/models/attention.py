@@ -9,9 +9,10 @@ from typing import Any
 
 import einops
 import jax
-from jax import ad_checkpoint
 import jax.numpy as jnp
 from jaxtyping import Array, Float
+
+from vit_jax.models import layers
 
 
 def dot_product_attention(
@@ -69,9 +70,9 @@ def _forward(
   sums = exponentials.sum(axis=-1, keepdims=True)
   values = jnp.einsum(
       'bnqk,bknh->bnqh', (exponentials / sums).astype(value.dtype), value)
-  values = ad_checkpoint.checkpoint_name(
+  values = layers.saved(
       einops.rearrange(values, 'b n q h -> b q n h'), 'attended')
-  log_sums = ad_checkpoint.checkpoint_name(
+  log_sums = layers.saved(
       jnp.squeeze(highest + jnp.log(sums), -1), 'log_sums')
   return values, (query, key, value, values, log_sums)
 

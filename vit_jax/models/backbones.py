@@ -1,7 +1,7 @@
 """Published backbones: dimensions and settings, by the names of timm.
 
-`model.variant` can be any of these names. Sizes of the families are those of
-their papers, as far as these print them, and of timm 1.0.31.
+`model.variant` can be any of these names. Sizes are from the papers of the
+families, where printed, and otherwise from timm 1.0.31.
 """
 
 from collections.abc import Mapping
@@ -10,8 +10,8 @@ import functools
 import re
 from typing import Any
 
+from vit_jax.models import sizes
 from vit_jax.models import timm_names
-from vit_jax.models import variants
 from vit_jax.models import vit_config
 
 
@@ -25,14 +25,14 @@ class Backbone:
     resolution: side of the images of its weights.
     settings: other keys of the section `model` that differ from a plain ViT.
   """
-  size: variants.Size
+  size: sizes.Size
   patch: int
   resolution: int
   settings: Mapping[str, Any]
 
 
-_Size = variants.Size
-_TI, _S, _B, _L, _H = (variants.SIZES[name] for name in (
+_Size = sizes.Size
+_TI, _S, _B, _L, _H = (sizes.SIZES[name] for name in (
     'Ti', 'S', 'B', 'L', 'H'))
 _SBL = {'small': _S, 'base': _B, 'large': _L}
 _MEDIUM = _Size(512, 12, 2048, 8)
@@ -62,7 +62,7 @@ _AIMV2 = {**_SWIGLU, 'pooling': 'average', 'stem_norm': 'patches',
 # arXiv 2504.13181 (Perception Encoders), table 1.
 _PERCEPTION = {**_CLIP, 'cls': True, 'pool_prefix': True}
 
-_Sizes = Mapping[str, variants.Size]
+_Sizes = Mapping[str, sizes.Size]
 # Template of the names, sizes, resolutions, and the settings that `timm_names`
 # does not imply.
 _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
@@ -93,8 +93,8 @@ _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
     ('vit_{}_patch16_dinov3_qkvb', {
         'small_plus': _S, 'huge_plus': _Size(1280, 32, 5120, 20)}, (256,),
      {**_QV_BIAS, **_SWIGLU}),
-    *((f'vit_{{}}_patch{patch}_{kind}_{{}}', sizes, resolutions, _CLIP)
-      for kind in ('clip', 'clip_quickgelu') for patch, sizes, resolutions in (
+    *((f'vit_{{}}_patch{patch}_{kind}_{{}}', rows, resolutions, _CLIP)
+      for kind in ('clip', 'clip_quickgelu') for patch, rows, resolutions in (
           (32, {'base': _B}, (224,)), (16, {'base': _B}, (224,)),
           (14, {'large': _L}, (224, 336)), (14, {'huge': _H}, (224,)))),
     # arXiv 2303.15343 (SigLIP); 2502.14786 (SigLIP 2).
@@ -140,9 +140,9 @@ _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
 def table() -> Mapping[str, Backbone]:
   """Returns all backbones by name."""
   found = {}
-  for template, sizes, resolutions, settings in _FAMILIES:
+  for template, family_sizes, resolutions, settings in _FAMILIES:
     patch = re.search(r'patch(\d+)', template)
-    for word, size in sizes.items():
+    for word, size in family_sizes.items():
       for resolution in resolutions:
         name = template.format(word, resolution)
         found[name] = Backbone(
@@ -154,8 +154,8 @@ def table() -> Mapping[str, Backbone]:
 def _implied(name: str) -> dict[str, Any]:
   """Returns the GELU that a name implies, and settings unlike a plain ViT's.
 
-  Other settings come from the weights that a model starts from. The GELU is
-  always set, because those of a checkpoint would replace a missing one.
+  The GELU is always set: a model that starts from a checkpoint inherits the
+  settings that its own section leaves out.
   """
   implied = timm_names.find_architecture(name)
   assert implied is not None, name

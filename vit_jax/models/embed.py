@@ -18,26 +18,6 @@ POSITION_PARAMS = (
     'positions', 'positions_rows', 'positions_columns', 'distances')
 
 
-def grid_shape(
-    image_shape: tuple[int, int], patch: tuple[int, int],
-) -> tuple[int, int]:
-  """Returns rows and columns of patches in an image (height, width).
-
-  Raises:
-    ValueError: if the image does not divide into patches.
-  """
-  if any(size % p or size == 0 for size, p in zip(image_shape, patch)):
-    below = [size // p * p for size, p in zip(image_shape, patch)]
-    above = [-(-size // p) * p or p for size, p in zip(image_shape, patch)]
-    sizes = [f'{h}x{w}' for h, w in dict.fromkeys([tuple(below), tuple(above)])
-             if h and w]
-    raise ValueError(
-        f'An image of {image_shape[0]}x{image_shape[1]} does not divide into '
-        f'patches of {patch[0]}x{patch[1]}. Nearest sizes that do: '
-        f'{" and ".join(sizes)}.')
-  return image_shape[0] // patch[0], image_shape[1] // patch[1]
-
-
 class PatchEmbedding(nn.Module):
   """Projects the patches of images (equation 1: x_p E).
 
@@ -57,7 +37,7 @@ class PatchEmbedding(nn.Module):
   def __call__(
       self, images: Float[Array, 'batch height width channels'],
   ) -> Float[Array, 'batch rows columns embedding']:
-    rows, columns = grid_shape(
+    rows, columns = vit_config.grid_shape(
         (images.shape[1], images.shape[2]), self.resized or self.patch)
     kernel = self.param(
         'kernel',
@@ -65,8 +45,7 @@ class PatchEmbedding(nn.Module):
             nn.initializers.lecun_normal(), (None, None, None, 'width')),
         (*self.patch, images.shape[-1], self.width))
     if self.resized is not None:
-      from vit_jax.models import flexible_patch
-      kernel = flexible_patch.resize_filters(kernel, self.resized)
+      kernel = resize_filters(kernel, self.resized)
     patches = einops.rearrange(
         images.astype(self.dtype), 'b (r p) (c q) ch -> b r c (p q ch)',
         r=rows, c=columns)
@@ -276,3 +255,34 @@ def _interpolate(
     ).astype(array.dtype)
   resized = jax.image.resize(array, shape, method=method)
   return np.asarray(resized) if isinstance(array, np.ndarray) else resized
+
+
+def resize_filters(kernel: Any, patch: tuple[int, int]) -> Any:
+  """Resizes patch filters by pseudo-inverse (FlexiViT, arXiv 2212.08013).
+
+  With B the matrix of bilinear resizing, the new filters (B^T)^+ w give
+  the resized patches B x the embeddings x^T w of the patches x, if patches are
+  enlarged, and the nearest ones otherwise (section 3.4, equations 3 to 5).
+
+  Args:
+    kernel: [height, width, channels, embedding]; a NumPy array is resized in
+      float64.
+    patch: height and width of the result.
+  """
+  if kernel.shape[:2] == tuple(patch):
+    return kernel
+  # Separable: the pseudo-inverse of a Kronecker product is that of its factors.
+  matrices = [np.linalg.pinv(_bilinear(old, new).T)
+              for old, new in zip(kernel.shape[:2], patch)]
+  if isinstance(kernel, np.ndarray):
+    return np.einsum('ph,qw,hwcd->pqcd', *matrices,
+                     kernel.astype(np.float64)).astype(kernel.dtype)
+  return jnp.einsum('ph,qw,hwcd->pqcd', *(
+      jnp.asarray(matrix, kernel.dtype) for matrix in matrices), kernel,
+                    precision='highest')
+
+
+def _bilinear(old: int, new: int) -> Float[np.ndarray, 'new old']:
+  """Returns the matrix of bilinear resizing with half-pixel centres."""
+  at = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
+  return np.maximum(0, 1 - np.abs(at[:, None] - np.arange(old)))

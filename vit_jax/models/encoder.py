@@ -7,12 +7,12 @@ parameters.
 
 from collections.abc import Callable, Mapping
 import functools
+import typing
 from typing import Any, Literal
 
 import einops
 import flax.linen as nn
 import jax
-from jax import ad_checkpoint
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 import numpy as np
@@ -20,21 +20,17 @@ import numpy as np
 from vit_jax.models import attention as attention_lib
 from vit_jax.models import embed
 from vit_jax.models import layers
-from vit_jax.models import per_example_random
 from vit_jax.models import rotary
 from vit_jax.models import vit_config
 
-# Outputs of matrix products that the gradient needs; not the attention weights,
-# which are quadratic in tokens, and not outputs of norms, GELU and dropout.
-_SAVED = ('query', 'key', 'value', 'attended', 'log_sums', 'after_attention',
-          'hidden')
 # Intermediates that are saved for the backward pass; others are recomputed.
 REMAT_POLICIES: Mapping[str, Callable | None] = {
     'none': None,
     # Saves everything except attention and cheap elementwise operations. Sums
     # are the statistics of norms: small, but a pass over all tokens each.
     'attention': jax.checkpoint_policies.save_from_both_policies(
-        jax.checkpoint_policies.save_only_these_names(*_SAVED),
+        jax.checkpoint_policies.save_only_these_names(
+            *typing.get_args(layers.Saved)),
         lambda primitive, *_, **__: primitive is jax.lax.reduce_sum_p),
     # Saves outputs of matrix products with parameters.
     'dots': jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
@@ -77,11 +73,12 @@ class SelfAttention(nn.Module):
       bias = bias.astype(c.compute_dtype)
       biases = bias if c.key_bias else (bias[0], 0, bias[1])
     # Three products: slices of a joint result would be copied.
+    names: tuple[layers.Saved, ...] = ('query', 'key', 'value')
     query, key, value = (
-        ad_checkpoint.checkpoint_name(jnp.einsum(
+        layers.saved(jnp.einsum(
             'btw,wnh->btnh', tokens, kernel[:, i].astype(c.compute_dtype)
         ) + biases[i], name)
-        for i, name in enumerate(('query', 'key', 'value')))
+        for i, name in enumerate(names))
     if c.qk_norm:
       query = layers.layer_norm(c, 'query_norm', axis='head_dim')(query)
       key = layers.layer_norm(c, 'key_norm', axis='head_dim')(key)
@@ -148,12 +145,17 @@ class Block(nn.Module):
   Parallel layers compute y = x + Attention(Norm(x)) + MLP(Norm(x)) with one
   norm (arXiv 2302.05442, section 2.1).
 
+  Layer scale multiplies the output of each branch by a learned factor per
+  channel (arXiv 2103.17239), unless `folded` says that the kernels and biases
+  of the branches' output projections contain it (`_fold_layer_scale`).
+
   `within` restricts attention to the tokens of a row or column.
   """
   config: vit_config.ViTConfig
   train: bool
   capture: bool
   grid: tuple[int, int]
+  folded: bool = False
   within: Literal['grid', 'row', 'column'] = 'grid'
 
   @nn.compact
@@ -172,13 +174,15 @@ class Block(nn.Module):
     normed = layers.layer_norm(c, 'attention_norm')(tokens)
     attended, weights = self._attend(normed)
     attended = layers.Dropout(c.dropout, deterministic=not self.train)(attended)
-    attended = self._scale('attention_scale', attended)
-    after_attention = ad_checkpoint.checkpoint_name(
+    if c.layer_scale is not None and not self.folded:
+      attended *= self._layer_scale('attention_scale', attended.dtype)
+    after_attention = layers.saved(
         tokens + self._drop_path(attended, drop_path), 'after_attention')
     if not c.parallel:
       normed = layers.layer_norm(c, 'mlp_norm')(after_attention)
     mixed = layers.Mlp(c, self.train, name='mlp')(normed)
-    mixed = self._scale('mlp_scale', mixed)
+    if c.layer_scale is not None and not self.folded:
+      mixed *= self._layer_scale('mlp_scale', mixed.dtype)
     after_mlp = after_attention + self._drop_path(mixed, drop_path)
     if not self.capture:
       return after_mlp, {}
@@ -204,18 +208,12 @@ class Block(nn.Module):
       weights = weights.reshape(tokens.shape[0], -1, *weights.shape[1:])
     return einops.rearrange(attended, merge, r=rows, c=columns), weights
 
-  def _scale(
-      self, name: str, branch: Float[Array, 'batch tokens width'],
-  ) -> Float[Array, 'batch tokens width']:
-    """Layer scale: a learned factor per channel (arXiv 2103.17239)."""
-    c = self.config
-    # In training, the output projection contains it (`_fold_layer_scale`).
-    if c.layer_scale is None or (self.train and not self.is_initializing()):
-      return branch
-    scale = self.param(
+  def _layer_scale(
+      self, name: str, dtype: jnp.dtype) -> Float[Array, 'width']:
+    return self.param(
         name, nn.with_logical_partitioning(
-            nn.initializers.constant(c.layer_scale), ('norm',)), (c.width,))
-    return branch * scale.astype(branch.dtype)
+            nn.initializers.constant(self.config.layer_scale), ('norm',)),
+        (self.config.width,)).astype(dtype)
 
   def _drop_path(
       self, branch: Float[Array, 'batch tokens width'],
@@ -224,7 +222,7 @@ class Block(nn.Module):
     """Stochastic depth per image (arXiv 1603.09382)."""
     if not self.train or not self.config.stochastic_depth:
       return branch
-    keep = per_example_random.sample(
+    keep = layers.sample_per_example(
         lambda key, batch, probability: jax.random.bernoulli(
             key, probability, (batch, 1, 1)),
         self.make_rng('dropout'), branch, 1 - rate)
@@ -237,6 +235,7 @@ class AxialBlock(nn.Module):
   train: bool
   capture: bool
   grid: tuple[int, int]
+  folded: bool = False
 
   @nn.compact
   def __call__(
@@ -245,7 +244,8 @@ class AxialBlock(nn.Module):
       drop_path: Float[Array, ''],
       positions: Float[Array, 'embeddings width'] | None,
   ) -> tuple[Float[Array, 'batch tokens width'], dict[str, Any]]:
-    settings = (self.config, self.train, self.capture, self.grid)
+    settings = (
+        self.config, self.train, self.capture, self.grid, self.folded)
     tokens, rows = Block(*settings, within='row', name='row')(
         tokens, drop_path, positions)
     tokens, columns = Block(*settings, within='column', name='column')(
@@ -298,6 +298,9 @@ class Encoder(nn.Module):
   tokens, width]. Axial blocks have them under `row` and `column`, with
   attention [depth, batch, rows, heads, columns, columns] and [depth, batch,
   columns, heads, rows, rows].
+
+  `parallel.sharding.keep_batch_split` shards activations along the batch,
+  between modules; the model itself has no such constraints.
   """
   config: vit_config.ViTConfig
   train: bool
@@ -321,10 +324,12 @@ class Encoder(nn.Module):
         split_rngs={'params': True, 'dropout': True},
         in_axes=(0, nn.broadcast), length=c.depth, unroll=c.unroll,
         metadata_params={nn.PARTITION_NAME: 'layers'})
-    if self.train and not self.is_initializing():
+    folded = self.train and not self.is_initializing()
+    if folded:
       blocks = nn.map_variables(blocks, 'params', lambda params: _cast_params(
           _fold_layer_scale(params), dtype=c.compute_dtype))
     # Linear from 0 at the first layer.
     rates = jnp.linspace(0.0, c.stochastic_depth, c.depth)
-    return blocks(c, self.train, self.capture, self.grid, name='layers')(
-        tokens, rates, positions)
+    return blocks(
+        c, self.train, self.capture, self.grid, folded, name='layers')(
+            tokens, rates, positions)

@@ -1,21 +1,33 @@
 """Layers shared by encoder and heads: dense layers, norms, dropout, MLP.
 
-They name the logical axes of their parameters for `parallel.sharding`.
+Layers name the logical axes of their parameters for `parallel.sharding`, and
+the intermediates that rematerialisation saves.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
 from jax import ad_checkpoint
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
-from vit_jax.models import per_example_random
 from vit_jax.models import vit_config
 
 XAVIER = nn.initializers.xavier_uniform()
+
+# Intermediates of a layer that `remat: attention` saves for the backward pass:
+# outputs of matrix products that the gradient needs, but not the attention
+# weights, which are quadratic in tokens, and not outputs of norms, GELU and
+# dropout.
+Saved = Literal['query', 'key', 'value', 'attended', 'log_sums',
+                'after_attention', 'hidden']
+
+
+def saved(array: jax.Array, name: Saved) -> jax.Array:
+  """Returns the array, marked to be saved by `remat: attention`."""
+  return ad_checkpoint.checkpoint_name(array, name)
 
 
 def dense(
@@ -74,7 +86,7 @@ class Dropout(nn.Module):
   def __call__(self, inputs: Float[Array, '...']) -> Float[Array, '...']:
     if self.rate == 0 or self.deterministic:
       return inputs
-    kept = jax.lax.optimization_barrier(per_example_random.sample(
+    kept = jax.lax.optimization_barrier(sample_per_example(
         lambda key, batch: jax.random.bernoulli(
             key, 1 - self.rate, (batch, *inputs.shape[1:])),
         self.make_rng('dropout'), inputs))
@@ -101,7 +113,7 @@ class Mlp(nn.Module):
     def project(name: str) -> jax.Array:
       projected = dense(
           c.mlp_dim, ('width', 'mlp'), name, **options)(tokens)
-      return ad_checkpoint.checkpoint_name(projected, 'hidden')
+      return saved(projected, 'hidden')
 
     hidden = (jax.nn.silu(project('gate')) * project('hidden')
               if c.mlp == 'swiglu' else gelu(project('hidden'), c.gelu))
@@ -125,3 +137,42 @@ def gelu(inputs: Float[Array, '...'], kind: str) -> Float[Array, '...']:
   inputs_f32 = inputs.astype(jnp.float32)
   outputs = 0.5 * inputs_f32 * (1 + jax.lax.erf(inputs_f32 * 0.5 ** 0.5))
   return outputs.astype(inputs.dtype)
+
+
+def sample_per_example(
+    function: Callable[..., Any], key: PRNGKeyArray,
+    images: Shaped[jax.Array, 'batch ...'], *args: Any,
+) -> Any:
+  """Returns `function(key, batch_size, *args)`, for any number of devices.
+
+  With gradient accumulation, a training step computes the gradient of each
+  device's images separately (`jax.vmap` over groups) to sum them over devices
+  once. Each group then gets its part of the random values that the whole batch
+  would get.
+
+  Args:
+    function: returns arrays [batch_size, ...].
+    key: random key.
+    images: any array with one row per example; only its length is used.
+    *args: arrays.
+  """
+  @jax.custom_batching.custom_vmap
+  def rows(images: jax.Array, key: PRNGKeyArray, *args: Any) -> Any:
+    return function(key, len(images), *args)
+
+  @rows.def_vmap
+  def _(
+      groups: int, batched: list[Any], images: jax.Array, key: Any, *args: Any,
+  ) -> tuple[Any, Any]:
+    if any(batched[1:]):  # A vmap over models, each with its own key.
+      values = jax.vmap(
+          lambda *xs: function(xs[0], images.shape[batched[0]], *xs[1:]),
+          in_axes=[0 if is_batched else None for is_batched in batched[1:]],
+      )(key, *args)
+    else:
+      values = jax.tree.map(
+          lambda x: x.reshape(groups, -1, *x.shape[1:]),
+          function(key, groups * images.shape[1], *args))
+    return values, jax.tree.map(lambda _: True, values)
+
+  return rows(jax.lax.stop_gradient(images), key, *args)

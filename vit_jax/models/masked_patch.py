@@ -77,7 +77,7 @@ class MaskedPatch(nn.Module):
         replace=replace if self.decoder is None else None)
     tokens = outputs['tokens']
     if self.decoder is not None:
-      grid = embed.grid_shape(
+      grid = vit_config.grid_shape(
           (images.shape[1], images.shape[2]), self.config.patch_shape)
       tokens = self.masked_patch.decode(tokens, sources, grid, train)
     tokens = tokens[:, self.config.num_prefix:]

@@ -53,6 +53,11 @@ class BackboneConfig:
     """Stride of the feature map in pixels."""
     return 4 * 2 ** max(len(self.depths) - 1, 0)
 
+  def feature_map(self, image_shape: tuple[int, int]) -> tuple[int, int]:
+    """Returns the shape of the last feature map of an image."""
+    height, width = image_shape
+    return -(-height // self.stride), -(-width // self.stride)
+
 
 @dataclasses.dataclass(frozen=True)
 class ResNetConfig:
@@ -90,3 +95,19 @@ class ResNetConfig:
   def compute_dtype(self) -> jnp.dtype:
     """`dtype` as a JAX dtype."""
     return jnp.dtype(self.dtype)
+
+  def check_complete(self) -> None:
+    """Raises a ValueError if there are no stages."""
+    if self.backbone is None or not self.backbone.depths:
+      raise ValueError(
+          'A ResNet needs its stages. Set model.variant to e.g. "R50x1", or '
+          'model.backbone.depths to e.g. [3, 4, 6, 3].')
+
+  def grid(self, image_shape: tuple[int, int]) -> tuple[int, int]:
+    """Returns the shape of the last feature map of an image."""
+    assert self.backbone is not None
+    return self.backbone.feature_map(image_shape)
+
+  def without_fused_kernels(self) -> 'ResNetConfig':
+    """Returns the config itself: it uses no fused kernels."""
+    return self

@@ -1,4 +1,4 @@
-"""Sizes of the published models with their sources."""
+"""The published models by name, such as B/16, R50x1 or R50+B/16."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -6,34 +6,8 @@ import re
 from typing import Any
 
 from vit_jax import schema
-
-
-@dataclasses.dataclass(frozen=True)
-class Size:
-  """Dimensions of an encoder (a row of table 1 of the paper)."""
-  width: int
-  depth: int
-  mlp_dim: int
-  num_heads: int
-
-
-SIZES = {
-    # arXiv 2106.10270 (AugReg), table 2; Ti and S are DeiT's (2012.12877).
-    'Ti': Size(width=192, depth=12, mlp_dim=768, num_heads=3),
-    'S': Size(width=384, depth=12, mlp_dim=1536, num_heads=6),
-    # arXiv 2010.11929 (ViT), figure 4: B "with all hidden dimensions
-    # halved", and its number of heads.
-    'b': Size(width=384, depth=12, mlp_dim=1536, num_heads=12),
-    # arXiv 2010.11929 (ViT), table 1.
-    'B': Size(width=768, depth=12, mlp_dim=3072, num_heads=12),
-    'L': Size(width=1024, depth=24, mlp_dim=4096, num_heads=16),
-    'H': Size(width=1280, depth=32, mlp_dim=5120, num_heads=16),
-    # arXiv 2106.04560 (Scaling Vision Transformers), table 2.
-    'g': Size(width=1408, depth=40, mlp_dim=6144, num_heads=16),
-    'G': Size(width=1664, depth=48, mlp_dim=8192, num_heads=16),
-    # arXiv 2302.05442 (Scaling ViTs to 22 Billion Parameters), table 1.
-    '22B': Size(width=6144, depth=48, mlp_dim=24576, num_heads=48),
-}
+from vit_jax.models import backbones
+from vit_jax.models import sizes
 
 # Settings of a size that differ from the plain encoder.
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
@@ -106,10 +80,8 @@ def section(variant: str) -> dict[str, Any]:
   if '+' in variant:
     schema.check_name(variant, list(HYBRIDS), what='hybrid')
     size, depths, patch = HYBRIDS[variant]
-    return _vit(SIZES[size], patch, backbone={'depths': depths})
+    return _vit(sizes.SIZES[size], patch, backbone={'depths': depths})
   if '_' in variant:
-    # `backbones` uses the sizes of this module.
-    from vit_jax.models import backbones
     schema.check_name(variant, list(backbones.table()), what='backbone')
     found = backbones.table()[variant]
     return _vit(found.size, found.patch, **found.settings)
@@ -117,13 +89,13 @@ def section(variant: str) -> dict[str, Any]:
   if not match or int(match[2]) == 0:
     raise ValueError(
         f'A variant has the form SIZE/PATCH, such as "B/16", but is '
-        f'{variant!r}. Sizes: {", ".join(SIZES)}.')
-  schema.check_name(match[1], list(SIZES), what='model size')
+        f'{variant!r}. Sizes: {", ".join(sizes.SIZES)}.')
+  schema.check_name(match[1], list(sizes.SIZES), what='model size')
   return _vit(
-      SIZES[match[1]], int(match[2]), **SETTINGS.get(match[1], {}))
+      sizes.SIZES[match[1]], int(match[2]), **SETTINGS.get(match[1], {}))
 
 
-def _vit(size: Size, patch: int, **settings: Any) -> dict[str, Any]:
+def _vit(size: sizes.Size, patch: int, **settings: Any) -> dict[str, Any]:
   """Returns the keys of a ViT with `settings` unlike a plain one's."""
   return {'name': 'vit', 'backbone': None, **dataclasses.asdict(size),
           'patch': patch, **settings}

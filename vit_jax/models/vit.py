@@ -141,7 +141,7 @@ class ViT(nn.Module):
       return embedded, None
     own = self.grid or grid  # Grid of the position embeddings.
     if self.patch is not None and c.position == 'learned':
-      own = embed.grid_shape(
+      own = vit_config.grid_shape(
           (grid[0] * self.patch[0], grid[1] * self.patch[1]), c.patch_shape)
     positions = embed.position_embeddings(self.param, c, own)
     if positions is None or c.position_at == 'shared':

@@ -15,6 +15,26 @@ _switch, _ANY = architecture.switch, architecture.ANY
 DIMENSIONS = ('width', 'depth', 'mlp_dim', 'num_heads', 'patch')
 
 
+def grid_shape(
+    image_shape: tuple[int, int], patch: tuple[int, int],
+) -> tuple[int, int]:
+  """Returns rows and columns of patches in an image (height, width).
+
+  Raises:
+    ValueError: if the image does not divide into patches.
+  """
+  if any(size % p or size == 0 for size, p in zip(image_shape, patch)):
+    below = [size // p * p for size, p in zip(image_shape, patch)]
+    above = [-(-size // p) * p or p for size, p in zip(image_shape, patch)]
+    sizes = [f'{h}x{w}' for h, w in dict.fromkeys([tuple(below), tuple(above)])
+             if h and w]
+    raise ValueError(
+        f'An image of {image_shape[0]}x{image_shape[1]} does not divide into '
+        f'patches of {patch[0]}x{patch[1]}. Nearest sizes that do: '
+        f'{" and ".join(sizes)}.')
+  return image_shape[0] // patch[0], image_shape[1] // patch[1]
+
+
 @dataclasses.dataclass(frozen=True)
 class ViTConfig:
   """Section `model` of a config with `name: 'vit'`.
@@ -266,3 +286,25 @@ class ViTConfig:
   def compute_dtype(self) -> jnp.dtype:
     """`dtype` as a JAX dtype."""
     return jnp.dtype(self.dtype)
+
+  def check_complete(self) -> None:
+    """Raises a ValueError if a dimension is missing."""
+    missing = [name for name in DIMENSIONS if not getattr(self, name)]
+    if missing:
+      raise ValueError(
+          f'The model has neither a variant nor {", ".join(missing)}. Set '
+          'model.variant to e.g. "B/16", or each dimension, or start from a '
+          'checkpoint: --config.init.checkpoint=RUN.')
+
+  def grid(self, image_shape: tuple[int, int]) -> tuple[int, int]:
+    """Returns the rows and columns of patch tokens of an image.
+
+    Raises a ValueError if the image (height, width) does not divide.
+    """
+    if self.backbone is not None:
+      image_shape = self.backbone.feature_map(image_shape)
+    return grid_shape(image_shape, self.patch_shape)
+
+  def without_fused_kernels(self) -> 'ViTConfig':
+    """Returns the config with plain JAX operations, for any platform."""
+    return dataclasses.replace(self, attention='plain')

@@ -17,9 +17,10 @@ The teacher's parameters are frozen parameters of the training state, under
 `teacher/`, so that they are sharded like others. Checkpoints leave them out.
 """
 
-from collections.abc import Mapping
+import dataclasses
 import functools
-from typing import Any
+import math
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
@@ -30,115 +31,153 @@ import optax
 
 from vit_jax import models
 from vit_jax import types
+from vit_jax.objectives import objective
 from vit_jax.objectives import supervised
 
 
-def outputs(
-    teacher: Any, params: types.Params,
-    images: Float[Array, 'batch height width channels'],
-) -> tuple[Float[Array, 'batch classes'], Float[Array, 'batch features']]:
-  """Returns logits and representation of an `inference` model."""
-  found = _module(teacher).apply({'params': params}, images)
-  return found['logits'], found['representation']
+@dataclasses.dataclass(frozen=True)
+class DistillConfig(supervised.SupervisedConfig):
+  """Section `objective` of a config with `name: 'distill'`.
 
-
-def image(teacher: Any) -> jax.ShapeDtypeStruct:
-  """Returns the shape of one image of a teacher."""
-  return jax.ShapeDtypeStruct(
-      (1, *teacher.resolution, teacher.preprocess.channels), 'float32')
-
-
-def add_params(
-    config: supervised.DistillConfig, params: types.Params, model: nn.Module,
-    teacher: Any, key: PRNGKeyArray, images: jax.ShapeDtypeStruct,
-) -> types.Params:
-  """Adds zeros for the teacher's parameters, and those of the projection.
-
-  All are boxed with the names of their axes.
-  """
-  boxed = jax.eval_shape(lambda: models.init(
-      _module(teacher), jax.random.key(0), image(teacher)))
-  result = {**params, supervised.TEACHER: jax.tree.map(
-      lambda x: jnp.zeros(x.shape, x.dtype), boxed)}
-  if config.feature_weight:
-    own = jax.eval_shape(
-        model.apply, {'params': nn.unbox(params)}, jax.ShapeDtypeStruct(
-            (1, *images.shape[1:]), 'float32'))['representation']
-    _, theirs = jax.eval_shape(functools.partial(
-        outputs, teacher), teacher.params, image(teacher))
-    kernel = nn.initializers.lecun_normal()(
-        key, (own.shape[-1], theirs.shape[-1]))
-    result[supervised.PROJECTOR] = {
-        'kernel': nn.LogicallyPartitioned(kernel, ('width', None))}
-  return result
-
-
-def _module(teacher: Any) -> nn.Module:
-  return models.build(teacher.config, num_classes=teacher.config.num_classes)
-
-
-class Distillation:
-  """Loss of a model with labels and a teacher.
+  The other fields are those of the loss of labels.
 
   Attributes:
-    measures: 'accuracy' on the labels, 'agreement' with the teacher and, with
-      `feature_weight`, 'features', the distance of the representations.
+    name: 'distill'.
+    teacher: weights of the teacher, in any format that `vit_jax.load` reads. It
+      must have the classes of the dataset.
+    which: 'latest' or 'best' checkpoint of a workdir.
+    targets: 'soft' for the class probabilities of the teacher, 'hard' for its
+      most probable class.
+    temperature: divides the logits of both for soft targets.
+    weight: weight of the teacher's loss; that of the labels is 1 - weight.
+    feature_weight: weight of the distance of representations, which is added to
+      the loss.
+  """
+  name: Literal['distill'] = 'distill'  # type: ignore[assignment]
+  teacher: str = ''
+  which: Literal['latest', 'best'] = 'latest'
+  targets: Literal['soft', 'hard'] = 'soft'
+  temperature: float = 1.0
+  weight: float = 1.0
+  feature_weight: float = 0.0
+
+  def __post_init__(self):
+    super().__post_init__()
+    if self.loss not in ('auto', 'softmax'):
+      raise ValueError(
+          f'distill compares softmax probabilities, but loss is {self.loss!r}.')
+    if not self.teacher:
+      raise ValueError(
+          'distill needs the weights of a teacher: '
+          '--config.objective.teacher=PATH.')
+    if not (0 < self.weight <= 1 and 0 < self.temperature < math.inf
+            and 0 <= self.feature_weight < math.inf):
+      raise ValueError(
+          'weight must be above 0 and at most 1, temperature above 0, and '
+          f'feature_weight at least 0, but they are {self.weight}, '
+          f'{self.temperature} and {self.feature_weight}.')
+
+  @property
+  def teacher_address(self) -> tuple[str, str]:
+    return self.teacher, self.which
+
+  def metrics(self) -> dict[str, objective.Mode]:
+    found: dict[str, objective.Mode] = {'accuracy': 'max', 'agreement': 'max'}
+    return found | {'features': 'min'} if self.feature_weight else found
+
+  def resolve(
+      self, *, targets: bool, multi_label: bool = False,
+  ) -> supervised.SupervisedConfig:
+    if targets or multi_label:
+      raise ValueError(
+          f'objective.name is {self.name!r}, but the labels are '
+          + ('regression targets' if targets else 'several classes per image')
+          + '. Leave it out.')
+    return super().resolve(targets=targets, multi_label=multi_label)
+
+  def without_teacher(self) -> supervised.SupervisedConfig:
+    return supervised.SupervisedConfig(
+        loss=self.loss, label_smoothing=self.label_smoothing,
+        class_weights=self.class_weights)
+
+  def build(self, context: objective.Context) -> objective.Objective:
+    return Distill(self, context)
+
+
+class Distill(objective.Objective):
+  """Loss of a model with labels and a teacher.
+
+  Its metrics are 'accuracy' on the labels, 'agreement' with the teacher and,
+  with `feature_weight`, 'features', the distance of the representations.
   """
 
-  def __init__(
-      self, config: supervised.DistillConfig, model: nn.Module, teacher: Any,
-      *, mean: float | tuple[float, ...], std: float | tuple[float, ...],
-      class_weights: Float[np.ndarray, 'classes'] | None = None,
-  ):
-    """Initialises the loss; `mean` and `std` normalise the model's images."""
+  def __init__(self, config: DistillConfig, context: objective.Context):
+    """Initialises the loss."""
     if config.weight == 1 and getattr(
-        getattr(model, 'config', None), 'distill_token', False):
+        getattr(context.model, 'config', None), 'distill_token', False):
       raise ValueError(
           'objective.weight is 1, so that the head of the class token would '
           'learn nothing. Use --config.objective.weight=0.5, as in DeiT.')
-    self._config, self._teacher = config, teacher
-    self._mean, self._std = (np.asarray(x, np.float32) for x in (mean, std))
-    self._labelled = supervised.Supervised(
-        config, model, multi_label=False, class_weights=class_weights)
-    self.measures: tuple[str, ...] = (
-        *self._labelled.measures, 'agreement',
-        *['features'] * bool(config.feature_weight))
+    self._config, self._context = config, context
+    self._labelled = supervised.Supervised(config, context)
+    self.metrics = config.metrics()
+
+  def extra_params(
+      self, params: types.Params, key: PRNGKeyArray,
+      images: jax.ShapeDtypeStruct,
+  ) -> dict[str, Any]:
+    """Returns zeros for the teacher, and the projection; both are boxed."""
+    teacher = self._context.teacher
+    boxed = jax.eval_shape(lambda: models.init(
+        _module(teacher), jax.random.key(0), image(teacher)))
+    result: dict[str, Any] = {objective.TEACHER: jax.tree.map(
+        lambda x: jnp.zeros(x.shape, x.dtype), boxed)}
+    if self._config.feature_weight:
+      own = jax.eval_shape(
+          self._context.model.apply, {'params': nn.unbox(params)},
+          jax.ShapeDtypeStruct((1, *images.shape[1:]), 'float32'))
+      _, theirs = jax.eval_shape(functools.partial(
+          outputs, teacher), teacher.shapes, image(teacher))
+      kernel = nn.initializers.lecun_normal()(
+          key, (own['representation'].shape[-1], theirs.shape[-1]))
+      result[objective.PROJECTOR] = {
+          'kernel': nn.LogicallyPartitioned(kernel, ('width', None))}
+    return result
 
   def __call__(
-      self, params: types.Params, batch: types.Batch, key: PRNGKeyArray,
+      self, params: types.Params, batch: types.Batch, key: PRNGKeyArray, *,
       train: bool = True,
-  ) -> tuple[Float[Array, 'batch'], Mapping[str, Float[Array, 'batch']]]:
-    """Returns the loss and measures of each example; see `Supervised`."""
+  ) -> objective.Losses:
     config = self._config
-    found = self._labelled.outputs(params, batch, key, train)
-    loss, measures = self._labelled.measure(
+    found = self._context.apply(params, batch['image'], key, train=train)
+    loss, metrics = self._labelled.measure(
         found.get('cls_logits', found['logits']), batch['label'])
     own = found.get('distill_logits', found['logits'])
     targets, representation = jax.lax.stop_gradient(outputs(
-        self._teacher, params[supervised.TEACHER],
+        self._context.teacher, params[objective.TEACHER],
         self._images(batch['image'])))
-    measures['agreement'] = (
+    metrics['agreement'] = (
         own.argmax(-1) == targets.argmax(-1)).astype(jnp.float32)
     loss = (1 - config.weight) * loss + config.weight * imitation(
         own, targets, hard=config.targets == 'hard',
         temperature=config.temperature)
     if config.feature_weight:
       projected = found['representation'].astype(
-          jnp.float32) @ params[
-              supervised.PROJECTOR]['kernel']
-      measures['features'] = jnp.square(
+          jnp.float32) @ params[objective.PROJECTOR]['kernel']
+      metrics['features'] = jnp.square(
           projected - representation.astype(jnp.float32)).mean(-1)
-      loss += config.feature_weight * measures['features']
-    return loss, measures
+      loss += config.feature_weight * metrics['features']
+    return loss, metrics
 
   def _images(
       self, images: Float[Array, 'batch height width channels'],
   ) -> Float[Array, 'batch new_height new_width channels']:
     """Returns the same images in the size and scale of the teacher's."""
+    teacher = self._context.teacher
     mean, std = (np.asarray(x, np.float32) for x in (
-        self._teacher.preprocess.mean, self._teacher.preprocess.std))
-    scaled = (images * self._std + self._mean - mean) / std
-    shape = (len(images), *image(self._teacher).shape[1:])
+        teacher.preprocess.mean, teacher.preprocess.std))
+    scaled = (images - mean) / std
+    shape = (len(images), *image(teacher).shape[1:])
     return scaled if scaled.shape == shape else jax.image.resize(
         scaled, shape, 'bilinear')
 
@@ -155,3 +194,22 @@ def imitation(
   return temperature**2 * optax.losses.kl_divergence_with_log_targets(
       jax.nn.log_softmax(own / temperature),
       jax.nn.log_softmax(targets / temperature))
+
+
+def outputs(
+    teacher: Any, params: types.Params,
+    images: Float[Array, 'batch height width channels'],
+) -> tuple[Float[Array, 'batch classes'], Float[Array, 'batch features']]:
+  """Returns logits and representation of a teacher."""
+  found = _module(teacher).apply({'params': params}, images)
+  return found['logits'], found['representation']
+
+
+def image(teacher: Any) -> jax.ShapeDtypeStruct:
+  """Returns the shape of one image of a teacher."""
+  return jax.ShapeDtypeStruct(
+      (1, *teacher.resolution, teacher.preprocess.channels), 'float32')
+
+
+def _module(teacher: Any) -> nn.Module:
+  return models.build(teacher.config, num_classes=teacher.config.num_classes)

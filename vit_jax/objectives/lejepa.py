@@ -1,74 +1,43 @@
-"""Settings of LeJEPA (arXiv 2511.08544); see `joint_embedding`."""
+"""LeJEPA: embeddings that agree between views and are Gaussian over a batch.
+
+    loss = (1 - weight) prediction + weight SIGReg
+
+    prediction = mean (z_v - c)^2,  over views and components
+    c: mean embedding of the global views
+    SIGReg = mean_a N int |1/N sum_n exp(i t a.z_n) - exp(-t^2 / 2)|^2
+                          exp(-t^2 / 2) dt
+
+for embeddings z_v of the views of an image and random directions a of length 1.
+SIGReg, the Epps-Pulley statistic of a normal distribution, prevents collapse:
+there is no teacher and no stop-gradient. Because of its mean over the N images
+of the batch, the loss of each image depends on all others.
+
+Balestriero and LeCun, arXiv 2511.08544, algorithms 1 and 2. No labels are used.
+"""
 
 import dataclasses
 import math
 from typing import Literal
 
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from vit_jax import models
 from vit_jax import schema
+from vit_jax import types
+from vit_jax.models import joint_embedding
+from vit_jax.objectives import objective
+from vit_jax.objectives import views as views_lib
+
+# Integration from -5 to 5 by the trapezoidal rule with 17 points (algorithm 1).
+# The integrand is symmetric, and 0 at t = 0.
+_STEP = 5 / 8
 
 
 @dataclasses.dataclass(frozen=True)
-class ViewsConfig:
-  """Views of an image; the defaults are those of LeJEPA's code.
-
-  Attributes:
-    num_global: number of global views, which have the size of the images.
-    num_local: number of local views.
-    local_size: side of local views in pixels.
-    global_area: range of the area of global crops, as a fraction of the image.
-    local_area: the same for local crops.
-    aspect: range of width / height of a crop of a square image; the logarithm
-      is uniform.
-    flip: probability of mirroring.
-    jitter: largest changes of brightness, contrast and saturation (factors 1 -
-      x to 1 + x) and of hue (fraction of the colour circle).
-    jitter_probability: probability of `jitter`.
-    grayscale: probability of conversion to grey.
-  """
-  num_global: int = 2
-  num_local: int = 6
-  local_size: int = 96
-  global_area: tuple[float, float] = (0.3, 1.0)
-  local_area: tuple[float, float] = (0.05, 0.3)
-  aspect: tuple[float, float] = (3 / 4, 4 / 3)
-  flip: float = 0.5
-  jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.2, 0.1)
-  jitter_probability: float = 0.8
-  grayscale: float = 0.2
-
-  def __post_init__(self):
-    if self.num_global < 1 or self.num_local < 0 or (
-        self.num_global + self.num_local < 2):
-      raise ValueError(
-          'num_global must be at least 1, and at least 2 without local '
-          f'views, but there are {self.num_global} global and '
-          f'{self.num_local} local views.')
-    if self.num_local and self.local_size < 1:
-      raise ValueError(
-          f'local_size must be positive, but is {self.local_size}.')
-    for name, most in (
-        ('global_area', 1), ('local_area', 1), ('aspect', math.inf)):
-      low, high = getattr(self, name)
-      if not 0 < low <= high <= most:
-        raise ValueError(
-            f'{name} must be a range, 0 < low <= high'
-            + ' <= 1' * (most == 1) + f', but is {low}, {high}.')
-    chances = self.flip, self.jitter_probability, self.grayscale
-    if min(*chances, *self.jitter) < 0 or max(*chances, 2 * self.jitter[3]) > 1:
-      raise ValueError(
-          'flip, jitter_probability and grayscale must be from 0 to 1, '
-          'and jitter at least 0 with a hue at most 0.5, but they are '
-          f'{chances} and {self.jitter}.')
-
-  @property
-  def changes_colours(self) -> bool:
-    """Whether the colours of views may differ from those of the image."""
-    return bool(
-        self.grayscale or (self.jitter_probability and any(self.jitter)))
-
-
-@dataclasses.dataclass(frozen=True)
-class LeJepaConfig:
+class LejepaConfig(objective.ObjectiveConfig):
   """Section `objective` of a config with `name: 'lejepa'`.
 
   Attributes:
@@ -85,10 +54,133 @@ class LeJepaConfig:
   directions: int = 1024
   hidden: int = 2048
   embedding: int = 64
-  views: ViewsConfig = ViewsConfig()
+  views: views_lib.ViewsConfig = views_lib.ViewsConfig()
 
   def __post_init__(self):
     if not 0 < self.weight < 1:
       raise ValueError(
           f'weight must be between 0 and 1, but is {self.weight}.')
     schema.check_range(self, 'directions', 'hidden', 'embedding', low=1)
+
+  def metrics(self) -> dict[str, objective.Mode]:
+    return {'prediction': 'min', 'sigreg': 'min'}
+
+  def build_model(
+      self, model: models.ModelConfig, *, image_shape: tuple[int, int, int],
+      num_classes: int,
+  ) -> nn.Module:
+    """Returns the model with its projector.
+
+    Raises:
+      ValueError: if the model is not a ViT, its position embeddings cannot be
+        interpolated, colour jitter is on but images are not RGB, or local views
+        do not divide into patches.
+    """
+    if model.name != 'vit':
+      raise ValueError(
+          'objective lejepa needs a ViT, but the model is a '
+          f'{model.name}. Choose another model.variant.')
+    if model.position == 'relative' or (
+        model.position_at != 'stem' and model.position != 'none'):
+      raise ValueError(
+          'objective lejepa interpolates position embeddings to the grid of '
+          'local views, so they must be added at the stem; model.position is '
+          f'{model.position!r} and model.position_at {model.position_at!r}.')
+    config = self.views
+    if config.changes_colours and image_shape[-1] != 3:
+      raise ValueError(
+          f'objective.views changes colours, but images have {image_shape[-1]} '
+          'channels, not 3. Use --config.objective.views.jitter_probability=0 '
+          '--config.objective.views.grayscale=0.')
+    if config.num_local:
+      try:
+        model.grid((config.local_size, config.local_size))
+      except ValueError as error:
+        raise ValueError(f'objective.views.local_size: {error}') from error
+    return joint_embedding.JointEmbedding(
+        dataclasses.replace(model, num_classes=num_classes),
+        grid=model.grid(image_shape[:2]), hidden=self.hidden,
+        outputs=self.embedding)
+
+  def build(self, context: objective.Context) -> objective.Objective:
+    return Lejepa(self, context)
+
+
+class Lejepa(objective.CoupledObjective):
+  """Loss of a `models.joint_embedding.JointEmbedding`.
+
+  Its metrics are the terms of the loss, 'prediction' and 'sigreg'.
+  """
+
+  def __init__(self, config: LejepaConfig, context: objective.Context):
+    """Initialises the loss."""
+    self._config, self._context = config, context
+    self.metrics = config.metrics()
+
+  def draw(
+      self, images: objective.Images, key: PRNGKeyArray,
+  ) -> dict[str, jax.Array]:
+    """Returns the normalised views of a batch."""
+    return {name: self._context.normalize(views) for name, views in
+            views_lib.draw(self._config.views, images, key).items()}
+
+  def embed(
+      self, params: types.Params, batch: types.Batch, key: PRNGKeyArray, *,
+      train: bool = True,
+  ) -> Float[Array, 'batch views embedding']:
+    """Returns the embeddings of views; examples do not affect each other.
+
+    If `batch` has no views, `key` samples them.
+    """
+    view_key, dropout_key = jax.random.split(key)
+    inputs = ({name: batch[name] for name in ('global_views', 'local_views')
+               if name in batch} or self.draw(batch['image'], view_key))
+    return self._context.apply(
+        params, batch['image'], dropout_key, train=train,
+        **inputs)['predictions']
+
+  def compare(
+      self, embeddings: Float[Array, 'batch views embedding'],
+      mask: Float[Array, 'batch'], key: PRNGKeyArray,
+  ) -> objective.Losses:
+    config = self._config
+    embeddings = jnp.where(mask[:, None, None] > 0, embeddings, 0)
+    centre = embeddings[:, :config.views.num_global].mean(
+        axis=1, keepdims=True)
+    prediction = jnp.square(embeddings - centre).mean(axis=(1, 2))
+    directions = jax.random.normal(
+        jax.random.fold_in(key, 2), (config.embedding, config.directions))
+    statistic = sigreg(
+        embeddings, mask, directions / jnp.linalg.norm(directions, axis=0))
+    gaussian = jnp.full_like(prediction, statistic)
+    return ((1 - config.weight) * prediction + config.weight * gaussian,
+            {'prediction': prediction, 'sigreg': gaussian})
+
+
+@jax.checkpoint
+def sigreg(
+    embeddings: Float[Array, 'batch views embedding'],
+    mask: Float[Array, 'batch'],
+    directions: Float[Array, 'embedding directions'],
+) -> Float[Array, '']:
+  """Returns the mean over directions and views of the Epps-Pulley statistic.
+
+  The backward pass recomputes the complex exponentials, because storing them
+  would take batch x views x directions x knots numbers.
+
+  Args:
+    embeddings: 0 where masked.
+    mask: 1 for real examples.
+    directions: columns of length 1.
+  """
+  count = jnp.maximum(mask.sum(), 1)
+  first = jnp.exp(1j * _STEP * (embeddings @ directions))
+  wave, statistic = jnp.ones_like(first), jnp.zeros(())
+  for knot in range(1, 9):
+    wave = wave * first  # A product costs less than an exponential.
+    difference = (mask[:, None, None] * wave).sum(axis=0) / count - (
+        normal := math.exp(-(knot * _STEP)**2 / 2))
+    weight = normal * _STEP * (2 if knot < 8 else 1)
+    statistic += weight * (
+        jnp.square(difference.real) + jnp.square(difference.imag)).mean()
+  return count * statistic

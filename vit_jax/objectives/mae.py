@@ -14,10 +14,11 @@ from jaxtyping import Array, Int, PRNGKeyArray
 
 from vit_jax import schema
 from vit_jax.models import vit_config
+from vit_jax.objectives import masked_patch
 
 
 @dataclasses.dataclass(frozen=True)
-class MaeConfig:
+class MaeConfig(masked_patch.MaskingConfig):
   """Section `objective` of a config with `name: 'mae'`.
 
   Attributes:
@@ -72,10 +73,7 @@ class MaeConfig:
   def corrupt(
       self, key: PRNGKeyArray, *, batch_size: int, patches: int,
   ) -> dict[str, Int[Array, 'batch ...']]:
-    """Samples the inputs of `models.masked_patch.MaskedPatch` of a batch.
-
-    The first patches of a random order are visible (appendix A.1).
-    """
+    """Samples visible patches: the first of a random order (appendix A.1)."""
     visible = patches - round(self.masked * patches)
     if not 0 < visible < patches:
       raise ValueError(

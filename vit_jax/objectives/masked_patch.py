@@ -11,17 +11,97 @@ so that predictions have a fixed shape.
 
 import dataclasses
 import math
-from typing import Literal
+from typing import Any, Literal
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
-from vit_jax.models import vit_config
+from vit_jax import models
+from vit_jax import types
+from vit_jax.models import masked_patch as masked_patch_model
+from vit_jax.objectives import objective
+from vit_jax.objectives import patch_targets
+
+# Results of `MaskingConfig.corrupt`.
+_INPUTS = ('indices', 'sources', 'visible')
 
 
 @dataclasses.dataclass(frozen=True)
-class MaskedPatchConfig:
+class MaskingConfig(objective.ObjectiveConfig):
+  """Fields and methods of objectives that predict masked patches.
+
+  Attributes:
+    target: predicted values of a masked patch.
+  """
+  target: Any = ''
+
+  def decoder(self, model: Any) -> Any:
+    """Returns the config of the decoder of a model; None for a single layer.
+
+    Raises a `ValueError` if the model is not supported.
+    """
+    del model
+    return None
+
+  def corrupt(
+      self, key: PRNGKeyArray, *, batch_size: int, patches: int,
+  ) -> dict[str, Int[Array, 'batch ...']]:
+    """Samples the inputs of `models.masked_patch.MaskedPatch` of a batch."""
+    raise NotImplementedError
+
+  def metrics(self) -> dict[str, objective.Mode]:
+    return {'color_accuracy': 'max'} if (
+        self.target in patch_targets.SIDES) else {}
+
+  def build_model(
+      self, model: models.ModelConfig, *, image_shape: tuple[int, int, int],
+      num_classes: int,
+  ) -> nn.Module:
+    """Returns the model with the prediction layer of the target.
+
+    Raises:
+      ValueError: for a ResNet or hybrid, too few patches, or an image size that
+        is not divisible by the grid.
+    """
+    what = f'objective {self.name}'
+    if model.name != 'vit':
+      raise ValueError(
+          f'{what} needs a ViT, but the model is a {model.name}, which has no '
+          'patches. Choose another model.variant.')
+    if model.backbone is not None:
+      raise ValueError(
+          f'{what} needs a ViT without model.backbone: the receptive field of '
+          'a ResNet leaks the pixels of a patch to its neighbours. Choose '
+          'another model.variant, such as B/16.')
+    height, width, channels = image_shape
+    rows, columns = model.grid((height, width))
+    if height % rows or width % columns:
+      raise ValueError(
+          f'{what}: an image of {height}x{width} does not divide into the '
+          f'{rows}x{columns} patches of the model. Choose another '
+          'data.resolution.')
+    if channels > 3 and self.target in patch_targets.SIDES:
+      raise ValueError(
+          f'objective.target {self.target} has {patch_targets.LEVELS} ** '
+          f'{channels} classes with {channels} channels, which are too many. '
+          'Use --config.objective.target=patch.')
+    # Raises for too few patches.
+    jax.eval_shape(lambda: self.corrupt(
+        jax.random.key(0), batch_size=1, patches=rows * columns))
+    return masked_patch_model.MaskedPatch(
+        dataclasses.replace(model, num_classes=num_classes),
+        patch_targets.num_outputs(
+            self.target, (height // rows, width // columns, channels)),
+        self.decoder(model))
+
+  def build(self, context: objective.Context) -> 'MaskedPatch':
+    return MaskedPatch(self, context)
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskedPatchConfig(MaskingConfig):
   """Section `objective` of a config with `name: 'masked_patch'`.
 
   Attributes:
@@ -48,14 +128,9 @@ class MaskedPatchConfig:
           'shares must be three fractions (mask, other patch, kept) '
           f'with sum 1, but are {self.shares}.')
 
-  def decoder(self, model: vit_config.ViTConfig) -> None:
-    """Returns None: predictions are made by a single layer."""
-    del model
-
   def corrupt(
       self, key: PRNGKeyArray, *, batch_size: int, patches: int,
   ) -> dict[str, Int[Array, 'batch ...']]:
-    """Samples the inputs of `models.masked_patch.MaskedPatch` of a batch."""
     masked, swapped, kept = counts(self, patches)
     order_key, other_key = jax.random.split(key)
     own = jnp.broadcast_to(jnp.arange(patches), (batch_size, patches))
@@ -89,3 +164,66 @@ def counts(config: MaskedPatchConfig, patches: int) -> tuple[int, int, int]:
         'objective.shares: an image of one patch has no other patch to swap '
         'with. Use smaller patches.')
   return masked, swapped, corrupted - masked - swapped
+
+
+class MaskedPatch(objective.Objective):
+  """Loss of the predictions of masked patches, with targets of the config.
+
+  Its metric is 'color_accuracy', for targets that are colours.
+  """
+
+  def __init__(self, config: MaskingConfig, context: objective.Context):
+    """Initialises the loss."""
+    self._config, self._context = config, context
+    self._scale = {'mean': context.mean, 'std': context.std}
+    self.metrics = config.metrics()
+
+  def draw(
+      self, images: objective.Images, key: PRNGKeyArray,
+  ) -> dict[str, jax.Array]:
+    """Returns masked patches, and the embeddings that replace them."""
+    return self._config.corrupt(
+        jax.random.split(key)[0], batch_size=images.shape[0],
+        patches=math.prod(self._grid(images)))
+
+  def __call__(
+      self, params: types.Params, batch: types.Batch, key: PRNGKeyArray, *,
+      train: bool = True,
+  ) -> objective.Losses:
+    images = batch['image']
+    inputs = ({name: batch[name] for name in _INPUTS if name in batch}
+              or self.draw(images, key))
+    predictions = self._context.apply(
+        params, images, jax.random.split(key)[1], train=train,
+        **inputs)['predictions']
+    targets = patch_targets.compute(
+        self._config.target, patch_targets.split(images, self._grid(images)),
+        **self._scale)
+    return patch_targets.loss(
+        self._config.target, predictions, jnp.take_along_axis(
+            targets, inputs['indices'][..., None], axis=1))
+
+  def reconstruct(
+      self, params: types.Params, images: objective.Images, key: PRNGKeyArray,
+  ) -> tuple[objective.Images, objective.Images, objective.Images]:
+    """Returns images, and images with grey and with predicted patches."""
+    grid = self._grid(images)
+    inputs = self.draw(images, key)
+    patches = patch_targets.split(images, grid)
+    # The predictions of all patches, of which the masked ones are used.
+    predictions = self._context.model.apply(
+        {'params': params}, self._context.normalize(images),
+        **{**inputs, 'indices': None})['predictions']
+    predicted = patch_targets.to_pixels(
+        self._config.target, predictions, patches, **self._scale)
+    chosen = jnp.zeros(patches.shape[:2], bool).at[
+        jnp.arange(len(images))[:, None], inputs['indices']].set(True)
+    masked, reconstructed = (
+        patch_targets.join(
+            jnp.where(chosen[..., None, None, None], new, patches), grid)
+        for new in (0.5, predicted))
+    return images, masked, reconstructed
+
+  def _grid(self, images: jax.Array) -> tuple[int, int]:
+    return self._context.model.config.grid(
+        (images.shape[1], images.shape[2]))

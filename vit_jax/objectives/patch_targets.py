@@ -11,6 +11,8 @@ from jaxtyping import Array, Float, Integer
 import numpy as np
 import optax
 
+from vit_jax.data.augment import mixup
+
 # 'normalized' are the pixels of a patch, standardised by its own mean and
 # deviation (MAE, arXiv 2111.06377, section 3).
 Target = Literal['mean_color', 'downsampled', 'patch', 'normalized']
@@ -34,11 +36,13 @@ def compute(
     target: Target, patches: Patches, *, mean: Statistic, std: Statistic,
 ) -> Integer[Array, 'batch patches colors'] | Float[
     Array, 'batch patches values']:
-  """Returns the targets of patches, (x / 255 - mean) / std of pixels x."""
+  """Returns the targets of patches in [0, 1].
+
+  `mean` and `std` normalise pixels, which are predicted in these units.
+  """
   if target in SIDES:
-    pixels = patches * jnp.asarray(std) + jnp.asarray(mean)
-    return colors(pixels, SIDES[target])
-  values = patches.reshape(*patches.shape[:2], -1)
+    return colors(patches, SIDES[target])
+  values = _normalized(patches, mean, std)
   if target == 'patch':
     return values
   center, scale = _statistics(values)
@@ -67,7 +71,7 @@ def to_pixels(
     target: Target, predictions: Float[Array, 'batch patches outputs'],
     patches: Patches, *, mean: Statistic, std: Statistic,
 ) -> Patches:
-  """Returns the patches that predictions of all patches describe.
+  """Returns the pixels in [0, 1] that predictions of all patches describe.
 
   The mean and deviation of each patch, which 'normalized' does not predict, are
   those of the true `patches`. A colour is the most probable one.
@@ -75,9 +79,10 @@ def to_pixels(
   _, _, height, width, channels = patches.shape
   if target not in SIDES:
     if target == 'normalized':
-      center, scale = _statistics(patches.reshape(*patches.shape[:2], -1))
+      center, scale = _statistics(_normalized(patches, mean, std))
       predictions = predictions * scale + center
-    return predictions.reshape(patches.shape)
+    return predictions.reshape(patches.shape) * jnp.asarray(
+        std) + jnp.asarray(mean)
   side = SIDES[target]
   classes = predictions.reshape(
       *patches.shape[:2], side, side, LEVELS**channels).argmax(axis=-1)
@@ -85,8 +90,14 @@ def to_pixels(
   levels = classes[..., None] // weights % LEVELS
   pixels = (levels + 0.5) / LEVELS  # The centre of the interval.
   rows, columns = (np.arange(n) * side // n for n in (height, width))
-  return (pixels[:, :, rows][:, :, :, columns] - jnp.asarray(mean)
-          ) / jnp.asarray(std)
+  return pixels[:, :, rows][:, :, :, columns]
+
+
+def _normalized(
+    patches: Patches, mean: Statistic, std: Statistic,
+) -> Float[Array, 'batch patches values']:
+  normalized = mixup.normalize(patches, mean=mean, std=std)
+  return normalized.reshape(*patches.shape[:2], -1)
 
 
 def _statistics(

@@ -4,12 +4,10 @@ The dataset determines which losses apply: softmax and sigmoid for classes,
 mse, mae and huber for regression targets.
 """
 
-from collections.abc import Mapping
 import dataclasses
 import math
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
-import flax.linen as nn
 import jax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 import numpy as np
@@ -18,13 +16,11 @@ from vit_jax import losses
 from vit_jax import metrics
 from vit_jax import schema
 from vit_jax import types
-
-# Names of other parameters in training (`objectives.distill`).
-TEACHER, PROJECTOR = 'teacher', 'projector'
+from vit_jax.objectives import objective
 
 
 @dataclasses.dataclass(frozen=True)
-class SupervisedConfig:
+class SupervisedConfig(objective.ObjectiveConfig):
   """Section `objective` of a config with `name: 'supervised'`.
 
   Attributes:
@@ -38,6 +34,8 @@ class SupervisedConfig:
       are scaled to a mean of 1 over the training split, which keeps the scale
       of the loss.
   """
+  uses_labels: ClassVar[bool] = True
+
   name: Literal['supervised'] = 'supervised'
   loss: Literal['auto', 'softmax', 'sigmoid', 'mse', 'mae', 'huber'] = 'auto'
   label_smoothing: float = 0.0
@@ -53,92 +51,37 @@ class SupervisedConfig:
           f'{given}.')
     schema.check_range(self, 'label_smoothing', end=1)
 
+  @property
+  def label_loss(self) -> str:
+    return self.loss
 
-@dataclasses.dataclass(frozen=True)
-class DistillConfig(SupervisedConfig):
-  """Section `objective` of a config with `name: 'distill'`.
+  def metrics(self) -> dict[str, objective.Mode]:
+    return {} if self.loss in losses.ERRORS else {
+        'accuracy': 'max', 'precision_at_1': 'max'}
 
-  See `objectives.distill`. The other fields are those of the loss of labels.
+  def resolve(
+      self, *, targets: bool, multi_label: bool = False) -> 'SupervisedConfig':
+    """Replaces the loss 'auto' with the default loss of the labels."""
+    labels = ('regression targets' if targets else
+              'several classes per image' if multi_label else 'classes')
+    known = tuple(losses.ERRORS) if targets else ('softmax', 'sigmoid')
+    for name, applies in (
+        ('loss', self.loss in ('auto', *known)),
+        ('label_smoothing', not (targets and self.label_smoothing)),
+        ('class_weights',
+         self.class_weights == 'none' or labels == 'classes')):
+      if not applies:
+        raise ValueError(
+            f'objective.{name} is {getattr(self, name)!r}, but the labels are '
+            f'{labels}. ' + (f'Use {" or ".join(known)}, or leave it out.'
+                             if name == 'loss' else 'Leave it out.'))
+    if self.loss != 'auto':
+      return self
+    return dataclasses.replace(self, loss=(
+        'mse' if targets else 'sigmoid' if multi_label else 'softmax'))
 
-  Attributes:
-    name: 'distill'.
-    teacher: weights of the teacher, in any format that `vit_jax.load` reads. It
-      must have the classes of the dataset.
-    which: 'latest' or 'best' checkpoint of a workdir.
-    targets: 'soft' for the class probabilities of the teacher, 'hard' for its
-      most probable class.
-    temperature: divides the logits of both for soft targets.
-    weight: weight of the teacher's loss; that of the labels is 1 - weight.
-    feature_weight: weight of the distance of representations, which is added to
-      the loss.
-  """
-  name: Literal['distill'] = 'distill'  # type: ignore[assignment]
-  teacher: str = ''
-  which: Literal['latest', 'best'] = 'latest'
-  targets: Literal['soft', 'hard'] = 'soft'
-  temperature: float = 1.0
-  weight: float = 1.0
-  feature_weight: float = 0.0
-
-  def __post_init__(self):
-    super().__post_init__()
-    if self.loss not in ('auto', 'softmax'):
-      raise ValueError(
-          f'distill compares softmax probabilities, but loss is {self.loss!r}.')
-    if not self.teacher:
-      raise ValueError(
-          'distill needs the weights of a teacher: '
-          '--config.objective.teacher=PATH.')
-    if not (0 < self.weight <= 1 and 0 < self.temperature < math.inf
-            and 0 <= self.feature_weight < math.inf):
-      raise ValueError(
-          'weight must be above 0 and at most 1, temperature above 0, and '
-          f'feature_weight at least 0, but they are {self.weight}, '
-          f'{self.temperature} and {self.feature_weight}.')
-
-
-def without_teacher(config: Any) -> Any:
-  """Returns the objective for evaluation, which needs no teacher."""
-  if not isinstance(config, DistillConfig):
-    return config
-  return SupervisedConfig(
-      loss=config.loss, label_smoothing=config.label_smoothing,
-      class_weights=config.class_weights)
-
-
-def resolve(
-    config: Any, *, targets: bool, multi_label: bool = False) -> Any:
-  """Replaces the loss 'auto' with the default loss of the labels.
-
-  Args:
-    config: section `objective`. Other objectives ignore labels and are returned
-      unchanged.
-    targets: whether labels are regression targets, not classes.
-    multi_label: whether an example may have several classes.
-
-  Raises:
-    ValueError: if a setting does not apply to the labels.
-  """
-  if not isinstance(config, SupervisedConfig):
-    return config
-  labels = ('regression targets' if targets else
-            'several classes per image' if multi_label else 'classes')
-  known = tuple(losses.ERRORS) if targets else ('softmax', 'sigmoid')
-  for name, applies in (
-      ('name', not isinstance(config, DistillConfig) or labels == 'classes'),
-      ('loss', config.loss in ('auto', *known)),
-      ('label_smoothing', not (targets and config.label_smoothing)),
-      ('class_weights',
-       config.class_weights == 'none' or labels == 'classes')):
-    if not applies:
-      raise ValueError(
-          f'objective.{name} is {getattr(config, name)!r}, but the labels are '
-          f'{labels}. ' + (f'Use {" or ".join(known)}, or leave it out.'
-                           if name == 'loss' else 'Leave it out.'))
-  if config.loss != 'auto':
-    return config
-  return dataclasses.replace(config, loss=(
-      'mse' if targets else 'sigmoid' if multi_label else 'softmax'))
+  def build(self, context: objective.Context) -> objective.Objective:
+    return Supervised(self, context)
 
 
 def class_weights(
@@ -175,60 +118,44 @@ def class_weights(
   return (relative * scale).astype(np.float32)
 
 
-class Supervised:
+class Supervised(objective.Objective):
   """Loss of a model on labelled batches.
 
-  Attributes:
-    measures: metrics besides the loss: 'accuracy' for classes, 'precision_at_1'
-      for several labels per example, none for regression.
+  Its metrics are 'accuracy' for classes, 'precision_at_1' for several labels
+  per example, and none for regression.
   """
 
-  def __init__(
-      self, config: SupervisedConfig, model: nn.Module, *, multi_label: bool,
-      targets: bool = False,
-      class_weights: Float[np.ndarray, 'classes'] | None = None,
-  ):
-    """Initialises the loss; see `resolve` for the kinds of labels."""
-    self._config = resolve(config, targets=targets, multi_label=multi_label)
-    self._class_weights = class_weights
-    self._model = model
-    self.measures: tuple[str, ...] = (
-        () if targets else
-        ('precision_at_1',) if multi_label else ('accuracy',))
+  def __init__(self, config: SupervisedConfig, context: objective.Context):
+    """Initialises the loss; reads the labels for weights of classes."""
+    self._config = config.resolve(
+        targets=context.targets, multi_label=context.multi_label)
+    self._context = context
+    self._class_weights = None
+    if config.class_weights != 'none':
+      assert context.class_counts is not None
+      self._class_weights = class_weights(config, context.class_counts())
+    self.metrics: dict[str, objective.Mode] = {} if context.targets else {
+        'precision_at_1' if context.multi_label else 'accuracy': 'max'}
 
   def __call__(
-      self, params: types.Params, batch: types.Batch, key: PRNGKeyArray,
+      self, params: types.Params, batch: types.Batch, key: PRNGKeyArray, *,
       train: bool = True,
-  ) -> tuple[Float[Array, 'batch'], Mapping[str, Float[Array, 'batch']]]:
-    """Returns the loss and measures of each example.
-
-    `train` applies dropout and stochastic depth, with the random `key`.
-    """
-    outputs = self.outputs(params, batch, key, train)
+  ) -> objective.Losses:
+    outputs = self._context.apply(params, batch['image'], key, train=train)
     return self.measure(outputs['logits'], batch['label'])
-
-  def outputs(
-      self, params: types.Params, batch: types.Batch, key: PRNGKeyArray,
-      train: bool,
-  ) -> types.Outputs:
-    """Applies the model."""
-    return self._model.apply(
-        {'params': params}, batch['image'], train=train,
-        rngs={'dropout': key})
 
   def measure(
       self, logits: Float[Array, 'batch classes'], labels: jax.Array,
   ) -> tuple[Float[Array, 'batch'], dict[str, Float[Array, 'batch']]]:
-    """Returns the loss and measures of logits."""
+    """Returns the loss and metrics of logits."""
     loss = of_logits(self._config, logits, labels)
     if self._class_weights is not None:
       loss = loss * losses.label_weights(labels, self._class_weights)
-    if not self.measures:
+    if self._context.targets:
       return loss, {}
-    (name,) = self.measures
-    hit = (metrics.precision_at_1(logits, labels) if name == 'precision_at_1'
-           else metrics.top_k_correct(logits, labels, k=1))
-    return loss, {name: hit}
+    if self._context.multi_label:
+      return loss, {'precision_at_1': metrics.precision_at_1(logits, labels)}
+    return loss, {'accuracy': metrics.top_k_correct(logits, labels, k=1)}
 
 
 def of_logits(

@@ -12,13 +12,12 @@ and pixels are clipped to 0 ... 1 only after the last one. There is no blur or
 solarisation.
 """
 
+import dataclasses
 import math
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
-
-from vit_jax.objectives import lejepa
 
 Images = Float[Array, 'batch height width channels']
 Views = Float[Array, 'batch views view_height view_width channels']
@@ -26,13 +25,72 @@ Views = Float[Array, 'batch views view_height view_width channels']
 LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as in Pillow.
 
 
+@dataclasses.dataclass(frozen=True)
+class ViewsConfig:
+  """Views of an image; the defaults are those of LeJEPA's code.
+
+  Attributes:
+    num_global: number of global views, which have the size of the images.
+    num_local: number of local views.
+    local_size: side of local views in pixels.
+    global_area: range of the area of global crops, as a fraction of the image.
+    local_area: the same for local crops.
+    aspect: range of width / height of a crop of a square image; the logarithm
+      is uniform.
+    flip: probability of mirroring.
+    jitter: largest changes of brightness, contrast and saturation (factors 1 -
+      x to 1 + x) and of hue (fraction of the colour circle).
+    jitter_probability: probability of `jitter`.
+    grayscale: probability of conversion to grey.
+  """
+  num_global: int = 2
+  num_local: int = 6
+  local_size: int = 96
+  global_area: tuple[float, float] = (0.3, 1.0)
+  local_area: tuple[float, float] = (0.05, 0.3)
+  aspect: tuple[float, float] = (3 / 4, 4 / 3)
+  flip: float = 0.5
+  jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.2, 0.1)
+  jitter_probability: float = 0.8
+  grayscale: float = 0.2
+
+  def __post_init__(self):
+    if self.num_global < 1 or self.num_local < 0 or (
+        self.num_global + self.num_local < 2):
+      raise ValueError(
+          'num_global must be at least 1, and at least 2 without local '
+          f'views, but there are {self.num_global} global and '
+          f'{self.num_local} local views.')
+    if self.num_local and self.local_size < 1:
+      raise ValueError(
+          f'local_size must be positive, but is {self.local_size}.')
+    for name, most in (
+        ('global_area', 1), ('local_area', 1), ('aspect', math.inf)):
+      low, high = getattr(self, name)
+      if not 0 < low <= high <= most:
+        raise ValueError(
+            f'{name} must be a range, 0 < low <= high'
+            + ' <= 1' * (most == 1) + f', but is {low}, {high}.')
+    chances = self.flip, self.jitter_probability, self.grayscale
+    if min(*chances, *self.jitter) < 0 or max(*chances, 2 * self.jitter[3]) > 1:
+      raise ValueError(
+          'flip, jitter_probability and grayscale must be from 0 to 1, '
+          'and jitter at least 0 with a hue at most 0.5, but they are '
+          f'{chances} and {self.jitter}.')
+
+  @property
+  def changes_colours(self) -> bool:
+    """Whether the colours of views may differ from those of the image."""
+    return bool(
+        self.grayscale or (self.jitter_probability and any(self.jitter)))
+
+
 def draw(
-    config: lejepa.ViewsConfig, images: Images, key: PRNGKeyArray, *,
-    mean: float | tuple[float, ...], std: float | tuple[float, ...],
+    config: ViewsConfig, images: Images, key: PRNGKeyArray,
 ) -> dict[str, jax.Array]:
   """Returns `global_views` and, if there are any, `local_views` of each image.
 
-  `images` are (x - mean) / std of pixels x in 0 ... 1.
+  Pixels are in 0 ... 1, those of the images and those of the views.
   """
   size = images.shape[1], images.shape[2]
   kinds = {'global_views': (config.num_global, size, config.global_area),
@@ -52,10 +110,7 @@ def draw(
         flip_key, config.flip, shape)[..., None, None, None]
     views = jnp.where(mirrored, views[:, :, :, ::-1], views)
     if config.changes_colours:
-      scale, offset = jnp.asarray(std), jnp.asarray(mean)
-      factors, matrix = draw_colours(config, colour_key, shape)
-      views = (change_colours(
-          views * scale + offset, factors, matrix) - offset) / scale
+      views = change_colours(views, *draw_colours(config, colour_key, shape))
     result[name] = views
   return result
 
@@ -94,7 +149,7 @@ def crop(
 
 
 def draw_colours(
-    config: lejepa.ViewsConfig, key: PRNGKeyArray, shape: tuple[int, int],
+    config: ViewsConfig, key: PRNGKeyArray, shape: tuple[int, int],
 ) -> tuple[Float[Array, 'batch views 2'], Float[Array, 'batch views 3 3']]:
   """Samples brightness and contrast, and a matrix for saturation and hue.
 

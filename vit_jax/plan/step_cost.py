@@ -13,6 +13,7 @@ from typing import Any
 
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import fit_batch
+from vit_jax.experiment import model_flops
 from vit_jax.parallel import device_memory
 from vit_jax.parallel import sharding
 from vit_jax.plan.compiled import collectives
@@ -125,7 +126,8 @@ def compile_step(experiment: experiment_lib.Experiment) -> StepCost:
       device_kind=experiment.mesh.devices.flat[0].device_kind, devices=devices,
       mesh=dict(experiment.mesh.shape), images=images,
       memory=_memory(experiment, compiled, sizes),
-      training_flops=experiment.training_flops_per_image * images / devices,
+      training_flops=(
+          model_flops.per_image(experiment).training * images / devices),
       recomputed_flops=(
           recomputed_flops_per_image(experiment) * images / devices),
       traffic_bytes=memory_traffic.count(text) if text else None,
@@ -162,7 +164,7 @@ def recomputed_flops_per_image(experiment: experiment_lib.Experiment) -> int:
   if remat == 'none':
     return 0
   with_remat, without = (
-      experiment.gradient_flops(experiment.countable_model(remat=name))
+      model_flops.gradient(experiment, remat=name)
       for name in (remat, 'none'))
   return with_remat - without
 

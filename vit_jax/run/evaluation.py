@@ -11,6 +11,7 @@ from vit_jax.checkpoints import manager
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import fit_batch
+from vit_jax.experiment import frozen_weights
 from vit_jax.run import clock as clock_lib
 from vit_jax.run import counters as counters_lib
 from vit_jax.run import log_rows
@@ -142,7 +143,8 @@ class Evaluation:
       return {}
     self.checkpoints.wait()
     best = self.checkpoints.load_best(
-        self.experiment.without_base(self.experiment.abstract_state),
+        frozen_weights.without(
+            self.experiment, self.experiment.abstract_state),
         step=counters.best_step)
     # Frozen parameters that it does not hold are those of `state`.
     return self._run(list(self.experiment.config.evals),

@@ -1,32 +1,31 @@
-"""Finds the checkpoint or weights that a new run starts from."""
+"""Opens the weights that a new run starts from."""
 
 from collections.abc import Callable
 
 from etils import epath
 
-from vit_jax.checkpoints import source as source_lib
 from vit_jax.experiment import config as config_lib
-from vit_jax.inference import load
 from vit_jax.run import watchdog as watchdog_lib
+from vit_jax.weights import open as open_lib
+from vit_jax.weights import weights as weights_lib
 
 
-def find(
+def open_weights(
     config: config_lib.Config, *, workdir: epath.Path | None = None,
-    find_source: Callable[..., source_lib.Source] = load.find,
-) -> source_lib.Source | None:
-  """Finds the initial parameters of a run, if it has any.
+    opener: Callable[..., weights_lib.Weights] = open_lib.open,
+) -> weights_lib.Weights | None:
+  """Opens the weights that a new run starts from, if it has any.
 
   Args:
     config: config of the run.
     workdir: folder of the stages, for a run that starts from another stage.
-    find_source: finds a source by its path.
+    opener: `weights.open.open`, or one that keeps what it has opened.
   """
-  origin = config.init.checkpoint
+  address = config.init.checkpoint
   if config.init.stage and workdir is not None:
-    origin = str(workdir / config.init.stage)
-  if not origin:
+    address = str(workdir / config.init.stage)
+  if not address:
     return None
-  with watchdog_lib.Watchdog(config.log, 'finding the initial weights'):
-    return find_source(origin, which=config.init.which,
-                       num_heads=getattr(config.model, 'num_heads', 0),
-                       log=None)  # The loaded config has described them.
+  with watchdog_lib.Watchdog(config.log, 'opening the initial weights'):
+    return opener(address, which=config.init.which, log=None,
+                  num_heads=getattr(config.model, 'num_heads', 0))

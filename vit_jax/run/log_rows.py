@@ -27,19 +27,21 @@ _SUMMARIZED = ('loss', 'accuracy', 'precision_at_1')
 
 def training_row(
     experiment: experiment_lib.Experiment, counters: counters_lib.Counters,
-    metrics: Mapping[str, Any], speed: clock_lib.Interval,
+    metrics: Mapping[str, Any], speed: clock_lib.Interval, *,
+    flops_per_image: int,
 ) -> dict[str, float]:
   """Returns the metrics of a log line.
 
-  `metrics` and `speed` cover the steps since the previous line.
+  `metrics` and `speed` cover the steps since the previous line;
+  `flops_per_image` counts training.
   """
   utilisation = hardware.utilisation(
-      speed.images_per_sec * experiment.training_flops_per_image,
+      speed.images_per_sec * flops_per_image,
       kind=startup_summary.device_kind(experiment.mesh),
       devices=experiment.mesh.size)
   return {
       **{name: float(value.compute()) for name, value in metrics.items()},
-      'learning_rate': float(experiment.schedule(counters.step - 1)),
+      'learning_rate': float(experiment.optimizer.schedule(counters.step - 1)),
       'epoch': counters.step / experiment.steps_per_epoch,
       'images_seen': counters.images,
       'exaflops': counters.exaflops,

@@ -24,10 +24,11 @@ from vit_jax import types
 from vit_jax.checkpoints import lock
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import paths
-from vit_jax.checkpoints import source as source_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import fit_batch
+from vit_jax.experiment import frozen_weights
+from vit_jax.experiment import model_flops
 from vit_jax.parallel import coordination
 from vit_jax.parallel import device_memory
 from vit_jax.parallel import multihost
@@ -44,6 +45,7 @@ from vit_jax.run import watchdog as watchdog_lib
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.run import writer as writer_lib
 from vit_jax.training import health
+from vit_jax.weights import weights as weights_lib
 
 IN_FLIGHT = 2  # Steps that the host may run ahead of the devices.
 
@@ -51,7 +53,7 @@ IN_FLIGHT = 2  # Steps that the host may run ahead of the devices.
 def train(
     experiment: experiment_lib.Experiment, workdir: epath.PathLike, *,
     title: str = '',
-    source: source_lib.Source | None = None,
+    weights: weights_lib.Weights | None = None,
     profile_steps: int = 0,
     free_bytes: int | None = None,
 ) -> dict[str, Any]:
@@ -61,7 +63,7 @@ def train(
     experiment: the experiment.
     workdir: folder of the run.
     title: name to print.
-    source: initial parameters of a new run; by default random.
+    weights: initial parameters of a new run; by default random.
     profile_steps: number of steps to profile.
     free_bytes: device memory for the run; by default all that is free now.
 
@@ -93,7 +95,7 @@ def train(
     multihost.connect_cpus(experiment.mesh)
     files = workdir_lib.Files(workdir, title, checkpoints.describe_latest)
     return _restore_and_train(
-        experiment, files, checkpoints, stop, watchdog, source=source,
+        experiment, files, checkpoints, stop, watchdog, weights=weights,
         profile_steps=profile_steps,
         free_bytes=free_bytes or device_memory.free_bytes(experiment.mesh))
 
@@ -101,14 +103,14 @@ def train(
 def _restore_and_train(
     experiment: experiment_lib.Experiment, files: workdir_lib.Files,
     checkpoints: manager.Checkpoints, stop: signals.StopRequest,
-    watchdog: watchdog_lib.Watchdog, *, source: source_lib.Source | None,
+    watchdog: watchdog_lib.Watchdog, *, weights: weights_lib.Weights | None,
     profile_steps: int, free_bytes: int | None,
 ) -> dict[str, Any]:
   """Implements `train` with the services of a run."""
   fit_batch.check_state_fits(experiment, free_bytes=free_bytes)
   watchdog.beat('restoring or initialising the state', is_start=True)
   state, start = restore.restore_or_init(
-      experiment, checkpoints, files.path, source)
+      experiment, checkpoints, files.path, weights)
   unreadable = unreadable_log.UnreadableRecorder(experiment, files)
   step = start.counters.step
   if not step:
@@ -127,13 +129,15 @@ def _restore_and_train(
                            previous=start.num_microbatches)
     # Saved with every checkpoint, so that the run keeps this number.
     experiment = fitted.experiment
+    flops = model_flops.per_image(experiment)
     files.write_start(experiment)
     if files.is_active:
       console.print_lines('\n'.join(filter(None, [
-          startup_summary.describe(experiment, fitted.memory, files.title),
+          startup_summary.describe(
+              experiment, flops, fitted.memory, files.title),
           fitted.message, start.message])))
     run = _Run(experiment, files, checkpoints, stop, watchdog, unreadable,
-               state, start)
+               flops.training, state, start)
     del state  # The first step donates it.
     summary = run.train(fitted.step, profiler_lib.Profiler(
         files.path / 'profile', first=step, last=experiment.total_steps,
@@ -141,7 +145,7 @@ def _restore_and_train(
     files.write_summary(summary)
     stop.check()  # Handles a signal during the last save.
   files.write_card(experiment, summary, origin=start.counters.origin,
-                   source_config=source.config if source else {})
+                   source_config=weights.run if weights else {})
   return summary
 
 
@@ -152,13 +156,13 @@ class _Run:
       self, experiment: experiment_lib.Experiment, files: workdir_lib.Files,
       checkpoints: manager.Checkpoints, stop: signals.StopRequest,
       watchdog: watchdog_lib.Watchdog,
-      unreadable: unreadable_log.UnreadableRecorder, state: types.TrainState,
-      start: restore.Start):
+      unreadable: unreadable_log.UnreadableRecorder, flops_per_image: int,
+      state: types.TrainState, start: restore.Start):
     step, config = start.counters.step, experiment.config
     self._experiment, self._config = experiment, config
     self._files, self._checkpoints = files, checkpoints
     self._stop, self._watchdog = stop, watchdog
-    self._unreadable = unreadable
+    self._unreadable, self._flops_per_image = unreadable, flops_per_image
     self._state, self._start = state, start
     self._counters = dataclasses.replace(start.counters)
     self._logged_step = step
@@ -212,7 +216,7 @@ class _Run:
         self._stop.check()
         self._checkpoints.check()
         self._report('waiting for the input')
-        is_first = self._step == self._step
+        is_first = self._step == self._start.counters.step
         # The first batch waits for the start of worker processes.
         with self._clock.paused() if is_first else self._clock.waiting():
           batch = next(batches)
@@ -221,8 +225,7 @@ class _Run:
                          step=self._step, is_first=is_first)
         self._state, loss = step_function(self._state, batch)
         self._counters.add_step(
-            self._config.batch_size,
-            flops_per_image=self._experiment.training_flops_per_image)
+            self._config.batch_size, flops_per_image=self._flops_per_image)
         self._progress.advance(self._step)
         in_flight.append(loss)
         if len(in_flight) > IN_FLIGHT:
@@ -253,7 +256,8 @@ class _Run:
     self._logged_step = self._step
     self._update_counters()
     row = log_rows.training_row(
-        self._experiment, self._counters, metrics, speed)
+        self._experiment, self._counters, metrics, speed,
+        flops_per_image=self._flops_per_image)
     self._counters.train = row
     self._write_row({f'train/{name}': value for name, value in row.items()})
     self._progress.update(self._step, loss=row['loss'],
@@ -289,7 +293,7 @@ class _Run:
     self._update_counters()
     with self._clock.paused():
       self._checkpoints.save(
-          self._experiment.without_base(self._state), which=which,
+          frozen_weights.without(self._experiment, self._state), which=which,
           config=config_lib.to_plain(self._config),
           progress=dataclasses.asdict(self._counters),
           labels=self._experiment.dataset.classes.names)

@@ -21,8 +21,6 @@ import jinja2
 
 from vit_jax import console
 from vit_jax import escape
-from vit_jax import models
-from vit_jax import objectives
 from vit_jax import schema
 from vit_jax.checkpoints import paths
 from vit_jax.experiment import config as config_lib
@@ -75,7 +73,7 @@ def of_run(
       title=title, config=config, model=config.model, dataset=dataset,
       class_names=names if len(names) <= MAX_NAMES else (),
       height=height, width=width, channels=channels,
-      grid=models.grid(config.model, config.data.size),
+      grid=config.model.grid(config.data.size),
       origin=paths.display(origin) if origin else '',
       source=source_config.get('data', {}).get('source'), summary=summary,
       epochs=summary['steps'] / experiment.steps_per_epoch,
@@ -83,7 +81,7 @@ def of_run(
           config.optimizer).items() if name != 'schedule'},
       regularisation=regularisation, results=results,
       best=summary.get('best') or {}, exaflops=summary.get('exaflops', 0.0),
-      use=_use(workdir, predicts=_predicts(experiment)))
+      use=_use(workdir, predicts=experiment.config.objective.uses_labels))
 
 
 def of_weights(repository: str, description: str, *, predicts: bool) -> str:
@@ -138,18 +136,14 @@ def replace_path(
       flags=re.MULTILINE | re.DOTALL)
 
 
-def _predicts(experiment: experiment_lib.Experiment) -> bool:
-  return isinstance(experiment.config.objective, objectives.SupervisedConfig)
-
-
 def _metadata(
     title: str, experiment: experiment_lib.Experiment,
     results: Sequence[_Result], origin: str,
 ) -> huggingface_hub.ModelCardData:
   config = experiment.config
-  task = ('image-classification' if _predicts(experiment)
+  task = ('image-classification' if experiment.config.objective.uses_labels
           else 'image-feature-extraction')
-  if _predicts(experiment) and experiment.dataset.targets:
+  if experiment.config.objective.uses_labels and experiment.dataset.targets:
     task = ''  # Hugging Face has no task for image regression.
   # Each result must name a task, and YAML parsers may reject NaN.
   found = [huggingface_hub.EvalResult(

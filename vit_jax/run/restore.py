@@ -1,7 +1,7 @@
 """Initial state of a run.
 
     checkpoint in the workdir  resume, if the config is still compatible
-    only a source              its parameters in a new state
+    only weights               their values in a new state
     neither                    random parameters
 
 Defines which config changes are allowed between two starts of a run.
@@ -17,19 +17,20 @@ from etils import epath
 
 from vit_jax import classes
 from vit_jax import data
-from vit_jax import models
 from vit_jax import types
 from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import paths
-from vit_jax.checkpoints import source as source_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
 from vit_jax.experiment import experiment as experiment_lib
+from vit_jax.experiment import fit_weights
+from vit_jax.experiment import frozen_weights
 from vit_jax.run import counters as counters_lib
 from vit_jax.run import evaluation
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.weights import initialize
+from vit_jax.weights import weights as weights_lib
 
 # Paths of sections and keys that do not change the result of a run.
 IRRELEVANT = (
@@ -56,7 +57,7 @@ class Start:
 
 def restore_or_init(
     experiment: experiment_lib.Experiment, checkpoints: manager.Checkpoints,
-    workdir: epath.Path, source: source_lib.Source | None,
+    workdir: epath.Path, weights: weights_lib.Weights | None,
 ) -> tuple[types.TrainState, Start]:
   """Restores the state of a run, or initialises it if there is none.
 
@@ -65,41 +66,45 @@ def restore_or_init(
       adapters is missing or has changed.
   """
   adapted = bool(experiment.config.lora.rank)
-  if adapted and source is None:
+  if adapted and weights is None:
     raise ValueError(
         'lora.rank is set, but there are no weights to adapt. Set '
         '--config.init.checkpoint.')
   class_notes: list[str] = []
   restored = checkpoints.restore(
-      experiment.without_base(experiment.abstract_state),
+      frozen_weights.without(experiment, experiment.abstract_state),
       check_labels=lambda names: class_notes.append(
           _match_classes(experiment, names, workdir)))
   if restored is not None:
-    start = _resume(experiment, restored, workdir, source)
+    start = _resume(experiment, restored, workdir, weights)
     base = None
-    if adapted and source is not None:
-      weights = source.load()
-      checksums.check_identity(weights, start.counters.base, path=source.path)
-      base, _ = experiment.adapt(
-          weights, source.config, config=experiment.config.init)
-    return experiment.with_base(restored.state, base), dataclasses.replace(
+    if adapted and weights is not None:
+      params = weights.read()
+      checksums.check_identity(
+          params, start.counters.base, path=weights.address)
+      base, _ = fit_weights.fit(
+          experiment, weights.with_params(params),
+          rules=experiment.config.init)
+    state = frozen_weights.add(experiment, restored.state, base)
+    return state, dataclasses.replace(
         start, message='\n'.join(filter(None, [
             *restored.damaged, start.message, *class_notes[-1:]])))
   state = experiment.init_state()
-  if source is None:
-    return experiment.with_base(state), Start(counters_lib.Counters(), (
+  if weights is None:
+    state = frozen_weights.add(experiment, state)
+    return state, Start(counters_lib.Counters(), (
         f'Starting from random parameters (seed {experiment.config.seed}).'))
-  weights = source.load()
-  matched = experiment.match_head(
-      weights, source.labels, owner='the checkpoint',
-      path=paths.display(source.path))
-  state, rows = experiment.start_from(state, weights, source.config)
-  notes = data.scale_notes(
-      experiment.config.data, source.config.get('data', {}))
-  return experiment.with_base(state), Start(counters_lib.Counters(
-      origin=str(source.path),
-      base=checksums.identity(weights) if adapted else ''), (
-      f'Starting from {paths.display(source.path)} ({source.item}):\n'
+  params = weights.read()
+  weights = weights.with_params(params)
+  matched = fit_weights.match_head(
+      experiment, weights, owner='the checkpoint')
+  state, rows = fit_weights.start(experiment, state, weights)
+  notes = data.scale_notes(experiment.config.data, {
+      'mean': weights.preprocess.mean, 'std': weights.preprocess.std})
+  return frozen_weights.add(experiment, state), Start(counters_lib.Counters(
+      origin=weights.address,
+      base=checksums.identity(params) if adapted else ''), (
+      f'Starting from {paths.display(weights.address)} ({weights.kind}):\n'
       + '\n'.join(filter(None, [initialize.report(rows), matched, *notes]))))
 
 
@@ -130,7 +135,7 @@ def _match_classes(
 
 def _resume(
     experiment: experiment_lib.Experiment, restored: manager.Restored,
-    workdir: epath.Path, source: source_lib.Source | None,
+    workdir: epath.Path, weights: weights_lib.Weights | None,
 ) -> Start:
   """Checks that the run can resume with this config."""
   config = experiment.config
@@ -148,11 +153,11 @@ def _resume(
              + '\n  '.join(map(str, changes))) if changes else ''
   # A moved run has another path. Only adapters need its weights again, and
   # compare their hash.
-  moved = '' if source is None or str(source.path) == counters.origin else (
+  moved = '' if weights is None or weights.address == counters.origin else (
       f'\nnote: the run started from {counters.origin}, and the config now '
-      f'names {source.path}')
+      f'names {weights.address}')
   problem = _problem(
-      experiment, counters, earlier=earlier, source=source,
+      experiment, counters, earlier=earlier, weights=weights,
       changes_result=not all(each.is_in(*IRRELEVANT) for each in changes))
   if problem:
     raise ValueError(
@@ -171,14 +176,14 @@ def _best_metric(config: config_lib.Config) -> tuple[str, str]:
 
 def _problem(
     experiment: experiment_lib.Experiment, counters: counters_lib.Counters, *,
-    earlier: config_lib.Config, source: source_lib.Source | None,
+    earlier: config_lib.Config, weights: weights_lib.Weights | None,
     changes_result: bool,
 ) -> str:
   """Explains why a run cannot resume, with advice; '' if it can."""
   step, total = counters.step, experiment.total_steps
-  if source is not None and not counters.origin:
+  if weights is not None and not counters.origin:
     return ('started from random parameters, but the config now starts from '
-            f'{source.path}. Delete the run')
+            f'{weights.address}. Delete the run')
   if earlier.data.value_scale != experiment.config.data.value_scale:
     return (
         f'normalises pixels with mean {earlier.data.mean} and std '
@@ -197,7 +202,7 @@ def _problem(
   if changes_result and evaluation.is_finished(experiment, counters):
     longer = 'total' if step == total else 'checkpoint.patience'
     return f'is finished, with a different config. Set a longer {longer}'
-  old, new = (models.grid(config.model, config.data.size)
+  old, new = (config.model.grid(config.data.size)
               for config in (earlier, experiment.config))
   if old != new:
     return (f'has position embeddings for {old[0]}x{old[1]} patches, but the '

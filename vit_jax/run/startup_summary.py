@@ -8,6 +8,7 @@ from vit_jax import console
 from vit_jax import escape
 from vit_jax import tree
 from vit_jax.experiment import experiment as experiment_lib
+from vit_jax.experiment import model_flops
 from vit_jax.parallel import hardware
 from vit_jax.parallel import mesh as mesh_lib
 
@@ -15,7 +16,8 @@ _flops, _bytes = console.format_flops, console.format_bytes
 
 
 def describe(
-    experiment: experiment_lib.Experiment, memory: Any, title: str,
+    experiment: experiment_lib.Experiment, flops: model_flops.PerImage,
+    memory: Any, title: str,
 ) -> str:
   """Returns the summary; `memory` is the compiler's analysis of the step."""
   config, state = experiment.config, experiment.abstract_state
@@ -24,9 +26,7 @@ def describe(
   _, height, width, channels = experiment.abstract_batch['image'].shape
   hosts, per_host = jax.process_count(), mesh.size // jax.process_count()
   share = config.batch_size // mesh_lib.data_parallelism(mesh)
-  forward = experiment.flops_per_image
-  training = experiment.training_flops_per_image
-  per_step = training * config.batch_size
+  per_step = flops.training * config.batch_size
   epochs = experiment.total_steps / experiment.steps_per_epoch
   lines = [
       f'{title or "run"}: {dataset.name} {dataset.split}, '
@@ -48,8 +48,9 @@ def describe(
       f'{tree.num_elements(state.params):,} parameters'
       + (f', {experiment.num_trainable:,} trained'
          if experiment.num_trainable < tree.num_elements(state.params) else '')
-      + f' | {_flops(forward)} per image forward, {_flops(per_step)} per step',
-      _expected_cost(experiment, forward, training),
+      + f' | {_flops(flops.forward)} per image forward, '
+      f'{_flops(per_step)} per step',
+      _expected_cost(experiment, flops),
       f'memory: parameters {_bytes(tree.num_bytes(state.params))}, optimizer '
       f'{_bytes(tree.num_bytes(state.opt_state))}'
       + (f', step temporaries {_bytes(memory.temp_size_in_bytes)} per device'
@@ -73,19 +74,19 @@ def _labels(experiment: experiment_lib.Experiment) -> str:
 
 
 def _expected_cost(
-    experiment: experiment_lib.Experiment, forward: int, training: int,
+    experiment: experiment_lib.Experiment, flops: model_flops.PerImage,
 ) -> str:
   images = experiment.total_steps * experiment.config.batch_size
-  flops = training * images
-  per_image = (f'3 x {_flops(forward)}' if training == 3 * forward else
-               _flops(training))
-  line = (f'cost: {per_image} x {images:,} images = '
-          f'{_flops(flops)}')
+  total = flops.training * images
+  per_image = (
+      f'3 x {_flops(flops.forward)}' if flops.training == 3 * flops.forward
+      else _flops(flops.training))
+  line = f'cost: {per_image} x {images:,} images = {_flops(total)}'
   mesh = experiment.mesh
   row = hardware.find(device_kind(mesh))
   if row is None:
     return line
-  hours = console.format_number(flops / row.peak_flops_per_core / 3600)
+  hours = console.format_number(total / row.peak_flops_per_core / 3600)
   return line + (
       f' | {mesh.size} x {row.name} at {_flops(row.peak_flops)}/s: at least '
       f'{hours} core-hours')

@@ -45,7 +45,12 @@ class SweepConfig:
       of the statistics of the final runs.
     metric: selection criterion, an evaluator of the grid runs and its metric;
       '' is the default metric of the evaluator 'dev', such as 'dev/accuracy'.
-    seeds: number of final runs of the best point.
+    seeds: number of final runs of the best point, or of each point.
+    result: 'best' selects the best point by `metric` on held-out data and
+      trains it on all data. 'mean' trains every point on all data and averages
+      `metric` over points, as a benchmark of several datasets does.
+    groups: for 'mean': values of a swept field by name of a group, such as
+      {'pets': ['vtab/oxford_iiit_pet', ...]}; each group has its own mean.
     soup: which runs of the grid are averaged (arXiv 2203.05482): 'none',
       'uniform' for all, or 'greedy' for those that improve the metric.
   """
@@ -54,6 +59,8 @@ class SweepConfig:
   development: dict[str, Any] = dataclasses.field(default_factory=dict)
   metric: str = ''
   seeds: int = 3
+  result: Literal['best', 'mean'] = 'best'
+  groups: dict[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
   soup: Literal['none', 'uniform', 'greedy'] = 'none'
 
   def __post_init__(self):
@@ -63,6 +70,10 @@ class SweepConfig:
           f'but is {self.held_out}.')
     if self.seeds < 1:
       raise ValueError(f'seeds must be at least 1, but is {self.seeds}.')
+    if self.result == 'mean' and self.soup != 'none':
+      raise ValueError(
+          f"soup is {self.soup!r}, but with result 'mean' the points are "
+          "different tasks, whose parameters have no mean. Use 'none'.")
     if self.development and 'evals' not in self.development:
       raise ValueError(
           'development needs a section evals for the selection, such as '

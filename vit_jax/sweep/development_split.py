@@ -8,7 +8,6 @@ from typing import Any
 
 from vit_jax import data
 from vit_jax import evals
-from vit_jax import objectives
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
@@ -34,7 +33,8 @@ def overrides(
   kind = {}
   if any(section.name == 'regression' for section in config.evals.values()):
     kind = {'name': 'regression'}
-  elif not _uses_labels(config):  # An untrained head cannot rank settings.
+  elif not config.objective.uses_labels:
+    # An untrained head cannot rank settings.
     kind = {'name': 'objective'}
   return {
       'data': {'split': '+'.join(f'{name}[:{kept}%]' for name in names)},
@@ -77,7 +77,7 @@ def mode(config: config_lib.Config, metric: str) -> str:
   found = config_lib.metric_mode(config, metric, setting='sweep.metric')
   name = metric.split('/')[0]
   section = config.evals[name]
-  if not _uses_labels(config) and section.name != 'objective' and (
+  if not config.objective.uses_labels and not section.reports_objective and (
       section.uses_head):
     raise ValueError(
         f'sweep.metric is {metric!r}, but the objective '
@@ -92,7 +92,7 @@ def check_metric(experiment: experiment_lib.Experiment, metric: str) -> None:
   config = experiment.config
   evaluators_lib.check_metric(
       config, metric, setting='sweep.metric', train_data=experiment.dataset,
-      objective_metrics=experiment.abstract_state.metrics,
+      objective_metrics=experiment.objective.metrics,
       open_data=experiment.open_data)
 
 
@@ -136,10 +136,6 @@ def check_disjoint(
             f'sweep.development: the evaluator {name!r} reads {dev.split!r} '
             f'of {dev.name}, which shares examples with {test.split!r} of the '
             f'final evaluator {test_name!r}. Use a part of the training split.')
-
-
-def _uses_labels(config: config_lib.Config) -> bool:
-  return isinstance(config.objective, objectives.SupervisedConfig)
 
 
 def _is_multi_label(

@@ -25,7 +25,8 @@ class Point:
     name: name of its run, such as 'learning_rate=0.01'.
     values: resolved values of the swept fields.
     config: config of the final runs, which train on all data.
-    development: config of the grid run, which holds out training data.
+    development: config of the grid run, which holds out training data if the
+      sweep selects the best point.
   """
   name: str
   values: dict[str, Any]
@@ -48,14 +49,22 @@ class Sweep:
   points: tuple[Point, ...]
   mode: str
 
-  def final_configs(self, best: Point) -> dict[str, config_lib.Config]:
-    """Returns the configs of the runs on all data, by name."""
-    first = best.config.seed
-    return {f'final,seed={seed}': dataclasses.replace(best.config, seed=seed)
-            for seed in range(first, first + self.section.seeds)}
+  def with_seeds(
+      self, name: str, config: config_lib.Config,
+  ) -> dict[str, config_lib.Config]:
+    """Returns the configs of the runs of each seed, by name."""
+    return {f'{name},seed={seed}': dataclasses.replace(config, seed=seed)
+            for seed in range(config.seed, config.seed + self.section.seeds)}
 
   def to_plain(self) -> dict[str, Any]:
     """Returns the identity of the sweep as JSON values."""
+    config = config_lib.to_plain(self.config)
+    if self.section.result == 'mean':  # Points and seeds may be added later.
+      fields = traverse_util.flatten_dict(config, sep='.')
+      return {'metric': self.section.metric,
+              'config': traverse_util.unflatten_dict({
+                  field: value for field, value in fields.items()
+                  if field not in (*self.section.grid, 'seed')}, sep='.')}
     grid = {field: list({repr(v): v for v in (
         p.values[field] for p in self.points)}.values())
             for field in self.points[0].values}
@@ -63,7 +72,7 @@ class Sweep:
         'grid': grid, 'metric': self.section.metric,
         'seeds': self.section.seeds,
         'development': development_split.overrides(self.config, self.section),
-        'config': config_lib.to_plain(self.config)}
+        'config': config}
 
 
 def plan(
@@ -111,7 +120,9 @@ def _resolve_points(
             specification, [*overrides, *chosen])
       else:
         config = config_lib.resolve_with(config_lib.to_plain(base), chosen)
-      development = development_split.development_config(config, section)
+      development = (
+          config if section.result == 'mean'
+          else development_split.development_config(config, section))
     except ValueError as error:
       raise ValueError(f'sweep, at {", ".join(chosen)}: {error}') from error
     base = base or config

@@ -13,10 +13,10 @@ import numpy as np
 
 from vit_jax import run as run_lib
 from vit_jax import untrusted
+from vit_jax.data.sources import tfds_folders
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
-from vit_jax.inference import load
 from vit_jax.parallel import coordination
 from vit_jax.run import initial_weights
 from vit_jax.run import restore
@@ -24,8 +24,9 @@ from vit_jax.run import signals
 from vit_jax.run import watchdog as watchdog_lib
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import health
+from vit_jax.weights import open as open_lib
 
-RUNS = 'runs'
+RESULT, RUNS = 'sweep.json', 'runs'
 # Settings that may differ when a sweep resumes. Unlike a single run, it may not
 # change its evaluators.
 _FREE_SETTINGS = tuple(
@@ -35,10 +36,17 @@ _FREE_SETTINGS = tuple(
 
 def build(
     configs: Mapping[str, config_lib.Config], workdir: epath.Path,
+    missing: dict[str, str] | None = None,
 ) -> dict[str, experiment_lib.Experiment]:
   """Returns the experiments of unfinished runs, by name.
 
   Raises a `ValueError` with the name of an experiment that cannot be built.
+
+  Args:
+    configs: configs of all runs, by name.
+    workdir: folder of the sweep.
+    missing: receives the runs without data, with the command that prepares it;
+      None raises an error instead.
   """
   experiments = {}
   # Process 0 decides: other hosts may see stale files.
@@ -51,6 +59,10 @@ def build(
     try:
       with watchdog_lib.Watchdog(config.log, f'opening the data of {name}'):
         experiments[name] = experiment_lib.build(config)
+    except tfds_folders.NotPrepared as error:
+      if missing is None:
+        raise ValueError(f'run {name}: {error}') from error
+      missing[name] = error.command
     except ValueError as error:
       raise ValueError(f'run {name}: {error}') from error
   return experiments
@@ -71,7 +83,7 @@ def train(
     workdir: folder of the sweep.
     stop: raises between runs if a signal arrived.
   """
-  find_source = functools.cache(load.find)
+  opener = functools.cache(open_lib.open)
   for number, name in enumerate(names, start=1):
     stop.check()
     summary = coordination.run_on_first(
@@ -87,8 +99,8 @@ def train(
     try:
       yield name, run_lib.train(
           experiment, workdir / RUNS / name, title=name,
-          source=initial_weights.find(
-              experiment.config, find_source=find_source))
+          weights=initial_weights.open_weights(
+              experiment.config, opener=opener))
     except health.NonFiniteError as error:
       yield name, error
   stop.check()

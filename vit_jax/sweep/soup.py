@@ -15,14 +15,11 @@ import jax.numpy as jnp
 
 from vit_jax import classes
 from vit_jax import console
-from vit_jax import objectives
 from vit_jax import types
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import manager
-from vit_jax.checkpoints import source as source_lib
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
-from vit_jax.inference import load
 from vit_jax.models import architecture
 from vit_jax.parallel import multihost
 from vit_jax.run import signals
@@ -31,6 +28,8 @@ from vit_jax.sweep import development_split
 from vit_jax.sweep import grid
 from vit_jax.sweep import runs
 from vit_jax.weights import initialize
+from vit_jax.weights import open as open_lib
+from vit_jax.weights import weights as weights_lib
 
 Evaluate = Callable[[Any], float]
 
@@ -82,16 +81,16 @@ def make(
   ranked = sorted((row for row in rows if row['value'] is not None),
                   key=lambda row: -sign * row['value'])
   names = [row['name'] for row in ranked]
-  sources = {name: load.find(workdir / runs.RUNS / name)
+  weights = {name: open_lib.open(workdir / runs.RUNS / name)
              for name in names}
   # Resolved, with the microbatches that fit into memory.
-  config = config_lib.resolve_saved(sources[names[0]].config)
+  config = config_lib.resolve_saved(weights[names[0]].run)
   config = dataclasses.replace(
       config, model=dataclasses.replace(config.model, num_classes=0),
-      objective=objectives.without_teacher(config.objective))
+      objective=config.objective.without_teacher())
   experiment = experiment_lib.build(config)
   point = next(p for p in sweep.points if p.name == names[0])
-  notes = match_classes(sources, experiment.dataset.classes)
+  notes = match_classes(weights, experiment.dataset.classes)
   if notes and jax.process_index() == 0:
     console.print_lines('\n'.join(notes))
   reported = experiment_lib.build(dataclasses.replace(
@@ -117,7 +116,7 @@ def make(
 
     def read(name: str) -> types.Params:
       # Without those that only the objective uses.
-      return {key: value for key, value in sources[name].load().items()
+      return {key: value for key, value in weights[name].read().items()
               if key in experiment.shardings.params}
 
     best = read(names[0])
@@ -130,22 +129,24 @@ def make(
     folder = f'soup_{method}'
     _write(workdir / folder, multihost.put(
         params, experiment.shardings.params), reported,
-           step=int(epath.Path(sources[names[0]].path).name), members=members)
+           step=int(epath.Path(weights[names[0]].address).name),
+           members=members)
     return {'method': method, 'members': members, 'value': sign * value,
             'folder': folder, 'metrics': report(params),
             'best_metrics': report(best)}
 
 
 def match_classes(
-    sources: Mapping[str, source_lib.Source], expected: classes.Classes,
+    weights: Mapping[str, weights_lib.Weights], expected: classes.Classes,
 ) -> list[str]:
   """Returns lines to print; raises if runs have other classes than the data."""
   lines = [classes.match(
-      classes.Classes(f'the run {name}', count, source.labels), expected,
+      classes.Classes(f'the run {name}', count, run.preprocess.labels),
+      expected,
       remedy='Only runs with the same classes in the same order are averaged. '
       'Restore the names of the data, or repeat the sweep elsewhere.')
-      for name, source in sources.items()
-      if (count := initialize.num_classes(source.shapes))]
+      for name, run in weights.items()
+      if (count := initialize.num_classes(run.shapes))]
   return [line for line in lines if line]
 
 

@@ -18,8 +18,6 @@ from vit_jax.sweep import runs
 from vit_jax.sweep import soup
 from vit_jax.training import health
 
-RESULT = 'sweep.json'
-
 
 def run(sweep: grid.Sweep, workdir: epath.PathLike) -> dict[str, Any]:
   """Runs or resumes a sweep; returns the contents of `sweep.json`.
@@ -30,7 +28,7 @@ def run(sweep: grid.Sweep, workdir: epath.PathLike) -> dict[str, Any]:
     signals.Stopped: after a signal; the same call resumes.
   """
   workdir = epath.Path(workdir)
-  path = workdir / RESULT
+  path = workdir / runs.RESULT
   # Process 0 reads for all: it soon writes the file again.
   previous = coordination.run_on_first('previous', functools.partial(
       runs.read_previous, path, sweep.to_plain(), what='sweep')) or {}
@@ -95,7 +93,7 @@ def _run_final(
     stop: signals.StopRequest,
 ) -> dict[str, Any]:
   """Trains the best point on all data with each seed."""
-  configs = sweep.final_configs(best)
+  configs = sweep.with_seeds('final', best.config)
   summaries = {}
   for name, summary in runs.train(
       runs.build(configs, workdir), list(configs), workdir, stop=stop):

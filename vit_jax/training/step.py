@@ -1,6 +1,6 @@
 """The training step: a pure function of a state and a batch."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 import dataclasses
 import functools
 import math
@@ -24,14 +24,14 @@ class Loss(Protocol):
   """A training objective."""
 
   @property
-  def measures(self) -> tuple[str, ...]:
+  def metrics(self) -> Collection[str]:
     """Names of the metrics besides the loss."""
     ...
 
   def __call__(
       self, params: types.Params, batch: types.Batch, key: PRNGKeyArray,
   ) -> tuple[Float[Array, 'batch'], Mapping[str, Float[Array, 'batch']]]:
-    """Returns the loss and each of `measures` per example."""
+    """Returns the loss and each of `metrics` per example."""
 
 
 @runtime_checkable
@@ -51,7 +51,7 @@ class CoupledLoss(Loss, Protocol):
       self, embeddings: Float[Array, 'batch *embedding'],
       mask: Float[Array, 'batch'], key: PRNGKeyArray,
   ) -> tuple[Float[Array, 'batch'], Mapping[str, Float[Array, 'batch']]]:
-    """Returns the loss and each of `measures` per example of a whole batch."""
+    """Returns the loss and each of `metrics` per example of a whole batch."""
     ...
 
 
@@ -67,8 +67,8 @@ class DrawnLoss:
   versions: tuple[Loss, ...]
 
   @property
-  def measures(self) -> tuple[str, ...]:
-    return self.loss.measures
+  def metrics(self) -> Collection[str]:
+    return self.loss.metrics
 
   def __call__(self, *args: Any, **options: Any) -> Any:
     return self.loss(*args, **options)
@@ -83,7 +83,7 @@ def empty_metrics(loss: Loss, params: types.Params) -> dict[str, Any]:
   """Returns the metrics before the first step."""
   return {
       'loss': metrics.Mean.empty(),
-      **{name: metrics.Mean.empty() for name in loss.measures},
+      **{name: metrics.Mean.empty() for name in loss.metrics},
       **{name: clu.metrics.LastValue.empty() for name in NORMS},
       'non_finite': health.NonFinite.none(params),
   }
@@ -243,10 +243,10 @@ def _gradients(
 
   def share_of_mean(params, microbatch, microbatch_key):
     params = stop_frozen(params, trainable)
-    losses, measures = loss(params, microbatch, microbatch_key)
+    losses, others = loss(params, microbatch, microbatch_key)
     mask = microbatch['mask']
     sums = {name: metrics.Mean.from_model_output(values, mask)
-            for name, values in {'loss': losses, **measures}.items()}
+            for name, values in {'loss': losses, **others}.items()}
     return jnp.where(mask > 0, losses, 0).sum() / num_real, sums
 
   gradient = jax.grad(share_of_mean, has_aux=True)
@@ -264,7 +264,7 @@ def _gradients(
     grads = jax.tree.map(jnp.add, carry[0], new[0])
     return (grads, {n: m.merge(new[1][n]) for n, m in carry[1].items()}), None
 
-  empty = {name: metrics.Mean.empty() for name in ('loss', *loss.measures)}
+  empty = {name: metrics.Mean.empty() for name in ('loss', *loss.metrics)}
   zeros = jax.tree.map(jnp.zeros_like, (params, empty))
   if replicas > 1:
     zeros = jax.tree.map(
@@ -294,7 +294,7 @@ _COTANGENT = 'cotangent'  # Gradient of the loss w.r.t. embeddings.
 class _Linearised:
   """Sum over independent examples with the gradient of a coupled loss."""
   loss: CoupledLoss
-  measures: tuple[str, ...] = ()
+  metrics: tuple[str, ...] = ()
 
   def __call__(
       self, params: types.Params, batch: types.Batch, key: PRNGKeyArray,
@@ -325,9 +325,9 @@ def _coupled_gradients(
   mask = batch['mask']
 
   def sum_of_losses(embeddings):
-    losses, measures = loss.compare(embeddings, mask, key)
+    losses, others = loss.compare(embeddings, mask, key)
     sums = {name: metrics.Mean.from_model_output(values, mask)
-            for name, values in {'loss': losses, **measures}.items()}
+            for name, values in {'loss': losses, **others}.items()}
     return jnp.where(mask > 0, losses, 0).sum(), sums
 
   cotangent, sums = jax.grad(sum_of_losses, has_aux=True)(embeddings)

@@ -12,6 +12,7 @@ import numpy as np
 from vit_jax.weights import layout
 from vit_jax.weights import names
 from vit_jax.weights import names_huggingface
+from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import preprocessing
 
 
@@ -42,7 +43,7 @@ class Family:
   prefix: str = ''
   settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   backbone: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  positions: str = 'linear'
+  positions: weights_lib.Positions = 'linear'
   preprocess: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   num_heads: Mapping[int, int] = dataclasses.field(default_factory=dict)
   not_classified: str = ''

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from vit_jax import models
-from vit_jax.models import variants
+from vit_jax.models import sizes
 from vit_jax.models import vit_config
 from vit_jax.weights import families
 
@@ -170,7 +170,7 @@ def num_heads(
   width = section['width']
   if width in family.num_heads:
     return family.num_heads[width], f'as {family.label} has at this width'
-  for name, size in variants.SIZES.items():
+  for name, size in sizes.SIZES.items():
     if (size.width, size.mlp_dim) == (section['width'], section['mlp_dim']):
       return size.num_heads, f'as ViT-{name} has'
   raise ValueError(
@@ -212,7 +212,7 @@ def position_grid(
 
   def fit(resolution: tuple[int, int]) -> tuple[tuple[int, int], int] | None:
     try:
-      rows, columns = models.grid(config, resolution)
+      rows, columns = config.grid(resolution)
     except ValueError:
       return None
     prefix = count - rows * columns

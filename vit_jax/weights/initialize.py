@@ -15,15 +15,14 @@ from jaxtyping import Shaped
 import numpy as np
 
 from vit_jax import classes as classes_lib
-from vit_jax import data
 from vit_jax import models
 from vit_jax import tree
+from vit_jax.checkpoints import paths
 from vit_jax.models import vit_config
+from vit_jax.weights import weights as weights_lib
 
 FILTERS = 'patches/kernel'  # [patch_height, patch_width, channels, width].
 _HEAD = 'head/dense/kernel'  # [width, classes].
-# Interpolation of the embeddings.
-Positions = Literal['linear', 'bilinear', 'cubic']
 Status = Literal['loaded', 'resized', 'new', 'ignored']
 
 
@@ -53,7 +52,7 @@ class InitConfig:
   checkpoint: str = ''
   stage: str = ''
   which: Literal['latest', 'best'] = 'latest'
-  positions: Positions | None = None
+  positions: weights_lib.Positions | None = None
   channels: Literal['same', 'mean'] = 'same'
   new: tuple[str, ...] = ('head/.*',)
   ignored: tuple[str, ...] = (
@@ -73,6 +72,25 @@ class Row:
   status: Status
   source: tuple[int, ...] | None
   target: tuple[int, ...] | None
+
+
+def fit(
+    weights: weights_lib.Weights, initial: Any, *, config: InitConfig,
+    grid: tuple[int, int],
+) -> tuple[dict[str, Any], list[Row]]:
+  """Reads weights, and fits them to a model; see `adapt`.
+
+  Args:
+    weights: the weights.
+    initial: the initial parameters of the model.
+    config: section `init` of the run.
+    grid: rows and columns of patches of the model.
+  """
+  params = _with_positions(weights.read(), weights, initial)
+  return adapt(params, initial, config=config, resize=functools.partial(
+      models.resize, new_grid=grid,
+      old_grid=weights.config.grid(weights.resolution),
+      method=config.positions or weights.positions))
 
 
 def adapt(
@@ -138,20 +156,20 @@ def num_classes(params: Any) -> int:
 
 
 def match_classes(
-    source: Any, labels: Sequence[str], classes: classes_lib.Classes, *,
-    config: InitConfig, owner: str, path: str = '',
+    weights: weights_lib.Weights, classes: classes_lib.Classes, *,
+    config: InitConfig, owner: str,
 ) -> str:
   """Compares the classes of the data with those of a head that is kept.
 
-  `labels` names the classes of `source`, whose shapes suffice; `owner` and
-  `path` are for messages. Returns and raises as `classes.match`; '' for a new
+  `owner` is for messages. Returns and raises as `classes.match`; '' for a new
   head.
   """
-  count = num_classes(source)
+  count = num_classes(weights.shapes)
   if not count or _matches(config.new, _HEAD):
     return ''
   return classes_lib.match(
-      classes_lib.Classes(owner, count, labels, path), classes,
+      classes_lib.Classes(owner, count, weights.preprocess.labels,
+                          paths.display(weights.address)), classes,
       rename=classes_lib.CONVERT, remedy='Start with a new head: leave out '
       "init.new, or set --config.init.new='[\"head/.*\"]'.")
 
@@ -171,8 +189,8 @@ def _adapt_one(
   if name == FILTERS and len(shape) == len(target) == 4:
     if config.channels == 'mean':
       values = spread_channels(values, target[2])
-    from vit_jax.models import flexible_patch
-    values = flexible_patch.resize_filters(values, target[:2])
+    from vit_jax.models import embed
+    values = embed.resize_filters(values, target[:2])
   # If other axes differ, the error shows the shape before resizing.
   if len(shape) == len(target) and shape[-1:] == target[-1:]:
     values = resize(name, values)
@@ -198,46 +216,22 @@ def spread_channels(
   return np.repeat(each, channels, axis=2).astype(filters.dtype)
 
 
-def with_positions(
-    source: Mapping[str, Any], source_config: Mapping[str, Any],
+def _with_positions(
+    params: Mapping[str, Any], weights: weights_lib.Weights,
     initial: Mapping[str, Any],
 ) -> Mapping[str, Any]:
-  """Returns a checkpoint's parameters with its fixed position embeddings.
+  """Returns parameters with the fixed position embeddings of their model.
 
   A model that learns position embeddings starts from the fixed sine-cosine
-  embeddings that the checkpoint was trained with.
-
-  Args:
-    source: parameters of the checkpoint.
-    source_config: plain config of the checkpoint; `model` and `data` suffice.
-    initial: the model's parameters, or their shapes.
+  embeddings that the weights were trained with.
   """
-  config = models.parse(source_config['model'])
-  if 'positions' not in initial or 'positions' in source or (
+  config = weights.config
+  if 'positions' not in initial or 'positions' in params or (
       not isinstance(config, vit_config.ViTConfig)
       or config.position != 'sincos'):
-    return source
-  size = data.parse({'resolution': source_config['data']['resolution']}).size
-  return {**source, 'positions': np.asarray(models.position_embeddings(
-      lambda *_: None, config, models.grid(config, size)))}
-
-
-def resizer(
-    source_config: Mapping[str, Any], config: InitConfig, *,
-    grid: tuple[int, int],
-) -> Callable[[str, np.ndarray], np.ndarray]:
-  """Returns the function that resizes position embeddings to a grid.
-
-  Args:
-    source_config: plain config of the checkpoint; `model` and `data` suffice.
-    config: section `init` of the run.
-    grid: rows and columns of patches in the run.
-  """
-  size = data.parse({'resolution': source_config['data']['resolution']}).size
-  return functools.partial(
-      models.resize, new_grid=grid,
-      method=config.positions or source_config.get('positions', 'linear'),
-      old_grid=models.grid(models.parse(source_config['model']), size))
+    return params
+  return {**params, 'positions': np.asarray(models.position_embeddings(
+      lambda *_: None, config, config.grid(weights.resolution)))}
 
 
 def report(rows: Sequence[Row]) -> str:

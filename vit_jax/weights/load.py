@@ -22,6 +22,7 @@ import numpy as np
 
 from vit_jax import models
 from vit_jax import tree
+from vit_jax.checkpoints import paths
 from vit_jax.models import vit_config
 from vit_jax.weights import files
 from vit_jax.weights import infer_architecture
@@ -30,6 +31,7 @@ from vit_jax.weights import open_files
 from vit_jax.weights import overrides as overrides_lib
 from vit_jax.weights import published_sizes
 from vit_jax.weights import report
+from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import config_json
 from vit_jax.weights.configs import declared as declared_lib
 from vit_jax.weights.configs import preprocessing
@@ -39,18 +41,14 @@ DEFAULT_SIZE = (224, 224)  # Pixels, where nothing determines the image size.
 
 def load(
     path: str | os.PathLike, overrides: Mapping[str, Any] | None = None,
-    change: declared_lib.Change = lambda weights: weights,
-) -> declared_lib.Weights:
-  """Loads the weights of another codebase.
-
-  `origin` of the result is the name of the weights' family.
+) -> weights_lib.Weights:
+  """Opens the weights of another codebase; `read` reads their values.
 
   Args:
     path: a file, or a folder with a file and its config.json.
     overrides: keys of the section `model` and of `Preprocess`, which override
       declared and inferred values; and `prefix`, the prefix of parameter names,
       for a file with several copies of a model.
-    change: applied to the weights before they are summarised.
 
   Raises:
     ValueError: if the file is damaged or of an unknown family, or does not
@@ -74,22 +72,19 @@ def load(
       declared = config_json.read(file, overrides=given.preprocess)
       advice = f'\n{config_json.ADVICE}'
   try:
-    weights = _build(found, declared, given)
+    return _build(found, declared, given)
   except ValueError as error:
     if not declared.source:
       raise
     raise ValueError(f'{declared.source} does not describe the weights: '
                      f'{error}{advice}') from error
-  weights = change(weights)
-  return dataclasses.replace(weights, summary=(
-      *report.summary(weights, found, declared, given), *weights.summary))
 
 
 def _build(
     found: matching.Found, declared: declared_lib.Declared,
     given: overrides_lib.Overrides,
-) -> declared_lib.Weights:
-  """Compares the model with the headers, then reads the values.
+) -> weights_lib.Weights:
+  """Compares the model with the headers.
 
   Raises:
     ValueError: if the file does not contain exactly the model's parameters.
@@ -110,19 +105,26 @@ def _build(
       params = matching.fold_register_positions(params, prefix)
     return infer_architecture.add_empty_head(config, params)
 
-  check(config, adapt(shapes), resolution, source=found.opened.path,
+  opened = found.opened
+  abstract = adapt(shapes)
+  check(config, abstract, resolution, source=opened.path,
         theirs={match.ours: match.theirs[0] for match in found.matches})
-  declared.add_defaults(found.family.preprocess, declared_lib.Origin(
+  declared.add_defaults(found.family.preprocess, weights_lib.Origin(
       'assumed', f'as for a {found.family.label}'))
   preprocess = _preprocess(config, resolution, declared, given)
-  params = adapt(matching.read(found, **heads))
-  return declared_lib.Weights(
-      config=config, params=tree.unflatten(params), resolution=resolution,
+  under = f', under {found.prefix}' if found.prefix else ''
+  return weights_lib.Weights(
+      config=config,
+      read=lambda: tree.unflatten(adapt(matching.read(found, **heads))),
+      shapes=tree.unflatten(abstract), resolution=resolution,
       preprocess=preprocess,
       positions=declared.positions or found.family.positions,
-      origin=found.family.name,
+      address=opened.path, kind=found.family.name,
+      description=f'{paths.display(opened.path)}: {found.family.label} '
+      f'({opened.format}{under})',
       settings=declared.settings(given.model, given.preprocess),
-      report=tuple(report.parameters(found, params)))
+      notes=tuple(report.notes(found, declared, given)),
+      report=tuple(report.parameters(found, abstract)))
 
 
 def _positions(
@@ -163,16 +165,16 @@ def _config(
   known = dict(declared.model)
   if 'variant' in given.model:
     known |= published_sizes.dimensions(given.model['variant'])
-    declared.origins['num_heads'] = declared_lib.Origin('given')
+    declared.origins['num_heads'] = weights_lib.Origin('given')
   known |= given.model
   section = infer_architecture.section(
       params, found.family, declared=known, heads_in_shapes=found.has_head_axis)
   if 'width' in section and not section.get('num_heads'):
     section['num_heads'], source = infer_architecture.num_heads(
         section, family=found.family, source=found.opened.path)
-    declared.origins['num_heads'] = declared_lib.Origin('assumed', source)
+    declared.origins['num_heads'] = weights_lib.Origin('assumed', source)
   elif 'width' in section and 'num_heads' not in known:
-    declared.origins['num_heads'] = declared_lib.Origin(
+    declared.origins['num_heads'] = weights_lib.Origin(
         'inferred', 'the arrays')
   variant = section.pop('variant', None)
   config = models.parse(section)
@@ -209,7 +211,7 @@ def check_preprocess(
       is not the number of classes.
   """
   try:
-    models.grid(config, preprocess.resolution)
+    config.grid(preprocess.resolution)
   except ValueError as error:
     raise ValueError(f'resolution: {error}') from error
   labels = len(preprocess.labels)
@@ -253,7 +255,7 @@ def abstract_params(
   """Returns the shapes of a model's parameters, as a nested dict."""
   # The shapes do not depend on kernels that only some devices support.
   model = models.build(
-      models.without_fused_kernels(config), num_classes=config.num_classes)
+      config.without_fused_kernels(), num_classes=config.num_classes)
   images = jax.ShapeDtypeStruct((1, *resolution, channels), 'float32')
   return nn.unbox(jax.eval_shape(
       lambda: models.init(model, jax.random.key(0), images)))

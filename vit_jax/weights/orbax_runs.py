@@ -1,16 +1,17 @@
-"""Loads models from the checkpoints of runs, and saves them as checkpoints.
+"""Opens checkpoints as weights, and saves models as checkpoints.
 
-A checkpoint is loaded with the checks of `weights.load`. A model is saved as a
-workdir with one checkpoint that has no optimizer state.
+A model is saved as a workdir with one checkpoint that has no optimizer state.
 """
 
 from collections.abc import Mapping
 import dataclasses
+import functools
 import json
 import os
 from typing import Any
 
 from etils import epath
+import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
@@ -20,92 +21,128 @@ from vit_jax import exceptions
 from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
+from vit_jax import types
+from vit_jax import untrusted
+from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
-from vit_jax.checkpoints import source as checkpoint_source
 from vit_jax.models import vit_config
 from vit_jax.weights import files
 from vit_jax.weights import infer_architecture
 from vit_jax.weights import load as load_lib
 from vit_jax.weights import overrides as overrides_lib
 from vit_jax.weights import published_sizes
-from vit_jax.weights import report
+from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import preprocessing
 
 
-def is_run(path: epath.Path) -> bool:
-  """Whether a path is a workdir, with or without stages, or a checkpoint."""
-  if not path.is_dir():
-    return False
-  names = (paths.FOLDER, paths.LATEST, paths.BEST)
-  return (any((path / name).is_dir() for name in names)
-          or paths.is_checkpoint(path) or paths.newest(path) is not None
-          or bool(paths.stages(path)))
+def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
+  """Opens a checkpoint; its parameters are those of the run, as stored.
+
+  Raises:
+    FileNotFoundError: if there is no checkpoint.
+    ValueError: if its config is malformed, or the checkpoint is damaged.
+  """
+  step = paths.find(path, which=which)
+  item = items.params_item(step)
+  with items.explain_errors(step):
+    untrusted.check_folder(step)
+    sums = items.read_checksums(step)
+    run = items.read_config(step / 'config')
+    checksums.check_items(sums, plain={'config': run})
+    shapes = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype),
+        items.read_shapes(step / item))
+    labels = items.read_labels(step, sums)
+  if 'model' not in run:
+    raise ValueError(
+        f'The config of the checkpoint {step} has no section model. Use '
+        'another checkpoint.')
+  with exceptions.replaced_by(lambda error: ValueError(
+      f'The config of the checkpoint {step} is malformed: '
+      f'{str(error).rstrip(".")}. Use another checkpoint, or correct it.')):
+    saved = schema.parse(
+        declared.Metadata, {
+            f.name: run[f.name] for f in dataclasses.fields(declared.Metadata)
+            if f.name in run}, where='config')
+    config = models.parse(saved.model)
+    head = tree.flatten(shapes).get('head/dense/kernel')
+    if head is not None and not config.num_classes:  # Set by the dataset.
+      config = dataclasses.replace(config, num_classes=int(head.shape[-1]))
+    preprocess = _preprocess(saved)
+    if len(labels) == config.num_classes:
+      preprocess = dataclasses.replace(preprocess, labels=labels)
+    resolution = saved.size(preprocess)
+    config.grid(resolution)
+    load_lib.check_preprocess(config, preprocess)
+  return weights_lib.Weights(
+      config=config, read=functools.partial(items.read_params, step),
+      shapes=shapes, preprocess=preprocess, resolution=resolution,
+      positions=saved.positions, address=str(step), kind=item,
+      description=f'{paths.display(step)}: vit_jax checkpoint',
+      # `save` writes a part of a config.
+      run=run if 'batch_size' in run else {},
+      settings=_declared(config, preprocess).settings())
 
 
-def load(
-    source: checkpoint_source.Source, overrides: Mapping[str, Any],
-    change: declared.Change,
-) -> declared.Weights:
-  """Loads a model from a checkpoint; like `weights.load.load`."""
+def _declared(
+    config: models.ModelConfig, preprocess: preprocessing.Preprocess,
+) -> declared.Declared:
+  return declared.Declared(
+      source='its config', ours=True, model=schema.to_plain(config),
+      preprocess={name: value for name, value in vars(preprocess).items()
+                  if value or name != 'labels'})
+
+
+def override(
+    weights: weights_lib.Weights, overrides: Mapping[str, Any],
+) -> weights_lib.Weights:
+  """Returns the weights of a run with other settings; see `open.open`."""
   given = overrides_lib.parse(overrides)
   if given.prefix is not None:
     raise ValueError(
         f'prefix={given.prefix!r} selects one of several copies in a file, but '
-        f'{source.path} is a checkpoint of vit_jax. Leave it out.')
-  where = str(source.path)
-  if 'model' not in source.config:
-    raise ValueError(
-        f'The config of the checkpoint {where} has no section model. Use '
-        'another checkpoint.')
-  shapes = tree.flatten(_of_model(source.shapes))
-  with exceptions.replaced_by(lambda error: ValueError(
-      f'The config of the checkpoint {where} is malformed: '
-      f'{str(error).rstrip(".")}. Use another checkpoint, or correct it.')):
-    run = schema.parse(
-        declared.Metadata, {
-            f.name: source.config[f.name]
-            for f in dataclasses.fields(declared.Metadata)
-            if f.name in source.config}, where='config')
-    stored = models.parse(run.model)
-    head = shapes.get('head/dense/kernel')
-    if head is not None and not stored.num_classes:  # Set by the dataset.
-      stored = dataclasses.replace(stored, num_classes=int(head.shape[-1]))
-    preprocess = _preprocess(run)
-    if len(source.labels) == stored.num_classes:
-      preprocess = dataclasses.replace(preprocess, labels=source.labels)
-    resolution = run.size(preprocess)
-    models.grid(stored, resolution)
-    load_lib.check_preprocess(stored, preprocess)
-  config = _with_overrides(stored, given)
-  preprocess = preprocessing.override(preprocess, given.preprocess)
-  # Orbax cannot store arrays without elements.
+        f'{weights.address} is a checkpoint of vit_jax. Leave it out.')
+  config = _with_overrides(weights.config, given)
+  preprocess = preprocessing.override(weights.preprocess, given.preprocess)
+  return dataclasses.replace(
+      weights, config=config, preprocess=preprocess,
+      settings=_declared(weights.config, weights.preprocess).settings(
+          given.model, given.preprocess))
+
+
+def for_inference(weights: weights_lib.Weights) -> weights_lib.Weights:
+  """Returns the weights of a run, as stored, as those of its model.
+
+  Parameters that only its objective uses are left out, and the head of a
+  regression is in the units of the labels.
+
+  Raises:
+    ValueError: if the checkpoint does not hold exactly the model's parameters.
+  """
+  config, data = weights.config, weights.run.get('data', {})
+  shapes = infer_architecture.add_empty_head(
+      config, tree.flatten(_of_model(weights.shapes)))
   load_lib.check(
-      config, infer_architecture.add_empty_head(stored, shapes), resolution,
-      source=where, channels=preprocess.channels)
-  load_lib.check_preprocess(config, preprocess)
-  arrays = tree.flatten(_of_model(source.load()))
-  params = {
-      name: files.to_float32(array, name=name, path=where) for name, array in
-      infer_architecture.add_empty_head(stored, arrays).items()}
-  if run.data.get('target_std'):
-    params = _in_label_units(params, run.data)
-  known = declared.Declared(
-      source='its config', ours=True, model=schema.to_plain(stored),
-      preprocess={name: value for name, value in vars(preprocess).items()
-                  if value or name != 'labels'})
-  weights = change(declared.Weights(
-      config=config, params=tree.unflatten(params), resolution=resolution,
-      preprocess=preprocess, positions=run.positions, origin='ours',
-      settings=known.settings(given.model, given.preprocess),
-      report=tuple(f'  loaded  {name} {array.shape}'
-                   for name, array in params.items())))
-  return dataclasses.replace(weights, summary=(
-      f'{paths.display(where)}: vit_jax checkpoint, '
-      f'{report.count(weights.params)}, images '
-      f'{weights.resolution[0]}x{weights.resolution[1]}',
-      *report.settings(weights, source=known.source), *weights.summary))
+      config, shapes, weights.resolution, source=weights.address,
+      channels=weights.preprocess.channels)
+  load_lib.check_preprocess(config, weights.preprocess)
+
+  def read() -> types.Params:
+    arrays = infer_architecture.add_empty_head(
+        config, tree.flatten(_of_model(weights.read())))
+    params = {
+        name: files.to_float32(array, name=name, path=weights.address)
+        for name, array in arrays.items()}
+    if data.get('target_std'):
+      params = _in_label_units(params, data)
+    return tree.unflatten(params)
+
+  return dataclasses.replace(
+      weights, read=read, shapes=tree.unflatten(shapes), report=tuple(
+          f'  loaded  {name} {tuple(shape.shape)}'
+          for name, shape in shapes.items()))
 
 
 def _of_model(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,7 +197,7 @@ def _with_overrides(
   return models.parse({**plain, **changed})
 
 
-def save(target: str | os.PathLike, model: declared.Weights) -> None:
+def save(target: str | os.PathLike, model: weights_lib.Weights) -> None:
   """Saves a workdir with one checkpoint, of step 0; see `weights.save.save`.
 
   Raises:
@@ -176,7 +213,7 @@ def save(target: str | os.PathLike, model: declared.Weights) -> None:
       'origin': model.origin}
   arrays = tree.unflatten({
       name: jnp.asarray(array)
-      for name, array in tree.flatten(model.params).items() if array.size})
+      for name, array in tree.flatten(model.read()).items() if array.size})
   with (atomic_files.create(target) as path,
         ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer):
     checkpointer.save(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vit_jax import models
+from vit_jax.models import sizes
 from vit_jax.models import variants
 from vit_jax.models import vit_config
 
@@ -67,7 +68,7 @@ def _candidates(config: models.ModelConfig) -> list[str]:
   names = [name for name in variants.PUBLISHED
            if (name in variants.RESNETS) == (config.name == 'resnet')]
   if isinstance(config, vit_config.ViTConfig) and not config.backbone:
-    names += [f'{size}/{config.patch_shape[0]}' for size in variants.SIZES]
+    names += [f'{size}/{config.patch_shape[0]}' for size in sizes.SIZES]
   return list(dict.fromkeys(names))
 
 

@@ -24,6 +24,7 @@ from vit_jax.weights import npz
 from vit_jax.weights import orbax_runs
 from vit_jax.weights import published_sizes
 from vit_jax.weights import safetensors
+from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import huggingface_export
 from vit_jax.weights.configs import huggingface_types
@@ -41,7 +42,7 @@ _DECLARED = {'timm': ('gelu',), 'huggingface': (
 
 
 def save(
-    target: str | os.PathLike, form: str, model: declared.Weights,
+    target: str | os.PathLike, form: str, model: weights_lib.Weights,
 ) -> list[str]:
   """Saves a model; `vit_jax.load` reads it back exactly.
 
@@ -73,14 +74,15 @@ def save(
         f'The model expects pixels of {preprocess.pixel_dtype} with the '
         f'value_range {preprocess.value_range}, which the format {form} cannot '
         f'express. Save it as {ORBAX}.')
-  for name, array in tree.flatten(model.params).items():
+  params = model.read()
+  for name, array in tree.flatten(params).items():
     files.to_float32(np.asarray(array), name=name, path='The model')
   if form == ORBAX:
     orbax_runs.save(target, model)
     return []
   config = model.config
   family = _family(form, config)
-  arrays = to_arrays(family, _for_format(form, config, model.params))
+  arrays = to_arrays(family, _for_format(form, config, params))
   if config.variant and not published_sizes.has_dimensions(
       config, config.variant):
     config = dataclasses.replace(config, variant='')

@@ -1,4 +1,4 @@
-"""Normalisation, mixup and CutMix against their formulas."""
+"""Scaling of pixels, mixup and CutMix against their formulas."""
 
 import functools
 
@@ -22,7 +22,7 @@ def _batch():
 
 
 def _prepare(*, multi_label=False, **settings):
-  config = data.parse({'mean': 0.0, 'std': 1 / 255, **settings})
+  config = data.parse({'value_range': [0, 1], **settings})
   return mixup.prepare(config, num_classes=CLASSES, multi_label=multi_label)
 
 
@@ -40,7 +40,8 @@ def test_pixels_are_normalised_per_channel():
   image = np.random.default_rng(0).integers(
       0, 256, (2, 4, 5, 3), dtype=np.uint8)
   mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-  result = mixup.normalize(jnp.asarray(image), mean=mean, std=std)
+  result = mixup.normalize(
+      mixup.scale(jnp.asarray(image)), mean=mean, std=std)
   assert result.dtype == jnp.float32
   np.testing.assert_allclose(
       result, (image / 255 - np.array(mean)) / np.array(std), rtol=1e-5,

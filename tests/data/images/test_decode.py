@@ -11,7 +11,7 @@ import pytest
 from tests import fuzz
 from tests import hostile
 from tests import pictures
-from vit_jax.check import image_record
+from vit_jax.curation import image_record
 from vit_jax.data.images import decode
 from vit_jax.data.images import multichannel
 

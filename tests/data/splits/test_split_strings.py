@@ -5,8 +5,8 @@ import pytest
 
 from tests import own_data
 from tests import pictures
+from vit_jax.curation import selection
 from vit_jax.data.sources import builtin
-from vit_jax.data.splits import selection
 from vit_jax.data.splits import split_strings
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests import random_models
 from vit_jax.weights import load as load_lib
 from vit_jax.weights import safetensors
-from vit_jax.weights.configs import declared
+from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import preprocessing
 
 CONFIGS = {'huggingface': random_models.HUGGINGFACE_CONFIG,
@@ -86,7 +86,7 @@ def test_the_processor_of_transformers_5_is_read(tmp_path):
            'rounding': 'torchvision'}, {'op': 'central_crop'}]})
   assert {loaded.settings[name] for name in (
       'mean', 'std', 'resize', 'crop', 'interpolation')} == {
-          declared.Origin('declared', str(file))}
+          weights_lib.Origin('declared', str(file))}
   assert 'not read' not in '\n'.join(loaded.summary)
 
 

@@ -8,7 +8,7 @@ from tests import random_models
 from vit_jax.data.augment import ops
 from vit_jax.weights import load as load_lib
 from vit_jax.weights import safetensors
-from vit_jax.weights.configs import declared
+from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import huggingface
 from vit_jax.weights.configs import huggingface_export
 from vit_jax.weights.configs import preprocessing
@@ -88,8 +88,8 @@ def test_a_malformed_preprocessor_is_an_error(text, words, tmp_path):
 def test_exported_preprocessing_is_parsed_back(settings):
   preprocess = preprocessing.parse({'resolution': 224, **settings})
   config = random_models.config_of(num_classes=len(preprocess.labels))
-  files = huggingface_export.config_files(declared.Weights(
-      config, {}, preprocess, resolution=(224, 224)))
+  files = huggingface_export.config_files(weights_lib.Weights.of(
+      {}, config=config, preprocess=preprocess, resolution=(224, 224)))
   found = preprocessing.parse({
       **huggingface.parse(files['config.json']).preprocess,
       **huggingface.parse_preprocessor(files['preprocessor_config.json'])})
@@ -144,8 +144,9 @@ def test_a_missing_component_is_named(config, words):
     ids=str)
 def test_a_model_that_no_type_has_is_refused(settings, words):
   config = random_models.config_of(**settings)
-  model = declared.Weights(
-      config, {}, preprocessing.Preprocess((32, 32)), resolution=(32, 32))
+  model = weights_lib.Weights.of(
+      {}, config=config, preprocess=preprocessing.Preprocess((32, 32)),
+      resolution=(32, 32))
   with pytest.raises(ValueError, match=words):
     huggingface_export.config_files(model)
 

@@ -9,6 +9,7 @@ from tests import pictures
 from tests import random_models
 from vit_jax import data
 from vit_jax import schema
+from vit_jax.data.augment import mixup
 from vit_jax.data.augment import ops
 from vit_jax.experiment import config_file
 from vit_jax.weights.configs import huggingface_export
@@ -77,7 +78,8 @@ def test_evaluation_and_predictions_compute_the_same_logits(
   paths = [folder / dataset.source.key(i) for i in range(len(SIZES))]
   (_, outputs), = model.outputs(paths)
   np.testing.assert_allclose(
-      outputs['logits'], model(np.asarray(batch['image']))['logits'],
+      outputs['logits'], model(np.asarray(mixup.normalize(
+          batch['image'], mean=config.mean, std=config.std)))['logits'],
       rtol=1e-5, atol=1e-5)
 
 

@@ -10,6 +10,7 @@ from vit_jax import models
 from vit_jax.models import timm_names
 from vit_jax.weights import load as load_lib
 from vit_jax.weights import safetensors
+from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.configs import timm
@@ -161,10 +162,10 @@ def test_settings_at_the_top_level_of_an_older_file_are_read(labels, tmp_path):
       'resolution': 32, 'mean': (0.1, 0.2, 0.3), 'std': (0.4, 0.5, 0.6),
       'keep_aspect': True, 'crop': 0.9, 'interpolation': 'lanczos',
       'labels': tuple('abcde')})
-  origin = declared.Origin('declared', str(tmp_path / 'config.json'))
+  origin = weights_lib.Origin('declared', str(tmp_path / 'config.json'))
   assert loaded.settings == {
-      **dict.fromkeys(declared.REPORTED, origin),
-      'resize': declared.Origin('assumed', 'as timm does for this file')}
+      **dict.fromkeys(('model', *declared.REPORTED), origin),
+      'resize': weights_lib.Origin('assumed', 'as timm does for this file')}
   assert 'not read' not in '\n'.join(loaded.summary)
 
 
@@ -177,6 +178,7 @@ def test_missing_preprocessing_is_that_of_timm(tmp_path):
       'std': (0.4, 0.5, 0.6), 'keep_aspect': True, 'crop': 0.875,
       'interpolation': 'bicubic'})
   assert {name: origin.status for name, origin in loaded.settings.items()} == {
+      'model': 'declared',
       **dict.fromkeys(declared.REPORTED, 'assumed'), 'std': 'declared',
       'heads': 'declared'}
 
@@ -212,7 +214,8 @@ PLAIN = preprocessing.Preprocess(resolution=(32, 32))
 
 def exported(**settings):
   config = models.parse({'num_classes': 3, **settings})
-  model = declared.Weights(config, {}, PLAIN, resolution=(64, 64))
+  model = weights_lib.Weights.of(
+      {}, config=config, preprocess=PLAIN, resolution=(64, 64))
   return timm_export.config_files(model)['config.json']
 
 

@@ -1,4 +1,4 @@
-"""Input processing on the device: normalisation, mixup and CutMix.
+"""Input processing on the device: scaling of pixels, mixup and CutMix.
 
 Batches are transferred as bytes, a quarter of float32. Mixing pairs images of
 the global batch, which no single host holds.
@@ -19,18 +19,24 @@ _Mixed = tuple[Float[Array, 'batch height width channels'],
                Float[Array, 'batch classes']]
 
 
-def normalize(
+def scale(
     image: Real[Array, 'batch height width channels'], *,
-    mean: float | tuple[float, ...], std: float | tuple[float, ...],
     value_range: tuple[float, float] | None = None,
 ) -> Float[Array, 'batch height width channels']:
-  """Returns (image / 255 - mean) / std in float32.
+  """Returns image / 255 in float32.
 
   `value_range` are the pixel values to scale to 0 and 1, instead of 0 and 255.
   """
   low, high = value_range or (0, 255)
-  image = (image.astype(jnp.float32) - low) / (high - low)
-  return (image - jnp.asarray(mean)) / jnp.asarray(std)
+  return (image.astype(jnp.float32) - low) / (high - low)
+
+
+def normalize(
+    pixels: Float[Array, '... channels'], *,
+    mean: float | tuple[float, ...], std: float | tuple[float, ...],
+) -> Float[Array, '... channels']:
+  """Returns model inputs (pixels - mean) / std for pixels in [0, 1]."""
+  return (pixels - jnp.asarray(mean)) / jnp.asarray(std)
 
 
 def mixup(
@@ -107,7 +113,8 @@ def prepare(
 ) -> Callable[..., dict[str, jax.Array]]:
   """Returns the function (batch, key, train) -> batch to run on the device.
 
-  `image` becomes normalised float32. `label` becomes k-hot [batch, classes]
+  `image` becomes float32 in [0, 1], which objectives and evaluators normalise
+  for the model. `label` becomes k-hot [batch, classes]
   for multi-label data, and soft [batch, classes] in training with mixup or
   CutMix; otherwise class indices and regression targets stay as they are. With
   mixup and CutMix, each batch gets one of both at random. Mixup blends
@@ -115,7 +122,7 @@ def prepare(
   be None without mixing.
 
   Raises:
-    ValueError: for CutMix with regression targets, or unmeasured statistics.
+    ValueError: for CutMix with regression targets.
   """
   if targets and config.cutmix > 0:
     raise ValueError(
@@ -123,12 +130,12 @@ def prepare(
         'regression targets. Use --config.data.cutmix=0, or data.mixup.')
   mixers = [functools.partial(mix, alpha=alpha) for mix, alpha in (
       (mixup, config.mixup), (cutmix, config.cutmix)) if alpha > 0]
-  value_scale = config.value_scale
 
   def apply(
       batch: Batch, key: jax.Array | None, train: bool,
   ) -> dict[str, jax.Array]:
-    image = normalize(jnp.asarray(batch['image']), **value_scale)
+    image = scale(
+        jnp.asarray(batch['image']), value_range=config.value_range)
     label = jnp.asarray(batch['label'])
     if multi_label:
       label = k_hot(label, num_classes=num_classes)

@@ -6,6 +6,7 @@ from typing import Any
 
 from vit_jax import untrusted
 from vit_jax.checkpoints import paths
+from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import declared as declared_lib
 from vit_jax.weights.configs import huggingface
 from vit_jax.weights.configs import preprocessing
@@ -58,7 +59,7 @@ def read(
           result.preprocess.pop(term, None)
       result.preprocess |= preprocess
       result.origins |= dict.fromkeys(
-          preprocess, declared_lib.Origin('declared', str(file)))
+          preprocess, weights_lib.Origin('declared', str(file)))
       notes += _unread(file, found, huggingface)
       break
     # The weights may decide the resolution; it is a placeholder here.

@@ -6,18 +6,18 @@ vit_jax writes metadata with exported weights, so that nothing is lost:
     npz:         the same JSON in a file of the same stem, `model.json`
 """
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container, Mapping
 import dataclasses
 import pathlib
-from typing import Any, Literal
+from typing import Any
 
 from vit_jax import models
 from vit_jax import schema
-from vit_jax import types
 from vit_jax import untrusted
 from vit_jax.checkpoints import paths
 from vit_jax.models import vit_config
 from vit_jax.weights import files
+from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import preprocessing
 
 KEY = 'vit_jax'
@@ -26,19 +26,6 @@ KEY = 'vit_jax'
 REPORTED: Mapping[str, str] = {
     'mean': 'mean', 'std': 'std', 'resize': 'keep_aspect', 'crop': 'crop',
     'interpolation': 'interpolation', 'labels': 'labels', 'heads': 'num_heads'}
-
-
-@dataclasses.dataclass(frozen=True)
-class Origin:
-  """Source of the value of a setting.
-
-  Attributes:
-    status: 'given' by the caller, 'declared' by a file, 'inferred' from arrays
-      or names, or 'assumed'.
-    source: the file, what it is inferred from, or whose default is assumed.
-  """
-  status: Literal['given', 'declared', 'inferred', 'assumed']
-  source: str = ''
 
 
 @dataclasses.dataclass
@@ -64,36 +51,42 @@ class Declared:
   model: dict[str, Any] = dataclasses.field(default_factory=dict)
   preprocess: dict[str, Any] = dataclasses.field(default_factory=dict)
   resolution: tuple[int, int] | None = None
-  positions: str | None = None
+  positions: weights_lib.Positions | None = None
   embeds_prefix: bool | None = None
-  origins: dict[str, Origin] = dataclasses.field(default_factory=dict)
+  origins: dict[str, weights_lib.Origin] = dataclasses.field(
+      default_factory=dict)
   notes: tuple[str, ...] = ()
 
   def add_defaults(
-      self, preprocess: Mapping[str, Any], origin: Origin) -> None:
+      self, preprocess: Mapping[str, Any], origin: weights_lib.Origin) -> None:
     """Adds keys of `Preprocess` that are not declared."""
     for name in preprocess.keys() - self.preprocess.keys():
       self.preprocess[name] = preprocess[name]
       self.origins[name] = origin
 
-  def settings(self, *given: Container[str]) -> dict[str, Origin]:
-    """Returns the origins of `REPORTED`; `given` has the caller's keys."""
-    def origin(key: str) -> Origin:
+  def settings(self, *given: Container[str]) -> dict[str, weights_lib.Origin]:
+    """Returns the origins of the model, if declared, and of `REPORTED`.
+
+    `given` has the keys of the caller.
+    """
+    def origin(key: str) -> weights_lib.Origin:
       if any(key in keys or ('ops' in keys and key in preprocessing.TERMS)
              for keys in given):
-        return Origin('given')
+        return weights_lib.Origin('given')
       # Operations declare what the terms of timm would describe.
       if 'ops' in self.preprocess and (
           key in ('keep_aspect', 'crop') or (
               key == 'interpolation' and self.ours)):
         key = 'ops'
       if key in self.preprocess or key in self.model:
-        default = Origin('declared', self.source)
+        default = weights_lib.Origin('declared', self.source)
       else:
-        default = Origin('assumed')
+        default = weights_lib.Origin('assumed')
       return self.origins.get(key, default)
 
-    return {name: origin(key) for name, key in REPORTED.items()}
+    of_model = {'model': weights_lib.Origin('declared', self.source)}
+    return (of_model if self.source else {}) | {
+        name: origin(key) for name, key in REPORTED.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +106,7 @@ class Metadata:
   model: dict[str, Any]
   preprocess: dict[str, Any] | None = None
   resolution: int | tuple[int, int] | None = None
-  positions: Literal['linear', 'bilinear', 'cubic'] = 'linear'
+  positions: weights_lib.Positions = 'linear'
   data: dict[str, Any] = dataclasses.field(default_factory=dict)
   objective: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -124,36 +117,7 @@ class Metadata:
     return preprocessing.parse({'resolution': self.resolution}).resolution
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Weights:
-  """A model with its parameters.
-
-  Attributes:
-    config: the typed section `model`.
-    params: nested dict of arrays.
-    preprocess: preprocessing of images.
-    resolution: height and width of the position embeddings.
-    positions: interpolation of position embeddings; see `initialize.Positions`.
-    origin: format and path of the weights.
-    settings: origins of the settings in `REPORTED`.
-    report: a line for each parameter that was read or ignored.
-    summary: lines about found, inferred and assumed settings.
-  """
-  config: models.ModelConfig
-  params: types.Params
-  preprocess: preprocessing.Preprocess
-  resolution: tuple[int, int]
-  positions: str = 'linear'
-  origin: str = ''
-  settings: Mapping[str, Origin] = dataclasses.field(default_factory=dict)
-  report: tuple[str, ...] = ()
-  summary: tuple[str, ...] = ()
-
-
-Change = Callable[[Weights], Weights]
-
-
-def metadata(model: Weights) -> dict[str, Any]:
+def metadata(model: weights_lib.Weights) -> dict[str, Any]:
   """Returns the metadata of a model, as plain data."""
   return {'model': schema.to_plain(model.config),
           'preprocess': preprocessing.to_plain(model.preprocess),

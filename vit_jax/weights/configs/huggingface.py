@@ -11,6 +11,7 @@ from typing import Any
 
 from vit_jax import schema
 from vit_jax.data.augment import ops
+from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import huggingface_types
 
@@ -55,7 +56,7 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
                   if inner.get(theirs) is not None}
   if found.num_heads and 'num_heads' not in result.model:
     result.model['num_heads'] = found.num_heads
-    result.origins['num_heads'] = declared.Origin(
+    result.origins['num_heads'] = weights_lib.Origin(
         'inferred', f'model_type {kind}')
   if kind == 'dinov3_vit' and 'rope_theta' in config:
     result.model['rotary'] = {

@@ -6,7 +6,7 @@ from typing import Any
 from vit_jax.models import architecture
 from vit_jax.models import rotary
 from vit_jax.models import vit_config
-from vit_jax.weights.configs import declared
+from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import huggingface
 from vit_jax.weights.configs import huggingface_types
 from vit_jax.weights.configs import preprocessing
@@ -62,7 +62,7 @@ def model_type(config: vit_config.ViTConfig) -> str:
   return kind
 
 
-def config_files(model: declared.Weights) -> dict[str, dict[str, Any]]:
+def config_files(model: weights_lib.Weights) -> dict[str, dict[str, Any]]:
   """Returns the JSON files of an exported ViT, by file name.
 
   Raises:

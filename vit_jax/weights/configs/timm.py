@@ -11,6 +11,7 @@ from typing import Any
 
 from vit_jax import schema
 from vit_jax.models import timm_names
+from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import preprocessing
 
@@ -90,7 +91,7 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
     result.model['num_classes'] = config['num_classes']
   result.preprocess = parse_preprocessing(inner)
   result.add_defaults(
-      _DEFAULTS, declared.Origin('assumed', 'as timm does for this file'))
+      _DEFAULTS, weights_lib.Origin('assumed', 'as timm does for this file'))
   labels = config.get('label_names') or inner.get('label_names') or (
       inner.get('labels'))
   if labels:
@@ -128,7 +129,7 @@ def _parse_vit(
     result.embeds_prefix = implied.pop('position_cls')
     model |= implied
     if arguments.get('num_heads') is None:
-      result.origins['num_heads'] = declared.Origin(
+      result.origins['num_heads'] = weights_lib.Origin(
           'inferred', f'the architecture {name}')
   model |= {ours: arguments[theirs]
             for theirs, ours in _MODEL_KEYS.items() if theirs in arguments}

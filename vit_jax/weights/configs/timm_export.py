@@ -9,7 +9,7 @@ from vit_jax import models
 from vit_jax.models import resnet_config
 from vit_jax.models import vit_config
 from vit_jax.weights import published_sizes
-from vit_jax.weights.configs import declared
+from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.configs import timm
 
@@ -24,7 +24,7 @@ _GLOBAL_POOL = {ours: theirs for theirs, ours in timm.POOLING.items()}
 _ACT_LAYER = {ours: theirs for theirs, ours in timm.GELU.items()}
 
 
-def config_files(model: declared.Weights) -> dict[str, dict[str, Any]]:
+def config_files(model: weights_lib.Weights) -> dict[str, dict[str, Any]]:
   """Returns the JSON files of an exported model, by file name.
 
   Raises:

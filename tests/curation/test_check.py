@@ -1,0 +1,286 @@
+"""Problems planted in a dataset are found, and nothing is changed."""
+
+import re
+import tempfile
+
+import numpy as np
+from PIL import Image
+from PIL import ImageOps
+import pytest
+
+from tests import pictures
+from vit_jax import data
+from vit_jax.curation import check as check_lib
+from vit_jax.curation import output
+from vit_jax.curation import scan as scan_lib
+from vit_jax.curation import similarity
+from vit_jax.curation import suspicious_labels
+
+_WRONG = 'train/lying/wrong.png'
+
+
+def _striped(seed, *, lying):
+  """Returns an image whose class is the direction of its stripes."""
+  rng = np.random.default_rng(seed)
+  waves = np.sin(np.arange(48) / rng.uniform(2, 4) + rng.uniform(0, 6))
+  pixels = 128 + 60 * waves + rng.normal(0, 25, (48, 48))
+  pixels = pixels.T if lying else pixels
+  return Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).convert('RGB')
+
+
+def _plant(root):
+  """Writes 44 valid images and one problem of each kind."""
+  for i in range(44):
+    split, name = 'test' if i < 8 else 'train', ('lying', 'upright')[i % 2]
+    pictures.save(root / split / name / f'{i}.png',
+                  _striped(i, lying=i % 2 == 0))
+  pictures.save(root / _WRONG, _striped(90, lying=False))
+  photos = [pictures.picture(i) for i in range(4)]
+  pictures.save(root / 'train/lying/same.png', photos[0])
+  pictures.save(root / 'train/upright/same.png', photos[0])
+  pictures.save(root / 'train/lying/leak.png', photos[1])
+  pictures.save(root / 'test/lying/leak.jpg', photos[1].resize((64, 64)),
+                quality=80)
+  pictures.save(root / 'train/lying/turned.png', photos[2])
+  pictures.save(root / 'train/lying/turned2.png', ImageOps.mirror(photos[2]))
+  pictures.save(root / 'train/lying/jpeg.png', photos[3], format='JPEG')
+  (root / 'train/lying/empty.png').write_bytes(b'')
+  whole = pictures.encode(photos[3], 'JPEG')
+  (root / 'test/lying/half.jpg').write_bytes(whole[:len(whole) // 2])
+  return root
+
+
+def _run(request):
+  counts = []
+  report = check_lib.check(
+      request, thresholds=similarity.Thresholds(),
+      settings=suspicious_labels.Settings(neighbours=5), features='stripes',
+      advance=counts.append, failed=lambda key, error: counts.append(1))
+  assert sum(counts) == len(request.examples)
+  with tempfile.TemporaryDirectory() as folder:
+    output.write_page(report, request, f'{folder}/page.html')
+    with open(f'{folder}/page.html', encoding='utf-8') as file:
+      return report, file.read()
+
+
+def _check(source, *, max_examples=0, embed=None, min_side=0, **section):
+  return _run(scan_lib.prepare(
+      data.parse({'source': str(source), **section}),
+      max_examples=max_examples, embed=embed, min_side=min_side))
+
+
+@pytest.fixture(scope='module', name='root')
+def _root(tmp_path_factory):
+  return _plant(tmp_path_factory.mktemp('planted'))
+
+
+@pytest.fixture(scope='module', name='checked')
+def _checked(root):
+  before = {path: path.stat() for path in root.rglob('*')}
+  result = _check(root)
+  assert {path: path.stat().st_mtime_ns for path in root.rglob('*')} == {
+      path: stat.st_mtime_ns for path, stat in before.items()}
+  return result
+
+
+@pytest.fixture(name='report')
+def _report(checked):
+  return checked[0]
+
+
+def _keys(examples):
+  return {example.key for example in examples}
+
+
+def test_unreadable_images_are_reported_with_reasons(report):
+  assert _keys(u.example for u in report.unreadable) == {
+      'train/lying/empty.png', 'test/lying/half.jpg'}
+  assert all('not a' in u.reason for u in report.unreadable)
+  assert [split['unreadable'] for split in report.splits.values()] == [1, 1]
+
+
+def test_each_kind_of_duplicate_is_found_and_nothing_else(report):
+  found = [_keys(group.examples) for group in report.duplicates]
+  assert sorted(found, key=sorted) == [
+      {'test/lying/leak.jpg', 'train/lying/leak.png'},
+      {'train/lying/same.png', 'train/upright/same.png'},
+      {'train/lying/turned.png', 'train/lying/turned2.png'}]
+  first, second, last = report.duplicates  # The most harmful first.
+  assert first.labels_differ and first.identical and not first.across_splits
+  assert second.across_splits and not second.identical
+  assert second.min_similarity >= 0.9
+  assert not (last.across_splits or last.labels_differ)
+
+
+def test_a_wrong_label_is_the_most_suspicious(report):
+  suspect = report.suspicious_labels[0]
+  assert (suspect.example.key, suspect.suggested) == (_WRONG, 'upright')
+  assert all('upright' in key for key in _keys(suspect.neighbours))
+  assert report.label_agreement > 0.8
+
+
+def test_formats_and_classes_are_counted(report):
+  assert report.properties == {
+      'PNG RGB': 50, 'JPEG RGB': 2, '48 x 48 pixels': 51, '64 x 64 pixels': 1,
+      'format differs from the file extension': 1}
+  assert report.classes == {
+      'lying': {'train': 25, 'test': 6}, 'upright': {'train': 19, 'test': 4}}
+
+
+def test_the_page_is_self_contained_and_describes_each_image(checked):
+  report, text = checked
+  assert not re.search(r'(src|href)="(?!data:)|https?://|<script', text)
+  images = re.findall(r'<img [^>]*>', text)
+  assert all(re.search(r'loading="lazy".* alt="[^"]+"', i) for i in images)
+  readable = sum(split['checked'] - split['unreadable']
+                 for split in report.splits.values())
+  assert len(images) >= readable  # Contact sheets and findings.
+  for word in (_WRONG, 'labels differ', 'in several splits', 'empty.png'):
+    assert word in text
+
+
+def test_images_of_the_page_are_limited(root, report, monkeypatch, tmp_path):
+  monkeypatch.setattr(output, 'MAX_BYTES', 40_000)
+  request = scan_lib.prepare(data.parse({'source': str(root)}))
+  output.write_page(report, request, tmp_path / 'page.html')
+  text = (tmp_path / 'page.html').read_text()
+  assert 20_000 < sum(map(len, re.findall(r'base64,([^"]*)', text))) <= 40_000
+
+
+def test_duplicates_do_not_vote_on_each_other(tmp_path):
+  for i in range(8):
+    for name in ('lying', 'upright'):
+      pictures.save(tmp_path / 'train' / name / f'{i}.png',
+                    _striped(i, lying=name == 'lying'))
+  wrong = _striped(90, lying=False)
+  for i in range(6):  # As many copies as neighbours vote.
+    pictures.save(tmp_path / f'train/lying/wrong{i}.jpg', wrong, quality=80 + i)
+  pictures.save(tmp_path / 'test/lying/x.png', _striped(50, lying=True))
+  report, _ = _check(tmp_path)
+  suspects = _keys(s.example for s in report.suspicious_labels)
+  assert {f'train/lying/wrong{i}.jpg' for i in range(6)} <= suspects
+
+
+def test_a_model_receives_reduced_images_of_its_size(root):
+  sizes = []
+
+  def embed(images):
+    sizes.extend(image.size for image in images)
+    values = np.array([np.asarray(image).mean() for image in images])
+    return np.stack([values, np.ones_like(values)], axis=1)
+
+  _check(root, embed=embed, min_side=16)
+  assert all(16 <= min(size) < 32 for size in sizes)
+  assert len(sizes) == 52
+
+
+def test_a_smaller_subset_is_part_of_a_larger_one(root):
+  few, more = (
+      scan_lib.prepare(data.parse({'source': str(root)}), max_examples=n)
+      for n in (12, 30))
+  keys = [{r.examples.key(i) for i in range(len(r.examples))}
+          for r in (few, more)]
+  assert 11 <= len(keys[0]) <= 13 and keys[0] < keys[1]
+  assert sum(split.total for split in few.splits) == 54
+
+
+def _table(root, header, cells):
+  for i in range(len(cells)):
+    pictures.save(root / f'{i}.png', pictures.picture(i))
+  lines = [f'{i}.png,{cell}' for i, cell in enumerate(cells)]
+  (root / 'table.csv').write_text('\n'.join([f'path,{header}', *lines]))
+  return root / 'table.csv'
+
+
+def test_several_labels_are_counted_and_not_compared(tmp_path):
+  report, text = _check(_table(
+      tmp_path, 'labels', ['a|b', 'a', 'b|c', 'c', 'a|c', 'b'] * 3))
+  assert [sum(row.values()) for row in report.classes.values()] == [9, 9, 9]
+  assert report.label_agreement is None and not report.suspicious_labels
+  assert 'Not searched' in text and 'a, b' in text
+
+
+def test_numbers_have_one_contact_sheet_in_order(tmp_path):
+  report, text = _check(_table(
+      tmp_path, 'age', [f'{i}.5' for i in range(12)]), target='regression')
+  assert report.label_kind == 'numbers' and not report.classes
+  sheet = text[text.index('Contact sheets'):]
+  ages = [float(age) for age in re.findall(r'alt="([\d.]+):', sheet)]
+  assert len(ages) == 12 and ages == sorted(ages)
+
+
+def test_missing_numbers_are_equal_and_come_last(tmp_path):
+  path = _table(tmp_path, 'age,size', [',2', ',2', '7.5,2', '2.5,1', ',', '3,'])
+  pictures.save(tmp_path / '1.png', pictures.picture(0))
+  report, text = _check(path, target='regression')
+  group, = report.duplicates
+  assert group.identical and not group.labels_differ
+  sheet = text[text.index('Contact sheets'):]
+  assert re.findall(r'alt="([^,:]+)', sheet) == [
+      '2.5', '3', '7.5', 'nan', 'nan']
+
+
+def test_pages_that_are_channels_are_no_animation(tmp_path):
+  for i in range(4):
+    path = tmp_path / 'ab'[i % 2] / f'{i}.tiff'
+    path.parent.mkdir(exist_ok=True)
+    pages = [pictures.picture(10 * i + j).convert('L') for j in range(5)]
+    pages[0].save(path, save_all=True, append_images=pages[1:])
+  assert not any('animated' in name for name in _check(
+      tmp_path, channels=5)[0].properties)
+  assert _check(tmp_path)[0].properties[
+      'animated, only the first frame is used'] == 4
+
+
+def test_multichannel_images_are_shown_and_compared(tmp_path):
+  rng = np.random.default_rng(0)
+  for i in range(6):
+    path = tmp_path / ('a', 'b')[i % 2] / f'{i}.npy'
+    path.parent.mkdir(exist_ok=True)
+    pixels = np.repeat(np.repeat(
+        rng.integers(0, 9_000, (6, 6, 5)), 4, 0), 4, 1).astype(np.uint16)
+    np.save(path, pixels)
+    if i == 0:
+      np.save(path.with_name('again.npy'), pixels)
+  report, text = _check(
+      tmp_path, channels=5, dtype='uint16', value_range=(0, 10_000))
+  assert report.properties['uint16 x 5'] == 7 and not report.unreadable
+  group, = report.duplicates
+  assert group.identical and len(group.examples) == 2
+  assert 'data:image/png;base64' in text
+
+
+@pytest.mark.parametrize('build,words', [
+    (lambda: suspicious_labels.Settings(neighbours=0), 'must be at least 1'),
+    (lambda: suspicious_labels.Settings(min_margin=2), r'in \[0, 1\]'),
+    (lambda: scan_lib.prepare(data.parse({}), max_examples=-1), 'at least 0'),
+])
+def test_invalid_settings_are_errors(build, words):
+  with pytest.raises(ValueError, match=words):
+    build()
+
+
+def test_examples_of_other_labels_and_splits_are_listed_first(tmp_path):
+  whole = pictures.picture(7)
+  for i in range(9):  # All with different bytes.
+    pictures.save(tmp_path / f'train/lying/{i}.jpg', whole, quality=70 + 3 * i)
+  pictures.save(tmp_path / 'train/upright/other.png', _striped(1, lying=False))
+  for place in ('test/upright/leak.jpg', 'train/upright/wrong.jpg'):
+    (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / place).write_bytes(
+        (tmp_path / 'train/lying/4.jpg').read_bytes())
+  report, text = _check(tmp_path)
+  group, = report.duplicates
+  assert len(group.examples) == 11 and not group.identical
+  assert group.identical_across_splits
+  assert {'test/upright/leak.jpg', 'train/upright/wrong.jpg'} <= _keys(
+      group.examples[:3])
+  found = {finding.kind: finding for finding in report.findings}
+  for kind in ('across_splits', 'labels_differ'):
+    assert (found[kind].unit, found[kind].count) == ('groups', 1)
+    assert found[kind].text.startswith('1 group of duplicates (11 images) ')
+  assert (found['copies'].unit, found['copies'].count) == ('images', 10)
+  written = report.to_json()['duplicates'][0]
+  assert written['identical_across_splits'] and not written['identical']
+  cards = text[:text.index('Suspicious labels')]
+  assert 'leak.jpg' in cards and 'wrong.jpg' in cards

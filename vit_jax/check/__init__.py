@@ -1,1 +1,0 @@
-"""Dataset checks: unreadable images, duplicates, suspicious labels."""

@@ -1,0 +1,1 @@
+"""Curation of datasets: problems, near-duplicates, and prepared shards."""

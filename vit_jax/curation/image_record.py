@@ -1,0 +1,140 @@
+"""Properties of one image: digest, size, format, perceptual hash, features."""
+
+import dataclasses
+import os
+
+from jaxtyping import Float, UInt8
+import numpy as np
+from PIL import ExifTags
+from PIL import Image
+from PIL import ImageFile
+
+from vit_jax.curation import image_features
+from vit_jax.curation import perceptual_hash
+from vit_jax.curation import similarity
+from vit_jax.data.augment import ops
+from vit_jax.data.images import limits
+from vit_jax.data.images import multichannel
+from vit_jax.data.splits import split_strings
+
+
+@dataclasses.dataclass(eq=False)
+class ImageRecord:
+  """A readable image; about two kilobytes.
+
+  Attributes:
+    digest: 64-bit hash of the file's bytes, or of the pixels.
+    size: width and height in pixels, after EXIF rotation.
+    mode: format and pixel mode, such as 'JPEG RGB' or 'uint16 x 13'.
+    num_bytes: size of the file, or of the pixels.
+    remarks: unusual but valid properties.
+    hash: perceptual hash.
+    view: pixel averages, for `similarity`.
+    features: for nearest neighbours.
+    image: RGB, at least `min_side` pixels, until a model has seen it.
+  """
+  digest: int
+  size: tuple[int, int]
+  mode: str
+  num_bytes: int
+  remarks: list[str]
+  hash: np.uint64
+  view: UInt8[np.ndarray, '16 16 3']
+  features: Float[np.ndarray, 'width']
+  image: Image.Image | None = None
+
+
+def build(
+    data: bytes | np.ndarray, key: str, decoded: ops.Picture, *,
+    min_side: int = 0,
+) -> ImageRecord:
+  """Returns the properties of an image.
+
+  Args:
+    data: file content, or pixels.
+    key: the example's key; its extension is compared with the format.
+    decoded: the image as training decodes it.
+    min_side: shorter side of the image kept for a model; 0 keeps none.
+  """
+  mode, remarks = _inspect(data, key, decoded)
+  content = data if isinstance(data, bytes) else (
+      f'{data.shape}{mode}'.encode() + data.tobytes())
+  image = to_rgb(decoded)
+  thumbnail = perceptual_hash.thumbnail(image)
+  if perceptual_hash.is_flat(thumbnail[None])[0]:
+    remarks.append('single colour')
+  view = similarity.view(thumbnail, perceptual_hash.WHOLE, mirrored=False)
+  # A chunk of images is held in memory.
+  factor = min(image.size) // min_side if min_side else 0
+  return ImageRecord(
+      split_strings.stable_hash(content), decoded.size, mode,
+      len(data) if isinstance(data, bytes) else data.nbytes, remarks,
+      perceptual_hash.fingerprints(thumbnail[None])[0, 0],
+      np.round(view).astype(np.uint8),
+      image_features.features(thumbnail[None])[0].astype(np.float16),
+      (image.reduce(factor) if factor > 1 else image) if min_side else None)
+
+
+def to_rgb(decoded: ops.Picture) -> Image.Image:
+  """Returns a displayable image: the first three channels, or the first.
+
+  Values other than 8-bit colours are scaled from their minimum to maximum.
+  """
+  if isinstance(decoded, Image.Image):
+    return decoded.convert('RGB')
+  channels = 3 if decoded.pixels.shape[-1] >= 3 else 1
+  values = np.nan_to_num(decoded.pixels[..., :channels].astype(np.float32))
+  low, high = float(values.min()), float(values.max())
+  scaled = ((values - low) * (255 / max(high - low, 1e-12))).astype(np.uint8)
+  return Image.fromarray(
+      scaled[..., 0] if channels == 1 else scaled).convert('RGB')
+
+
+def _inspect(
+    data: bytes | np.ndarray, key: str, decoded: ops.Picture,
+) -> tuple[str, list[str]]:
+  """Returns the mode of an image, and remarks about its file."""
+  if isinstance(data, bytes) and data.startswith(multichannel.NUMPY):
+    data = multichannel.load_array(data)
+  if isinstance(data, np.ndarray):
+    return f'{data.dtype} x {data.shape[2] if data.ndim > 2 else 1}', []
+  # `decoded` shows that it is within the limits of the config.
+  with limits.open_image(data, max_pixels=limits.LARGEST) as header:
+    expected = Image.registered_extensions().get(
+        os.path.splitext(key)[1].lower())
+    form = str(header.format)
+    remarks = {
+        # The pages of a TIFF may be channels, which are decoded to an array.
+        'animated, only the first frame is used':
+            isinstance(decoded, Image.Image) and (
+                _is_animated_gif(header, data) if form == 'GIF' else
+                getattr(header, 'n_frames', 1) > 1),
+        'rotated by EXIF orientation': _is_rotated(header),
+        'format differs from the file extension': expected not in (None, form)}
+    return (f'{form} {header.mode}',
+            [remark for remark, holds in remarks.items() if holds])
+
+
+def _is_rotated(header: Image.Image) -> bool:
+  try:
+    if header.format == 'PNG':  # The block may follow the pixels.
+      header.load()
+    limits.keep_orientation(header)
+    return header.getexif().get(ExifTags.Base.Orientation, 1) in range(2, 9)
+  except Exception:  # A defective EXIF block does not affect the pixels.
+    return False
+
+
+def _is_animated_gif(header: ImageFile.ImageFile, data: bytes) -> bool:
+  """Whether a second frame follows; Pillow may need quadratic time for it."""
+  assert header.fp is not None  # At the blocks of the first frame.
+  at, kind = header.fp.tell(), ord('!')
+  try:
+    while kind == ord('!'):
+      while data[at]:
+        at += 1 + data[at]
+      kind = data[at + 1]
+      at += 3  # An extension has another byte before its blocks.
+  except IndexError:
+    return False
+  return kind == ord(',')

@@ -1,0 +1,188 @@
+"""Reads every example once and keeps its label and image properties."""
+
+from collections.abc import Callable
+import dataclasses
+import functools
+import math
+from typing import Any, Literal
+
+from jaxtyping import Int
+import numpy as np
+
+from vit_jax import data
+from vit_jax.curation import findings
+from vit_jax.curation import image_record
+from vit_jax.data.augment import ops
+from vit_jax.data.images import decode
+from vit_jax.data.sources import protocol
+from vit_jax.data.sources import registry
+from vit_jax.data.splits import split_strings
+from vit_jax.data.splits import subsets
+
+Label = tuple[float, ...]
+# Maps images to a row of features each.
+Embed = Callable[[list[Any]], np.ndarray]
+_CHUNK = 64  # Images in memory at a time.
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+  """Examples of a split to check, out of `total`."""
+  name: str
+  source: protocol.Source
+  total: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ScanRequest:
+  """Splits to read, and settings for decoding them.
+
+  Examples are numbered consecutively across splits. The description explains
+  the interpretation of the dataset's files.
+
+  Attributes:
+    class_names: empty for numbers.
+    decode: decodes an image as training does; raises a ValueError.
+    embed: model features; None for `image_features`.
+    min_side: shorter side of the images that `embed` needs.
+  """
+  name: str
+  splits: tuple[Split, ...]
+  label_kind: Literal['classes', 'several classes', 'numbers']
+  class_names: tuple[str, ...]
+  decode: Callable[[Any], ops.Picture]
+  embed: Embed | None = None
+  min_side: int = 0
+  description: str = ''
+
+  @functools.cached_property
+  def examples(self) -> split_strings.Subset:
+    """The examples of all splits."""
+    return split_strings.Subset(tuple(
+        (split.source, range(len(split.source))) for split in self.splits))
+
+  @functools.cached_property
+  def split_numbers(self) -> Int[np.ndarray, 'examples']:
+    """The position of each example's split."""
+    return np.repeat(np.arange(len(self.splits)), [
+        len(split.source) for split in self.splits])
+
+
+def prepare(
+    config: data.DataConfig, *, max_examples: int = 0,
+    embed: Embed | None = None, min_side: int = 0,
+) -> ScanRequest:
+  """Opens all splits of a dataset; reads no image.
+
+  A hash of the keys selects `max_examples` of all splits together; 0 selects
+  all.
+  """
+  if max_examples < 0:
+    raise ValueError(
+        f'--max-examples must be at least 0 (all); got {max_examples}.')
+  opened = registry.open_splits(config)
+  # A dataset of a few files may have an empty split.
+  sources = {name: source for name, source in opened.splits.items()
+             if len(source)}
+  total = sum(map(len, sources.values()))
+  fraction = min(1, max_examples / total) if max_examples and total else 1
+  return ScanRequest(
+      config.source,
+      tuple(Split(name, subsets.select_random(
+          source, max(1, round(fraction * len(source))),
+          name=f'{config.source} {name}'), len(source))
+            for name, source in sources.items()),
+      label_kind=('numbers' if opened.targets else
+                  'several classes' if opened.multi_label else 'classes'),
+      class_names=() if opened.targets else opened.class_names or tuple(
+          map(str, range(opened.num_classes))),
+      decode=config.decode, embed=embed, min_side=min_side,
+      description=opened.description)
+
+
+@dataclasses.dataclass(eq=False)
+class Scan:
+  """Properties of all examples.
+
+  Attributes:
+    request: the request of the scan.
+    records: image properties by number of each readable example.
+    labels: class indices or numbers; None without a label.
+    errors: reason by unreadable example.
+  """
+  request: ScanRequest
+  records: dict[int, image_record.ImageRecord]
+  labels: list[Label | None]
+  errors: dict[int, str]
+
+  def labelled(self) -> dict[int, Label]:
+    """Returns the labels of readable examples that have one."""
+    return {number: label for number in self.records
+            if (label := self.labels[number]) is not None}
+
+  def example(self, number: int) -> findings.Example:
+    """Returns the record of an example."""
+    split = self.request.splits[self.request.split_numbers[number]]
+    return findings.Example(
+        number, split.name, self.request.examples.key(number),
+        self._label_text(number))
+
+  def _label_text(self, number: int) -> str:
+    values = self.labels[number]
+    if values is None:
+      return 'no label'
+    if self.request.label_kind == 'numbers':
+      return ', '.join(f'{value:.4g}' for value in values)
+    return ', '.join(
+        self.request.class_names[int(v)] for v in values) or 'no class'
+
+
+def scan(
+    request: ScanRequest, *, advance: Callable[[int], None],
+    failed: Callable[[str, Exception], None],
+) -> Scan:
+  """Reads all examples.
+
+  Calls `advance` with the number of images just read, and `failed` with the key
+  of an unreadable example and its error.
+  """
+  count = len(request.examples)
+  result = Scan(request, {}, [None] * count, {})
+  for found, unreadable in decode.read_chunks(
+      range(count), functools.partial(_read, result), size=_CHUNK,
+      errors=(Exception,)):  # Any error would stop a training run, too.
+    records = dict(found)
+    for number, error in unreadable:
+      result.errors[number] = str(error) or type(error).__name__
+      failed(request.examples.key(number), error)
+    if request.embed and records:
+      rows = request.embed([record.image for record in records.values()])
+      for record, row in zip(records.values(), rows):
+        record.features, record.image = row.astype(np.float16), None
+    result.records |= records
+    advance(len(records))
+  return result
+
+
+def _read(result: Scan, number: int) -> image_record.ImageRecord:
+  """Stores the label of an example, and returns its image's properties."""
+  request = result.request
+  example = request.examples[number]
+  result.labels[number] = _label(request, example['label'])
+  image = example['image']
+  return image_record.build(
+      image, request.examples.key(number), request.decode(image),
+      min_side=request.min_side)
+
+
+def _label(request: ScanRequest, label: Any) -> Label | None:
+  """Returns class indices or numbers; None for an unknown class."""
+  value = tuple(np.atleast_1d(np.asarray(label)).tolist())
+  if request.label_kind == 'numbers':
+    if np.isnan(value).all():
+      return None
+    # One object stands for all missing numbers, so that tuples are comparable.
+    return tuple(math.nan if math.isnan(v) else v for v in value)
+  # Test sets with withheld labels have -1 in their place.
+  known = range(len(request.class_names))
+  return tuple(sorted(value)) if all(v in known for v in value) else None

@@ -1,0 +1,242 @@
+"""Writes one shard of tf.train.Example records, and reads it back.
+
+Shards are contiguous ranges of examples, so that 'train[:90%]' selects the same
+examples before and after. Each record also stores the example's key in its
+source. A hidden JSON file next to each finished shard lets a restarted command
+keep it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import json
+from typing import Any
+
+from etils import epath
+import numpy as np
+
+from vit_jax import atomic_files
+from vit_jax import data
+from vit_jax import untrusted
+from vit_jax.curation import selection as selection_lib
+from vit_jax.curation import stored_images
+from vit_jax.data import examples as examples_lib
+from vit_jax.data.images import decode
+from vit_jax.data.images import limits
+from vit_jax.data.images import unreadable as unreadable_lib
+
+FORMAT = 'array_record'
+KEY, FILE_NAME = 'key', 'file_name'
+_READ_RECORDS = 64  # Records in memory when a shard is read back.
+
+
+@dataclasses.dataclass(frozen=True)
+class Features:
+  """Features of a prepared dataset.
+
+  Attributes:
+    label: name of the label feature.
+    names: class names, or () if unknown.
+    channels: 1 if all images of a sample are grey, else 3.
+    encoding: 'jpeg' or 'png' if all images of a sample are, else ''.
+    file_name: whether examples have a file name.
+    targets: names of the numbers of a regression label.
+  """
+  label: str
+  num_classes: int
+  names: tuple[str, ...]
+  multi_label: bool
+  channels: int
+  encoding: str
+  file_name: bool
+  targets: tuple[str, ...]
+  image_format: stored_images.ImageFormat
+
+  def write(self, folder: epath.Path) -> None:
+    """Writes features.json and the class names, as TFDS does."""
+    import tensorflow_datasets as tfds
+    label = (
+        tfds.features.Tensor(
+            shape=(len(self.targets),), dtype=np.float32,
+            doc=tfds.features.Documentation(
+                desc=json.dumps(self.targets, ensure_ascii=False)))
+        if self.targets else
+        tfds.features.ClassLabel(names=list(self.names)) if self.names
+        else tfds.features.ClassLabel(num_classes=self.num_classes))
+    features = {
+        'image': tfds.features.Image(
+            shape=(None, None, self.channels),
+            encoding_format=self.encoding or None),
+        self.label: (
+            tfds.features.Sequence(label) if self.multi_label else label),
+        KEY: tfds.features.Text()}
+    if self.file_name:
+      features[FILE_NAME] = tfds.features.Text()
+    tfds.features.FeaturesDict(features).save_config(folder)
+
+
+def infer_features(
+    dataset: data.Dataset, examples: Sequence[Mapping[str, Any]], *,
+    image_format: stored_images.ImageFormat, label: str | None,
+) -> Features:
+  """Returns the features of a dataset, inferred from a sample.
+
+  The sample has encoded images. The default label is 'label' or 'labels'.
+  """
+  headers = {_header(example['image']) for example in examples} - {('', '')}
+  formats = {form for form, _ in headers}
+  return Features(
+      label=label or ('labels' if dataset.multi_label else 'label'),
+      num_classes=dataset.num_classes, names=dataset.class_names or (),
+      multi_label=dataset.multi_label,
+      channels=1 if all(mode in ('1', 'L') for _, mode in headers) else 3,
+      encoding=(formats.pop().lower()
+                if formats in ({'JPEG'}, {'PNG'}) else ''),
+      file_name=all(FILE_NAME in example for example in examples),
+      targets=dataset.targets, image_format=image_format)
+
+
+def _header(image: bytes) -> tuple[str, str]:
+  """Returns format and mode of an image file; '' if it is unreadable."""
+  try:
+    with limits.open_image(image) as opened:
+      return str(opened.format), opened.mode
+  except ValueError:
+    return '', ''
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+  """Examples `first` to `last - 1` of a split, and the file for them."""
+  selection: selection_lib.Selection
+  first: int
+  last: int
+  folder: str
+  name: str
+  features: Features
+
+  @property
+  def path(self) -> epath.Path:
+    """Path of the shard."""
+    return epath.Path(self.folder) / self.name
+
+  @property
+  def facts_path(self) -> epath.Path:
+    """Path of the JSON file that marks the shard as finished."""
+    return epath.Path(self.folder) / f'.{self.name}.json'
+
+
+def finished(shard: Shard) -> dict[str, Any] | None:
+  """Returns the facts that `write` stored of a finished shard, or None."""
+  try:
+    facts = untrusted.read_json(shard.facts_path)
+    size = shard.path.stat().length
+  except (OSError, ValueError):
+    return None
+  left_out = len(facts.get('unreadable', ()))
+  expected = shard.last - shard.first - left_out, size
+  found = facts.get('examples'), facts.get('file_bytes')
+  return facts if found == expected else None
+
+
+def write(shard: Shard) -> None:
+  """Writes and verifies a shard, unless it is finished.
+
+  Raises:
+    ValueError: naming an example that cannot be stored.
+    RuntimeError: if the file read back differs from what was written.
+  """
+  if finished(shard) is not None:
+    return
+  shard.path.unlink(missing_ok=True)
+  with atomic_files.create(shard.path) as path:
+    unreadable: list[unreadable_lib.Unreadable] = []
+    written = _digest(_write_records(path, shard, unreadable))
+    found = _digest(read_records(path))
+    if found != written:
+      raise RuntimeError(
+          f'{shard.path}: wrote {written[0]:,} examples, but read back '
+          f'{found[0]:,} with other content. Check the disk.')
+    size = path.stat().st_size
+  atomic_files.write_json(shard.facts_path, {
+      'examples': written[0], 'record_bytes': written[1],
+      'file_bytes': size, 'checksum': written[2],
+      'unreadable': [dataclasses.asdict(one) for one in unreadable]})
+
+
+def _write_records(
+    path: Any, shard: Shard, unreadable: list[unreadable_lib.Unreadable],
+) -> Iterator[bytes]:
+  """Writes readable examples, yields their records, and lists the others."""
+  from array_record.python import array_record_module
+  load = examples_lib.LoadExample(
+      shard.selection.open(), shard.selection.config, train=False)
+  # One record per group, as TFDS writes them, for fast random access.
+  with contextlib.closing(array_record_module.ArrayRecordWriter(
+      str(path), 'group_size:1')) as writer:
+    for records, failed in decode.read_chunks(
+        range(shard.first, shard.last),
+        functools.partial(_read_record, load, shard.features),
+        size=_READ_RECORDS, errors=(unreadable_lib.UnreadableError,)):
+      unreadable += [
+          unreadable_lib.Unreadable(
+              shard.selection.name, load.dataset.source.key(index), str(error))
+          for index, error in failed]
+      for _, record in records:
+        writer.write(record)
+        yield record
+
+
+def _read_record(
+    load: examples_lib.LoadExample, features: Features, index: int) -> bytes:
+  """Returns the record of an example; raises as training would."""
+  with load.dataset.naming(index, kind=unreadable_lib.UnreadableError):
+    example = load.dataset[index]
+    image = features.image_format.encode(example['image'])
+    load.config.decode(image)
+  return serialise({**example, 'image': image}, features,
+                   key=load.dataset.source.key(index))
+
+
+def serialise(
+    example: Mapping[str, Any], features: Features, *, key: str) -> bytes:
+  """Returns an example, whose image is encoded, as a record."""
+  from tensorflow_datasets.proto import tf_example_pb2
+  message = tf_example_pb2.Example()
+  feature = message.features.feature
+  feature['image'].bytes_list.value.append(example['image'])
+  values = np.atleast_1d(np.asarray(example['label']))
+  if features.targets:
+    feature[features.label].float_list.value.extend(
+        values.astype(np.float32).tolist())
+  else:
+    feature[features.label].int64_list.value.extend(
+        values.astype(int).tolist())
+  feature[KEY].bytes_list.value.append(
+      key.encode(errors='surrogatepass'))
+  if features.file_name:
+    feature[FILE_NAME].bytes_list.value.append(
+        example[FILE_NAME].encode(errors='surrogatepass'))
+  return message.SerializeToString(deterministic=True)
+
+
+def read_records(path: Any) -> Iterator[bytes]:
+  """Yields the records of a shard."""
+  from array_record.python import array_record_module
+  reader: Any
+  with contextlib.closing(
+      array_record_module.ArrayRecordReader(str(path))) as reader:
+    indices = range(reader.num_records())
+    for first in indices[::_READ_RECORDS]:
+      yield from reader.read(list(indices[first:first + _READ_RECORDS]))
+
+
+def _digest(records: Iterable[bytes]) -> tuple[int, int, str]:
+  """Returns the number of records, their total size, and a hash."""
+  digest, count, size = hashlib.blake2b(digest_size=16), 0, 0
+  for record in records:
+    digest.update(len(record).to_bytes(8, 'little') + record)
+    count, size = count + 1, size + len(record)
+  return count, size, digest.hexdigest()

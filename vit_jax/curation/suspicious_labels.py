@@ -1,0 +1,103 @@
+"""Labels that disagree with the labels of the nearest neighbours.
+
+The neighbours of an example, its duplicates excluded, vote for a class by
+their cosine. The result depends on the features and is a list of labels to
+review, not of errors.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+
+import numpy as np
+
+from vit_jax import nearest_neighbours
+from vit_jax.curation import findings
+from vit_jax.curation import scan as scan_lib
+
+_QUERIES = 8192  # Examples at a time, to bound memory.
+_MAX_BANK = 50_000  # Neighbours are searched among this many examples.
+_MIN_VOTERS = 3
+_SHOWN_NEIGHBOURS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+  """Criteria of a suspicious label.
+
+  Attributes:
+    neighbours: number of voting neighbours.
+    min_margin: smallest share of votes by which another class must lead.
+  """
+  neighbours: int = 20
+  min_margin: float = 0.5
+
+  def __post_init__(self):
+    if self.neighbours < 1:
+      raise ValueError(
+          f'--neighbours must be at least 1; got {self.neighbours}.')
+    if not 0 <= self.min_margin <= 1:
+      raise ValueError(
+          f'--min-margin must be in [0, 1]; got {self.min_margin}.')
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+  """Suspicious labels, the most certain first; see `findings.Report`."""
+  suspicious: tuple[findings.SuspiciousLabel, ...] = ()
+  agreement: float | None = None
+  not_compared: str = ''
+
+
+def find(
+    scan: scan_lib.Scan, duplicates: Sequence[findings.DuplicateGroup],
+    settings: Settings,
+) -> Result:
+  """Returns examples whose neighbours agree on another class.
+
+  Duplicates do not vote on each other.
+  """
+  if scan.request.label_kind != 'classes':
+    return Result(not_compared=f'labels are {scan.request.label_kind}, not '
+                  'single classes')
+  labelled = scan.labelled()
+  if len(labelled) < _MIN_VOTERS:
+    return Result(not_compared='too few labelled examples')
+  numbers = np.array(list(labelled))
+  labels = np.array([int(label) for label, in labelled.values()])
+  features = np.stack(
+      [scan.records[i].features for i in labelled]).astype(np.float32)
+  if not np.isfinite(features).all():
+    return Result(not_compared='some features are not finite')
+  groups = np.arange(len(scan.labels))  # Shared by duplicates.
+  for group in duplicates:
+    groups[[e.number for e in group.examples]] = group.examples[0].number
+  groups = groups[numbers]
+  bank = np.unique(np.linspace(
+      0, len(numbers) - 1, min(len(numbers), _MAX_BANK)).astype(int))
+  features -= features[bank].mean(axis=0)
+  suspicious: list[findings.SuspiciousLabel] = []
+  correct = compared = 0
+  for start in range(0, len(numbers), _QUERIES):
+    part = slice(start, start + _QUERIES)
+    cosines, rows = nearest_neighbours.nearest(
+        features[part], features[bank], k=min(settings.neighbours, len(bank)),
+        query_groups=groups[part], bank_groups=groups[bank])
+    found, weights = bank[rows], np.maximum(cosines, 0)
+    votes = nearest_neighbours.vote(
+        labels[found], weights, num_classes=len(scan.request.class_names))
+    votes /= np.maximum(votes.sum(axis=1, keepdims=True), 1e-12)
+    own, best = labels[part], votes.argmax(axis=1)
+    valid = (weights > 0).sum(axis=1) >= _MIN_VOTERS
+    correct += int((valid & (best == own)).sum())
+    compared += int(valid.sum())
+    margin = votes.max(axis=1) - votes[np.arange(len(own)), own]
+    chosen = valid & (best != own) & (margin >= settings.min_margin)
+    for row in np.flatnonzero(chosen).tolist():
+      agreeing = found[row][labels[found[row]] == best[row]]
+      suspicious.append(findings.SuspiciousLabel(
+          scan.example(int(numbers[start + row])),
+          scan.request.class_names[best[row]], float(margin[row]),
+          tuple(map(scan.example,
+                    numbers[agreeing[:_SHOWN_NEIGHBOURS]].tolist()))))
+  suspicious.sort(key=lambda s: (-s.margin, s.example.number))
+  return Result(tuple(suspicious), correct / max(compared, 1))

@@ -1,1 +1,0 @@
-"""Perceptual hashes and the search for near-duplicates by them."""

@@ -1,0 +1,45 @@
+"""Figures of the result of an evaluator."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from etils import epath
+
+from vit_jax.analysis import prediction_figures
+from vit_jax.evals import evaluator
+
+
+def draw(
+    name: str, result: evaluator.Result, output: epath.Path,
+) -> Iterator[epath.Path]:
+  """Draws the tables and mistakes of a result; yields the files it wrote.
+
+  Args:
+    name: name of the evaluator: title and file name of the figures.
+    result: what it returned.
+    output: folder of the figures.
+  """
+  output.mkdir(parents=True, exist_ok=True)
+  path = output / f'{name}.png'
+  names = result.class_names or ()
+  drawers: dict[str, Callable[[Any], None]] = {
+      'reliability': lambda table: prediction_figures.reliability(
+          table, path, title=name),
+      'confusion': lambda table: prediction_figures.confusion(
+          table, path, names=names, title=name),
+      'predictions': lambda table: prediction_figures.scatter(
+          table, path, names=names, title=name),
+      'class_iou': lambda table: prediction_figures.segmentation(
+          table, result.images(), path, names=names, title=name)}
+  for table in drawers.keys() & result.tables.keys():
+    drawers[table](result.tables[table])
+    yield path
+  if result.mistakes:
+    of_mistakes = output / f'{name}_mistakes.png'
+    prediction_figures.mistakes(
+        [mistake.image() for mistake in result.mistakes],
+        [f'{result.name_of(m.label)}, predicted:\n'
+         f'{result.name_of(m.prediction)} ({100 * m.confidence:.0f} %)'
+         for m in result.mistakes],
+        of_mistakes, title=name)
+    yield of_mistakes

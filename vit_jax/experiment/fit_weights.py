@@ -1,0 +1,111 @@
+"""Fits weights to the model of an experiment."""
+
+import dataclasses
+
+import jax
+import numpy as np
+
+from vit_jax import objectives
+from vit_jax import types
+from vit_jax.experiment import experiment as experiment_lib
+from vit_jax.parallel import multihost
+from vit_jax.weights import initialize
+from vit_jax.weights import weights as weights_lib
+from vit_jax.weights.configs import preprocessing
+
+
+def start(
+    experiment: experiment_lib.Experiment, state: types.TrainState,
+    weights: weights_lib.Weights,
+) -> tuple[types.TrainState, list[initialize.Row]]:
+  """Returns the state with initial weights; see `fit`."""
+  params, rows = fit(
+      experiment, weights, rules=experiment.config.init,
+      initial=multihost.fetch(state.params))
+  average = None if state.average is None else jax.tree.map(
+      lambda x: x.copy(), params)
+  return dataclasses.replace(state, params=params, average=average), rows
+
+
+def check(
+    experiment: experiment_lib.Experiment, earlier: experiment_lib.Experiment,
+) -> None:
+  """Raises if a run cannot start from a checkpoint of an earlier stage.
+
+  Compares classes and shapes only, before the earlier stage is trained.
+  """
+  weights = weights_of(earlier, _zeros(earlier.model_params))
+  match_head(experiment, weights, owner='the earlier stage')
+  _fit(experiment, weights, rules=experiment.config.init,
+       initial=_zeros(experiment.abstract_state.params))
+
+
+def weights_of(
+    experiment: experiment_lib.Experiment, params: types.Params,
+) -> weights_lib.Weights:
+  """Returns parameters of an experiment as weights."""
+  size = experiment.config.data.size
+  return weights_lib.Weights.of(
+      params, config=experiment.config.model, resolution=size,
+      preprocess=preprocessing.Preprocess(
+          size, labels=tuple(experiment.dataset.classes.names)))
+
+
+def match_head(
+    experiment: experiment_lib.Experiment, weights: weights_lib.Weights, *,
+    owner: str,
+) -> str:
+  """Compares a kept head with the data; see `initialize.match_classes`."""
+  if not initialize.num_classes(experiment.abstract_state.params):
+    return ''
+  return initialize.match_classes(
+      weights, experiment.dataset.classes, config=experiment.config.init,
+      owner=owner)
+
+
+def fit(
+    experiment: experiment_lib.Experiment, weights: weights_lib.Weights, *,
+    rules: initialize.InitConfig,
+    initial: types.Params | None = None,
+) -> tuple[types.Params, list[initialize.Row]]:
+  """Returns weights fitted to a model, on its devices.
+
+  Args:
+    experiment: the experiment with the model.
+    weights: the weights.
+    rules: parameters that may be new or ignored.
+    initial: initial parameters of the model; zeros by default.
+
+  Raises:
+    ValueError: if the parameters do not fit the model.
+  """
+  params, rows = _fit(
+      experiment, weights, rules=rules,
+      initial=_zeros(experiment.abstract_state.params) if initial is None
+      else initial)
+  return multihost.put(params, experiment.shardings.params), rows
+
+
+def _fit(
+    experiment: experiment_lib.Experiment, weights: weights_lib.Weights, *,
+    rules: initialize.InitConfig, initial: types.Params,
+) -> tuple[types.Params, list[initialize.Row]]:
+  """Implements `fit` on the host."""
+  config = experiment.config
+  added = [*experiment_lib.NOT_IN_MODEL]
+  if objectives.TEACHER in initial:
+    added.append(objectives.PROJECTOR)
+  rules = dataclasses.replace(rules, new=(
+      *rules.new, *[f'{name}/.*' for name in added if name in initial]))
+  params, rows = initialize.fit(
+      weights, initial, config=rules,
+      grid=config.model.grid(config.data.size))
+  return params, [row for row in rows if not row.name.startswith(
+      f'{objectives.TEACHER}/')]
+
+
+def _zeros(params: types.Params) -> types.Params:
+  """Returns zeros that take no memory."""
+  return jax.tree.map(
+      lambda leaf: np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape),
+      params)

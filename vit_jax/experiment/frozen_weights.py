@@ -1,0 +1,43 @@
+"""Weights that a run's state needs and its checkpoints leave out.
+
+These are the teacher of an objective and, with adapters, all frozen parameters.
+A resumed run loads them again from where they came from.
+"""
+
+import jax
+
+from vit_jax import objectives
+from vit_jax import tree
+from vit_jax import types
+from vit_jax.experiment import experiment as experiment_lib
+from vit_jax.parallel import multihost
+
+
+def without(
+    experiment: experiment_lib.Experiment, state: types.TrainState,
+) -> types.TrainState:
+  """Returns the state to save; `state` may be abstract."""
+  saved = experiment.optimizer.trainable if experiment.config.lora.rank else (
+      tree.map_with_name(
+          lambda name, _: not name.startswith(f'{objectives.TEACHER}/'),
+          experiment.optimizer.trainable))
+  return state.map_params(lambda params: tree.select(params, saved))
+
+
+def add(
+    experiment: experiment_lib.Experiment, state: types.TrainState,
+    base: types.Params | None = None,
+) -> types.TrainState:
+  """Returns an initial or restored state with the frozen weights.
+
+  `base` holds the parameters that adapters need, unless `state` does.
+  """
+  def complete(params: types.Params) -> types.Params:
+    # Copied, since parameters and average are donated to the step.
+    params = tree.update(jax.tree.map(lambda x: x.copy(), base or {}), params)
+    return params if experiment.teacher is None else {
+        **params, objectives.TEACHER: multihost.put(
+            experiment.teacher.read(),
+            experiment.shardings.params[objectives.TEACHER])}
+
+  return state.map_params(complete)

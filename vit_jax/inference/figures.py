@@ -1,0 +1,263 @@
+"""Figures of a model, as in section 4.5 of the ViT paper, with their captions.
+
+Each function draws PNG files and returns the sections of the HTML page that
+shows them. A section without a picture says why there is none.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from etils import epath
+from jaxtyping import Float
+import numpy as np
+
+from vit_jax import console as console_lib
+from vit_jax import models
+from vit_jax import tree
+from vit_jax.analysis import attention as attention_lib
+from vit_jax.analysis import embeddings
+from vit_jax.analysis import html_page
+from vit_jax.analysis import model_figures
+from vit_jax.analysis import patch_features
+from vit_jax.inference import image_files
+from vit_jax.inference import images as images_lib
+from vit_jax.inference import model as model_lib
+from vit_jax.inference import reconstruction as reconstruction_lib
+from vit_jax.models import vit_config
+
+PATCHES, ROOT = 'patches/kernel', 'backbone/root/kernel'
+# Output that a rollout map explains, by pooling.
+_ROLLOUT_TARGETS = {
+    'cls': 'the class token',
+    'average': 'the mean of the patches',
+    'cls_average': 'the mean of the patches (without the class token)',
+    'attention': 'the mean of the patches (without the attention pooling of '
+                 'the head)'}
+
+
+def filters(model: model_lib.Model, path: epath.Path) -> html_page.Section:
+  """Draws the filters of the patch embedding (figure 7, left)."""
+  params = tree.flatten(model.params)
+  # The patch embedding of a hybrid acts on feature maps, not on pixels.
+  if ROOT in params:
+    drawn = embeddings.convolution(np.asarray(params[ROOT]))
+    text = (f'The {len(drawn)} filters of {ROOT}, standardised as the network '
+            'applies them')
+  else:
+    drawn = embeddings.filters(np.asarray(params[PATCHES]))
+    text = (f'Principal components of {PATCHES}, the strongest first (figure '
+            '7, left)')
+  model_figures.filters(drawn, path, columns=8 if ROOT in params else 7)
+  return html_page.Section('Filters', f'{text}; grey is zero.', path)
+
+
+def positions(
+    model: model_lib.Model, path: epath.Path) -> html_page.Section:
+  """Draws the similarity of position embeddings (figure 7, centre)."""
+  title, config = 'Position embeddings', model.config
+  if not isinstance(config, vit_config.ViTConfig):
+    return html_page.Section(title, 'A ResNet has no position embeddings.')
+  grid = config.grid(model.resolution)
+  table = models.patch_positions(model.params, config, grid)
+  if table is None:
+    return html_page.Section(
+        title, f'The model adds no position embedding: model.position is '
+        f'{config.position!r}.')
+  model_figures.similarity(embeddings.similarity(table, grid=grid), path)
+  return html_page.Section(
+      title, 'Cosine similarity of the position embedding of each patch to '
+      'those of all patches (figure 7, centre)'
+      + (', in the first layer.' if config.position_at == 'layers' else '.'),
+      path)
+
+
+def reconstruction(
+    model: model_lib.Model, address: str, paths: Sequence[str],
+    path: epath.Path, *, which: str,
+) -> list[html_page.Section]:
+  """Draws reconstructions, if the model was trained to reconstruct images.
+
+  Args:
+    model: the model.
+    address: its workdir or checkpoint, which has the decoder.
+    paths: images to draw.
+    path: figure to write.
+    which: checkpoint of the workdir: 'latest' or 'best'.
+  """
+  reconstruct = reconstruction_lib.load(address, model, which=which)
+  if reconstruct is None or not paths or not images_lib.is_viewable(
+      model.preprocess):
+    return []
+  # Unreadable images are reported with the attention.
+  batch = next(images_lib.batches(
+      paths, model.preprocess, size=len(paths),
+      on_error=lambda *_: None), None)
+  if batch is None:
+    return []
+  names, arrays = batch
+  model_figures.pictures(
+      dict(zip(('input', 'masked', 'reconstructed'),
+               map(list, reconstruct(arrays[:len(names)])))), path,
+      titles=[_title(str(name)) for name in names])
+  return [html_page.Section(
+      'Reconstruction', 'Images with random masked patches (grey), and with '
+      'these patches as predicted in pre-training (MAE, figure 2). For '
+      'normalised targets, mean and deviation of each patch are the true '
+      'ones.', path)]
+
+
+def patches(
+    model: model_lib.Model, paths: Sequence[str], path: epath.Path, *,
+    patch: tuple[int, int], layer: int | None, batch_size: int,
+) -> list[html_page.Section]:
+  """Draws the features of patches, if the images can be displayed.
+
+  Args:
+    model: the model.
+    paths: images to draw.
+    path: figure to write.
+    patch: row and column of the patch to which others are compared.
+    layer: layer of the features, from 1, or None for the final norm.
+    batch_size: images per batch.
+  """
+  name = 'patches' if layer is None else f'patches:{layer}'
+  if not paths or not isinstance(model.config, vit_config.ViTConfig) or (
+      not images_lib.is_viewable(model.preprocess)):
+    return []
+  row, column = patch
+  names: list[Any] = []
+  features = []
+  # Unreadable images are reported with the attention.
+  for batch, outputs in model.outputs(
+      paths, batch_size=batch_size,
+      names=(model.layer_output(name),), on_error=lambda *_: None):
+    names += batch
+    features.append(model.extract_layer(outputs, name))
+  if not names:
+    return []
+  values = np.concatenate(features)
+  model_figures.patches(
+      [np.asarray(images_lib.show(name, model.preprocess).convert('RGB'))
+       for name in names], patch_features.colours(values),
+      patch_features.similarity(values, row=row, column=column), path,
+      row=row, column=column, titles=[_title(str(n)) for n in names])
+  return [html_page.Section(
+      'Patch features', 'First three principal components of the patches of '
+      'all drawn images as red, green and blue (DINOv2, figure 1), and cosine '
+      f'similarity to the patch in row {row + 1} and column {column + 1}, '
+      + (f'after layer {layer}.' if layer is not None
+         else 'after the final norm.'), path)]
+
+
+def attention(
+    model: model_lib.Model, paths: Sequence[str], output: epath.Path, *,
+    show: int, batch_size: int, reading: image_files.ReadProgress,
+    statistics: dict[str, Any],
+) -> list[html_page.Section]:
+  """Draws attention distances, rollouts and the attention of each head.
+
+  Args:
+    model: the model.
+    paths: images over which distances are averaged.
+    output: folder of the figures.
+    show: number of images to draw.
+    batch_size: images per batch.
+    reading: receives the progress and unreadable images.
+    statistics: receives the mean distances and the number of images.
+  """
+  title, config = 'Attention', model.config
+  if not isinstance(config, vit_config.ViTConfig):
+    return [html_page.Section(title, 'A ResNet has no attention.')]
+  if config.axial:
+    return [html_page.Section(
+        title, 'Axial attention is not drawn: it has no weights between all '
+        'pairs of patches.')]
+  if not paths:
+    return [html_page.Section(
+        title, 'Name images to draw attention: inspect --model=... photos/')]
+  height, width = model.preprocess.resolution
+  grid = config.grid((height, width))
+  stride = config.backbone.stride if config.backbone else 1
+  patch = (float(stride * config.patch_shape[0]),
+           float(stride * config.patch_shape[1]))
+  shown: list[_Maps] = []
+  distances = []
+  for batch, outputs in model.outputs(
+      paths, batch_size=batch_size, names=('layers',),
+      on_error=reading.add_error):
+    weights = np.asarray(outputs['layers']['attention'], np.float32)
+    for i, path in enumerate(batch):
+      of_image = weights[:, i:i + 1]
+      distances.append(attention_lib.mean_distance(
+          of_image, grid=grid, patch=patch))
+      if len(shown) < show:
+        shown.append(_Maps(
+            str(path), attention_lib.head_maps(
+                of_image[:, 0], grid=grid, pooling=config.pooling),
+            attention_lib.rollout_map(
+                of_image, grid=grid, pooling=config.pooling)[0]))
+    reading.advance(len(batch))
+  if not distances:
+    return [html_page.Section(title, 'No image could be read.')]
+  mean_distance = np.mean(distances, axis=0)
+  statistics['mean_attention_distance'] = mean_distance.tolist()
+  statistics['pictures'] = len(distances)
+  model_figures.distance(
+      mean_distance, output / 'distance.png',
+      uniform=float(attention_lib.distances(grid, patch).mean()))
+  distance = html_page.Section(
+      'Mean attention distance', 'Mean attention distance of each head over '
+      f'{console_lib.format_count(len(distances), "image")} of {height} x '
+      f'{width} pixels in patches of {patch[0]:g} x {patch[1]:g} (figure 7, '
+      'right).',
+      output / 'distance.png')
+  return [distance,
+          _rollout(model, config.pooling, shown, output / 'rollout.png'),
+          *_heads(config.pooling, shown, output)]
+
+
+class _Maps(NamedTuple):
+  """Attention maps of an image to draw."""
+  path: str
+  heads: Float[np.ndarray, 'layers heads rows columns']
+  rollout: Float[np.ndarray, 'rows columns']
+
+
+def _heads(
+    pooling: str, shown: Sequence[_Maps], output: epath.Path,
+) -> list[html_page.Section]:
+  query = 'the class token' if pooling == 'cls' else 'all patches on average'
+  sections = []
+  for number, maps in enumerate(shown, start=1):
+    path = output / (f'heads_{number}.png' if number > 1 else 'heads.png')
+    name = _title(maps.path)
+    model_figures.heads(maps.heads, path, title=name)
+    sections.append(html_page.Section(
+        f'Heads, image {number}', f'Attention of each head in {name} from '
+        f'{query}; each map has its own scale.', path))
+  return sections
+
+
+def _rollout(
+    model: model_lib.Model, pooling: str, shown: Sequence[_Maps],
+    path: epath.Path,
+) -> html_page.Section:
+  title, preprocess = 'Attention rollout', model.preprocess
+  if not images_lib.is_viewable(preprocess):
+    return html_page.Section(
+        title, f'Not drawn: images of {preprocess.channels} channels of '
+        f'{preprocess.pixel_dtype} cannot be displayed. model.rollout returns '
+        'the values.')
+  model_figures.rollout(
+      [np.asarray(images_lib.show(maps.path, preprocess).convert('RGB'))
+       for maps in shown], np.stack([maps.rollout for maps in shown]), path,
+      titles=[_title(maps.path) for maps in shown])
+  return html_page.Section(
+      title, f'Share of each patch in {_ROLLOUT_TARGETS[pooling]}: '
+      'the product of the attention of all layers, averaged over heads '
+      '(figures 6 and 14).', path)
+
+
+def _title(path: str) -> str:
+  """Returns the folder, which may be the class, and the name of an image."""
+  return '/'.join(epath.Path(path).parts[-2:])

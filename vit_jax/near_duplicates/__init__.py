@@ -1,1 +1,0 @@
-"""Near-duplicates of test images in training data."""

@@ -1,0 +1,216 @@
+"""Interface between objectives and the experiment that trains with them.
+
+    ObjectiveConfig + Context ─▶ build ─▶ Objective(params, batch, key)
+                                            ─▶ losses and metrics of examples
+
+An objective sees its own section and a `Context`, never the whole config. The
+rest of the program uses this interface only, not the types of the records.
+"""
+
+from collections.abc import Callable, Mapping
+import dataclasses
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+
+import flax.linen as nn
+import jax
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+import numpy as np
+
+from vit_jax import models
+from vit_jax import types
+from vit_jax.data.augment import mixup
+
+Images = Float[Array, 'batch height width channels']  # Pixels in [0, 1].
+Mode = Literal['max', 'min']
+# The loss and other metrics of each example.
+Losses = tuple[Float[Array, 'batch'], Mapping[str, Float[Array, 'batch']]]
+
+# Names of parameters besides the model's. Checkpoints lack the teacher; loading
+# drops the projector (`models.PRETRAINING_ONLY`).
+TEACHER, PROJECTOR = 'teacher', 'projector'
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Context:
+  """The part of an experiment that objectives see.
+
+  Attributes:
+    model: the module to train, from `ObjectiveConfig.build_model`.
+    multi_label: whether an example may have several labels.
+    targets: whether labels are regression targets, not classes.
+    class_counts: counts the training examples of each class.
+    mean: mean of the normalisation of pixels in [0, 1].
+    std: standard deviation of the normalisation.
+    teacher: the `inference` model at `ObjectiveConfig.teacher_address`.
+  """
+  model: Any
+  multi_label: bool = False
+  targets: bool = False
+  class_counts: Callable[[], Int[np.ndarray, 'classes']] | None = None
+  mean: float | tuple[float, ...] = 0.5
+  std: float | tuple[float, ...] = 0.5
+  teacher: Any = None
+
+  def normalize(self, pixels: jax.Array) -> jax.Array:
+    """Returns model inputs for pixels in [0, 1]."""
+    return mixup.normalize(pixels, mean=self.mean, std=self.std)
+
+  def apply(
+      self, params: types.Params, pixels: Images, key: PRNGKeyArray, *,
+      train: bool, **inputs: jax.Array,
+  ) -> types.Outputs:
+    """Applies the model to normalised pixels.
+
+    `train` uses dropout with the random `key`.
+    """
+    return self.model.apply(
+        {'params': params}, self.normalize(pixels), train=train,
+        rngs={'dropout': key}, **inputs)
+
+
+@runtime_checkable
+class Objective(Protocol):
+  """A loss over batches of images.
+
+  Attributes:
+    metrics: metrics returned besides the loss, and whether larger ('max') or
+      smaller ('min') values are better.
+  """
+  metrics: Mapping[str, Mode]
+
+  def draw(self, images: Images, key: PRNGKeyArray) -> dict[str, jax.Array]:
+    """Returns random inputs of a batch, which are added to it.
+
+    Drawn for the whole batch, they do not depend on devices and microbatches.
+    The first axis of each is that of the batch.
+    """
+    return {}
+
+  def __call__(
+      self, params: types.Params, batch: types.Batch, key: PRNGKeyArray, *,
+      train: bool = True,
+  ) -> Losses:
+    """Returns the loss and metrics of each example.
+
+    Args:
+      params: parameters of the model, and `extra_params`.
+      batch: images in [0, 1], labels, mask and, in training, the inputs from
+        `draw`.
+      key: random key of dropout, and of inputs that the batch lacks.
+      train: whether to use dropout and stochastic depth.
+    """
+    ...
+
+  def extra_params(
+      self, params: types.Params, key: PRNGKeyArray,
+      images: jax.ShapeDtypeStruct,
+  ) -> dict[str, Any]:
+    """Returns initial parameters besides the model's, by top-level name.
+
+    Those under `PROJECTOR` are dropped when the model is loaded.
+
+    Args:
+      params: initial parameters of the model.
+      key: random key.
+      images: shape of a batch of images.
+    """
+    return {}
+
+  def extra_inputs(
+      self, image: jax.ShapeDtypeStruct,
+  ) -> dict[str, jax.ShapeDtypeStruct]:
+    """Returns the shapes of the model's training inputs for one image.
+
+    `images`, if present, replaces the image itself. FLOPs are counted for them.
+    """
+    return jax.eval_shape(self.draw, image, jax.random.key(0))
+
+
+@runtime_checkable
+class CoupledObjective(Objective, Protocol):
+  """An objective that compares the examples of a batch.
+
+  With microbatches, the step embeds each of them and compares all embeddings.
+  """
+
+  def embed(
+      self, params: types.Params, batch: types.Batch, key: PRNGKeyArray, *,
+      train: bool = True,
+  ) -> Float[Array, 'batch *embedding']:
+    """Returns embeddings; examples must not affect each other."""
+    ...
+
+  def compare(
+      self, embeddings: Float[Array, 'batch *embedding'],
+      mask: Float[Array, 'batch'], key: PRNGKeyArray,
+  ) -> Losses:
+    """Returns the loss and metrics of each example of a whole batch."""
+    ...
+
+  def __call__(
+      self, params: types.Params, batch: types.Batch, key: PRNGKeyArray, *,
+      train: bool = True,
+  ) -> Losses:
+    return self.compare(
+        self.embed(params, batch, key, train=train), batch['mask'], key)
+
+
+@dataclasses.dataclass(frozen=True)
+class ObjectiveConfig:
+  """Section `objective`; its `name` selects the record of an objective."""
+  name: str
+
+  # Whether the head is trained with labels.
+  uses_labels: ClassVar[bool] = False
+
+  @property
+  def label_loss(self) -> Any:
+    """`SupervisedConfig.loss` of the evaluators that compare with labels."""
+    return 'auto'
+
+  @property
+  def teacher_address(self) -> tuple[str, str] | None:
+    """Weights of a frozen teacher, and 'latest' or 'best', if it has one."""
+    return None
+
+  def metrics(self) -> dict[str, Mode]:
+    """Returns all metrics that may be reported besides the loss."""
+    return {}
+
+  def resolve(
+      self, *, targets: bool, multi_label: bool = False) -> 'ObjectiveConfig':
+    """Returns the record with the settings that depend on the labels.
+
+    Args:
+      targets: whether labels are regression targets, not classes.
+      multi_label: whether an example may have several classes.
+
+    Raises:
+      ValueError: if a setting does not apply to the labels.
+    """
+    del targets, multi_label
+    return self
+
+  def without_teacher(self) -> 'ObjectiveConfig':
+    """Returns the objective for evaluation, which needs no teacher."""
+    return self
+
+  def build_model(
+      self, model: models.ModelConfig, *, image_shape: tuple[int, int, int],
+      num_classes: int,
+  ) -> nn.Module:
+    """Returns the module to train, which may extend the model.
+
+    Raises:
+      ValueError: if the objective does not support the model.
+    """
+    del image_shape
+    return models.build(model, num_classes=num_classes)
+
+  def build(self, context: Context) -> Objective:
+    """Returns the loss.
+
+    Raises:
+      ValueError: if the objective does not support the labels.
+    """
+    raise NotImplementedError

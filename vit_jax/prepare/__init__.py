@@ -1,1 +1,0 @@
-"""Writes any dataset as ArrayRecord shards in the format of TFDS."""

@@ -1,0 +1,137 @@
+"""Opens weights at any address: runs, files of other codebases, the hub.
+
+    address ─▶ local files ─▶ format ─▶ names, shapes, settings ─▶ Weights
+
+Values are read by `Weights.read`.
+"""
+
+from collections.abc import Callable
+import dataclasses
+import os
+from typing import Any
+
+from etils import epath
+import jax
+
+from vit_jax import console
+from vit_jax import schema
+from vit_jax import tree
+from vit_jax import types
+from vit_jax.checkpoints import checksums
+from vit_jax.checkpoints import items
+from vit_jax.checkpoints import paths
+from vit_jax.models import lora
+from vit_jax.weights import download
+from vit_jax.weights import initialize
+from vit_jax.weights import load as load_lib
+from vit_jax.weights import orbax_runs
+from vit_jax.weights import weights as weights_lib
+
+Log = Callable[[str], None]
+
+
+def open(
+    address: epath.PathLike, *, which: str = paths.LATEST, base: str = '',
+    num_heads: int = 0, log: Log | None = console.print_lines,
+    **overrides: Any,
+) -> weights_lib.Weights:
+  """Opens weights; those of a run have all its parameters, as stored.
+
+  Args:
+    address: a workdir or checkpoint; an .npz, .safetensors or PyTorch state
+      dict; a folder with such a file and its config.json. Local, or at gs://,
+      https:// or hf://user/model.
+    which: 'latest' or 'best' checkpoint of a workdir.
+    base: address of the weights that a LoRA run adapts; by default where they
+      were during training.
+    num_heads: number of heads, which arrays do not always determine; 0 to
+      infer it.
+    log: called with a line for each download; None for none.
+    **overrides: other fields of the section `model` and of `Preprocess`, which
+      take precedence over inferred values; and `prefix`, that of parameter
+      names, for a file with several copies of a model.
+
+  Raises:
+    FileNotFoundError: if there is nothing at `address`.
+    ValueError: if the weights are damaged, of an unknown format, or do not
+      match the model exactly.
+  """
+  schema.check_name(which, paths.WHICH, what='which checkpoint')
+  log = log or (lambda line: None)
+  if num_heads:
+    overrides['num_heads'] = num_heads
+  path = download.fetch(address, log=log)
+  if paths.is_run(path):
+    weights = orbax_runs.open_run(path, which=which)
+    return orbax_runs.override(_merged(weights, base=base), overrides)
+  if base:
+    raise _no_adapters(base, address)
+  weights = load_lib.load(download.local(path, log=log), overrides)
+  return dataclasses.replace(weights, address=os.fspath(address))
+
+
+def open_model(
+    address: epath.PathLike, **options: Any) -> weights_lib.Weights:
+  """Opens the weights of a model alone, see `orbax_runs.for_inference`."""
+  weights = open(address, **options)
+  return (orbax_runs.for_inference(weights) if weights.is_checkpoint
+          else weights)
+
+
+def _no_adapters(base: str, address: epath.PathLike) -> ValueError:
+  return ValueError(
+      f'base={base!r} is for adapters, but {os.fspath(address)} holds none. '
+      'Leave it out.')
+
+
+def _merged(
+    weights: weights_lib.Weights, *, base: str,
+) -> weights_lib.Weights:
+  """Merges the adapters of a LoRA run; returns other weights unchanged.
+
+  The checkpoint of a LoRA run holds adapters and names their base. The base is
+  opened at the address in the checkpoint, or at `base`, compared with the hash
+  in the checkpoint, and fitted to the model as at the start of the run. Then
+  the adapters are added.
+  """
+  config = schema.parse(
+      lora.LoraConfig, weights.run.get('lora', {}), where='lora')
+  if not config.rank:
+    if base:
+      raise _no_adapters(base, weights.address)
+    return weights
+  folder = epath.Path(weights.address)
+  with items.explain_errors(folder):
+    progress = items.read_config(folder / 'progress')
+    address = base or progress.get('origin', '')
+    section = schema.parse(
+        initialize.InitConfig, weights.run['init'], where='init')
+    saved = tree.flatten(weights.shapes)
+    expected = load_lib.abstract_params(
+        weights.config, weights.resolution,
+        channels=weights.preprocess.channels)
+    frozen = tree.select(expected, tree.map_with_name(
+        lambda name, _: name not in saved, expected))
+
+  def read() -> types.Params:
+    adapters = weights.read()
+    try:
+      found = open(
+          address, num_heads=getattr(weights.config, 'num_heads', 0))
+      params = found.read()
+      checksums.check_identity(params, progress.get('base', ''), path=address)
+    except (FileNotFoundError, ValueError) as error:
+      raise ValueError(
+          f'{weights.address} holds LoRA adapters of {address}, which cannot '
+          f'be used: {schema.words(error)} If it was moved, load the adapters '
+          'with base=PATH (--set base=PATH).') from error
+    fitted, _ = initialize.fit(
+        found.with_params(params), frozen,
+        grid=weights.config.grid(weights.resolution),
+        # Trained parameters replace those that are ignored.
+        config=dataclasses.replace(section, new=(), ignored=('.*',)))
+    return jax.device_get(lora.merge(tree.update(fitted, adapters), config))
+
+  return dataclasses.replace(
+      weights, read=read, run={**weights.run, 'lora': {}},
+      shapes=tree.update(frozen, tree.without(weights.shapes, lora.ROOT)))
