@@ -48,9 +48,9 @@ from vit_jax.data.sources import registry
 from vit_jax.inference import load as load_lib
 from vit_jax.run import workdir
 from vit_jax.run import writer
-from vit_jax.weights import load as weights_lib
-from vit_jax.weights import npz
-from vit_jax.weights import safetensors
+from vit_jax.weights import foreign
+from vit_jax.weights.formats import npz
+from vit_jax.weights.formats import safetensors
 
 MAX_SECS, MAX_BYTES = 5, 500 * 2**20
 PEAK = pathlib.Path('/proc/self/status')
@@ -158,7 +158,7 @@ def read_flag(path):
 
 
 def read_weights(path):
-  weights_lib.load(path, {})
+  foreign.load(path, {})
 
 
 def read_run(path):

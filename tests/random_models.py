@@ -12,10 +12,10 @@ from vit_jax import tree
 from vit_jax.checkpoints import checksums
 from vit_jax.inference import load
 from vit_jax.inference import model as model_lib
-from vit_jax.weights import families
-from vit_jax.weights import load as weights_lib
+from vit_jax.weights import check
 from vit_jax.weights import save as save_lib
 from vit_jax.weights.configs import preprocessing
+from vit_jax.weights.families import families
 
 # Differs from all published variants.
 TINY = {'width': 12, 'depth': 2, 'mlp_dim': 20, 'num_heads': 2, 'patch': 8,
@@ -27,7 +27,7 @@ RESNET = {'name': 'resnet', 'num_classes': 5, 'backbone': {
 
 def params(config, resolution=(32, 32), *, channels=3, dtype=np.float32):
   """Returns parameters by name, all different."""
-  shapes = tree.flatten(weights_lib.abstract_params(
+  shapes = tree.flatten(check.abstract_params(
       config, resolution, channels=channels))
   rng = np.random.default_rng(0)
   return {name: rng.normal(size=shape.shape).astype(dtype)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import vit_jax
-from vit_jax.weights import npz
-from vit_jax.weights import safetensors
+from vit_jax.weights.formats import npz
+from vit_jax.weights.formats import safetensors
 
 GOLDEN = pathlib.Path(__file__).parent / 'golden'
 FILES = sorted(path.stem for path in GOLDEN.glob('*.npz'))

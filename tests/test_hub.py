@@ -9,7 +9,7 @@ from tests import random_models
 import vit_jax
 from vit_jax import __main__ as main
 from vit_jax.run import model_card
-from vit_jax.weights import npz
+from vit_jax.weights.formats import npz
 
 NAME = 'someone/tiny'
 CARD = '---\nlicense: mit\n---\n\n# Digits\n\n## How to use it\n\nold\n'

@@ -31,8 +31,11 @@ WITHIN_A_ROW = {
     ('console', 'escape'),
     ('untrusted', 'atomic_files'),
     ('weights', 'checkpoints'),
-    *itertools.combinations(('benchmarking', 'sweep', 'run', 'plan',
-                             'experiment', 'inference'), 2)}
+    *itertools.combinations(
+        ('benchmarking', 'sweep', 'run', 'plan', 'experiment'), 2),
+    # Beside `experiment`: neither imports the other.
+    *((name, 'inference') for name in (
+        'benchmarking', 'sweep', 'run', 'plan'))}
 
 # Meaningless names.
 FORBIDDEN_NAMES = ('utils', 'util', 'helpers', 'helper', 'base', 'common', 'v2')

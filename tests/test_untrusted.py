@@ -14,8 +14,8 @@ from vit_jax.data.sources import paths
 from vit_jax.inference import images
 from vit_jax.inference import load
 from vit_jax.run import workdir
-from vit_jax.weights import npz
 from vit_jax.weights.configs import preprocessing
+from vit_jax.weights.formats import npz
 
 
 def _data(name):

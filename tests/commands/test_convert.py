@@ -7,7 +7,7 @@ import pytest
 from tests import random_models
 from vit_jax import __main__ as main
 from vit_jax.inference import load
-from vit_jax.weights import npz
+from vit_jax.weights.formats import npz
 
 
 @pytest.fixture

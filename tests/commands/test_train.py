@@ -26,8 +26,8 @@ from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import load_config
 from vit_jax.experiment import model_flops
 from vit_jax.training import health
-from vit_jax.weights import matching
 from vit_jax.weights import open as open_lib
+from vit_jax.weights.families import matching
 
 pytestmark = [pytest.mark.slow,  # It trains models.
               pytest.mark.usefixtures('one_device')]

@@ -11,11 +11,11 @@ import vit_jax
 from vit_jax import models
 from vit_jax import tree
 from vit_jax.experiment import fit_weights
-from vit_jax.weights import families
-from vit_jax.weights import initialize
+from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import open as open_lib
-from vit_jax.weights import safetensors
 from vit_jax.weights import save
+from vit_jax.weights.families import families
+from vit_jax.weights.formats import safetensors
 
 
 def test_log_lines_have_relative_paths(tmp_path, monkeypatch):
@@ -92,7 +92,7 @@ def test_fine_tuning_interpolates_positions_as_the_code_of_the_weights(
   found = open_lib.open(tmp_path / 'x.safetensors', num_heads=2)
   built = toy.build(model=section, data={'resolution': 32})
   params, _ = fit_weights.fit(
-      built, found, rules=initialize.InitConfig(ignored=()))
+      built, found, rules=adapt_lib.InitConfig(ignored=()))
   np.testing.assert_allclose(
       params['positions'], models.resize(
           'positions', np.asarray(model.params['positions']), old_grid=(2, 2),

@@ -8,9 +8,9 @@ import pytest
 
 import vit_jax
 from vit_jax.inference import images as images_lib
-from vit_jax.weights import safetensors
 from vit_jax.weights.configs import preprocessing as preprocessing_lib
 from vit_jax.weights.configs import timm as timm_config
+from vit_jax.weights.formats import safetensors
 
 torch = pytest.importorskip('torch', reason='torch is not installed')
 timm = pytest.importorskip('timm', reason='timm is not installed')

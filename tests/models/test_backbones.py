@@ -7,7 +7,7 @@ from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax.models import backbones
-from vit_jax.weights import load
+from vit_jax.weights import check
 from vit_jax.weights.configs import timm
 
 
@@ -46,7 +46,7 @@ def test_number_of_parameters_is_that_of_timm(name, expected):
   config = models.parse({'variant': name, 'num_classes': 1000})
   side = backbones.table()[name].resolution
   assert tree.num_elements(
-      load.abstract_params(config, (side, side))) == expected
+      check.abstract_params(config, (side, side))) == expected
 
 
 def test_models_are_listed_by_pattern():

@@ -12,7 +12,7 @@ from vit_jax import schema
 from vit_jax import tree
 from vit_jax.models import sizes
 from vit_jax.models import variants
-from vit_jax.weights import load
+from vit_jax.weights import check
 
 # Parameters with 1,000 classes at 224x224. Ti to H, R+Ti, R26, R50+B/16,
 # R50+L/32 and the ResNets that BiT released (R50x1, R50x3, R101x1, R101x3,
@@ -70,7 +70,7 @@ def test_every_size_hybrid_and_stage_of_the_tables_is_published():
 @pytest.mark.parametrize('variant', PARAMETERS)
 def test_parameter_count_is_the_published_one(variant):
   config = models.parse({'variant': variant, 'num_classes': 1000})
-  params = load.abstract_params(config, (224, 224))
+  params = check.abstract_params(config, (224, 224))
   assert tree.num_elements(params) == PARAMETERS[variant]
 
 

@@ -8,7 +8,7 @@ from vit_jax import models
 from vit_jax import optim
 from vit_jax import tree
 from vit_jax.optim import layer_decay
-from vit_jax.weights import load
+from vit_jax.weights import check
 
 DEPTH = 3
 SIZES = {'width': 8, 'depth': DEPTH, 'num_heads': 2, 'mlp_dim': 16, 'patch': 4,
@@ -32,7 +32,7 @@ def build(params, **section):
     {'stem_norm': 'patches'}, {'stem_norm': 'tokens'}], ids=str)
 def test_each_layer_of_a_model_has_its_own_learning_rate(section):
   """BEiT's numbering: embeddings 0, block i is i + 1, the rest depth + 1."""
-  shapes = load.abstract_params(models.parse({**SIZES, **section}), (16, 16))
+  shapes = check.abstract_params(models.parse({**SIZES, **section}), (16, 16))
   rng = np.random.default_rng(0)
   params, grads = (jax.tree.map(
       lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)

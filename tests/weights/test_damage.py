@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tests import random_models
-from vit_jax.weights import load as load_lib
-from vit_jax.weights import npz
-from vit_jax.weights import safetensors
+from vit_jax.weights import foreign
+from vit_jax.weights.formats import npz
+from vit_jax.weights.formats import safetensors
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def arrays():
 
 def refused(path, words, **overrides):
   with pytest.raises(ValueError, match=words) as error:
-    load_lib.load(path, overrides)
+    foreign.load(path, overrides)
   assert str(path) in str(error.value)
 
 
@@ -85,7 +85,7 @@ def test_an_array_with_another_number_of_axes_is_an_error(
     shape = (5, *shape)
   npz.write(tmp_path / 'x', {**arrays, name: np.ones(shape, np.float32)})
   with pytest.raises(ValueError, match=f'{name}.*expected|expected.*{name}'):
-    load_lib.load(tmp_path / 'x')
+    foreign.load(tmp_path / 'x')
 
 
 @pytest.mark.parametrize('index', [
@@ -94,4 +94,4 @@ def test_a_malformed_index_of_shards_is_an_error(index, tmp_path):
   file = tmp_path / 'm.safetensors.index.json'
   file.write_text(index)
   with pytest.raises(ValueError, match=r'm\.safetensors\.index\.json'):
-    load_lib.load(tmp_path)
+    foreign.load(tmp_path)

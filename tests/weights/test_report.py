@@ -6,11 +6,11 @@ import pytest
 
 from tests import random_models
 import vit_jax
-from vit_jax.weights import load as load_lib
-from vit_jax.weights import npz
-from vit_jax.weights import safetensors
+from vit_jax.weights import foreign
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import declared
+from vit_jax.weights.formats import npz
+from vit_jax.weights.formats import safetensors
 
 RESNET = random_models.RESNET
 FAMILIES = {
@@ -26,7 +26,7 @@ def load(tmp_path, family, settings, **overrides):
   arrays = random_models.arrays(family, **settings)
   (npz if family in ('npz', 'bit', 'resnet') else safetensors).write(
       tmp_path / 'x', arrays)
-  return load_lib.load(tmp_path / 'x', overrides)
+  return foreign.load(tmp_path / 'x', overrides)
 
 
 def lines_of(loaded, name):
@@ -75,7 +75,7 @@ def test_the_origin_of_the_heads_is_reported(
       'timm', (224, 224), variant='Ti/16', num_classes=1))
   if config:
     (tmp_path / 'config.json').write_text(json.dumps(config))
-  loaded = load_lib.load('x')
+  loaded = foreign.load('x')
   assert loaded.settings['heads'] == weights_lib.Origin(*origin)
   assert line in '\n'.join(loaded.summary)
 

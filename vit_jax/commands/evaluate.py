@@ -22,7 +22,6 @@ from etils import epy
 
 from vit_jax import schema
 from vit_jax.commands import arguments
-from vit_jax.experiment import fit_weights
 
 with epy.lazy_imports():
   from etils import epath
@@ -43,14 +42,15 @@ with epy.lazy_imports():
   from vit_jax.experiment import build as experiment_lib
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import fit_batch
+  from vit_jax.experiment import fit_weights
   from vit_jax.experiment import load_config
   from vit_jax.inference import class_names
   from vit_jax.inference import load
   from vit_jax.parallel import coordination
   from vit_jax.parallel import multihost
   from vit_jax.run import watchdog as watchdog_lib
+  from vit_jax.weights import adapt as adapt_lib
   from vit_jax.weights import download
-  from vit_jax.weights import initialize
   from vit_jax.weights import open as open_lib
   from vit_jax.weights import weights as weights_lib
 
@@ -135,7 +135,7 @@ def _restore(
   """Returns the experiment and the parameters to evaluate."""
   needs_head = any(section.uses_head for section in config.evals.values())
   # All parameters as trained; at other resolutions, positions are resized.
-  rules = initialize.InitConfig(
+  rules = adapt_lib.InitConfig(
       new=(), ignored=tuple(f'{name}/.*' for name in models.PRETRAINING_ONLY),
       positions=config.init.positions)
   if not needs_head:  # It may have other classes, so it is dropped.
@@ -162,7 +162,7 @@ def _restore(
 
 def _head(weights: weights_lib.Weights) -> classes.Classes | None:
   """Returns the classes of the weights, or None if they have no head."""
-  count = initialize.num_classes(weights.shapes)
+  count = adapt_lib.num_classes(weights.shapes)
   return classes.Classes(
       'the model', count, weights.preprocess.labels, source=(
           checkpoint_paths.display(weights.address))) if count else None

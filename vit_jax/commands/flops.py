@@ -25,7 +25,6 @@ from typing import Any
 from etils import epy
 
 from vit_jax.commands import arguments
-from vit_jax.experiment import model_flops
 from vit_jax.parallel import hardware
 from vit_jax.plan import paper_costs
 
@@ -37,6 +36,7 @@ with epy.lazy_imports():
   from vit_jax.experiment import build as experiment_lib
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import load_config
+  from vit_jax.experiment import model_flops
   from vit_jax.parallel import mesh
   from vit_jax.plan import roofline
   from vit_jax.training import flops

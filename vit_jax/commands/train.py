@@ -10,8 +10,6 @@ from typing import Any
 from etils import epy
 
 from vit_jax.commands import arguments
-from vit_jax.experiment import fit_weights
-from vit_jax.run import signals
 
 with epy.lazy_imports():
   from etils import epath
@@ -22,8 +20,10 @@ with epy.lazy_imports():
   from vit_jax import run as run_lib
   from vit_jax.analysis import plots
   from vit_jax.experiment import build as experiment_lib
+  from vit_jax.experiment import fit_weights
   from vit_jax.experiment import load_config
   from vit_jax.run import initial_weights
+  from vit_jax.run import signals
   from vit_jax.run import watchdog as watchdog_lib
   from vit_jax.run import workdir as workdir_lib
   from vit_jax.run import writer

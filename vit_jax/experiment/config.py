@@ -24,12 +24,12 @@ from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.experiment import config_file
 from vit_jax.models import lora
 from vit_jax.parallel import mesh
-from vit_jax.weights import initialize
+from vit_jax.weights import adapt as adapt_lib
 
 # Returns the plain config of the checkpoint that a section `init` names, given
 # the section `model` of the run.
 ReadSource = Callable[
-    [initialize.InitConfig, Mapping[str, Any]], Mapping[str, Any]]
+    [adapt_lib.InitConfig, Mapping[str, Any]], Mapping[str, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Config:
   objective: objectives.ObjectiveConfig
   optimizer: optim.Config
   evals: dict[str, evals.EvaluatorConfig]
-  init: initialize.InitConfig
+  init: adapt_lib.InitConfig
   lora: lora.LoraConfig
   checkpoint: checkpoint_config.CheckpointConfig
   mesh: mesh.MeshConfig

@@ -9,7 +9,7 @@ from vit_jax import objectives
 from vit_jax import types
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import multihost
-from vit_jax.weights import initialize
+from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import preprocessing
 
@@ -17,7 +17,7 @@ from vit_jax.weights.configs import preprocessing
 def start(
     experiment: experiment_lib.Experiment, state: types.TrainState,
     weights: weights_lib.Weights,
-) -> tuple[types.TrainState, list[initialize.Row]]:
+) -> tuple[types.TrainState, list[adapt_lib.Row]]:
   """Returns the state with initial weights; see `fit`."""
   params, rows = fit(
       experiment, weights, rules=experiment.config.init,
@@ -55,19 +55,19 @@ def match_head(
     experiment: experiment_lib.Experiment, weights: weights_lib.Weights, *,
     owner: str,
 ) -> str:
-  """Compares a kept head with the data; see `initialize.match_classes`."""
-  if not initialize.num_classes(experiment.abstract_state.params):
+  """Compares a kept head with the data; see `adapt.match_classes`."""
+  if not adapt_lib.num_classes(experiment.abstract_state.params):
     return ''
-  return initialize.match_classes(
+  return adapt_lib.match_classes(
       weights, experiment.dataset.classes, config=experiment.config.init,
       owner=owner)
 
 
 def fit(
     experiment: experiment_lib.Experiment, weights: weights_lib.Weights, *,
-    rules: initialize.InitConfig,
+    rules: adapt_lib.InitConfig,
     initial: types.Params | None = None,
-) -> tuple[types.Params, list[initialize.Row]]:
+) -> tuple[types.Params, list[adapt_lib.Row]]:
   """Returns weights fitted to a model, on its devices.
 
   Args:
@@ -88,8 +88,8 @@ def fit(
 
 def _fit(
     experiment: experiment_lib.Experiment, weights: weights_lib.Weights, *,
-    rules: initialize.InitConfig, initial: types.Params,
-) -> tuple[types.Params, list[initialize.Row]]:
+    rules: adapt_lib.InitConfig, initial: types.Params,
+) -> tuple[types.Params, list[adapt_lib.Row]]:
   """Implements `fit` on the host."""
   config = experiment.config
   added = [*experiment_lib.NOT_IN_MODEL]
@@ -97,7 +97,7 @@ def _fit(
     added.append(objectives.PROJECTOR)
   rules = dataclasses.replace(rules, new=(
       *rules.new, *[f'{name}/.*' for name in added if name in initial]))
-  params, rows = initialize.fit(
+  params, rows = adapt_lib.fit(
       weights, initial, config=rules,
       grid=config.model.grid(config.data.size))
   return params, [row for row in rows if not row.name.startswith(

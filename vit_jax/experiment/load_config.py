@@ -10,7 +10,7 @@ from vit_jax import console
 from vit_jax import escape
 from vit_jax import schema
 from vit_jax.experiment import config as config_lib
-from vit_jax.weights import initialize
+from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import open as open_lib
 from vit_jax.weights import weights as weights_lib
 
@@ -35,7 +35,7 @@ def load_with_weights(
   opened: dict[tuple[str, str], weights_lib.Weights] = {}
 
   def read_source(
-      init: initialize.InitConfig, model: Mapping[str, Any],
+      init: adapt_lib.InitConfig, model: Mapping[str, Any],
   ) -> Mapping[str, Any]:
     key = init.checkpoint, init.which
     if key not in opened:

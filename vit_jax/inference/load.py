@@ -18,12 +18,12 @@ from vit_jax.inference import model as model_lib
 from vit_jax.inference import zero_shot
 from vit_jax.models import embed
 from vit_jax.models import vit_config
-from vit_jax.weights import infer_architecture
-from vit_jax.weights import load as load_lib
+from vit_jax.weights import check
 from vit_jax.weights import open as open_lib
 from vit_jax.weights import overrides as overrides_lib
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import preprocessing
+from vit_jax.weights.families import infer_architecture
 
 Log = Callable[[str], None]
 
@@ -104,7 +104,7 @@ def _with_patch(
           given.model['patch'], int | tuple[int, int], where='patch'))
   filters = model.params['patches']['kernel']
   preprocess = preprocessing.override(model.preprocess, given.preprocess)
-  load_lib.check_preprocess(new, preprocess)
+  check.check_preprocess(new, preprocess)
   params = {**model.params, 'patches': {
       **model.params['patches'],
       'kernel': embed.resize_filters(filters, new.patch_shape)}}

@@ -15,8 +15,8 @@ import numpy as np
 from vit_jax import untrusted
 from vit_jax.inference import model as model_lib
 from vit_jax.models import vit_config
-from vit_jax.weights import npz
 from vit_jax.weights import weights as weights_lib
+from vit_jax.weights.formats import npz
 
 _KEYS = 'embeddings [classes, width] and labels [classes]'
 _SCALE = 100.0  # Logit scale of the published CLIP models.

@@ -29,7 +29,7 @@ from vit_jax.experiment import frozen_weights
 from vit_jax.run import counters as counters_lib
 from vit_jax.run import evaluation
 from vit_jax.run import workdir as workdir_lib
-from vit_jax.weights import initialize
+from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import weights as weights_lib
 
 # Paths of sections and keys that do not change the result of a run.
@@ -105,7 +105,7 @@ def restore_or_init(
       origin=weights.address,
       base=checksums.identity(params) if adapted else ''), (
       f'Starting from {paths.display(weights.address)} ({weights.kind}):\n'
-      + '\n'.join(filter(None, [initialize.report(rows), matched, *notes]))))
+      + '\n'.join(filter(None, [adapt_lib.report(rows), matched, *notes]))))
 
 
 def _match_classes(

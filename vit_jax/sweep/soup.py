@@ -27,7 +27,7 @@ from vit_jax.run import watchdog as watchdog_lib
 from vit_jax.sweep import development_split
 from vit_jax.sweep import grid
 from vit_jax.sweep import runs
-from vit_jax.weights import initialize
+from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import open as open_lib
 from vit_jax.weights import weights as weights_lib
 
@@ -146,7 +146,7 @@ def match_classes(
       remedy='Only runs with the same classes in the same order are averaged. '
       'Restore the names of the data, or repeat the sweep elsewhere.')
       for name, run in weights.items()
-      if (count := initialize.num_classes(run.shapes))]
+      if (count := adapt_lib.num_classes(run.shapes))]
   return [line for line in lines if line]
 
 

@@ -21,9 +21,9 @@ from huggingface_hub import file_download
 
 from vit_jax import atomic_files
 from vit_jax.checkpoints import errors
-from vit_jax.weights import files
 from vit_jax.weights.configs import config_json
 from vit_jax.weights.configs import declared
+from vit_jax.weights.formats import array_file
 
 CACHE = '~/.cache/vit_jax/weights'
 CACHE_VARIABLE = 'VIT_JAX_CACHE'
@@ -103,7 +103,7 @@ def _fetch_file(url: str, log: Log) -> epath.Path:
 
 def _check_weights(file: pathlib.Path, url: str) -> None:
   """Raises if the server sent something else, such as a login page."""
-  if files.sniff(file) is None:
+  if array_file.sniff(file) is None:
     with file.open('rb') as stream:
       start = stream.read(16)
     raise ValueError(

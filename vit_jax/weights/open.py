@@ -21,11 +21,12 @@ from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
 from vit_jax.models import lora
+from vit_jax.weights import adapt as adapt_lib
+from vit_jax.weights import check
 from vit_jax.weights import download
-from vit_jax.weights import initialize
-from vit_jax.weights import load as load_lib
-from vit_jax.weights import orbax_runs
+from vit_jax.weights import foreign
 from vit_jax.weights import weights as weights_lib
+from vit_jax.weights.formats import orbax
 
 Log = Callable[[str], None]
 
@@ -62,19 +63,19 @@ def open(
     overrides['num_heads'] = num_heads
   path = download.fetch(address, log=log)
   if paths.is_run(path):
-    weights = orbax_runs.open_run(path, which=which)
-    return orbax_runs.override(_merged(weights, base=base), overrides)
+    weights = orbax.open_run(path, which=which)
+    return orbax.override(_merged(weights, base=base), overrides)
   if base:
     raise _no_adapters(base, address)
-  weights = load_lib.load(download.local(path, log=log), overrides)
+  weights = foreign.load(download.local(path, log=log), overrides)
   return dataclasses.replace(weights, address=os.fspath(address))
 
 
 def open_model(
     address: epath.PathLike, **options: Any) -> weights_lib.Weights:
-  """Opens the weights of a model alone, see `orbax_runs.for_inference`."""
+  """Opens the weights of a model alone, see `orbax.for_inference`."""
   weights = open(address, **options)
-  return (orbax_runs.for_inference(weights) if weights.is_checkpoint
+  return (orbax.for_inference(weights) if weights.is_checkpoint
           else weights)
 
 
@@ -105,9 +106,9 @@ def _merged(
     progress = items.read_config(folder / 'progress')
     address = base or progress.get('origin', '')
     section = schema.parse(
-        initialize.InitConfig, weights.run['init'], where='init')
+        adapt_lib.InitConfig, weights.run['init'], where='init')
     saved = tree.flatten(weights.shapes)
-    expected = load_lib.abstract_params(
+    expected = check.abstract_params(
         weights.config, weights.resolution,
         channels=weights.preprocess.channels)
     frozen = tree.select(expected, tree.map_with_name(
@@ -125,7 +126,7 @@ def _merged(
           f'{weights.address} holds LoRA adapters of {address}, which cannot '
           f'be used: {schema.words(error)} If it was moved, load the adapters '
           'with base=PATH (--set base=PATH).') from error
-    fitted, _ = initialize.fit(
+    fitted, _ = adapt_lib.fit(
         found.with_params(params), frozen,
         grid=weights.config.grid(weights.resolution),
         # Trained parameters replace those that are ignored.

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 import re
 from typing import Any
 
-from vit_jax.weights import matching
 from vit_jax.weights import overrides as overrides_lib
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import declared as declared_lib
+from vit_jax.weights.families import matching
 
 
 def notes(

@@ -16,19 +16,19 @@ from vit_jax import tree
 from vit_jax import types
 from vit_jax.models import architecture
 from vit_jax.models import vit_config
-from vit_jax.weights import families
-from vit_jax.weights import files
-from vit_jax.weights import layout
-from vit_jax.weights import names
-from vit_jax.weights import npz
-from vit_jax.weights import orbax_runs
-from vit_jax.weights import published_sizes
-from vit_jax.weights import safetensors
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import huggingface_export
 from vit_jax.weights.configs import huggingface_types
 from vit_jax.weights.configs import timm_export
+from vit_jax.weights.families import families
+from vit_jax.weights.families import layout
+from vit_jax.weights.families import names
+from vit_jax.weights.families import published_sizes
+from vit_jax.weights.formats import array_file
+from vit_jax.weights.formats import npz
+from vit_jax.weights.formats import orbax
+from vit_jax.weights.formats import safetensors
 
 ORBAX = 'orbax'
 FORMATS = ('npz', 'timm', 'huggingface', ORBAX)
@@ -76,9 +76,9 @@ def save(
         f'express. Save it as {ORBAX}.')
   params = model.read()
   for name, array in tree.flatten(params).items():
-    files.to_float32(np.asarray(array), name=name, path='The model')
+    array_file.to_float32(np.asarray(array), name=name, path='The model')
   if form == ORBAX:
-    orbax_runs.save(target, model)
+    orbax.save(target, model)
     return []
   config = model.config
   family = _family(form, config)

@@ -6,10 +6,10 @@ import json
 import pytest
 
 from tests import random_models
-from vit_jax.weights import load as load_lib
-from vit_jax.weights import safetensors
+from vit_jax.weights import foreign
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import preprocessing
+from vit_jax.weights.formats import safetensors
 
 CONFIGS = {'huggingface': random_models.HUGGINGFACE_CONFIG,
            'timm': random_models.TIMM_CONFIG}
@@ -26,7 +26,7 @@ def write(folder, family, change=None, **settings):
 @pytest.mark.parametrize('family', CONFIGS)
 def test_declared_settings_are_used(family, bare, tmp_path):
   write(tmp_path, family)
-  loaded = load_lib.load(
+  loaded = foreign.load(
       tmp_path / 'model.safetensors' if bare else tmp_path)
   assert (loaded.config.num_heads, loaded.config.gelu) == (3, 'tanh')
   assert f'declared by {tmp_path / "config.json"}: model, ' in '\n'.join(
@@ -53,13 +53,13 @@ def test_the_config_of_another_model_is_an_error(
   write(tmp_path, family, change)
   with pytest.raises(ValueError, match=(
       f'(?s)config.json .*{words}.*move the weights out of its folder')):
-    load_lib.load(tmp_path / 'model.safetensors')
+    foreign.load(tmp_path / 'model.safetensors')
 
 
 def test_the_config_of_an_unknown_library_is_ignored_with_a_note(tmp_path):
   write(tmp_path, 'timm')
   (tmp_path / 'config.json').write_text('{"sails": 3}')
-  loaded = load_lib.load(tmp_path, {'num_heads': 2})
+  loaded = foreign.load(tmp_path, {'num_heads': 2})
   assert 'neither a timm nor a Hugging Face' in '\n'.join(loaded.summary)
 
 
@@ -78,7 +78,7 @@ def test_the_processor_of_transformers_5_is_read(tmp_path):
       'image_processor': PROCESSOR, 'processor_class': 'CLIPProcessor'}))
   # Transformers reads the section `image_processor` first.
   (tmp_path / 'preprocessor_config.json').write_text('{"image_mean": [1, 1]}')
-  loaded = load_lib.load(tmp_path)
+  loaded = foreign.load(tmp_path)
   assert loaded.preprocess == preprocessing.parse({
       'resolution': 32, 'mean': (0.1, 0.2, 0.3), 'std': (0.9, 0.8, 0.7),
       'labels': loaded.preprocess.labels, 'ops': [
@@ -95,7 +95,7 @@ def test_a_processor_without_images_leaves_the_older_file(tmp_path):
   (tmp_path / 'processor_config.json').write_text('{"image_seq_length": 3}')
   (tmp_path / 'preprocessor_config.json').write_text(
       json.dumps({'image_std': [0.4, 0.5, 0.6]}))
-  assert load_lib.load(tmp_path).preprocess.std == (0.4, 0.5, 0.6)
+  assert foreign.load(tmp_path).preprocess.std == (0.4, 0.5, 0.6)
 
 
 @pytest.mark.parametrize(('family', 'change'), [
@@ -106,7 +106,7 @@ def test_settings_that_are_not_read_are_listed(family, change, tmp_path):
   (tmp_path / 'preprocessor_config.json').write_text(json.dumps({
       'do_pad': True, 'do_flip_channel_order': False, 'do_resize': False,
       'size': {'shortest_edge': 32}}))
-  loaded = load_lib.load(tmp_path)
+  loaded = foreign.load(tmp_path)
   section = 'pretrained_cfg.' * (family == 'timm')
   assert (f'  not read in {tmp_path / "config.json"}: {section}sails=3'
           in loaded.summary)
@@ -120,4 +120,4 @@ def test_a_deeply_nested_setting_is_listed_by_its_name(tmp_path):
   (tmp_path / 'config.json').write_text(
       text[:-1] + ', "x": ' + 450 * '{"a": ' + '1' + 451 * '}')
   assert (f'  not read in {tmp_path / "config.json"}: x'
-          in load_lib.load(tmp_path).summary)
+          in foreign.load(tmp_path).summary)

@@ -7,11 +7,11 @@ import pathlib
 import pytest
 
 from tests import random_models
-from vit_jax.weights import load as load_lib
-from vit_jax.weights import npz
-from vit_jax.weights import safetensors
+from vit_jax.weights import foreign
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import preprocessing
+from vit_jax.weights.formats import npz
+from vit_jax.weights.formats import safetensors
 
 PREPROCESS = preprocessing.parse({
     'resolution': 32, 'mean': (0.1, 0.2, 0.3), 'crop': 0.9,
@@ -46,7 +46,7 @@ def metadata(*, change=(), **settings):
 def test_metadata_of_another_model_is_an_error(change, words, tmp_path):
   write(tmp_path / 'x', 'timm', metadata(change=change))
   with pytest.raises(ValueError, match=f'(?s){words}') as error:
-    load_lib.load(tmp_path / 'x')
+    foreign.load(tmp_path / 'x')
   assert 'vit_jax in the metadata of' in str(error.value)
 
 
@@ -61,12 +61,12 @@ def test_metadata_of_another_model_is_an_error(change, words, tmp_path):
 def test_malformed_metadata_is_an_error(family, text, words, tmp_path):
   write(tmp_path / 'x', family, text)
   with pytest.raises(ValueError, match=f'is malformed: .*{words}'):
-    load_lib.load(tmp_path / 'x')
+    foreign.load(tmp_path / 'x')
 
 
 def test_unrelated_json_next_to_an_npz_is_ignored(tmp_path):
   write(tmp_path / 'x.npz', 'npz', '{"epochs": 3}', gelu='exact')
-  assert load_lib.load(tmp_path / 'x.npz').config.gelu == 'tanh'
+  assert foreign.load(tmp_path / 'x.npz').config.gelu == 'tanh'
 
 
 def test_overrides_take_precedence_over_metadata(tmp_path):
@@ -74,8 +74,8 @@ def test_overrides_take_precedence_over_metadata(tmp_path):
               'patch': 16}
   write(tmp_path / 'x', 'timm', metadata(variant='Ti/16', num_classes=5),
         **settings)
-  assert load_lib.load(tmp_path / 'x').config.variant == 'Ti/16'
-  loaded = load_lib.load(tmp_path / 'x', {'num_heads': 6, 'mean': 0.5})
+  assert foreign.load(tmp_path / 'x').config.variant == 'Ti/16'
+  loaded = foreign.load(tmp_path / 'x', {'num_heads': 6, 'mean': 0.5})
   assert (loaded.config.num_heads, loaded.config.variant) == (6, '')
   assert loaded.preprocess.mean == (0.5,) * 3
   assert loaded.preprocess.ops == PREPROCESS.ops

@@ -6,12 +6,12 @@ import pytest
 
 from tests import random_models
 from vit_jax.data.augment import ops
-from vit_jax.weights import load as load_lib
-from vit_jax.weights import safetensors
+from vit_jax.weights import foreign
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import huggingface
 from vit_jax.weights.configs import huggingface_export
 from vit_jax.weights.configs import preprocessing
+from vit_jax.weights.formats import safetensors
 
 HF = {'model_type': 'vit', 'hidden_size': 12, 'num_attention_heads': 3}
 
@@ -31,7 +31,7 @@ def test_a_folder_sets_what_shapes_do_not(tmp_path):
       'id2label': {str(i): f'class {i}' for i in range(5)}}, {
           'size': {'height': 32, 'width': 32}, 'image_mean': [0.1, 0.2, 0.3],
           'image_std': [0.4, 0.5, 0.6], 'resample': 3})
-  loaded = load_lib.load(tmp_path)
+  loaded = foreign.load(tmp_path)
   assert (loaded.config.num_heads, loaded.config.gelu,
           loaded.config.layer_norm_epsilon) == (3, 'tanh', 1e-7)
   assert loaded.preprocess == preprocessing.parse({
@@ -44,25 +44,25 @@ def test_the_pooler_of_a_base_model_must_be_a_tanh(tmp_path):
   settings = {'representation_layer': True, 'num_classes': 0}
   config = {**HF, 'architectures': ['ViTModel']}
   write(tmp_path, config, **settings)
-  assert load_lib.load(tmp_path).config.representation_layer
+  assert foreign.load(tmp_path).config.representation_layer
   write(tmp_path, {**config, 'pooler_act': 'relu'}, **settings)
   with pytest.raises(ValueError, match="pooler_act is 'relu', but"):
-    load_lib.load(tmp_path)
+    foreign.load(tmp_path)
   # A classifier does not use it.
   write(tmp_path, {**HF, 'pooler_act': 'relu'})
-  assert load_lib.load(tmp_path).config.num_classes == 5
+  assert foreign.load(tmp_path).config.num_classes == 5
 
 
 def test_labels_of_a_base_model_are_ignored(tmp_path):
   labels = {'id2label': {str(i): f'class {i}' for i in range(5)}}
   write(tmp_path, {**HF, **labels, 'architectures': ['ViTModel']},
         num_classes=0)
-  loaded = load_lib.load(tmp_path)
+  loaded = foreign.load(tmp_path)
   assert (loaded.config.num_classes, loaded.preprocess.labels) == (0, ())
   # But a classifier must have its head.
   write(tmp_path, {**HF, **labels}, num_classes=0)
   with pytest.raises(ValueError, match=r'expected \(5,\), found \(0,\)'):
-    load_lib.load(tmp_path)
+    foreign.load(tmp_path)
 
 
 @pytest.mark.parametrize(('text', 'words'), [
@@ -76,7 +76,7 @@ def test_a_malformed_preprocessor_is_an_error(text, words, tmp_path):
   write(tmp_path, HF)
   (tmp_path / 'preprocessor_config.json').write_text(text)
   with pytest.raises(ValueError, match=words):
-    load_lib.load(tmp_path)
+    foreign.load(tmp_path)
 
 
 @pytest.mark.parametrize('settings', [
@@ -99,8 +99,8 @@ def test_exported_preprocessing_is_parsed_back(settings):
 def test_pixels_of_another_scale_need_overrides(tmp_path):
   write(tmp_path, HF, {'rescale_factor': 1 / 127.5, 'image_mean': [1, 1, 1]})
   with pytest.raises(ValueError, match='expected 1 / 255'):
-    load_lib.load(tmp_path)
-  loaded = load_lib.load(tmp_path, {'mean': 0.5, 'std': 0.25})
+    foreign.load(tmp_path)
+  loaded = foreign.load(tmp_path, {'mean': 0.5, 'std': 0.25})
   assert (loaded.preprocess.mean, loaded.preprocess.std) == (
       (0.5,) * 3, (0.25,) * 3)
 

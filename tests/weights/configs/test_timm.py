@@ -8,13 +8,13 @@ import pytest
 from tests import random_models
 from vit_jax import models
 from vit_jax.models import timm_names
-from vit_jax.weights import load as load_lib
-from vit_jax.weights import safetensors
+from vit_jax.weights import foreign
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.configs import timm
 from vit_jax.weights.configs import timm_export
+from vit_jax.weights.formats import safetensors
 
 TINY = random_models.TINY
 ARGUMENTS = {'img_size': 32, 'embed_dim': 12, 'depth': 2, 'num_heads': 3,
@@ -80,16 +80,16 @@ def test_the_heads_of_an_architecture_override_the_table_of_sizes(tmp_path):
   b = {'width': 768, 'depth': 1, 'mlp_dim': 3072, 'patch': 32}
   write(tmp_path, {'architecture': 'vit_base_patch16_gap_224', 'model_args': {
       'img_size': 32, 'patch_size': 32}}, **b, num_heads=16)
-  assert load_lib.load(tmp_path).config.num_heads == 16
+  assert foreign.load(tmp_path).config.num_heads == 16
 
 
 def test_an_unknown_name_needs_arguments(tmp_path):
   write(tmp_path, {'architecture': 'vit_odd_patch8_32'})
   with pytest.raises(ValueError, match='(?s)so are num_heads and gelu'):
-    load_lib.load(tmp_path)
+    foreign.load(tmp_path)
   write(tmp_path, {'architecture': 'vit_odd_patch8_32', 'model_args': without(
       act_layer='gelu_tanh')})
-  loaded = load_lib.load(tmp_path)
+  loaded = foreign.load(tmp_path)
   assert (loaded.config.num_heads, loaded.config.gelu) == (3, 'tanh')
 
 
@@ -141,7 +141,7 @@ def test_what_our_models_lack_is_refused(config, words):
 def test_unsupported_preprocessing_is_refused(declared, words, tmp_path):
   write(tmp_path, {**BASE, 'pretrained_cfg': declared})
   with pytest.raises(ValueError, match=words):
-    load_lib.load(tmp_path)
+    foreign.load(tmp_path)
 
 
 FLAT = {
@@ -157,7 +157,7 @@ def test_settings_at_the_top_level_of_an_older_file_are_read(labels, tmp_path):
   config = {**FLAT, 'labels': labels, 'model_args': without(
       act_layer='gelu_tanh')}
   write(tmp_path, config)
-  loaded = load_lib.load(tmp_path)
+  loaded = foreign.load(tmp_path)
   assert loaded.preprocess == preprocessing.parse({
       'resolution': 32, 'mean': (0.1, 0.2, 0.3), 'std': (0.4, 0.5, 0.6),
       'keep_aspect': True, 'crop': 0.9, 'interpolation': 'lanczos',
@@ -172,7 +172,7 @@ def test_settings_at_the_top_level_of_an_older_file_are_read(labels, tmp_path):
 def test_missing_preprocessing_is_that_of_timm(tmp_path):
   # The defaults of timm's PretrainedCfg.
   write(tmp_path, {**BASE, 'pretrained_cfg': {'std': [0.4, 0.5, 0.6]}})
-  loaded = load_lib.load(tmp_path)
+  loaded = foreign.load(tmp_path)
   assert loaded.preprocess == preprocessing.parse({
       'resolution': 32, 'mean': preprocessing.IMAGENET_MEAN,
       'std': (0.4, 0.5, 0.6), 'keep_aspect': True, 'crop': 0.875,
@@ -202,7 +202,7 @@ def test_arguments_set_whether_registers_have_position_embeddings(
   safetensors.write(tmp_path / 'model.safetensors', arrays)
   config = {**BASE, 'model_args': arguments}
   (tmp_path / 'config.json').write_text(json.dumps(config))
-  loaded = load_lib.load(tmp_path)
+  loaded = foreign.load(tmp_path)
   assert loaded.resolution == (side, side)
   assert loaded.config.position_cls == embedded
 

@@ -16,9 +16,9 @@ from vit_jax import schema
 from vit_jax import untrusted
 from vit_jax.checkpoints import paths
 from vit_jax.models import vit_config
-from vit_jax.weights import files
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import preprocessing
+from vit_jax.weights.formats import array_file
 
 KEY = 'vit_jax'
 # Settings whose origin every load reports, with their keys in the section
@@ -30,7 +30,7 @@ REPORTED: Mapping[str, str] = {
 
 @dataclasses.dataclass
 class Declared:
-  """Declared settings; `weights.load` compares them with the arrays.
+  """Declared settings; `weights.foreign` compares them with the arrays.
 
   Attributes:
     source: file that declares them.
@@ -129,7 +129,7 @@ def json_path(path: str) -> str:
   return path.removesuffix('.npz') + '.json'
 
 
-def read_metadata(opened: files.ArrayFile) -> Declared | None:
+def read_metadata(opened: array_file.ArrayFile) -> Declared | None:
   """Returns the settings that vit_jax wrote with a file; None if it did not.
 
   Raises:

@@ -8,10 +8,10 @@ from typing import Any
 from vit_jax import models
 from vit_jax.models import resnet_config
 from vit_jax.models import vit_config
-from vit_jax.weights import published_sizes
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.configs import timm
+from vit_jax.weights.families import published_sizes
 
 # The convolutional network is set by the architecture's name alone.
 _HYBRIDS: Mapping[tuple[int, ...], str] = {

@@ -4,7 +4,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from vit_jax.weights import safetensors as ours
+from vit_jax.weights.formats import safetensors as ours
 
 
 def test_a_written_file_has_default_permissions(tmp_path):

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from vit_jax.weights import open_files
-from vit_jax.weights import safetensors
+from vit_jax.weights.formats import open_file
+from vit_jax.weights.formats import safetensors
 
 TABLE = {'a': 'm-1-of-2.safetensors', 'b': 'm-1-of-2.safetensors',
          'c': 'm-2-of-2.safetensors'}
@@ -26,7 +26,7 @@ def shards(tmp_path):
 
 
 def test_shards_are_one_file(shards):
-  opened = open_files.open_weights(shards(TABLE))
+  opened = open_file.open_weights(shards(TABLE))
   assert {name: opened.read(name).item() for name in opened.shapes} == {
       'a': 1, 'b': 2, 'c': 3}
 
@@ -34,12 +34,12 @@ def test_shards_are_one_file(shards):
 @pytest.mark.parametrize('name', ['none', '', '..', '/dev/zero'])
 def test_a_shard_outside_of_the_folder_is_an_error(name, shards):
   with pytest.raises(ValueError, match='names the file .* is missing'):
-    open_files.open_weights(shards({**TABLE, 'c': name}))
+    open_file.open_weights(shards({**TABLE, 'c': name}))
 
 
 def test_an_index_may_be_named_itself(shards):
   folder = shards(TABLE)
-  opened = open_files.open_weights(folder / 'm.safetensors.index.json')
+  opened = open_file.open_weights(folder / 'm.safetensors.index.json')
   assert set(opened.shapes) == set(TABLE)
 
 
@@ -48,9 +48,9 @@ def test_two_indices_need_a_choice_unless_one_has_the_usual_name(shards):
   text = (folder / 'm.safetensors.index.json').read_text()
   (folder / 'n.safetensors.index.json').write_text(text)
   with pytest.raises(ValueError, match='several .*m.safetensors.index.json, n'):
-    open_files.open_weights(folder)
+    open_file.open_weights(folder)
   (folder / 'model.safetensors.index.json').write_text(text)
-  assert open_files.open_weights(folder).path == str(
+  assert open_file.open_weights(folder).path == str(
       folder / 'model.safetensors.index.json')
 
 
@@ -63,10 +63,10 @@ def test_shards_of_pytorch_are_one_file(tmp_path):
                 if table[name] == file}, tmp_path / file)
   (tmp_path / 'pytorch_model.bin.index.json').write_text(
       json.dumps({'weight_map': table}))
-  opened = open_files.open_weights(tmp_path)
+  opened = open_file.open_weights(tmp_path)
   assert opened.format == 'pytorch'
   assert {name: opened.read(name).item() for name in opened.shapes} == {
       name: ord(name) for name in 'abc'}
   # The same weights in a safe format come first.
   safetensors.write(tmp_path / 'model.safetensors', {'d': np.ones(1)})
-  assert set(open_files.open_weights(tmp_path).shapes) == {'d'}
+  assert set(open_file.open_weights(tmp_path).shapes) == {'d'}

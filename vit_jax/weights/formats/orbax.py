@@ -27,14 +27,14 @@ from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
 from vit_jax.models import vit_config
-from vit_jax.weights import files
-from vit_jax.weights import infer_architecture
-from vit_jax.weights import load as load_lib
+from vit_jax.weights import check
 from vit_jax.weights import overrides as overrides_lib
-from vit_jax.weights import published_sizes
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import preprocessing
+from vit_jax.weights.families import infer_architecture
+from vit_jax.weights.families import published_sizes
+from vit_jax.weights.formats import array_file
 
 
 def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
@@ -75,7 +75,7 @@ def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
       preprocess = dataclasses.replace(preprocess, labels=labels)
     resolution = saved.size(preprocess)
     config.grid(resolution)
-    load_lib.check_preprocess(config, preprocess)
+    check.check_preprocess(config, preprocess)
   return weights_lib.Weights(
       config=config, read=functools.partial(items.read_params, step),
       shapes=shapes, preprocess=preprocess, resolution=resolution,
@@ -124,16 +124,16 @@ def for_inference(weights: weights_lib.Weights) -> weights_lib.Weights:
   config, data = weights.config, weights.run.get('data', {})
   shapes = infer_architecture.add_empty_head(
       config, tree.flatten(_of_model(weights.shapes)))
-  load_lib.check(
+  check.check_params(
       config, shapes, weights.resolution, source=weights.address,
       channels=weights.preprocess.channels)
-  load_lib.check_preprocess(config, weights.preprocess)
+  check.check_preprocess(config, weights.preprocess)
 
   def read() -> types.Params:
     arrays = infer_architecture.add_empty_head(
         config, tree.flatten(_of_model(weights.read())))
     params = {
-        name: files.to_float32(array, name=name, path=weights.address)
+        name: array_file.to_float32(array, name=name, path=weights.address)
         for name, array in arrays.items()}
     if data.get('target_std'):
       params = _in_label_units(params, data)

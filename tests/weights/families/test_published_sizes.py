@@ -4,7 +4,7 @@ import pytest
 
 from vit_jax import models
 from vit_jax.models import variants
-from vit_jax.weights import published_sizes
+from vit_jax.weights.families import published_sizes
 
 
 @pytest.mark.parametrize('name', variants.PUBLISHED)

@@ -4,8 +4,8 @@
 import dataclasses
 from typing import Any
 
-from vit_jax.weights.layout import Row
-from vit_jax.weights.layout import Table
+from vit_jax.weights.families.layout import Row
+from vit_jax.weights.families.layout import Table
 
 
 def both(

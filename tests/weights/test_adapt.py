@@ -12,8 +12,8 @@ from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax.models import embed
-from vit_jax.weights import initialize
-from vit_jax.weights import load as weights_lib
+from vit_jax.weights import adapt as adapt_lib
+from vit_jax.weights import check
 
 RNG = np.random.default_rng(0)
 WIDTH = 6
@@ -41,14 +41,14 @@ def initial(**settings):
 
 
 def adapt(source, target, *, old_grid=(3, 3), new_grid=(3, 3), **section):
-  config = schema.parse(initialize.InitConfig, section, where='init')
+  config = schema.parse(adapt_lib.InitConfig, section, where='init')
 
   def resize(name, array):
     return models.resize(
         name, array, old_grid=old_grid, new_grid=new_grid,
         method=config.positions or 'linear')
 
-  adapted, rows = initialize.adapt(
+  adapted, rows = adapt_lib.adapt(
       source, target, config=config, resize=resize)
   return adapted, {row.name: row for row in rows}
 
@@ -135,7 +135,7 @@ def test_positions_of_a_model_with_another_prefix_are_an_error():
 def test_the_report_names_parameters_that_are_not_loaded_and_the_counts():
   _, rows = adapt(params(representation=True),
                   initial(grid=(2, 2), classes=3), new_grid=(2, 2))
-  lines = initialize.report(list(rows.values())).splitlines()
+  lines = adapt_lib.report(list(rows.values())).splitlines()
   assert [line.split()[:2] for line in lines[:-1]] == [
       ['new', 'head/dense/bias'], ['new', 'head/dense/kernel'],
       ['resized', 'positions'], ['ignored', 'representation/dense/kernel']]
@@ -146,7 +146,7 @@ def test_the_report_names_parameters_that_are_not_loaded_and_the_counts():
 def test_checkpoint_and_stage_exclude_each_other():
   with pytest.raises(ValueError, match='from a checkpoint or from a stage, not'
                      " from both: got checkpoint='a' and stage='b'"):
-    initialize.InitConfig(checkpoint='a', stage='b')
+    adapt_lib.InitConfig(checkpoint='a', stage='b')
 
 
 def test_a_rule_of_new_that_matches_nothing_is_an_error():
@@ -169,7 +169,7 @@ def test_positions_of_every_kind_fit_a_model_of_another_grid(settings):
       'num_classes': 3, **settings})
 
   def values(resolution):
-    shapes = tree.flatten(weights_lib.abstract_params(config, resolution))
+    shapes = tree.flatten(check.abstract_params(config, resolution))
     return tree.unflatten({
         name: RNG.normal(size=shape.shape).astype(np.float32)
         for name, shape in shapes.items()})
@@ -239,8 +239,8 @@ def test_a_model_that_learns_positions_starts_from_fixed_ones():
       {**SINCOS, 'position': 'learned'}), (12, 16)))
 
   def fit(weights, initial):
-    return initialize.fit(weights, initial, grid=(3, 4),
-                          config=initialize.InitConfig(new=()))[0]
+    return adapt_lib.fit(weights, initial, grid=(3, 4),
+                          config=adapt_lib.InitConfig(new=()))[0]
 
   # The class token has none.
   np.testing.assert_array_equal(fit(sincos, learned)['positions'], (

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from vit_jax.weights import families
-from vit_jax.weights import files
-from vit_jax.weights import layout
+from vit_jax.weights.families import families
+from vit_jax.weights.families import layout
+from vit_jax.weights.formats import array_file
 
 # Optimizer state repeats the names of the parameters. Flax's optimizer target
 # is the parameters themselves.
@@ -29,7 +29,7 @@ class Found:
     matches: parameters, and the arrays of each.
     left_out: names of arrays that are not parameters of the model.
   """
-  opened: files.ArrayFile
+  opened: array_file.ArrayFile
   family: families.Family
   prefix: str
   matches: tuple[layout.Match, ...]
@@ -42,7 +42,7 @@ class Found:
     return not any('heads' in match.layout for match in self.matches)
 
 
-def find(opened: files.ArrayFile, *, prefix: str | None = None) -> Found:
+def find(opened: array_file.ArrayFile, *, prefix: str | None = None) -> Found:
   """Recognises the family of a file by its names.
 
   Raises:
@@ -57,7 +57,7 @@ def find(opened: files.ArrayFile, *, prefix: str | None = None) -> Found:
       family.table, _parameters(family, inside))
   if problems:
     raise ValueError(f'{opened.path} looks like a {family.label}, but:\n'
-                     + files.indented(problems))
+                     + array_file.indented(problems))
   if family.not_classified and any(
       'classifier.weight' in match.theirs for match in matches):
     matches = [match for match in matches
@@ -106,7 +106,7 @@ def _without_prefix(prefix: str, names: Sequence[str]) -> list[str]:
 
 
 def _choose(
-    opened: files.ArrayFile, names: Sequence[str], given: str | None,
+    opened: array_file.ArrayFile, names: Sequence[str], given: str | None,
 ) -> tuple[families.Family, str, tuple[str, ...]]:
   """Returns the family, its prefix, and the prefixes of copies below it."""
   found = [(family, prefix) for family, prefix in candidates(names)
@@ -126,7 +126,7 @@ def _choose(
 
 
 def _only_fitting(
-    opened: files.ArrayFile, names: Sequence[str],
+    opened: array_file.ArrayFile, names: Sequence[str],
     found: Sequence[tuple[families.Family, str]],
 ) -> tuple[families.Family, str]:
   """Returns the model whose arrays are complete.
@@ -220,7 +220,7 @@ def _convert(
           'our models lack' if match.ours == 'patches/kernel' and flat else ''))
   if problems:
     raise ValueError(f'{found.opened.path} has arrays of unexpected shapes:\n'
-                     + files.indented(problems))
+                     + array_file.indented(problems))
   if any('visual_projection.weight' in match.theirs
          for match in found.matches):  # The projection of CLIP has no bias.
     params['head/dense/bias'] = np.zeros(

@@ -9,7 +9,7 @@ import numpy as np
 from vit_jax import models
 from vit_jax.models import sizes
 from vit_jax.models import vit_config
-from vit_jax.weights import families
+from vit_jax.weights.families import families
 
 _LAYERS = 'encoder/layers'
 _QKV = f'{_LAYERS}/attention/qkv_kernel'

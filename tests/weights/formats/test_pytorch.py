@@ -8,13 +8,13 @@ import zipfile
 import numpy as np
 import pytest
 
-from vit_jax.weights import files
-from vit_jax.weights import pytorch
+from vit_jax.weights.formats import array_file
+from vit_jax.weights.formats import pytorch
 
 
 def test_a_pickle_needs_torch(tmp_path, monkeypatch):
   (tmp_path / 'x.pth').write_bytes(pickle.dumps({'a': 1}, protocol=2))
-  assert files.sniff(tmp_path / 'x.pth') == 'pytorch'
+  assert array_file.sniff(tmp_path / 'x.pth') == 'pytorch'
   monkeypatch.setitem(sys.modules, 'torch', None)
   with pytest.raises(ValueError, match='torch is not installed. Install it'):
     pytorch.open_file(tmp_path / 'x.pth')

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from vit_jax.weights import files
+from vit_jax.weights.formats import array_file
 
 
 def opened(array):
-  return files.ArrayFile(
+  return array_file.ArrayFile(
       path='x', format='npz', shapes={'a': array.shape},
       load=lambda name: array)
 
@@ -20,7 +20,7 @@ def opened(array):
     ((20).to_bytes(8, 'little') + b'{"a": 1}', 'safetensors')])
 def test_the_content_determines_the_format(content, expected, tmp_path):
   (tmp_path / 'x.npz').write_bytes(content)
-  assert files.sniff(tmp_path / 'x.npz') == expected
+  assert array_file.sniff(tmp_path / 'x.npz') == expected
 
 
 @pytest.mark.parametrize('dtype', ['float16', 'float32', 'float64'])

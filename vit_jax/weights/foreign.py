@@ -11,30 +11,27 @@ abstractly: its parameters must be exactly those of the file.
 
 from collections.abc import Mapping
 import dataclasses
-import functools
 import os
 import pathlib
 from typing import Any
 
-import flax.linen as nn
-import jax
 import numpy as np
 
 from vit_jax import models
 from vit_jax import tree
 from vit_jax.checkpoints import paths
 from vit_jax.models import vit_config
-from vit_jax.weights import files
-from vit_jax.weights import infer_architecture
-from vit_jax.weights import matching
-from vit_jax.weights import open_files
+from vit_jax.weights import check
 from vit_jax.weights import overrides as overrides_lib
-from vit_jax.weights import published_sizes
 from vit_jax.weights import report
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import config_json
 from vit_jax.weights.configs import declared as declared_lib
 from vit_jax.weights.configs import preprocessing
+from vit_jax.weights.families import infer_architecture
+from vit_jax.weights.families import matching
+from vit_jax.weights.families import published_sizes
+from vit_jax.weights.formats import open_file
 
 DEFAULT_SIZE = (224, 224)  # Pixels, where nothing determines the image size.
 
@@ -56,7 +53,7 @@ def load(
   """
   path = pathlib.Path(path)
   given = overrides_lib.parse(overrides or {})
-  opened = open_files.open_weights(path)
+  opened = open_file.open_weights(path)
   file = pathlib.Path(opened.path).with_name('config.json')
   try:
     found = matching.find(opened, prefix=given.prefix)
@@ -107,7 +104,7 @@ def _build(
 
   opened = found.opened
   abstract = adapt(shapes)
-  check(config, abstract, resolution, source=opened.path,
+  check.check_params(config, abstract, resolution, source=opened.path,
         theirs={match.ours: match.theirs[0] for match in found.matches})
   declared.add_defaults(found.family.preprocess, weights_lib.Origin(
       'assumed', f'as for a {found.family.label}'))
@@ -197,65 +194,5 @@ def _preprocess(
     if not config.num_classes:
       preprocess = dataclasses.replace(preprocess, labels=())
   preprocess = preprocessing.override(preprocess, given.preprocess)
-  check_preprocess(config, preprocess)
+  check.check_preprocess(config, preprocess)
   return preprocess
-
-
-def check_preprocess(
-    config: models.ModelConfig, preprocess: preprocessing.Preprocess,
-) -> None:
-  """Raises if preprocessing does not suit the model.
-
-  Raises:
-    ValueError: if images do not divide into patches, or the number of labels
-      is not the number of classes.
-  """
-  try:
-    config.grid(preprocess.resolution)
-  except ValueError as error:
-    raise ValueError(f'resolution: {error}') from error
-  labels = len(preprocess.labels)
-  if labels and labels != config.num_classes:
-    raise ValueError(
-        f'{labels} labels, but the head has {config.num_classes} classes.')
-
-
-def check(
-    config: models.ModelConfig, params: Mapping[str, Any],
-    resolution: tuple[int, int], *, source: str,
-    theirs: Mapping[str, str] | None = None, channels: int = 3,
-) -> None:
-  """Checks that parameters have exactly the names and shapes of the model.
-
-  Raises:
-    ValueError: with the expected and found shapes.
-  """
-  expected = abstract_params(config, resolution, channels=channels)
-  lines = []
-  for line in tree.differences(expected, tree.unflatten(params)):
-    name = (theirs or {}).get(line.split(':')[0], '')
-    lines.append(f'{name} -> {line}' if name else line)
-  if lines:
-    raise ValueError(
-        f'{source} does not contain the parameters of the model:\n'
-        + files.indented(lines) + '\nIf the model is right, the file is '
-        'incomplete. If not, override its settings: load(path, depth=..., '
-        'num_classes=..., final_norm=False)' + (
-            ", and position='sincos' for fixed sine-cosine embeddings, as in "
-            "big_vision, or 'none' if the model adds no embeddings."
-            if expected.get('positions') is not None and 'positions' not in
-            params else '.'))
-
-
-@functools.lru_cache(maxsize=64)  # Tracing takes half a second.
-def abstract_params(
-    config: models.ModelConfig, resolution: tuple[int, int], *,
-    channels: int = 3,
-) -> Any:
-  """Returns the shapes of a model's parameters, as a nested dict."""
-  # The shapes do not depend on kernels that only some devices support.
-  model = models.build(
-      config.without_fused_kernels(), num_classes=config.num_classes)
-  images = jax.ShapeDtypeStruct((1, *resolution, channels), 'float32')
-  return nn.unbox(jax.eval_shape(
-      lambda: models.init(model, jax.random.key(0), images)))

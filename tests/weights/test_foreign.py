@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from tests import random_models
-from vit_jax.weights import load as load_lib
-from vit_jax.weights import npz
-from vit_jax.weights import safetensors
+from vit_jax.weights import foreign
 from vit_jax.weights.configs import preprocessing
+from vit_jax.weights.formats import npz
+from vit_jax.weights.formats import safetensors
 
 
 def write(path, family, arrays):
@@ -19,7 +19,7 @@ def write(path, family, arrays):
 def load(family, arrays, tmp_path, **overrides):
   if family in ('timm', 'huggingface', 'scratch'):
     overrides = {'num_heads': 2, **overrides}
-  return load_lib.load(write(tmp_path / 'x', family, arrays), overrides)
+  return foreign.load(write(tmp_path / 'x', family, arrays), overrides)
 
 
 def params(**settings):
@@ -144,7 +144,7 @@ def test_the_resnets_of_big_vision_are_hybrids_without_an_encoder(tmp_path):
   arrays = under('params/', random_models.arrays('resnet', **settings))
   assert 'params/block2/unit2/conv1/kernel' in arrays
   npz.write(tmp_path / 'x', arrays)
-  loaded = load_lib.load(tmp_path / 'x')
+  loaded = foreign.load(tmp_path / 'x')
   random_models.assert_same(loaded.read(), params(**settings))
   assert loaded.config == random_models.config_of(**settings)
 
@@ -155,15 +155,15 @@ def test_the_bit_models_of_big_vision_are_refused_with_the_reason(tmp_path):
       'root_block/conv_root/kernel': np.ones((7, 7, 3, 32)),
       'block1/unit01/gn1/scale': np.ones((1, 1, 1, 32))})
   with pytest.raises(ValueError, match='gn1/scale: unex.*bit_paper, which'):
-    load_lib.load(tmp_path / 'x')
+    foreign.load(tmp_path / 'x')
 
 
 def test_missing_position_embeddings_may_be_fixed(tmp_path):
   settings = {'position': 'sincos', 'pooling': 'average'}
   npz.write(tmp_path / 'x', random_models.arrays('npz', **settings))
   with pytest.raises(ValueError, match="position='sincos' for fixed"):
-    load_lib.load(tmp_path / 'x')
-  loaded = load_lib.load(tmp_path / 'x', {'position': 'sincos'})
+    foreign.load(tmp_path / 'x')
+  loaded = foreign.load(tmp_path / 'x', {'position': 'sincos'})
   assert loaded.config == random_models.config_of(**settings)
 
 
@@ -201,12 +201,12 @@ def test_heads_that_no_array_determines_come_from_the_caller_or_the_sizes(
     tmp_path):
   path = write(tmp_path / 'x', 'timm', random_models.arrays('timm'))
   with pytest.raises(ValueError, match='number of heads is unknown.*=N'):
-    load_lib.load(path)
+    foreign.load(path)
   with pytest.raises(ValueError, match='not divide into 5 heads'):
-    load_lib.load(path, {'num_heads': 5})
+    foreign.load(path, {'num_heads': 5})
   small = random_models.arrays(
       'timm', width=192, mlp_dim=768, num_heads=3, patch=16, depth=12)
-  loaded = load_lib.load(write(path, 'timm', small))
+  loaded = foreign.load(write(path, 'timm', small))
   assert (loaded.config.num_heads, loaded.config.variant) == (3, 'Ti/16')
   assert ('  assumed: 3 heads; if wrong, all outputs are wrong: num_heads=N '
           '(as ViT-Ti has)') in loaded.summary
@@ -216,11 +216,11 @@ def test_a_variant_sets_the_heads(tmp_path):
   path = write(tmp_path / 'x', 'timm', random_models.arrays(
       'timm', variant='b/16', depth=1, num_classes=2))
   # S/16 and b/16 have the same widths.
-  assert load_lib.load(path, {'depth': 1}).config.num_heads == 6
-  assert load_lib.load(
+  assert foreign.load(path, {'depth': 1}).config.num_heads == 6
+  assert foreign.load(
       path, {'variant': 'b/16', 'depth': 1}).config.num_heads == 12
   with pytest.raises(ValueError, match=r'expected \(12, .*found \(1, '):
-    load_lib.load(path, {'variant': 'b/16'})
+    foreign.load(path, {'variant': 'b/16'})
 
 
 # ----------------------------------------------------- overrides
@@ -371,7 +371,7 @@ def test_a_nested_backbone_is_named_and_its_projection_heads_are_ignored(
   arrays = self_supervised(prefix, heads)
   arrays['center'] = np.zeros(3, np.float32)
   safetensors.write(tmp_path / 'x', arrays)
-  loaded = load_lib.load(tmp_path / 'x', {'num_heads': 2})
+  loaded = foreign.load(tmp_path / 'x', {'num_heads': 2})
   random_models.assert_same(
       loaded.read(), params(num_classes=0, gelu='exact'))
   text = '\n'.join(loaded.summary)
@@ -389,8 +389,8 @@ def test_teacher_and_student_are_an_error_until_one_is_chosen(tmp_path):
   with pytest.raises(ValueError, match=(
       "prefix='student.module.backbone.' or prefix='teacher.backbone.' in .*"
       '--set prefix=')):
-    load_lib.load(tmp_path / 'x', {'num_heads': 2})
-  loaded = load_lib.load(tmp_path / 'x', {'num_heads': 2, 'prefix': 'teacher.'})
+    foreign.load(tmp_path / 'x', {'num_heads': 2})
+  loaded = foreign.load(tmp_path / 'x', {'num_heads': 2, 'prefix': 'teacher.'})
   assert 'parameters: student.*, teacher.head.*' in '\n'.join(loaded.summary)
 
 
@@ -399,7 +399,7 @@ def test_the_only_model_that_is_complete_is_taken(tmp_path):
   del damaged['student.blocks.0.norm1.weight']
   safetensors.write(tmp_path / 'x', {
       **self_supervised('teacher.', 'teacher.'), **damaged})
-  loaded = load_lib.load(tmp_path / 'x', {'num_heads': 2})
+  loaded = foreign.load(tmp_path / 'x', {'num_heads': 2})
   assert 'under teacher.)' in loaded.summary[0]
 
 
@@ -482,8 +482,8 @@ def test_settings_that_no_array_shows_are_needed(
       tmp_path / 'x', random_models.arrays('timm', (32, 32), **section))
   known = {'num_heads': 3, 'resolution': 32}
   with pytest.raises(ValueError, match=words):
-    load_lib.load(tmp_path / 'x', known)
-  loaded = load_lib.load(tmp_path / 'x', {**known, **given})
+    foreign.load(tmp_path / 'x', known)
+  loaded = foreign.load(tmp_path / 'x', {**known, **given})
   assert loaded.config.gelu == given.get('gelu', 'exact')
   assert (loaded.config.rotary is not None) == ('rotary' in given)
 
@@ -494,4 +494,4 @@ def test_a_missing_component_is_named_before_its_arrays(tmp_path):
   (tmp_path / 'config.json').write_text(
       '{"architecture": "vit_base_patch16_sapiens2"}')
   with pytest.raises(ValueError, match='has grouped-query attention'):
-    load_lib.load(tmp_path)
+    foreign.load(tmp_path)

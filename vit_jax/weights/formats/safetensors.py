@@ -8,17 +8,17 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from vit_jax.weights import files
+from vit_jax.weights.formats import array_file
 
 
-def open_file(path: str | pathlib.Path) -> files.ArrayFile:
+def open_file(path: str | pathlib.Path) -> array_file.ArrayFile:
   """Opens a .safetensors file and reads its header.
 
   Raises:
     ValueError: if the file is truncated or contradicts its header.
   """
   path = pathlib.Path(path)
-  with files.intact(path), safetensors.safe_open(path, 'numpy') as file:
+  with array_file.intact(path), safetensors.safe_open(path, 'numpy') as file:
     shapes = {name: tuple(file.get_slice(name).get_shape())
               for name in file.keys()}  # noqa: SIM118
     metadata = dict(file.metadata() or {})
@@ -26,11 +26,12 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
     raise ValueError(f'{path}: the file holds no array.')
 
   def load(name: str) -> np.ndarray:
-    with files.intact(path), safetensors.safe_open(path, 'numpy') as file:
+    with array_file.intact(path), safetensors.safe_open(path, 'numpy') as file:
       return file.get_tensor(name)
 
-  return files.ArrayFile(path=str(path), format='safetensors', shapes=shapes,
-                         load=load, metadata=metadata)
+  return array_file.ArrayFile(
+      path=str(path), format='safetensors', shapes=shapes, load=load,
+      metadata=metadata)
 
 
 def write(

@@ -4,20 +4,20 @@ from collections.abc import Callable, Mapping
 import pathlib
 
 from vit_jax import untrusted
-from vit_jax.weights import files
-from vit_jax.weights import npz
-from vit_jax.weights import pytorch
-from vit_jax.weights import safetensors
+from vit_jax.weights.formats import array_file
+from vit_jax.weights.formats import npz
+from vit_jax.weights.formats import pytorch
+from vit_jax.weights.formats import safetensors
 
 # A folder may hold the same weights in several formats: the safest first.
-_OPEN: Mapping[str, Callable[[pathlib.Path], files.ArrayFile]] = {
+_OPEN: Mapping[str, Callable[[pathlib.Path], array_file.ArrayFile]] = {
     'safetensors': safetensors.open_file, 'npz': npz.open_file,
     'pytorch': pytorch.open_file}
 _INDEX = '.index.json'  # Names the shards of weights, by array.
 _SHARDS = {f'.safetensors{_INDEX}': 'safetensors', f'.bin{_INDEX}': 'pytorch'}
 
 
-def open_weights(path: pathlib.Path) -> files.ArrayFile:
+def open_weights(path: pathlib.Path) -> array_file.ArrayFile:
   """Opens a file of weights, an index of shards, or the one in a folder.
 
   Raises:
@@ -28,7 +28,7 @@ def open_weights(path: pathlib.Path) -> files.ArrayFile:
   if path.name.endswith(_INDEX):
     return _open_shards(path)
   untrusted.check_regular(path)
-  found = files.sniff(path)
+  found = array_file.sniff(path)
   if found is None:
     with path.open('rb') as file:
       start = file.read(16)
@@ -39,9 +39,9 @@ def open_weights(path: pathlib.Path) -> files.ArrayFile:
   return _OPEN[found](path)
 
 
-def _open_folder(folder: pathlib.Path) -> files.ArrayFile:
+def _open_folder(folder: pathlib.Path) -> array_file.ArrayFile:
   held = sorted(folder.iterdir())
-  formats = {path: files.sniff(path) for path in held if path.is_file()}
+  formats = {path: array_file.sniff(path) for path in held if path.is_file()}
   indices = {path: form for path in held for end, form in _SHARDS.items()
              if path.name.endswith(end)}
   for form in _OPEN:
@@ -61,7 +61,7 @@ def _open_folder(folder: pathlib.Path) -> files.ArrayFile:
       f'Found: {", ".join(path.name for path in held[:12]) or "nothing"}.')
 
 
-def _open_shards(index: pathlib.Path) -> files.ArrayFile:
+def _open_shards(index: pathlib.Path) -> array_file.ArrayFile:
   """Opens the files that an index maps array names to."""
   table = untrusted.read_json(index).get('weight_map')
   if not isinstance(table, dict) or not table or not all(
@@ -77,7 +77,7 @@ def _open_shards(index: pathlib.Path) -> files.ArrayFile:
     shards.append(open_weights(path))
   # Missing or unexpected arrays are found when compared with the model.
   of_name = {name: shard for shard in shards for name in shard.shapes}
-  return files.ArrayFile(
+  return array_file.ArrayFile(
       path=str(index), format=shards[0].format,
       shapes={name: shard.shapes[name] for name, shard in of_name.items()},
       load=lambda name: of_name[name].load(name))

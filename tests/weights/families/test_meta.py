@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from tests import random_models
-from vit_jax.weights import families
-from vit_jax.weights import load as load_lib
-from vit_jax.weights import safetensors
+from vit_jax.weights import foreign
 from vit_jax.weights import save as save_lib
 from vit_jax.weights.configs import preprocessing
+from vit_jax.weights.families import families
+from vit_jax.weights.formats import safetensors
 
 DINOV2 = {'layer_scale': 1e-5, 'num_classes': 0, 'gelu': 'exact'}
 REGISTERS = {**DINOV2, 'registers': 2}
@@ -51,7 +51,7 @@ def test_metas_names_are_read(settings, rename, others, tmp_path):
   arrays |= {name: np.zeros(shape, np.float32)
              for name, shape in others.items()}
   safetensors.write(tmp_path / 'x', arrays)
-  loaded = load_lib.load(tmp_path / 'x', {'num_heads': 2})
+  loaded = foreign.load(tmp_path / 'x', {'num_heads': 2})
   assert loaded.kind == 'meta'
   random_models.assert_same(loaded.read(), written)
   assert loaded.preprocess.mean == preprocessing.IMAGENET_MEAN
@@ -64,4 +64,4 @@ def test_dinov3_is_refused_with_the_formats_to_use(tmp_path):
   safetensors.write(tmp_path / 'x', arrays)
   with pytest.raises(ValueError, match=(
       r'rope_embed.periods: unexpected \(Meta.s names of DINOv3; load it as')):
-    load_lib.load(tmp_path / 'x')
+    foreign.load(tmp_path / 'x')

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.lib import format as npy_format
 import pytest
 
-from vit_jax.weights import files
-from vit_jax.weights import npz
+from vit_jax.weights.formats import array_file
+from vit_jax.weights.formats import npz
 
 
 def test_numpy_reads_what_is_written(tmp_path):
@@ -34,7 +34,7 @@ def test_a_flipped_bit_is_an_error(tmp_path):
 
 
 def test_a_zip_bomb_is_not_unpacked(tmp_path, monkeypatch):
-  monkeypatch.setattr(files, 'FREE_BYTES', 0)
+  monkeypatch.setattr(array_file, 'FREE_BYTES', 0)
   np.savez_compressed(tmp_path / 'x.npz', a=np.zeros(2**20, np.float32))
   with pytest.raises(ValueError, match='zip bomb'):
     npz.open_file(tmp_path / 'x.npz')

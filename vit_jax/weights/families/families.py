@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from vit_jax.weights import layout
-from vit_jax.weights import names
-from vit_jax.weights import names_huggingface
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import preprocessing
+from vit_jax.weights.families import layout
+from vit_jax.weights.families import names
+from vit_jax.weights.families import names_huggingface
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy_format
 
-from vit_jax.weights import files
+from vit_jax.weights.formats import array_file
 
 # Usual headers take 120 bytes. Deeply nested ones exhaust the parser's stack.
 MAX_HEADER_BYTES = 4096
 _MAX_CHARACTERS = 200
 
 
-def open_file(path: str | pathlib.Path) -> files.ArrayFile:
+def open_file(path: str | pathlib.Path) -> array_file.ArrayFile:
   """Opens an .npz file and reads its headers.
 
   Raises:
@@ -29,7 +29,7 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
   """
   path = pathlib.Path(path)
   starts = []
-  with files.open_zip(path) as archive:
+  with array_file.open_zip(path) as archive:
     for member in archive.infolist():
       with archive.open(member) as stream:
         starts.append((member, stream.read(MAX_HEADER_BYTES)))
@@ -45,7 +45,7 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
     shapes[name] = _shape(path, name, start, member.file_size)
   if not shapes:
     raise ValueError(f'{path}: the archive holds no array.')
-  return files.ArrayFile(
+  return array_file.ArrayFile(
       path=str(path), format='npz', shapes=shapes,
       load=lambda name: _load(path, name))
 
@@ -85,7 +85,7 @@ def _shape(
 
 
 def _load(path: pathlib.Path, name: str) -> np.ndarray:
-  with (files.open_zip(path) as archive,
+  with (array_file.open_zip(path) as archive,
         archive.open(f'{name}.npy') as stream):
     array = npy_format.read_array(stream, allow_pickle=False)
     stream.read(1)  # The checksum is compared at the end of the stream.

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from vit_jax.weights import files
+from vit_jax.weights.formats import array_file
 
 _MAX_DEPTH = 16  # Dicts inside of each other.
 
 
-def open_file(path: str | pathlib.Path) -> files.ArrayFile:
+def open_file(path: str | pathlib.Path) -> array_file.ArrayFile:
   """Reads the tensors of a state dict, or of dicts in any nesting.
 
   Keys of nested dicts are parts of the names: 'teacher.backbone.cls_token'.
@@ -43,7 +43,7 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
         '.safetensors.') from error
   tensors = named_tensors(path, found, torch.Tensor)
   # A tensor may repeat one number by a stride of 0.
-  files.check_unpacked(path, sum(
+  array_file.check_unpacked(path, sum(
       t.numel() * t.element_size() for t in tensors.values()))
 
   def load(name: str) -> np.ndarray:
@@ -58,7 +58,7 @@ def open_file(path: str | pathlib.Path) -> files.ArrayFile:
           'a parameter must be a dense array of floats.') from error
 
   shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-  return files.ArrayFile(
+  return array_file.ArrayFile(
       path=str(path), format='pytorch', shapes=shapes, load=load)
 
 
@@ -70,7 +70,7 @@ def _check_archive(path: pathlib.Path) -> None:
   with path.open('rb') as file:
     is_archive = file.read(2) == b'PK'  # torch < 1.6 writes none.
   if is_archive:
-    with files.open_zip(path) as archive:
+    with array_file.open_zip(path) as archive:
       if damaged := archive.testzip():
         raise ValueError(f'the checksum of {damaged} differs')
 

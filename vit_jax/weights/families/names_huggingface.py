@@ -5,16 +5,16 @@ The same file holds other models, such as a text tower, which are ignored.
 
 from collections.abc import Mapping
 
-from vit_jax.weights.layout import Row
-from vit_jax.weights.layout import Table
-from vit_jax.weights.names import both
-from vit_jax.weights.names import CONV
-from vit_jax.weights.names import DENSE
-from vit_jax.weights.names import DENSES
-from vit_jax.weights.names import LAYERS
-from vit_jax.weights.names import norm
-from vit_jax.weights.names import OUT
-from vit_jax.weights.names import WEIGHT
+from vit_jax.weights.families.layout import Row
+from vit_jax.weights.families.layout import Table
+from vit_jax.weights.families.names import both
+from vit_jax.weights.families.names import CONV
+from vit_jax.weights.families.names import DENSE
+from vit_jax.weights.families.names import DENSES
+from vit_jax.weights.families.names import LAYERS
+from vit_jax.weights.families.names import norm
+from vit_jax.weights.families.names import OUT
+from vit_jax.weights.families.names import WEIGHT
 
 
 def _stem(name: str) -> tuple[Row, ...]:

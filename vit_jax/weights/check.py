@@ -1,0 +1,73 @@
+"""Checks that parameters and preprocessing suit a model."""
+
+from collections.abc import Mapping
+import functools
+from typing import Any
+
+import flax.linen as nn
+import jax
+
+from vit_jax import models
+from vit_jax import tree
+from vit_jax.weights.configs import preprocessing
+from vit_jax.weights.formats import array_file
+
+
+def check_preprocess(
+    config: models.ModelConfig, preprocess: preprocessing.Preprocess,
+) -> None:
+  """Raises if preprocessing does not suit the model.
+
+  Raises:
+    ValueError: if images do not divide into patches, or the number of labels
+      is not the number of classes.
+  """
+  try:
+    config.grid(preprocess.resolution)
+  except ValueError as error:
+    raise ValueError(f'resolution: {error}') from error
+  labels = len(preprocess.labels)
+  if labels and labels != config.num_classes:
+    raise ValueError(
+        f'{labels} labels, but the head has {config.num_classes} classes.')
+
+
+def check_params(
+    config: models.ModelConfig, params: Mapping[str, Any],
+    resolution: tuple[int, int], *, source: str,
+    theirs: Mapping[str, str] | None = None, channels: int = 3,
+) -> None:
+  """Checks that parameters have exactly the names and shapes of the model.
+
+  Raises:
+    ValueError: with the expected and found shapes.
+  """
+  expected = abstract_params(config, resolution, channels=channels)
+  lines = []
+  for line in tree.differences(expected, tree.unflatten(params)):
+    name = (theirs or {}).get(line.split(':')[0], '')
+    lines.append(f'{name} -> {line}' if name else line)
+  if lines:
+    raise ValueError(
+        f'{source} does not contain the parameters of the model:\n'
+        + array_file.indented(lines) + '\nIf the model is right, the file is '
+        'incomplete. If not, override its settings: load(path, depth=..., '
+        'num_classes=..., final_norm=False)' + (
+            ", and position='sincos' for fixed sine-cosine embeddings, as in "
+            "big_vision, or 'none' if the model adds no embeddings."
+            if expected.get('positions') is not None and 'positions' not in
+            params else '.'))
+
+
+@functools.lru_cache(maxsize=64)  # Tracing takes half a second.
+def abstract_params(
+    config: models.ModelConfig, resolution: tuple[int, int], *,
+    channels: int = 3,
+) -> Any:
+  """Returns the shapes of a model's parameters, as a nested dict."""
+  # The shapes do not depend on kernels that only some devices support.
+  model = models.build(
+      config.without_fused_kernels(), num_classes=config.num_classes)
+  images = jax.ShapeDtypeStruct((1, *resolution, channels), 'float32')
+  return nn.unbox(jax.eval_shape(
+      lambda: models.init(model, jax.random.key(0), images)))

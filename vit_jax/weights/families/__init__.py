@@ -1,0 +1,1 @@
+"""Families of weights: names, layouts, sizes, and how they are recognised."""

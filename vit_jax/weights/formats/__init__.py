@@ -1,0 +1,1 @@
+"""File formats of arrays: headers first, values on demand."""
