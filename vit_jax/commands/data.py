@@ -45,7 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   _add_prepare(tasks)
 
 
-@arguments.rename_data_flags()
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the task; returns the exit status and the results."""
   return args.run_task(args)

@@ -67,7 +67,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   arguments.add(parser, '--runner')
 
 
-@arguments.rename_data_flags()
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the command; returns the exit status and the results."""
   arguments.check_absent(args.to)
