@@ -154,7 +154,8 @@ def _label_columns(
         'move the file elsewhere.')
   columns = [table[name] for name in others]
   if columns and (
-      len(columns) == 1 or label_rules_lib.are_flags(columns, config.target)
+      len(columns) == 1
+      or label_rules_lib.flags(columns, config.target) is not None
       or (config.target == 'regression' and not any(
           label_rules_lib.numbers(column) is None for column in columns))):
     return tuple(others)

@@ -80,7 +80,7 @@ def parse_labels(
   Raises:
     ValueError: if cells are not labels of that kind.
   """
-  columns = {name: [_clean(v) for v in column]
+  columns = {name: [clean(v) for v in column]
              for name, column in columns.items()}
   if kind == 'auto':
     kind = _infer_kind(columns, separator, class_names, where)
@@ -101,15 +101,7 @@ def parse_labels(
 
 def is_missing(value: Any, *, marks: Collection[str] = ()) -> bool:
   """Whether a label is empty, NaN or one of `marks`, or a list of these."""
-  if isinstance(value, np.ndarray):
-    value = value.tolist()
-  if isinstance(value, (list, tuple)):
-    return all(is_missing(item, marks=marks) for item in value)
-  value = _clean(value)
-  if value is None or not marks:
-    return value is None
-  number = class_numbers.to_integer(value)
-  return str(value if number is None else number).lower() in marks
+  return all(text in marks for text in _texts(value))
 
 
 def find_missing_marks(train: Sequence[Column]) -> frozenset[str]:
@@ -117,17 +109,27 @@ def find_missing_marks(train: Sequence[Column]) -> frozenset[str]:
 
   A mark in `train` is a label, but a word in a column of numbers is not.
   """
-  found = {str(cell): cell for column in train for cell in column
-           if is_missing(cell, marks=MISSING_MARKS) and not is_missing(cell)}
-  marks = {mark for mark in MISSING_MARKS
-           if any(is_missing(cell, marks={mark}) for cell in found.values())}
-  if marks & _MISSING_WORDS and all(
-      numbers(column) is not None for column in train):
-    marks -= _MISSING_WORDS
-  return MISSING_MARKS - marks
+  found = {text for column in train for cell in column for text in _texts(cell)}
+  if all(numbers(column) is not None for column in train):
+    found -= _MISSING_WORDS
+  return MISSING_MARKS - found
 
 
-def _clean(value: Any) -> Any:
+def _texts(value: Any) -> list[str]:
+  """Returns the labels of a cell as text in lower case; [] if it is empty."""
+  if isinstance(value, np.ndarray):
+    value = value.tolist()
+  if isinstance(value, (list, tuple)):
+    return [text for item in value for text in _texts(item)]
+  value = clean(value)
+  if value is None:
+    return []
+  number = class_numbers.to_integer(value)
+  return [str(value if number is None else number).lower()]
+
+
+def clean(value: Any) -> Any:
+  """Returns a cell without surrounding spaces; None if it is empty or NaN."""
   if isinstance(value, str):
     return class_numbers.compose(value.strip()) or None
   return None if isinstance(value, float) and np.isnan(value) else value
@@ -149,12 +151,20 @@ def numbers(values: Column) -> Float64[np.ndarray, 'rows'] | None:
   return None if np.isnan(array).all() else array
 
 
-def are_flags(columns: Iterable[Column], kind: Kind = 'auto') -> bool:
-  """Whether columns hold 0 and 1 only or, for 'multi', -1 and 1 only."""
+def flags(
+    columns: Iterable[Column], kind: Kind = 'auto',
+) -> Bool[np.ndarray, 'rows classes'] | None:
+  """Returns columns of 0 and 1 (if 'multi', also of -1 and 1) as booleans.
+
+  Returns None if they hold anything else.
+  """
   parsed = [numbers(values) for values in columns]
-  return any(
-      all(array is not None and np.isin(array, pair).all() for array in parsed)
-      for pair in ((0, 1), (-1, 1))[:1 + (kind == 'multi')])
+  if any(array is None for array in parsed):
+    return None
+  stacked = np.stack(parsed, axis=1)  # type: ignore[arg-type]
+  pairs = ((0, 1), (-1, 1))[:1 + (kind == 'multi')]
+  is_pair = any(np.isin(stacked, pair).all() for pair in pairs)
+  return stacked > 0 if is_pair else None
 
 
 def split_cells(values: Column, separator: str | None) -> list[list[Any]]:
@@ -165,7 +175,7 @@ def split_cells(values: Column, separator: str | None) -> list[list[Any]]:
     if isinstance(value, str) and separator:
       value = value.split(separator)
     items = value if isinstance(value, (list, tuple)) else [value]
-    cells.append([v for v in map(_clean, items) if v is not None])
+    cells.append([v for v in map(clean, items) if v is not None])
   return cells
 
 
@@ -174,7 +184,16 @@ def _infer_kind(
     class_names: Sequence[str] | None, where: str,
 ) -> Kind:
   if len(columns) > 1:
-    return _infer_kind_of_several(columns, where)
+    found = flags(columns.values())
+    if found is not None:
+      return 'single' if (found.sum(axis=1) == 1).all() else 'multi'
+    texts = [name for name, of in columns.items() if numbers(of) is None]
+    if texts:
+      raise ValueError(
+          f'The label columns {", ".join(texts)} of {where} hold text. '
+          'Expected columns of 0 and 1 (one class each) or of numbers '
+          '(regression). Choose columns: --config.data.table.label=a,b')
+    return 'regression'
   values, = columns.values()
   if separator is not None or any(isinstance(v, (list, tuple)) for v in values):
     return 'multi'
@@ -185,19 +204,6 @@ def _infer_kind(
   parsed = numbers(values)
   is_regression = parsed is not None and _are_measurements(parsed)
   return 'regression' if is_regression else 'single'
-
-
-def _infer_kind_of_several(
-    columns: Mapping[str, Column], where: str) -> Kind:
-  if are_flags(columns.values()):
-    return 'single' if (_flags(columns).sum(axis=1) == 1).all() else 'multi'
-  texts = [name for name, values in columns.items() if numbers(values) is None]
-  if texts:
-    raise ValueError(
-        f'The label columns {", ".join(texts)} of {where} hold text. Expected '
-        'columns of 0 and 1 (one class each) or of numbers (regression). '
-        'Choose columns: --config.data.table.label=a,b')
-  return 'regression'
 
 
 def _are_measurements(values: Float64[np.ndarray, 'rows']) -> bool:
@@ -241,29 +247,23 @@ def _parse_numbers(
       targets=tuple(columns))
 
 
-def _flags(columns: Mapping[str, Column]) -> Bool[np.ndarray, 'rows classes']:
-  return np.stack(
-      [np.asarray(numbers(v)) > 0 for v in columns.values()], axis=1)
-
-
 def _parse_flags(
     columns: Mapping[str, Column], kind: Kind, where: str) -> ParsedLabels:
   """Parses one column of 0 and 1 per class."""
-  if not are_flags(columns.values(), kind):
-    wrong = [name for name, v in columns.items() if not are_flags([v])]
+  found, names = flags(columns.values(), kind), tuple(columns)
+  if found is None:
+    wrong = [name for name, of in columns.items() if flags([of]) is None]
     raise ValueError(
         f'Several label columns of {where} must hold 0 and 1 only'
         + ', or all of them -1 and 1' * (kind == 'multi') + ', but '
         f'{files.shorten(map(repr, wrong))} do not. Use '
         '--config.data.target=regression for numbers, or one label column '
         '(--config.data.table.label=NAME).')
-  flags, names = _flags(columns), tuple(columns)
-  ones = flags.sum(axis=1)
-  indices = np.nonzero(flags)[1].astype(np.int32)  # Row by row.
+  ones = found.sum(axis=1)
+  indices = np.nonzero(found)[1].astype(np.int32)  # Row by row.
   if kind == 'multi':
-    ends = np.cumsum(ones, dtype=np.int64)
     return ParsedLabels(
-        'multi', Ragged(indices, ends), len(names), names)
+        'multi', Ragged(indices, np.cumsum(ones)), len(names), names)
   if (ones != 1).any():
     row = int(np.flatnonzero(ones != 1)[0])
     raise ValueError(
