@@ -45,6 +45,7 @@ _AVIF_BYTES, _WEBP_BYTES = 24, 25
 _JPEG2000_BYTES = 8  # Also per channel.
 _JPEG, _CODESTREAM = b'\xff\xd8', b'\xff\x4f\xff\x51'
 _JPEG2000 = b'\0\0\0\x0cjP  '
+_END_OF_CODESTREAM = b'\xff\xd9'  # Cannot occur within the data of a packet.
 _ASCII_PNM = (b'P1', b'P2', b'P3')
 # Limits of one file. A PNG chunk of 8 KiB, as encoders write, takes four reads.
 _FREE_READS, _BYTES_PER_READ = 10_000, 256
@@ -98,6 +99,9 @@ def open_image(
   check_pixels(image.size, max_pixels)
   if image.format == 'AVIF':
     _check_memory(image.size, _AVIF_BYTES, max_pixels)
+  if image.format == 'WEBP' and (
+      image.mode == 'RGBA' or getattr(image, 'is_animated', False)):
+    _check_memory(image.size, _WEBP_BYTES, max_pixels)
   if image.format == 'TIFF':
     _check_tiles(image, max_pixels)
   if data.startswith(_JPEG):
@@ -232,14 +236,13 @@ class _File(io.BytesIO):
 
 def _check_header(data: bytes, max_pixels: int) -> bytes:
   """Checks what Pillow would read without limits; returns the data to open."""
-  if data[:4] == b'RIFF' and data[8:12] == b'WEBP' and len(data) >= 30:
-    size, needed = _webp_size(data)  # Opening a WebP allocates memory.
-    check_pixels(size, max_pixels)
-    _check_memory(size, needed, max_pixels)
-  elif data[:2] in (b'II', b'MM') and len(data) >= 16:
+  if data[:2] in (b'II', b'MM') and len(data) >= 16:
     _check_directories(data)
   elif data.startswith((_CODESTREAM, _JPEG2000)):
-    _check_jpeg2000(data, max_pixels)
+    end = data.rfind(_END_OF_CODESTREAM)
+    # The header may declare another size than the codestream.
+    for found in re.finditer(_CODESTREAM, data):
+      _check_codestream(data, found.start(), end, max_pixels)
   elif data[4:8] == b'ftyp':
     for kind, start, end in _boxes(data):
       if kind in (b'meta', b'moov') and end - start > _MAX_AVIF_HEADER:
@@ -251,23 +254,22 @@ def _check_header(data: bytes, max_pixels: int) -> bytes:
   return data
 
 
-def _webp_size(data: bytes) -> tuple[tuple[int, int], int]:
-  """Returns (width, height) of a WebP canvas, and bytes per pixel."""
-  if data[12:16] == b'VP8X':
-    return ((1 + int.from_bytes(data[24:27], 'little'),
-             1 + int.from_bytes(data[27:30], 'little')),
-            # With transparency or animation.
-            _WEBP_BYTES if data[20] & 0x12 else _BYTES_PER_PIXEL)
-  if data[12:16] == b'VP8L':
-    (bits,) = struct.unpack_from('<I', data, 21)
-    return ((1 + (bits & 0x3fff), 1 + (bits >> 14 & 0x3fff)),
-            _WEBP_BYTES if bits >> 28 & 1 else _BYTES_PER_PIXEL)
-  width, height = struct.unpack_from('<HH', data, 26)
-  return (width & 0x3fff, height & 0x3fff), _BYTES_PER_PIXEL
+def _check_codestream(
+    data: bytes, at: int, end: int, max_pixels: int) -> None:
+  """Raises a ValueError unless a JPEG 2000 is complete and small enough."""
+  if end < at + 42:
+    raise ValueError(
+        f'its JPEG 2000 codestream is cut off ({len(data)} bytes). Copy it '
+        'again.')
+  right, bottom, left, top = struct.unpack_from('>4I', data, at + 8)
+  (channels,) = struct.unpack_from('>H', data, at + 40)
+  size = right - left, bottom - top
+  check_pixels(size, max_pixels)
+  _check_memory(size, _JPEG2000_BYTES * (channels + 1), max_pixels)
 
 
 def _boxes(data: bytes) -> Iterator[tuple[bytes, int, int]]:
-  """Yields (type, start, end) of the boxes of a JPEG 2000 or AVIF file."""
+  """Yields (type, start, end) of the boxes of an AVIF."""
   at, number = 0, 0
   while at + 16 <= len(data) and number < _FREE_READS:
     size, kind = struct.unpack_from('>I4s', data, at)
@@ -278,24 +280,6 @@ def _boxes(data: bytes) -> Iterator[tuple[bytes, int, int]]:
     at = max(start, at + size if size else len(data))  # 0: up to the end.
     number += 1
     yield kind, start, at
-
-
-def _check_jpeg2000(data: bytes, max_pixels: int) -> None:
-  """Raises a ValueError unless the file is complete and small enough."""
-  start, end = 0, len(data)
-  if not data.startswith(_CODESTREAM):
-    start, end = next(((start, end) for kind, start, end in _boxes(data)
-                       if kind == b'jp2c'), (end, end))
-  tail = data[max(start, end - 64):end].rstrip(b'\0\r\n ')  # Padding.
-  if end > len(data) or end - start < 44 or not tail.endswith(b'\xff\xd9'):
-    raise ValueError(
-        f'its JPEG 2000 codestream is cut off ({len(data)} bytes). Copy it '
-        'again.')
-  right, bottom, left, top = struct.unpack_from('>4I', data, start + 8)
-  (channels,) = struct.unpack_from('>H', data, start + 40)
-  size = right - left, bottom - top
-  check_pixels(size, max_pixels)
-  _check_memory(size, _JPEG2000_BYTES * (channels + 1), max_pixels)
 
 
 def _check_directories(data: bytes) -> None:
