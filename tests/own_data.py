@@ -3,7 +3,7 @@
 import os
 
 from vit_jax.data.sources import columns
-from vit_jax.data.sources import paths
+from vit_jax.data.sources import registry
 
 
 def write(root, *names):
@@ -14,7 +14,7 @@ def write(root, *names):
 
 
 def open_path(path, target='auto', **table):
-  return paths.open_path(
+  return registry.open_path(
       str(path), columns.LabelConfig(target, columns.TableConfig(**table)))
 
 

@@ -10,7 +10,7 @@ from tests import random_models
 from vit_jax import data
 from vit_jax import untrusted
 from vit_jax.data.sources import columns
-from vit_jax.data.sources import paths
+from vit_jax.data.sources import registry
 from vit_jax.inference import images
 from vit_jax.inference import load
 from vit_jax.run import workdir
@@ -19,7 +19,7 @@ from vit_jax.weights.formats import npz
 
 
 def _data(name):
-  return lambda path: paths.open_path(str(path / name), columns.AUTO)
+  return lambda path: registry.open_path(str(path / name), columns.AUTO)
 
 
 def _tfds(path):

@@ -42,8 +42,7 @@ class DataConfig:
       'auto' infers it from the values.
     table: roles of table columns that cannot be inferred from their names.
     holdout: fraction of each class held out as `test` if your files have no
-      splits; 'hash' holds out 10 % by hash, regardless of class, as earlier
-      versions did.
+      splits.
     examples_per_class: keeps this many examples of each class of `split`, the
       same ones in every run.
     num_examples: keeps this many random examples of `split`, the same ones in
@@ -100,7 +99,7 @@ class DataConfig:
   split: str = 'train'
   target: label_rules_lib.Kind = 'auto'
   table: columns_lib.TableConfig = columns_lib.TableConfig()
-  holdout: columns_lib.Holdout = columns_lib.HOLDOUT
+  holdout: float = columns_lib.HOLDOUT
   examples_per_class: int | None = None
   num_examples: int | None = None
   fraction: float | None = None

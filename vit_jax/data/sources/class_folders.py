@@ -24,7 +24,7 @@ _Images = list[tuple[str, str]]  # Path relative to the root, and class.
 
 
 def open_folder(
-    root: epath.Path, *, holdout: columns.Holdout = columns.HOLDOUT,
+    root: epath.Path, *, holdout: float = columns.HOLDOUT,
 ) -> protocol.DatasetSplits:
   """Opens a folder of images in one of three layouts.
 
@@ -115,7 +115,7 @@ def _split_folders(
 
 
 def _open_masks(
-    root: epath.Path, folder: str, holdout: columns.Holdout,
+    root: epath.Path, folder: str, holdout: float,
 ) -> protocol.DatasetSplits:
   def name(path: str) -> str:
     return os.path.splitext(path.partition('/')[2])[0]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import os
 import re
-from typing import Any, Literal
+from typing import Any
 
 from etils import epath
 
@@ -22,8 +22,7 @@ _LABEL_NAMES = (
 _SPLIT_NAMES = ('split', 'subset', 'set', 'partition', 'data_set')
 _ID_NAMES = ('key', 'id')
 MAX_COLUMNS = 2**16
-Holdout = float | Literal['hash']  # See `data.holdout`.
-HOLDOUT = 0.1
+HOLDOUT = 0.1  # Default of `data.holdout`.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +64,7 @@ class LabelConfig:
   """
   target: label_rules_lib.Kind = 'auto'
   table: TableConfig = TableConfig()
-  holdout: Holdout = HOLDOUT
+  holdout: float = HOLDOUT
   class_folders: Callable[[], Sequence[str]] = tuple
 
   def with_columns(self, **roles: Any) -> 'LabelConfig':

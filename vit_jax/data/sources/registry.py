@@ -1,13 +1,15 @@
 """Opens a dataset by name.
 
   'digits', 'shapes'   builtin: no files
-  a path               paths: class folders, tables, Parquet, tars, TFDS folders
-  'hf://datasets/...'  hugging_face
+  a path               class folders, tables, Parquet, tars, TFDS folders
+  'hf://datasets/...'  the Hugging Face hub
   'vtab/dtd'           vtab: a task of VTAB-1k
   any other name       tfds: prepared by TensorFlow Datasets
 """
 
+from collections.abc import Callable
 import dataclasses
+import functools
 import os
 from typing import Any
 
@@ -16,12 +18,27 @@ from etils import epath
 from vit_jax import atomic_files
 from vit_jax.data import config as config_lib
 from vit_jax.data import known_datasets
+from vit_jax.data import vtab
+from vit_jax.data.sources import builtin
+from vit_jax.data.sources import class_folders
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
+from vit_jax.data.sources import hugging_face
+from vit_jax.data.sources import image_tables
 from vit_jax.data.sources import protocol
+from vit_jax.data.sources import table_files
+from vit_jax.data.sources import tfds
+from vit_jax.data.sources import tfds_folders
+from vit_jax.data.sources import webdataset
 
 _VTAB = 'vtab/'
 _BUILTIN = ('digits', 'shapes')
+# Suffixes and functions that open files with them.
+_OPENERS: tuple[tuple[str, frozenset[str], Callable[..., Any]], ...] = (
+    ('Parquet files', frozenset({'.parquet'}), hugging_face.open_parquet),
+    ('tar files', frozenset({'.tar'}), webdataset.open_tars),
+    ('tables', files.TABLE_SUFFIXES,
+     lambda paths, config, where: image_tables.open_tables(paths, config)))
 
 
 def open_splits(
@@ -36,27 +53,69 @@ def open_splits(
   name = source or config.source
   labels = columns_lib.LabelConfig(
       config.target, config.table, config.holdout)
-  # Runs of earlier versions have the holdout 'hash', whatever their source.
-  configured = labels not in (
-      columns_lib.AUTO, columns_lib.LabelConfig(holdout='hash'))
-  if source is None and configured and not is_path(name):
+  if source is None and labels != columns_lib.AUTO and not is_path(name):
     raise ValueError(
         'data.target, data.table and data.holdout describe your own files, '
         f'but data.source is {name!r}, which declares its labels and splits. '
         'Remove them.')
-  # Each kind of source is imported when one is opened.
   if name in _BUILTIN:
-    from vit_jax.data.sources import builtin
     return (builtin.open_digits() if name == 'digits' else
             builtin.open_shapes(config.shapes, config.size))
   if name.startswith(_VTAB):
-    from vit_jax.data import vtab
     return vtab.open_task(name, config.data_dir)
   if is_path(name):
-    from vit_jax.data.sources import paths
-    return paths.open_path(name, labels)
-  from vit_jax.data.sources import tfds
+    return open_path(name, labels)
   return tfds.open_tfds(name, config.data_dir)
+
+
+def open_path(
+    name: str, config: columns_lib.LabelConfig) -> protocol.DatasetSplits:
+  """Opens files, a folder, or a dataset of the Hugging Face hub.
+
+  Raises:
+    ValueError: if it does not exist, or its layout is unknown or ambiguous.
+  """
+  if name.startswith(hugging_face.PREFIX):
+    return hugging_face.open_hub(name, config)
+  paths = files.expand(name)
+  if len(paths) == 1 and paths[0].is_dir():
+    return _open_folder(paths[0], config)
+  found = {path.suffix.lower() for path in paths}
+  for _, suffixes, open_files in _OPENERS:
+    if found <= suffixes:
+      return open_files(paths, config, where=name)
+  raise ValueError(
+      f'{name} (data.source) has files of type {", ".join(sorted(found))}. '
+      'Expected a folder, or files of one type: .csv, .tsv or .jsonl (tables '
+      'of images), .parquet, or .tar (WebDataset, not compressed). Unpack '
+      'archives first.')
+
+
+def _open_folder(
+    root: epath.Path, config: columns_lib.LabelConfig,
+) -> protocol.DatasetSplits:
+  if tfds_folders.is_prepared(root):
+    return tfds.open_folder(root)
+  found = []
+  for kind, suffixes, open_files in _OPENERS:
+    paths = (table_files.find(root) if kind == 'tables' else
+             files.files_below(root, *suffixes))
+    if paths:
+      found.append((kind, paths, open_files))
+  if not found:
+    return class_folders.open_folder(root, holdout=config.holdout)
+  if len(found) > 1:
+    layouts = ' and '.join(
+        f'{kind} ({files.shorten(p.name for p in paths)})'
+        for kind, paths, _ in found)
+    raise ValueError(
+        f'{root} (data.source) holds {layouts}. Name the files to use: '
+        f'{found[0][1][0]}')
+  (_, paths, open_files), = found
+  if not config.table.labels:
+    config = dataclasses.replace(
+        config, class_folders=functools.partial(class_folders.find, root))
+  return open_files(paths, config, where=os.fspath(root))
 
 
 def is_path(name: str) -> bool:
@@ -97,7 +156,6 @@ def open_planned(name: str) -> protocol.DatasetSplits | None:
   Returns None if the table lacks them. Reading an example is an error.
   """
   if name.startswith(_VTAB):
-    from vit_jax.data import vtab
     row = vtab.planned(name)
   else:
     row = known_datasets.facts(name)

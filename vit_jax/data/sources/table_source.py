@@ -114,7 +114,7 @@ def build(
         keys if groups is None else [str(groups[row]) for row in kept], parsed,
         config.holdout, unlabelled)
     notes = [*notes, *few]
-  elif config.holdout not in (columns_lib.HOLDOUT, 'hash'):
+  elif config.holdout != columns_lib.HOLDOUT:
     raise ValueError(
         f'data.holdout is {config.holdout}, but {where} has splits '
         f'({", ".join(sorted(set(of_kept)))}). Remove it.')
@@ -169,7 +169,7 @@ def parse_splits(
 
 def _hold_out(
     groups: Sequence[str], parsed: label_rules_lib.ParsedLabels,
-    fraction: columns_lib.Holdout, unlabelled: Sequence[str],
+    fraction: float, unlabelled: Sequence[str],
 ) -> tuple[list[str], list[str]]:
   """Returns the split of each row, and notes.
 
@@ -179,7 +179,7 @@ def _hold_out(
   if parsed.kind == 'single':
     classes = np.asarray(parsed.values)
   held = holdout_lib.hold_out(groups, classes, names=names, fraction=fraction)
-  notes = ([] if classes is None or fraction == 'hash' else
+  notes = ([] if classes is None else
            holdout_lib.describe_few(classes, held, names))
   name = next((name for name in ('test', 'val') if name not in unlabelled),
               'held_out')

@@ -6,20 +6,18 @@ out. So every class has its share, and an added image moves at most one other.
 
 import collections
 from collections.abc import Sequence
-from typing import Literal
 
 from jaxtyping import Bool, Int
 import numpy as np
 
 from vit_jax.data.splits import split_strings
 
-_HASH_PERCENT = 10  # Held out by 'hash'.
 FEW = 5  # With fewer images, the accuracy of a class means little.
 
 
 def hold_out(
     groups: Sequence[str], classes: Int[np.ndarray, 'rows'] | None, *,
-    names: Sequence[str] = (), fraction: float | Literal['hash'],
+    names: Sequence[str] = (), fraction: float,
 ) -> Bool[np.ndarray, 'rows']:
   """Returns which rows are held out.
 
@@ -31,13 +29,12 @@ def hold_out(
     classes: class of each row; None for several labels or regression, where
       every group is held out with the same probability.
     names: names of the classes.
-    fraction: share of each class; 'hash' is 10 % of all groups regardless of
-      class, as in earlier versions.
+    fraction: share of each class.
   """
-  if isinstance(fraction, str) or classes is None:
-    percent = _HASH_PERCENT if isinstance(fraction, str) else 100 * fraction
+  if classes is None:
     hashes = [split_strings.stable_hash(group) for group in groups]
-    held = np.array([h % 100 + h // 100 % 100 / 100 < percent for h in hashes])
+    held = np.array([h % 100 + h // 100 % 100 / 100 < 100 * fraction
+                     for h in hashes])
   else:
     held = _stratified(groups, classes, names, fraction)
   held = _keep_trainable(held, classes)
