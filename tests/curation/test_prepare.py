@@ -36,11 +36,6 @@ def _prepare(source, to, *flags):
       '--runner=local', *flags])
 
 
-def _made(path):
-  path.parent.mkdir(parents=True, exist_ok=True)
-  return path
-
-
 def _open(source, split, **settings):
   return data.open_dataset(data.parse({
       'source': str(source), 'split': split, **settings}))
@@ -67,7 +62,13 @@ def test_a_folder_keeps_its_bytes_labels_names_and_order(
   for split in ('train', 'test'):
     there = _open('mine', split, data_dir=str(tmp_path))
     assert there.class_names == ('cat', 'dog')
-    _same(there, _open(folder, split))
+    source = _open(folder, split)
+    _same(there, source)
+    row = tfds.builder_from_directory(
+        tmp_path / 'mine/1.0.0').as_data_source(split)[3]
+    assert row['key'].decode() == source.source.key(3)
+    np.testing.assert_array_equal(
+        row['image'], np.asarray(Image.open(io.BytesIO(source[3]['image']))))
   assert sorted(p.name for p in (tmp_path / 'mine/1.0.0').iterdir()) == [
       'checksums.json', 'dataset_info.json', 'features.json',
       'label.labels.txt', 'mine-test.array_record-00000-of-00001',
@@ -76,41 +77,27 @@ def test_a_folder_keeps_its_bytes_labels_names_and_order(
   assert sum(shard['examples'] for shard in facts.values()) == 30
 
 
-def test_tensorflow_datasets_reads_and_decodes_it(folder, tmp_path):
-  _prepare(folder, tmp_path)
-  source = tfds.builder_from_directory(
-      tmp_path / 'mine/1.0.0').as_data_source('train')
-  original = _open(folder, 'train')
-  assert source[3]['key'].decode() == original.source.key(3)
-  np.testing.assert_array_equal(
-      source[3]['image'],
-      np.asarray(Image.open(io.BytesIO(original[3]['image']))))
-
-
-def test_exclude_applies_to_the_training_split_only(
-    folder, tmp_path, capsys):
+@pytest.mark.parametrize(('key', 'count', 'printed'), [
+    ('exclude', 23, '2 examples'), ('num_examples', 10, '10 examples')])
+def test_examples_are_chosen_from_the_training_split_only(
+    folder, tmp_path, capsys, key, count, printed):
   keys = tmp_path / 'exclude.txt'
   keys.write_text('train/cat/6.png\ntrain/dog/7.jpeg\n')
-  assert _prepare(folder, tmp_path, f'--set=exclude={keys}') == 0
-  assert '2 examples' in capsys.readouterr().out
-  for split in ('train', 'test'):
-    exclude = {'exclude': str(keys)} if split == 'train' else {}
-    _same(_open('mine', split, data_dir=str(tmp_path)),
-          _open(folder, split, **exclude))
-  assert len(_open('mine', 'train', data_dir=str(tmp_path))) == 23
-
-
-def test_examples_are_chosen_from_the_training_split_only(folder, tmp_path):
-  assert _prepare(folder, tmp_path, '--set=num_examples=10') == 0
-  assert [len(_open('mine', split, data_dir=str(tmp_path)))
-          for split in ('train', 'test')] == [10, 5]
+  value = {'exclude': str(keys), 'num_examples': 10}[key]
+  assert _prepare(folder, tmp_path, f'--set={key}={value}') == 0
+  assert printed in capsys.readouterr().out
+  there = _open('mine', 'train', data_dir=str(tmp_path))
+  assert len(there) == count
+  _same(there, _open(folder, 'train', **{key: value}))
+  _same(_open('mine', 'test', data_dir=str(tmp_path)), _open(folder, 'test'))
 
 
 def test_masks_are_reported_as_not_written(tmp_path, capsys):
   for i in range(12):
-    pictures.save(tmp_path / f'scenes/images/{i}.png', pictures.picture(i))
-    Image.new('L', pictures.picture(i).size, 1).save(_made(
-        tmp_path / f'scenes/masks/{i}.png'))
+    image = pictures.picture(i)
+    pictures.save(tmp_path / f'scenes/images/{i}.png', image)
+    pictures.save(tmp_path / f'scenes/masks/{i}.png',
+                  Image.new('L', image.size, 1))
   assert _prepare(tmp_path / 'scenes', tmp_path / 'to') == 0
   assert 'segmentation masks are not written' in capsys.readouterr().out
 
@@ -228,8 +215,7 @@ def test_unreadable_images_are_refused_until_repaired_or_left_out(
 def test_numbers_and_several_labels_of_a_table_are_preserved(
     tmp_path, head, cells):
   for i in range(20):
-    (tmp_path / f'{i}.png').write_bytes(
-        pictures.encode(pictures.picture(i, side=8), 'PNG'))
+    pictures.save(tmp_path / f'{i}.png', pictures.picture(i, side=8))
   (tmp_path / 'labels.csv').write_text('\n'.join(
       [f'path,{head}', *(f'{i}.png,{cells[i % 4]}' for i in range(20))]))
   target = 'multi' if head == 'labels' else 'regression'
@@ -263,7 +249,8 @@ def test_beam_writes_the_same_files(folder, tmp_path):
 @pytest.mark.parametrize(('name', 'sibling'), [
     ('s*a', 's1a'), ('a[1]', 'a1'), ('a**b', 'a1b')])
 def test_a_folder_name_is_no_pattern(folder, tmp_path, name, sibling):
-  other = _made(tmp_path / sibling / 'mine/1.0.0/.other')
+  other = tmp_path / sibling / 'mine/1.0.0/.other'
+  other.parent.mkdir(parents=True)
   other.write_text('mine')
   assert _prepare(folder, tmp_path / name) == 0
   assert len(_open('mine', 'train', data_dir=str(tmp_path / name))) == 25

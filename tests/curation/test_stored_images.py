@@ -71,9 +71,10 @@ def test_small_deep_and_unreadable_files_are_stored_unchanged(file):
 def test_a_dataset_is_reduced_and_described(tmp_path):
   source = tmp_path / 'photos'
   for i in range(6):
-    path = source / 'train' / ('cat', 'dog')[i % 2] / f'{i}.jpg'
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(_file('JPEG', size=(40, 30 - i) if i else (12, 12)))
+    pictures.save(
+        source / 'train' / ('cat', 'dog')[i % 2] / f'{i}.jpg',
+        pictures.picture(0, side=40).crop((0, 0, 40, 30 - i) if i
+                                          else (0, 0, 12, 12)))
   assert main.main([
       'data', 'prepare', f'--source={source}', f'--to={tmp_path}',
       '--name=mine', '--runner=local', '--shorter-side=12',

@@ -61,7 +61,8 @@ def test_a_resolved_config_survives_json():
   assert config_lib.resolve(plain) == config
   assert plain['optimizer']['beta2'] == 0.999  # Defaults are saved.
   changed = config_lib.to_plain(config_lib.resolve({**SMALL, 'seed': 3}))
-  assert config_file.differences(plain, changed) == ['seed: 0 -> 3']
+  difference, = config_file.differences(plain, changed)
+  assert difference == (('seed',), 0, 3) and str(difference) == 'seed: 0 -> 3'
   assert config_file.differences(plain, plain) == []
 
 

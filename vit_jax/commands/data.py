@@ -45,7 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   _add_prepare(tasks)
 
 
-@arguments.rename_data_flags()
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the task; returns the exit status and the results."""
   return args.run_task(args)
@@ -107,7 +106,7 @@ def _check(args: argparse.Namespace) -> tuple[int, Any]:
   output.show(report)
   if args.html:
     with image_files.ignore_pillow_warnings():
-      output.write_page(report, request, args.html)
+      output.write_report(report, request, args.html)
     print(f'Wrote {args.html}')
   return int(args.strict and report.harmful), report.to_json()
 

@@ -25,6 +25,7 @@ from vit_jax import schema
 from vit_jax.curation import beam_runner
 from vit_jax.curation import selection as selection_lib
 from vit_jax.curation import shards as shards_lib
+from vit_jax.curation import start_check
 from vit_jax.curation import stored_images
 from vit_jax.data import known_datasets
 from vit_jax.data.images import unreadable
@@ -146,8 +147,8 @@ def begin(planned: Plan) -> int:
   atomic_files.write_text(path, text)
   kept = 0
   for shard in planned.all_shards:
-    facts = shards_lib.finished(shard) or {}
-    if facts.get('unreadable'):
+    facts = shards_lib.finished(shard)
+    if facts and facts['unreadable']:
       shard.facts_path.unlink()  # Images may have been repaired since.
     elif facts:
       kept += 1
@@ -211,7 +212,7 @@ def _report_unreadable(planned: Plan, rows: Sequence[dict[str, str]]) -> str:
     return ''
   total = sum(shard.last - shard.first for shard in planned.all_shards)
   atomic_files.write_text(path, ''.join(json.dumps(r) + '\n' for r in rows))
-  text = str(unreadable.Scan(planned.name, total, total, tuple(
+  text = str(start_check.Scan(planned.name, total, total, tuple(
       unreadable.Unreadable(**row) for row in rows)))
   if len(rows) > unreadable.allowed(planned.max_unreadable, total):
     raise ValueError(

@@ -10,7 +10,6 @@ from jaxtyping import Int
 import numpy as np
 
 from vit_jax import data
-from vit_jax.curation import findings
 from vit_jax.curation import image_record
 from vit_jax.data.augment import ops
 from vit_jax.data.images import decode
@@ -23,6 +22,22 @@ Label = tuple[float, ...]
 # Maps images to a row of features each.
 Embed = Callable[[list[Any]], np.ndarray]
 _CHUNK = 64  # Images in memory at a time.
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+  """A checked example; `number` counts through all splits."""
+  number: int
+  split: str
+  key: str
+  label: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Unreadable:
+  """An example that training could not decode."""
+  example: Example
+  reason: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,10 +135,10 @@ class Scan:
     return {number: label for number in self.records
             if (label := self.labels[number]) is not None}
 
-  def example(self, number: int) -> findings.Example:
+  def example(self, number: int) -> Example:
     """Returns the record of an example."""
     split = self.request.splits[self.request.split_numbers[number]]
-    return findings.Example(
+    return Example(
         number, split.name, self.request.examples.key(number),
         self._label_text(number))
 

@@ -174,28 +174,38 @@ def _check_sections(raw: Mapping[str, Any]) -> None:
 
 def _check_best(config: Config) -> None:
   section = config.checkpoint
-  name, _, metric = section.best.partition('/')
   if section.best in ('', 'auto'):
     return
-  if name not in config.evals:
-    raise ValueError(
-        f'checkpoint.best is {section.best!r}, but no evaluator is called '
-        f'{name!r}. Evaluators: {", ".join(config.evals) or "none"}.')
-  evaluator = config.evals[name]
-  schema.check_name(
-      metric, list(metrics_of(config, name)), what='metric in checkpoint.best')
-  if section.patience is not None and evaluator.every is None:
+  metric_mode(config, section.best, setting='checkpoint.best')
+  name = section.best.split('/')[0]
+  if section.patience is not None and config.evals[name].every is None:
     raise ValueError(
         f'checkpoint.patience waits for {section.best} to improve, but '
         f'evals.{name} runs at the end only. Set '
         f'--config.evals.{name}.every.epochs=1 or similar.')
 
 
-def best_mode(config: Config) -> Literal['max', 'min']:
+def metric_mode(
+    config: Config, metric: str, *, setting: str) -> evals.Mode:
+  """Returns 'max' or 'min' for 'evaluator/metric', the value of `setting`.
+
+  Raises a `ValueError` if the config has no such evaluator or metric.
+  """
+  name, _, key = metric.partition('/')
+  if name not in config.evals:
+    raise ValueError(
+        f'{setting} is {metric!r}, but no evaluator is called {name!r}. '
+        f'Evaluators: {", ".join(config.evals) or "none"}.')
+  modes = metrics_of(config, name)
+  return modes[schema.check_name(key, list(modes), what=f'metric in {setting}')]
+
+
+def best_mode(config: Config) -> evals.Mode:
   """Returns 'max' or 'min' for the metric of the best checkpoint."""
-  name, _, metric = config.checkpoint.best.partition('/')
-  mode = config.checkpoint.best_mode
-  return metrics_of(config, name)[metric] if mode == 'auto' else mode
+  section = config.checkpoint
+  if section.best_mode != 'auto':
+    return section.best_mode
+  return metric_mode(config, section.best, setting='checkpoint.best')
 
 
 def metrics_of(config: Config, evaluator: str) -> dict[str, evals.Mode]:

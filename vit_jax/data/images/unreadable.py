@@ -24,7 +24,6 @@ Policy = Literal['error', 'skip']
 KEY = 'unreadable'  # Host batch entry: index of the skipped example, or NONE.
 NONE = -1
 ALWAYS_ALLOWED = 10  # Unreadable images allowed at any fraction.
-_SHOWN = 5  # Unreadable images in messages.
 MAX_REPLACEMENTS = 32  # Consecutive examples to try before giving up.
 
 
@@ -38,24 +37,6 @@ class Unreadable:
   data: str
   key: str
   error: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Scan:
-  """Images decoded, out of `total`, and the unreadable ones."""
-  name: str
-  checked: int
-  total: int
-  unreadable: tuple[Unreadable, ...]
-
-  def __str__(self) -> str:
-    shown = [f'\n- {one.error}' for one in self.unreadable[:_SHOWN]]
-    count = len(self.unreadable)
-    return (
-        f'{self.name}: {count:,} of {self.checked:,} images cannot be read'
-        + (f' ({self.total:,} in total)' if self.checked < self.total else '')
-        + ''.join([*shown, f'\n- ... and {count - _SHOWN:,} more'
-                   if count > _SHOWN else '']))
 
 
 @dataclasses.dataclass(frozen=True)
