@@ -118,7 +118,7 @@ def test_a_stopped_command_continues_with_the_unfinished_shards(
   kept = planned.all_shards[0].path
   written_at = kept.stat().mtime
   monkeypatch.setattr(
-      shards, 'serialise', mock.Mock(side_effect=KeyboardInterrupt))
+      shards, '_read_record', mock.Mock(side_effect=KeyboardInterrupt))
   with pytest.raises(KeyboardInterrupt):
     prepare.write(planned, runner='local', flags=[])
   with pytest.raises(RuntimeError, match='run the command again'):
