@@ -204,9 +204,9 @@ def _summarise(
       Finding('unreadable', 'images', errors,
               console.format_count(errors, 'unreadable image'), harmful=True),
       Finding('across_splits', 'groups', len(across),
-              f'{_counted_groups(across)} in several splits ({identical:,} with '
-              'identical bytes): evaluation on training images overestimates '
-              'accuracy', harmful=True),
+              f'{_counted_groups(across)} in several splits ({identical:,} '
+              'with identical bytes): evaluation on training images '
+              'overestimates accuracy', harmful=True),
       Finding('labels_differ', 'groups', len(differ),
               f'{_counted_groups(differ)} with different labels'),
       Finding('suspicious_label', 'images', suspicious,
