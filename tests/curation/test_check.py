@@ -55,10 +55,10 @@ def _run(request):
   report = check_lib.check(
       request, thresholds=similarity.Thresholds(),
       settings=suspicious_labels.Settings(neighbours=5), features='stripes',
-      advance=counts.append, failed=lambda key, error: counts.append(1))
+      advance=counts.append)
   assert sum(counts) == len(request.examples)
   with tempfile.TemporaryDirectory() as folder:
-    output.write_page(report, request, f'{folder}/page.html')
+    output.write_report(report, request, f'{folder}/page.html')
     with open(f'{folder}/page.html', encoding='utf-8') as file:
       return report, file.read()
 
@@ -142,7 +142,7 @@ def test_the_page_is_self_contained_and_describes_each_image(checked):
 def test_images_of_the_page_are_limited(root, report, monkeypatch, tmp_path):
   monkeypatch.setattr(output, 'MAX_BYTES', 40_000)
   request = scan_lib.prepare(data.parse({'source': str(root)}))
-  output.write_page(report, request, tmp_path / 'page.html')
+  output.write_report(report, request, tmp_path / 'page.html')
   text = (tmp_path / 'page.html').read_text()
   assert 20_000 < sum(map(len, re.findall(r'base64,([^"]*)', text))) <= 40_000
 

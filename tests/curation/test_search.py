@@ -14,7 +14,7 @@ from tests import random_models
 from vit_jax import __main__ as main
 from vit_jax import data
 from vit_jax.curation import methods
-from vit_jax.curation import pairs
+from vit_jax.curation import output
 from vit_jax.curation import search
 from vit_jax.curation import selection
 from vit_jax.data.splits import subsets
@@ -127,17 +127,17 @@ def test_the_command_takes_a_model(root, tmp_path):
 
 def test_keys_need_not_be_utf_8(found, tmp_path):
   pair = dataclasses.replace(found.pairs[0], key='caf\udce9.jpg')
-  pairs.write_pairs(epath.Path(tmp_path), [pair])
+  output.write_pairs(epath.Path(tmp_path), [pair])
   assert (tmp_path / 'exclude.txt').read_bytes() == b'caf\xe9.jpg\n'
 
 
 def test_keys_may_have_any_character_but_a_line_break(found, tmp_path):
   for name in (' a/1.jpg', 'a/1\x85\u2028.jpg'):
     pair = dataclasses.replace(found.pairs[0], key=name)
-    pairs.write_pairs(epath.Path(tmp_path), [pair])
+    output.write_pairs(epath.Path(tmp_path), [pair])
     assert subsets._read_keys(f'{tmp_path}/exclude.txt') == {name}
   with pytest.raises(ValueError, match='has several lines'):
-    pairs.write_pairs(epath.Path(tmp_path), [
+    output.write_pairs(epath.Path(tmp_path), [
         dataclasses.replace(found.pairs[0], key='a\n.jpg')])
 
 
