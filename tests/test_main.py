@@ -11,7 +11,6 @@ from vit_jax.checkpoints import paths
 from vit_jax.curation import beam_runner
 from vit_jax.curation import hash_index
 from vit_jax.curation import output
-from vit_jax.curation import pairs
 from vit_jax.curation import similarity
 from vit_jax.curation import stored_images
 from vit_jax.curation import suspicious_labels
@@ -123,7 +122,7 @@ def test_commands_offer_the_choices_of_the_library():
   assert prepare['--quality'].default == stored_images.QUALITY
   assert prepare['--runner'].default == beam_runner.LOCAL
   duplicates = flags('deduplicate')
-  for name in (pairs.EXCLUDE, pairs.PAIRS, pairs.PAGE):
+  for name in (output.EXCLUDE, output.PAIRS, output.PAGE):
     assert name in duplicates['--to'].help
   assert f'up to {hash_index.MAX_DISTANCE} ' in duplicates[
       '--max-distance'].help

@@ -38,7 +38,7 @@ def test_regression_learns_targets_in_their_units(
   assert metrics['test/r2'] > 0.95
   card = (tmp_path / 'model_card.md').read_text()
   assert 'image-classification' not in card and 'model-index' not in card
-  moved = model_card.replace_path(card, '/hub')
+  moved = model_card.replace_path(card, '/hub', predicts=True)
   assert 'main.py predict --model=/hub' in moved
   weights = open_lib.open(tmp_path, which='best')
   labels = opened.splits['train']._labels

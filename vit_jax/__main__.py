@@ -7,6 +7,7 @@
 import argparse
 from collections.abc import Sequence
 import contextlib
+import dis
 import importlib
 import importlib.util
 import os
@@ -166,7 +167,8 @@ def parse_arguments(
     # Shells do not expand the ~ of --output=~/x.
     if isinstance(value, str) and value.startswith('~'):
       setattr(args, name, os.path.expanduser(value))
-  if overrides and not hasattr(args, 'config'):
+  # `add_data` gives only the section data, which needs no config file.
+  if overrides and not (hasattr(args, 'config') or hasattr(args, 'data_dir')):
     raise ValueError(f'{command} takes no config, but got --config.'
                      f'{overrides[0]}.')
   if runner_flags and not hasattr(args, 'runner'):
@@ -249,15 +251,20 @@ def add_process_flags(parser: argparse.ArgumentParser) -> None:
 def is_user_error(error: BaseException) -> bool:
   """Whether the message alone tells the user what to do.
 
-  True for errors raised by our own code and file-system errors that name the
-  file. Any other error needs its traceback.
+  True for errors that a `raise` statement of our own code raised, and for
+  file-system errors that name the file. Any other error needs its traceback.
   """
   if isinstance(error, OSError) and error.filename:
     return True
-  frame = traceback.extract_tb(error.__traceback__)[-1]
+  last = error.__traceback__
+  while last is not None and last.tb_next is not None:
+    last = last.tb_next
+  assert last is not None
+  # `int('x')` in our code has our frame, too, but another instruction.
+  code = last.tb_frame.f_code
   package = pathlib.Path(__file__).resolve().parent
-  file = pathlib.Path(frame.filename).resolve()
-  return package in file.parents and (frame.line or '').startswith('raise')
+  return (package in pathlib.Path(code.co_filename).resolve().parents
+          and code.co_code[last.tb_lasti] == dis.opmap['RAISE_VARARGS'])
 
 
 def exit_code(argv: Sequence[str] | None = None) -> int:

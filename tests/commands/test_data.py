@@ -46,11 +46,14 @@ def test_set_selects_the_label_column_of_a_table(tmp_path, capsys):
   (tmp_path / 'labels.csv').write_text('\n'.join(
       ['path,breed,note', *(f'{i}.png,{"ab"[i % 2]},x' for i in range(12))]))
   assert _check(tmp_path) == 2
-  assert '--set=table.label=COLUMN' in capsys.readouterr().err
-  assert _check(tmp_path, '--set=table.label=breed') == 0
-  assert 'classes: a, b (column breed)' in capsys.readouterr().out
+  assert '--config.data.table.label=COLUMN' in capsys.readouterr().err
+  for flag in ('--set=', '--config.data.'):
+    assert _check(tmp_path, f'{flag}table.label=breed') == 0
+    assert 'classes: a, b (column breed)' in capsys.readouterr().out
   assert _check(tmp_path, '--set=target=multi', '--set=target.label=x') == 2
   assert "target is 'multi', not a section" in capsys.readouterr().err
+  assert _check(tmp_path, '--config.seed=1') == 2
+  assert 'but got --config.seed=1' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(('source', 'name'), [

@@ -21,7 +21,7 @@ from vit_jax import atomic_files
 def write(path: epath.PathLike, template: str, **values: Any) -> None:
   """Writes a page.
 
-  The template is a file name below `vit_jax/`, such as 'curation/check.html'.
+  The template is a file name below `vit_jax/`, such as 'curation/page.html'.
   """
   atomic_files.write_text(
       path, _environment().get_template(template).render(**values))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
-import contextlib
+from collections.abc import Mapping, Sequence
 import copy
 import functools
 import textwrap
@@ -205,26 +204,22 @@ def add_data(parser: argparse.ArgumentParser) -> None:
       help='TFDS directory (default: $TFDS_DATA_DIR or ~/tensorflow_datasets)')
   parser.add_argument(
       '--set', action='append', default=[], metavar='KEY=VALUE',
-      help='set another field of the section data: table.label=breed')
+      help='set another field of the section data, as --config.data.KEY=VALUE '
+      'does: table.label=breed')
 
 
 def data_overrides(args: argparse.Namespace) -> dict[str, Any]:
-  """Returns the fields of the section `data` given by `add_data`'s flags."""
-  return {'data_dir': args.data_dir, **parse_overrides(args.set)}
+  """Returns the fields of the section `data` given by `add_data`'s flags.
 
-
-@contextlib.contextmanager
-def rename_data_flags() -> Iterator[None]:
-  """Rewrites config flags in error messages to the flags of `add_data`."""
-  try:
-    yield
-  except ValueError as error:
-    error.args = tuple(
-        arg.replace('--config.data.source=', '--source=')
-        .replace('--config.data.data_dir=', '--data-dir=')
-        .replace('--config.data.', '--set=')
-        if isinstance(arg, str) else arg for arg in error.args)
-    raise
+  These are also read from --config.data.key=value, as messages name them.
+  """
+  changed = parse_overrides(args.overrides, flag='--config')
+  if changed.keys() - {'data'} or 'source' in changed.get('data', {}):
+    raise ValueError(
+        'This command takes --source, and other keys of the section data as '
+        f'--config.data.KEY=VALUE, but got --config.{args.overrides[0]}.')
+  return {'data_dir': args.data_dir, **parse_overrides([
+      *args.set, *(text.partition('.')[2] for text in args.overrides)])}
 
 
 def add_images(

@@ -115,8 +115,9 @@ def _card(args: argparse.Namespace, model: model_lib.Model) -> str:
   """
   source = epath.Path(args.source) / model_card.FILENAME
   path = f'hf://{args.push}' if args.push else args.target
+  predicts = bool(model.config.num_classes)
   text = model_card.replace_path(
-      source.read_text(), path) if source.exists() else ''
+      source.read_text(), path, predicts=predicts) if source.exists() else ''
   if not args.push:
     return text
   height, width = model.resolution
@@ -124,7 +125,7 @@ def _card(args: argparse.Namespace, model: model_lib.Model) -> str:
       text or model_card.of_weights(
           args.push, f'{tree.num_elements(model.params):,} parameters, images '
           f'of {height} x {width} pixels. Converted from {args.source}.',
-          predicts=bool(model.config.num_classes)),
+          predicts=predicts),
       library=_LIBRARIES[args.format], licence=args.licence)
 
 

@@ -45,7 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   _add_prepare(tasks)
 
 
-@arguments.rename_data_flags()
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the task; returns the exit status and the results."""
   return args.run_task(args)
@@ -103,11 +102,11 @@ def _check(args: argparse.Namespace) -> tuple[int, Any]:
     report = check_lib.check(
         request, thresholds=thresholds, settings=settings,
         features=args.model or 'colours and edges (weak; use --model)',
-        advance=reading.advance, failed=reading.add_error)
+        advance=reading.advance)
   output.show(report)
   if args.html:
     with image_files.ignore_pillow_warnings():
-      output.write_page(report, request, args.html)
+      output.write_report(report, request, args.html)
     print(f'Wrote {args.html}')
   return int(args.strict and report.harmful), report.to_json()
 
@@ -151,8 +150,7 @@ def _add_prepare(tasks: argparse._SubParsersAction) -> None:
 def _prepare(args: argparse.Namespace) -> tuple[int, Any]:
   if args.shard_mib < 1:
     raise ValueError(f'--shard-mib must be at least 1; got {args.shard_mib}.')
-  if args.runner != beam_runner.LOCAL:
-    beam_runner.load()  # Raises if it is not installed.
+  beam_runner.load(args.runner)  # Raises if it is not installed.
   start = time.monotonic()
   with image_files.ignore_pillow_warnings():
     planned = prepare.plan(

@@ -27,7 +27,7 @@ with epy.lazy_imports():
   from vit_jax import console
   from vit_jax.curation import beam_runner
   from vit_jax.curation import methods as methods_lib
-  from vit_jax.curation import pairs
+  from vit_jax.curation import output
   from vit_jax.curation import search
   from vit_jax.curation import selection as selection_lib
   from vit_jax.inference import image_files
@@ -67,12 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   arguments.add(parser, '--runner')
 
 
-@arguments.rename_data_flags()
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the command; returns the exit status and the results."""
   arguments.check_absent(args.to)
-  if args.runner != beam_runner.LOCAL:
-    beam_runner.load()  # Raises if it is not installed.
+  beam_runner.load(args.runner)  # Raises if it is not installed.
   methods = _methods(args)
   section = arguments.data_overrides(args)
   source = selection_lib.build(args.source, args.split, section)
@@ -94,9 +92,10 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
         'near_duplicates': len(found.pairs), 'compared': found.num_compared,
         'unreadable': found.unreadable,
         'model': args.model, 'min_cosine': args.min_cosine}
-    pairs.write_pairs(folder, found.pairs)
-    pairs.write_page(
-        folder / pairs.PAGE, found.pairs, source, against, shown=args.shown,
+    output.write_pairs(folder, found.pairs)
+    output.write_pairs_page(
+        folder / output.PAGE, found.pairs, [source, *against],
+        shown=args.shown, title=f'Near-duplicates in {source.name}',
         text='Examples (left) that are near-duplicates of test images (right) '
         f'of {", ".join(summary["against"])}: at most {args.max_distance} of '
         '64 hash bits differ, and the pixel correlation is at least '
@@ -171,7 +170,7 @@ def _print(
       f'{console.format_count(summary["compared"], "pair")} compared in '
       f'{console.format_secs(secs)}')
   console.print_lines(f'Wrote {args.to}: ' + (
-      f'review {pairs.PAGE} (if pairs are merely similar, raise '
+      f'review {output.PAGE} (if pairs are merely similar, raise '
       '--min-similarity or --min-cosine), then train with '
-      f'--config.data.exclude={args.to}/{pairs.EXCLUDE}' if count
+      f'--config.data.exclude={args.to}/{output.EXCLUDE}' if count
       else 'there is nothing to exclude'))

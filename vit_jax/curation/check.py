@@ -2,13 +2,14 @@
 
 import collections
 from collections.abc import Callable, Sequence
+import dataclasses
+from typing import Any
 
 from jaxtyping import Int
 import numpy as np
 
 from vit_jax import console
 from vit_jax.curation import duplicates as duplicates_lib
-from vit_jax.curation import findings
 from vit_jax.curation import scan as scan_lib
 from vit_jax.curation import similarity
 from vit_jax.curation import suspicious_labels
@@ -17,28 +18,107 @@ _COMMON_SIZES = 5
 _SHEET_IMAGES = 24
 
 
+@dataclasses.dataclass(frozen=True)
+class Finding:
+  """A line of the summary; `unit` is 'images', 'groups' or 'classes'.
+
+  A harmful finding would stop a run or falsify its result.
+  """
+  kind: str
+  unit: str
+  count: int
+  text: str
+  harmful: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+  """Result of a check.
+
+  Attributes:
+    source, description, label_kind: see `scan.ScanRequest`.
+    splits: counts of each split: examples, checked, unreadable, unlabeled.
+    classes: examples of each class in each split, the largest class first.
+    ranges: minimum, median and maximum of 'width', 'height' and 'bytes'.
+    properties: counts of file formats, common sizes and remarks.
+    findings: the summary, most harmful first.
+    unreadable, duplicates, suspicious_labels: most harmful first.
+    features: representation used to find nearest neighbours.
+    label_agreement: share of examples whose neighbours predict their label.
+    labels_not_compared: why `label_agreement` is None.
+    contact_sheets: readable examples of each class, for the page.
+  """
+  source: str
+  description: str
+  label_kind: str
+  splits: dict[str, dict[str, int]]
+  classes: dict[str, dict[str, int]]
+  ranges: dict[str, tuple[int, int, int]]
+  properties: dict[str, int]
+  findings: tuple[Finding, ...]
+  unreadable: tuple[scan_lib.Unreadable, ...]
+  duplicates: tuple[duplicates_lib.DuplicateGroup, ...]
+  suspicious_labels: tuple[suspicious_labels.SuspiciousLabel, ...]
+  features: str
+  label_agreement: float | None
+  labels_not_compared: str
+  contact_sheets: dict[str, list[scan_lib.Example]]
+
+  @property
+  def harmful(self) -> bool:
+    """Whether any finding is harmful."""
+    return any(finding.harmful for finding in self.findings)
+
+  def tables(self) -> list[tuple[str, list[str], list[list[Any]]]]:
+    """Returns title, columns and rows of each table."""
+    total = max(1, sum(row['checked'] - row['unlabeled']
+                       for row in self.splits.values()))
+    tables: list[tuple[str, list[str], list[list[Any]]]] = [
+        ('Splits', ['split', 'examples', 'checked', 'unreadable', 'unlabeled'],
+         [[name, *row.values()] for name, row in self.splits.items()]),
+        (f'Classes: {len(self.classes):,}, with their share of the images',
+         ['class', *self.splits, 'share'],
+         [[name, *row.values(), f'{sum(row.values()) / total:.1%}']
+          for name, row in self.classes.items()]),
+        ('Images', ['property', 'minimum', 'median', 'maximum'],
+         [[name, *values] for name, values in self.ranges.items()]),
+        ('Formats, sizes and remarks', ['property', 'images'],
+         [list(item) for item in self.properties.items()]),
+        (f'Unreadable: {len(self.unreadable):,}',
+         ['split', 'example', 'reason'],
+         [[u.example.split, u.example.key, u.reason]
+          for u in self.unreadable])]
+    return [table for table in tables if table[2]]
+
+  def to_json(self) -> dict[str, Any]:
+    """Returns the report as JSON values."""
+    result = dataclasses.asdict(self)
+    del result['contact_sheets']
+    return result
+
+
 def check(
     request: scan_lib.ScanRequest, *, thresholds: similarity.Thresholds,
     settings: suspicious_labels.Settings, features: str,
-    advance: Callable[[int], None], failed: Callable[[str, Exception], None],
-) -> findings.Report:
+    advance: Callable[[int], None],
+) -> Report:
   """Reads the dataset and reports its problems.
 
-  For `advance` and `failed` see `scan.scan`; `features` is for the report.
+  For `advance` see `scan.scan`; `features` is for the report.
   """
-  scan = scan_lib.scan(request, advance=advance, failed=failed)
+  scan = scan_lib.scan(request, advance=advance)
   duplicates = duplicates_lib.find(scan, thresholds)
   labels = suspicious_labels.find(scan, duplicates, settings)
   counts = _class_counts(scan)
   names = [split.name for split in request.splits]
-  return findings.Report(
+  return Report(
       source=request.name, description=request.description,
       label_kind=request.label_kind, splits=_count_splits(scan),
       classes={request.class_names[i]: dict(zip(names, counts[:, i].tolist()))
                for i in np.argsort(-counts.sum(axis=0), kind='stable')},
       ranges=_ranges(scan), properties=_properties(scan),
       findings=_summarise(scan, counts, duplicates, labels),
-      unreadable=tuple(findings.Unreadable(scan.example(number), reason)
+      unreadable=tuple(scan_lib.Unreadable(scan.example(number), reason)
                        for number, reason in sorted(scan.errors.items())),
       duplicates=duplicates, suspicious_labels=labels.suspicious,
       features=features, label_agreement=labels.agreement,
@@ -92,7 +172,7 @@ def _properties(scan: scan_lib.Scan) -> dict[str, int]:
           **dict(remarks.most_common())}
 
 
-def _contact_sheets(scan: scan_lib.Scan) -> dict[str, list[findings.Example]]:
+def _contact_sheets(scan: scan_lib.Scan) -> dict[str, list[scan_lib.Example]]:
   """Returns a sample of each class; for numbers, one sample in their order."""
   members: dict[str, list[int]] = collections.defaultdict(list)
   labels = scan.labelled()
@@ -104,45 +184,46 @@ def _contact_sheets(scan: scan_lib.Scan) -> dict[str, list[findings.Example]]:
       for value in classes:
         members[scan.request.class_names[int(value)]].append(number)
   return {
-      name: [scan.example(numbers[i]) for i in np.unique(np.linspace(
-          0, len(numbers) - 1, _SHEET_IMAGES).astype(int)).tolist()]
+      name: [scan.example(numbers[i])
+             for i in scan_lib.spread(len(numbers), _SHEET_IMAGES)]
       for name, numbers in sorted(
           members.items(), key=lambda item: -len(item[1])) if numbers}
 
 
 def _summarise(
     scan: scan_lib.Scan, counts: Int[np.ndarray, 'splits classes'],
-    groups: Sequence[findings.DuplicateGroup],
+    groups: Sequence[duplicates_lib.DuplicateGroup],
     labels: suspicious_labels.Result,
-) -> tuple[findings.Finding, ...]:
+) -> tuple[Finding, ...]:
   across = [group for group in groups if group.across_splits]
   identical = sum(group.identical_across_splits for group in across)
   differ = [group for group in groups if group.labels_differ]
   copies = sum(len(group.examples) - 1 for group in groups)
   errors, suspicious = len(scan.errors), len(labels.suspicious)
-  rows: list[tuple[str, str, int, str, bool]] = [
-      ('unreadable', 'images', errors,
-       console.format_count(errors, 'unreadable image'), True),
-      ('across_splits', 'groups', len(across), f'{_counted_groups(across)} in '
-       f'several splits ({identical:,} with identical bytes): evaluation on '
-       'training images overestimates accuracy', True),
-      ('labels_differ', 'groups', len(differ),
-       f'{_counted_groups(differ)} with different labels', False),
-      ('suspicious_label', 'images', suspicious,
-       f'{console.format_count(suspicious, "image")} with a suspicious label: '
-       'the nearest neighbours have another class', False),
-      ('copies', 'images', copies,
-       f'{console.format_count(copies, "redundant image")}: all but one of '
-       'each group of duplicates', False)]
+  found = [
+      Finding('unreadable', 'images', errors,
+              console.format_count(errors, 'unreadable image'), harmful=True),
+      Finding('across_splits', 'groups', len(across),
+              f'{_counted_groups(across)} in several splits ({identical:,} '
+              'with identical bytes): evaluation on training images '
+              'overestimates accuracy', harmful=True),
+      Finding('labels_differ', 'groups', len(differ),
+              f'{_counted_groups(differ)} with different labels'),
+      Finding('suspicious_label', 'images', suspicious,
+              f'{console.format_count(suspicious, "image")} with a suspicious '
+              'label: the nearest neighbours have another class'),
+      Finding('copies', 'images', copies,
+              f'{console.format_count(copies, "redundant image")}: all but one '
+              'of each group of duplicates')]
   for split, row in zip(scan.request.splits, counts):
     missing = int((row == 0).sum()) if row.any() else 0
-    rows.append(('missing_class', 'classes', missing, f'{missing:,} of '
-                 f'{len(row):,} classes have no example in {split.name}',
-                 False))
-  return tuple(findings.Finding(*row) for row in rows if row[2])
+    found.append(Finding(
+        'missing_class', 'classes', missing, f'{missing:,} of {len(row):,} '
+        f'classes have no example in {split.name}'))
+  return tuple(finding for finding in found if finding.count)
 
 
-def _counted_groups(groups: Sequence[findings.DuplicateGroup]) -> str:
+def _counted_groups(groups: Sequence[duplicates_lib.DuplicateGroup]) -> str:
   images = sum(len(group.examples) for group in groups)
   return (f'{console.format_count(len(groups), "group")} of duplicates '
           f'({console.format_count(images, "image")})')

@@ -1,23 +1,54 @@
 """Groups of duplicates: identical bytes, or nearly identical pixels."""
 
 from collections.abc import Iterator
+import dataclasses
 
 from jaxtyping import Int
 import numpy as np
 from scipy import sparse
 
-from vit_jax.curation import findings
 from vit_jax.curation import hash_index
-from vit_jax.curation import perceptual_hash
 from vit_jax.curation import scan as scan_lib
 from vit_jax.curation import similarity
 
 _QUERIES = 2**16  # Queries per search, to bound memory.
 
 
+@dataclasses.dataclass(frozen=True)
+class DuplicateGroup:
+  """Examples that show the same image.
+
+  Attributes:
+    examples: one example for each label in each split first, then the others.
+    identical: all examples have the same bytes.
+    min_similarity: lowest pixel correlation of the compared pairs.
+    across_splits: the group has examples of several splits.
+    identical_across_splits: several splits have the same bytes.
+    labels_differ: the group has several labels.
+  """
+  examples: tuple[scan_lib.Example, ...]
+  identical: bool
+  min_similarity: float
+  across_splits: bool
+  identical_across_splits: bool
+  labels_differ: bool
+
+  @property
+  def description(self) -> str:
+    """Short text for tables and captions."""
+    across = 'in several splits'
+    if self.identical_across_splits and not self.identical:
+      across += ' with identical bytes'
+    return '; '.join([
+        'identical bytes' if self.identical
+        else f'similarity at least {self.min_similarity:.3f}',
+        *['labels differ'] * self.labels_differ,
+        *[across] * self.across_splits])
+
+
 def find(
     scan: scan_lib.Scan, thresholds: similarity.Thresholds,
-) -> tuple[findings.DuplicateGroup, ...]:
+) -> tuple[DuplicateGroup, ...]:
   """Returns groups of duplicates, the most harmful first.
 
   Groups with different labels and in several splits come first, then either;
@@ -48,8 +79,8 @@ def find(
 
 def _group(
     scan: scan_lib.Scan, numbers: list[int], lowest: float,
-) -> findings.DuplicateGroup:
-  first: dict[tuple[str, str], findings.Example] = {}
+) -> DuplicateGroup:
+  first: dict[tuple[str, str], scan_lib.Example] = {}
   others = []
   for example in map(scan.example, numbers):
     if first.setdefault((example.split, example.label), example) != example:
@@ -57,7 +88,7 @@ def _group(
   examples = (*first.values(), *others)
   files = {(scan.records[e.number].digest, e.split) for e in examples}
   digests = {digest for digest, _ in files}
-  return findings.DuplicateGroup(
+  return DuplicateGroup(
       examples, identical=len(digests) == 1, min_similarity=float(lowest),
       across_splits=len({split for _, split in files}) > 1,
       identical_across_splits=len(files) > len(digests),
@@ -75,7 +106,7 @@ def _similar_files(
   for one, other, mirrored in _candidates(
       np.array([record.hash for record in records], np.uint64),
       thresholds.max_distance):
-    value = similarity.similarity(
+    value = similarity.correlation(
         views[one], views[other][:, ::-1] if mirrored else views[other])
     if value >= thresholds.min_similarity:
       pairs.append((one, other, value))
@@ -95,7 +126,7 @@ def _candidates(
     if one != other:
       yield one, other, False
   for mirrored in (False, True):
-    queries = perceptual_hash.mirrored(index.bits) if mirrored else index.bits
+    queries = similarity.mirrored(index.bits) if mirrored else index.bits
     for start in range(0, len(queries), _QUERIES):
       matches = index.match(queries[start:start + _QUERIES])
       query = matches.query + start

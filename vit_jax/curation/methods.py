@@ -9,6 +9,7 @@ Methods are plain records that workers receive. Both have:
   search    compares source images with the most similar test images
 """
 
+import collections
 from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import functools
@@ -20,7 +21,6 @@ from PIL import Image
 
 from vit_jax import nearest_neighbours
 from vit_jax.curation import hash_index
-from vit_jax.curation import perceptual_hash
 from vit_jax.curation import selection as selection_lib
 from vit_jax.curation import similarity
 
@@ -56,20 +56,20 @@ class PixelMethod(similarity.Thresholds):
   crops: bool = True
 
   @property
-  def windows(self) -> tuple[perceptual_hash.Window, ...]:
+  def windows(self) -> tuple[similarity.Window, ...]:
     """Searched windows of a test image; the first is the whole image."""
-    return perceptual_hash.crops() if self.crops else (perceptual_hash.WHOLE,)
+    return similarity.crops() if self.crops else (similarity.WHOLE,)
 
   def read(self, image: Image.Image) -> UInt8[np.ndarray, '64 64 3']:
-    return perceptual_hash.thumbnail(image)
+    return similarity.thumbnail(image)
 
   def views(
       self, images: Sequence[np.ndarray],
   ) -> UInt64[np.ndarray, 'images views']:
     thumbnails = np.stack(images)
-    bits = perceptual_hash.fingerprints(thumbnails, self.windows)
-    mirrored = perceptual_hash.mirrored(bits)
-    flat = perceptual_hash.is_flat(thumbnails)
+    bits = similarity.fingerprints(thumbnails, self.windows)
+    mirrored = similarity.mirrored(bits)
+    flat = similarity.is_flat(thumbnails)
     mirrored[flat] = bits[flat]
     return np.concatenate([bits, mirrored], axis=1)
 
@@ -85,39 +85,32 @@ class PixelMethod(similarity.Thresholds):
   def search(
       self, images: Sequence[np.ndarray], index: Any, places: Places,
   ) -> Iterator[Comparison]:
-    bits = perceptual_hash.fingerprints(np.stack(images))[:, 0]
+    bits = similarity.fingerprints(np.stack(images))[:, 0]
     for views, of_views in index:
-      yield from self._compare(images, bits, views, of_views, places)
-
-  def _compare(
-      self, images: Sequence[np.ndarray], bits: UInt64[np.ndarray, 'images'],
-      views: Sequence[int], index: hash_index.Index, places: Places,
-  ) -> Iterator[Comparison]:
-    """Compares the nearest of some views of each of the nearest images."""
-    matches = index.match(bits)
-    compared: dict[int, set[int]] = {}
-    for row, entry, distance in zip(
-        matches.query.tolist(), index.first[matches.entry].tolist(),
-        matches.distance.tolist()):
-      image, place = divmod(entry, len(views))
-      of_row = compared.setdefault(row, set())
-      if image in of_row or len(of_row) == _MAX_CANDIDATES:
-        continue
-      of_row.add(image)
-      mirrored, window = divmod(views[place], len(self.windows))
-      change = ' '.join(['mirrored'] * mirrored + ['crop'] * (window > 0))
-      yield Comparison(row, image, similarity.similarity(
-          similarity.view(images[row], perceptual_hash.WHOLE, mirrored=False),
-          similarity.view(_thumbnail(*places[image]), self.windows[window],
-                          mirrored=bool(mirrored))),
-                       distance, change or 'whole')
+      matches = of_views.match(bits)
+      compared = collections.defaultdict[int, set[int]](set)
+      for row, entry, distance in zip(
+          matches.query.tolist(), of_views.first[matches.entry].tolist(),
+          matches.distance.tolist()):
+        image, place = divmod(entry, len(views))
+        # The nearest view of each of the nearest images.
+        if image in compared[row] or len(compared[row]) == _MAX_CANDIDATES:
+          continue
+        compared[row].add(image)
+        mirrored, window = divmod(views[place], len(self.windows))
+        change = ' '.join(['mirrored'] * mirrored + ['crop'] * (window > 0))
+        yield Comparison(row, image, similarity.correlation(
+            similarity.view(images[row]),
+            similarity.view(_thumbnail(*places[image]), self.windows[window],
+                            mirrored=bool(mirrored))),
+                         distance, change or 'whole')
 
 
 @functools.lru_cache(maxsize=10_000)
 def _thumbnail(
     selection: selection_lib.Selection, index: int,
 ) -> UInt8[np.ndarray, '64 64 3']:
-  return perceptual_hash.thumbnail(selection.image(index))
+  return similarity.thumbnail(selection.image(index))
 
 
 @dataclasses.dataclass(frozen=True)

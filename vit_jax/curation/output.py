@@ -1,24 +1,35 @@
-"""Shows a report in the terminal, and as a self-contained HTML page."""
+"""Shows reports in the terminal and as HTML pages; writes found pairs.
 
-from collections.abc import Sequence
+A report of `data check` and the pairs of `deduplicate` share one page template.
+"""
+
+from collections.abc import Callable, Sequence
+import dataclasses
+import json
 from typing import Any
 
 from etils import epath
+from PIL import Image
 
+from vit_jax import atomic_files
 from vit_jax import console
 from vit_jax.analysis import html_page
-from vit_jax.curation import findings
+from vit_jax.curation import check
+from vit_jax.curation import duplicates
 from vit_jax.curation import image_record
 from vit_jax.curation import scan as scan_lib
+from vit_jax.curation import search
+from vit_jax.curation import selection as selection_lib
 
+EXCLUDE, PAIRS, PAGE = 'exclude.txt', 'pairs.jsonl', 'pairs.html'
 MAX_BYTES = 16 * 2**20  # Embedded images, as base64 text.
 _MAX_SHEET_IMAGES = 2_000  # Total of all contact sheets.
-_THUMBNAIL_SIDE = 96
+_REPORT_SIDE, _PAIR_SIDE = 96, 192  # Pixels of embedded images.
 _ROWS = 10  # Rows of each table in the terminal.
 _GROUP_IMAGES = 4  # Images listed of each group of duplicates.
 
 
-def show(report: findings.Report) -> None:
+def show(report: check.Report) -> None:
   """Prints a summary; the page and the JSON hold everything."""
   if report.description:
     console.print_lines(report.description + '\n')
@@ -26,7 +37,7 @@ def show(report: findings.Report) -> None:
     _table(*table)
   _table(f'Groups of duplicates: {len(report.duplicates):,}',
          ['group', 'examples'],
-         [[group.description, _examples(group)]
+         [[group.description, _list_examples(group)]
           for group in report.duplicates])
   _table(f'Suspicious labels: {len(report.suspicious_labels):,}, by '
          f'{report.features}',
@@ -38,7 +49,7 @@ def show(report: findings.Report) -> None:
     console.print_lines(f'{"!" if finding.harmful else "-"} {finding.text}')
 
 
-def _examples(group: findings.DuplicateGroup) -> str:
+def _list_examples(group: duplicates.DuplicateGroup) -> str:
   lines = [f'{example.split}: {example.key} ({example.label})'
            for example in group.examples[:_GROUP_IMAGES]]
   more = len(group.examples) - len(lines)
@@ -54,29 +65,83 @@ def _table(
     print(f'... and {console.format_count(len(rows) - _ROWS, "more row")}\n')
 
 
-def write_page(
-    report: findings.Report, request: scan_lib.ScanRequest,
-    path: epath.PathLike,
+def write_report(
+    report: check.Report, request: scan_lib.ScanRequest, path: epath.PathLike,
 ) -> None:
   """Writes the page; images to show are read again from `request`."""
+  _write_page(
+      path, lambda example: image_record.to_rgb(
+          request.decode(request.examples[example.number]['image'])),
+      side=_REPORT_SIDE, title=f'Check of {report.source}',
+      text=f'Labels: {report.label_kind}.', report=report,
+      sheet_images=max(1, _MAX_SHEET_IMAGES // max(
+          1, len(report.contact_sheets))))
+
+
+def write_pairs(folder: epath.Path, pairs: Sequence[search.Pair]) -> None:
+  """Writes all pairs, and the keys for `data.exclude`, one per line.
+
+  Raises:
+    ValueError: for a key that does not fit on a line.
+  """
+  for pair in pairs:
+    if '\n' in pair.key:
+      raise ValueError(
+          f'The key {pair.key!r} has several lines, but {EXCLUDE} has one key '
+          'per line. Rename the file.')
+  atomic_files.write_text(
+      folder / EXCLUDE, ''.join(f'{pair.key}\n' for pair in pairs))
+  atomic_files.write_text(folder / PAIRS, ''.join(
+      json.dumps(dataclasses.asdict(pair)) + '\n' for pair in pairs))
+
+
+def write_pairs_page(
+    path: epath.Path, pairs: Sequence[search.Pair],
+    selections: Sequence[selection_lib.Selection], *, title: str, text: str,
+    shown: int,
+) -> None:
+  """Writes a page of pairs side by side, the least similar first.
+
+  At most `shown` pairs are sampled, evenly by similarity. `selections` are the
+  source and the test sets.
+  """
+  ordered = sorted(pairs, key=lambda pair: pair.similarity)
+  sample = [ordered[i] for i in scan_lib.spread(len(ordered), shown)]
+  by_name = {selection.name: selection for selection in selections}
+  source = selections[0].name
+
+  def example(split: str, index: int, key: str) -> scan_lib.Example:
+    return scan_lib.Example(index, split, key, by_name[split].label(index))
+
+  _write_page(
+      path, lambda example: by_name[example.split].image(example.number),
+      side=_PAIR_SIDE, title=title, text=text, report=None,
+      num_pairs=len(pairs), pairs=[{
+          'description': pair.description, 'examples': [
+              example(source, pair.index, pair.key),
+              example(pair.against, pair.against_index, pair.against_key),
+          ]} for pair in sample])
+
+
+def _write_page(
+    path: epath.PathLike, read: Callable[[scan_lib.Example], Image.Image], *,
+    side: int, **values: Any,
+) -> None:
+  """Writes a page, whose template embeds images of examples in its order."""
   num_bytes = 0
 
-  def thumbnail(example: findings.Example) -> str:
+  def thumbnail(example: scan_lib.Example) -> str:
     """Returns a data URL, or '' beyond the limit."""
     nonlocal num_bytes
     if num_bytes >= MAX_BYTES:
       return ''
     try:
-      decoded = request.decode(request.examples[example.number]['image'])
+      image = read(example)
     except Exception:  # It changed since the scan.
       return ''
-    url = html_page.thumbnail(
-        image_record.to_rgb(decoded), side=_THUMBNAIL_SIDE)
+    url = html_page.thumbnail(image, side=side)
     num_bytes += len(url)
     return url if num_bytes <= MAX_BYTES else ''
 
-  html_page.write(
-      path, 'curation/check.html', title=f'Check of {report.source}',
-      text=f'Labels: {report.label_kind}.', report=report, thumbnail=thumbnail,
-      sheet_images=max(1, _MAX_SHEET_IMAGES // max(
-          1, len(report.contact_sheets))), max_mib=MAX_BYTES // 2**20)
+  html_page.write(path, 'curation/page.html', thumbnail=thumbnail,
+                  max_mib=MAX_BYTES // 2**20, **values)

@@ -47,11 +47,17 @@ class Pair:
   distance: int | None
   change: str
 
+  @property
+  def description(self) -> str:
+    """Short text for captions."""
+    return f'{self.change}, similarity {self.similarity:.3f}' + (
+        '' if self.distance is None
+        else f', {self.distance} of 64 bits differ')
 
-@dataclasses.dataclass(frozen=True)
-class Matches:
+
+class Matches(NamedTuple):
   """Pairs, number of comparisons, and reasons by unreadable key."""
-  pairs: tuple[Pair, ...]
+  pairs: Sequence[Pair]
   num_compared: int
   unreadable: dict[str, str]
 
@@ -64,20 +70,17 @@ class Block:
   last: int
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Views:
+class Views(NamedTuple):
   """Bits or features of each view of the readable test images of a block."""
-  block: Block
-  indices: np.ndarray
+  places: methods.Places
   views: np.ndarray
   unreadable: dict[str, str]
 
 
 class TestImages(NamedTuple):
   """The search index of all test images, and where to find each of them."""
-
   index: Any  # See `methods`.
-  places: Sequence[tuple[selection_lib.Selection, int]]
+  places: methods.Places
 
 
 def split(selection: selection_lib.Selection) -> list[Block]:
@@ -89,9 +92,11 @@ def split(selection: selection_lib.Selection) -> list[Block]:
 
 def read_views(block: Block, method: methods.Method) -> Views:
   """Returns the views of a block of test images."""
-  images, indices, unreadable = _read(block, method)
-  views = method.views(images) if images else np.zeros(0)
-  return Views(block, indices, views, unreadable)
+  images, unreadable = _read(block, method)
+  return Views(
+      [(block.selection, index) for index in images],
+      method.views(list(images.values())) if images else np.zeros(0),
+      unreadable)
 
 
 def build_index(
@@ -101,53 +106,47 @@ def build_index(
   Raises:
     ValueError: if no test image could be read.
   """
-  parts = sorted((part for part in parts if len(part.indices)),
-                 key=lambda p: (p.block.selection.name, p.block.first))
+  parts = sorted((part for part in parts if part.places),
+                 key=lambda part: (part.places[0][0].name, part.places[0][1]))
   if not parts:
     raise ValueError('No image of --against could be read.')
   return TestImages(
       method.index(np.concatenate([part.views for part in parts])),
-      [(part.block.selection, index) for part in parts
-       for index in part.indices.tolist()])
+      [place for part in parts for place in part.places])
 
 
 def match(block: Block, tests: TestImages, method: methods.Method) -> Matches:
   """Returns the near-duplicates of test images in a block of the source."""
-  images, indices, unreadable = _read(block, method)
-  if not images:
-    return Matches((), 0, unreadable)
-  compared = list(method.search(images, tests.index, tests.places))
+  images, unreadable = _read(block, method)
+  compared = list(method.search(
+      list(images.values()), tests.index, tests.places)) if images else []
   best: dict[int, methods.Comparison] = {}
-  for found in compared:
-    if found.similarity >= method.min_similarity and (
-        found.row not in best
-        or found.similarity > best[found.row].similarity):
-      best[found.row] = found
-  source, pairs = block.selection.open().source, []
+  for found in sorted(compared, key=lambda found: -found.similarity):
+    if found.similarity >= method.min_similarity:
+      best.setdefault(found.row, found)
+  source, indices = block.selection.open().source, list(images)
+  pairs = []
   for row, found in best.items():
-    index = int(indices[row])
-    selection, other = tests.places[found.image]
+    index, (selection, other) = indices[row], tests.places[found.image]
     pairs.append(Pair(
         index, source.key(index), selection.name, other,
         selection.open().source.key(other), found.similarity, found.distance,
         found.change))
-  return Matches(tuple(pairs), len(compared), unreadable)
+  return Matches(pairs, len(compared), unreadable)
 
 
 def _read(
     block: Block, method: methods.Method,
-) -> tuple[list[Any], np.ndarray, dict[str, str]]:
-  """Returns readable images, their indices, and reasons for the others."""
-  name, source = block.selection.name, block.selection.open().source
+) -> tuple[dict[int, Any], dict[str, str]]:
+  """Returns readable images by index, and reasons for the others by key."""
+  selection, source = block.selection, block.selection.open().source
   # A block is one chunk.
   (found, failed), = decode.read_chunks(
       range(block.first, block.last),
-      lambda index: method.read(block.selection.image(index)), size=SIZE,
+      lambda index: method.read(selection.image(index)), size=SIZE,
       errors=(OSError, ValueError))
-  return (
-      [image for _, image in found],
-      np.array([index for index, _ in found], np.int64),
-      {f'{name} {source.key(index)}': str(error) for index, error in failed})
+  return dict(found), {f'{selection.name} {source.key(index)}': str(error)
+                       for index, error in failed}
 
 
 def search(
@@ -186,7 +185,7 @@ def search(
               match, beam.pvalue.AsSingleton(index), method))
       (((parts | 'unreadable' >> beam.Map(_unreadable)), matches)
        | beam.Flatten()
-       | 'as JSON' >> beam.Map(_to_json)
+       | 'as JSON' >> beam.Map(json.dumps, default=vars)
        | 'write' >> beam.io.WriteToText(
            os.fspath(folder / 'found'), file_name_suffix='.jsonl'))
     return merge([
@@ -206,20 +205,15 @@ def merge(parts: Sequence[Matches]) -> Matches:
     for pair in part.pairs:
       pairs.setdefault(pair.index, pair)
   return Matches(
-      tuple(pairs[index] for index in sorted(pairs)),
+      [pairs[index] for index in sorted(pairs)],
       sum(part.num_compared for part in parts),
       dict(sorted(unreadable.items())))
 
 
-def _to_json(matches: Matches) -> str:
-  return json.dumps(dataclasses.asdict(matches))
-
-
 def _from_json(line: str) -> Matches:
-  fields = json.loads(line)
-  fields['pairs'] = tuple(Pair(**pair) for pair in fields['pairs'])
-  return Matches(**fields)
+  pairs, *others = json.loads(line)
+  return Matches([Pair(**pair) for pair in pairs], *others)
 
 
 def _unreadable(part: Views) -> Matches:
-  return Matches((), 0, part.unreadable)
+  return Matches([], 0, part.unreadable)

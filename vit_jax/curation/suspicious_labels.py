@@ -11,7 +11,7 @@ import dataclasses
 import numpy as np
 
 from vit_jax import nearest_neighbours
-from vit_jax.curation import findings
+from vit_jax.curation import duplicates as duplicates_lib
 from vit_jax.curation import scan as scan_lib
 
 _QUERIES = 8192  # Examples at a time, to bound memory.
@@ -41,15 +41,31 @@ class Settings:
 
 
 @dataclasses.dataclass(frozen=True)
+class SuspiciousLabel:
+  """An example whose nearest neighbours agree on another class.
+
+  Attributes:
+    example: the example.
+    suggested: class with the most votes.
+    margin: its share of votes minus the label's share.
+    neighbours: the nearest examples of the suggested class.
+  """
+  example: scan_lib.Example
+  suggested: str
+  margin: float
+  neighbours: tuple[scan_lib.Example, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Result:
-  """Suspicious labels, the most certain first; see `findings.Report`."""
-  suspicious: tuple[findings.SuspiciousLabel, ...] = ()
+  """Suspicious labels, the most certain first; see `check.Report`."""
+  suspicious: tuple[SuspiciousLabel, ...] = ()
   agreement: float | None = None
   not_compared: str = ''
 
 
 def find(
-    scan: scan_lib.Scan, duplicates: Sequence[findings.DuplicateGroup],
+    scan: scan_lib.Scan, duplicates: Sequence[duplicates_lib.DuplicateGroup],
     settings: Settings,
 ) -> Result:
   """Returns examples whose neighbours agree on another class.
@@ -72,10 +88,9 @@ def find(
   for group in duplicates:
     groups[[e.number for e in group.examples]] = group.examples[0].number
   groups = groups[numbers]
-  bank = np.unique(np.linspace(
-      0, len(numbers) - 1, min(len(numbers), _MAX_BANK)).astype(int))
+  bank = np.array(scan_lib.spread(len(numbers), _MAX_BANK))
   features -= features[bank].mean(axis=0)
-  suspicious: list[findings.SuspiciousLabel] = []
+  suspicious: list[SuspiciousLabel] = []
   correct = compared = 0
   for start in range(0, len(numbers), _QUERIES):
     part = slice(start, start + _QUERIES)
@@ -94,7 +109,7 @@ def find(
     chosen = valid & (best != own) & (margin >= settings.min_margin)
     for row in np.flatnonzero(chosen).tolist():
       agreeing = found[row][labels[found[row]] == best[row]]
-      suspicious.append(findings.SuspiciousLabel(
+      suspicious.append(SuspiciousLabel(
           scan.example(int(numbers[start + row])),
           scan.request.class_names[best[row]], float(margin[row]),
           tuple(map(scan.example,

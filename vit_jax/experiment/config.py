@@ -28,7 +28,7 @@ from vit_jax.weights import adapt as adapt_lib
 
 # Returns the plain config of the checkpoint that a section `init` names, given
 # the section `model` of the run.
-ReadSource = Callable[
+ReadWeights = Callable[
     [adapt_lib.InitConfig, Mapping[str, Any]], Mapping[str, Any]]
 
 
@@ -174,28 +174,38 @@ def _check_sections(raw: Mapping[str, Any]) -> None:
 
 def _check_best(config: Config) -> None:
   section = config.checkpoint
-  name, _, metric = section.best.partition('/')
   if section.best in ('', 'auto'):
     return
-  if name not in config.evals:
-    raise ValueError(
-        f'checkpoint.best is {section.best!r}, but no evaluator is called '
-        f'{name!r}. Evaluators: {", ".join(config.evals) or "none"}.')
-  evaluator = config.evals[name]
-  schema.check_name(
-      metric, list(metrics_of(config, name)), what='metric in checkpoint.best')
-  if section.patience is not None and evaluator.every is None:
+  metric_mode(config, section.best, setting='checkpoint.best')
+  name = section.best.split('/')[0]
+  if section.patience is not None and config.evals[name].every is None:
     raise ValueError(
         f'checkpoint.patience waits for {section.best} to improve, but '
         f'evals.{name} runs at the end only. Set '
         f'--config.evals.{name}.every.epochs=1 or similar.')
 
 
-def best_mode(config: Config) -> Literal['max', 'min']:
+def metric_mode(
+    config: Config, metric: str, *, setting: str) -> evals.Mode:
+  """Returns 'max' or 'min' for 'evaluator/metric', the value of `setting`.
+
+  Raises a `ValueError` if the config has no such evaluator or metric.
+  """
+  name, _, key = metric.partition('/')
+  if name not in config.evals:
+    raise ValueError(
+        f'{setting} is {metric!r}, but no evaluator is called {name!r}. '
+        f'Evaluators: {", ".join(config.evals) or "none"}.')
+  modes = metrics_of(config, name)
+  return modes[schema.check_name(key, list(modes), what=f'metric in {setting}')]
+
+
+def best_mode(config: Config) -> evals.Mode:
   """Returns 'max' or 'min' for the metric of the best checkpoint."""
-  name, _, metric = config.checkpoint.best.partition('/')
-  mode = config.checkpoint.best_mode
-  return metrics_of(config, name)[metric] if mode == 'auto' else mode
+  section = config.checkpoint
+  if section.best_mode != 'auto':
+    return section.best_mode
+  return metric_mode(config, section.best, setting='checkpoint.best')
 
 
 def metrics_of(config: Config, evaluator: str) -> dict[str, evals.Mode]:
@@ -243,7 +253,7 @@ def resolve_saved(
 
 def load(
     specification: str, overrides: Sequence[str] = (), *,
-    read_source: ReadSource | None = None,
+    read_weights: ReadWeights | None = None,
 ) -> dict[str, Config]:
   """Parses the stages of a config file, by name.
 
@@ -253,7 +263,7 @@ def load(
     specification: 'configs/x.py' or 'configs/x.py:name=value,name=value'.
     overrides: 'optimizer.learning_rate=3e-4' for every stage, or
       'stages.pretrain.batch_size=64' for one.
-    read_source: reads the config of a checkpoint, from which the section
+    read_weights: reads the config of a checkpoint, from which the section
       `model` and the scale of pixels are completed; see `load_config.load`.
       None reads nothing.
 
@@ -276,7 +286,7 @@ def load(
   resolved: dict[str, Config] = {}
   for name, stage in config_file.order_stages(merged).items():
     try:
-      resolved[name] = resolve(_inherit(stage, resolved, read_source))
+      resolved[name] = resolve(_inherit(stage, resolved, read_weights))
     except ValueError as error:
       where = f'{specification}, stage {name}' if name else specification
       raise ValueError(f'{where}: {error}') from error
@@ -326,7 +336,7 @@ def _read_section(path: str, text: str) -> dict[str, Any]:
 
 def _inherit(
     raw: Mapping[str, Any], stages: Mapping[str, Config],
-    read_source: ReadSource | None,
+    read_weights: ReadWeights | None,
 ) -> Mapping[str, Any]:
   """Completes `model`, `data.mean` and `data.std` from the weights in `init`.
   """
@@ -334,8 +344,8 @@ def _inherit(
   model = raw.get('model', {})
   if init.stage:
     source: Mapping[str, Any] = to_plain(stages[init.stage])
-  elif init.checkpoint and read_source is not None:
-    source = read_source(init, model)
+  elif init.checkpoint and read_weights is not None:
+    source = read_weights(init, model)
   else:
     return raw
   # With 'auto', the data of the stage decides whether it keeps one.

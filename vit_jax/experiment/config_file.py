@@ -14,7 +14,7 @@ import json
 import pathlib
 import sys
 import typing
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_collections
 
@@ -153,10 +153,32 @@ def order_stages(stages: Mapping[str, Any]) -> dict[str, Any]:
                      + ' -> '.join(error.args[1]) + '.') from error
 
 
-def differences(old: Any, new: Any, where: str = '') -> list[str]:
-  """Returns a line for each value in which two plain configs differ."""
+class Difference(NamedTuple):
+  """A value in which two plain configs differ.
+
+  Attributes:
+    path: its keys, from the outermost section.
+    old: its value in the first config; None if it is missing.
+    new: its value in the second config.
+  """
+  path: tuple[str, ...]
+  old: Any
+  new: Any
+
+  def __str__(self) -> str:
+    return f'{".".join(self.path)}: {self.old!r} -> {self.new!r}'
+
+  def is_in(self, *sections: tuple[str, ...]) -> bool:
+    """Whether the value is, or is part of, one of the sections."""
+    return any(self.path[:len(each)] == each for each in sections)
+
+
+def differences(
+    old: Any, new: Any, path: tuple[str, ...] = (),
+) -> list[Difference]:
+  """Returns the values in which two plain configs, found at `path`, differ."""
   if isinstance(old, Mapping) and isinstance(new, Mapping):
-    keys = dict.fromkeys([*old, *new])
-    return [line for key in keys for line in differences(
-        old.get(key), new.get(key), f'{where}.{key}' if where else key)]
-  return [] if old == new else [f'{where}: {old!r} -> {new!r}']
+    return [found for key in dict.fromkeys([*old, *new])
+            for found in differences(
+                old.get(key), new.get(key), (*path, key))]
+  return [] if old == new else [Difference(path, old, new)]

@@ -23,6 +23,7 @@ class Counters:
   """Counters that continue across restarts.
 
   Attributes:
+    step: number of updates made.
     origin: checkpoint of the initial parameters, or ''.
     base: hash of these parameters, if a checkpoint holds only adapters of them.
     images: images trained on; the batch size may have changed in between.
@@ -39,6 +40,7 @@ class Counters:
     unimproved: evaluations since the best.
     unimproved_steps: steps from the best (or the start) to the last evaluation.
   """
+  step: int = 0
   origin: str = ''
   base: str = ''
   images: int = 0
@@ -57,26 +59,26 @@ class Counters:
   unimproved_steps: int = 0
 
   @classmethod
-  def restore(cls, progress: Mapping[str, Any]) -> 'Counters':
-    """Returns the counters of a checkpoint."""
+  def restore(cls, progress: Mapping[str, Any], *, step: int) -> 'Counters':
+    """Returns the counters of the checkpoint of `step`."""
     known = {f.name for f in dataclasses.fields(cls)}
-    return cls(**{k: v for k, v in progress.items() if k in known})
+    return cls(**{
+        **{k: v for k, v in progress.items() if k in known}, 'step': step})
 
-  def add_images(self, number: int, *, flops_per_image: int) -> None:
-    """Counts the images of a step."""
-    self.images += number
-    self.flops += number * flops_per_image
+  def add_step(self, images: int, *, flops_per_image: int) -> None:
+    """Counts a step on `images`."""
+    self.step += 1
+    self.images += images
+    self.flops += images * flops_per_image
 
-  def add_metric(
-      self, value: float, *, step: int, mode: Literal['max', 'min'],
-  ) -> None:
+  def add_metric(self, value: float, *, mode: Literal['max', 'min']) -> None:
     """Updates the best checkpoint and patience from an evaluation's metric."""
     if is_better(value, self.best, mode=mode):
-      self.best, self.best_step = value, step
+      self.best, self.best_step = value, self.step
       self.unimproved = self.unimproved_steps = 0
     else:
       self.unimproved += 1
-      self.unimproved_steps = step - (self.best_step or 0)
+      self.unimproved_steps = self.step - (self.best_step or 0)
 
   def forget_best(self) -> None:
     """Starts again with another metric of the best checkpoint."""

@@ -1,7 +1,20 @@
-"""When a run evaluates, and when it ends."""
+"""Evaluation in a run: what is due, the best checkpoint, and patience."""
 
+from collections.abc import Callable, Sequence
+import dataclasses
+import functools
+
+from vit_jax import schema
+from vit_jax import tree
+from vit_jax import types
+from vit_jax.checkpoints import manager
+from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
+from vit_jax.experiment import fit_batch
+from vit_jax.experiment import frozen_weights
+from vit_jax.run import clock as clock_lib
 from vit_jax.run import counters as counters_lib
+from vit_jax.run import log_rows
 
 
 def is_out_of_patience(
@@ -13,13 +26,126 @@ def is_out_of_patience(
 
 
 def is_finished(
-    experiment: experiment_lib.Experiment, counters: counters_lib.Counters, *,
-    step: int,
+    experiment: experiment_lib.Experiment, counters: counters_lib.Counters,
 ) -> bool:
-  """Whether training ends with `step`.
+  """Whether training ends with this step.
 
   It depends only on what a checkpoint stores, so a killed run ends where an
   uninterrupted one does.
   """
-  return step == experiment.total_steps or is_out_of_patience(
+  return counters.step == experiment.total_steps or is_out_of_patience(
       experiment, counters)
+
+
+def is_due(
+    experiment: experiment_lib.Experiment, counters: counters_lib.Counters,
+    every: schema.Duration | str | None,
+) -> bool:
+  """Whether this step ends an interval, as the last step always does."""
+  return is_finished(experiment, counters) or (
+      every is not None and counters.step > 0
+      and experiment.is_due(every, counters.step))
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluated:
+  """Outcome of the evaluators that were due at a step.
+
+  Attributes:
+    row: metrics by 'evaluator/metric'.
+    counters: counters after this evaluation.
+    lines: text for the terminal.
+  """
+  row: dict[str, float]
+  counters: counters_lib.Counters
+  lines: list[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+  """The evaluators of a run.
+
+  Attributes:
+    experiment: the experiment.
+    checkpoints: holds the best checkpoint.
+    clock: pauses during evaluations.
+    on_batch: runs with the name of an evaluator before each batch; may raise.
+  """
+  experiment: experiment_lib.Experiment
+  checkpoints: manager.Checkpoints
+  clock: clock_lib.Clock
+  on_batch: Callable[[str], None]
+
+  def run_due(
+      self, state: types.TrainState, counters: counters_lib.Counters,
+  ) -> Evaluated | None:
+    """Runs the evaluators that are due; None if none is.
+
+    When training ends, all evaluators run, also on the best checkpoint.
+    `counters` does not change.
+    """
+    names = list(self.experiment.config.evals)
+    due = [name for name, section in self.experiment.config.evals.items()
+           if is_due(self.experiment, counters, section.every)]
+    if not due:
+      return None
+    row = self._run(due, state.eval_params)
+    counters = self._with_metric(counters, row, due)
+    stops_early = is_out_of_patience(self.experiment, counters)
+    if stops_early:  # At the last step every evaluator is due.
+      row |= self._run(
+          [name for name in names if name not in due], state.eval_params)
+    if is_finished(self.experiment, counters):
+      counters.best_evals = dict(row) if (
+          counters.best_step == counters.step) else (
+              self._run_on_best(state, counters))
+    lines = [log_rows.evaluation_line(
+        row, step=counters.step, targets=self.experiment.dataset.targets)]
+    if stops_early:
+      lines.append(log_rows.describe_early_stop(
+          self.experiment.config.checkpoint.best, counters))
+    return Evaluated(row, dataclasses.replace(
+        counters, evaluated=counters.step, evals=counters.evals | row), lines)
+
+  def _with_metric(
+      self, counters: counters_lib.Counters, row: dict[str, float],
+      due: Sequence[str],
+  ) -> counters_lib.Counters:
+    """Returns counters that know the metric of the best checkpoint."""
+    counters = dataclasses.replace(counters)
+    best = self.experiment.config.checkpoint.best
+    if best in row:
+      counters.add_metric(
+          row[best], mode=config_lib.best_mode(self.experiment.config))
+    elif best.partition('/')[0] in due:
+      raise ValueError(f'checkpoint.best is {best!r}, but the metrics are '
+                       f'{", ".join(row)}. Choose one of them.')
+    return counters
+
+  def _run(
+      self, names: Sequence[str], params: types.Params) -> dict[str, float]:
+    """Returns the metrics of evaluators by 'evaluator/metric'."""
+    row: dict[str, float] = {}
+    for name in names:
+      self.on_batch(name)
+      with self.clock.paused(), fit_batch.evaluator_memory_advice(
+          self.experiment.config, name):
+        result = self.experiment.evaluate(
+            name, params, functools.partial(self.on_batch, name))
+      row |= {f'{name}/{key}': value for key, value in result.metrics.items()}
+    return row
+
+  def _run_on_best(
+      self, state: types.TrainState, counters: counters_lib.Counters,
+  ) -> dict[str, float]:
+    """Returns the metrics of the best checkpoint, if there is one."""
+    if counters.best_step is None:
+      return {}
+    self.checkpoints.wait()
+    best = self.checkpoints.load_best(
+        frozen_weights.without(
+            self.experiment, self.experiment.abstract_state),
+        step=counters.best_step)
+    # Frozen parameters that it does not hold are those of `state`.
+    return self._run(list(self.experiment.config.evals),
+                     tree.update(state.eval_params, best))

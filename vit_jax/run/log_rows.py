@@ -17,6 +17,7 @@ from vit_jax.parallel import hardware
 from vit_jax.run import clock as clock_lib
 from vit_jax.run import counters as counters_lib
 from vit_jax.run import profiler
+from vit_jax.run import startup_summary
 from vit_jax.run import writer as writer_lib
 
 _NUM_IMAGES = 16
@@ -26,21 +27,22 @@ _SUMMARIZED = ('loss', 'accuracy', 'precision_at_1')
 
 def training_row(
     experiment: experiment_lib.Experiment, counters: counters_lib.Counters,
-    metrics: Mapping[str, Any], speed: clock_lib.Interval, *, step: int,
-    flops_per_image: int, device_kind: str,
+    metrics: Mapping[str, Any], speed: clock_lib.Interval, *,
+    flops_per_image: int,
 ) -> dict[str, float]:
-  """Returns the metrics of a log line after `step` updates.
+  """Returns the metrics of a log line.
 
   `metrics` and `speed` cover the steps since the previous line;
   `flops_per_image` counts training.
   """
   utilisation = hardware.utilisation(
       speed.images_per_sec * flops_per_image,
-      kind=device_kind, devices=experiment.mesh.size)
+      kind=startup_summary.device_kind(experiment.mesh),
+      devices=experiment.mesh.size)
   return {
       **{name: float(value.compute()) for name, value in metrics.items()},
-      'learning_rate': float(experiment.optimizer.schedule(step - 1)),
-      'epoch': step / experiment.steps_per_epoch,
+      'learning_rate': float(experiment.optimizer.schedule(counters.step - 1)),
+      'epoch': counters.step / experiment.steps_per_epoch,
       'images_seen': counters.images,
       'exaflops': counters.exaflops,
       'images_per_sec': speed.images_per_sec,
@@ -73,13 +75,12 @@ def advise_input(section: data.DataConfig, dataset: data.Dataset) -> str:
 
 
 def summary(
-    experiment: experiment_lib.Experiment, counters: counters_lib.Counters, *,
-    step: int, device_kind: str,
+    experiment: experiment_lib.Experiment, counters: counters_lib.Counters,
 ) -> dict[str, Any]:
   """Returns the content of `summary.json` for a finished run."""
   return {
-      'steps': step,
-      'stopped_early': step < experiment.total_steps,
+      'steps': counters.step,
+      'stopped_early': counters.step < experiment.total_steps,
       'secs': counters.secs,
       'images': counters.images,
       'flops': counters.flops,
@@ -88,7 +89,7 @@ def summary(
       'core_hours': sum(counters.core_hours_by_kind.values()),
       'core_hours_by_kind': counters.core_hours_by_kind,
       'devices': experiment.mesh.size,
-      'device_kind': device_kind,
+      'device_kind': startup_summary.device_kind(experiment.mesh),
       **_unreadable(experiment, counters),
       'parameters': tree.num_elements(experiment.model_params),
       'metrics': {

@@ -8,7 +8,7 @@ again, and an interrupted evaluation is repeated.
 """
 
 import collections
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 import contextlib
 import dataclasses
 import functools
@@ -33,7 +33,6 @@ from vit_jax.parallel import coordination
 from vit_jax.parallel import device_memory
 from vit_jax.parallel import multihost
 from vit_jax.run import clock as clock_lib
-from vit_jax.run import counters as counters_lib
 from vit_jax.run import evaluation
 from vit_jax.run import log_rows
 from vit_jax.run import profiler as profiler_lib
@@ -95,9 +94,59 @@ def train(
     stack.enter_context(coordination.explain_lost_processes())
     multihost.connect_cpus(experiment.mesh)
     files = workdir_lib.Files(workdir, title, checkpoints.describe_latest)
-    run = _Run(experiment, files, checkpoints, stop, watchdog)
-    free_bytes = free_bytes or device_memory.free_bytes(experiment.mesh)
-    return run.train(weights, profile_steps, free_bytes)
+    return _restore_and_train(
+        experiment, files, checkpoints, stop, watchdog, weights=weights,
+        profile_steps=profile_steps,
+        free_bytes=free_bytes or device_memory.free_bytes(experiment.mesh))
+
+
+def _restore_and_train(
+    experiment: experiment_lib.Experiment, files: workdir_lib.Files,
+    checkpoints: manager.Checkpoints, stop: signals.StopRequest,
+    watchdog: watchdog_lib.Watchdog, *, weights: weights_lib.Weights | None,
+    profile_steps: int, free_bytes: int | None,
+) -> dict[str, Any]:
+  """Implements `train` with the services of a run."""
+  fit_batch.check_state_fits(experiment, free_bytes=free_bytes)
+  watchdog.beat('restoring or initialising the state', is_start=True)
+  state, start = restore.restore_or_init(
+      experiment, checkpoints, files.path, weights)
+  unreadable = unreadable_log.UnreadableRecorder(experiment, files)
+  step = start.counters.step
+  if not step:
+    coordination.run_on_first('check_images', unreadable.check_images)
+  watchdog.beat('compiling', step=step, is_start=True)
+  # Process 0 decides: other hosts may see stale files.
+  summary = coordination.run_on_first('finished', lambda: restore.read_finished(
+      experiment, files.path, start))
+  if summary:
+    early = ' (stopped early)' * summary.get('stopped_early', False)
+    print(f'{files.title or files.path}: already finished at step '
+          f'{step:,}{early}.', flush=True)
+  else:
+    print('compiling the training step', flush=True)
+    fitted = fit_batch.fit(experiment, free_bytes=free_bytes,
+                           previous=start.num_microbatches)
+    # Saved with every checkpoint, so that the run keeps this number.
+    experiment = fitted.experiment
+    flops = model_flops.per_image(experiment)
+    files.write_start(experiment)
+    if files.is_active:
+      console.print_lines('\n'.join(filter(None, [
+          startup_summary.describe(
+              experiment, flops, fitted.memory, files.title),
+          fitted.message, start.message])))
+    run = _Run(experiment, files, checkpoints, stop, watchdog, unreadable,
+               flops.training, state, start)
+    del state  # The first step donates it.
+    summary = run.train(fitted.step, profiler_lib.Profiler(
+        files.path / 'profile', first=step, last=experiment.total_steps,
+        steps=profile_steps))
+    files.write_summary(summary)
+    stop.check()  # Handles a signal during the last save.
+  files.write_card(experiment, summary, origin=start.counters.origin,
+                   source_config=weights.run if weights else {})
+  return summary
 
 
 class _Run:
@@ -106,89 +155,36 @@ class _Run:
   def __init__(
       self, experiment: experiment_lib.Experiment, files: workdir_lib.Files,
       checkpoints: manager.Checkpoints, stop: signals.StopRequest,
-      watchdog: watchdog_lib.Watchdog):
-    self._experiment, self._config = experiment, experiment.config
+      watchdog: watchdog_lib.Watchdog,
+      unreadable: unreadable_log.UnreadableRecorder, flops_per_image: int,
+      state: types.TrainState, start: restore.Start):
+    step, config = start.counters.step, experiment.config
+    self._experiment, self._config = experiment, config
     self._files, self._checkpoints = files, checkpoints
     self._stop, self._watchdog = stop, watchdog
-    self._unreadable = unreadable_log.UnreadableRecorder(experiment, files)
-    self._device_kind = startup_summary.device_kind(experiment.mesh)
-    self._state: types.TrainState
-    self._start: restore.Start
-    self._counters: counters_lib.Counters
-    self._step = 0  # Number of updates made.
+    self._unreadable, self._flops_per_image = unreadable, flops_per_image
+    self._state, self._start = state, start
+    self._counters = dataclasses.replace(start.counters)
+    self._logged_step = step
+    self._clock = clock_lib.Clock(devices=experiment.mesh.size)
+    self._evaluation = evaluation.Evaluation(
+        experiment, checkpoints, self._clock, on_batch=self._on_eval_batch)
+    self._writer = files.open_metrics(config, resume_step=step)
+    self._progress = progress_lib.Progress(
+        experiment.total_steps, start_step=step, title=files.title,
+        active=files.is_active, advise_input=functools.partial(
+            log_rows.advise_input, config.data, experiment.dataset))
 
   def train(
-      self, weights: weights_lib.Weights | None, profile_steps: int,
-      free_bytes: int | None,
+      self, step_function: Callable, profiler: profiler_lib.Profiler,
   ) -> dict[str, Any]:
-    fit_batch.check_state_fits(self._experiment, free_bytes=free_bytes)
-    self._report('restoring or initialising the state', is_start=True)
-    self._state, self._start = restore.restore_or_init(
-        self._experiment, self._checkpoints, self._files.path, weights)
-    self._counters = dataclasses.replace(self._start.counters)
-    self._step = self._logged_step = self._start.step
-    if not self._step:
-      coordination.run_on_first('check_images', self._unreadable.check_images)
-    self._report('compiling', is_start=True)
-    # Process 0 decides: other hosts may see stale files.
-    summary = coordination.run_on_first(
-        'finished', lambda: restore.read_finished(
-            self._experiment, self._files.path, self._start))
-    if summary:
-      early = ' (stopped early)' * summary.get('stopped_early', False)
-      print(f'{self._files.title or self._files.path}: already finished at '
-            f'step {self._step:,}{early}.', flush=True)
-    else:
-      self._train(self._fit(free_bytes), profile_steps)
-      summary = log_rows.summary(
-          self._experiment, self._counters, step=self._step,
-          device_kind=self._device_kind)
-      self._files.write_summary(summary)
-      self._stop.check()  # Handles a signal during the last save.
-    self._files.write_card(
-        self._experiment, summary, origin=self._counters.origin,
-        source_config=weights.run if weights else {})
-    return summary
-
-  def _fit(self, free_bytes: int | None) -> fit_batch.FittedStep:
-    """Compiles the step with the fewest microbatches that fit."""
-    print('compiling the training step', flush=True)
-    fitted = fit_batch.fit(
-        self._experiment, free_bytes=free_bytes,
-        previous=self._start.num_microbatches)
-    # Saved with every checkpoint, so that the run keeps this number.
-    self._experiment = fitted.experiment
-    self._config = fitted.experiment.config
-    self._flops = model_flops.per_image(self._experiment)
-    return fitted
-
-  def _train(
-      self, fitted: fit_batch.FittedStep, profile_steps: int) -> None:
-    """Runs the remaining steps and waits for the last checkpoint."""
-    total = self._experiment.total_steps
-    self._files.write_start(self._experiment)
-    if self._files.is_active:
-      console.print_lines('\n'.join(filter(None, [
-          startup_summary.describe(
-              self._experiment, self._flops, fitted.memory,
-              self._files.title),
-          fitted.message, self._start.message])))
-    self._clock = clock_lib.Clock(devices=self._experiment.mesh.size)
-    self._writer = self._files.open_metrics(
-        self._config, resume_step=self._step)
-    self._progress = progress_lib.Progress(
-        total, start_step=self._step, title=self._files.title,
-        active=self._files.is_active, advise_input=functools.partial(
-            log_rows.advise_input, self._config.data, self._experiment.dataset))
-    profiler = profiler_lib.Profiler(
-        self._files.path / 'profile', first=self._step, last=total,
-        steps=profile_steps)
+    """Runs the remaining steps; returns the summary."""
     try:
       with self._progress:
         with fit_batch.out_of_memory_advice('Training', advice=(
             f'Use more than {self._config.num_microbatches} microbatches: '
             '--config.accumulation.')):
-          self._loop(fitted.step, profiler)
+          self._loop(step_function, profiler)
         self._report('finishing a checkpoint')
         self._checkpoints.wait()
     except signals.Stopped as stopped:
@@ -205,6 +201,7 @@ class _Run:
       self._unreadable.write(step=self._step)
     if self._counters.unreadable:
       console.print_lines(unreadable_log.describe(self._counters))
+    return log_rows.summary(self._experiment, self._counters)
 
   def _loop(
       self, step_function: Callable, profiler: profiler_lib.Profiler,
@@ -219,7 +216,7 @@ class _Run:
         self._stop.check()
         self._checkpoints.check()
         self._report('waiting for the input')
-        is_first = self._step == self._start.step
+        is_first = self._step == self._start.counters.step
         # The first batch waits for the start of worker processes.
         with self._clock.paused() if is_first else self._clock.waiting():
           batch = next(batches)
@@ -227,10 +224,8 @@ class _Run:
         log_rows.observe(self._experiment, self._writer, self._state, batch,
                          step=self._step, is_first=is_first)
         self._state, loss = step_function(self._state, batch)
-        self._step += 1
-        self._counters.add_images(
-            self._config.batch_size,
-            flops_per_image=self._flops.training)
+        self._counters.add_step(
+            self._config.batch_size, flops_per_image=self._flops_per_image)
         self._progress.advance(self._step)
         in_flight.append(loss)
         if len(in_flight) > IN_FLIGHT:
@@ -242,15 +237,15 @@ class _Run:
         if self._is_due(self._config.checkpoint.every):
           self._write_checkpoint()
 
-  def _is_finished(self) -> bool:
-    return evaluation.is_finished(
-        self._experiment, self._counters, step=self._step)
+  @property
+  def _step(self) -> int:
+    return self._counters.step
 
-  def _is_due(self, every: schema.Duration | str | None) -> bool:
-    """Whether this step ends an interval, as the last step always does."""
-    return self._is_finished() or (
-        every is not None and self._step > 0
-        and self._experiment.is_due(every, self._step))
+  def _is_finished(self) -> bool:
+    return evaluation.is_finished(self._experiment, self._counters)
+
+  def _is_due(self, every: schema.Duration | str) -> bool:
+    return evaluation.is_due(self._experiment, self._counters, every)
 
   def _log(self) -> None:
     """Writes the metrics since the previous log line and resets them."""
@@ -259,12 +254,10 @@ class _Run:
     speed = self._clock.interval(
         images=(self._step - self._logged_step) * self._config.batch_size)
     self._logged_step = self._step
-    self._unreadable.update(self._counters, step=self._step)
-    self._counters.set_time(
-        self._start.counters, self._clock, self._device_kind)
+    self._update_counters()
     row = log_rows.training_row(
-        self._experiment, self._counters, metrics, speed, step=self._step,
-        flops_per_image=self._flops.training, device_kind=self._device_kind)
+        self._experiment, self._counters, metrics, speed,
+        flops_per_image=self._flops_per_image)
     self._counters.train = row
     self._write_row({f'train/{name}': value for name, value in row.items()})
     self._progress.update(self._step, loss=row['loss'],
@@ -275,88 +268,46 @@ class _Run:
 
   def _evaluate(self) -> None:
     """Runs the evaluators that are due at this step."""
-    evaluators = self._config.evals.items()
-    due = [name for name, section in evaluators if self._is_due(section.every)]
-    if not due:
+    found = self._evaluation.run_due(self._state, self._counters)
+    if found is None:
       return
-    params = self._state.eval_params
-    row = self._run_evaluators(due, params)
-    counters = dataclasses.replace(self._counters)
-    best = self._config.checkpoint.best
-    if best in row:
-      counters.add_metric(
-          row[best], step=self._step, mode=config_lib.best_mode(self._config))
-    elif best.partition('/')[0] in due:
-      raise ValueError(f'checkpoint.best is {best!r}, but the metrics are '
-                       f'{", ".join(row)}. Choose one of them.')
-    stops_early = evaluation.is_out_of_patience(self._experiment, counters)
-    if stops_early:  # At the last step every evaluator is due.
-      row |= self._run_evaluators(
-          [name for name, _ in evaluators if name not in due], params)
-    if self._is_finished() or stops_early:
-      counters.best_evals = self._evaluate_best(counters, row)
-    self._write_row(row)
-    self._progress.print(log_rows.evaluation_line(
-        row, step=self._step, targets=self._experiment.dataset.targets))
-    if stops_early:
-      self._progress.print(log_rows.describe_early_stop(best, counters))
+    self._write_row(found.row)
+    for line in found.lines:
+      self._progress.print(line)
     is_logged = self._is_due(self._config.log.every)
     # Set only here, so that an evaluation stopped by a signal is repeated.
-    self._counters = dataclasses.replace(
-        counters, evaluated=self._step, evals=self._counters.evals | row)
-    if counters.best_step == self._step:
+    self._counters = found.counters
+    if self._counters.best_step == self._step:
       self._write_checkpoint(paths.BEST)
     if self._is_finished() and not is_logged:
       self._log()  # Stopped early, between two log lines.
-
-  def _run_evaluators(
-      self, names: Sequence[str], params: types.Params) -> dict[str, float]:
-    """Returns the metrics of evaluators by 'evaluator/metric'."""
-    row: dict[str, float] = {}
-    for name in names:
-      self._on_eval_batch(name)
-      with self._clock.paused(), fit_batch.evaluator_memory_advice(
-          self._config, name):
-        result = self._experiment.evaluate(
-            name, params, functools.partial(self._on_eval_batch, name))
-      row |= {f'{name}/{key}': value for key, value in result.metrics.items()}
-    return row
 
   def _on_eval_batch(self, name: str) -> None:
     self._report(f'evaluating {name}')
     self._stop.check()
 
-  def _evaluate_best(
-      self, counters: counters_lib.Counters, row: Mapping[str, float],
-  ) -> dict[str, float]:
-    """Returns the metrics of the best checkpoint at the end of training."""
-    if counters.best is None or counters.best_step is None:
-      return {}
-    if counters.best_step == self._step:
-      return dict(row)
-    self._checkpoints.wait()
-    return self._run_evaluators(list(self._config.evals), restore.load_best(
-        self._experiment, self._checkpoints, self._state,
-        step=counters.best_step))
-
   def _write_checkpoint(self, which: str = paths.LATEST) -> None:
     self._report('starting a checkpoint')
-    self._unreadable.update(self._counters, step=self._step)
     health.assert_finite(
         self._state.metrics['non_finite'], self._state.params)
-    self._counters.set_time(
-        self._start.counters, self._clock, self._device_kind)
-    dataset = self._experiment.dataset
+    self._update_counters()
     with self._clock.paused():
       self._checkpoints.save(
           frozen_weights.without(self._experiment, self._state), which=which,
           config=config_lib.to_plain(self._config),
           progress=dataclasses.asdict(self._counters),
-          labels=dataset.classes.names)
+          labels=self._experiment.dataset.classes.names)
+
+  def _update_counters(self) -> None:
+    """Counts unreadable images and time up to now."""
+    self._unreadable.update(self._counters)
+    self._counters.set_time(
+        self._start.counters, self._clock,
+        startup_summary.device_kind(self._experiment.mesh))
 
   def _write_row(self, row: Mapping[str, float]) -> None:
     with self._files.explain_errors(f'a row of {writer_lib.FILENAME}'):
       self._writer.write(self._step, row)
 
-  def _report(self, activity: str, *, is_start: bool = False) -> None:
-    self._watchdog.beat(activity, step=self._step, is_start=is_start)
+  def _report(self, activity: str) -> None:
+    self._watchdog.beat(activity, step=self._step)

@@ -127,9 +127,10 @@ def _environment() -> jinja2.Environment:
   return environment
 
 
-def replace_path(text: str, path: epath.PathLike) -> str:
+def replace_path(
+    text: str, path: epath.PathLike, *, predicts: bool) -> str:
   """Returns a card with `path` as the new path of its model."""
-  use = _use(path, predicts='main.py predict' in text)
+  use = _use(path, predicts=predicts)
   return re.sub(
       rf'^{_USE}\n.*?(?=^## |\Z)', lambda _: f'{use}\n\n', text, count=1,
       flags=re.MULTILINE | re.DOTALL)

@@ -17,7 +17,6 @@ from etils import epath
 
 from vit_jax import classes
 from vit_jax import data
-from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import manager
@@ -33,12 +32,13 @@ from vit_jax.run import workdir as workdir_lib
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import weights as weights_lib
 
-# Sections and keys that do not change the result of a run.
-IRRELEVANT_KEYS = (
-    'mesh.', 'log.', 'checkpoint.', 'evals.', 'accumulation:', 'model.remat:',
-    'model.unroll:', 'data.data_dir:', 'data.num_workers:', 'data.num_threads:',
-    'data.prefetch:', 'data.cache_mib:', 'data.max_unreadable:',
-    'data.eval_unreadable:', 'data.check_secs:', 'init.', 'card')
+# Paths of sections and keys that do not change the result of a run.
+IRRELEVANT = (
+    ('mesh',), ('log',), ('checkpoint',), ('evals',), ('accumulation',),
+    ('init',), ('card',), ('model', 'remat'), ('model', 'unroll'),
+    *(('data', key) for key in (
+        'data_dir', 'num_workers', 'num_threads', 'prefetch', 'cache_mib',
+        'max_unreadable', 'eval_unreadable', 'check_secs')))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,12 +48,10 @@ class Start:
   Attributes:
     counters: counters of earlier starts.
     message: origin of the state, for the terminal.
-    step: number of updates made.
     num_microbatches: microbatches of earlier steps; None if unknown.
   """
   counters: counters_lib.Counters
   message: str
-  step: int = 0
   num_microbatches: int | None = None
 
 
@@ -135,27 +133,14 @@ def _match_classes(
       + remedy)
 
 
-def load_best(
-    experiment: experiment_lib.Experiment, checkpoints: manager.Checkpoints,
-    state: types.TrainState, *, step: int,
-) -> types.Params:
-  """Returns the parameters of the best checkpoint, for evaluation.
-
-  Frozen parameters that it does not hold are those of `state`.
-  """
-  return tree.update(state.eval_params, checkpoints.load_best(
-      frozen_weights.without(experiment, experiment.abstract_state),
-      step=step))
-
-
 def _resume(
     experiment: experiment_lib.Experiment, restored: manager.Restored,
     workdir: epath.Path, weights: weights_lib.Weights | None,
 ) -> Start:
   """Checks that the run can resume with this config."""
   config = experiment.config
-  counters = counters_lib.Counters.restore(restored.progress)
-  step = int(restored.state.step)
+  counters = counters_lib.Counters.restore(
+      restored.progress, step=int(restored.state.step))
   # Resolved again, so that settings added since then get their defaults.
   earlier = config_lib.resolve_saved(restored.config)
   changes = config_file.differences(config_lib.to_plain(earlier), {
@@ -165,21 +150,22 @@ def _resume(
   if _best_metric(earlier) != _best_metric(config):
     counters.forget_best()
   changed = ('\nChanges of the config since the checkpoint:\n  '
-             + '\n  '.join(changes)) if changes else ''
+             + '\n  '.join(map(str, changes))) if changes else ''
   # A moved run has another path. Only adapters need its weights again, and
   # compare their hash.
   moved = '' if weights is None or weights.address == counters.origin else (
       f'\nnote: the run started from {counters.origin}, and the config now '
       f'names {weights.address}')
   problem = _problem(
-      experiment, counters, step, earlier=earlier, weights=weights,
-      changes_result=_changes_result(changes))
+      experiment, counters, earlier=earlier, weights=weights,
+      changes_result=not all(each.is_in(*IRRELEVANT) for each in changes))
   if problem:
     raise ValueError(
         f'The run in {workdir} {problem} or use another --workdir.{changed}')
   return Start(
-      counters, step=step, num_microbatches=earlier.num_microbatches,
-      message=f'Resuming from step {step:,} of {workdir}.{changed}{moved}')
+      counters, num_microbatches=earlier.num_microbatches,
+      message=f'Resuming from step {counters.step:,} of {workdir}.{changed}'
+      f'{moved}')
 
 
 def _best_metric(config: config_lib.Config) -> tuple[str, str]:
@@ -189,12 +175,12 @@ def _best_metric(config: config_lib.Config) -> tuple[str, str]:
 
 
 def _problem(
-    experiment: experiment_lib.Experiment, counters: counters_lib.Counters,
-    step: int, *, earlier: config_lib.Config,
-    weights: weights_lib.Weights | None, changes_result: bool,
+    experiment: experiment_lib.Experiment, counters: counters_lib.Counters, *,
+    earlier: config_lib.Config, weights: weights_lib.Weights | None,
+    changes_result: bool,
 ) -> str:
   """Explains why a run cannot resume, with advice; '' if it can."""
-  total = experiment.total_steps
+  step, total = counters.step, experiment.total_steps
   if weights is not None and not counters.origin:
     return ('started from random parameters, but the config now starts from '
             f'{weights.address}. Delete the run')
@@ -213,8 +199,7 @@ def _problem(
   if step > total:
     return (f'is at step {step:,}, but the config ends at step {total:,}. Set '
             'a longer total')
-  if changes_result and evaluation.is_finished(
-      experiment, counters, step=step):
+  if changes_result and evaluation.is_finished(experiment, counters):
     longer = 'total' if step == total else 'checkpoint.patience'
     return f'is finished, with a different config. Set a longer {longer}'
   old, new = (config.model.grid(config.data.size)
@@ -236,11 +221,6 @@ def read_finished(
 ) -> dict[str, Any] | None:
   """Returns the summary of a run that has no steps left, else None."""
   summary = workdir_lib.read_summary(workdir)
-  finished = evaluation.is_finished(
-      experiment, start.counters, step=start.step)
+  finished = evaluation.is_finished(experiment, start.counters)
   return (summary if summary and finished
-          and summary.get('steps') == start.step else None)
-
-
-def _changes_result(changes: Sequence[str]) -> bool:
-  return any(not line.startswith(IRRELEVANT_KEYS) for line in changes)
+          and summary.get('steps') == start.counters.step else None)

@@ -57,12 +57,12 @@ class UnreadableRecorder:
         count=counters.unreadable * len(shards) // num_shards)
     return self._counter
 
-  def update(self, counters: counters_lib.Counters, *, step: int) -> None:
+  def update(self, counters: counters_lib.Counters) -> None:
     """Sets `counters.unreadable` to the sum over all processes."""
     if self._counter is not None:
       counters.unreadable = multihost.sum_counts(
           self._counter.count, self._counter.rows, total=counters.images)
-    self.write(step=step)
+    self.write(step=counters.step)
 
   def write(self, *, step: int) -> None:
     """Appends new unreadable examples to the file of this process."""

@@ -74,14 +74,7 @@ def default_metric(config: config_lib.Config) -> str:
 
 def mode(config: config_lib.Config, metric: str) -> str:
   """Returns 'max' or 'min' for a metric 'evaluator/metric' of a grid run."""
-  plain = config_lib.to_plain(config)
-  plain['checkpoint'] |= {
-      'best': metric, 'best_mode': 'auto', 'patience': None}
-  try:
-    found = config_lib.best_mode(config_lib.resolve(plain))
-  except ValueError as error:
-    raise ValueError(str(error).replace(
-        'checkpoint.best', 'sweep.metric')) from error
+  found = config_lib.metric_mode(config, metric, setting='sweep.metric')
   name = metric.split('/')[0]
   section = config.evals[name]
   if not config.objective.uses_labels and not section.reports_objective and (

@@ -30,7 +30,8 @@ RESULT, RUNS = 'sweep.json', 'runs'
 # Settings that may differ when a sweep resumes. Unlike a single run, it may not
 # change its evaluators.
 _FREE_SETTINGS = tuple(
-    key for key in restore.IRRELEVANT_KEYS if key not in ('evals.', 'init.'))
+    ('config', *path) for path in restore.IRRELEVANT
+    if path not in (('evals',), ('init',)))
 
 
 def build(
@@ -115,9 +116,8 @@ def read_previous(
     return {}
   old = untrusted.read_json(path)
   changes = [
-      line for line in config_file.differences(
-          old.get('plan', {}), dict(plan))
-      if not line.removeprefix('config.').startswith(_FREE_SETTINGS)]
+      str(each) for each in config_file.differences(old.get('plan', {}), plan)
+      if not each.is_in(*_FREE_SETTINGS)]
   if changes:
     raise ValueError(
         f'{path.parent} holds another {what}. Use another --workdir, or the '

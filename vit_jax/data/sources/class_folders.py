@@ -174,7 +174,7 @@ def _check_no_splits(images: _Images, root: epath.Path) -> None:
     raise ValueError(
         f'{root} seems to hold splits ({", ".join(f"{s}/" for s in splits)}), '
         f'but no class folders in train/. Expected {_layouts(root)}, or a '
-        'table of labels (--config.data.source=FILE.csv). Rename the training '
+        'table of labels (FILE.csv) as the source. Rename the training '
         'folder to train/, or, if these names are classes, move all class '
         f'folders into {root}/train/.')
   subfolders: dict[str, set[str]] = {}

@@ -10,12 +10,12 @@ import scipy.fft
 
 from tests import pictures
 from vit_jax.curation import hash_index
-from vit_jax.curation import perceptual_hash
+from vit_jax.curation import similarity
 
 
-def _bits(*images, windows=(perceptual_hash.WHOLE,)):
-  return perceptual_hash.fingerprints(
-      np.stack([perceptual_hash.thumbnail(image) for image in images]), windows)
+def _bits(*images, windows=(similarity.WHOLE,)):
+  return similarity.fingerprints(
+      np.stack([similarity.thumbnail(image) for image in images]), windows)
 
 
 def _apart(one, other):
@@ -23,10 +23,10 @@ def _apart(one, other):
 
 
 def test_bits_are_signs_of_the_cosine_transform():
-  thumbnail = perceptual_hash.thumbnail(pictures.picture(0))
+  thumbnail = similarity.thumbnail(pictures.picture(0))
   grey = thumbnail @ np.array([0.299, 0.587, 0.114])
   transformed = scipy.fft.dctn(grey)
-  bits = int(perceptual_hash.fingerprints(thumbnail[None])[0, 0])
+  bits = int(similarity.fingerprints(thumbnail[None])[0, 0])
   order = sorted((i + j, max(i, j), i, j)
                  for i in range(12) for j in range(12) if i + j)[:64]
   expected = [transformed[i, j] > 0 for *_, i, j in order]
@@ -53,12 +53,12 @@ def test_mirrored_equals_the_hash_of_the_mirrored_image():
   image = pictures.picture(3)
   flipped = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
   original, expected = _bits(image, flipped)[:, 0]
-  assert _apart(perceptual_hash.mirrored(original[None])[0], expected) <= 1
+  assert _apart(similarity.mirrored(original[None])[0], expected) <= 1
 
 
 def test_crops_are_near_one_of_the_windows():
   image = pictures.picture(4, side=400)
-  windows = _bits(image, windows=perceptual_hash.crops())[0]
+  windows = _bits(image, windows=similarity.crops())[0]
   for left, top, side in ((0, 0, 380), (17, 31, 360), (40, 20, 344)):
     crop = image.crop((left, top, left + side, top + side))
     bits = _bits(crop)[0, 0]
