@@ -178,7 +178,8 @@ def plot(
 ) -> None:
   """Plots a line per model on logarithmic axes (ViT, figure 12, right).
 
-  A line ends where not even one image fits. Each cell has `model`, `resolution` and `batch`; `unit` names a device.
+  A line ends where not even one image fits. Each cell has `model`,
+  `resolution` and `batch`; `unit` names a device.
   """
   from matplotlib import ticker
   fig = plots.new_figure(6.4, 4.6)
