@@ -90,12 +90,6 @@ def test_missing_tasks_can_be_skipped_and_added_later(done, tiny_vtab, capsys):
   assert before['points'].items() <= result['points'].items()
 
 
-def test_other_settings_in_the_same_folder_are_errors(done, tiny_vtab, capsys):
-  assert run(done[0], tiny_vtab, '--config.total.steps=61') == 2
-  error = capsys.readouterr().err
-  assert 'another sweep' in error and 'total.steps: 2 -> 61' in error
-
-
 def test_tasks_are_selected_by_name_or_group():
   def sources(task):
     sweep = sweep_lib.plan(f'{VTAB}:model=B/16,task={task}')

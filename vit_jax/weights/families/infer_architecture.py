@@ -160,7 +160,7 @@ def _length(params: Mapping[str, Any], name: str) -> int:
 
 
 def num_heads(
-    section: Mapping[str, Any], *, family: families.Family, source: str,
+    section: Mapping[str, Any], *, family: families.Family, path: str,
 ) -> tuple[int, str]:
   """Returns the number of heads of the published size, and whose it is.
 
@@ -174,7 +174,7 @@ def num_heads(
     if (size.width, size.mlp_dim) == (section['width'], section['mlp_dim']):
       return size.num_heads, f'as ViT-{name} has'
   raise ValueError(
-      f'{source}: the number of heads is unknown: the arrays do not contain '
+      f'{path}: the number of heads is unknown: the arrays do not contain '
       f'it, no config.json declares it, and no published size has width '
       f'{section["width"]}. Set it: num_heads=N.')
 
