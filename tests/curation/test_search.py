@@ -173,6 +173,7 @@ def test_the_command_writes_keys_that_a_run_excludes(root, tmp_path, capsys):
 @pytest.mark.parametrize(('flags', 'words'), [
     (['--against={root}/mine:train[:50%]'], 'have examples in common'),
     (['--against={root}/theirs', '--min-similarity=90'], 'in (0, 1]'),
+    (['--against={root}/theirs', '--max-distance=12'], 'from 0 to 11 bits'),
     (['--against={root}/theirs.csv', '--set=table.path=path',
       '--set-against=table.label=x'],
      'unless --set-against=KEY=VALUE overrides it'),
