@@ -256,12 +256,7 @@ def add_empty_head(
   """Adds a head with zero classes if the weights have no head."""
   if any(name.startswith('head/') for name in params):
     return dict(params)
-  if isinstance(config, vit_config.ViTConfig):
-    width = config.width * (1 + (config.pooling == 'cls_average'))
-  else:
-    assert config.backbone is not None
-    width = 4 * config.backbone.width * 2 ** (len(config.backbone.depths) - 1)
-  heads = ('dense', 'distill')[:1 + getattr(config, 'distill_token', False)]
+  heads = ('dense', 'distill')[:1 + config.distill_token]
   return {**params, **{
       f'head/{head}/{end}': np.zeros(shape, np.float32) for head in heads
-      for end, shape in (('kernel', (width, 0)), ('bias', (0,)))}}
+      for end, shape in (('kernel', (config.output_width, 0)), ('bias', (0,)))}}
