@@ -45,8 +45,7 @@ def run(
       raise ValueError(_how_to_prepare(missing, total=len(configs)))
     for experiment in experiments.values():
       development_split.check_metric(experiment, sweep.section.metric)
-    for name, command in missing.items():
-      print(f'skipped: {name}, which needs\n  {command}')
+    print_skipped(sweep, missing)
     for name, summary in runs.train(
         experiments, [name for name in configs if name not in missing],
         workdir, stop=stop):
@@ -57,6 +56,19 @@ def run(
           'plan': plan, **summarise(sweep, metrics), 'missing': missing}
       runs.write(workdir, result)
   return result
+
+
+def print_skipped(sweep: grid.Sweep, missing: Mapping[str, str]) -> None:
+  """Prints each point with missing data once, whatever its number of seeds.
+
+  Args:
+    sweep: a sweep whose result is 'mean'.
+    missing: commands that prepare the data, by name of the run.
+  """
+  for point in sweep.points:
+    names = sweep.with_seeds(point.name, point.config)
+    for command in {missing[name] for name in names if name in missing}:
+      print(f'skipped: {point.name}, which needs\n  {command}')
 
 
 def summarise(
