@@ -34,17 +34,21 @@ from tests import toy
 from vit_jax import tree
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
-from vit_jax.checkpoints import paths as checkpoint_paths
 
 ROOT = pathlib.Path(__file__).parents[1]
 
-# With random numbers (dropout, crops) and state (average, optimizer). Sizes
-# divide over 2, 3 and 4 processes.
+# All sources of randomness and all kinds of state. Sizes divide over 2, 3 and 4
+# processes.
 CONFIG = {
-    'total': {'steps': 40}, 'batch_size': 12, 'averaging': 0.9,
-    'model': {'width': 12, 'mlp_dim': 24, 'dropout': 0.1},
-    'data': {'train_ops': [{'op': 'inception_crop'}, {'op': 'flip'}]},
-    'optimizer': {'schedule': {'name': 'cosine', 'warmup': {'percent': 10}}},
+    'total': {'steps': 40}, 'batch_size': 24, 'accumulation': 2,
+    'averaging': 0.9,
+    'model': {'width': 12, 'depth': 2, 'mlp_dim': 24, 'dropout': 0.1,
+              'attention_dropout': 0.1, 'stochastic_depth': 0.1},
+    'data': {'mixup': 0.2, 'cutmix': 1.0, 'train_ops': [
+        {'op': 'inception_crop'}, {'op': 'flip'}, {'op': 'randaugment'}]},
+    'optimizer': {'weight_decay': 0.1, 'clip_norm': 1.0,
+                  'momentum_dtype': 'bfloat16', 'schedule': {
+                      'name': 'cosine', 'warmup': {'percent': 10}}},
     'evals': {'test': {'every': {'steps': 8}, 'batch_size': 24}},
     'log': {'every': {'steps': 2}},
     'checkpoint': {'every': {'steps': 5}, 'keep': 2, 'best': 'test/loss'},
@@ -194,8 +198,8 @@ def _arrays(workdir: pathlib.Path) -> dict[str, np.ndarray]:
   return {
       f'{which}/{item}/{name}': np.asarray(leaf)
       for which, kept in (
-          (checkpoint_paths.LATEST, ('params', 'average', 'training')),
-          (checkpoint_paths.BEST, ('params', 'average')))
+          (paths.LATEST, ('params', 'average', 'training')),
+          (paths.BEST, ('params', 'average')))
       for path in [paths.find(workdir, which=which)]
       for item in kept if (path / item).exists()
       for name, leaf in tree.flatten(items.read_arrays(
@@ -213,8 +217,8 @@ def damage(workdir: pathlib.Path, rng: random.Random) -> str:
 
   Returns '' if there is no older checkpoint.
   """
-  steps = checkpoint_paths.steps(
-      checkpoint_paths.absolute(workdir) / 'checkpoints/latest')
+  steps = paths.steps(
+      paths.absolute(workdir) / 'checkpoints/latest')
   if len(steps) < 2:
     return ''
   newest = pathlib.Path(steps[-1])

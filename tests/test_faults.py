@@ -9,6 +9,8 @@ import signal
 import pytest
 
 from tests import faults
+from vit_jax import tree
+from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
 from vit_jax.run import watchdog
 
@@ -72,3 +74,10 @@ def test_a_kill_a_signal_and_a_hang_do_not_change_the_result(folder, calm):
   assert ended.statuses == [0, 0], ended
   assert 'Resuming from step' in ended.outputs[0]
   assert faults.assert_same_end(workdir, calm) > 50
+  # All kinds of state were compared, and the time of all starts counts.
+  latest = paths.find(workdir)
+  assert (latest / 'average').exists()
+  assert any(leaf.dtype.name == 'bfloat16' for leaf in tree.flatten(
+      items.read_shapes(latest / 'training')).values())
+  progress = items.read_config(latest / 'progress')
+  assert 0 < progress['secs'] <= progress['device_secs_by_kind']['cpu']

@@ -20,14 +20,6 @@ def make_rows(*, num_points=20, scale=1.0):
   return rows
 
 
-def test_a_figure_replaces_a_link(tmp_path):
-  outside, path = tmp_path / 'outside', tmp_path / 'curves.png'
-  outside.write_text('mine')
-  path.symlink_to(outside)
-  plots.curves({'a': make_rows()}, path)
-  assert outside.read_text() == 'mine' and Image.open(path).format == 'PNG'
-
-
 @pytest.fixture
 def draw(monkeypatch, tmp_path):
   """Returns a function that writes the curves of runs, with their figure."""
@@ -107,20 +99,18 @@ def test_runs_of_very_different_length_share_an_axis_in_percent(draw):
 
 
 def test_characters_are_taken_from_any_font_or_shown_as_codes(
-    draw, monkeypatch, recwarn, capsys):
+    draw, monkeypatch, recwarn):
   from matplotlib import font_manager
   monkeypatch.setattr(font_manager.fontManager, 'ttflist', [
       font for font in font_manager.fontManager.ttflist
       if font.name.startswith(('DejaVu Sans', 'STIX', 'Last Resort'))])
   plots._find_font.cache_clear()
-  plots._note_missing_font.cache_clear()
   # Only STIXGeneral has the second one, and none has the last two.
   name = 'кошка \u1d81 馬🐦'
   fig = draw({name: make_rows(num_points=2)})
   plots._find_font.cache_clear()
   assert labels(fig)[0] == 'кошка \u1d81 \\u99ac\\U0001f426'
   assert not list(recwarn)
-  assert capsys.readouterr().err.count('that no installed font has') == 1
 
 
 def test_metrics_of_several_labels_and_of_numbers_have_panels(draw):

@@ -6,19 +6,10 @@ import pathlib
 import pytest
 
 from vit_jax import __main__ as main
-from vit_jax.commands import flops
 from vit_jax.plan import paper_costs
 
 CONFIGS = pathlib.Path(__file__).parents[2] / 'configs'
 PRETRAIN, QUICKSTART = CONFIGS / 'pretrain.py', CONFIGS / 'quickstart.py'
-
-
-def test_the_counts_agree_with_table_6():
-  counted = {(row['variant'], row['epochs']): row['exaflops']
-             for row in flops.paper_table_6()}
-  for variant, epochs, paper in paper_costs.TABLE_6:
-    assert counted[variant, epochs] == pytest.approx(
-        paper, rel=0.05 if variant.startswith('R') else 0.03), variant
 
 
 def test_the_tables_are_printed_and_written(tmp_path, capsys):

@@ -1,6 +1,8 @@
 """Problems planted in a dataset are found, and nothing is changed."""
 
+import pathlib
 import re
+import shutil
 import tempfile
 
 import numpy as np
@@ -10,11 +12,13 @@ import pytest
 
 from tests import pictures
 from vit_jax import data
-from vit_jax.curation import check as check_lib
+from vit_jax.curation import check
+from vit_jax.curation import image_record
 from vit_jax.curation import output
 from vit_jax.curation import scan as scan_lib
 from vit_jax.curation import similarity
 from vit_jax.curation import suspicious_labels
+from vit_jax.data.images import decode
 
 _WRONG = 'train/lying/wrong.png'
 
@@ -50,23 +54,24 @@ def _plant(root):
   return root
 
 
-def _run(request):
-  counts = []
-  report = check_lib.check(
+def _prepare(source, *, max_examples=0, embed=None, min_side=0, **section):
+  return scan_lib.prepare(
+      data.parse({'source': str(source), **section}),
+      max_examples=max_examples, embed=embed, min_side=min_side)
+
+
+def _check(source, **settings):
+  """Returns the report of a check, and the text of its page."""
+  request, counts = _prepare(source, **settings), []
+  report = check.check(
       request, thresholds=similarity.Thresholds(),
       settings=suspicious_labels.Settings(neighbours=5), features='stripes',
-      advance=counts.append, failed=lambda key, error: counts.append(1))
+      advance=counts.append)
   assert sum(counts) == len(request.examples)
   with tempfile.TemporaryDirectory() as folder:
     output.write_report(report, request, f'{folder}/page.html')
-    with open(f'{folder}/page.html', encoding='utf-8') as file:
-      return report, file.read()
-
-
-def _check(source, *, max_examples=0, embed=None, min_side=0, **section):
-  return _run(scan_lib.prepare(
-      data.parse({'source': str(source), **section}),
-      max_examples=max_examples, embed=embed, min_side=min_side))
+    return report, pathlib.Path(folder, 'page.html').read_text(
+        encoding='utf-8')
 
 
 @pytest.fixture(scope='module', name='root')
@@ -141,8 +146,7 @@ def test_the_page_is_self_contained_and_describes_each_image(checked):
 
 def test_images_of_the_page_are_limited(root, report, monkeypatch, tmp_path):
   monkeypatch.setattr(output, 'MAX_BYTES', 40_000)
-  request = scan_lib.prepare(data.parse({'source': str(root)}))
-  output.write_report(report, request, tmp_path / 'page.html')
+  output.write_report(report, _prepare(root), tmp_path / 'page.html')
   text = (tmp_path / 'page.html').read_text()
   assert 20_000 < sum(map(len, re.findall(r'base64,([^"]*)', text))) <= 40_000
 
@@ -175,9 +179,7 @@ def test_a_model_receives_reduced_images_of_its_size(root):
 
 
 def test_a_smaller_subset_is_part_of_a_larger_one(root):
-  few, more = (
-      scan_lib.prepare(data.parse({'source': str(root)}), max_examples=n)
-      for n in (12, 30))
+  few, more = (_prepare(root, max_examples=count) for count in (12, 30))
   keys = [{r.examples.key(i) for i in range(len(r.examples))}
           for r in (few, more)]
   assert 11 <= len(keys[0]) <= 13 and keys[0] < keys[1]
@@ -200,36 +202,27 @@ def test_several_labels_are_counted_and_not_compared(tmp_path):
   assert 'Not searched' in text and 'a, b' in text
 
 
-def test_numbers_have_one_contact_sheet_in_order(tmp_path):
-  report, text = _check(_table(
-      tmp_path, 'age', [f'{i}.5' for i in range(12)]), target='regression')
-  assert report.label_kind == 'numbers' and not report.classes
-  sheet = text[text.index('Contact sheets'):]
-  ages = [float(age) for age in re.findall(r'alt="([\d.]+):', sheet)]
-  assert len(ages) == 12 and ages == sorted(ages)
-
-
-def test_missing_numbers_are_equal_and_come_last(tmp_path):
+def test_numbers_have_one_contact_sheet_and_missing_ones_come_last(tmp_path):
   path = _table(tmp_path, 'age,size', [',2', ',2', '7.5,2', '2.5,1', ',', '3,'])
   pictures.save(tmp_path / '1.png', pictures.picture(0))
   report, text = _check(path, target='regression')
-  group, = report.duplicates
+  assert report.label_kind == 'numbers' and not report.classes
+  group, = report.duplicates  # Of missing numbers, which are equal.
   assert group.identical and not group.labels_differ
   sheet = text[text.index('Contact sheets'):]
   assert re.findall(r'alt="([^,:]+)', sheet) == [
       '2.5', '3', '7.5', 'nan', 'nan']
 
 
-def test_pages_that_are_channels_are_no_animation(tmp_path):
-  for i in range(4):
-    path = tmp_path / 'ab'[i % 2] / f'{i}.tiff'
-    path.parent.mkdir(exist_ok=True)
-    pages = [pictures.picture(10 * i + j).convert('L') for j in range(5)]
-    pages[0].save(path, save_all=True, append_images=pages[1:])
-  assert not any('animated' in name for name in _check(
-      tmp_path, channels=5)[0].properties)
-  assert _check(tmp_path)[0].properties[
-      'animated, only the first frame is used'] == 4
+def test_pages_that_are_channels_are_no_animation():
+  pages = [pictures.picture(i).convert('L') for i in range(5)]
+  file = pictures.encode(
+      pages[0], 'TIFF', save_all=True, append_images=pages[1:])
+  for channels in (3, 5):
+    record = image_record.build(
+        file, 'x.tiff', decode.decode(file, channels=channels))
+    assert record.remarks == [
+        'animated, only the first frame is used'] * (channels == 3)
 
 
 def test_multichannel_images_are_shown_and_compared(tmp_path):
@@ -237,11 +230,9 @@ def test_multichannel_images_are_shown_and_compared(tmp_path):
   for i in range(6):
     path = tmp_path / ('a', 'b')[i % 2] / f'{i}.npy'
     path.parent.mkdir(exist_ok=True)
-    pixels = np.repeat(np.repeat(
-        rng.integers(0, 9_000, (6, 6, 5)), 4, 0), 4, 1).astype(np.uint16)
-    np.save(path, pixels)
-    if i == 0:
-      np.save(path.with_name('again.npy'), pixels)
+    pixels = rng.integers(0, 9_000, (6, 6, 5), np.uint16)
+    np.save(path, pixels.repeat(4, 0).repeat(4, 1))
+  shutil.copy(path, path.with_name('again.npy'))
   report, text = _check(
       tmp_path, channels=5, dtype='uint16', value_range=(0, 10_000))
   assert report.properties['uint16 x 5'] == 7 and not report.unreadable
@@ -253,7 +244,7 @@ def test_multichannel_images_are_shown_and_compared(tmp_path):
 @pytest.mark.parametrize('build,words', [
     (lambda: suspicious_labels.Settings(neighbours=0), 'must be at least 1'),
     (lambda: suspicious_labels.Settings(min_margin=2), r'in \[0, 1\]'),
-    (lambda: scan_lib.prepare(data.parse({}), max_examples=-1), 'at least 0'),
+    (lambda: _prepare('digits', max_examples=-1), 'at least 0'),
 ])
 def test_invalid_settings_are_errors(build, words):
   with pytest.raises(ValueError, match=words):

@@ -102,13 +102,12 @@ def test_masks_are_reported_as_not_written(tmp_path, capsys):
   assert 'segmentation masks are not written' in capsys.readouterr().out
 
 
-def test_pixels_and_several_labels_are_preserved(tmp_path):
-  section = {'label': 'multi', 'num_test_examples': 20}
+def test_pixels_are_preserved(tmp_path):
+  section = {'num_test_examples': 20}
   assert _prepare('shapes', tmp_path, '--splits=test', '--set=resolution=8',
                   f'--set=shapes={section}') == 0
-  there = _open('mine', 'test', data_dir=str(tmp_path))
-  assert there.multi_label
-  _same(there, _open('shapes', 'test', resolution=8, shapes=section))
+  _same(_open('mine', 'test', data_dir=str(tmp_path)),
+        _open('shapes', 'test', resolution=8, shapes=section))
 
 
 def test_a_stopped_command_continues_with_the_unfinished_shards(
@@ -119,7 +118,7 @@ def test_a_stopped_command_continues_with_the_unfinished_shards(
   kept = planned.all_shards[0].path
   written_at = kept.stat().mtime
   monkeypatch.setattr(
-      shards, 'serialise', mock.Mock(side_effect=KeyboardInterrupt))
+      shards, '_read_record', mock.Mock(side_effect=KeyboardInterrupt))
   with pytest.raises(KeyboardInterrupt):
     prepare.write(planned, runner='local', flags=[])
   with pytest.raises(RuntimeError, match='run the command again'):
@@ -165,24 +164,20 @@ def test_invalid_flags_are_errors_before_anything_is_written(
   assert not (tmp_path / 'to').exists()
 
 
-def test_other_shards_and_finished_datasets_are_not_overwritten(
+def test_shards_of_other_plans_and_finished_datasets_are_kept(
     folder, tmp_path, capsys):
-  prepare.begin(_plan(folder, tmp_path))
-  assert _prepare(folder, tmp_path) == 2
-  assert 'shards of another command' in capsys.readouterr().err
-  assert _prepare(folder, tmp_path, '--version=1.0.1') == 0
-  assert _prepare(folder, tmp_path, '--version=1.0.1') == 2
-  assert 'is prepared already' in capsys.readouterr().err
-
-
-def test_shards_of_a_changed_source_are_not_continued(folder, tmp_path):
   source = shutil.copytree(folder, tmp_path / 'photos')
-  assert prepare.begin(_plan(source, tmp_path)) == 0
-  assert prepare.begin(_plan(source, tmp_path)) == 0
+  for _ in range(2):
+    assert prepare.begin(_plan(source, tmp_path)) == 0
+  assert _prepare(source, tmp_path) == 2  # Other shard sizes.
+  assert 'shards of another command' in capsys.readouterr().err
   (source / 'train/cat/6.png').rename(source / 'train/cat/99.png')
   selection.Selection.open.cache_clear()  # As in another process.
   with pytest.raises(ValueError, match='or the source has changed since'):
     prepare.begin(_plan(source, tmp_path))
+  assert _prepare(source, tmp_path, '--version=1.0.1') == 0
+  assert _prepare(source, tmp_path, '--version=1.0.1') == 2
+  assert 'is prepared already' in capsys.readouterr().err
 
 
 def test_unreadable_images_are_refused_until_repaired_or_left_out(
@@ -200,9 +195,8 @@ def test_unreadable_images_are_refused_until_repaired_or_left_out(
   (source / 'train/dog/7.jpeg').write_bytes(image)
   assert _prepare(source, tmp_path, '--set=unreadable=skip') == 0
   assert '1 of 30 images cannot be read' in capsys.readouterr().out
-  assert [json.loads(line)['key'] for line in (
-      there / 'unreadable.jsonl').read_text().splitlines()] == [
-          'train/dog/9.png']
+  row, = map(json.loads, (there / 'unreadable.jsonl').open())
+  assert row['key'] == 'train/dog/9.png'
   (source / 'train/dog/9.png').unlink()
   _same(_open('mine', 'train', data_dir=str(tmp_path)), _open(source, 'train'))
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 
 from etils import epath
 import numpy as np
@@ -65,7 +66,7 @@ def _found(root):
   return _search(root, 'local')
 
 
-def test_copies_are_found_with_their_change(found):
+def test_copies_and_unreadable_images_are_found(found):
   named = {pair.key: (pair.against_key, pair.change) for pair in found.pairs}
   assert named == {
       'train/a/resized.jpg': ('test/a/0.png', 'whole'),
@@ -74,6 +75,9 @@ def test_copies_are_found_with_their_change(found):
       'train/a/cropped.jpg': ('test/b/3.png', 'crop'),
       'train/a/both.jpg': ('test/a/4.png', 'mirrored crop')}
   assert all(pair.similarity > 0.9 for pair in found.pairs)
+  (name, reason), = found.unreadable.items()
+  assert name.endswith('mine:train train/a/bad.jpg')
+  assert 'not an image' in reason
 
 
 def test_crops_are_found_in_addition_to_copies(monkeypatch):
@@ -125,26 +129,16 @@ def test_the_command_takes_a_model(root, tmp_path):
   assert {row['distance'] for row in rows} == {None}
 
 
-def test_keys_need_not_be_utf_8(found, tmp_path):
-  pair = dataclasses.replace(found.pairs[0], key='caf\udce9.jpg')
+@pytest.mark.parametrize('key', [
+    'caf\udce9.jpg', ' a/1.jpg', 'a\x85\u2028.jpg'])
+def test_keys_may_have_any_character_but_a_line_break(found, tmp_path, key):
+  pair = dataclasses.replace(found.pairs[0], key=key)
   output.write_pairs(epath.Path(tmp_path), [pair])
-  assert (tmp_path / 'exclude.txt').read_bytes() == b'caf\xe9.jpg\n'
-
-
-def test_keys_may_have_any_character_but_a_line_break(found, tmp_path):
-  for name in (' a/1.jpg', 'a/1\x85\u2028.jpg'):
-    pair = dataclasses.replace(found.pairs[0], key=name)
-    output.write_pairs(epath.Path(tmp_path), [pair])
-    assert subsets._read_keys(f'{tmp_path}/exclude.txt') == {name}
+  assert (tmp_path / 'exclude.txt').read_bytes() == os.fsencode(f'{key}\n')
+  assert subsets._read_keys(f'{tmp_path}/exclude.txt') == {key}
   with pytest.raises(ValueError, match='has several lines'):
     output.write_pairs(epath.Path(tmp_path), [
-        dataclasses.replace(found.pairs[0], key='a\n.jpg')])
-
-
-def test_unreadable_images_are_reported(found):
-  (name,) = found.unreadable
-  assert name.endswith('mine:train train/a/bad.jpg')
-  assert 'not an image' in found.unreadable[name]
+        dataclasses.replace(pair, key=f'{key}\n.jpg')])
 
 
 def test_beam_finds_the_same_duplicates(root, found, tmp_path):
@@ -179,6 +173,7 @@ def test_the_command_writes_keys_that_a_run_excludes(root, tmp_path, capsys):
 @pytest.mark.parametrize(('flags', 'words'), [
     (['--against={root}/mine:train[:50%]'], 'have examples in common'),
     (['--against={root}/theirs', '--min-similarity=90'], 'in (0, 1]'),
+    (['--against={root}/theirs', '--max-distance=12'], 'from 0 to 11 bits'),
     (['--against={root}/theirs.csv', '--set=table.path=path',
       '--set-against=table.label=x'],
      'unless --set-against=KEY=VALUE overrides it'),

@@ -113,8 +113,3 @@ def test_truncated_buckets_are_found_by_other_bands():
   index = hash_index.Index(
       spread.astype(np.uint64), max_distance=0, max_bucket=16)
   assert len(index.match(index.bits).query) == 256
-
-
-def test_too_large_distances_are_errors():
-  with pytest.raises(ValueError, match='from 0 to 11 bits of 64; got 12'):
-    hash_index.Index(np.zeros(1, np.uint64), max_distance=12)

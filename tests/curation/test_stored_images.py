@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 import numpy as np
 from PIL import Image
@@ -39,8 +40,7 @@ def test_pixels_are_stored_losslessly_as_png():
     ('JPEG', 'CMYK', 'JPEG', 'RGB'), ('PNG', 'RGB', 'PNG', 'RGB'),
     ('PNG', 'RGBA', 'PNG', 'RGB'), ('PNG', 'P', 'PNG', 'RGB'),
     ('PNG', '1', 'PNG', 'L'), ('WEBP', 'RGB', 'PNG', 'RGB')])
-def test_a_large_image_is_reduced(
-    form, mode, stored, as_mode):
+def test_a_large_image_is_reduced(form, mode, stored, as_mode):
   file = _file(form, mode)
   smaller = _opened(SMALLER.encode(file))
   assert (smaller.format, smaller.mode, smaller.size) == (
@@ -54,8 +54,7 @@ def test_a_rotated_photograph_is_stored_upright():
   exif = Image.Exif()
   exif[0x0112] = 6
   smaller = _opened(SMALLER.encode(_file('JPEG', exif=exif)))
-  assert smaller.size == (12, 16)
-  assert not smaller.getexif()
+  assert smaller.size == (12, 16) and not smaller.getexif()
 
 
 @pytest.mark.parametrize('file', [
@@ -84,5 +83,4 @@ def test_a_dataset_is_reduced_and_described(tmp_path):
   sizes = [_opened(dataset[i]['image']).size for i in range(len(dataset))]
   assert {min(size) for size in sizes} == {12}
   info = json.loads((tmp_path / 'mine/1.0.0/dataset_info.json').read_text())
-  assert 'more than 12 pixels' in info['description']
-  assert 'quality 80' in info['description']
+  assert re.search('more than 12 pixels.*quality 80', info['description'])

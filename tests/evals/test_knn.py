@@ -71,11 +71,14 @@ def test_ties_go_to_the_lowest_class():
                      num_classes=CLASSES).tolist() == [1]
 
 
-def test_more_neighbours_than_examples_are_an_error(toy):
-  split = toy.split(*data(8), num_classes=CLASSES)
-  with pytest.raises(ValueError, match=(
-      'evals.test.k is 9, but toy has only 8 examples')):
-    toy({'name': 'knn', 'k': 9}, {'': split, 'train': split})
+@pytest.mark.parametrize(('k', 'classes', 'words'), [
+    (9, CLASSES, 'evals.test.k is 9, but toy has only 8 examples'),
+    (2, CLASSES + 1, 'toy has 4 classes, but toy has 3')])
+def test_a_training_split_that_does_not_fit_is_an_error(toy, k, classes, words):
+  with pytest.raises(ValueError, match=words):
+    toy({'name': 'knn', 'k': k}, {
+        'train': toy.split(*data(8), num_classes=classes),
+        '': toy.split(*data(8), num_classes=CLASSES)})
 
 
 def test_nan_features_are_an_error(toy):
@@ -84,10 +87,3 @@ def test_nan_features_are_an_error(toy):
   split = toy.split(images, labels, num_classes=CLASSES)
   with pytest.raises(ValueError, match='the representation of an image of toy'):
     toy({'name': 'knn', 'k': 2}, {'': split, 'train': split})(toy.params)
-
-
-def test_splits_of_different_classes_are_an_error(toy):
-  with pytest.raises(ValueError, match='toy has 4 classes, but toy has 3'):
-    toy({'name': 'knn', 'k': 2}, {
-        'train': toy.split(*data(8), num_classes=4),
-        '': toy.split(*data(8), num_classes=3)})

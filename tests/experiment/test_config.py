@@ -216,7 +216,7 @@ def test_pixels_are_scaled_as_for_the_initial_weights(
   section = config_lib.load(
       file, ['init.checkpoint=x', *(f'data.{k}={v}' for k, v in
                                     settings.items())],
-      read_source=lambda *_: weights)[''].data
+      read_weights=lambda *_: weights)[''].data
   assert (section.mean, section.std) == expected
 
 
@@ -228,7 +228,7 @@ def test_pixels_that_cannot_be_scaled_as_for_the_weights_are_an_error(
   with pytest.raises(ValueError, match=(
       'data.mean is auto, that of the initial weights, but theirs is .* have 3 '
       'channels. Set data.mean')):
-    config_lib.load(file, ['init.checkpoint=x'], read_source=lambda *_: {
+    config_lib.load(file, ['init.checkpoint=x'], read_weights=lambda *_: {
         'model': {'name': 'vit'}, 'data': trained})
 
 

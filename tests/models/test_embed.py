@@ -56,18 +56,9 @@ def test_linear_resize_aligns_corners(old, new):
   values = positions(old)
   got = embed.resize_positions(values, old_grid=old, new_grid=new)
   assert got.dtype == np.float32
+  np.testing.assert_array_equal(got[:1], values[:1])  # The class token.
   np.testing.assert_allclose(
       as_grid(got, new), aligned(values[1:], old, new), rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize('method', ['linear', 'cubic'])
-@pytest.mark.parametrize('prefix', [0, 1, 2])
-def test_prefix_tokens_are_unchanged(method, prefix):
-  values = positions((3, 3), prefix=prefix)
-  got = embed.resize_positions(
-      values, old_grid=(3, 3), new_grid=(4, 2), method=method)
-  assert got.shape == (prefix + 8, 5)
-  np.testing.assert_array_equal(got[:prefix], values[:prefix])
 
 
 def test_cubic_has_half_pixel_centres():
@@ -88,13 +79,6 @@ def test_stacked_positions_are_resized_per_layer(method):
   got = embed.resize_positions(np.stack(layers), **sizes)
   want = [embed.resize_positions(layer, **sizes) for layer in layers]
   np.testing.assert_allclose(got, np.stack(want), rtol=1e-5, atol=1e-6)
-
-
-def test_fewer_positions_than_the_grid_is_an_error():
-  with pytest.raises(ValueError, match=re.escape(
-      '8 position embeddings do not cover a grid of 3x3.')):
-    embed.resize_positions(
-        positions((2, 4), prefix=0), old_grid=(3, 3), new_grid=(2, 2))
 
 
 # Parameters by name, with their shapes on grids of 3x4 and of 5x2.
@@ -133,6 +117,7 @@ def test_separate_axes_are_resized_like_the_grid():
 
 
 @pytest.mark.parametrize(('name', 'shape', 'words'), [
+    ('positions', (8, 6), '8 position embeddings do not cover a grid of 3x4'),
     ('positions_rows', (4, 6), 'holds 4 embeddings, but a grid of 3x4 has 3'),
     ('a/distances', (25, 2, 3), 'relative positions .* of 3x4, .* to 5x2')])
 def test_parameter_of_another_grid_is_an_error(name, shape, words):

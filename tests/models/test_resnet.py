@@ -10,7 +10,6 @@ from tests import random_models
 from vit_jax import models
 from vit_jax import tree
 from vit_jax.models import encoder
-from vit_jax.models import resnet
 
 RNG = np.random.default_rng(0)
 BIT = {'width': 32, 'preactivation': True, 'group_norm_epsilon': 1e-5,
@@ -199,19 +198,14 @@ def residuals(remat):
   """Returns the number of elements saved for the backward pass."""
   model, params = build('pre', remat=remat)
   images = random_images(1, 32, 32, 3)
-  jaxpr = jax.make_jaxpr(lambda p: jax.vjp(
-      lambda p: model.apply({'params': p}, images)['logits'], p)[1])(params)
-  scan = next(e for e in jaxpr.jaxpr.eqns if e.primitive.name == 'scan')
-  return sum(v.aval.size for v in scan.outvars)
-
-
-def test_resnet_has_the_remat_policies_of_the_encoder():
-  assert set(resnet.REMAT_POLICIES) == set(encoder.REMAT_POLICIES)
+  saved = jax.eval_shape(lambda p: jax.vjp(
+      lambda p: model.apply({'params': p}, images)['logits'], p)[1], params)
+  return tree.num_elements(saved)
 
 
 def test_remat_saves_less_for_the_backward_pass():
-  none, dots, full = (residuals(r) for r in ('none', 'dots', 'full'))
-  assert full < dots < none
+  saved = {remat: residuals(remat) for remat in encoder.REMAT_POLICIES}
+  assert saved['full'] < saved['dots'] == saved['attention'] < saved['none']
 
 
 def test_initial_logits_are_the_head_bias_and_units_return_shortcuts():
@@ -239,14 +233,6 @@ def test_grid_is_the_shape_of_the_feature_map(kind, image):
   outputs = jax.eval_shape(lambda x: vit.init_with_output(
       jax.random.key(0), x)[0], images)
   assert outputs['tokens'].shape[1] == 1 + rows * columns
-
-
-def test_parameters_are_not_changed_by_applying_the_model():
-  model, params = build('pre')
-  params = jax.tree.map(np.array, params)
-  before = jax.tree.map(np.copy, params)
-  model.apply({'params': params}, random_images(1, 32, 32, 3))
-  jax.tree.map(np.testing.assert_array_equal, params, before)
 
 
 def test_bfloat16_keeps_parameters_and_logits_in_float32():

@@ -348,13 +348,18 @@ def test_bfloat16_stacks_gradients_of_matrices_in_bfloat16(half):
   assert {aval.dtype for aval in stacked} == {jnp.dtype('bfloat16')}
 
 
-def test_bfloat16_applies_to_all_products_except_the_head(half):
+@pytest.fixture(scope='module')
+def equations(half):
+  """The operations of a forward pass in bfloat16."""
   model, params, images = half
   jaxpr = jax.make_jaxpr(
       lambda p, x: model.apply({'params': p}, x))(params, images)
+  return [equation for equation, _ in jaxprs.equations(jaxpr.jaxpr)]
+
+
+def test_bfloat16_applies_to_all_products_except_the_head(equations):
   products = [[v.aval.dtype for v in e.invars]
-              for e, _ in jaxprs.equations(jaxpr.jaxpr)
-              if e.primitive.name == 'dot_general']
+              for e in equations if e.primitive.name == 'dot_general']
   full = [jnp.dtype('float32')] * 2
   # Patches; per layer q, k, v, 2 of attention, out, 2 of MLP; pooling's query,
   # key, value, 2 of attention, out, 2 of MLP; representation; head.
@@ -364,15 +369,8 @@ def test_bfloat16_applies_to_all_products_except_the_head(half):
   assert products.count([jnp.dtype('bfloat16')] * 2) == len(products) - 1
 
 
-def test_bfloat16_keeps_softmax_and_norms_in_float32(half):
-  model, params, images = half
-  jaxpr = jax.make_jaxpr(
-      lambda p, x: model.apply({'params': p}, x))(params, images)
-  found = {}
-  for equation, _ in jaxprs.equations(jaxpr.jaxpr):
-    # Operations of a softmax (exp, max, sum) and a layer norm (rsqrt, sum).
-    if equation.primitive.name in ('exp', 'rsqrt', 'reduce_max', 'reduce_sum'):
-      found.setdefault(equation.primitive.name, set()).add(
-          str(equation.invars[0].aval.dtype))
-  kinds = ('exp', 'rsqrt', 'reduce_max', 'reduce_sum')
-  assert found == {kind: {'float32'} for kind in kinds}
+def test_bfloat16_keeps_softmax_and_norms_in_float32(equations):
+  # Operations of a softmax (exp, max, sum) and a layer norm (rsqrt, sum).
+  kinds = {'exp', 'rsqrt', 'reduce_max', 'reduce_sum'}
+  assert {(e.primitive.name, str(e.invars[0].aval.dtype)) for e in equations
+          if e.primitive.name in kinds} == {(k, 'float32') for k in kinds}

@@ -35,22 +35,17 @@ def test_plans_and_runs_use_the_same_capacity(machine):
   assert '90% of the free host memory' in source
 
 
-@pytest.mark.parametrize('files', [
-    {'memory.max': '1000\n', 'memory.stat': 'file 500\nanon 300\n'},
-    {'memory/memory.limit_in_bytes': '1000\n',
-     'memory/memory.stat': 'rss 1\ntotal_rss 300\n'}])
-def test_cgroup_files_of_both_versions_are_read(tmp_path, files):
+@pytest.mark.parametrize(('files', 'expected'), [
+    ({'memory.max': '1000\n', 'memory.stat': 'file 500\nanon 300\n'}, [700]),
+    ({'memory/memory.limit_in_bytes': '1000\n',
+      'memory/memory.stat': 'rss 1\ntotal_rss 300\n'}, [700]),
+    ({'memory.max': 'max\n', 'memory.stat': 'anon 300\n'}, [])])
+def test_cgroup_files_of_both_versions_are_read(tmp_path, files, expected):
   for name, text in files.items():
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
-  assert device_memory._free_in_container(tmp_path) == [700]
-
-
-def test_a_container_may_have_no_limit(tmp_path):
-  (tmp_path / 'memory.max').write_text('max\n')
-  (tmp_path / 'memory.stat').write_text('anon 300\n')
-  assert device_memory._free_in_container(tmp_path) == []
+  assert device_memory._free_in_container(tmp_path) == expected
 
 
 @pytest.mark.parametrize(('message', 'expected'), [

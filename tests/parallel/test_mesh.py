@@ -68,10 +68,12 @@ def test_mesh_that_does_not_fill_the_devices_is_an_error(section):
     mesh.build(mesh.MeshConfig(**section))
 
 
-@pytest.mark.parametrize('section', [
-    {'data': 0}, {'data': -1, 'fsdp': -1}, {'tensor': -2}])
-def test_impossible_axes_are_an_error(section):
-  with pytest.raises(ValueError, match='positive, except that one may be -1'):
+@pytest.mark.parametrize(('section', 'words'), [
+    *((section, 'positive, except that one may be -1') for section in (
+        {'data': 0}, {'data': -1, 'fsdp': -1}, {'tensor': -2})),
+    ({'preset': '22b'}, "mesh.preset '22b'. Did you mean '22B'")])
+def test_impossible_axes_and_presets_are_errors(section, words):
+  with pytest.raises(ValueError, match=words):
     mesh.MeshConfig(**section)
 
 
@@ -103,11 +105,6 @@ def test_presets_and_axes_fit_the_number_of_devices(section, by_devices):
   config = mesh.MeshConfig(**section)
   for devices, sizes in by_devices.items():
     assert mesh.resolve(config, devices, num_params=304_000_000) == sizes
-
-
-def test_unknown_preset_names_the_nearest():
-  with pytest.raises(ValueError, match="mesh.preset '22b'. Did you mean '22B'"):
-    mesh.MeshConfig(preset='22b')
 
 
 @pytest.mark.parametrize('section, words', [

@@ -5,7 +5,6 @@ import pathlib
 import jax
 import pytest
 
-from vit_jax.analysis import memory_plot
 from vit_jax.plan import max_batch
 
 CONFIGS = pathlib.Path(__file__).parents[2] / 'configs'
@@ -70,6 +69,6 @@ def test_the_table_has_a_cell_per_model_and_resolution(cells, capsys):
 def test_models_that_never_fit_are_drawn(cells, tmp_path):
   none = {**cells[0], 'model': 'G/14', 'batch': 0}
   path = tmp_path / 'batch.png'
-  memory_plot.largest_batches(
+  max_batch.plot(
       [*cells, none], path, title='Largest', unit='core')
   assert path.read_bytes().startswith(b'\x89PNG')

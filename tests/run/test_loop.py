@@ -134,13 +134,6 @@ def test_a_best_metric_that_is_not_reported_is_an_error(base, tmp_path):
     train(scripted(base, best='val/accuracy'), tmp_path)
 
 
-def test_a_workdir_may_be_in_the_home_folder(base, tmp_path, monkeypatch):
-  monkeypatch.setenv('HOME', str(tmp_path))
-  train(scripted(base, patience=1), '~/run')
-  assert {'checkpoints', 'summary.json', 'metrics.jsonl'} <= {
-      path.name for path in (tmp_path / 'run').iterdir()}
-
-
 def test_an_early_stop_logs_evaluates_and_plots_the_last_step(stopped):
   _, summary, workdir = stopped
   written = writer.read_rows(workdir)
@@ -167,10 +160,14 @@ def test_all_evaluators_run_on_the_best_checkpoint_at_the_end(stopped):
       'val/loss']
 
 
-def test_a_best_last_checkpoint_is_evaluated_once(base, tmp_path):
+def test_a_best_last_checkpoint_is_evaluated_once(
+    base, tmp_path, monkeypatch):
   experiment = scripted(
       base, losses=[5 - 0.1 * i for i in range(10)], patience=1)
-  summary = train(experiment, tmp_path)
+  monkeypatch.setenv('HOME', str(tmp_path))
+  summary = train(experiment, '~/run')
+  assert {'checkpoints', 'summary.json', 'metrics.jsonl'} <= {
+      path.name for path in (tmp_path / 'run').iterdir()}
   assert (summary['steps'], summary['stopped_early']) == (40, False)
   assert summary['best']['step'] == 40
   assert experiment.evaluators['val'].calls == 10
@@ -241,23 +238,22 @@ def test_initial_weights_may_move_but_not_appear_before_a_run_resumes(
   assert 'note: the run started from' in capsys.readouterr().out
 
 
-def test_a_finished_run_with_another_config_is_an_error(base, workdir):
-  other = scripted(base, patience=2)
-  other = dataclasses.replace(
-      other, config=dataclasses.replace(other.config, seed=1))
-  with pytest.raises(ValueError, match='Set a longer checkpoint.patience'):
-    train(other, workdir)
-
-
-def test_a_run_does_not_resume_with_another_scale_of_pixels(base, workdir):
-  other = scripted(base, patience=4)
-  other = dataclasses.replace(other, config=dataclasses.replace(
-      other.config, data=dataclasses.replace(
-          other.config.data, mean=(0.1, 0.2, 0.3))))
-  with pytest.raises(ValueError, match=(
-      r'with mean 0.5 and std 0.5, but the config has mean \(0.1, 0.2, 0.3\) .*'
-      'Use --config.data.mean=0.5 --config.data.std=0.5')):
-    train(other, workdir)
+@pytest.mark.parametrize(('changes', 'words'), [
+    ({'seed': 1}, r'(?s)is finished, with a different config. Set a longer '
+     r'checkpoint.patience.*seed: 0 -> 1'),
+    ({'total': {'steps': 19}}, 'at step 20, but the config ends at step 19'),
+    ({'data': {'resolution': [4, 16]}}, '2x2 patches, but .* 1x4'),
+    ({'data': {'mean': (0.1, 0.2, 0.3)}}, (
+        r'with mean 0.5 and std 0.5, but the config has mean \(0.1, 0.2, 0.3\) '
+        '.*Use --config.data.mean=0.5 --config.data.std=0.5')),
+])
+def test_a_run_does_not_resume_with_an_incompatible_config(
+    workdir, changes, words):
+  # At another resolution, the earlier run may not be finished.
+  patience = 4 if 'data' in changes else 2
+  other = toy.build(**{**CONFIG, **changes})
+  with pytest.raises(ValueError, match=words):
+    train(scripted(other, patience=patience), workdir)
 
 
 @pytest.mark.parametrize(('killed_at', 'saved'), [(3, 15), (4, 15)])

@@ -90,12 +90,6 @@ def test_missing_tasks_can_be_skipped_and_added_later(done, tiny_vtab, capsys):
   assert before['points'].items() <= result['points'].items()
 
 
-def test_other_settings_in_the_same_folder_are_errors(done, tiny_vtab, capsys):
-  assert run(done[0], tiny_vtab, '--config.total.steps=61') == 2
-  error = capsys.readouterr().err
-  assert 'another sweep' in error and 'total.steps: 2 -> 61' in error
-
-
 def test_tasks_are_selected_by_name_or_group():
   def sources(task):
     sweep = sweep_lib.plan(f'{VTAB}:model=B/16,task={task}')
@@ -124,6 +118,20 @@ def test_the_result_is_the_mean_of_tasks_over_seeds():
   assert result['groups']['natural']['mean'] == pytest.approx(0.51 + 0.001 * 3)
 
 
-def test_tasks_have_no_mean_parameters():
-  with pytest.raises(ValueError, match="soup is 'greedy', but with result"):
-    sweep_lib.plan(f'{VTAB}:model=B/16', soup='greedy')
+@pytest.mark.parametrize('setting, error', [
+    ({'soup': 'greedy'}, "soup is 'greedy', but with result"),
+    ({'held_out': 20}, 'held_out is 20, but with result'),
+])
+def test_a_mean_over_tasks_has_no_soup_and_holds_nothing_out(setting, error):
+  with pytest.raises(ValueError, match=error):
+    sweep_lib.plan(f'{VTAB}:model=B/16', **setting)
+
+
+def test_a_skipped_task_is_printed_once_for_all_seeds(capsys):
+  sweep = sweep_lib.plan(f'{VTAB}:model=B/16,task=dtd+eurosat', seeds=3)
+  point = sweep.points[0]
+  runs = sweep.with_seeds(point.name, point.config)
+  mean_lib.print_skipped(sweep, dict.fromkeys(runs, 'tfds build dtd'))
+  assert len(runs) == 3
+  assert capsys.readouterr().out == (
+      'skipped: source=vtab-dtd, which needs\n  tfds build dtd\n')

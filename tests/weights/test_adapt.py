@@ -61,10 +61,10 @@ def test_every_parameter_of_either_model_is_reported():
       'cls': 'loaded', 'encoder/layers/mlp/kernel': 'loaded',
       'positions': 'resized', 'head/dense/kernel': 'new',
       'head/dense/bias': 'new', 'representation/dense/kernel': 'ignored'}
-  assert (rows['positions'].source, rows['positions'].target) == (
+  assert (rows['positions'].old_shape, rows['positions'].new_shape) == (
       (10, WIDTH), (21, WIDTH))
-  assert rows['head/dense/bias'].source == (10,)
-  assert rows['representation/dense/kernel'].target is None
+  assert rows['head/dense/bias'].old_shape == (10,)
+  assert rows['representation/dense/kernel'].new_shape is None
   assert tree.differences(target, adapted) == []
   np.testing.assert_array_equal(adapted['cls'], source['cls'])
   np.testing.assert_array_equal(

@@ -6,9 +6,7 @@ import functools
 import io
 import math
 import re
-import sys
 from typing import Any
-import unicodedata
 
 from etils import epath
 
@@ -122,14 +120,7 @@ def _find_font(character: str) -> str:
       fonts.items(), key=lambda font: (font[1] != _FONT, font[1])):
     if font_manager.get_font(path).get_char_index(ord(character)):
       return name
-  _note_missing_font()
   return ''
-
-
-@functools.cache
-def _note_missing_font() -> None:
-  print('note: figures show codes for characters that no installed font has',
-        file=sys.stderr, flush=True)
 
 
 def style(axes: Any, *, grid: bool = True) -> None:
@@ -156,9 +147,6 @@ def drawable(text: str) -> str:
     if font and font not in matplotlib.rcParams['font.family']:
       matplotlib.rcParams['font.family'] = [
           *matplotlib.rcParams['font.family'], font]
-  if {'R', 'AL'} & set(map(unicodedata.bidirectional, shown)):
-    mark = '\u200e'  # Left to right, as folder and file.
-    shown = mark + shown.replace('\n', f'\n{mark}')
   return shown.replace('$', r'\$')
 
 

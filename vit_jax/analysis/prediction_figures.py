@@ -70,17 +70,10 @@ def mistakes(
   for axes in (panels := fig.subplots(rows, columns, squeeze=False).ravel()):
     axes.set_axis_off()
   for axes, image, text in zip(panels, images, titles):
-    _show_image(axes, image)
+    axes.imshow(_displayed(image), cmap='gray', vmin=0, vmax=1)
     axes.set_title(text, fontsize=8)
   _title(fig, title, 'most confident mistakes')
   plots.save(fig, path)
-
-
-def _show_image(axes: Any, image: np.ndarray) -> None:
-  """Draws an image without axes; at most its first three channels."""
-  axes.imshow(_displayed(image), cmap='gray', vmin=0, vmax=1)
-  axes.set(xticks=(), yticks=())
-  axes.spines[:].set_visible(False)
 
 
 def segmentation(

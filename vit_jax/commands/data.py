@@ -102,7 +102,7 @@ def _check(args: argparse.Namespace) -> tuple[int, Any]:
     report = check_lib.check(
         request, thresholds=thresholds, settings=settings,
         features=args.model or 'colours and edges (weak; use --model)',
-        advance=reading.advance, failed=reading.add_error)
+        advance=reading.advance)
   output.show(report)
   if args.html:
     with image_files.ignore_pillow_warnings():
@@ -150,8 +150,7 @@ def _add_prepare(tasks: argparse._SubParsersAction) -> None:
 def _prepare(args: argparse.Namespace) -> tuple[int, Any]:
   if args.shard_mib < 1:
     raise ValueError(f'--shard-mib must be at least 1; got {args.shard_mib}.')
-  if args.runner != beam_runner.LOCAL:
-    beam_runner.load()  # Raises if it is not installed.
+  beam_runner.load(args.runner)  # Raises if it is not installed.
   start = time.monotonic()
   with image_files.ignore_pillow_warnings():
     planned = prepare.plan(

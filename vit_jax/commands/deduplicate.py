@@ -70,8 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the command; returns the exit status and the results."""
   arguments.check_absent(args.to)
-  if args.runner != beam_runner.LOCAL:
-    beam_runner.load()  # Raises if it is not installed.
+  beam_runner.load(args.runner)  # Raises if it is not installed.
   methods = _methods(args)
   section = arguments.data_overrides(args)
   source = selection_lib.build(args.source, args.split, section)

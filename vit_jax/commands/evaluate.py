@@ -156,7 +156,7 @@ def _restore(
   for row in rows:
     if row.status != 'loaded' and not row.name.startswith('head/'):
       print(escape.line(
-          f'{row.status} {row.name}: {row.source} -> {row.target}'))
+          f'{row.status} {row.name}: {row.old_shape} -> {row.new_shape}'))
   return experiment, params
 
 

@@ -1,25 +1,14 @@
 """Counts the cost of training, next to the paper's Tables 2 and 6.
 
-    exaFLOPs = 6 x multiply-adds per image x images x epochs
-    core-days = exaFLOPs / (utilisation x peak of a core x 86,400 s)
-
-A multiply-add is two FLOPs, and the backward pass costs twice the forward
-pass; if parameters are frozen, their gradients are not counted. FLOPs are
-counted from the traced model. Models of the paper's tables have a head of one
-class, because the paper does not say whether the head is included; one for the
-18,291 classes of JFT would add less than 1 %. A config is counted with its
-head.
-
 Core-days depend on the utilisation, which a training run logs as `train/mfu`.
-The tables show the utilisation implied by the paper's own figures.
+The tables show the utilisation implied by the paper's own figures. See
+`plan.training_cost` for what is counted.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-import dataclasses
-import functools
 from typing import Any
 
 from etils import epy
@@ -29,17 +18,9 @@ from vit_jax.parallel import hardware
 from vit_jax.plan import paper_costs
 
 with epy.lazy_imports():
-  import jax
-
   from vit_jax import console
-  from vit_jax import models
-  from vit_jax.experiment import build as experiment_lib
-  from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import load_config
-  from vit_jax.experiment import model_flops
-  from vit_jax.parallel import mesh
-  from vit_jax.plan import roofline
-  from vit_jax.training import flops
+  from vit_jax.plan import training_cost
 
 # An assumption; Table 2 implies 0.32 to 0.43 for a ViT.
 UTILISATION = 0.4
@@ -75,7 +56,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
 
 
 def _run_tables() -> dict[str, Any]:
-  table_6, table_2 = paper_table_6(), paper_table_2()
+  table_6, table_2 = training_cost.table_6(), training_cost.table_2()
   console.table(
       'Table 6: pre-training on JFT-300M',
       ('model', 'epochs', 'GMACs', 'exaFLOPs', 'paper', 'difference'),
@@ -93,36 +74,12 @@ def _run_tables() -> dict[str, Any]:
   return {'table_6': table_6, 'table_2': table_2}
 
 
-def paper_table_6() -> list[dict[str, Any]]:
-  """Returns the rows of Table 6, each with the paper's count and ours."""
-  rows = []
-  for variant, epochs, paper in paper_costs.TABLE_6:
-    exaflops = _exaflops(variant, paper_costs.JFT_IMAGES * epochs)
-    rows.append({
-        'variant': variant, 'epochs': epochs,
-        'multiply_adds': count_multiply_adds(variant), 'exaflops': exaflops,
-        'paper': paper, 'difference': exaflops / paper - 1})
-  return rows
-
-
-def paper_table_2() -> list[dict[str, Any]]:
-  """Returns the rows of Table 2 with our counts and implied utilisations."""
-  rows = []
-  for variant, dataset, images, epochs, core_days in paper_costs.TABLE_2:
-    exaflops = _exaflops(variant, images * epochs)
-    rows.append({
-        'variant': variant, 'dataset': dataset, 'epochs': epochs,
-        'exaflops': exaflops, 'core_days': core_days,
-        'utilisation': _paper_utilisation(exaflops, core_days)})
-  return rows
-
-
 def _run_config(
     args: argparse.Namespace, device: hardware.Hardware,
 ) -> dict[str, Any]:
   stages = load_config.load(args.config, args.overrides)
-  rows = [{'stage': name, **stage_cost(config, device, args.utilisation)}
-          for name, config in stages.items()]
+  rows = [{'stage': name, **training_cost.stage_cost(
+      config, device, args.utilisation)} for name, config in stages.items()]
   total = {key: sum(row[key] for row in rows)
            for key in ('images', 'exaflops', 'core_days')}
   cells = [
@@ -155,56 +112,6 @@ def _print_notes(row: Mapping[str, Any]) -> None:
     print(f'{name}Paper, Table 6: {paper:,.0f} exaFLOPs '
           f'(ours {row["exaflops"] / paper - 1:+.1%})')
   if paper := row['paper_core_days']:
+    utilisation = training_cost.utilisation_of(row['exaflops'], paper)
     print(f'{name}Paper, Table 2: {paper:,.0f} TPUv3-core-days, which implies '
-          f'{_paper_utilisation(row["exaflops"], paper):.1%} of the peak')
-
-
-def stage_cost(
-    config: config_lib.Config, device: hardware.Hardware, utilisation: float,
-) -> dict[str, Any]:
-  """Counts the training cost of a config, without data or accelerators."""
-  # These do not affect the count.
-  config = dataclasses.replace(
-      config_lib.without_evals(config), mesh=mesh.MeshConfig(), accumulation=1)
-  experiment = experiment_lib.build(
-      config, jax.devices()[:1], data_optional=True)
-  images = experiment.total_steps * config.batch_size
-  counted = model_flops.per_image(experiment)
-  exaflops = counted.training * images / 1e18
-  row: dict[str, Any] = {
-      'variant': config.model.variant, 'dataset': experiment.dataset.name,
-      'epochs': images / experiment.dataset.num_examples,
-      'resolution': config.data.size}
-  return {
-      **row, **paper_costs.find(**row),
-      'sizes_from': 'table' if experiment.dataset.planned else 'data',
-      'images': images, 'multiply_adds': counted.forward // 2,
-      'exaflops': exaflops,
-      'core_days': exaflops / (utilisation * _exaflops_per_day(device))}
-
-
-def _exaflops_per_day(device: hardware.Hardware) -> float:
-  """Returns the peak of a core per day."""
-  return device.peak_flops_per_core * roofline.DAY_SECS / 1e18
-
-
-def _paper_utilisation(exaflops: float, core_days: float) -> float:
-  device = hardware.named(paper_costs.DEVICE)
-  return exaflops / (core_days * _exaflops_per_day(device))
-
-
-@functools.cache
-def count_multiply_adds(variant: str) -> int:
-  """Returns the multiply-adds of a forward pass over one image."""
-  model = models.build(models.parse({'variant': variant}), num_classes=1)
-  images = jax.ShapeDtypeStruct(
-      (1, paper_costs.RESOLUTION, paper_costs.RESOLUTION, 3), 'float32')
-  params = jax.eval_shape(
-      lambda: models.init(model, jax.random.key(0), images))
-  return flops.count(
-      lambda p, x: model.apply({'params': p}, x)['logits'], params, images) // 2
-
-
-def _exaflops(variant: str, images: float) -> float:
-  """Returns the cost of training on a number of images."""
-  return 3 * 2 * count_multiply_adds(variant) * images / 1e18
+          f'{utilisation:.1%} of the peak')

@@ -36,7 +36,6 @@ with epy.lazy_imports():
   import jax
 
   from vit_jax import atomic_files
-  from vit_jax.analysis import memory_plot
   from vit_jax.experiment import build as experiment_lib
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import load_config
@@ -144,7 +143,7 @@ def _max_batch(
   unit = report.unit(kind)
   max_batch.show(cells, device_kind=kind, unit=unit)
   if args.picture:
-    memory_plot.largest_batches(
+    max_batch.plot(
         cells, args.picture, unit=unit,
         title=f'Largest batch per {unit} ({kind})')
     print(f'wrote {args.picture}')

@@ -14,12 +14,14 @@ DIRECT = 'DirectRunner'
 LOCAL = 'local'  # This process, without Beam.
 
 
-def load() -> Any:
-  """Imports Apache Beam.
+def load(runner: str) -> Any:
+  """Imports Apache Beam, unless the runner is `LOCAL`.
 
   Raises:
     ImportError: if it is not installed.
   """
+  if runner == LOCAL:
+    return None
   try:
     import apache_beam
   except ImportError as error:
@@ -39,7 +41,7 @@ def run(
   Raises:
     RuntimeError: if a worker failed, with its last message.
   """
-  beam = load()
+  beam = load(runner)
   chosen: Any = runner
   if runner == DIRECT:
     # Beam's DirectRunner would first try to download Prism, a Go program.

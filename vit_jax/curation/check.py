@@ -100,13 +100,13 @@ class Report:
 def check(
     request: scan_lib.ScanRequest, *, thresholds: similarity.Thresholds,
     settings: suspicious_labels.Settings, features: str,
-    advance: Callable[[int], None], failed: Callable[[str, Exception], None],
+    advance: Callable[[int], None],
 ) -> Report:
   """Reads the dataset and reports its problems.
 
-  For `advance` and `failed` see `scan.scan`; `features` is for the report.
+  For `advance` see `scan.scan`; `features` is for the report.
   """
-  scan = scan_lib.scan(request, advance=advance, failed=failed)
+  scan = scan_lib.scan(request, advance=advance)
   duplicates = duplicates_lib.find(scan, thresholds)
   labels = suspicious_labels.find(scan, duplicates, settings)
   counts = _class_counts(scan)
@@ -184,8 +184,8 @@ def _contact_sheets(scan: scan_lib.Scan) -> dict[str, list[scan_lib.Example]]:
       for value in classes:
         members[scan.request.class_names[int(value)]].append(number)
   return {
-      name: [scan.example(numbers[i]) for i in np.unique(np.linspace(
-          0, len(numbers) - 1, _SHEET_IMAGES).astype(int)).tolist()]
+      name: [scan.example(numbers[i])
+             for i in scan_lib.spread(len(numbers), _SHEET_IMAGES)]
       for name, numbers in sorted(
           members.items(), key=lambda item: -len(item[1])) if numbers}
 
@@ -200,26 +200,27 @@ def _summarise(
   differ = [group for group in groups if group.labels_differ]
   copies = sum(len(group.examples) - 1 for group in groups)
   errors, suspicious = len(scan.errors), len(labels.suspicious)
-  rows: list[tuple[str, str, int, str, bool]] = [
-      ('unreadable', 'images', errors,
-       console.format_count(errors, 'unreadable image'), True),
-      ('across_splits', 'groups', len(across), f'{_counted_groups(across)} in '
-       f'several splits ({identical:,} with identical bytes): evaluation on '
-       'training images overestimates accuracy', True),
-      ('labels_differ', 'groups', len(differ),
-       f'{_counted_groups(differ)} with different labels', False),
-      ('suspicious_label', 'images', suspicious,
-       f'{console.format_count(suspicious, "image")} with a suspicious label: '
-       'the nearest neighbours have another class', False),
-      ('copies', 'images', copies,
-       f'{console.format_count(copies, "redundant image")}: all but one of '
-       'each group of duplicates', False)]
+  found = [
+      Finding('unreadable', 'images', errors,
+              console.format_count(errors, 'unreadable image'), harmful=True),
+      Finding('across_splits', 'groups', len(across),
+              f'{_counted_groups(across)} in several splits ({identical:,} '
+              'with identical bytes): evaluation on training images '
+              'overestimates accuracy', harmful=True),
+      Finding('labels_differ', 'groups', len(differ),
+              f'{_counted_groups(differ)} with different labels'),
+      Finding('suspicious_label', 'images', suspicious,
+              f'{console.format_count(suspicious, "image")} with a suspicious '
+              'label: the nearest neighbours have another class'),
+      Finding('copies', 'images', copies,
+              f'{console.format_count(copies, "redundant image")}: all but one '
+              'of each group of duplicates')]
   for split, row in zip(scan.request.splits, counts):
     missing = int((row == 0).sum()) if row.any() else 0
-    rows.append(('missing_class', 'classes', missing, f'{missing:,} of '
-                 f'{len(row):,} classes have no example in {split.name}',
-                 False))
-  return tuple(Finding(*row) for row in rows if row[2])
+    found.append(Finding(
+        'missing_class', 'classes', missing, f'{missing:,} of {len(row):,} '
+        f'classes have no example in {split.name}'))
+  return tuple(finding for finding in found if finding.count)
 
 
 def _counted_groups(groups: Sequence[duplicates_lib.DuplicateGroup]) -> str:

@@ -9,6 +9,7 @@ Methods are plain records that workers receive. Both have:
   search    compares source images with the most similar test images
 """
 
+import collections
 from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import functools
@@ -86,30 +87,23 @@ class PixelMethod(similarity.Thresholds):
   ) -> Iterator[Comparison]:
     bits = similarity.fingerprints(np.stack(images))[:, 0]
     for views, of_views in index:
-      yield from self._compare(images, bits, views, of_views, places)
-
-  def _compare(
-      self, images: Sequence[np.ndarray], bits: UInt64[np.ndarray, 'images'],
-      views: Sequence[int], index: hash_index.Index, places: Places,
-  ) -> Iterator[Comparison]:
-    """Compares the nearest of some views of each of the nearest images."""
-    matches = index.match(bits)
-    compared: dict[int, set[int]] = {}
-    for row, entry, distance in zip(
-        matches.query.tolist(), index.first[matches.entry].tolist(),
-        matches.distance.tolist()):
-      image, place = divmod(entry, len(views))
-      of_row = compared.setdefault(row, set())
-      if image in of_row or len(of_row) == _MAX_CANDIDATES:
-        continue
-      of_row.add(image)
-      mirrored, window = divmod(views[place], len(self.windows))
-      change = ' '.join(['mirrored'] * mirrored + ['crop'] * (window > 0))
-      yield Comparison(row, image, similarity.correlation(
-          similarity.view(images[row]),
-          similarity.view(_thumbnail(*places[image]), self.windows[window],
-                          mirrored=bool(mirrored))),
-                       distance, change or 'whole')
+      matches = of_views.match(bits)
+      compared = collections.defaultdict[int, set[int]](set)
+      for row, entry, distance in zip(
+          matches.query.tolist(), of_views.first[matches.entry].tolist(),
+          matches.distance.tolist()):
+        image, place = divmod(entry, len(views))
+        # The nearest view of each of the nearest images.
+        if image in compared[row] or len(compared[row]) == _MAX_CANDIDATES:
+          continue
+        compared[row].add(image)
+        mirrored, window = divmod(views[place], len(self.windows))
+        change = ' '.join(['mirrored'] * mirrored + ['crop'] * (window > 0))
+        yield Comparison(row, image, similarity.correlation(
+            similarity.view(images[row]),
+            similarity.view(_thumbnail(*places[image]), self.windows[window],
+                            mirrored=bool(mirrored))),
+                         distance, change or 'whole')
 
 
 @functools.lru_cache(maxsize=10_000)

@@ -9,7 +9,6 @@ import json
 from typing import Any
 
 from etils import epath
-import numpy as np
 from PIL import Image
 
 from vit_jax import atomic_files
@@ -107,8 +106,7 @@ def write_pairs_page(
   source and the test sets.
   """
   ordered = sorted(pairs, key=lambda pair: pair.similarity)
-  sample = [ordered[i] for i in np.unique(np.linspace(
-      0, len(ordered) - 1, min(shown, len(ordered))).astype(int)).tolist()]
+  sample = [ordered[i] for i in scan_lib.spread(len(ordered), shown)]
   by_name = {selection.name: selection for selection in selections}
   source = selections[0].name
 

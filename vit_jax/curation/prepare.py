@@ -7,7 +7,7 @@
 `dataset_info.json` is written last and makes the folder a dataset.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import hashlib
 import json
@@ -44,7 +44,8 @@ class Plan:
   Attributes:
     folder: output folder, including name and version.
     shards: shards of each split, in order.
-    key_digest: hash of all keys; finished shards are kept only if unchanged.
+    digest: hash of all keys and class names; finished shards are kept only if
+      it is unchanged.
     description: interpretation of the source; may be empty.
     max_unreadable: fraction of unreadable examples that may be left out.
   """
@@ -52,7 +53,7 @@ class Plan:
   version: str
   folder: str
   shards: Mapping[str, tuple[shards_lib.Shard, ...]]
-  key_digest: str
+  digest: str
   description: str = ''
   max_unreadable: float = 0.0
 
@@ -112,7 +113,7 @@ def plan(
             for split, selection in selections.items()}
   return Plan(
       name, version, str(folder), shards,
-      _digest_keys(selections.values()), '; '.join(filter(None, [
+      _digest_source(selections.values()), '; '.join(filter(None, [
           opened.description,
           *(f'{split} has no examples and is not written'
             for split in opened.splits if split not in nonempty),
@@ -192,7 +193,8 @@ def finish(planned: Plan) -> tuple[dict[str, dict[str, Any]], str]:
     facts[shard.name] = found
   report = _report_unreadable(planned, [
       row for found in facts.values() for row in found.pop('unreadable')])
-  planned.all_shards[0].features.write(folder)
+  first = planned.all_shards[0]
+  first.features.write(folder, first.selection.open())
   atomic_files.write_json(folder / 'checksums.json', facts)
   atomic_files.write_json(
       folder / 'dataset_info.json', _dataset_info(planned, facts))
@@ -276,12 +278,13 @@ def _shards(
       for i in range(count))
 
 
-def _digest_keys(selections: Any) -> str:
+def _digest_source(selections: Iterable[selection_lib.Selection]) -> str:
   digest = hashlib.blake2b(digest_size=16)
-  for selection in selections:
-    source = selection.open().source
-    for index in range(len(source)):
-      digest.update(source.key(index).encode(errors='surrogatepass') + b'\n')
+  for dataset in (selection.open() for selection in selections):
+    digest.update(repr(dataset.classes).encode())
+    for index in range(len(dataset)):
+      digest.update(dataset.source.key(index).encode(errors='surrogatepass')
+                    + b'\n')
   return digest.hexdigest()
 
 

@@ -58,7 +58,7 @@ class ScanRequest:
   Attributes:
     class_names: empty for numbers.
     decode: decodes an image as training does; raises a ValueError.
-    embed: model features; None for `image_features`.
+    embed: model features; None for those of `image_record`.
     min_side: shorter side of the images that `embed` needs.
   """
   name: str
@@ -152,15 +152,8 @@ class Scan:
         self.request.class_names[int(v)] for v in values) or 'no class'
 
 
-def scan(
-    request: ScanRequest, *, advance: Callable[[int], None],
-    failed: Callable[[str, Exception], None],
-) -> Scan:
-  """Reads all examples.
-
-  Calls `advance` with the number of images just read, and `failed` with the key
-  of an unreadable example and its error.
-  """
+def scan(request: ScanRequest, *, advance: Callable[[int], None]) -> Scan:
+  """Reads all examples; calls `advance` with the number of images just read."""
   count = len(request.examples)
   result = Scan(request, {}, [None] * count, {})
   for found, unreadable in decode.read_chunks(
@@ -169,14 +162,19 @@ def scan(
     records = dict(found)
     for number, error in unreadable:
       result.errors[number] = str(error) or type(error).__name__
-      failed(request.examples.key(number), error)
     if request.embed and records:
       rows = request.embed([record.image for record in records.values()])
       for record, row in zip(records.values(), rows):
         record.features, record.image = row.astype(np.float16), None
     result.records |= records
-    advance(len(records))
+    advance(len(found) + len(unreadable))
   return result
+
+
+def spread(total: int, count: int) -> list[int]:
+  """Returns at most `count` indices below `total`, evenly spaced."""
+  chosen = np.linspace(0, total - 1, min(count, total)).astype(int)
+  return np.unique(chosen).tolist()
 
 
 def _read(result: Scan, number: int) -> image_record.ImageRecord:

@@ -55,10 +55,9 @@ class Pair:
         else f', {self.distance} of 64 bits differ')
 
 
-@dataclasses.dataclass(frozen=True)
-class Matches:
+class Matches(NamedTuple):
   """Pairs, number of comparisons, and reasons by unreadable key."""
-  pairs: tuple[Pair, ...]
+  pairs: Sequence[Pair]
   num_compared: int
   unreadable: dict[str, str]
 
@@ -133,7 +132,7 @@ def match(block: Block, tests: TestImages, method: methods.Method) -> Matches:
         index, source.key(index), selection.name, other,
         selection.open().source.key(other), found.similarity, found.distance,
         found.change))
-  return Matches(tuple(pairs), len(compared), unreadable)
+  return Matches(pairs, len(compared), unreadable)
 
 
 def _read(
@@ -186,7 +185,7 @@ def search(
               match, beam.pvalue.AsSingleton(index), method))
       (((parts | 'unreadable' >> beam.Map(_unreadable)), matches)
        | beam.Flatten()
-       | 'as JSON' >> beam.Map(_to_json)
+       | 'as JSON' >> beam.Map(json.dumps, default=vars)
        | 'write' >> beam.io.WriteToText(
            os.fspath(folder / 'found'), file_name_suffix='.jsonl'))
     return merge([
@@ -206,20 +205,15 @@ def merge(parts: Sequence[Matches]) -> Matches:
     for pair in part.pairs:
       pairs.setdefault(pair.index, pair)
   return Matches(
-      tuple(pairs[index] for index in sorted(pairs)),
+      [pairs[index] for index in sorted(pairs)],
       sum(part.num_compared for part in parts),
       dict(sorted(unreadable.items())))
 
 
-def _to_json(matches: Matches) -> str:
-  return json.dumps(dataclasses.asdict(matches))
-
-
 def _from_json(line: str) -> Matches:
-  fields = json.loads(line)
-  fields['pairs'] = tuple(Pair(**pair) for pair in fields['pairs'])
-  return Matches(**fields)
+  pairs, *others = json.loads(line)
+  return Matches([Pair(**pair) for pair in pairs], *others)
 
 
 def _unreadable(part: Views) -> Matches:
-  return Matches((), 0, part.unreadable)
+  return Matches([], 0, part.unreadable)

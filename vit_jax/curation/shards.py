@@ -34,43 +34,39 @@ _READ_RECORDS = 64  # Records in memory when a shard is read back.
 
 @dataclasses.dataclass(frozen=True)
 class Features:
-  """Features of a prepared dataset.
+  """Features of a prepared dataset, beside its classes.
 
   Attributes:
     label: name of the label feature.
-    names: class names, or () if unknown.
     channels: 1 if all images of a sample are grey, else 3.
     encoding: 'jpeg' or 'png' if all images of a sample are, else ''.
     file_name: whether examples have a file name.
-    targets: names of the numbers of a regression label.
   """
   label: str
-  num_classes: int
-  names: tuple[str, ...]
-  multi_label: bool
   channels: int
   encoding: str
   file_name: bool
-  targets: tuple[str, ...]
   image_format: stored_images.ImageFormat
 
-  def write(self, folder: epath.Path) -> None:
+  def write(self, folder: epath.Path, dataset: data.Dataset) -> None:
     """Writes features.json and the class names, as TFDS does."""
     import tensorflow_datasets as tfds
-    label = (
-        tfds.features.Tensor(
-            shape=(len(self.targets),), dtype=np.float32,
-            doc=tfds.features.Documentation(
-                desc=json.dumps(self.targets, ensure_ascii=False)))
-        if self.targets else
-        tfds.features.ClassLabel(names=list(self.names)) if self.names
-        else tfds.features.ClassLabel(num_classes=self.num_classes))
+    label: Any
+    if dataset.targets:
+      names = json.dumps(dataset.targets, ensure_ascii=False)
+      label = tfds.features.Tensor(
+          shape=(len(dataset.targets),), dtype=np.float32,
+          doc=tfds.features.Documentation(desc=names))
+    elif dataset.class_names:
+      label = tfds.features.ClassLabel(names=list(dataset.class_names))
+    else:
+      label = tfds.features.ClassLabel(num_classes=dataset.num_classes)
     features = {
         'image': tfds.features.Image(
             shape=(None, None, self.channels),
             encoding_format=self.encoding or None),
         self.label: (
-            tfds.features.Sequence(label) if self.multi_label else label),
+            tfds.features.Sequence(label) if dataset.multi_label else label),
         KEY: tfds.features.Text()}
     if self.file_name:
       features[FILE_NAME] = tfds.features.Text()
@@ -89,13 +85,11 @@ def infer_features(
   formats = {form for form, _ in headers}
   return Features(
       label=label or ('labels' if dataset.multi_label else 'label'),
-      num_classes=dataset.num_classes, names=dataset.class_names or (),
-      multi_label=dataset.multi_label,
       channels=1 if all(mode in ('1', 'L') for _, mode in headers) else 3,
       encoding=(formats.pop().lower()
                 if formats in ({'JPEG'}, {'PNG'}) else ''),
       file_name=all(FILE_NAME in example for example in examples),
-      targets=dataset.targets, image_format=image_format)
+      image_format=image_format)
 
 
 def _header(image: bytes) -> tuple[str, str]:
@@ -189,30 +183,24 @@ def _write_records(
 def _read_record(
     load: examples_lib.LoadExample, features: Features, index: int) -> bytes:
   """Returns the record of an example; raises as training would."""
-  with load.dataset.naming(index, kind=unreadable_lib.UnreadableError):
-    example = load.dataset[index]
+  from tensorflow_datasets.proto import tf_example_pb2
+  dataset = load.dataset
+  with dataset.naming(index, kind=unreadable_lib.UnreadableError):
+    example = dataset[index]
     image = features.image_format.encode(example['image'])
     load.config.decode(image)
-  return serialise({**example, 'image': image}, features,
-                   key=load.dataset.source.key(index))
-
-
-def serialise(
-    example: Mapping[str, Any], features: Features, *, key: str) -> bytes:
-  """Returns an example, whose image is encoded, as a record."""
-  from tensorflow_datasets.proto import tf_example_pb2
   message = tf_example_pb2.Example()
   feature = message.features.feature
-  feature['image'].bytes_list.value.append(example['image'])
+  feature['image'].bytes_list.value.append(image)
   values = np.atleast_1d(np.asarray(example['label']))
-  if features.targets:
+  if dataset.targets:
     feature[features.label].float_list.value.extend(
         values.astype(np.float32).tolist())
   else:
     feature[features.label].int64_list.value.extend(
         values.astype(int).tolist())
   feature[KEY].bytes_list.value.append(
-      key.encode(errors='surrogatepass'))
+      dataset.source.key(index).encode(errors='surrogatepass'))
   if features.file_name:
     feature[FILE_NAME].bytes_list.value.append(
         example[FILE_NAME].encode(errors='surrogatepass'))

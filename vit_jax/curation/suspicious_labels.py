@@ -88,8 +88,7 @@ def find(
   for group in duplicates:
     groups[[e.number for e in group.examples]] = group.examples[0].number
   groups = groups[numbers]
-  bank = np.unique(np.linspace(
-      0, len(numbers) - 1, min(len(numbers), _MAX_BANK)).astype(int))
+  bank = np.array(scan_lib.spread(len(numbers), _MAX_BANK))
   features -= features[bank].mean(axis=0)
   suspicious: list[SuspiciousLabel] = []
   correct = compared = 0

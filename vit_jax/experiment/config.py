@@ -28,7 +28,7 @@ from vit_jax.weights import adapt as adapt_lib
 
 # Returns the plain config of the checkpoint that a section `init` names, given
 # the section `model` of the run.
-ReadSource = Callable[
+ReadWeights = Callable[
     [adapt_lib.InitConfig, Mapping[str, Any]], Mapping[str, Any]]
 
 
@@ -253,7 +253,7 @@ def resolve_saved(
 
 def load(
     specification: str, overrides: Sequence[str] = (), *,
-    read_source: ReadSource | None = None,
+    read_weights: ReadWeights | None = None,
 ) -> dict[str, Config]:
   """Parses the stages of a config file, by name.
 
@@ -263,7 +263,7 @@ def load(
     specification: 'configs/x.py' or 'configs/x.py:name=value,name=value'.
     overrides: 'optimizer.learning_rate=3e-4' for every stage, or
       'stages.pretrain.batch_size=64' for one.
-    read_source: reads the config of a checkpoint, from which the section
+    read_weights: reads the config of a checkpoint, from which the section
       `model` and the scale of pixels are completed; see `load_config.load`.
       None reads nothing.
 
@@ -286,7 +286,7 @@ def load(
   resolved: dict[str, Config] = {}
   for name, stage in config_file.order_stages(merged).items():
     try:
-      resolved[name] = resolve(_inherit(stage, resolved, read_source))
+      resolved[name] = resolve(_inherit(stage, resolved, read_weights))
     except ValueError as error:
       where = f'{specification}, stage {name}' if name else specification
       raise ValueError(f'{where}: {error}') from error
@@ -336,7 +336,7 @@ def _read_section(path: str, text: str) -> dict[str, Any]:
 
 def _inherit(
     raw: Mapping[str, Any], stages: Mapping[str, Config],
-    read_source: ReadSource | None,
+    read_weights: ReadWeights | None,
 ) -> Mapping[str, Any]:
   """Completes `model`, `data.mean` and `data.std` from the weights in `init`.
   """
@@ -344,8 +344,8 @@ def _inherit(
   model = raw.get('model', {})
   if init.stage:
     source: Mapping[str, Any] = to_plain(stages[init.stage])
-  elif init.checkpoint and read_source is not None:
-    source = read_source(init, model)
+  elif init.checkpoint and read_weights is not None:
+    source = read_weights(init, model)
   else:
     return raw
   # With 'auto', the data of the stage decides whether it keeps one.

@@ -154,8 +154,7 @@ class Experiment:
     # Gradients are reduced once per batch, not per microbatch, except those of
     # convolutions: per-device kernel gradients are grouped convolutions, for
     # which the compiler would move images between devices.
-    local = microbatches > 1 and (
-        getattr(self.config.model, 'backbone', None) is None)
+    local = microbatches > 1 and self.config.model.backbone is None
     replicas = mesh_lib.replicas(self.mesh) if local else 1
     step = step_lib.build(
         tx=self.optimizer.tx, replicas=replicas,

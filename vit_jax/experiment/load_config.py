@@ -34,7 +34,7 @@ def load_with_weights(
   """
   opened: dict[tuple[str, str], weights_lib.Weights] = {}
 
-  def read_source(
+  def read_weights(
       init: adapt_lib.InitConfig, model: Mapping[str, Any],
   ) -> Mapping[str, Any]:
     key = init.checkpoint, init.which
@@ -47,7 +47,7 @@ def load_with_weights(
     return _sections(opened[key])
 
   configs = config_lib.load(
-      specification, overrides, read_source=read_source)
+      specification, overrides, read_weights=read_weights)
   return configs, {
       name: opened[config.init.checkpoint, config.init.which]
       for name, config in configs.items() if config.init.checkpoint}

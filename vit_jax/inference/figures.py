@@ -121,7 +121,7 @@ def patches(
     batch_size: images per batch.
   """
   name = 'patches' if layer is None else f'patches:{layer}'
-  if not paths or not isinstance(model.config, vit_config.ViTConfig) or (
+  if not paths or not model.config.num_layers or (
       not images_lib.is_viewable(model.preprocess)):
     return []
   row, column = patch

@@ -189,10 +189,10 @@ class Model(weights_lib.Weights):
     tokens = kind in TOKEN_FEATURES
     if tokens or kind == 'pooled':
       self._check_has_tokens(kind, instead="layer='representation'")
-    if kind == 'cls' and not getattr(self.config, 'has_cls', False):
+    if kind == 'cls' and not self.config.has_cls:
       raise ValueError("The model has no class token. Use layer='mean'.")
     if colon:
-      depth = getattr(self.config, 'depth', 0)
+      depth = self.config.num_layers
       if not tokens or number not in map(str, range(1, depth + 1)):
         raise ValueError(
             f'layer is {layer!r}, but a number from 1 to {depth} may follow '
@@ -213,7 +213,7 @@ class Model(weights_lib.Weights):
     if kind == 'cls':
       values = values[:, 0]
     elif kind in ('mean', 'patches'):
-      values = values[:, getattr(self.config, 'num_prefix', 0):]
+      values = values[:, self.config.num_prefix:]
     values = np.asarray(values, np.float32)  # Before a mean in bfloat16.
     if kind == 'patches':
       rows, columns = self.config.grid(self.preprocess.resolution)
@@ -261,7 +261,7 @@ class Model(weights_lib.Weights):
   ) -> Any:
     """Applies `function` to the attention weights of the images."""
     self._check_has_tokens('attention', instead='model.features')
-    if getattr(self.config, 'axial', False):
+    if self.config.axial:
       raise ValueError(
           'Axial attention is limited to rows and columns, so there is no '
           'attention between all tokens.')
@@ -271,7 +271,7 @@ class Model(weights_lib.Weights):
         images, batch_size, names=('layers',))
 
   def _check_has_tokens(self, what: str, *, instead: str) -> None:
-    if self.config.name != 'vit':
+    if not self.config.num_layers:
       raise ValueError(
           f'A {self.config.name} has no tokens, and so no {what}. Use '
           f'{instead}.')

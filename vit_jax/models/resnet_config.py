@@ -1,7 +1,7 @@
 """Configs of ResNets and of the convolutional backbones of hybrids."""
 
 import dataclasses
-from typing import Literal
+from typing import ClassVar, Literal
 
 import jax.numpy as jnp
 
@@ -87,6 +87,15 @@ class ResNetConfig:
   remat: Literal['none', 'attention', 'dots', 'full'] = 'none'
   unroll: int = 1
 
+  # Answers that are settings of a ViT: it has neither layers to capture nor
+  # tokens that are not patches.
+  num_layers: ClassVar[int] = 0
+  num_prefix: ClassVar[int] = 0
+  has_cls: ClassVar[bool] = False
+  distill_token: ClassVar[bool] = False
+  axial: ClassVar[bool] = False
+  attention: ClassVar[str] = 'plain'
+
   def __post_init__(self):
     schema.check_range(self, 'unroll', low=1)
     schema.check_range(self, 'num_classes')
@@ -107,6 +116,16 @@ class ResNetConfig:
     """Returns the shape of the last feature map of an image."""
     assert self.backbone is not None
     return self.backbone.feature_map(image_shape)
+
+  @property
+  def output_width(self) -> int:
+    """Width of the representation."""
+    assert self.backbone is not None
+    return 4 * self.backbone.width * 2 ** (len(self.backbone.depths) - 1)
+
+  def describe(self) -> str:
+    """Returns the variant, or the kind of the model."""
+    return self.variant or self.name
 
   def without_fused_kernels(self) -> 'ResNetConfig':
     """Returns the config itself: it uses no fused kernels."""

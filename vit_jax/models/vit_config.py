@@ -305,6 +305,21 @@ class ViTConfig:
       image_shape = self.backbone.feature_map(image_shape)
     return grid_shape(image_shape, self.patch_shape)
 
+  @property
+  def num_layers(self) -> int:
+    """Number of layers whose intermediates can be captured."""
+    return self.depth
+
+  @property
+  def output_width(self) -> int:
+    """Width of the representation."""
+    return self.width * (1 + (self.pooling == 'cls_average'))
+
+  def describe(self) -> str:
+    """Returns the variant, or the dimensions."""
+    return self.variant or ', '.join(
+        f'{name} {getattr(self, name)}' for name in DIMENSIONS)
+
   def without_fused_kernels(self) -> 'ViTConfig':
     """Returns the config with plain JAX operations, for any platform."""
     return dataclasses.replace(self, attention='plain')

@@ -42,15 +42,14 @@ def figures(
   return {
       'stage': stage, 'topology': topology,
       'sizes_from': 'table' if experiment.dataset.planned else 'data',
-      'model': config.model.variant or _dimensions(config.model),
+      'model': config.model.describe(),
       'dataset': experiment.dataset.name, 'epochs': epochs,
       'total_steps': total_steps,
       'settings': {
           'resolution': config.data.size, 'batch_size': config.batch_size,
           'accumulation': config.num_microbatches,
-          'remat': getattr(config.model, 'remat', 'none'),
-          'attention': getattr(config.model, 'attention', 'plain'),
-          'attention_used': getattr(used, 'attention', 'plain')},
+          'remat': config.model.remat, 'attention': config.model.attention,
+          'attention_used': used.attention},
       'cost': {
           **dataclasses.asdict(cost), 'fits': cost.fits,
           'collectives': {
@@ -60,12 +59,6 @@ def figures(
       'paper': paper_costs.find(
           variant=config.model.variant, dataset=experiment.dataset.name,
           epochs=epochs, resolution=config.data.size)}
-
-
-def _dimensions(model: Any) -> str:
-  names = ('width', 'depth', 'mlp_dim', 'num_heads', 'patch')
-  return ', '.join(f'{name} {getattr(model, name)}' for name in names
-                   if hasattr(model, name)) or model.name
 
 
 def show(plan: Mapping[str, Any], cost: step_cost.StepCost) -> None:

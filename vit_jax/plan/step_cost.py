@@ -160,7 +160,7 @@ def compile_fitting_step(
 
 def recomputed_flops_per_image(experiment: experiment_lib.Experiment) -> int:
   """Returns the FLOPs per image that rematerialisation adds."""
-  remat = getattr(experiment.config.model, 'remat', 'none')
+  remat = experiment.config.model.remat
   if remat == 'none':
     return 0
   with_remat, without = (

@@ -4,15 +4,11 @@ Every point is trained on all data with each seed; nothing is selected.
 """
 
 from collections.abc import Mapping, Sequence
-import functools
 from typing import Any
 
 from etils import epath
-import jax
 import numpy as np
 
-from vit_jax import atomic_files
-from vit_jax.parallel import coordination
 from vit_jax.run import signals
 from vit_jax.sweep import development_split
 from vit_jax.sweep import grid
@@ -37,8 +33,7 @@ def run(
     signals.Stopped: after a signal; the same call resumes.
   """
   workdir, plan = epath.Path(workdir), sweep.to_plain()
-  coordination.run_on_first('previous', functools.partial(
-      runs.read_previous, workdir / runs.RESULT, plan, what='sweep'))
+  runs.read_previous(workdir, plan)
   configs = {name: config for point in sweep.points for name, config in
              sweep.with_seeds(point.name, point.config).items()}
   metrics: dict[str, Mapping[str, float]] = {}
@@ -50,8 +45,7 @@ def run(
       raise ValueError(_how_to_prepare(missing, total=len(configs)))
     for experiment in experiments.values():
       development_split.check_metric(experiment, sweep.section.metric)
-    for name, command in missing.items():
-      print(f'skipped: {name}, which needs\n  {command}')
+    print_skipped(sweep, missing)
     for name, summary in runs.train(
         experiments, [name for name in configs if name not in missing],
         workdir, stop=stop):
@@ -60,9 +54,21 @@ def run(
       metrics[name] = summary['metrics']
       result = {
           'plan': plan, **summarise(sweep, metrics), 'missing': missing}
-      if jax.process_index() == 0:
-        atomic_files.write_json(workdir / runs.RESULT, result)
+      runs.write(workdir, result)
   return result
+
+
+def print_skipped(sweep: grid.Sweep, missing: Mapping[str, str]) -> None:
+  """Prints each point with missing data once, whatever its number of seeds.
+
+  Args:
+    sweep: a sweep whose result is 'mean'.
+    missing: commands that prepare the data, by name of the run.
+  """
+  for point in sweep.points:
+    names = sweep.with_seeds(point.name, point.config)
+    for command in {missing[name] for name in names if name in missing}:
+      print(f'skipped: {point.name}, which needs\n  {command}')
 
 
 def summarise(

@@ -11,6 +11,7 @@ from etils import epath
 import jax
 import numpy as np
 
+from vit_jax import atomic_files
 from vit_jax import run as run_lib
 from vit_jax import untrusted
 from vit_jax.data.sources import tfds_folders
@@ -107,11 +108,18 @@ def train(
 
 
 def read_previous(
-    path: epath.Path, plan: Mapping[str, Any], *, what: str) -> dict[str, Any]:
-  """Returns the result file of an earlier start, or {}.
+    workdir: epath.Path, plan: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the result of an earlier start, or {}.
 
   Raises a `ValueError` with the differences if its plan differs.
   """
+  # Process 0 reads for all: it soon writes the file again.
+  return coordination.run_on_first('previous', functools.partial(
+      _read_previous, workdir / RESULT, plan)) or {}
+
+
+def _read_previous(
+    path: epath.Path, plan: Mapping[str, Any]) -> dict[str, Any]:
   if not path.exists():
     return {}
   old = untrusted.read_json(path)
@@ -120,9 +128,15 @@ def read_previous(
       if not each.is_in(*_FREE_SETTINGS)]
   if changes:
     raise ValueError(
-        f'{path.parent} holds another {what}. Use another --workdir, or the '
+        f'{path.parent} holds another sweep. Use another --workdir, or the '
         'same settings:\n  ' + '\n  '.join(changes))
   return old
+
+
+def write(workdir: epath.Path, result: Mapping[str, Any]) -> None:
+  """Writes the result so far."""
+  if jax.process_index() == 0:
+    atomic_files.write_json(workdir / RESULT, result)
 
 
 def statistics(

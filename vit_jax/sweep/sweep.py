@@ -1,16 +1,12 @@
 """Runs a sweep: the grid, the selection, the final runs."""
 
 from collections.abc import Mapping, Sequence
-import functools
 import math
 from typing import Any
 
 from etils import epath
-import jax
 
-from vit_jax import atomic_files
 from vit_jax.experiment import build as experiment_lib
-from vit_jax.parallel import coordination
 from vit_jax.run import signals
 from vit_jax.sweep import development_split
 from vit_jax.sweep import grid
@@ -28,10 +24,7 @@ def run(sweep: grid.Sweep, workdir: epath.PathLike) -> dict[str, Any]:
     signals.Stopped: after a signal; the same call resumes.
   """
   workdir = epath.Path(workdir)
-  path = workdir / runs.RESULT
-  # Process 0 reads for all: it soon writes the file again.
-  previous = coordination.run_on_first('previous', functools.partial(
-      runs.read_previous, path, sweep.to_plain(), what='sweep')) or {}
+  previous = runs.read_previous(workdir, sweep.to_plain())
   points = {point.name: point for point in sweep.points}
   rows = {row['name']: row for row in previous.get('grid', ())}
   for name, point in points.items():
@@ -46,20 +39,20 @@ def run(sweep: grid.Sweep, workdir: epath.PathLike) -> dict[str, Any]:
     soup.check(sweep)
   with signals.catch() as stop:
     experiments = _build_all(sweep, workdir, todo)
-    _write(path, result)
+    runs.write(workdir, result)
     for name, summary in runs.train(experiments, todo, workdir, stop=stop):
       rows[name] |= _grid_row(summary, sweep.section.metric)
-      _write(path, result)
+      runs.write(workdir, result)
     best = _best(result['grid'], sweep)
     result['best'] = {key: best[key] for key in ('name', 'values', 'value')}
-    _write(path, result)
+    runs.write(workdir, result)
     if method != 'none':
       earlier = previous.get('soup') or {}
       result['soup'] = (earlier if earlier.get('method') == method else
                         soup.make(sweep, result['grid'], workdir, stop=stop))
-      _write(path, result)
+      runs.write(workdir, result)
     result['final'] = _run_final(sweep, points[best['name']], workdir, stop)
-    _write(path, result)
+    runs.write(workdir, result)
   return result
 
 
@@ -151,8 +144,3 @@ def edges(result: Mapping[str, Any]) -> list[str]:
         f'{field}={best} is the {word} value of the grid: one beyond it may be '
         'better')
   return warnings
-
-
-def _write(path: epath.Path, result: Mapping[str, Any]) -> None:
-  if jax.process_index() == 0:
-    atomic_files.write_json(path, result)

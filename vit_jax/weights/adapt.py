@@ -67,11 +67,11 @@ class InitConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-  """Status of a parameter, with its shape in the checkpoint and the model."""
+  """Status of a parameter, with its shapes in the weights and in the model."""
   name: str
   status: Status
-  source: tuple[int, ...] | None
-  target: tuple[int, ...] | None
+  old_shape: tuple[int, ...] | None
+  new_shape: tuple[int, ...] | None
 
 
 def fit(
@@ -94,7 +94,7 @@ def fit(
 
 
 def adapt(
-    source: Any,
+    params: Any,
     initial: Any,
     *,
     config: InitConfig,
@@ -103,7 +103,7 @@ def adapt(
   """Fits a checkpoint's parameters to a model.
 
   Args:
-    source: parameters of the checkpoint.
+    params: parameters of the checkpoint.
     initial: the model's initial parameters; shapes suffice for those that are
       not new.
     config: parameters that may be new or ignored.
@@ -117,18 +117,18 @@ def adapt(
   Raises:
     ValueError: if a parameter is missing, unexpected, or of another shape.
   """
-  have, want = tree.flatten(source), tree.flatten(initial)
+  have, want = tree.flatten(params), tree.flatten(initial)
   for pattern in config.new:
     if not any(re.fullmatch(pattern, name) for name in want):
       raise ValueError(
           f'init.new: the rule {pattern!r} matches no parameter. Parameters: '
           f'{", ".join(want)}.')
-  params: dict[str, Any] = {}
+  adapted: dict[str, Any] = {}
   rows: list[Row] = []
   problems: list[str] = []
   for name, start in want.items():
     try:
-      params[name], row = _adapt_one(
+      adapted[name], row = _adapt_one(
           name, have.get(name), start, config=config, resize=resize)
       rows.append(row)
     except ValueError as error:
@@ -146,7 +146,7 @@ def adapt(
         'The checkpoint does not fit the model:\n  ' + '\n  '.join(problems)
         + '\nCorrect the section model, or list parameters that keep their '
         'initial values in init.new and those to leave out in init.ignored.')
-  return tree.unflatten(params), rows
+  return tree.unflatten(adapted), rows
 
 
 def num_classes(params: Any) -> int:
@@ -238,8 +238,8 @@ def report(rows: Sequence[Row]) -> str:
   """Returns the counts, and a line for each parameter that is not loaded."""
   changed = [row for row in rows if row.status != 'loaded']
   width = max((len(row.name) for row in changed), default=0)
-  lines = [f'  {row.status:8} {row.name:{width}} {row.source} -> {row.target}'
-           for row in changed]
+  lines = [f'  {row.status:8} {row.name:{width}} {row.old_shape} -> '
+           f'{row.new_shape}' for row in changed]
   counts = collections.Counter(row.status for row in rows)
   return '\n'.join([*lines, '  ' + ', '.join(
       f'{counts[status]} {status}' for status in typing.get_args(Status))])

@@ -34,7 +34,7 @@ def check_preprocess(
 
 def check_params(
     config: models.ModelConfig, params: Mapping[str, Any],
-    resolution: tuple[int, int], *, source: str,
+    resolution: tuple[int, int], *, path: str,
     theirs: Mapping[str, str] | None = None, channels: int = 3,
 ) -> None:
   """Checks that parameters have exactly the names and shapes of the model.
@@ -49,7 +49,7 @@ def check_params(
     lines.append(f'{name} -> {line}' if name else line)
   if lines:
     raise ValueError(
-        f'{source} does not contain the parameters of the model:\n'
+        f'{path} does not contain the parameters of the model:\n'
         + array_file.indented(lines) + '\nIf the model is right, the file is '
         'incomplete. If not, override its settings: load(path, depth=..., '
         'num_classes=..., final_norm=False)' + (

@@ -104,7 +104,7 @@ def _build(
 
   opened = found.opened
   abstract = adapt(shapes)
-  check.check_params(config, abstract, resolution, source=opened.path,
+  check.check_params(config, abstract, resolution, path=opened.path,
         theirs={match.ours: match.theirs[0] for match in found.matches})
   declared.add_defaults(found.family.preprocess, weights_lib.Origin(
       'assumed', f'as for a {found.family.label}'))
@@ -168,7 +168,7 @@ def _config(
       params, found.family, declared=known, heads_in_shapes=found.has_head_axis)
   if 'width' in section and not section.get('num_heads'):
     section['num_heads'], source = infer_architecture.num_heads(
-        section, family=found.family, source=found.opened.path)
+        section, family=found.family, path=found.opened.path)
     declared.origins['num_heads'] = weights_lib.Origin('assumed', source)
   elif 'width' in section and 'num_heads' not in known:
     declared.origins['num_heads'] = weights_lib.Origin(
@@ -177,7 +177,7 @@ def _config(
   config = models.parse(section)
   if variant is None:
     variant = published_sizes.variant(
-        config, declared=known, source=found.opened.path)
+        config, declared=known, path=found.opened.path)
   elif variant and not published_sizes.has_dimensions(config, variant):
     variant = ''
   return dataclasses.replace(config, variant=variant)

@@ -150,9 +150,7 @@ def read_metadata(opened: array_file.ArrayFile) -> Declared | None:
       return None  # Unrelated JSON.
     found = schema.parse(Metadata, data, where='metadata')
     config = models.parse(found.model)
-    # Versions that wrote terms of timm rounded as TensorFlow does.
-    preprocess = preprocessing.parse(
-        found.preprocess or {}, rounding='tensorflow')
+    preprocess = preprocessing.parse(found.preprocess or {})
     resolution = found.size(preprocess)
   except (ValueError, TypeError, AttributeError) as error:
     raise ValueError(f'{source} is malformed: {error}') from error

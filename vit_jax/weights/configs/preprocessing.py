@@ -171,7 +171,8 @@ class ResizeAndCrop:
         'described by keep_aspect and crop. Override ops instead.')
 
   def ops(
-      self, resolution: tuple[int, int], rounding: ops_lib.Rounding,
+      self, resolution: tuple[int, int],
+      rounding: ops_lib.Rounding = 'torchvision',
   ) -> tuple[ops_lib.Op, ...]:
     """Returns the operations for a resolution."""
     # Rounded down as in timm; 224 / (224 / 248) may be slightly less than 248.
@@ -193,10 +194,7 @@ TERMS = tuple(f.name for f in dataclasses.fields(ResizeAndCrop))
 NAMES = (*(f.name for f in dataclasses.fields(Preprocess)), *TERMS)
 
 
-def parse(
-    section: Mapping[str, Any], *,
-    rounding: ops_lib.Rounding = 'torchvision',
-) -> Preprocess:
+def parse(section: Mapping[str, Any]) -> Preprocess:
   """Returns the typed record, also from text of flags.
 
   One number stands for both sides or all channels.
@@ -205,7 +203,6 @@ def parse(
     section: fields of `Preprocess`, with `ops` as plain data, or of
       `ResizeAndCrop` instead of `ops`. With `ops`, `interpolation` is the
       method of operations that name none.
-    rounding: that of the operations which `ResizeAndCrop` describes.
   """
   section = {
       name: schema.convert(value, Any, where=name)
@@ -224,7 +221,7 @@ def parse(
   result = schema.parse(Preprocess, section, where='preprocess')
   described = schema.parse(ResizeAndCrop, terms, where='preprocess')
   if sections is None:
-    ops = described.ops(result.resolution, rounding)
+    ops = described.ops(result.resolution)
   elif {'keep_aspect', 'crop'} & terms.keys():
     raise ValueError(
         'ops describes the image operations, so that keep_aspect and crop must '

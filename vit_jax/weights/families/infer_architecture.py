@@ -160,7 +160,7 @@ def _length(params: Mapping[str, Any], name: str) -> int:
 
 
 def num_heads(
-    section: Mapping[str, Any], *, family: families.Family, source: str,
+    section: Mapping[str, Any], *, family: families.Family, path: str,
 ) -> tuple[int, str]:
   """Returns the number of heads of the published size, and whose it is.
 
@@ -174,7 +174,7 @@ def num_heads(
     if (size.width, size.mlp_dim) == (section['width'], section['mlp_dim']):
       return size.num_heads, f'as ViT-{name} has'
   raise ValueError(
-      f'{source}: the number of heads is unknown: the arrays do not contain '
+      f'{path}: the number of heads is unknown: the arrays do not contain '
       f'it, no config.json declares it, and no published size has width '
       f'{section["width"]}. Set it: num_heads=N.')
 
@@ -256,12 +256,7 @@ def add_empty_head(
   """Adds a head with zero classes if the weights have no head."""
   if any(name.startswith('head/') for name in params):
     return dict(params)
-  if isinstance(config, vit_config.ViTConfig):
-    width = config.width * (1 + (config.pooling == 'cls_average'))
-  else:
-    assert config.backbone is not None
-    width = 4 * config.backbone.width * 2 ** (len(config.backbone.depths) - 1)
-  heads = ('dense', 'distill')[:1 + getattr(config, 'distill_token', False)]
+  heads = ('dense', 'distill')[:1 + config.distill_token]
   return {**params, **{
       f'head/{head}/{end}': np.zeros(shape, np.float32) for head in heads
-      for end, shape in (('kernel', (width, 0)), ('bias', (0,)))}}
+      for end, shape in (('kernel', (config.output_width, 0)), ('bias', (0,)))}}

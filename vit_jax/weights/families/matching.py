@@ -101,10 +101,6 @@ def _prefixes(table: layout.Table, names: Sequence[str]) -> list[str]:
   return list(found)
 
 
-def _without_prefix(prefix: str, names: Sequence[str]) -> list[str]:
-  return [n.removeprefix(prefix) for n in names if n.startswith(prefix)]
-
-
 def _choose(
     opened: array_file.ArrayFile, names: Sequence[str], given: str | None,
 ) -> tuple[families.Family, str, tuple[str, ...]]:

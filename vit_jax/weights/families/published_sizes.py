@@ -13,7 +13,7 @@ _Depths = tuple[int, ...]
 
 def variant(
     config: models.ModelConfig, *, declared: Mapping[str, Any],
-    source: str = '',
+    path: str = '',
 ) -> str:
   """Returns the published variant of a model's dimensions; '' if none.
 
@@ -40,7 +40,7 @@ def variant(
   for name, full in candidates.items():
     if all(found <= most for found, most in zip(depths, full)):
       raise ValueError(
-          f'{source} has the widths of {name}, but only {_text(depths)} of '
+          f'{path} has the widths of {name}, but only {_text(depths)} of '
           f'{_text(full)} layers. If the model is complete, load it with '
           + (f'depth={depths[0]}' if depths[1:] == full[1:] else
              f"backbone={{'depths': {depths[1:]}}}")

@@ -125,7 +125,7 @@ def for_inference(weights: weights_lib.Weights) -> weights_lib.Weights:
   shapes = infer_architecture.add_empty_head(
       config, tree.flatten(_of_model(weights.shapes)))
   check.check_params(
-      config, shapes, weights.resolution, source=weights.address,
+      config, shapes, weights.resolution, path=weights.address,
       channels=weights.preprocess.channels)
   check.check_preprocess(config, weights.preprocess)
 
@@ -159,8 +159,7 @@ def _preprocess(run: declared.Metadata) -> preprocessing.Preprocess:
       section['activation'] = 'none'
     elif run.objective.get('loss') == 'sigmoid':
       section['activation'] = 'sigmoid'
-  # Versions that wrote terms of timm rounded as TensorFlow does.
-  return preprocessing.parse(section, rounding='tensorflow')
+  return preprocessing.parse(section)
 
 
 def _in_label_units(
