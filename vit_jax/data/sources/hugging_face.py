@@ -29,10 +29,10 @@ from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_source
 from vit_jax.data.splits import split_strings as split_strings_lib
 
-PREFIX = 'hf://datasets/'
+_PREFIX = 'hf://datasets/'
 
 _ADDRESS = re.compile(
-    re.escape(PREFIX) + r'(?P<path>[^@:]+)(@(?P<revision>[^:]+))?'
+    re.escape(_PREFIX) + r'(?P<path>[^@:]+)(@(?P<revision>[^:]+))?'
     r'(:(?P<name>.+))?')
 _IMAGE_NAMES = (
     'image', 'img', 'images', 'jpg', 'jpeg', 'png', 'picture', 'bytes')
@@ -52,7 +52,7 @@ def open_hub(
   if match is None:
     raise ValueError(
         f'{address} (data.source) is not of the form '
-        f'{PREFIX}USER/NAME[@REVISION][:CONFIG].')
+        f'{_PREFIX}USER/NAME[@REVISION][:CONFIG].')
   with _explained(address):
     found = datasets.load_dataset(**match.groupdict())
   table = datasets.concatenate_datasets(list(found.values()))

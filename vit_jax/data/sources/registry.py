@@ -7,7 +7,7 @@
   any other name       tfds: prepared by TensorFlow Datasets
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 import dataclasses
 import functools
 import os
@@ -18,27 +18,18 @@ from etils import epath
 from vit_jax import atomic_files
 from vit_jax.data import config as config_lib
 from vit_jax.data import known_datasets
-from vit_jax.data import vtab
 from vit_jax.data.sources import builtin
 from vit_jax.data.sources import class_folders
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
-from vit_jax.data.sources import hugging_face
 from vit_jax.data.sources import image_tables
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_files
-from vit_jax.data.sources import tfds
 from vit_jax.data.sources import tfds_folders
-from vit_jax.data.sources import webdataset
 
 _VTAB = 'vtab/'
 _BUILTIN = ('digits', 'shapes')
-# Suffixes and functions that open files with them.
-_OPENERS: tuple[tuple[str, frozenset[str], Callable[..., Any]], ...] = (
-    ('Parquet files', frozenset({'.parquet'}), hugging_face.open_parquet),
-    ('tar files', frozenset({'.tar'}), webdataset.open_tars),
-    ('tables', files.TABLE_SUFFIXES,
-     lambda paths, config, where: image_tables.open_tables(paths, config)))
+_HUB = 'hf://datasets/'
 
 
 def open_splits(
@@ -58,13 +49,16 @@ def open_splits(
         'data.target, data.table and data.holdout describe your own files, '
         f'but data.source is {name!r}, which declares its labels and splits. '
         'Remove them.')
+  # Each kind of source is imported when one is opened.
   if name in _BUILTIN:
     return (builtin.open_digits() if name == 'digits' else
             builtin.open_shapes(config.shapes, config.size))
   if name.startswith(_VTAB):
+    from vit_jax.data import vtab
     return vtab.open_task(name, config.data_dir)
   if is_path(name):
     return open_path(name, labels)
+  from vit_jax.data.sources import tfds
   return tfds.open_tfds(name, config.data_dir)
 
 
@@ -75,17 +69,29 @@ def open_path(
   Raises:
     ValueError: if it does not exist, or its layout is unknown or ambiguous.
   """
-  if name.startswith(hugging_face.PREFIX):
+  if name.startswith(_HUB):
+    from vit_jax.data.sources import hugging_face
     return hugging_face.open_hub(name, config)
   paths = files.expand(name)
   if len(paths) == 1 and paths[0].is_dir():
     return _open_folder(paths[0], config)
+  return _open_files(paths, config, where=name)
+
+
+def _open_files(
+    paths: Sequence[epath.Path], config: columns_lib.LabelConfig, *, where: str,
+) -> protocol.DatasetSplits:
   found = {path.suffix.lower() for path in paths}
-  for _, suffixes, open_files in _OPENERS:
-    if found <= suffixes:
-      return open_files(paths, config, where=name)
+  if found == {'.parquet'}:
+    from vit_jax.data.sources import hugging_face
+    return hugging_face.open_parquet(paths, config, where=where)
+  if found == {'.tar'}:
+    from vit_jax.data.sources import webdataset
+    return webdataset.open_tars(paths, config, where=where)
+  if found <= files.TABLE_SUFFIXES:
+    return image_tables.open_tables(paths, config)
   raise ValueError(
-      f'{name} (data.source) has files of type {", ".join(sorted(found))}. '
+      f'{where} (data.source) has files of type {", ".join(sorted(found))}. '
       'Expected a folder, or files of one type: .csv, .tsv or .jsonl (tables '
       'of images), .parquet, or .tar (WebDataset, not compressed). Unpack '
       'archives first.')
@@ -95,27 +101,26 @@ def _open_folder(
     root: epath.Path, config: columns_lib.LabelConfig,
 ) -> protocol.DatasetSplits:
   if tfds_folders.is_prepared(root):
+    from vit_jax.data.sources import tfds
     return tfds.open_folder(root)
-  found = []
-  for kind, suffixes, open_files in _OPENERS:
-    paths = (table_files.find(root) if kind == 'tables' else
-             files.files_below(root, *suffixes))
-    if paths:
-      found.append((kind, paths, open_files))
+  found = {kind: paths for kind, paths in (
+      ('Parquet files', files.files_below(root, '.parquet')),
+      ('tar files', files.files_below(root, '.tar')),
+      ('tables', table_files.find(root))) if paths}
   if not found:
     return class_folders.open_folder(root, holdout=config.holdout)
+  paths = next(iter(found.values()))
   if len(found) > 1:
     layouts = ' and '.join(
-        f'{kind} ({files.shorten(p.name for p in paths)})'
-        for kind, paths, _ in found)
+        f'{kind} ({files.shorten(p.name for p in of)})'
+        for kind, of in found.items())
     raise ValueError(
         f'{root} (data.source) holds {layouts}. Name the files to use: '
-        f'{found[0][1][0]}')
-  (_, paths, open_files), = found
+        f'{paths[0]}')
   if not config.table.labels:
     config = dataclasses.replace(
         config, class_folders=functools.partial(class_folders.find, root))
-  return open_files(paths, config, where=os.fspath(root))
+  return _open_files(paths, config, where=os.fspath(root))
 
 
 def is_path(name: str) -> bool:
@@ -156,6 +161,7 @@ def open_planned(name: str) -> protocol.DatasetSplits | None:
   Returns None if the table lacks them. Reading an example is an error.
   """
   if name.startswith(_VTAB):
+    from vit_jax.data import vtab
     row = vtab.planned(name)
   else:
     row = known_datasets.facts(name)
