@@ -4,10 +4,10 @@ import io
 import json
 import os
 import tarfile
-import zipfile
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from tests import fuzz
 from tests import own_data
@@ -107,7 +107,7 @@ def test_an_added_shard_renames_no_example_and_moves_few(tmp_path):
 
 
 def test_a_changed_shard_is_scanned_again(tars):
-  path, index = tars / 'val-00.tar', tars / '.val-00.tar.tar-index.npz'
+  path, index = tars / 'val-00.tar', tars / '.val-00.tar.tar-index.safetensors'
   own_data.open_path(tars)
   saved = index.stat().st_mtime_ns
   own_data.open_path(tars)
@@ -121,28 +121,11 @@ def test_a_changed_shard_is_scanned_again(tars):
       f'{i:04}' for i in range(40, 50)}
 
 
-def _zeros(path):
-  with zipfile.ZipFile(path, 'w', zipfile.ZIP_DEFLATED) as archive:
-    with archive.open('starts.npy', 'w', force_zip64=True) as member:
-      np.lib.format.write_array_header_1_0(member, {
-          'descr': '<i8', 'fortran_order': False, 'shape': (2**27,)})
-      for _ in range(2**10):
-        member.write(bytes(2**20))
-
-
 def _edit(**changes):
   def edit(path):
-    with np.load(path) as file:
-      arrays = {**file, **changes}
-    np.savez(path, **arrays)
+    arrays = safetensors.numpy.load_file(path)
+    safetensors.numpy.save_file({**arrays, **changes}, path)
   return edit
-
-
-def _encrypt(path):
-  data = bytearray(path.read_bytes())
-  for signature, offset in ((b'PK\3\4', 6), (b'PK\1\2', 8)):
-    data[data.index(signature) + offset] |= 1
-  path.write_bytes(data)
 
 
 def _pipe(path):
@@ -151,19 +134,17 @@ def _pipe(path):
 
 
 CRAFTED = {
-    'damaged': lambda path: path.write_bytes(b'damaged'),
-    'compressed zeros': _zeros, 'pipe': _pipe, 'encrypted': _encrypt,
-    'damaged member': lambda path: path.write_bytes(
-        path.read_bytes().replace(b'deep.er', b'deep.xx', 1)),
+    'damaged': lambda path: path.write_bytes(b'damaged'), 'pipe': _pipe,
+    'huge header': lambda path: path.write_bytes(
+        b'\xff' * 7 + path.read_bytes()),
     'large': lambda path: path.write_bytes(path.read_bytes() + bytes(2**17)),
     'far': _edit(sizes=np.full(10, 2**40)), 'negative': _edit(
-        starts=np.full(10, -1)), 'without sizes': _edit(sizes=np.zeros(3)),
-    'objects': _edit(starts=np.array([{}] * 10))}
+        starts=np.full(10, -1)), 'without sizes': _edit(sizes=np.zeros(3))}
 
 
 @pytest.mark.parametrize('name', CRAFTED)
 def test_a_crafted_index_is_named_and_replaced(tars, name, capsys):
-  index = tars / '.val-00.tar.tar-index.npz'
+  index = tars / '.val-00.tar.tar-index.safetensors'
   own_data.open_path(tars)
   content = index.read_bytes()
   CRAFTED[name](index)
@@ -179,10 +160,10 @@ def test_an_index_is_cached_if_the_folder_is_read_only(
   monkeypatch.setenv('XDG_CACHE_HOME', str(cache))
   write(tmp_path / 'a.tar', pairs(0, 9))
   # A folder in place of the index, because root ignores permissions.
-  (tmp_path / '.a.tar.tar-index.npz').mkdir()
+  (tmp_path / '.a.tar.tar-index.safetensors').mkdir()
   for _ in range(2):
     assert own_data.open_path(tmp_path / 'a.tar').num_classes == 3
-  assert len(list(cache.rglob('*.npz'))) == 1
+  assert len(list(cache.rglob('*.safetensors'))) == 1
   assert not [*tmp_path.rglob('*.tmp'), *cache.rglob('*.tmp')]
 
 

@@ -76,15 +76,7 @@ def names_in(path: epath.Path) -> list[str]:
 
 def subfolders(path: epath.Path) -> list[str]:
   """Returns the names of the visible subfolders, sorted."""
-  if atomic_files.is_remote(path):
-    return [name for name, is_folder in _entries(path) if is_folder]
-  with os.scandir(path) as entries:  # Fast for a million files.
-    return sorted(
-        entry.name for entry in entries
-        # A broken link is no folder; `entry.is_dir` may raise.
-        if (os.path.isdir(entry) if entry.is_symlink() else entry.is_dir())
-        and _is_visible(entry.name) and not is_image(entry.name)
-        and not _is_parent(entry.path))
+  return [name for name, is_folder in _entries(path) if is_folder]
 
 
 def list_images(root: epath.Path, folder: str) -> list[str]:
@@ -137,12 +129,20 @@ def _entries(path: epath.Path) -> list[tuple[str, bool]]:
 
   Omits system folders, and links to a parent folder, which are cycles.
   """
+  entries = (path.iterdir() if atomic_files.is_remote(path) else
+             os.scandir(path))  # Fast for a million files.
   # The kind of each image file is not looked up: that is slow in buckets.
-  found = [(name, not is_image(name) and (path / name).is_dir())
-           for name in filter(_is_visible, names_in(path))]
+  found = [(entry.name, not is_image(entry.name) and _is_folder(entry))
+           for entry in entries if _is_visible(entry.name)]
   return sorted(
       (name, is_folder) for name, is_folder in found
       if not (is_folder and _is_parent(os.path.join(path, name))))
+
+
+def _is_folder(entry: Any) -> bool:
+  if isinstance(entry, os.DirEntry) and entry.is_symlink():
+    return os.path.isdir(entry)  # `entry.is_dir` may raise for a broken link.
+  return entry.is_dir()
 
 
 def _is_visible(name: str) -> bool:

@@ -36,28 +36,26 @@ def open_tables(
     if len({path.parent for path in paths}) > 1:
       root = os.fspath(paths[0].parent.parent)
     where = f'{paths[0].parent}/{{{",".join(p.name for p in paths)}}}'
-  joined: table_source.Table = {}
-  splits: list[str] = []
+  tables = [table_files.read(path) for path in paths]
+  # The training table determines the roles of columns.
+  config = columns_lib.choose_columns(
+      tables[0], config, where=str(paths[0]), has_paths=True)
+  image = str(config.table.path)
+  joined: table_source.Table = {
+      name: [] for name in (*itertools.chain(*tables), *config.table.labels)}
   images: list[str] = []
-  resolved = None
-  for path, split in zip(paths, files.splits_in_names(paths)):
-    table, split = table_files.read(path), split or ''
-    # The training table determines the roles of columns.
-    resolved = resolved or columns_lib.choose_columns(
-        table, config, where=str(path), has_paths=True)
-    columns = resolved.table
-    images_of = str(columns.path)
-    if images_of not in table:
+  splits: list[str] = []
+  for path, split, table in zip(paths, files.splits_in_names(paths), tables):
+    if image not in table:
       raise ValueError(table_source.describe_header(
-          split, f'image column {images_of!r}', table, joined, where=where))
-    found = locate(table[images_of], path, columns, split=split)
-    for name in dict.fromkeys((*joined, *table, *columns.labels)):
-      column = joined.setdefault(name, [None] * len(images))
+          split or '', f'image column {image!r}', table, tables[0],
+          where=where))
+    found = locate(table[image], path, config.table, split=split or '')
+    for name, column in joined.items():
       column += table.get(name, [None] * len(found))
     images += found
-    splits += [split] * len(found)
-  assert resolved is not None
-  return open_images(images, joined, resolved, where=where, root=root,
+    splits += [split or ''] * len(found)
+  return open_images(images, joined, config, where=where, root=root,
                      splits=splits if len(paths) > 1 else None)
 
 

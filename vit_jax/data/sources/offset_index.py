@@ -1,9 +1,9 @@
 """Index of the records in a large file: built by one scan and saved for reuse.
 
 Tar and TFRecord files can only be scanned from their start. The offsets are
-saved as `.NAME.KIND-index.npz` next to the file or, where that is read-only, in
-`~/.cache/vit_jax`, and are valid while the file's size and times are unchanged.
-An index may come with the data from elsewhere, so it is not trusted.
+saved as `.NAME.KIND-index.safetensors` next to the file or, where that is
+read-only, in `~/.cache/vit_jax`, and are valid while the file's size and times
+are unchanged. An index may come with the data from elsewhere, so it is not trusted.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,21 +12,20 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import io
 import os
 import typing
-from typing import Any, BinaryIO
+from typing import BinaryIO
 import uuid
-import zipfile
 
 from etils import epath
 from jaxtyping import Int64
 import numpy as np
+import safetensors.numpy
 
 from vit_jax import atomic_files
 from vit_jax import untrusted
 
-_VERSION = 4
+_VERSION = 5
 _THREADS = 8
 _FREE_BYTES = 2**16  # Of an index, beyond the size of its file.
 
@@ -124,7 +123,7 @@ def _stamp(path: epath.Path) -> tuple[int, ...]:
 
 def _index_paths(path: epath.Path, kind: str) -> tuple[epath.Path, epath.Path]:
   """Returns the possible paths of an index: next to the file, in the cache."""
-  name = f'.{path.name}.{kind}-index.npz'  # Hidden from glob patterns.
+  name = f'.{path.name}.{kind}-index.safetensors'  # Hidden from glob patterns.
   cache = epath.Path(
       os.environ.get('XDG_CACHE_HOME') or '~/.cache').expanduser()
   text = os.fspath(
@@ -136,9 +135,15 @@ def _index_paths(path: epath.Path, kind: str) -> tuple[epath.Path, epath.Path]:
 
 def _load(
     path: epath.Path, stamp: tuple[int, ...], kind: str) -> Arrays | None:
+  max_bytes = stamp[0] + _FREE_BYTES
   for place in _index_paths(path, kind):
     try:
-      arrays = _read(place, max_bytes=stamp[0] + _FREE_BYTES)
+      untrusted.check_regular(place)
+      with place.open('rb') as file:
+        data = file.read(max_bytes + 1)
+      if len(data) > max_bytes:
+        raise ValueError('it is larger than the file that it belongs to')
+      arrays = safetensors.numpy.load(data)
       if arrays.pop('stamp').tolist() == [_VERSION, *stamp]:
         starts, sizes = arrays['starts'], arrays['sizes']
         if not ((starts >= 0) & (sizes >= 0)
@@ -147,41 +152,23 @@ def _load(
         return arrays
     except FileNotFoundError:
       continue
-    except Exception as error:  # Zip archives raise many types.
+    except Exception as error:  # Safetensors and NumPy raise many types.
       print(f'{place} is not an index and is replaced: {error}', flush=True)
   return None
-
-
-def _read(place: epath.Path, *, max_bytes: int) -> dict[str, np.ndarray]:
-  """Returns the arrays of an index that is at most `max_bytes` large."""
-  untrusted.check_regular(place)
-  with place.open('rb') as file:
-    data = file.read(max_bytes + 1)
-  if len(data) > max_bytes:
-    raise ValueError('it is larger than the file that it belongs to')
-  with zipfile.ZipFile(io.BytesIO(data)) as archive:
-    members = archive.infolist()
-    # Unpacked, and without members that share bytes: as large as the file.
-    if (any(m.compress_type != zipfile.ZIP_STORED for m in members)
-        or sum(m.file_size for m in members) > len(data)):
-      raise ValueError('its arrays are compressed or overlap')
-    return {m.filename.removesuffix('.npy'): untrusted.parse_npy(
-        archive.read(m)) for m in members}
 
 
 def _save(
     path: epath.Path, stamp: tuple[int, ...], arrays: Arrays, kind: str,
 ) -> None:
-  buffer = io.BytesIO()
-  content: dict[str, Any] = {
-      **arrays, 'stamp': np.array([_VERSION, *stamp], np.int64)}
-  np.savez(buffer, **content)
+  data = safetensors.numpy.save({
+      **{name: np.ascontiguousarray(array) for name, array in arrays.items()},
+      'stamp': np.array([_VERSION, *stamp], np.int64)})
   for place in _index_paths(path, kind):
     # Replaces an outdated index; several processes may save the same one.
     new = place.parent / f'{place.name}.{uuid.uuid4().hex}.tmp'
     try:
       place.parent.mkdir(parents=True, exist_ok=True)
-      new.write_bytes(buffer.getvalue())
+      new.write_bytes(data)
       new.replace(place)
       return
     except OSError:  # Read-only or full: try the next place.
