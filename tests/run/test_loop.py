@@ -25,7 +25,7 @@ from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import lock
 from vit_jax.checkpoints import paths
-from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import log_config
 from vit_jax.experiment import model_flops
 from vit_jax.parallel import hardware
 from vit_jax.run import signals
@@ -339,7 +339,7 @@ def test_tensorboard_shows_the_first_images_and_requested_histograms(
     base, tmp_path):
   experiment = dataclasses.replace(
       scripted(base), config=dataclasses.replace(
-          scripted(base).config, log=config_lib.LogConfig(
+          scripted(base).config, log=log_config.LogConfig(
               every=schema.Duration(steps=20), histograms=True)))
   train(experiment, tmp_path)
   found = {}

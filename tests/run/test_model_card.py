@@ -15,7 +15,7 @@ from tests import toy
 from vit_jax import __main__ as main
 from vit_jax import escape
 from vit_jax import run as run_lib
-from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import log_config
 from vit_jax.run import model_card
 from vit_jax.run import writer
 
@@ -79,7 +79,7 @@ def test_changing_the_card_section_updates_the_card_of_a_finished_run(
     experiment, workdir, tmp_path):
   folder = tmp_path / 'copy'
   shutil.copytree(workdir, folder)
-  later = dataclasses.replace(experiment.config, card=config_lib.CardConfig(
+  later = dataclasses.replace(experiment.config, card=log_config.CardConfig(
       licence='cc-by-4.0'))
   run_lib.train(dataclasses.replace(experiment, config=later), folder)
   after = (folder / 'model_card.md').read_text()

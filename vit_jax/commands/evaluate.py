@@ -44,6 +44,7 @@ with epy.lazy_imports():
   from vit_jax.experiment import fit_batch
   from vit_jax.experiment import fit_weights
   from vit_jax.experiment import load_config
+  from vit_jax.experiment import log_config
   from vit_jax.inference import class_names
   from vit_jax.inference import load
   from vit_jax.parallel import coordination
@@ -88,7 +89,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     args.workdir = os.path.join(args.workdir, args.stage)
   # The time limits of the run's config are not known yet.
   with watchdog_lib.Watchdog(
-      config_lib.LogConfig(), 'finding the checkpoint'):
+      log_config.LogConfig(), 'finding the checkpoint'):
     config, weights = _find(args)
   if args.flip:
     config = dataclasses.replace(config, evals={
