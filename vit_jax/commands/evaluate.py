@@ -3,8 +3,8 @@
     python main.py evaluate --workdir=runs/x --evaluators=fewshot,knn
 
 Weights of other codebases need --config: the model comes from the weights, data
-and evaluators from the config. The classes of the head are matched to those of
-the data by name. Few-shot and k-NN evaluation do not use the head.
+and evaluators from the config. Classes of the head and of the data are matched
+by name. Few-shot and k-NN evaluation do not use the head.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ def _with_training_scales(
 ) -> config_lib.Config:
   """Returns the config with the label and pixel scales of the training data.
 
-  With another --config, measured scales would be those of the evaluation data.
+  With another --config, measured scales would come from the evaluation data.
   """
   data = weights.run.get('data', {})
   scales: dict[str, Any] = {}
@@ -281,8 +281,8 @@ def _config(
 ) -> config_lib.Config:
   """Returns the config with the evaluators selected by --evaluators.
 
-  Without --config, it is `saved`. The overrides in `first` precede those of the
-  command line.
+  Without --config, it is `saved`. The overrides in `first` precede the flags of
+  the command line.
   """
   chosen = [name for name in args.evaluators.split(',') if name]
   # Overrides of evaluators that the config lacks must wait for their addition.

@@ -66,7 +66,7 @@ def positions(
   model_figures.similarity(embeddings.similarity(table, grid=grid), path)
   return html_page.Section(
       title, 'Cosine similarity of the position embedding of each patch to '
-      'those of all patches (figure 7, centre)'
+      'the embeddings of all patches (figure 7, centre)'
       + (', in the first layer.' if config.position_at == 'layers' else '.'),
       path)
 

@@ -124,7 +124,7 @@ def observe(
 ) -> None:
   """Writes example images and gradient histograms of a batch, before its step.
 
-  The first batch of a process writes images: those of the first device, as they
+  The first batch of a process writes the images of the first device, as they
   come from the pipeline, before mixup.
   """
   if is_first:

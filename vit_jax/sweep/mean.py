@@ -76,7 +76,7 @@ def summarise(
 ) -> dict[str, Any]:
   """Returns the values of finished points, and means of groups and of all.
 
-  Standard deviations are those of the mean over seeds.
+  Standard deviations are over seeds, of the mean over points.
 
   Args:
     sweep: a sweep whose result is 'mean'.
