@@ -46,7 +46,7 @@ with epy.lazy_imports():
   from vit_jax.experiment import load_config
   from vit_jax.experiment import log_config
   from vit_jax.inference import class_names
-  from vit_jax.inference import load
+  from vit_jax.inference import load as load_lib
   from vit_jax.parallel import coordination
   from vit_jax.parallel import multihost
   from vit_jax.run import watchdog as watchdog_lib
@@ -224,7 +224,7 @@ def _find(
     raise ValueError(
         f'{args.workdir} has no config of a training run, which selects data '
         'and evaluators. Use --config=configs/x.py.')
-  model = load.load(
+  model = load_lib.load(
       path, which=args.which, text_embeddings=args.text_embeddings,
       **arguments.model_overrides(args))
   # The model is that of the weights, so the config may leave it open.
