@@ -47,8 +47,8 @@ from vit_jax.data.images import decode
 from vit_jax.data.images import multichannel
 from vit_jax.data.sources import registry
 from vit_jax.inference import load as load_lib
-from vit_jax.run import workdir
-from vit_jax.run import writer
+from vit_jax.run import workdir as workdir_lib
+from vit_jax.run import writer as writer_lib
 from vit_jax.weights import foreign
 from vit_jax.weights.formats import npz
 from vit_jax.weights.formats import safetensors
@@ -384,10 +384,10 @@ def readers():
       **{name: Reader(part, read_run, mutated([run[part]]), run)
          for name, part in parts.items()},
       'summary': Reader(
-          'summary.json', lambda path: workdir.read_summary(
+          'summary.json', lambda path: workdir_lib.read_summary(
               epath.Path(path.parent)), _json_or_bytes({'steps': 1})),
       'metrics': Reader(
-          'metrics.jsonl', lambda path: writer.read_rows(path.parent),
+          'metrics.jsonl', lambda path: writer_lib.read_rows(path.parent),
           _json_or_bytes({'step': 1, 'train/loss': 2.5}).map(
               lambda row: row + b'\n')),
       'flag': Reader('x', read_flag, st.one_of(

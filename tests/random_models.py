@@ -10,7 +10,7 @@ import numpy as np
 from vit_jax import models
 from vit_jax import tree
 from vit_jax.checkpoints import checksums
-from vit_jax.inference import load
+from vit_jax.inference import load as load_lib
 from vit_jax.inference import model as model_lib
 from vit_jax.weights import check
 from vit_jax.weights import save as save_lib
@@ -111,7 +111,7 @@ def edit_config(step, edit):
 
 def save_near_initial(path, **settings):
   """Saves a model for training, whose initial parameters have some noise."""
-  model = load.create(**settings)
+  model = load_lib.create(**settings)
   params = jax.tree.map(
       lambda x: x + 0.1 * np.random.default_rng(0).normal(
           size=x.shape).astype(x.dtype), model.params)

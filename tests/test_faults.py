@@ -12,7 +12,7 @@ from tests import faults
 from vit_jax import tree
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
-from vit_jax.run import watchdog
+from vit_jax.run import watchdog as watchdog_lib
 
 
 @pytest.fixture(scope='module')
@@ -60,7 +60,7 @@ def test_a_kill_a_signal_and_a_hang_do_not_change_the_result(folder, calm):
   ended = disturb(
       lambda: faults.last_step(workdir) > int(saved.name), signal.SIGSTOP, [1],
       *faults.HUNG, heartbeat_secs=10 * faults.HUNG_SECS)
-  assert ended.statuses[0] == watchdog.EXIT_CODE, ended
+  assert ended.statuses[0] == watchdog_lib.EXIT_CODE, ended
   assert ended.statuses[1] != 0
   *reported, ends = map(int, re.findall(
       r'process 0 of 2: no progress for (\d+) s after step \d+ while \w',

@@ -15,9 +15,9 @@ from vit_jax.curation import similarity
 from vit_jax.curation import stored_images
 from vit_jax.curation import suspicious_labels
 from vit_jax.inference import export
-from vit_jax.inference import model
+from vit_jax.inference import model as model_lib
 from vit_jax.inference import predictions
-from vit_jax.weights import save
+from vit_jax.weights import save as save_lib
 
 LARGE = {'jax', 'flax', 'numpy', 'optax', 'orbax', 'grain', 'PIL', 'scipy',
          'jaxtyping', 'ml_collections', 'tensorflow', 'torch', 'rich'}
@@ -111,12 +111,12 @@ def test_commands_offer_the_choices_of_the_library():
             for flag in action.option_strings}
 
   assert flags('export')['--format'].choices == tuple(export.FORMATS)
-  for name in save.FORMATS:
+  for name in save_lib.FORMATS:
     assert name in flags('convert')['--format'].help
   assert flags('convert')['--which'].choices == paths.WHICH
   assert flags('predict')['--activation'].choices == tuple(
       predictions.ACTIVATIONS)
-  for name in (*model.FEATURES, *model.TOKEN_FEATURES):
+  for name in (*model_lib.FEATURES, *model_lib.TOKEN_FEATURES):
     assert f'{name}: ' in flags('features')['--layer'].help
   prepare = flags('data', 'prepare')
   assert prepare['--quality'].default == stored_images.QUALITY

@@ -5,7 +5,7 @@ import pytest
 from tests import random_models
 import vit_jax
 from vit_jax.models import variants
-from vit_jax.weights import save
+from vit_jax.weights import save as save_lib
 
 TINY = random_models.TINY
 
@@ -98,7 +98,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize('setting', SETTINGS)
-@pytest.mark.parametrize('form', save.FORMATS)
+@pytest.mark.parametrize('form', save_lib.FORMATS)
 def test_a_vit_is_loaded_back_or_refused(form, setting, tmp_path):
   model = random_models.make_tiny(**SETTINGS[setting])
   target = tmp_path / 'x'
@@ -111,7 +111,7 @@ def test_a_vit_is_loaded_back_or_refused(form, setting, tmp_path):
     check_round_trip(model, target, form)
 
 
-@pytest.mark.parametrize('form', save.FORMATS)
+@pytest.mark.parametrize('form', save_lib.FORMATS)
 def test_a_grid_that_is_not_square_is_loaded_back(form, tmp_path):
   check_round_trip(random_models.make(TINY, side=(16, 40)),
                    tmp_path / 'x', form)

@@ -11,9 +11,9 @@ from vit_jax import data
 from vit_jax import untrusted
 from vit_jax.data.sources import columns
 from vit_jax.data.sources import registry
-from vit_jax.inference import images
-from vit_jax.inference import load
-from vit_jax.run import workdir
+from vit_jax.inference import images as images_lib
+from vit_jax.inference import load as load_lib
+from vit_jax.run import workdir as workdir_lib
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.formats import npz
 
@@ -29,7 +29,7 @@ def _tfds(path):
 
 def _weights(path):
   npz.write(path / 'x.npz', random_models.arrays('npz'))
-  return load.load(path)
+  return load_lib.load(path)
 
 
 # A pipe of that name, and a function that opens its folder.
@@ -37,10 +37,10 @@ OPENED = {
     'labels.csv': _data(''), 'x.jsonl': _data('x.jsonl'),
     'x.parquet': _data(''), 'x-00.tar': _data('x-{00..00}.tar'),
     'dataset_info.json': _data(''), 'features.json': _tfds,
-    'weights.npz': lambda path: load.load(path / 'weights.npz'),
+    'weights.npz': lambda path: load_lib.load(path / 'weights.npz'),
     'config.json': _weights,
-    'checkpoints/latest/0/_CHECKPOINT_METADATA': load.load,
-    'a.png': lambda path: images.read(
+    'checkpoints/latest/0/_CHECKPOINT_METADATA': load_lib.load,
+    'a.png': lambda path: images_lib.read(
         path / 'a.png', preprocessing.parse({'resolution': 8}))}
 
 
@@ -68,7 +68,7 @@ def test_json_files_hold_one_object_without_repeated_keys(
 def test_a_damaged_summary_counts_as_missing(content, tmp_path):
   if content:
     (tmp_path / 'summary.json').write_text(content)
-  assert workdir.read_summary(epath.Path(tmp_path)) is None
+  assert workdir_lib.read_summary(epath.Path(tmp_path)) is None
 
 
 def test_an_image_that_is_not_a_file_is_unreadable(tmp_path):

@@ -71,12 +71,12 @@ def copy_at(workdir, target, *, step):
 
 def rows(workdir):
   """Returns the metrics of a run, without those of its speed."""
-  from vit_jax.run import writer
+  from vit_jax.run import writer as writer_lib
   measured = ('images_per_sec', 'wait_share', 'device_hours', 'core_hours',
               'host_memory_bytes')
   return [{name: value for name, value in row.items()
            if name.split('/')[-1] not in measured}
-          for row in writer.read_rows(workdir)]
+          for row in writer_lib.read_rows(workdir)]
 
 
 def write(path, **changes):

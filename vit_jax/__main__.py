@@ -271,7 +271,7 @@ def exit_code(argv: Sequence[str] | None = None) -> int:
   """Runs the command line; returns the exit status, also after a signal.
 
   Args:
-    argv: arguments; those of the process by default.
+    argv: arguments; by default the arguments of the process.
   """
   from vit_jax.run import signals  # Imports no JAX.
   allocator.keep_freed_memory(os.environ)  # Before JAX allocates.

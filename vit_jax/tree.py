@@ -51,7 +51,7 @@ def without(tree: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def update(tree: Any, other: Any) -> dict[str, Any]:
-  """Returns the leaves of both trees; those of `other` take precedence."""
+  """Returns the leaves of both trees; leaves of `other` take precedence."""
   return unflatten({**flatten(tree), **flatten(other)})
 
 

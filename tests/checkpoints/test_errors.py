@@ -15,7 +15,7 @@ import fsspec
 import pytest
 
 from tests import random_models
-from vit_jax.checkpoints import config
+from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import lock
@@ -193,7 +193,7 @@ def test_names_that_orbax_takes_for_patterns_are_refused(tmp_path, name):
     with lock.hold(tmp_path / name):
       pass
   with pytest.raises(ValueError, match='for a pattern'):
-    manager.Checkpoints(tmp_path / name, config.CheckpointConfig())
+    manager.Checkpoints(tmp_path / name, checkpoint_config.CheckpointConfig())
   with pytest.raises(ValueError, match='for a pattern'):
     random_models.make_tiny().save(tmp_path / name)
   assert not list(tmp_path.iterdir())

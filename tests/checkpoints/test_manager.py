@@ -23,7 +23,7 @@ from tests import random_models
 from vit_jax import metrics
 from vit_jax import tree
 from vit_jax import types
-from vit_jax.checkpoints import config as config_lib
+from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import manager
@@ -61,7 +61,7 @@ def abstract(state):
 
 def open_checkpoints(workdir, **section):
   return manager.Checkpoints(
-      workdir, config_lib.CheckpointConfig(**section))
+      workdir, checkpoint_config.CheckpointConfig(**section))
 
 
 def save(checkpoints, state, *, best=False):

@@ -6,7 +6,7 @@ import pytest
 
 from tests import random_models
 from vit_jax import __main__ as main
-from vit_jax.inference import load
+from vit_jax.inference import load as load_lib
 from vit_jax.weights.formats import npz
 
 
@@ -30,7 +30,7 @@ def test_a_file_is_written_verified_and_reported(source, tmp_path, capsys):
   output = capsys.readouterr().out
   assert 'bitwise identical' in output
   assert '-> final_norm/scale' in output
-  again = load.load(tmp_path / 'out', log=None)
+  again = load_lib.load(tmp_path / 'out', log=None)
   random_models.assert_same(
       again.params, random_models.params(random_models.config_of()))
   assert (again.config.gelu, again.config.layer_norm_epsilon,

@@ -18,7 +18,7 @@ from vit_jax import __main__ as main
 from vit_jax import run as run_lib
 from vit_jax.data.augment import ops
 from vit_jax.experiment.config_file import read as read_config
-from vit_jax.inference import load
+from vit_jax.inference import load as load_lib
 
 
 @pytest.fixture(scope='module')
@@ -193,7 +193,7 @@ def test_removed_evaluators_of_a_run_are_left_out_with_a_line(
 
 def test_data_whose_classes_have_another_order_are_an_error(
     config_file, tmp_path, capsys):
-  model = load.create(num_classes=10, resolution=8, **toy.CONFIG['model'])
+  model = load_lib.create(num_classes=10, resolution=8, **toy.CONFIG['model'])
   labels = tuple(map(str, [1, 0, *range(2, 10)]))
   dataclasses.replace(model, preprocess=dataclasses.replace(
       model.preprocess, labels=labels)).save(tmp_path / 'model')
@@ -225,7 +225,7 @@ def pets(tmp_path):
         path = tmp_path / folder / split / name
         for i in range(2):
           pictures.save(path / f'{i}.png', Image.new('RGB', (8, 8)))
-  model = load.create(num_classes=3, resolution=8, **toy.CONFIG['model'])
+  model = load_lib.create(num_classes=3, resolution=8, **toy.CONFIG['model'])
   model.params['head']['dense']['bias'] = np.float32([0, 1, 0])
   model.save(tmp_path / 'nameless')
   dataclasses.replace(model, preprocess=dataclasses.replace(

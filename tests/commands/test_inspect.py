@@ -12,13 +12,13 @@ from tests import random_models
 from tests import toy
 import vit_jax
 from vit_jax import __main__ as main
-from vit_jax.analysis import attention
+from vit_jax.analysis import attention as attention_maps
 from vit_jax.analysis import html_page
 from vit_jax.analysis import model_figures
 from vit_jax.analysis import patch_features
 from vit_jax.checkpoints import manager
 from vit_jax.experiment import config as config_lib
-from vit_jax.inference import reconstruction
+from vit_jax.inference import reconstruction as reconstruction_lib
 
 TINY = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
         'num_classes': 3}
@@ -71,7 +71,7 @@ def test_all_figures_are_drawn_and_the_page_holds_them(
   weights = model.attention([str(p) for p in sorted(photos.iterdir())])
   np.testing.assert_allclose(
       report['mean_attention_distance'],
-      attention.mean_distance(
+      attention_maps.mean_distance(
           weights.swapaxes(0, 1), grid=grid, patch=(patch, patch)), rtol=1e-4)
   assert report['pictures'] == 3
 
@@ -93,7 +93,7 @@ def test_runs_that_predict_pixels_show_reconstructions(
   mean, std = (np.asarray(getattr(model.preprocess, name))
                for name in ('mean', 'std'))
   original = np.random.default_rng(0).uniform(size=(2, 16, 16, 3))
-  pictures = reconstruction.load(path, model, which='latest')(
+  pictures = reconstruction_lib.load(path, model, which='latest')(
       ((original - mean) / std).astype(np.float32))
   np.testing.assert_allclose(pictures[0], original, atol=1e-6)
   hidden = (np.abs(pictures[1] - 0.5) < 1e-6).all(axis=-1)
@@ -101,7 +101,7 @@ def test_runs_that_predict_pixels_show_reconstructions(
   want = np.where(hidden[..., None], (mean + std).clip(0, 1), original)
   np.testing.assert_allclose(pictures[2], want, atol=1e-6)
   larger = vit_jax.load(path, log=None, resolution=24)
-  pictures = reconstruction.load(path, larger, which='latest')(
+  pictures = reconstruction_lib.load(path, larger, which='latest')(
       np.zeros((2, 24, 24, 3), np.float32))
   assert pictures[1].shape == (2, 24, 24, 3)
   assert not main.main(['inspect', f'--model={tmp_path}/model', str(photos)])

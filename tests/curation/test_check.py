@@ -12,7 +12,7 @@ import pytest
 
 from tests import pictures
 from vit_jax import data
-from vit_jax.curation import check
+from vit_jax.curation import check as check_lib
 from vit_jax.curation import image_record
 from vit_jax.curation import output
 from vit_jax.curation import scan as scan_lib
@@ -63,7 +63,7 @@ def _prepare(source, *, max_examples=0, embed=None, min_side=0, **section):
 def _check(source, **settings):
   """Returns the report of a check, and the text of its page."""
   request, counts = _prepare(source, **settings), []
-  report = check.check(
+  report = check_lib.check(
       request, thresholds=similarity.Thresholds(),
       settings=suspicious_labels.Settings(neighbours=5), features='stripes',
       advance=counts.append)

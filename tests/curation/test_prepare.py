@@ -14,8 +14,8 @@ from tests import pictures
 from vit_jax import __main__ as main
 from vit_jax import data
 from vit_jax.curation import prepare
-from vit_jax.curation import selection
-from vit_jax.curation import shards
+from vit_jax.curation import selection as selection_lib
+from vit_jax.curation import shards as shards_lib
 from vit_jax.curation import stored_images
 
 
@@ -114,11 +114,11 @@ def test_a_stopped_command_continues_with_the_unfinished_shards(
     folder, tmp_path, monkeypatch):
   planned = _plan(folder, tmp_path)
   prepare.begin(planned)
-  shards.write(planned.all_shards[0])
+  shards_lib.write(planned.all_shards[0])
   kept = planned.all_shards[0].path
   written_at = kept.stat().mtime
   monkeypatch.setattr(
-      shards, '_read_record', mock.Mock(side_effect=KeyboardInterrupt))
+      shards_lib, '_read_record', mock.Mock(side_effect=KeyboardInterrupt))
   with pytest.raises(KeyboardInterrupt):
     prepare.write(planned, runner='local', flags=[])
   with pytest.raises(RuntimeError, match='run the command again'):
@@ -140,8 +140,8 @@ def test_a_shard_that_reads_back_differently_is_an_error(
     folder, tmp_path, monkeypatch):
   planned = _plan(folder, tmp_path, shard_bytes=10**6)
   prepare.begin(planned)
-  read = shards.read_records
-  monkeypatch.setattr(shards, 'read_records', lambda path: (
+  read = shards_lib.read_records
+  monkeypatch.setattr(shards_lib, 'read_records', lambda path: (
       record.replace(b'train/cat', b'train/cow') for record in read(path)))
   with pytest.raises(RuntimeError, match='read back 25'):
     prepare.write(planned, runner='local', flags=[])
@@ -172,7 +172,7 @@ def test_shards_of_other_plans_and_finished_datasets_are_kept(
   assert _prepare(source, tmp_path) == 2  # Other shard sizes.
   assert 'shards of another command' in capsys.readouterr().err
   (source / 'train/cat/6.png').rename(source / 'train/cat/99.png')
-  selection.Selection.open.cache_clear()  # As in another process.
+  selection_lib.Selection.open.cache_clear()  # As in another process.
   with pytest.raises(ValueError, match='or the source has changed since'):
     prepare.begin(_plan(source, tmp_path))
   assert _prepare(source, tmp_path, '--version=1.0.1') == 0

@@ -17,7 +17,7 @@ from vit_jax import data
 from vit_jax.curation import methods
 from vit_jax.curation import output
 from vit_jax.curation import search
-from vit_jax.curation import selection
+from vit_jax.curation import selection as selection_lib
 from vit_jax.data.splits import subsets
 
 # Changes of the copies of test images 0, 1, ... among the training images.
@@ -55,8 +55,8 @@ def _root(tmp_path_factory):
 
 def _search(root, runner, folder='unused', method=None):
   return search.search(
-      selection.parse(f'{root}/mine:train', {}),
-      [selection.parse(f'{root}/theirs:test', {})],
+      selection_lib.parse(f'{root}/mine:train', {}),
+      [selection_lib.parse(f'{root}/theirs:test', {})],
       method or methods.PixelMethod(), folder=epath.Path(folder),
       runner=runner)
 
@@ -92,7 +92,7 @@ def test_crops_are_found_in_addition_to_copies(monkeypatch):
       [wave.clip(0, 255).astype(np.uint8) for wave in several]
       for several in (waves, [w + rng.normal(0, 25, w.shape) for w in waves]))
   monkeypatch.setattr(methods, '_thumbnail', lambda _, image: tests[image])
-  chosen = selection.build('digits', 'test', {})
+  chosen = selection_lib.build('digits', 'test', {})
   found, places = [], [(chosen, i) for i in range(len(tests))]
   for crops in (False, True):
     method = methods.PixelMethod(crops=crops)

@@ -4,7 +4,7 @@ import pytest
 
 from tests import own_data
 from tests import pictures
-from vit_jax.curation import selection
+from vit_jax.curation import selection as selection_lib
 
 
 @pytest.mark.parametrize(('text', 'name'), [
@@ -13,18 +13,18 @@ from vit_jax.curation import selection
     ('shapes:train[:100]+test[50%:]', 'shapes:train[:100]+test[50%:]'),
 ])
 def test_the_default_split_is_that_of_published_results(text, name):
-  chosen = selection.parse(text, {})
+  chosen = selection_lib.parse(text, {})
   assert chosen.name == name
-  assert chosen.open() is selection.parse(name, {}).open()
+  assert chosen.open() is selection_lib.parse(name, {}).open()
 
 
 def test_a_colon_before_a_number_or_slash_does_not_begin_a_split():
   for text in ('cifar10:3.0.2', 'gs://bucket/photos', '/a::b/photos'):
-    assert selection.build(text, 'test', {}) == selection.parse(
+    assert selection_lib.build(text, 'test', {}) == selection_lib.parse(
         f'{text}:test', {})
   hub = 'hf://datasets/user/name'
-  assert selection.parse(f'{hub}:full:test', {}).name == f'{hub}:full:test'
-  assert selection.parse(f'{hub}::test', {}).name == f'{hub}:test'
+  assert selection_lib.parse(f'{hub}:full:test', {}).name == f'{hub}:full:test'
+  assert selection_lib.parse(f'{hub}::test', {}).name == f'{hub}:test'
 
 
 def test_images_of_a_selection_keep_its_limit_of_pixels(tmp_path):
@@ -32,9 +32,9 @@ def test_images_of_a_selection_keep_its_limit_of_pixels(tmp_path):
                              for i in range(3)))
   for path in tmp_path.glob('train/*/*.png'):
     path.write_bytes(pictures.encode(pictures.picture(0, side=8)))
-  assert selection.build(str(tmp_path), 'train', {}).image(0).size == (8, 8)
+  assert selection_lib.build(str(tmp_path), 'train', {}).image(0).size == (8, 8)
   with pytest.raises(ValueError, match='max_pixels'):
-    selection.build(str(tmp_path), 'train', {'max_pixels': 63}).image(0)
+    selection_lib.build(str(tmp_path), 'train', {'max_pixels': 63}).image(0)
 
 
 def _tables(root, *names):
@@ -50,14 +50,14 @@ _BREED = {'table': {'path': 'photo', 'label': 'breed'}, 'target': 'single'}
 def test_commas_in_braces_do_not_separate_sources(tmp_path):
   _tables(tmp_path, 'train.csv', 'test.csv')
   text = f'{tmp_path}/{{train,test}}.csv:test'
-  both = selection.parse_others(f'{text},shapes', _BREED)
+  both = selection_lib.parse_others(f'{text},shapes', _BREED)
   assert [chosen.name for chosen in both] == [text, 'shapes:test']
   assert len(both[0].open()) == 10
 
 
 def test_settings_apply_to_other_sources_where_meaningful(tmp_path):
   _tables(tmp_path, 'labels.csv')
-  table, shapes = selection.parse_others(
+  table, shapes = selection_lib.parse_others(
       f'{tmp_path}/labels.csv:train,shapes',
       {**_BREED, 'num_examples': 3, 'max_pixels': 99})
   assert len(table.open()) > 3  # The whole test set.

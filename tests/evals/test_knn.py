@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn import neighbors
 
-from vit_jax.evals import features
+from vit_jax.evals import features as features_lib
 from vit_jax.evals import knn
 
 RNG = np.random.default_rng(0)
@@ -36,7 +36,7 @@ def test_accuracy_agrees_with_scikit_learn(toy, k, temperature):
   reference = accuracy_of_scikit_learn(
       bank, labels, queries, expected, k=k, temperature=temperature)
   assert got == {'accuracy': pytest.approx(reference), 'examples': 30,
-                 **features.spread(bank)}
+                 **features_lib.spread(bank)}
   assert 1 / CLASSES < reference < 1
 
 
@@ -46,9 +46,10 @@ def test_spread_measures_the_dimensions_that_features_use():
   corners = np.array(np.meshgrid(*[[-1, 1]] * 3)).reshape(3, -1).T
   values = (np.pad(corners, ((0, 0), (0, 5))) @ rotation + 50).astype(
       np.float32)
-  assert features.spread(values)['feature_rank'] == pytest.approx(3, rel=1e-3)
+  assert features_lib.spread(values)['feature_rank'] == pytest.approx(
+      3, rel=1e-3)
   sphere = RNG.normal(size=(50_000, 8)).astype(np.float32)
-  assert features.spread(sphere) == pytest.approx(
+  assert features_lib.spread(sphere) == pytest.approx(
       {'feature_rank': 8, 'feature_std': 1}, rel=0.02)
 
 

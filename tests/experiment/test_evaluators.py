@@ -10,10 +10,10 @@ from tests import toy
 from vit_jax import data
 from vit_jax import schema
 from vit_jax.data.sources import registry
-from vit_jax.experiment import build
+from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import complete
 from vit_jax.experiment import config as config_lib
-from vit_jax.experiment import evaluators
+from vit_jax.experiment import evaluators as evaluators_lib
 
 TEST = {'every': {'steps': 1}}
 
@@ -24,7 +24,7 @@ def _choose(splits, *, split='train', evals=None, multi_label=False, **section):
   dataset = dataclasses.replace(
       data.open_dataset(config.data), splits=splits, split=split,
       multi_label=multi_label)
-  chosen = complete.complete(config, dataset, evaluators.opener(
+  chosen = complete.complete(config, dataset, evaluators_lib.opener(
       config, data_optional=False))
   return chosen.checkpoint.best, {
       name: one.split for name, one in chosen.evals.items()}
@@ -130,7 +130,7 @@ def test_metrics_of_the_objective_may_choose_the_best_checkpoint(
 
 def test_the_metric_of_the_objective_must_be_measured_on_the_data():
   with pytest.raises(ValueError, match=r'Measured: test/loss, test/accuracy\.'):
-    build.build(_resolve({}, 'precision_at_1'), jax.devices()[:1])
+    experiment_lib.build(_resolve({}, 'precision_at_1'), jax.devices()[:1])
 
 
 def test_the_training_objective_cannot_be_averaged():

@@ -13,7 +13,7 @@ from vit_jax import tree
 from vit_jax.experiment import fit_weights
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import open as open_lib
-from vit_jax.weights import save
+from vit_jax.weights import save as save_lib
 from vit_jax.weights.families import families
 from vit_jax.weights.formats import safetensors
 
@@ -87,7 +87,8 @@ def test_fine_tuning_interpolates_positions_as_the_code_of_the_weights(
     tmp_path):
   section = {**random_models.TINY, 'gelu': 'exact', 'num_classes': 10}
   model = random_models.make(section, side=16)
-  arrays = save.to_arrays(families.FAMILIES['timm'], tree.flatten(model.params))
+  arrays = save_lib.to_arrays(
+      families.FAMILIES['timm'], tree.flatten(model.params))
   safetensors.write(tmp_path / 'x.safetensors', arrays)
   found = open_lib.open(tmp_path / 'x.safetensors', num_heads=2)
   built = toy.build(model=section, data={'resolution': 32})

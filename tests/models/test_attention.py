@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from vit_jax import models
-from vit_jax.models import attention
+from vit_jax.models import attention as attention_lib
 
 TINY = {'name': 'vit', 'width': 16, 'depth': 2, 'mlp_dim': 16, 'num_heads': 2,
         'patch': 4, 'dtype': 'bfloat16'}
@@ -28,8 +28,8 @@ def test_fused_attention_equals_attention_for_any_number_of_tokens(tokens):
     return lambda *qkv: (attend(*qkv) * seen).sum()
 
   # XLA's form of the same function takes the same arguments as the kernel.
-  fused = functools.partial(attention.fused_attention, implementation='xla')
-  plain = lambda *qkv: attention.dot_product_attention(*qkv)[0]
+  fused = functools.partial(attention_lib.fused_attention, implementation='xla')
+  plain = lambda *qkv: attention_lib.dot_product_attention(*qkv)[0]
   np.testing.assert_allclose(
       fused(query, key, value), plain(query, key, value), rtol=1e-5, atol=1e-6)
   for one, other in zip(*(
@@ -56,7 +56,7 @@ def test_vmap_batches_every_argument_of_the_kernel(monkeypatch, tokens):
       jax.nn, 'dot_product_attention',
       lambda *qkv, implementation, **lengths: kernel(*qkv, *lengths.values()))
   groups = jax.ShapeDtypeStruct((2, 3, tokens, 4, 8), jnp.bfloat16)
-  jax.eval_shape(jax.vmap(attention.fused_attention), *[groups] * 3)
+  jax.eval_shape(jax.vmap(attention_lib.fused_attention), *[groups] * 3)
   assert seen == [[True] * (5 if tokens % 2 else 3)]
 
 
@@ -69,8 +69,8 @@ def calls(monkeypatch):
     made.append(qkv[0].shape)
     return fused(*qkv, implementation='xla')
 
-  fused = attention.fused_attention
-  monkeypatch.setattr(attention, 'fused_attention', attend)
+  fused = attention_lib.fused_attention
+  monkeypatch.setattr(attention_lib, 'fused_attention', attend)
   return made
 
 
@@ -123,8 +123,8 @@ def test_recomputed_weights_give_the_gradients_of_kept_ones(dtype, tolerance):
     values, pullback = jax.vjp(attend, query, key, value)
     return values, *pullback(seen)
 
-  kept = outputs(lambda *qkv: attention.dot_product_attention(*qkv)[0])
-  recomputed = outputs(attention.recomputed_attention)
+  kept = outputs(lambda *qkv: attention_lib.dot_product_attention(*qkv)[0])
+  recomputed = outputs(attention_lib.recomputed_attention)
   np.testing.assert_array_equal(kept[0], recomputed[0])
   for one, other in zip(kept[1:], recomputed[1:]):
     np.testing.assert_allclose(

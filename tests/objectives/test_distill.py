@@ -12,7 +12,7 @@ from scipy import special
 
 from tests import toy
 from vit_jax import objectives
-from vit_jax.inference import load
+from vit_jax.inference import load as load_lib
 from vit_jax.objectives import distill
 from vit_jax.weights.configs import preprocessing
 
@@ -50,7 +50,7 @@ class Fixed(nn.Module):
 
 @pytest.fixture(scope='module')
 def teacher():
-  model = load.create(num_classes=4, resolution=16, **toy.CONFIG['model'])
+  model = load_lib.create(num_classes=4, resolution=16, **toy.CONFIG['model'])
   return dataclasses.replace(
       model, params=jax.tree.map(lambda x: jnp.asarray(x + 0.3), model.params),
       preprocess=preprocessing.parse({
@@ -63,7 +63,7 @@ def teacher():
     (range(9), 'only in the data: 9'), ((), '')])
 def test_the_teacher_has_the_classes_of_the_data(
     tmp_path, capsys, labels, message):
-  model = load.create(
+  model = load_lib.create(
       num_classes=len(labels) or 10, resolution=8, **toy.CONFIG['model'])
   dataclasses.replace(model, preprocess=dataclasses.replace(
       model.preprocess, labels=tuple(map(str, labels)))).save(

@@ -7,7 +7,7 @@ from PIL import Image
 from PIL import ImageEnhance
 import pytest
 
-from vit_jax.objectives import views
+from vit_jax.objectives import views as views_lib
 
 BYTES = np.random.default_rng(0).integers(60, 180, (2, 12, 16, 3), np.uint8)
 PIXELS = jnp.asarray(BYTES / 255, jnp.float32)
@@ -16,8 +16,9 @@ PLAIN = {'flip': 0.0, 'jitter_probability': 0.0, 'grayscale': 0.0}
 
 
 def draw(images=PIXELS, key=KEY, **settings):
-  config = views.ViewsConfig(**{'local_size': 8, 'num_local': 3, **settings})
-  return jax.device_get(jax.jit(lambda x: views.draw(
+  config = views_lib.ViewsConfig(
+      **{'local_size': 8, 'num_local': 3, **settings})
+  return jax.device_get(jax.jit(lambda x: views_lib.draw(
       config, x, key))(images))
 
 
@@ -27,7 +28,7 @@ def test_crops_are_those_of_pillow():
   fractions = jnp.asarray([[[top / 12, left / 16, (bottom - top) / 12,
                              (right - left) / 16]
                             for left, top, right, bottom in boxes]] * 2)
-  crop = jax.jit(views.crop, static_argnums=2)
+  crop = jax.jit(views_lib.crop, static_argnums=2)
   found = jax.device_get(crop(PIXELS, fractions, (8, 8)))
   for image, row in zip(BYTES, found):
     for box, view in zip(boxes, row):
@@ -42,7 +43,7 @@ def test_crops_are_those_of_pillow():
 
 def test_crops_lie_in_the_image_and_have_the_given_areas():
   area, aspect = (0.1, 0.5), (0.5, 2.0)
-  top, left, height, width = np.moveaxis(jax.device_get(views.draw_boxes(
+  top, left, height, width = np.moveaxis(jax.device_get(views_lib.draw_boxes(
       KEY, (500, 4), area=area, aspect=aspect)), -1, 0)
   assert min(top.min(), left.min()) >= 0
   assert max((top + height).max(), (left + width).max()) <= 1 + 1e-6
@@ -57,9 +58,9 @@ def test_crops_lie_in_the_image_and_have_the_given_areas():
     (1.3, 1, 1), (1, 0.6, 1), (1, 1, 0.5), (0.8, 0.7, 0.6)])
 def test_colours_change_as_in_pillow(factors):
   brightness, contrast, saturation = factors
-  luma = jnp.broadcast_to(jnp.asarray(views.LUMA), (3, 3))
+  luma = jnp.broadcast_to(jnp.asarray(views_lib.LUMA), (3, 3))
   matrix = saturation * jnp.eye(3) + (1 - saturation) * luma
-  found = views.change_colours(
+  found = views_lib.change_colours(
       PIXELS[:, None], jnp.broadcast_to(
           jnp.asarray(factors[:2], jnp.float32), (2, 1, 2)),
       jnp.broadcast_to(matrix, (2, 1, 3, 3)))
@@ -75,7 +76,7 @@ def test_colours_change_as_in_pillow(factors):
 
 
 def test_hue_turns_about_the_grey_axis():
-  third = views.turn_hue(jnp.asarray([1 / 3, 0]))
+  third = views_lib.turn_hue(jnp.asarray([1 / 3, 0]))
   np.testing.assert_allclose(
       third[0] @ jnp.asarray([0.5, 0.2, 0.1]), [0.1, 0.5, 0.2], atol=1e-6)
   np.testing.assert_allclose(third[1], np.eye(3), atol=1e-6)

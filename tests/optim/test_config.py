@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from vit_jax.optim import config
+from vit_jax.optim import config as optim_config
 
 
 def parse(name, **section):
-  return config.parse({
+  return optim_config.parse({
       'name': name, 'learning_rate': 0.1,
       'schedule': {'name': 'linear', 'warmup': {'steps': 3}}} | section)
 

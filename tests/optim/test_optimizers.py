@@ -11,7 +11,7 @@ import pytest
 from tests import random_models
 from vit_jax import optim
 from vit_jax import tree
-from vit_jax.optim import config
+from vit_jax.optim import config as optim_config
 
 TOTAL = 10
 NAMES = ('adam', 'sgd', 'adafactor', 'muon')
@@ -163,7 +163,8 @@ def test_muon_updates_each_matrix_of_a_stack_and_adam_the_rest():
       'decoder/encoder/layers/hidden/kernel': lambda a: a}
   params = random(np.random.default_rng(0), shapes)
   grads = [random(np.random.default_rng(i), shapes) for i in range(1, 4)]
-  optimizer = build('muon', params, matrices='(decoder/)?' + config.LAYERS)
+  optimizer = build(
+      'muon', params, matrices='(decoder/)?' + optim_config.LAYERS)
   got = run(optimizer, params, grads)
 
   def alone(values, *steps):
@@ -355,7 +356,7 @@ def test_nothing_is_allocated_before_init(name):
 
 @pytest.mark.parametrize('name, section', [
     *((name, {}) for name in NAMES if name != 'muon'),
-    ('muon', {'matrices': config.LAYERS})])
+    ('muon', {'matrices': optim_config.LAYERS})])
 def test_default_rules_may_match_nothing(name, section):
   params = {'scale': np.ones(3, np.float32)}
   optimizer = build(name, params, weight_decay=0.1, **section)

@@ -7,31 +7,31 @@ import jax
 from jax.experimental import mesh_utils
 import pytest
 
-from vit_jax.parallel import mesh
+from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import topology
 
 
 @pytest.mark.parametrize('sizes', [(8, 1, 1), (2, 2, 2), (1, 4, 2)])
 def test_the_device_order_is_that_of_jax(sizes):
-  built = mesh.build(mesh.MeshConfig(*sizes))
+  built = mesh_lib.build(mesh_lib.MeshConfig(*sizes))
   assert built == jax.make_mesh(
       sizes, ('data', 'fsdp', 'tensor'),
       axis_types=(jax.sharding.AxisType.Auto,) * 3)
   assert set(built.axis_types) == {jax.sharding.AxisType.Auto}
-  assert mesh.data_parallelism(built) == sizes[0] * sizes[1]
+  assert mesh_lib.data_parallelism(built) == sizes[0] * sizes[1]
 
 
 @pytest.mark.parametrize('version', topology.SLICES)
 def test_every_preset_has_a_mesh_on_every_slice(version):
   pytest.importorskip('libtpu')
-  sections = [{'preset': name} for name in mesh.PRESETS]
+  sections = [{'preset': name} for name in mesh_lib.PRESETS]
   for number in topology.SLICES[version]:
     devices = topology.devices(f'{version}-{number}')
     example = [{'fsdp': 8, 'tensor': 2}] if len(devices) >= 16 else []
     for section in sections + example:
-      config = mesh.MeshConfig(**section)
-      built = mesh.build(config, devices)
-      assert built.devices.shape == mesh.resolve(config, len(devices))
+      config = mesh_lib.MeshConfig(**section)
+      built = mesh_lib.build(config, devices)
+      assert built.devices.shape == mesh_lib.resolve(config, len(devices))
       assert set(built.devices.flat) == set(devices)
 
 
@@ -43,7 +43,7 @@ def test_a_mesh_that_the_topology_does_not_allow_is_an_error(monkeypatch):
   with pytest.raises(ValueError, match=(
       r"'fsdp': 8, 'tensor': 1} is not possible on 8 x cpu: no assign.*"
       'Use sizes that divide')):
-    mesh.build(mesh.MeshConfig(data=1, fsdp=8))
+    mesh_lib.build(mesh_lib.MeshConfig(data=1, fsdp=8))
 
 
 def of_slices(platform):
@@ -53,8 +53,8 @@ def of_slices(platform):
 
 def test_only_tpus_must_be_in_one_slice():
   with pytest.raises(ValueError, match='2 x fake: the devices belong to 2 sl'):
-    mesh.build(mesh.MeshConfig(), of_slices('tpu'))
-  assert mesh.build(mesh.MeshConfig(), of_slices('gpu')).size == 2
+    mesh_lib.build(mesh_lib.MeshConfig(), of_slices('tpu'))
+  assert mesh_lib.build(mesh_lib.MeshConfig(), of_slices('gpu')).size == 2
 
 
 @pytest.mark.parametrize('section', [
@@ -65,7 +65,7 @@ def test_mesh_that_does_not_fill_the_devices_is_an_error(section):
             'Make the product of the axes 8, or set one axis to -1.')
   with pytest.raises(ValueError, match=re.escape(
       f'The mesh {sizes} does not fill 8 devices. {remedy}')):
-    mesh.build(mesh.MeshConfig(**section))
+    mesh_lib.build(mesh_lib.MeshConfig(**section))
 
 
 @pytest.mark.parametrize(('section', 'words'), [
@@ -74,7 +74,7 @@ def test_mesh_that_does_not_fill_the_devices_is_an_error(section):
     ({'preset': '22b'}, "mesh.preset '22b'. Did you mean '22B'")])
 def test_impossible_axes_and_presets_are_errors(section, words):
   with pytest.raises(ValueError, match=words):
-    mesh.MeshConfig(**section)
+    mesh_lib.MeshConfig(**section)
 
 
 SIZES = {  # Parameters of each model, to three digits.
@@ -84,10 +84,10 @@ SIZES = {  # Parameters of each model, to three digits.
     'g': {'g': 1.01e9}, 'G': {'G': 1.84e9}, '22B': {'22B': 21.7e9}}
 
 
-@pytest.mark.parametrize('name', list(mesh.PRESETS))
+@pytest.mark.parametrize('name', list(mesh_lib.PRESETS))
 def test_the_preset_follows_from_the_number_of_parameters(name):
   for num_params in SIZES[name].values():
-    assert mesh.preset(mesh.MeshConfig(), int(num_params)) == name
+    assert mesh_lib.preset(mesh_lib.MeshConfig(), int(num_params)) == name
 
 
 @pytest.mark.parametrize('section, by_devices', [
@@ -102,9 +102,9 @@ def test_the_preset_follows_from_the_number_of_parameters(name):
         ({'data': 2, 'fsdp': 16, 'tensor': 2}, (2, 16, 2)),
         ({'data': 1, 'tensor': -1}, (1, 1, 64))))])
 def test_presets_and_axes_fit_the_number_of_devices(section, by_devices):
-  config = mesh.MeshConfig(**section)
+  config = mesh_lib.MeshConfig(**section)
   for devices, sizes in by_devices.items():
-    assert mesh.resolve(config, devices, num_params=304_000_000) == sizes
+    assert mesh_lib.resolve(config, devices, num_params=304_000_000) == sizes
 
 
 @pytest.mark.parametrize('section, words', [
@@ -114,6 +114,6 @@ def test_presets_and_axes_fit_the_number_of_devices(section, by_devices):
     ({'preset': 'data'}, 'data 8 x fsdp 1 x tensor 1'),
     ({'fsdp': 2, 'tensor': 1}, 'data 4 x fsdp 2 x tensor 1')])
 def test_the_description_names_the_preset_if_used(section, words):
-  config, num_params = mesh.MeshConfig(**section), 304_000_000
-  built = mesh.build(config, num_params=num_params)
-  assert mesh.describe(config, built, num_params) == words
+  config, num_params = mesh_lib.MeshConfig(**section), 304_000_000
+  built = mesh_lib.build(config, num_params=num_params)
+  assert mesh_lib.describe(config, built, num_params) == words

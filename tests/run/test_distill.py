@@ -14,7 +14,7 @@ from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
 from vit_jax.experiment import frozen_weights
 from vit_jax.experiment import model_flops
-from vit_jax.inference import load
+from vit_jax.inference import load as load_lib
 from vit_jax.training import flops
 from vit_jax.weights import open as open_lib
 
@@ -60,13 +60,13 @@ def test_the_teacher_is_neither_trained_nor_saved(trained):
   state, _ = experiment.train_step(state, batch)
   for params in (state.params, state.average):
     jax.tree.map(np.testing.assert_array_equal, params['teacher'],
-                 load.load(teacher, log=None).params)
+                 load_lib.load(teacher, log=None).params)
   assert 0 <= summary['metrics']['loss/agreement'] <= 1
 
 
 def test_the_forward_pass_of_the_teacher_counts(trained):
   _, _, experiment, _ = trained
-  teacher = load.load(trained[0], log=None)
+  teacher = load_lib.load(trained[0], log=None)
   forward = flops.count(
       lambda params, x: models.build(teacher.config, num_classes=10).apply(
           {'params': params}, x)['logits'], teacher.params,
@@ -83,7 +83,7 @@ def test_the_projection_and_both_heads_learn(trained):
                'projector/kernel'):
     assert np.abs(final[name] - initial[name]).max() > 1e-4, name
   assert summary['metrics']['loss/features'] > 0
-  assert load.load(workdir, log=None).config.distill_token
+  assert load_lib.load(workdir, log=None).config.distill_token
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one(trained, tmp_path):

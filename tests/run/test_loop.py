@@ -25,11 +25,11 @@ from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import lock
 from vit_jax.checkpoints import paths
-from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import log_config
 from vit_jax.experiment import model_flops
 from vit_jax.parallel import hardware
 from vit_jax.run import signals
-from vit_jax.run import writer
+from vit_jax.run import writer as writer_lib
 from vit_jax.weights import open as open_lib
 
 pytestmark = pytest.mark.slow  # It trains models.
@@ -136,7 +136,7 @@ def test_a_best_metric_that_is_not_reported_is_an_error(base, tmp_path):
 
 def test_an_early_stop_logs_evaluates_and_plots_the_last_step(stopped):
   _, summary, workdir = stopped
-  written = writer.read_rows(workdir)
+  written = writer_lib.read_rows(workdir)
   assert max(row['step'] for row in written) == 20
   # Neither every third step nor the evaluation at the end was due at 20.
   assert [r['step'] for r in written if 'train/loss' in r][-2:] == [18, 20]
@@ -287,7 +287,7 @@ def test_cost_counts_images_at_changing_batch_sizes(base, workdir):
   assert summary['images'] == 20 * 8 + 4 * 16
   assert summary['flops'] == per_image * summary['images']
   assert summary['exaflops'] == summary['flops'] / 1e18
-  last = [r for r in writer.read_rows(workdir) if 'train/exaflops' in r][-1]
+  last = [r for r in writer_lib.read_rows(workdir) if 'train/exaflops' in r][-1]
   assert last['train/exaflops'] == summary['exaflops']
   assert last['train/images_seen'] == summary['images']
   assert last['train/core_hours'] == last['train/device_hours']
@@ -304,7 +304,7 @@ def test_utilisation_is_logged_if_the_peak_is_known(
   flops = per_image * 8 * 4
   assert (f'at least {console.format_number(flops / 1e9 / 3600)} core-hours'
           in capsys.readouterr().out)
-  for row in writer.read_rows(tmp_path):
+  for row in writer_lib.read_rows(tmp_path):
     if 'train/loss' in row:
       assert row['train/mfu'] == pytest.approx(
           row['train/images_per_sec'] * per_image / 1e9)
@@ -319,14 +319,14 @@ def test_a_workdir_of_an_active_run_is_not_touched(base, tmp_path):
 
 def test_a_failed_log_write_names_the_last_checkpoint(
     base, tmp_path, monkeypatch):
-  write = writer.MetricWriter.write
+  write = writer_lib.MetricWriter.write
 
   def full_from_step_20(self, step, scalars):
     if step >= 20:
       raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     write(self, step, scalars)
 
-  monkeypatch.setattr(writer.MetricWriter, 'write', full_from_step_20)
+  monkeypatch.setattr(writer_lib.MetricWriter, 'write', full_from_step_20)
   with pytest.raises(errors.StorageError, match=(
       r'Cannot write a row of metrics.jsonl to .*: No space left on device.*'
       r'The checkpoint of step (10|15|20) is complete; the same command ')):
@@ -339,7 +339,7 @@ def test_tensorboard_shows_the_first_images_and_requested_histograms(
     base, tmp_path):
   experiment = dataclasses.replace(
       scripted(base), config=dataclasses.replace(
-          scripted(base).config, log=config_lib.LogConfig(
+          scripted(base).config, log=log_config.LogConfig(
               every=schema.Duration(steps=20), histograms=True)))
   train(experiment, tmp_path)
   found = {}

@@ -13,7 +13,7 @@ from vit_jax import run as run_lib
 from vit_jax import tree
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
-from vit_jax.inference import load
+from vit_jax.inference import load as load_lib
 from vit_jax.parallel import multihost
 from vit_jax.weights import open as open_lib
 
@@ -70,9 +70,9 @@ def test_checkpoints_hold_what_is_trained(trained):
 
 def test_a_loaded_model_has_the_merged_parameters(trained, base, tmp_path):
   workdir, _, summary = trained
-  model = load.load(workdir, log=None)
+  model = load_lib.load(workdir, log=None)
   adapted = tree.flatten(model.params)
-  original = tree.flatten(load.load(base, log=None).params)
+  original = tree.flatten(load_lib.load(base, log=None).params)
   changed = {name for name, value in adapted.items() if
              value.shape != original[name].shape
              or (value != original[name]).any()}
@@ -107,17 +107,18 @@ def test_other_or_missing_weights_are_not_adapted(trained, base, tmp_path):
   shutil.copytree(workdir, run)
   shutil.copytree(base, moved)
   with pytest.raises(ValueError, match='holds no.*Leave it out'):
-    load.load(base, log=None, base=str(moved))
+    load_lib.load(base, log=None, base=str(moved))
   hidden = base.with_name('hidden')
   base.rename(hidden)
   try:
     with pytest.raises(ValueError, match='holds LoRA adapters of .*base=PATH'):
-      load.load(run, log=None)
+      load_lib.load(run, log=None)
     jax.tree.map(np.testing.assert_array_equal, *(
-        load.load(run, log=None, base=str(path)).params
+        load_lib.load(run, log=None, base=str(path)).params
         for path in (moved, hidden)))
-    load.create(num_classes=7, resolution=16, **toy.CONFIG['model']).save(base)
-    for read in (lambda: load.load(run, log=None),
+    load_lib.create(
+        num_classes=7, resolution=16, **toy.CONFIG['model']).save(base)
+    for read in (lambda: load_lib.load(run, log=None),
                  lambda: train(run, base, steps=9)):
       with pytest.raises(ValueError, match='holds other weights than those'):
         read()

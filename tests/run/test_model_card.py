@@ -15,9 +15,9 @@ from tests import toy
 from vit_jax import __main__ as main
 from vit_jax import escape
 from vit_jax import run as run_lib
-from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import log_config
 from vit_jax.run import model_card
-from vit_jax.run import writer
+from vit_jax.run import writer as writer_lib
 
 CONFIG = toy.config(
     total={'steps': 4}, objective={'loss': 'sigmoid'},
@@ -46,7 +46,7 @@ def front(text):
 
 def test_a_card_holds_the_numbers_of_the_metrics(workdir):
   text = (workdir / 'model_card.md').read_text()
-  rows = [row for row in writer.read_rows(workdir) if 'val/accuracy' in row]
+  rows = [row for row in writer_lib.read_rows(workdir) if 'val/accuracy' in row]
   (result,) = front(text)['model-index'][0]['results']
   assert {metric['name']: metric['value'] for metric in result['metrics']} == {
       name: value for name, value in rows[-1].items()
@@ -79,7 +79,7 @@ def test_changing_the_card_section_updates_the_card_of_a_finished_run(
     experiment, workdir, tmp_path):
   folder = tmp_path / 'copy'
   shutil.copytree(workdir, folder)
-  later = dataclasses.replace(experiment.config, card=config_lib.CardConfig(
+  later = dataclasses.replace(experiment.config, card=log_config.CardConfig(
       licence='cc-by-4.0'))
   run_lib.train(dataclasses.replace(experiment, config=later), folder)
   after = (folder / 'model_card.md').read_text()

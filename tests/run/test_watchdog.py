@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from vit_jax.experiment import config
-from vit_jax.run import watchdog
+from vit_jax.experiment import log_config
+from vit_jax.run import watchdog as watchdog_lib
 
 
 class Wait:
@@ -37,8 +37,8 @@ def wait():
 
 
 def watch(wait, report_secs, end_secs, start_secs=0):
-  return watchdog.Watchdog(
-      config.LogConfig(stalled_secs=report_secs, hung_secs=end_secs,
+  return watchdog_lib.Watchdog(
+      log_config.LogConfig(stalled_secs=report_secs, hung_secs=end_secs,
                        start_secs=start_secs),
       'starting', report=wait.report, end=wait.end)
 

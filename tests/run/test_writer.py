@@ -14,7 +14,7 @@ import pytest
 from tensorboardX.proto import event_pb2
 
 from vit_jax import atomic_files
-from vit_jax.run import writer
+from vit_jax.run import writer as writer_lib
 
 
 def lines(workdir):
@@ -23,7 +23,7 @@ def lines(workdir):
 
 def write(workdir, *rows, **options):
   """Writes pairs of a step and its metrics with one writer."""
-  metric_writer = writer.MetricWriter(workdir, **options)
+  metric_writer = writer_lib.MetricWriter(workdir, **options)
   for step, metrics in rows:
     metric_writer.write(step, metrics)
   metric_writer.close()
@@ -48,8 +48,8 @@ def read_events(workdir):
 
 def test_rows_are_flushed_immediately(tmp_path):
   workdir = tmp_path / 'new' / 'run'
-  assert writer.read_rows(workdir) == []
-  metric_writer = writer.MetricWriter(workdir, resume_step=0)
+  assert writer_lib.read_rows(workdir) == []
+  metric_writer = writer_lib.MetricWriter(workdir, resume_step=0)
   metric_writer.write(10, {'train/loss': 2.5, 'val/accuracy': 1})
   assert lines(workdir) == [
       '{"step": 10, "train/loss": 2.5, "val/accuracy": 1.0}']
@@ -64,7 +64,7 @@ def test_non_finite_values_are_null_and_read_as_nan(tmp_path):
 
   row = json.loads(lines(tmp_path)[0], parse_constant=refuse)
   assert row == {'step': 1, 'a': None, 'b': None, 'c': None}
-  (read,) = writer.read_rows(tmp_path)
+  (read,) = writer_lib.read_rows(tmp_path)
   assert all(math.isnan(read[name]) for name in 'abc')
 
 
@@ -81,7 +81,7 @@ def test_a_resumed_file_equals_one_that_was_never_interrupted(
 def test_appending_keeps_every_row(tmp_path):
   write_steps(tmp_path, [10, 20], resume_step=0)
   write_steps(tmp_path, [20], resume_step=None, key='test/accuracy')
-  assert [set(row) - {'step'} for row in writer.read_rows(tmp_path)] == [
+  assert [set(row) - {'step'} for row in writer_lib.read_rows(tmp_path)] == [
       {'train/loss'}, {'train/loss'}, {'test/accuracy'}]
 
 
@@ -90,7 +90,7 @@ def test_a_repeated_evaluation_replaces_its_row(tmp_path):
         resume_step=0)
   write(tmp_path, (20, {'val/accuracy': 0.6}), (20, {'val/accuracy': 0.7}),
         resume_step=20)
-  assert writer.read_rows(tmp_path) == [
+  assert writer_lib.read_rows(tmp_path) == [
       {'step': 20, 'train/loss': 1.0}, {'step': 20, 'val/accuracy': 0.7}]
 
 
@@ -98,7 +98,7 @@ def test_a_line_cut_by_a_kill_is_ignored(tmp_path):
   write_steps(tmp_path, [10, 20], resume_step=0)
   with (tmp_path / 'metrics.jsonl').open('a') as file:
     file.write('{"step": 20, "val/lo')
-  assert [row['step'] for row in writer.read_rows(tmp_path)] == [10, 20]
+  assert [row['step'] for row in writer_lib.read_rows(tmp_path)] == [10, 20]
   write_steps(tmp_path, [30], resume_step=20)
   assert [json.loads(line)['step'] for line in lines(tmp_path)] == [10, 20, 30]
 
@@ -108,7 +108,7 @@ def test_a_damaged_line_is_an_error_with_its_number(tmp_path):
   with (tmp_path / 'metrics.jsonl').open('a') as file:
     file.write('spam\n{"step": 20}\n')
   with pytest.raises(ValueError, match=r"line 2: expected a row .*'spam'"):
-    writer.read_rows(tmp_path)
+    writer_lib.read_rows(tmp_path)
 
 
 def test_an_inactive_writer_writes_no_file(tmp_path):
@@ -135,10 +135,11 @@ def test_a_bucket_holds_the_same_rows_as_a_folder(tmp_path, monkeypatch):
   monkeypatch.setattr(atomic_files, 'is_remote', lambda path: True)
   write(tmp_path, (1, {'train/loss': 2.0}), (2, {'train/loss': 1.5}),
         (2, {'train/loss': 1.0}), resume_step=0)
-  assert writer.read_rows(tmp_path) == [
+  assert writer_lib.read_rows(tmp_path) == [
       {'step': 1, 'train/loss': 2.0}, {'step': 2, 'train/loss': 1.0}]
   write(tmp_path, (2, {'train/loss': 0.5}), resume_step=1)
-  assert [row['train/loss'] for row in writer.read_rows(tmp_path)] == [2.0, 0.5]
+  assert [row['train/loss'] for row in writer_lib.read_rows(tmp_path)] == [
+      2.0, 0.5]
 
 
 def summaries(workdir):
@@ -148,7 +149,7 @@ def summaries(workdir):
 
 
 def test_tensorboard_shows_hyperparameters_images_and_histograms(tmp_path):
-  metric_writer = writer.MetricWriter(tmp_path)
+  metric_writer = writer_lib.MetricWriter(tmp_path)
   metric_writer.write_hyperparameters(
       {'model': {'width': 8, 'norm': 'rms'}, 'stages': [1, 2], 'seed': None})
   rng = np.random.default_rng(0)
@@ -186,7 +187,7 @@ def test_weights_and_biases_gets_the_same_rows(tmp_path, monkeypatch):
   assert calls[1:3] == [(10, {'train/loss': 2.5}), 'finish']
   monkeypatch.setitem(sys.modules, 'wandb', None)
   with pytest.raises(ImportError, match='pip install wandb'):
-    writer.MetricWriter(tmp_path, wandb_config={})
+    writer_lib.MetricWriter(tmp_path, wandb_config={})
 
 
 def test_links_in_a_workdir_are_not_followed(tmp_path):
@@ -197,9 +198,9 @@ def test_links_in_a_workdir_are_not_followed(tmp_path):
   for name in ('metrics.jsonl', 'metrics.jsonl.new', 'unreadable.jsonl.new'):
     (workdir / name).symlink_to(outside)
   write_steps(workdir, [3], resume_step=2)
-  writer.add_rows(
+  writer_lib.add_rows(
       epath.Path(workdir) / 'unreadable.jsonl', [{'key': 'a'}], step=1)
-  assert [row['step'] for row in writer.read_rows(workdir)] == [1, 2, 3]
+  assert [row['step'] for row in writer_lib.read_rows(workdir)] == [1, 2, 3]
   assert outside.read_text() == content
   assert not any(path.is_symlink() for path in workdir.iterdir())
 
@@ -207,12 +208,12 @@ def test_links_in_a_workdir_are_not_followed(tmp_path):
 def test_no_thread_outlives_a_writer_that_cannot_flush(tmp_path, monkeypatch):
   # The thread of tensorboardX failed at the end: 'handle is closed'.
   before = threading.enumerate()
-  metric_writer = writer.MetricWriter(tmp_path)
+  metric_writer = writer_lib.MetricWriter(tmp_path)
   metric_writer.write(1, {'a': 1})
   def fail(_):
     raise OSError(errno.ENOSPC, 'No space left on device')
 
-  monkeypatch.setattr(writer.event_file_writer.EventsWriter, 'flush', fail)
+  monkeypatch.setattr(writer_lib.event_file_writer.EventsWriter, 'flush', fail)
   with pytest.raises(OSError, match='No space left'):
     metric_writer.write(2, {'a': 1})
   metric_writer.close()

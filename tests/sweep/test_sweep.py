@@ -12,7 +12,7 @@ import pytest
 from vit_jax import __main__ as main
 from vit_jax import sweep as sweep_lib
 from vit_jax.commands import sweep as command
-from vit_jax.inference import load
+from vit_jax.inference import load as load_lib
 from vit_jax.run import signals
 from vit_jax.sweep import grid as grid_lib
 
@@ -68,7 +68,7 @@ def test_the_best_setting_is_trained_on_all_data_with_each_seed(swept):
 
 def test_a_soup_is_written_and_reported_next_to_the_best_run(swept):
   workdir, result = swept
-  params = [jax.tree.leaves(load.load(path, log=None).params) for path in (
+  params = [jax.tree.leaves(load_lib.load(path, log=None).params) for path in (
       workdir / 'soup_uniform',
       *(workdir / 'runs' / name for name in ALL_RUNS[:2]))]
   for mean, *each in zip(*params):

@@ -3,7 +3,7 @@
 import pytest
 
 from vit_jax import schema
-from vit_jax.weights import overrides
+from vit_jax.weights import overrides as overrides_lib
 
 
 @pytest.mark.parametrize(('given', 'words'), [
@@ -21,17 +21,17 @@ from vit_jax.weights import overrides
     ({'prefix': 3}, 'prefix must be str')])
 def test_an_invalid_override_is_an_error(given, words):
   with pytest.raises(ValueError, match=words):
-    overrides.parse(given)
+    overrides_lib.parse(given)
 
 
 @pytest.mark.parametrize('mean', [
     0.25, [0.25], (0.25,) * 3, schema.FlagText('0.25')])
 def test_one_number_stands_for_every_channel(mean):
-  assert overrides.parse({'mean': mean}).preprocess == {'mean': (0.25,) * 3}
+  assert overrides_lib.parse({'mean': mean}).preprocess == {'mean': (0.25,) * 3}
 
 
 def test_text_from_the_command_line_is_parsed():
-  found = overrides.parse({name: schema.FlagText(text) for name, text in {
+  found = overrides_lib.parse({name: schema.FlagText(text) for name, text in {
       'resolution': '(24, 48)', 'num_heads': '4', 'gelu': 'exact'}.items()})
   assert found.preprocess == {'resolution': (24, 48)}
   assert found.model == {'num_heads': 4, 'gelu': 'exact'}

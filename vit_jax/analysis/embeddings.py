@@ -44,7 +44,7 @@ def similarity(
 ) -> Float[np.ndarray, 'rows columns rows columns']:
   """Returns cosines between position embeddings (ViT, figure 7, centre).
 
-  `positions` are those of the patches, row by row, without other tokens.
+  `positions` are for the patches, row by row, without other tokens.
   """
   unit = nearest_neighbours.unit(np.asarray(positions, np.float64))
   return (unit @ unit.T).reshape(*grid, *grid)

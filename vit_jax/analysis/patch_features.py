@@ -13,7 +13,7 @@ def colours(
 ) -> Float[np.ndarray, 'images rows columns 3']:
   """Returns the first three principal components as red, green and blue.
 
-  The components are those of the patches of all images together, so a colour
+  The components are computed from the patches of all images, so a colour
   has the same meaning in each of them (DINOv2, arXiv 2304.07193, figure 1, but
   the background is kept). The sign of a component makes its largest absolute
   value positive; its range is scaled to 0 ... 1.

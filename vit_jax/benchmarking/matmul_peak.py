@@ -20,7 +20,7 @@ MAX_SECS = 0.05  # Products that take longer are not faster per FLOP.
 class Matmul(NamedTuple):
   """Product of two square matrices of `size` rows on each device.
 
-  `flops` are those of all devices; `run` computes the product a number of times
+  `flops` are for all devices; `run` computes the product a number of times
   and waits; one product takes `secs`.
   """
   size: int

@@ -1,6 +1,6 @@
 """Speed of an experiment's training step and forward pass.
 
-FLOPs are those of the model, as in `flops` and `train/mfu`, without
+FLOPs are counted for the model, as in `flops` and `train/mfu`, without
 recomputation. Utilisation is relative to a large matrix product, timed
 alternately with the steps, and to the data sheet if the device is known.
 """

@@ -25,7 +25,7 @@ from vit_jax import exceptions
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import checksums
-from vit_jax.checkpoints import config as config_lib
+from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import items as items_lib
 from vit_jax.checkpoints import paths
@@ -63,7 +63,8 @@ class Checkpoints:
   """Saves and restores the state of one run; use as a context manager."""
 
   def __init__(
-      self, workdir: epath.PathLike, config: config_lib.CheckpointConfig):
+      self, workdir: epath.PathLike,
+      config: checkpoint_config.CheckpointConfig):
     paths.check_writable(workdir)
     self._root = paths.absolute(workdir) / paths.FOLDER
     with errors.explain_errors('checkpoints', self._root):

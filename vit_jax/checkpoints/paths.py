@@ -108,7 +108,7 @@ def others(path: epath.Path) -> list[epath.Path]:
 
 
 def stages(path: epath.Path) -> list[str]:
-  """Returns the names of the runs in a folder, such as those of stages."""
+  """Returns the names of the runs in a folder, such as stages."""
   if not path.is_dir():
     return []
   return sorted(run.name for run in path.iterdir() if (run / FOLDER).is_dir())

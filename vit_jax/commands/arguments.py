@@ -195,7 +195,7 @@ def parse_overrides(
 
 
 def add_data(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags of a dataset, --source and those of `data_overrides`."""
+  """Adds the flags of a dataset: --source and others for `data_overrides`."""
   parser.add_argument(
       '--source', required=True, metavar='DATA',
       help='dataset, as in data.source: a folder, a TFDS name, ...')

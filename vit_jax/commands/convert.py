@@ -25,11 +25,11 @@ with epy.lazy_imports():
   from vit_jax import console
   from vit_jax import escape
   from vit_jax import tree
-  from vit_jax.inference import load
+  from vit_jax.inference import load as load_lib
   from vit_jax.inference import model as model_lib
   from vit_jax.run import model_card
   from vit_jax.weights import download
-  from vit_jax.weights import save
+  from vit_jax.weights import save as save_lib
   from vit_jax.weights import upload
   from vit_jax.weights.configs import preprocessing
 
@@ -69,14 +69,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the command; returns the exit status and the results."""
-  schema.check_name(args.format, save.FORMATS, what='--format')
+  schema.check_name(args.format, save_lib.FORMATS, what='--format')
   if args.push:
     if not re.fullmatch(r'[\w.-]+/[\w.-]+', args.push):
       raise ValueError(f'--push must be USER/NAME; got {args.push!r}.')
     if args.format not in _LIBRARIES or epath.Path(args.target).suffix:
       raise ValueError('--push needs --format=timm or huggingface, and a '
                        '--target without a suffix: a folder.')
-  model = load.load(
+  model = load_lib.load(
       args.source, which=args.which, text_embeddings=args.text_embeddings,
       **arguments.model_overrides(args))
   card, licence = _card(args, model), _licence_text(args)
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     print(escape.line(f'note: {note}'))
   _verify(model, args.target)
   if card and epath.Path(args.target).is_dir():
-    name = model_card.FILENAME if args.format == save.ORBAX else 'README.md'
+    name = model_card.FILENAME if args.format == save_lib.ORBAX else 'README.md'
     atomic_files.write_text(epath.Path(args.target) / name, card)
   if licence:
     atomic_files.write_text(epath.Path(args.target) / 'LICENSE', licence)
@@ -143,7 +143,7 @@ def _licence_text(args: argparse.Namespace) -> str:
 
 def _verify(model: model_lib.Model, target: str) -> None:
   """Raises ValueError unless `target` loads as the same model."""
-  again = load.load(target, log=None)
+  again = load_lib.load(target, log=None)
   have, want = tree.flatten(again.params), tree.flatten(model.params)
   differing = sorted(have.keys() ^ want.keys()) or [
       name for name in want if not np.array_equal(want[name], have[name])]

@@ -32,7 +32,7 @@ with epy.lazy_imports():
   from vit_jax.curation import check as check_lib
   from vit_jax.curation import output
   from vit_jax.curation import prepare
-  from vit_jax.curation import scan
+  from vit_jax.curation import scan as scan_lib
   from vit_jax.curation import similarity
   from vit_jax.curation import suspicious_labels
   from vit_jax.inference import image_files
@@ -96,7 +96,7 @@ def _check(args: argparse.Namespace) -> tuple[int, Any]:
     model = args.model, args.which
     embed = functools.partial(arguments.compute_features, *model)
     min_side = 2 * max(arguments.feature_model(*model).preprocess.resolution)
-  request = scan.prepare(
+  request = scan_lib.prepare(
       config, max_examples=args.max_examples, embed=embed, min_side=min_side)
   with image_files.ReadProgress(len(request.examples)) as reading:
     report = check_lib.check(

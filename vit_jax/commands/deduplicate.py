@@ -26,7 +26,7 @@ with epy.lazy_imports():
   from vit_jax import atomic_files
   from vit_jax import console
   from vit_jax.curation import beam_runner
-  from vit_jax.curation import methods as methods_lib
+  from vit_jax.curation import methods
   from vit_jax.curation import output
   from vit_jax.curation import search
   from vit_jax.curation import selection as selection_lib
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the command; returns the exit status and the results."""
   arguments.check_absent(args.to)
   beam_runner.load(args.runner)  # Raises if it is not installed.
-  methods = _methods(args)
+  chosen = _methods(args)
   section = arguments.data_overrides(args)
   source = selection_lib.build(args.source, args.split, section)
   against = _test_sets(args, section)
@@ -84,11 +84,11 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     found = search.merge([search.search(
         source, against, method,
         folder=epath.Path(args.to.rstrip('/') + '.found'),
-        runner=args.runner, flags=args.runner_flags) for method in methods])
+        runner=args.runner, flags=args.runner_flags) for method in chosen])
     summary = {
         'source': source.name, 'examples': len(source.open()),
         'against': {s.name: len(s.open()) for s in against},
-        'settings': dataclasses.asdict(methods[0]),
+        'settings': dataclasses.asdict(chosen[0]),
         'near_duplicates': len(found.pairs), 'compared': found.num_compared,
         'unreadable': found.unreadable,
         'model': args.model, 'min_cosine': args.min_cosine}
@@ -106,16 +106,16 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
 
 
 def _methods(args: argparse.Namespace) -> list[Any]:
-  methods: list[methods_lib.Method] = [methods_lib.PixelMethod(
+  chosen: list[methods.Method] = [methods.PixelMethod(
       max_distance=args.max_distance, min_similarity=args.min_similarity,
       crops=not args.no_crops)]
   if args.model:
     model = args.model, args.which
     arguments.feature_model(*model)  # Errors are raised before the search.
-    methods.append(methods_lib.FeatureMethod(
+    chosen.append(methods.FeatureMethod(
         functools.partial(arguments.compute_features, *model),
         args.min_cosine))
-  return methods
+  return chosen
 
 
 def _test_sets(

@@ -3,8 +3,8 @@
     python main.py evaluate --workdir=runs/x --evaluators=fewshot,knn
 
 Weights of other codebases need --config: the model comes from the weights, data
-and evaluators from the config. The classes of the head are matched to those of
-the data by name. Few-shot and k-NN evaluation do not use the head.
+and evaluators from the config. Classes of the head and of the data are matched
+by name. Few-shot and k-NN evaluation do not use the head.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ with epy.lazy_imports():
   from vit_jax.experiment import fit_batch
   from vit_jax.experiment import fit_weights
   from vit_jax.experiment import load_config
+  from vit_jax.experiment import log_config
   from vit_jax.inference import class_names
-  from vit_jax.inference import load
+  from vit_jax.inference import load as load_lib
   from vit_jax.parallel import coordination
   from vit_jax.parallel import multihost
   from vit_jax.run import watchdog as watchdog_lib
@@ -88,7 +89,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     args.workdir = os.path.join(args.workdir, args.stage)
   # The time limits of the run's config are not known yet.
   with watchdog_lib.Watchdog(
-      config_lib.LogConfig(), 'finding the checkpoint'):
+      log_config.LogConfig(), 'finding the checkpoint'):
     config, weights = _find(args)
   if args.flip:
     config = dataclasses.replace(config, evals={
@@ -223,7 +224,7 @@ def _find(
     raise ValueError(
         f'{args.workdir} has no config of a training run, which selects data '
         'and evaluators. Use --config=configs/x.py.')
-  model = load.load(
+  model = load_lib.load(
       path, which=args.which, text_embeddings=args.text_embeddings,
       **arguments.model_overrides(args))
   # The model is that of the weights, so the config may leave it open.
@@ -262,7 +263,7 @@ def _with_training_scales(
 ) -> config_lib.Config:
   """Returns the config with the label and pixel scales of the training data.
 
-  With another --config, measured scales would be those of the evaluation data.
+  With another --config, measured scales would come from the evaluation data.
   """
   data = weights.run.get('data', {})
   scales: dict[str, Any] = {}
@@ -281,8 +282,8 @@ def _config(
 ) -> config_lib.Config:
   """Returns the config with the evaluators selected by --evaluators.
 
-  Without --config, it is `saved`. The overrides in `first` precede those of the
-  command line.
+  Without --config, it is `saved`. The overrides in `first` precede the flags of
+  the command line.
   """
   chosen = [name for name in args.evaluators.split(',') if name]
   # Overrides of evaluators that the config lacks must wait for their addition.

@@ -26,7 +26,7 @@ with epy.lazy_imports():
   from vit_jax.run import signals
   from vit_jax.run import watchdog as watchdog_lib
   from vit_jax.run import workdir as workdir_lib
-  from vit_jax.run import writer
+  from vit_jax.run import writer as writer_lib
 
 # Metrics in the final table.
 SHOWN = ('accuracy', 'precision_at_1', 'mean_average_precision',
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
 def _train(args: argparse.Namespace) -> dict[str, Any]:
   stages, opened = load_config.load_with_weights(args.config, args.overrides)
   if any(config.log.wandb for config in stages.values()):
-    writer.import_wandb()
+    writer_lib.import_wandb()
   workdir = epath.Path(args.workdir).expanduser()
   start = time.monotonic()
   summaries: dict[str, Any] = {}
@@ -85,7 +85,7 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
       atomic_files.write_json(
           workdir / workdir_lib.SUMMARY, {'stages': summaries})
       plots.curves(
-          {name: writer.read_rows(workdir / name) for name in summaries},
+          {name: writer_lib.read_rows(workdir / name) for name in summaries},
           workdir / workdir_lib.CURVES)
     _print_summary(summaries, workdir, secs=time.monotonic() - start)
   return summaries.get('', {'stages': summaries})

@@ -48,14 +48,6 @@ def flips(radius: int) -> np.ndarray:
       np.uint16)
 
 
-def check_distance(bits: int) -> None:
-  """Raises a ValueError for a distance that bands cannot search."""
-  if not 0 <= bits <= MAX_DISTANCE:
-    raise ValueError(
-        f'The distance must be from 0 to {MAX_DISTANCE} bits of 64; got '
-        f'{bits}. Unrelated images differ in about 32 bits.')
-
-
 class Index:
   """Search index of fingerprints.
 
@@ -71,7 +63,7 @@ class Index:
   def __init__(
       self, bits: UInt64[np.ndarray, '_'], *, max_distance: int = 7,
       max_bucket: int = 1_000):
-    check_distance(max_distance)
+    assert 0 <= max_distance <= MAX_DISTANCE, max_distance
     self.bits, self.first = np.unique(bits, return_index=True)
     self._max_distance = max_distance
     self._radius = max_distance // NUM_BANDS

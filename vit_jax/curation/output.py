@@ -14,8 +14,8 @@ from PIL import Image
 from vit_jax import atomic_files
 from vit_jax import console
 from vit_jax.analysis import html_page
-from vit_jax.curation import check
-from vit_jax.curation import duplicates
+from vit_jax.curation import check as check_lib
+from vit_jax.curation import duplicates as duplicates_lib
 from vit_jax.curation import image_record
 from vit_jax.curation import scan as scan_lib
 from vit_jax.curation import search
@@ -29,7 +29,7 @@ _ROWS = 10  # Rows of each table in the terminal.
 _GROUP_IMAGES = 4  # Images listed of each group of duplicates.
 
 
-def show(report: check.Report) -> None:
+def show(report: check_lib.Report) -> None:
   """Prints a summary; the page and the JSON hold everything."""
   if report.description:
     console.print_lines(report.description + '\n')
@@ -49,7 +49,7 @@ def show(report: check.Report) -> None:
     console.print_lines(f'{"!" if finding.harmful else "-"} {finding.text}')
 
 
-def _list_examples(group: duplicates.DuplicateGroup) -> str:
+def _list_examples(group: duplicates_lib.DuplicateGroup) -> str:
   lines = [f'{example.split}: {example.key} ({example.label})'
            for example in group.examples[:_GROUP_IMAGES]]
   more = len(group.examples) - len(lines)
@@ -66,7 +66,8 @@ def _table(
 
 
 def write_report(
-    report: check.Report, request: scan_lib.ScanRequest, path: epath.PathLike,
+    report: check_lib.Report, request: scan_lib.ScanRequest,
+    path: epath.PathLike,
 ) -> None:
   """Writes the page; images to show are read again from `request`."""
   _write_page(

@@ -214,7 +214,7 @@ def _report_unreadable(planned: Plan, rows: Sequence[dict[str, str]]) -> str:
     return ''
   total = sum(shard.last - shard.first for shard in planned.all_shards)
   atomic_files.write_text(path, ''.join(json.dumps(r) + '\n' for r in rows))
-  text = str(start_check.Scan(planned.name, total, total, tuple(
+  text = str(start_check.Result(planned.name, total, total, tuple(
       unreadable.Unreadable(**row) for row in rows)))
   if len(rows) > unreadable.allowed(planned.max_unreadable, total):
     raise ValueError(

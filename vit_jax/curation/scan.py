@@ -58,7 +58,7 @@ class ScanRequest:
   Attributes:
     class_names: empty for numbers.
     decode: decodes an image as training does; raises a ValueError.
-    embed: model features; None for those of `image_record`.
+    embed: model features; None for features of `image_record`.
     min_side: shorter side of the images that `embed` needs.
   """
   name: str

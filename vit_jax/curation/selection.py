@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from vit_jax.data import config as config_lib
+from vit_jax.data import config as data_config
 from vit_jax.data import dataset
 from vit_jax.data.images import decode
 from vit_jax.data.sources import registry
@@ -37,9 +37,9 @@ class Selection:
   name: str
 
   @functools.cached_property
-  def config(self) -> config_lib.DataConfig:
+  def config(self) -> data_config.DataConfig:
     """The section with default values."""
-    return config_lib.parse(json.loads(self.section))
+    return data_config.parse(json.loads(self.section))
 
   @functools.lru_cache(maxsize=64)  # noqa: B019 (keeps 64 selections.)
   def open(self) -> dataset.Dataset:
@@ -78,7 +78,7 @@ def parse(text: str, settings: Mapping[str, Any]) -> Selection:
   """
   source, *split = _parse_source(text)
   if not split:
-    config = config_lib.parse({**settings, 'source': source})
+    config = data_config.parse({**settings, 'source': source})
     split = [dataset.open_dataset(config, split='').split]
   return build(source, split[0], settings)
 

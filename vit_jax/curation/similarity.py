@@ -52,7 +52,11 @@ class Thresholds:
   min_similarity: float = 0.9
 
   def __post_init__(self):
-    hash_index.check_distance(self.max_distance)
+    if not 0 <= self.max_distance <= hash_index.MAX_DISTANCE:
+      raise ValueError(
+          f'The distance must be from 0 to {hash_index.MAX_DISTANCE} bits of '
+          f'64; got {self.max_distance}. Unrelated images differ in about 32 '
+          'bits.')
     if not 0 < self.min_similarity <= 1:
       raise ValueError(
           f'min_similarity must be in (0, 1]; got {self.min_similarity}.')

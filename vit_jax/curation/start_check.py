@@ -24,7 +24,7 @@ _SHOWN = 5  # Unreadable images in messages.
 
 
 @dataclasses.dataclass(frozen=True)
-class Scan:
+class Result:
   """Images decoded, out of `total`, and the unreadable ones."""
   name: str
   checked: int
@@ -43,7 +43,7 @@ class Scan:
 
 def check(
     config: data.DataConfig, datasets: Sequence[data.Dataset],
-) -> list[Scan]:
+) -> list[Result]:
   """Decodes images of splits, the training split first.
 
   Published datasets are left out.
@@ -75,7 +75,7 @@ def check(
   return scans
 
 
-def _scan(config: data.DataConfig, dataset: data.Dataset) -> Scan:
+def _scan(config: data.DataConfig, dataset: data.Dataset) -> Result:
   """Decodes images in random order, for up to `data.check_secs`."""
   load = examples.LoadExample(dataset, config, train=False)
   count, rng = dataset.num_examples, np.random.default_rng(0)
@@ -93,5 +93,5 @@ def _scan(config: data.DataConfig, dataset: data.Dataset) -> Scan:
     checked += len(chunk)
     if time.monotonic() > end:
       break
-  return Scan(
+  return Result(
       f'{dataset.name} {dataset.split}', checked, count, tuple(found))

@@ -235,7 +235,7 @@ def inherit(
     source: section `data` that the weights were trained with, as far as known.
 
   Raises:
-    ValueError: if theirs are not known yet, or are those of other channels.
+    ValueError: if theirs are not known yet, or are for other channels.
   """
   config, result = parse(section), dict(section)
   for name in ('mean', 'std'):

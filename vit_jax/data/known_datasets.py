@@ -1,6 +1,6 @@
 """Facts about datasets that their files do not contain.
 
-Names are those of TensorFlow Datasets (https://www.tensorflow.org/datasets
+Names are from TensorFlow Datasets (https://www.tensorflow.org/datasets
 /catalog). A dataset needs a row only if its features are not called `image`
 and `label` or `labels`, or if it has a published evaluation split.
 """

@@ -64,7 +64,7 @@ class ConfusionConfig(evaluator.EvaluatorConfig):
            'examples': int(total.sum())},
           {'confusion': counts, 'class_accuracy': accuracy,
            'class_precision': precision, 'class_f1': f1}, split.class_names,
-          # Positions are those of the dataset only if no image was unreadable.
+          # Positions refer to the dataset only if no image was unreadable.
           _mistakes(values, split)
           if total.sum() == split.num_examples else ())
 

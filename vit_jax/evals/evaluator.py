@@ -215,7 +215,7 @@ class EvaluatorConfig:
   batch_size: int | None = None
   flip: bool = False
 
-  # Whether the classes of the data must be those of the model's head.
+  # Whether the data must have the classes of the model's head.
   uses_head: ClassVar[bool] = True
   # Whether the metrics of the training objective are reported too.
   reports_objective: ClassVar[bool] = False

@@ -7,7 +7,7 @@ ImageNet-A and -R have 200 of the 1,000 classes (arXiv 1907.07174, 2006.16241).
 Each of 113 ObjectNet classes maps to one or more ImageNet classes, and its
 logit is the largest of theirs; images of other classes are left out. The map is
 read from the folder `mappings` of the release (https://objectnet.dev), whose
-ImageNet indices are those of the sorted synsets.
+ImageNet indices are positions in the sorted synsets.
 """
 
 from collections.abc import Sequence
@@ -112,7 +112,7 @@ def objectnet_classes(
 
   Args:
     folder: `mappings` of the release.
-    synsets: those of ImageNet, sorted.
+    synsets: the synsets of ImageNet, sorted.
 
   Raises:
     ValueError: if a file is missing or refers to an unknown class.

@@ -42,7 +42,7 @@ def build(
     devices: devices of the mesh; all by default.
     data_optional: whether sizes from the table of known datasets may replace
       data that are not available, so that the step can still be compiled.
-    head: classes of a head to evaluate; by default those of the data.
+    head: classes of a head to evaluate; by default the classes of the data.
 
   Raises:
     ValueError: if sections contradict each other, the data or the devices, or

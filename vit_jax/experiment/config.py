@@ -22,6 +22,7 @@ from vit_jax import schema
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.experiment import config_file
+from vit_jax.experiment import log_config
 from vit_jax.models import lora
 from vit_jax.parallel import mesh
 from vit_jax.weights import adapt as adapt_lib
@@ -30,54 +31,6 @@ from vit_jax.weights import adapt as adapt_lib
 # the section `model` of the run.
 ReadWeights = Callable[
     [adapt_lib.InitConfig, Mapping[str, Any]], Mapping[str, Any]]
-
-
-@dataclasses.dataclass(frozen=True)
-class LogConfig:
-  """Section `log`.
-
-  Attributes:
-    every: interval at which training metrics are averaged and written; 'auto'
-      is 50 steps, or a tenth of a shorter run.
-    stalled_secs: if no step ends for this long, each process reports its stack;
-      0 for never.
-    hung_secs: if no step ends for this long, the run exits with status 76, to
-      be restarted; 0 for never.
-    start_secs: the same limit for each phase of the start: opening the data,
-      restoring a checkpoint, compiling the step.
-    histograms: whether to write histograms of the gradients to TensorBoard at
-      every log line; costs one more gradient each.
-    wandb: whether to also write metrics to Weights & Biases (`pip install
-      wandb`), under an id that depends on the workdir.
-  """
-  every: schema.Duration | Literal['auto'] = 'auto'
-  stalled_secs: float = 300.0
-  hung_secs: float = 1800.0
-  start_secs: float = 7200.0
-  histograms: bool = False
-  wandb: bool = False
-
-  def __post_init__(self):
-    limits = self.stalled_secs, self.hung_secs, self.start_secs
-    if min(limits) < 0:
-      raise ValueError(
-          'stalled_secs, hung_secs and start_secs must be at least 0 (never), '
-          f'but are {limits}.')
-
-
-@dataclasses.dataclass(frozen=True)
-class CardConfig:
-  """Section `card`: facts for the model card that a run cannot determine.
-
-  Attributes:
-    licence: Hugging Face identifier of the weights' licence, such as
-      'apache-2.0'; 'other' if `limits` or `intended_use` explains it.
-    intended_use: purpose of the model.
-    limits: unsuitable uses and known failures.
-  """
-  licence: str = 'not stated'
-  intended_use: str = 'not stated'
-  limits: str = 'not stated'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,8 +57,8 @@ class Config:
   lora: lora.LoraConfig
   checkpoint: checkpoint_config.CheckpointConfig
   mesh: mesh.MeshConfig
-  log: LogConfig
-  card: CardConfig
+  log: log_config.LogConfig
+  card: log_config.CardConfig
   accumulation: int | Literal['auto'] = 'auto'
   averaging: float | None = None
   seed: int = 0

@@ -91,7 +91,7 @@ def _table(title: str, keys: Iterable[Key]) -> str:
 
 
 def _expanded(record: Any, prefix: str) -> Iterator[Key]:
-  """Yields the keys of a record, with those of records in its fields."""
+  """Yields the keys of a record and of records in its fields."""
   hints = typing.get_type_hints(record)
   for key in _keys(record, prefix):
     yield key
@@ -114,7 +114,7 @@ def _keys(record: Any, prefix: str) -> Iterator[Key]:
 
 
 def _descriptions(record: Any) -> dict[str, str]:
-  """Returns the texts of "Attributes", also those of base classes."""
+  """Returns the texts of "Attributes", including base classes."""
   found: dict[str, str] = {}
   for base in reversed(record.__mro__):
     _, _, text = inspect.cleandoc(base.__doc__ or '').partition('Attributes:\n')

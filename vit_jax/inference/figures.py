@@ -14,7 +14,7 @@ import numpy as np
 from vit_jax import console as console_lib
 from vit_jax import models
 from vit_jax import tree
-from vit_jax.analysis import attention as attention_lib
+from vit_jax.analysis import attention as attention_maps
 from vit_jax.analysis import embeddings
 from vit_jax.analysis import html_page
 from vit_jax.analysis import model_figures
@@ -66,7 +66,7 @@ def positions(
   model_figures.similarity(embeddings.similarity(table, grid=grid), path)
   return html_page.Section(
       title, 'Cosine similarity of the position embedding of each patch to '
-      'those of all patches (figure 7, centre)'
+      'the embeddings of all patches (figure 7, centre)'
       + (', in the first layer.' if config.position_at == 'layers' else '.'),
       path)
 
@@ -188,13 +188,13 @@ def attention(
     weights = np.asarray(outputs['layers']['attention'], np.float32)
     for i, path in enumerate(batch):
       of_image = weights[:, i:i + 1]
-      distances.append(attention_lib.mean_distance(
+      distances.append(attention_maps.mean_distance(
           of_image, grid=grid, patch=patch))
       if len(shown) < show:
         shown.append(_Maps(
-            str(path), attention_lib.head_maps(
+            str(path), attention_maps.head_maps(
                 of_image[:, 0], grid=grid, pooling=config.pooling),
-            attention_lib.rollout_map(
+            attention_maps.rollout_map(
                 of_image, grid=grid, pooling=config.pooling)[0]))
     reading.advance(len(batch))
   if not distances:
@@ -204,7 +204,7 @@ def attention(
   statistics['pictures'] = len(distances)
   model_figures.distance(
       mean_distance, output / 'distance.png',
-      uniform=float(attention_lib.distances(grid, patch).mean()))
+      uniform=float(attention_maps.distances(grid, patch).mean()))
   distance = html_page.Section(
       'Mean attention distance', 'Mean attention distance of each head over '
       f'{console_lib.format_count(len(distances), "image")} of {height} x '

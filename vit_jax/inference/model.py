@@ -27,7 +27,7 @@ import numpy as np
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
-from vit_jax.analysis import attention as attention_lib
+from vit_jax.analysis import attention as attention_maps
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import network as network_lib
 from vit_jax.inference import predictions
@@ -250,7 +250,7 @@ class Model(weights_lib.Weights):
     """
     # Batch by batch: the attention of many images would fill the memory.
     return np.asarray(self._attention(
-        lambda weights: attention_lib.rollout_map(
+        lambda weights: attention_maps.rollout_map(
             weights, grid=self.config.grid(self.preprocess.resolution),
             pooling=getattr(self.config, 'pooling', '')), images, batch_size))
 

@@ -107,7 +107,7 @@ def patch_positions(
 ) -> np.ndarray | None:
   """Returns the position embedding of each patch, [patches, width].
 
-  Returns those of the first layer if each layer has its own, and None without
+  Returns the first layer's if each layer has its own, and None without
   additive position embeddings.
   """
   if config.position_at == 'layers':

@@ -20,7 +20,7 @@ import numpy as np
 from vit_jax.models import attention as attention_lib
 from vit_jax.models import embed
 from vit_jax.models import layers
-from vit_jax.models import rotary
+from vit_jax.models import rotary as rotary_lib
 from vit_jax.models import vit_config
 
 # Intermediates that are saved for the backward pass; others are recomputed.
@@ -105,18 +105,18 @@ class SelfAttention(nn.Module):
     return out(values), weights
 
   def _rotate(
-      self, config: rotary.RotaryConfig, *arrays: jax.Array,
+      self, config: rotary_lib.RotaryConfig, *arrays: jax.Array,
   ) -> list[jax.Array]:
     """Rotates the channels of queries and keys (see `rotary`)."""
     c, learned = self.config, None
     if config.learned:
-      init = functools.partial(rotary.random_frequencies, config=config)
+      init = functools.partial(rotary_lib.random_frequencies, config=config)
       learned = self.param(
           'frequencies',
           nn.with_logical_partitioning(init, (None, 'heads', 'head_dim')),
           (2, c.num_heads, c.head_dim // 2))
-    angles = rotary.angles(config, self.grid, c.head_dim, learned)
-    return [rotary.rotate(array, angles, halves=config.halves)
+    angles = rotary_lib.angles(config, self.grid, c.head_dim, learned)
+    return [rotary_lib.rotate(array, angles, halves=config.halves)
             for array in arrays]
 
   def _relative_bias(

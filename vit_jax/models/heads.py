@@ -7,7 +7,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from vit_jax.models import attention
+from vit_jax.models import attention as attention_lib
 from vit_jax.models import layers
 from vit_jax.models import vit_config
 
@@ -37,7 +37,7 @@ class AttentionPooling(nn.Module):
 
     query = project('query', jnp.tile(
         probe.astype(c.compute_dtype), (tokens.shape[0], 1, 1)))
-    pooled, _ = attention.dot_product_attention(
+    pooled, _ = attention_lib.dot_product_attention(
         query, project('key', tokens), project('value', tokens))
     pooled = layers.dense(c.width, ('heads', 'head_dim', 'width'), 'out',
                           dtype=c.compute_dtype)(pooled)

@@ -1,6 +1,6 @@
 """ViT with a projector, for objectives that compare embeddings of views.
 
-The parameters are those of the ViT, under the same names, and `projector/`,
+The parameters are the ViT's, under the same names, and `projector/`,
 which fine-tuning drops. Local views have their own grid of patches, to which
 position embeddings are interpolated.
 """

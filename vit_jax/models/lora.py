@@ -2,7 +2,7 @@
 
     kernel = base + alpha / rank * a b        (equation 3)
 
-The adapters are parameters under `lora/`, next to those of the model. `Adapted`
+The adapters are parameters under `lora/`, next to the model's. `Adapted`
 adds them to the kernels before it applies the model, which is unchanged. A
 layer has one pair for each of queries, keys and values.
 """
@@ -140,7 +140,7 @@ def check_frozen(trainable: Any) -> None:
 
 
 def _axes(name: str, kernel: Sequence[Any], rank: Any) -> tuple[Any, Any]:
-  """Returns the axes of a and b, given those of the kernel: sizes or names."""
+  """Returns the axes of a and b from the kernel's axes: sizes or names."""
   if name.endswith('qkv_kernel'):
     layers, width, three, *heads = kernel
     return (layers, width, three, rank), (layers, three, rank, *heads)

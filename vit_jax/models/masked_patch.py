@@ -4,7 +4,7 @@ Without a decoder, masked patches are replaced at the input of the encoder, and
 a dense layer predicts them from its output (arXiv 2010.11929, section 4.6).
 With a decoder, the encoder processes visible patches only (arXiv 2111.06377).
 
-The parameters are those of the ViT, under the same names, and `masked_patch/`,
+The parameters are the ViT's, under the same names, and `masked_patch/`,
 which fine-tuning drops.
 """
 

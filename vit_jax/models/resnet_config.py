@@ -17,7 +17,7 @@ GROUPS = 32  # Groups of a group norm (arXiv 1912.11370, section 3.2).
 class BackboneConfig:
   """Convolutional network up to its last feature map.
 
-  The defaults are those of the paper's hybrids. A kernel w is standardised to
+  The defaults are from the paper's hybrids. A kernel w is standardised to
   (w - mean) / (sqrt(variance + variance_epsilon) + std_epsilon) over all axes
   except the last.
 

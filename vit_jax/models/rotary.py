@@ -25,7 +25,7 @@ class RotaryConfig:
     base: the frequencies of an axis are base ** -(i / n) for i in 0 ... n - 1,
       with n = head_dim / 4.
     reference: side of the grid that indices are rescaled to, so that a model
-      works at other resolutions than those of its pre-training (EVA-02); 0 for
+      works at other resolutions than in pre-training (EVA-02); 0 for
       no rescaling.
     offset: added to indices before rescaling (1 in Perception Encoder).
     x_first: whether the column, rather than the row, rotates the first half of

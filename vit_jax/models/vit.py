@@ -60,7 +60,7 @@ class ViT(nn.Module):
         `representation`: `pooled` after the optional tanh layer; `logits`
         [batch, classes].
       `cls_logits`, `distill_logits` [batch, classes], with `distill_token`:
-        those of each head, of which `logits` are the mean.
+        the logits of each head; `logits` are their mean.
       `layers`, with `capture`: see `encoder.Encoder`.
 
     Raises:

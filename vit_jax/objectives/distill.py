@@ -39,7 +39,7 @@ from vit_jax.objectives import supervised
 class DistillConfig(supervised.SupervisedConfig):
   """Section `objective` of a config with `name: 'distill'`.
 
-  The other fields are those of the loss of labels.
+  The other fields define the loss on the labels.
 
   Attributes:
     name: 'distill'.

@@ -27,7 +27,7 @@ LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as in Pillow.
 
 @dataclasses.dataclass(frozen=True)
 class ViewsConfig:
-  """Views of an image; the defaults are those of LeJEPA's code.
+  """Views of an image; the defaults are from LeJEPA's code.
 
   Attributes:
     num_global: number of global views, which have the size of the images.
@@ -80,7 +80,7 @@ class ViewsConfig:
 
   @property
   def changes_colours(self) -> bool:
-    """Whether the colours of views may differ from those of the image."""
+    """Whether the colours of views may differ from the image's colours."""
     return bool(
         self.grayscale or (self.jitter_probability and any(self.jitter)))
 
@@ -90,7 +90,7 @@ def draw(
 ) -> dict[str, jax.Array]:
   """Returns `global_views` and, if there are any, `local_views` of each image.
 
-  Pixels are in 0 ... 1, those of the images and those of the views.
+  Pixels of images and of views are in 0 ... 1.
   """
   size = images.shape[1], images.shape[2]
   kinds = {'global_views': (config.num_global, size, config.global_area),

@@ -24,8 +24,8 @@ class CommonConfig:
   """Keys that every optimizer has.
 
   Rules use the first regular expression that matches the whole path of a
-  parameter, such as 'encoder/layers/mlp/kernel'. A rule that is the first match
-  of no parameter is an error.
+  parameter, such as 'encoder/layers/mlp/kernel'. A rule that is used
+  for no parameter is an error.
 
   Attributes:
     name: name of the optimizer.

@@ -30,7 +30,7 @@ import optax
 
 from vit_jax import schema
 from vit_jax import tree
-from vit_jax.optim import config as config_lib
+from vit_jax.optim import config as optim_config
 from vit_jax.optim import layer_decay
 from vit_jax.optim import schedules
 
@@ -53,7 +53,7 @@ class Optimizer(NamedTuple):
 
 
 def build(
-    config: config_lib.Config, params: Any, *, total_steps: int,
+    config: optim_config.Config, params: Any, *, total_steps: int,
     to_steps: Callable[[schema.Duration], int],
 ) -> Optimizer:
   """Builds an optimizer for parameters of these names and shapes.
@@ -108,7 +108,7 @@ def build(
   return Optimizer(tx=tx, schedule=schedule, trainable=trainable)
 
 
-def _trainable(config: config_lib.Config, params: Any) -> Any:
+def _trainable(config: optim_config.Config, params: Any) -> Any:
   """Returns a tree of booleans, False where a parameter is frozen."""
   trainable = _first_match(
       params, [(pattern, False) for pattern in config.frozen], default=True,
@@ -124,31 +124,31 @@ def _first_match(params: Any, rules: Any, *, default: Any, where: str) -> Any:
   """`tree.map_rules`, but the patterns of defaults may match no parameter."""
   names = list(tree.flatten(params))
   rules = [rule for rule in rules
-           if rule[0] not in (config_lib.KERNELS, config_lib.LAYERS)
+           if rule[0] not in (optim_config.KERNELS, optim_config.LAYERS)
            or any(re.fullmatch(rule[0], name) for name in names)]
   return tree.map_rules(
       params, rules, default=default, where=f'optimizer.{where}')
 
 
 def _scale(
-    config: config_lib.Config, params: Any,
+    config: optim_config.Config, params: Any,
 ) -> optax.GradientTransformation:
   """Returns the optimizer without learning rate and weight decay."""
-  if isinstance(config, config_lib.OptaxConfig):
+  if isinstance(config, optim_config.OptaxConfig):
     return _from_optax(config, params)
   momentum_dtype = jnp.dtype(config.momentum_dtype)
-  if isinstance(config, config_lib.SgdConfig):
+  if isinstance(config, optim_config.SgdConfig):
     if not config.momentum:
       return optax.identity()
     return optax.trace(
         config.momentum, nesterov=config.nesterov,
         accumulator_dtype=momentum_dtype)
-  if isinstance(config, config_lib.AdafactorConfig):
+  if isinstance(config, optim_config.AdafactorConfig):
     return _scale_by_adafactor(config, params)
   adam = optax.scale_by_adam(
       b1=config.beta1, b2=config.beta2, eps=config.epsilon,
       mu_dtype=momentum_dtype)
-  if isinstance(config, config_lib.AdamConfig):
+  if isinstance(config, optim_config.AdamConfig):
     return adam
   from vit_jax.optim import muon
   labels = _first_match(
@@ -160,19 +160,19 @@ def _scale(
 
 
 def _from_optax(
-    config: config_lib.OptaxConfig, params: Any,
+    config: optim_config.OptaxConfig, params: Any,
 ) -> optax.GradientTransformation:
   """Returns an Optax optimizer at learning rate 1, with the sign reversed."""
-  function = config_lib.OPTAX[config.name]
+  function = optim_config.OPTAX[config.name]
   arguments = dict(config.arguments)
   for name in inspect.signature(function).parameters:
     if name == 'weight_decay':
       arguments.setdefault(name, 0.0)
-    elif name in config_lib.MOMENTUM_DTYPES:
+    elif name in optim_config.MOMENTUM_DTYPES:
       arguments.setdefault(name, config.momentum_dtype)
     elif name == 'trust_ratio_mask':
       arguments.setdefault(name, lambda updates: tree.map_with_name(
-          lambda path, _: bool(re.fullmatch(config_lib.KERNELS, path)),
+          lambda path, _: bool(re.fullmatch(optim_config.KERNELS, path)),
           updates))
   try:
     tx = optax.chain(
@@ -187,7 +187,7 @@ def _from_optax(
 
 
 def _scale_by_adafactor(
-    config: config_lib.AdafactorConfig, params: Any,
+    config: optim_config.AdafactorConfig, params: Any,
 ) -> optax.GradientTransformation:
 
   def beta2(count, decay_rate):

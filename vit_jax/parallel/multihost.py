@@ -28,7 +28,7 @@ def batch_shards(
 
   Args:
     mesh: the mesh.
-    devices: devices of the mesh; by default those of this process.
+    devices: devices of the mesh; by default this process's devices.
   """
   total = mesh_lib.data_parallelism(mesh)
   if devices is None:

@@ -22,7 +22,7 @@ from vit_jax.experiment import build as experiment_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import model_flops
 from vit_jax.parallel import hardware
-from vit_jax.parallel import mesh
+from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.plan import paper_costs
 from vit_jax.plan import roofline
 from vit_jax.training import flops
@@ -58,7 +58,8 @@ def stage_cost(
   """Counts the training cost of a config, without data or accelerators."""
   # These do not affect the count.
   config = dataclasses.replace(
-      config_lib.without_evals(config), mesh=mesh.MeshConfig(), accumulation=1)
+      config_lib.without_evals(config), mesh=mesh_lib.MeshConfig(),
+      accumulation=1)
   experiment = experiment_lib.build(
       config, jax.devices()[:1], data_optional=True)
   images = experiment.total_steps * config.batch_size

@@ -37,7 +37,7 @@ class Clock:
 
   def __init__(
       self, *, devices: int, now: Callable[[], float] = time.perf_counter):
-    """Starts the clock; `devices` counts those of all hosts."""
+    """Starts the clock; `devices` counts all hosts."""
     self._now = now
     self._devices = devices
     self._start = now()

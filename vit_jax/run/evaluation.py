@@ -146,6 +146,6 @@ class Evaluation:
         frozen_weights.without(
             self.experiment, self.experiment.abstract_state),
         step=counters.best_step)
-    # Frozen parameters that it does not hold are those of `state`.
+    # Frozen parameters that it does not hold come from `state`.
     return self._run(list(self.experiment.config.evals),
                      tree.update(state.eval_params, best))

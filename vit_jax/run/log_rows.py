@@ -16,7 +16,7 @@ from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import hardware
 from vit_jax.run import clock as clock_lib
 from vit_jax.run import counters as counters_lib
-from vit_jax.run import profiler
+from vit_jax.run import profiler as profiler_lib
 from vit_jax.run import startup_summary
 from vit_jax.run import writer as writer_lib
 
@@ -51,7 +51,7 @@ def training_row(
       **({} if utilisation is None else {'mfu': utilisation}),
       'device_hours': counters.device_hours,
       'core_hours': sum(counters.core_hours_by_kind.values()),
-      'host_memory_bytes': profiler.host_memory_bytes()}
+      'host_memory_bytes': profiler_lib.host_memory_bytes()}
 
 
 def evaluation_line(
@@ -124,7 +124,7 @@ def observe(
 ) -> None:
   """Writes example images and gradient histograms of a batch, before its step.
 
-  The first batch of a process writes images: those of the first device, as they
+  The first batch of a process writes the images of the first device, as they
   come from the pipeline, before mixup.
   """
   if is_first:

@@ -23,8 +23,8 @@ from vit_jax import console
 from vit_jax import escape
 from vit_jax import schema
 from vit_jax.checkpoints import paths
-from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
+from vit_jax.experiment import log_config
 
 FILENAME = 'model_card.md'
 MAX_NAMES = 20  # Class names are listed up to this number.
@@ -152,7 +152,7 @@ def _metadata(
       metric_name=f'{r.evaluator}/{r.metric}')
            for r in results if task and _is_finite(r.last)]
   family = 'resnet' if config.model.name == 'resnet' else 'vision-transformer'
-  is_stated = config.card.licence != config_lib.CardConfig.licence
+  is_stated = config.card.licence != log_config.CardConfig.licence
   return huggingface_hub.ModelCardData(
       license=config.card.licence if is_stated else 'unknown',
       library_name='vit_jax', pipeline_tag=task or None,

@@ -112,7 +112,7 @@ def _match_classes(
     experiment: experiment_lib.Experiment, names: Sequence[str],
     workdir: epath.Path,
 ) -> str:
-  """Compares the class names in a checkpoint with those of the data."""
+  """Compares the class names in a checkpoint with the data's."""
   ours = experiment.dataset.classes
   if names and not ours.names:  # Losing the names is a difference, too.
     ours = dataclasses.replace(ours, names=tuple(map(str, range(ours.count))))

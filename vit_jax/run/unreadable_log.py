@@ -13,15 +13,15 @@ from vit_jax.curation import start_check
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import multihost
 from vit_jax.run import counters as counters_lib
-from vit_jax.run import workdir
-from vit_jax.run import writer
+from vit_jax.run import workdir as workdir_lib
+from vit_jax.run import writer as writer_lib
 
 
 class UnreadableRecorder:
   """Unreadable images of one run, in training and evaluation."""
 
   def __init__(
-      self, experiment: experiment_lib.Experiment, files: workdir.Files):
+      self, experiment: experiment_lib.Experiment, files: workdir_lib.Files):
     self._experiment = experiment
     self._files = files
     self._counter: data.UnreadableCounter | None = None
@@ -70,7 +70,7 @@ class UnreadableRecorder:
     if len(found) > self._num_written:
       name = file_name(jax.process_index())
       with self._files.explain_errors(name):
-        writer.add_rows(
+        writer_lib.add_rows(
             self._files.path / name, map(dataclasses.asdict, found), step=step)
       self._num_written = len(found)
 

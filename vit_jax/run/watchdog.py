@@ -15,7 +15,7 @@ import traceback
 
 import jax
 
-from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import log_config
 
 # Exit status of a run that hung: EX_PROTOCOL of sysexits.h. The last checkpoint
 # is complete; the same command resumes from it.
@@ -37,7 +37,7 @@ class Watchdog:
   """
 
   def __init__(
-      self, log: config_lib.LogConfig, activity: str, *,
+      self, log: log_config.LogConfig, activity: str, *,
       report: Callable[[str], None] | None = None,
       end: Callable[[int], None] = os._exit,
   ):

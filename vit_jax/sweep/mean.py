@@ -11,13 +11,14 @@ import numpy as np
 
 from vit_jax.run import signals
 from vit_jax.sweep import development_split
-from vit_jax.sweep import grid
+from vit_jax.sweep import grid as grid_lib
 from vit_jax.sweep import runs
 from vit_jax.training import health
 
 
 def run(
-    sweep: grid.Sweep, workdir: epath.PathLike, *, skip_missing: bool = False,
+    sweep: grid_lib.Sweep, workdir: epath.PathLike, *,
+    skip_missing: bool = False,
 ) -> dict[str, Any]:
   """Runs or resumes a sweep; returns the contents of `sweep.json`.
 
@@ -58,7 +59,7 @@ def run(
   return result
 
 
-def print_skipped(sweep: grid.Sweep, missing: Mapping[str, str]) -> None:
+def print_skipped(sweep: grid_lib.Sweep, missing: Mapping[str, str]) -> None:
   """Prints each point with missing data once, whatever its number of seeds.
 
   Args:
@@ -72,11 +73,11 @@ def print_skipped(sweep: grid.Sweep, missing: Mapping[str, str]) -> None:
 
 
 def summarise(
-    sweep: grid.Sweep, metrics: Mapping[str, Mapping[str, float]],
+    sweep: grid_lib.Sweep, metrics: Mapping[str, Mapping[str, float]],
 ) -> dict[str, Any]:
   """Returns the values of finished points, and means of groups and of all.
 
-  Standard deviations are those of the mean over seeds.
+  Standard deviations are over seeds, of the mean over points.
 
   Args:
     sweep: a sweep whose result is 'mean'.

@@ -25,7 +25,7 @@ from vit_jax.parallel import multihost
 from vit_jax.run import signals
 from vit_jax.run import watchdog as watchdog_lib
 from vit_jax.sweep import development_split
-from vit_jax.sweep import grid
+from vit_jax.sweep import grid as grid_lib
 from vit_jax.sweep import runs
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import open as open_lib
@@ -34,7 +34,7 @@ from vit_jax.weights import weights as weights_lib
 Evaluate = Callable[[Any], float]
 
 
-def check(sweep: grid.Sweep) -> None:
+def check(sweep: grid_lib.Sweep) -> None:
   """Raises if the runs of the grid cannot be averaged."""
   if len(sweep.points) < 2:
     raise ValueError(
@@ -51,7 +51,7 @@ def check(sweep: grid.Sweep) -> None:
             'grid.')
 
 
-def _architecture(point: grid.Point) -> dict[str, Any]:
+def _architecture(point: grid_lib.Point) -> dict[str, Any]:
   config = point.development
   return {
       **{f'model.{name}': getattr(config.model, name, None) for name in (
@@ -62,7 +62,7 @@ def _architecture(point: grid.Point) -> dict[str, Any]:
 
 
 def make(
-    sweep: grid.Sweep, rows: Sequence[Mapping[str, Any]],
+    sweep: grid_lib.Sweep, rows: Sequence[Mapping[str, Any]],
     workdir: epath.Path, *, stop: signals.StopRequest,
 ) -> dict[str, Any]:
   """Averages runs of the grid, and writes and evaluates the result.

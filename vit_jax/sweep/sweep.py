@@ -9,13 +9,13 @@ from etils import epath
 from vit_jax.experiment import build as experiment_lib
 from vit_jax.run import signals
 from vit_jax.sweep import development_split
-from vit_jax.sweep import grid
+from vit_jax.sweep import grid as grid_lib
 from vit_jax.sweep import runs
 from vit_jax.sweep import soup
 from vit_jax.training import health
 
 
-def run(sweep: grid.Sweep, workdir: epath.PathLike) -> dict[str, Any]:
+def run(sweep: grid_lib.Sweep, workdir: epath.PathLike) -> dict[str, Any]:
   """Runs or resumes a sweep; returns the contents of `sweep.json`.
 
   Raises:
@@ -57,7 +57,7 @@ def run(sweep: grid.Sweep, workdir: epath.PathLike) -> dict[str, Any]:
 
 
 def _build_all(
-    sweep: grid.Sweep, workdir: epath.Path, names: Sequence[str],
+    sweep: grid_lib.Sweep, workdir: epath.Path, names: Sequence[str],
 ) -> dict[str, experiment_lib.Experiment]:
   """Builds the runs of the grid, and checks a final run of each point.
 
@@ -82,7 +82,7 @@ def _build_all(
 
 
 def _run_final(
-    sweep: grid.Sweep, best: grid.Point, workdir: epath.Path,
+    sweep: grid_lib.Sweep, best: grid_lib.Point, workdir: epath.Path,
     stop: signals.StopRequest,
 ) -> dict[str, Any]:
   """Trains the best point on all data with each seed."""
@@ -116,7 +116,7 @@ def _grid_row(
 
 
 def _best(
-    rows: Sequence[Mapping[str, Any]], sweep: grid.Sweep,
+    rows: Sequence[Mapping[str, Any]], sweep: grid_lib.Sweep,
 ) -> Mapping[str, Any]:
   """Returns the row with the best value; ties go to the first."""
   usable = [row for row in rows if row['value'] is not None]

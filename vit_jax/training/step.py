@@ -176,7 +176,7 @@ def build_gradient_histograms(
   """Returns a function that computes histograms of the step's gradients.
 
   It returns counts [bins] and edges [bins + 1] for each trained parameter. The
-  arguments are those of `build`.
+  arguments are the arguments of `build`.
   """
 
   def histograms(state, batch):

@@ -44,7 +44,7 @@ class InitConfig:
       channels keeps its embedding.
     new: regular expressions of parameters that keep their initial values; by
       default the head, which starts at zero. With [], it is that of the
-      checkpoint, whose classes must be those of the data.
+      checkpoint, whose classes must be the classes of the data.
     ignored: parameters of the checkpoint that the model may lack; by default
       the head, and the representation layer, masked-patch predictor and
       projector of pre-training.
@@ -107,7 +107,7 @@ def adapt(
     initial: the model's initial parameters; shapes suffice for those that are
       not new.
     config: parameters that may be new or ignored.
-    resize: maps the name and values of a position embedding to those of the
+    resize: maps the name and values of a position embedding to the
       model's grid, and returns all other parameters unchanged. Shapes do not
       determine a grid: 4x9 and 6x6 have the same number of patches.
 
@@ -159,7 +159,7 @@ def match_classes(
     weights: weights_lib.Weights, classes: classes_lib.Classes, *,
     config: InitConfig, owner: str,
 ) -> str:
-  """Compares the classes of the data with those of a head that is kept.
+  """Compares the classes of the data with the classes of a kept head.
 
   `owner` is for messages. Returns and raises as `classes.match`; '' for a new
   head.

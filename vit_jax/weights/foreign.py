@@ -6,7 +6,7 @@ The content of a file determines its format and family, never its name. The
 model config is inferred from names and shapes; settings that these do not
 determine come from our own metadata, config.json or the table of published
 sizes; the caller's overrides take precedence. That model is then built
-abstractly: its parameters must be exactly those of the file.
+abstractly: its parameters must be exactly the parameters of the file.
 """
 
 from collections.abc import Mapping
@@ -131,7 +131,7 @@ def _positions(
 ) -> tuple[models.ModelConfig, tuple[int, int], int]:
   """Returns the config, the image size and the prefix of position embeddings.
 
-  The prefix is the number of embeddings before those of the patches.
+  The prefix is the number of embeddings before the patches' embeddings.
   """
   requested = given.preprocess.get('resolution')
   stored = declared.preprocess.get('resolution')

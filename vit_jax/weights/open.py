@@ -36,7 +36,7 @@ def open(
     num_heads: int = 0, log: Log | None = console.print_lines,
     **overrides: Any,
 ) -> weights_lib.Weights:
-  """Opens weights; those of a run have all its parameters, as stored.
+  """Opens weights; a run's weights have all its parameters, as stored.
 
   Args:
     address: a workdir or checkpoint; an .npz, .safetensors or PyTorch state

@@ -111,7 +111,7 @@ def _summary(weights: Weights) -> Iterator[str]:
 
 
 def _origins(weights: Weights) -> Iterator[str]:
-  """Yields a line for each origin of settings, except those of the caller."""
+  """Yields a line for each origin of settings, except 'given' ones."""
   values = _values(weights)
   groups: dict[Origin, list[str]] = {}
   for name, origin in weights.settings.items():

@@ -35,7 +35,7 @@ class ColorJitter(RandomOp):
   """Changes brightness, contrast, saturation and hue, in random order.
 
   Factors are uniform in [1 - x, 1 + x]; the hue turns by up to `hue` of a full
-  circle. The defaults are those of SimCLR (arXiv 2002.05709, appendix A) at
+  circle. The defaults are SimCLR's (arXiv 2002.05709, appendix A) at
   strength 0.5.
   """
   probability: float = 0.8
@@ -140,7 +140,7 @@ class RandomErasing(RandomOp):
     return image
 
 
-# Ranges of the 'wide' space relative to those of `randaugment.GROWING`.
+# Ranges of the 'wide' space relative to `randaugment.GROWING`.
 _WIDE = {
     'rotate': 135 / 30, 'shear_x': 0.99 / 0.3, 'shear_y': 0.99 / 0.3,
     'translate_x': 32 / 224 / (150 / 331),

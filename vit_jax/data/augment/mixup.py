@@ -43,7 +43,7 @@ def mixup(
     image: Float[Array, 'batch height width channels'],
     label: Float[Array, 'batch classes'], key: Key[Array, ''], *, alpha: float,
 ) -> _Mixed:
-  """Returns images and labels blended with those of the previous row.
+  """Returns images and labels blended with the previous row.
 
     x = lam x_i + (1 - lam) x_j,  y = lam y_i + (1 - lam) y_j,
     lam ~ Beta(alpha, alpha), shared by the batch

@@ -14,7 +14,7 @@ from vit_jax.data.splits import split_strings
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ArraySource(protocol.Source):
-  """A split in memory; `indices` are those of the published dataset."""
+  """A split in memory; `indices` are positions in the published dataset."""
   name: str
   images: UInt8[np.ndarray, 'examples height width channels']
   labels: Integer[np.ndarray, 'examples']

@@ -56,7 +56,7 @@ class DatasetSplits:
     description: interpretation of the files; '' if there is no ambiguity.
     held_out: whether the split besides `train` is a part of data without
       splits (`data.holdout`).
-    unlabelled: splits without labels; those of tables are not in `splits`.
+    unlabelled: splits without labels; in tables, they are not in `splits`.
     planned: whether only sizes are known; see `registry.open_planned`.
   """
   splits: Mapping[str, Source]

@@ -50,7 +50,7 @@ def _stratified(
     groups: Sequence[str], classes: Int[np.ndarray, 'rows'],
     names: Sequence[str], fraction: float,
 ) -> Bool[np.ndarray, 'rows']:
-  """Holds out, in the order of hashes, groups that each class still lacks."""
+  """Holds out groups, in the order of hashes, until no class needs more."""
   all_counts = np.bincount(classes)
   counts, labels = all_counts.tolist(), classes.tolist()
   wanted = _targets(all_counts, names, fraction).tolist()

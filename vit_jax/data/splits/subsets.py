@@ -68,7 +68,7 @@ def check_count(count: int, length: int, *, name: str) -> None:
 def hash_keys(
     source: protocol.Source, *, prefix: str = '',
 ) -> UInt64[np.ndarray, 'examples']:
-  """Returns the hash of every key; those of numbered sources are vectorised.
+  """Returns the hash of every key; numbered sources are vectorised.
 
   `prefix` is put before keys that are not numbered.
   """

@@ -2,7 +2,7 @@
 
 XLA's `cost_analysis` counts the body of a loop once, and a scanned encoder is
 one loop. Here each loop body counts as often as it runs. Otherwise the rules
-are those of XLA's HloCostAnalysis: every instruction reads its operands and
+follow XLA's HloCostAnalysis: every instruction reads its operands and
 writes its results, but a fusion moves only its inputs and outputs, a slice only
 the slice, and an in-place update only the update. TPU layouts are respected:
 arrays in on-chip memory, `S(1)`, cost nothing, and others are padded to their

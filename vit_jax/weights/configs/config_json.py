@@ -54,7 +54,7 @@ def read(
       if found is None:
         continue
       preprocess = huggingface.parse_preprocessor(found, overrides)
-      if 'ops' in preprocess:  # They replace those of config.json.
+      if 'ops' in preprocess:  # They replace config.json's.
         for term in ('keep_aspect', 'crop'):
           result.preprocess.pop(term, None)
       result.preprocess |= preprocess

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from vit_jax.models import architecture
-from vit_jax.models import rotary
+from vit_jax.models import rotary as rotary_lib
 from vit_jax.models import vit_config
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import huggingface
@@ -46,7 +46,7 @@ def model_type(config: vit_config.ViTConfig) -> str:
     expected |= {
         'registers': config.registers or 4, 'key_bias': not config.qkv_bias,
         'layer_scale': config.layer_scale or 1e-5,
-        'rotary': rotary.RotaryConfig(
+        'rotary': rotary_lib.RotaryConfig(
             'normalized', base=config.rotary.base, halves=True)}
   if found.family.startswith('dinov2') and classes:
     expected['pooling'] = 'cls_average'

@@ -25,7 +25,7 @@ class ModelType:
     family: key of `families.FAMILIES`.
     base: class of a model without a classifier; '' if there is none.
     classifier: class of a model with a classifier; '' if there is none.
-    settings: our settings that differ from those of a plain ViT.
+    settings: our settings that differ from a plain ViT.
     free: our settings that may have any value.
     gelu: default of `hidden_act`; '' for that of the family.
     num_heads: default of `num_attention_heads`; 0 to use a published size.

@@ -1,6 +1,6 @@
 """Preprocessing of images for a model, and the meaning of its outputs.
 
-The image operations are those of `data.eval_ops`: a run's evaluation, `predict`
+The image operations are `data.eval_ops`: a run's evaluation, `predict`
 and every other user of a model execute the same record. timm and Hugging Face
 describe a resize and a central crop by three terms, see `ResizeAndCrop`.
 """

@@ -23,7 +23,7 @@ def section(
 ) -> dict[str, Any]:
   """Returns the section `model` of a model with these parameters.
 
-  `declared` settings override those of the family.
+  `declared` settings override the family's settings.
 
   Raises:
     ValueError: if an array that every model has is missing.
@@ -193,7 +193,7 @@ def position_grid(
   Args:
     config: the ViT.
     count: number of position embeddings.
-    num_prefix: position embeddings before those of the patches, if there are
+    num_prefix: position embeddings of tokens before the patches, if there are
       any.
     embeds_prefix: whether there are any; None if unknown.
     declared: image size of the position embeddings, if a config declares it.

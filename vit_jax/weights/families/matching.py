@@ -233,7 +233,7 @@ def fold_register_positions(
 
   Args:
     params: parameters of a model.
-    prefix: number of position embeddings before those of the patches.
+    prefix: number of position embeddings of tokens before the patches.
   """
   registers, positions = params.get('registers'), params['positions']
   if registers is None or prefix < len(registers):

@@ -60,7 +60,7 @@ def dimensions(name: str) -> dict[str, Any]:
 
 
 def has_dimensions(config: models.ModelConfig, name: str) -> bool:
-  """Whether the dimensions of a model are those of a variant."""
+  """Whether a model has the dimensions of a variant."""
   return _dimensions(config) == _dimensions(models.parse({'variant': name}))
 
 

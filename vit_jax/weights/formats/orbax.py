@@ -38,7 +38,7 @@ from vit_jax.weights.formats import array_file
 
 
 def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
-  """Opens a checkpoint; its parameters are those of the run, as stored.
+  """Opens a checkpoint with all parameters of the run, as stored.
 
   Raises:
     FileNotFoundError: if there is no checkpoint.
@@ -113,7 +113,7 @@ def override(
 
 
 def for_inference(weights: weights_lib.Weights) -> weights_lib.Weights:
-  """Returns the weights of a run, as stored, as those of its model.
+  """Returns the weights of the model alone, from weights of a run.
 
   Parameters that only its objective uses are left out, and the head of a
   regression is in the units of the labels.
@@ -146,7 +146,7 @@ def for_inference(weights: weights_lib.Weights) -> weights_lib.Weights:
 
 
 def _of_model(params: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns parameters, or their shapes, without those of pre-training."""
+  """Returns parameters, or their shapes, without parts of pre-training."""
   return {name: value for name, value in params.items()
           if name not in models.PRETRAINING_ONLY}
 

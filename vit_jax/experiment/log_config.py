@@ -1,0 +1,54 @@
+"""Sections `log` and `card`: what a run logs and writes about itself."""
+
+import dataclasses
+from typing import Literal
+
+from vit_jax import schema
+
+
+@dataclasses.dataclass(frozen=True)
+class LogConfig:
+  """Section `log`.
+
+  Attributes:
+    every: interval at which training metrics are averaged and written; 'auto'
+      is 50 steps, or a tenth of a shorter run.
+    stalled_secs: if no step ends for this long, each process reports its stack;
+      0 for never.
+    hung_secs: if no step ends for this long, the run exits with status 76, to
+      be restarted; 0 for never.
+    start_secs: the same limit for each phase of the start: opening the data,
+      restoring a checkpoint, compiling the step.
+    histograms: whether to write histograms of the gradients to TensorBoard at
+      every log line; costs one more gradient each.
+    wandb: whether to also write metrics to Weights & Biases (`pip install
+      wandb`), under an id that depends on the workdir.
+  """
+  every: schema.Duration | Literal['auto'] = 'auto'
+  stalled_secs: float = 300.0
+  hung_secs: float = 1800.0
+  start_secs: float = 7200.0
+  histograms: bool = False
+  wandb: bool = False
+
+  def __post_init__(self):
+    limits = self.stalled_secs, self.hung_secs, self.start_secs
+    if min(limits) < 0:
+      raise ValueError(
+          'stalled_secs, hung_secs and start_secs must be at least 0 (never), '
+          f'but are {limits}.')
+
+
+@dataclasses.dataclass(frozen=True)
+class CardConfig:
+  """Section `card`: facts for the model card that a run cannot determine.
+
+  Attributes:
+    licence: Hugging Face identifier of the weights' licence, such as
+      'apache-2.0'; 'other' if `limits` or `intended_use` explains it.
+    intended_use: purpose of the model.
+    limits: unsuitable uses and known failures.
+  """
+  licence: str = 'not stated'
+  intended_use: str = 'not stated'
+  limits: str = 'not stated'
