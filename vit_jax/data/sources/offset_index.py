@@ -3,7 +3,8 @@
 Tar and TFRecord files can only be scanned from their start. The offsets are
 saved as `.NAME.KIND-index.safetensors` next to the file or, where that is
 read-only, in `~/.cache/vit_jax`, and are valid while the file's size and times
-are unchanged. An index may come with the data from elsewhere, so it is not trusted.
+are unchanged. An index may come with the data from elsewhere, so it is not
+trusted.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
