@@ -51,8 +51,8 @@ class Fixed(nn.Module):
 @pytest.fixture(scope='module')
 def teacher():
   model = load_lib.create(num_classes=4, resolution=16, **toy.CONFIG['model'])
-  return dataclasses.replace(
-      model, params=jax.tree.map(lambda x: jnp.asarray(x + 0.3), model.params),
+  return model.with_params(
+      jax.tree.map(lambda x: jnp.asarray(x + 0.3), model.params),
       preprocess=preprocessing.parse({
           'resolution': 16, 'mean': (0.1, 0.2, 0.3), 'std': (0.4, 0.5, 0.6)}))
 

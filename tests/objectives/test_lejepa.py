@@ -42,8 +42,9 @@ def epps_pulley(values):
 
 @pytest.mark.parametrize('scale', [0.0, 0.5, 1.0, 1.5])
 def test_sigreg_equals_the_closed_form(scale):
-  z = scale * RNG.normal(size=(20, 2, 3))
-  directions = RNG.normal(size=(3, 5))
+  rng = np.random.default_rng(0)
+  z = scale * rng.normal(size=(20, 2, 3))
+  directions = rng.normal(size=(3, 5))
   directions /= np.linalg.norm(directions, axis=0)
   mask = np.r_[np.ones(17), np.zeros(3)]
   expected = np.mean([epps_pulley(z[:17, view] @ directions[:, a])
