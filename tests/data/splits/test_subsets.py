@@ -131,14 +131,6 @@ def test_useless_lists_are_errors(folder):
     _open(folder, [], exclude=str(folder / 'nowhere.txt'))
 
 
-def test_drawn_shapes_are_excluded_by_their_own_keys(tmp_path):
-  whole = data.open_dataset(SHAPES)
-  path = tmp_path / 'exclude.txt'
-  path.write_text(f'{whole.source.key(7)}\n')
-  rest = data.open_dataset(dataclasses.replace(SHAPES, exclude=str(path)))
-  assert _keys(rest) == [key for i, key in enumerate(_keys(whole)) if i != 7]
-
-
 def test_numbered_examples_are_excluded_by_name_and_number(tmp_path):
   path = tmp_path / 'keys.txt'
   path.write_text('numbers 7\nnumbers 4999\nothers 8\nnumbers 70000\n')
