@@ -91,6 +91,7 @@ def open_images(
   if columns.split is not None:
     splits = table_source.parse_splits(
         table[columns.split], columns.split, where)
+    config = config.with_columns(split=None)
   folders = [path.rpartition('/')[0] for path in relative]
   notes = []
   if splits is None:
@@ -206,10 +207,10 @@ def locate(
     files.check_address(name, where=str(table))
   exists = _file_lookup()
   root, suffix = _find_folder(names[:20], table, config, exists, split)
+  folder = os.fspath(root)  # Once: it is slow.
   names = [name + suffix for name in names]
   paths = [name if atomic_files.is_remote(name) else
-           os.path.join(os.fspath(root), os.path.normpath(name))
-           for name in names]
+           os.path.join(folder, os.path.normpath(name)) for name in names]
   missing = [name for name, path in zip(names, paths) if not exists(path)]
   if missing:
     raise ValueError(

@@ -158,7 +158,8 @@ def to_columns(rows: Sequence[Mapping[str, Any]], *, where: str) -> Table:
 def parse_splits(
     values: label_rules_lib.Column, column: str, where: str) -> list[str]:
   """Returns the split of each row; raises ValueError if one is missing."""
-  empty = [row for row, v in enumerate(values) if label_rules_lib.is_missing(v)]
+  empty = [row for row, v in enumerate(values)
+           if label_rules_lib.clean(v) is None]
   if empty:
     raise ValueError(
         f'{len(empty):,} of {len(values):,} rows of {where} have no split in '
