@@ -8,14 +8,14 @@ import pytest
 
 from tests import in_memory
 from vit_jax import data
-from vit_jax.data import dataset
+from vit_jax.data import dataset as dataset_lib
 from vit_jax.data.sources import builtin
 from vit_jax.data.splits import class_sampling
 
 LABELS = np.array([0] * 70 + [1] * 25 + [3] * 5)  # No class 2.
 IMAGES = np.broadcast_to(
     np.arange(100, dtype=np.uint8)[:, None, None, None], (100, 2, 2, 3))
-DATASET = dataset.Dataset(
+DATASET = dataset_lib.Dataset(
     name='rare', split='train', source=in_memory.Arrays(IMAGES, LABELS),
     num_classes=4)
 

@@ -11,7 +11,7 @@ from tests import own_data
 from vit_jax import data
 from vit_jax.data.sources import builtin
 from vit_jax.data.sources import protocol
-from vit_jax.data.sources import shapes
+from vit_jax.data.sources import shapes as shapes_lib
 from vit_jax.data.splits import split_strings
 from vit_jax.data.splits import subsets
 
@@ -157,7 +157,7 @@ def test_random_subsets_of_the_rest_use_the_same_hashes(
 DIGITS = data.DataConfig(source='digits', resolution=8)
 SHAPES = data.DataConfig(
     source='shapes',
-    shapes=shapes.ShapesConfig(num_examples=200, num_test_examples=40))
+    shapes=shapes_lib.ShapesConfig(num_examples=200, num_test_examples=40))
 
 
 def opened(config, split, **settings):
@@ -212,7 +212,7 @@ def test_a_folder_is_identified_by_its_absolute_path(
 
 
 def test_numbered_sources_are_compared_without_keys(monkeypatch):
-  huge = dataclasses.replace(SHAPES, shapes=shapes.ShapesConfig(
+  huge = dataclasses.replace(SHAPES, shapes=shapes_lib.ShapesConfig(
       num_examples=3_000_000, num_test_examples=40))
   one, other = opened(huge, 'train[:99%]'), opened(huge, 'train[99%:]')
   monkeypatch.setattr(
