@@ -105,13 +105,10 @@ class Dataset:
     relative to its path. Data published under two names counts as different.
     """
     ours, theirs = (
-        subsets.hash_keys(one.source, prefix=f'{_absolute(one.name)} ')
+        subsets.hash_keys(one.source, prefix=os.path.abspath(
+            os.path.expanduser(one.name)) + ' ')
         for one in (self, other))
     return bool(np.isin(ours, theirs).any())
-
-
-def _absolute(name: str) -> str:
-  return os.path.abspath(os.path.expanduser(name))
 
 
 def open_dataset(

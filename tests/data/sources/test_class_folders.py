@@ -38,8 +38,8 @@ def test_integer_names_are_numbered_by_value_in_every_source(tmp_path):
   names = [str(i) for i in range(12)]
   write_classes(tmp_path / 'folders', 3, classes=names)
   images = {f'folders/{name}/{i}.png': name for name in names for i in range(3)}
-  (tmp_path / 'table.csv').write_text('path,label\n' + ''.join(
-      f'{path},{name}\n' for path, name in images.items()))
+  own_data.write_table(
+      tmp_path, 'path,label', images.items(), name='table.csv', images=False)
   (tmp_path / 'tars').mkdir()
   with tarfile.open(tmp_path / 'tars/train.tar', 'w') as tar:
     for number, (path, name) in enumerate(images.items()):
@@ -266,11 +266,9 @@ def test_names_that_differ_in_unicode_form_are_one_class(tmp_path):
   opened = own_data.open_path(tmp_path)
   assert opened.class_names == (composed, 'tea')
   assert own_data.labels(opened)[f'test/{decomposed}/1.png'] == 0
-  lines = [f'train/{name}/0.png,{name}' for name in (
-      composed, decomposed, 'tea')]
-  (tmp_path / 'labels.csv').write_text('\n'.join(['path,label', *lines]))
-  opened = own_data.open_path(tmp_path / 'labels.csv')
-  assert opened.class_names == (composed, 'tea')
+  table = own_data.write_table(tmp_path, 'path,label', (
+      (f'train/{name}/0.png', name) for name in (composed, decomposed, 'tea')))
+  assert own_data.open_path(table).class_names == (composed, 'tea')
 
 
 def test_names_need_not_be_utf_8(tmp_path):

@@ -17,9 +17,9 @@ def open_source(name, data_dir=''):
 
 def test_a_path_or_the_name_of_an_existing_folder_opens_a_folder(
     tmp_path, monkeypatch):
-  own_data.write(tmp_path, 'pets/cat/a.png', 'pets/dog/a.png')
-  (tmp_path / 'pets.csv').write_text(
-      'path,label\npets/cat/a.png,1\npets/dog/a.png,0\npets/dog/a.png,0\n')
+  own_data.write_table(tmp_path, 'path,label', [
+      'pets/cat/a.png,1', 'pets/dog/a.png,0', 'pets/dog/a.png,0'],
+                       name='pets.csv')
   monkeypatch.chdir(tmp_path)
   monkeypatch.setenv('HOME', str(tmp_path))
   for name in (tmp_path / 'pets', './pets', 'pets', '~/pets'):

@@ -9,17 +9,15 @@ from tests import own_data
 
 def write_labels(root, train, test):
   """Writes a table with 30 labels of `train` and 10 of `test`."""
-  own_data.write(root, *(f'{i}.png' for i in range(40)))
-  rows = [f'{i}.png,{label},{"train" if i < 30 else "test"}'
-          for i, label in enumerate([*train, *test])]
-  (root / 'labels.csv').write_text('\n'.join(['path,label,split', *rows]))
+  own_data.write_table(root, 'path,label,split', (
+      (f'{i}.png', label, 'train' if i < 30 else 'test')
+      for i, label in enumerate([*train, *test])))
 
 
 def write_split(root, name, header, numbers):
   """Writes a table whose labels are those numbers modulo 3."""
-  own_data.write(root, *(f'{i}.png' for i in numbers))
-  cells = [[f'{i}.png', *[str(i % 3)] * header.count(',')] for i in numbers]
-  (root / name).write_text('\n'.join([header, *map(','.join, cells)]))
+  own_data.write_table(root, header, (
+      [f'{i}.png', *[i % 3] * header.count(',')] for i in numbers), name=name)
 
 
 @pytest.mark.parametrize('header', ['path,target', 'path,Label'])

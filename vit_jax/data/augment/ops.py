@@ -97,7 +97,10 @@ class Resize:
     if [self.size, self.shorter, self.cover].count(None) < 2:
       raise ValueError('resize takes one of size, shorter and cover.')
     _store_pairs(self, 'size', 'cover')
-    resize_lib.check(self.method, antialias=self.antialias)
+    if not self.antialias and self.method not in resize_lib.POINTWISE:
+      raise ValueError(
+          'antialias=False needs the method '
+          f'{" or ".join(resize_lib.POINTWISE)}; got {self.method!r}.')
 
   def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
     height, width = self.target(image.height, image.width)

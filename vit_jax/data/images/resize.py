@@ -17,15 +17,7 @@ from vit_jax.data.images import multichannel
 # 'box' averages whole pixels, 'area' also fractions of pixels.
 Method = Literal['nearest', 'box', 'area', 'bilinear', 'bicubic', 'lanczos']
 Box = tuple[float, float, float, float]  # Left, top, right, bottom.
-_POINTWISE = ('nearest', 'bilinear')  # Methods without antialiasing.
-
-
-def check(method: Method, *, antialias: bool) -> None:
-  """Raises a `ValueError` if a method cannot do without antialiasing."""
-  if not antialias and method not in _POINTWISE:
-    raise ValueError(
-        f'antialias=False needs the method {" or ".join(_POINTWISE)}; got '
-        f'{method!r}.')
+POINTWISE = ('nearest', 'bilinear')  # Methods without antialiasing.
 
 
 def resize(

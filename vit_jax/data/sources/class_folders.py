@@ -79,17 +79,15 @@ def open_folder(
 
 
 def find(root: epath.Path) -> list[str]:
-  """Returns the names of the first two class folders; [] if there are none."""
+  """Returns the names of the class folders; [] if there are not several."""
   folders = files.subfolders(root)
   if _mask_folder(folders):
     return []
   if folder_of := _split_folders(root, folders):
     root = root / folder_of['train']
     folders = files.subfolders(root)
-  found = [n for n in folders if not split_strings.find_split(n)]
-  if len(found) > 1:
-    found = list(itertools.islice((
-        name for name in found if files.has_images(root / name)), 2))
+  found = [name for name in folders if not split_strings.find_split(name)
+           and files.has_images(root / name)]
   return found if len(found) > 1 else []
 
 
