@@ -2,7 +2,7 @@
 
 import os
 
-from vit_jax.data.sources import columns
+from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import registry
 
 
@@ -15,7 +15,8 @@ def write(root, *names):
 
 def open_path(path, target='auto', **table):
   return registry.open_path(
-      str(path), columns.LabelConfig(target, columns.TableConfig(**table)))
+      str(path),
+      columns_lib.LabelConfig(target, columns_lib.TableConfig(**table)))
 
 
 def labels(opened):

@@ -9,7 +9,7 @@ from tests import pictures
 from tests import random_models
 from vit_jax import data
 from vit_jax import untrusted
-from vit_jax.data.sources import columns
+from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import registry
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import load as load_lib
@@ -19,7 +19,7 @@ from vit_jax.weights.formats import npz
 
 
 def _data(name):
-  return lambda path: registry.open_path(str(path / name), columns.AUTO)
+  return lambda path: registry.open_path(str(path / name), columns_lib.AUTO)
 
 
 def _tfds(path):

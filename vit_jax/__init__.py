@@ -57,10 +57,10 @@ def build(
       one as nested dicts.
     overrides: settings, such as 'optimizer.learning_rate=3e-4'.
   """
-  from vit_jax.experiment import build as experiment_lib
+  from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import load_config
-  return experiment_lib.build(
+  return build_lib.build(
       load_config.load_one(config, overrides) if isinstance(config, str)
       else config_lib.resolve_with(config, overrides))
 

@@ -28,7 +28,7 @@ from vit_jax.curation import shards as shards_lib
 from vit_jax.curation import start_check
 from vit_jax.curation import stored_images
 from vit_jax.data import known_datasets
-from vit_jax.data.images import unreadable
+from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import registry
 
@@ -215,8 +215,8 @@ def _report_unreadable(planned: Plan, rows: Sequence[dict[str, str]]) -> str:
   total = sum(shard.last - shard.first for shard in planned.all_shards)
   atomic_files.write_text(path, ''.join(json.dumps(r) + '\n' for r in rows))
   text = str(start_check.Result(planned.name, total, total, tuple(
-      unreadable.Unreadable(**row) for row in rows)))
-  if len(rows) > unreadable.allowed(planned.max_unreadable, total):
+      unreadable_lib.Unreadable(**row) for row in rows)))
+  if len(rows) > unreadable_lib.allowed(planned.max_unreadable, total):
     raise ValueError(
         f'{text}\nSee {path}. Repair these images and run the command again, '
         'or leave more out with --set=unreadable=skip and '

@@ -10,7 +10,7 @@ import numpy as np
 
 from vit_jax import classes as classes_lib
 from vit_jax import exceptions
-from vit_jax.data import config as config_lib
+from vit_jax.data import config as data_config
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import registry
 from vit_jax.data.splits import class_sampling as class_sampling_lib
@@ -115,7 +115,7 @@ def _absolute(name: str) -> str:
 
 
 def open_dataset(
-    config: config_lib.DataConfig, *, split: str | None = None,
+    config: data_config.DataConfig, *, split: str | None = None,
     source: str | None = None, data_optional: bool = False,
     labelled: bool = False,
 ) -> Dataset:
@@ -161,7 +161,7 @@ def open_dataset(
 
 
 def _reduce(
-    examples: protocol.Source, config: config_lib.DataConfig,
+    examples: protocol.Source, config: data_config.DataConfig,
     opened: protocol.DatasetSplits, *, name: str,
 ) -> protocol.Source:
   """Applies `examples_per_class`, `num_examples` or `fraction`."""

@@ -9,7 +9,7 @@ from jaxtyping import Float32, Float64, Int32, Shaped, UInt8
 import numpy as np
 from PIL import Image
 
-from vit_jax.data import config as config_lib
+from vit_jax.data import config as data_config
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import limits
@@ -26,7 +26,7 @@ class LoadExample:
   Indices beyond the dataset are padding: zeros, with mask 0.
   """
   dataset: dataset_lib.Dataset
-  config: config_lib.DataConfig
+  config: data_config.DataConfig
   train: bool
   ops: tuple[ops_lib.Op, ...] = dataclasses.field(init=False)
   is_deterministic: bool = dataclasses.field(init=False)

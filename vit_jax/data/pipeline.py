@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vit_jax.data import config as config_lib
+from vit_jax.data import config as data_config
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import examples
 from vit_jax.data.images import unreadable as unreadable_lib
@@ -41,7 +41,7 @@ _TIMED_EXAMPLES, _TIMED_SECS = 8, 0.5  # For the cost of an example.
 
 
 def train_batches(
-    config: config_lib.DataConfig, dataset: dataset_lib.Dataset, *, seed: int,
+    config: data_config.DataConfig, dataset: dataset_lib.Dataset, *, seed: int,
     batch_size: int, start_step: int = 0, shards: Sequence[int] = (0,),
     num_shards: int = 1,
     unreadable: unreadable_lib.UnreadableCounter | None = None,
@@ -90,7 +90,7 @@ def train_batches(
 
 
 def eval_batches(
-    config: config_lib.DataConfig, dataset: dataset_lib.Dataset, *,
+    config: data_config.DataConfig, dataset: dataset_lib.Dataset, *,
     batch_size: int, shards: Sequence[int] = (0,), num_shards: int = 1,
     unreadable: unreadable_lib.UnreadableCounter | None = None,
 ) -> Batches:
@@ -233,7 +233,7 @@ def _start_worker(index: int, count: int) -> None:
 
 
 def abstract_batch(
-    config: config_lib.DataConfig, dataset: dataset_lib.Dataset,
+    config: data_config.DataConfig, dataset: dataset_lib.Dataset,
     batch_size: int,
 ) -> dict[str, jax.ShapeDtypeStruct]:
   """Returns the shapes and dtypes of a host batch."""

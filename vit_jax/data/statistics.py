@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from vit_jax.data import config as config_lib
+from vit_jax.data import config as data_config
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import examples
 
@@ -12,8 +12,8 @@ _NUM_IMAGES = 512  # For mean and std of pixels.
 
 
 def measured(
-    config: config_lib.DataConfig, dataset: dataset_lib.Dataset,
-) -> config_lib.DataConfig:
+    config: data_config.DataConfig, dataset: dataset_lib.Dataset,
+) -> data_config.DataConfig:
   """Returns the section with numbers for `mean`, `std` and target statistics.
 
   Reads 512 training images if `mean` is 'measured', and all labels for
@@ -57,7 +57,7 @@ def _measure_targets(
 
 
 def _measure_pixels(
-    config: config_lib.DataConfig, dataset: dataset_lib.Dataset,
+    config: data_config.DataConfig, dataset: dataset_lib.Dataset,
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
   """Returns the mean and std of each channel, for images scaled to [0, 1].
 

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 
 from vit_jax import models
-from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import model_flops
 from vit_jax.parallel import hardware
@@ -60,7 +60,7 @@ def stage_cost(
   config = dataclasses.replace(
       config_lib.without_evals(config), mesh=mesh_lib.MeshConfig(),
       accumulation=1)
-  experiment = experiment_lib.build(
+  experiment = build_lib.build(
       config, jax.devices()[:1], data_optional=True)
   images = experiment.total_steps * config.batch_size
   counted = model_flops.per_image(experiment)

@@ -12,7 +12,7 @@ from tests import hostile
 from tests import in_memory
 from tests import pictures
 from vit_jax import data
-from vit_jax.data.images import unreadable
+from vit_jax.data.images import unreadable as unreadable_lib
 
 FILES = [pictures.encode(hostile.picture(9, 9, seed=i)) for i in range(20)]
 BAD = (3, 4, 11, 19)
@@ -132,7 +132,7 @@ def test_evaluation_masks_unreadable_images():
 
 def test_too_many_unreadable_images_are_an_error():
   counter = data.UnreadableCounter(max_share=0.1, rows=80, count=6)
-  found = [unreadable.Unreadable('files train', 'a', 'a is bad')]
+  found = [unreadable_lib.Unreadable('files train', 'a', 'a is bad')]
   counter.add(np.array([3, 4, 11, 3]), lambda index: found)  # Ten are allowed.
   with pytest.raises(
       ValueError, match=r'11 of 85 .*=0\.1 allows.*\n  a is bad'):

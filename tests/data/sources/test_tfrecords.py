@@ -11,9 +11,9 @@ import tensorflow_datasets as datasets
 
 from tests import pictures
 from tests import tfds_files
-from vit_jax.data.sources import columns
+from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import registry
-from vit_jax.data.sources import tfds
+from vit_jax.data.sources import tfds as tfds_lib
 from vit_jax.data.sources import tfrecords
 
 FEATURES = {
@@ -76,9 +76,9 @@ def test_the_checksum_is_the_published_one():
 
 
 def test_examples_are_read_by_index(folder):
-  by_name = tfds.open_tfds('tiny', str(folder.parent.parent))
-  for opened in (by_name, registry.open_path(str(folder), columns.AUTO),
-                 registry.open_path(str(folder.parent), columns.AUTO)):
+  by_name = tfds_lib.open_tfds('tiny', str(folder.parent.parent))
+  for opened in (by_name, registry.open_path(str(folder), columns_lib.AUTO),
+                 registry.open_path(str(folder.parent), columns_lib.AUTO)):
     train = opened.splits['train']
     assert len(train) == 7 and opened.num_classes == 3
     for i in (6, 0, 3, 4, 1, 2, 5):
@@ -86,15 +86,15 @@ def test_examples_are_read_by_index(folder):
     assert train.key(4) == 'tiny train 4'
   (folder / 'tiny-train.tfrecord-00000-of-00003').unlink()
   with pytest.raises(ValueError, match='1 of 2 files are missing .*00000-of'):
-    tfds.open_tfds('tiny', str(folder.parent.parent))
+    tfds_lib.open_tfds('tiny', str(folder.parent.parent))
 
 
 def test_a_changed_file_is_scanned_again(folder):
-  tfds.open_folder(folder)
+  tfds_lib.open_folder(folder)
   last = folder / 'tiny-train.tfrecord-00002-of-00003'
   last.write_bytes(last.read_bytes() + framed(b'more'))
   with pytest.raises(ValueError, match='has 4 records, but .* says 3'):
-    tfds.open_folder(folder)
+    tfds_lib.open_folder(folder)
 
 
 @pytest.mark.parametrize(('damage', 'message'), [
@@ -107,7 +107,7 @@ def test_a_damaged_file_is_an_error(folder, damage, message):
   last = folder / 'tiny-train.tfrecord-00002-of-00003'
   last.write_bytes(damage(last.read_bytes()))
   with pytest.raises(ValueError, match=f'{last} .*{message}'):
-    tfds.open_tfds('tiny', str(folder.parent.parent)).splits['train'][6]
+    tfds_lib.open_tfds('tiny', str(folder.parent.parent)).splits['train'][6]
 
 
 def test_a_split_may_hold_no_examples(tmp_path):

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, Key, Real
 
-from vit_jax.data import config as config_lib
+from vit_jax.data import config as data_config
 
 Batch = Mapping[str, Any]  # Arrays of the host or the device.
 _Mixed = tuple[Float[Array, 'batch height width channels'],
@@ -108,7 +108,7 @@ def k_hot(
 
 
 def prepare(
-    config: config_lib.DataConfig, *, num_classes: int, multi_label: bool,
+    config: data_config.DataConfig, *, num_classes: int, multi_label: bool,
     targets: bool = False,
 ) -> Callable[..., dict[str, jax.Array]]:
   """Returns the function (batch, key, train) -> batch to run on the device.

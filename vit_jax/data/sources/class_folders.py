@@ -13,7 +13,7 @@ import os
 from etils import epath
 
 from vit_jax.data.sources import class_numbers
-from vit_jax.data.sources import columns
+from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_source
@@ -24,7 +24,7 @@ _Images = list[tuple[str, str]]  # Path relative to the root, and class.
 
 
 def open_folder(
-    root: epath.Path, *, holdout: float = columns.HOLDOUT,
+    root: epath.Path, *, holdout: float = columns_lib.HOLDOUT,
 ) -> protocol.DatasetSplits:
   """Opens a folder of images in one of three layouts.
 
@@ -65,8 +65,8 @@ def open_folder(
             if folder_of and set(splits) == {'train'} else '')
   return table_source.build(
       functools.partial(files.read, os.fspath(root), paths),
-      paths.__getitem__, {'class': classes}, columns.LabelConfig(
-          table=columns.TableConfig(label=('class',)), holdout=holdout),
+      paths.__getitem__, {'class': classes}, columns_lib.LabelConfig(
+          table=columns_lib.TableConfig(label=('class',)), holdout=holdout),
       where=os.fspath(root), splits=splits, class_names=names,
       groups=[path.removeprefix(prefix) for path in paths],
       order_by=['/'.join(path.split('/')[-2:]) for path in paths],
@@ -136,8 +136,8 @@ def _open_masks(
       functools.partial(files.read, os.fspath(root), images),
       images.__getitem__,
       # A table needs labels: one for all images.
-      {'class': [['image']] * len(images)}, columns.LabelConfig(
-          target='multi', table=columns.TableConfig(label=('class',)),
+      {'class': [['image']] * len(images)}, columns_lib.LabelConfig(
+          target='multi', table=columns_lib.TableConfig(label=('class',)),
           holdout=holdout), where=os.fspath(root), class_names=('image',),
       read_mask=functools.partial(
           files.read, os.fspath(root), [masks[name(path)] for path in images]),

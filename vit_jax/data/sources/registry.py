@@ -16,7 +16,7 @@ from typing import Any
 from etils import epath
 
 from vit_jax import atomic_files
-from vit_jax.data import config as config_lib
+from vit_jax.data import config as data_config
 from vit_jax.data import known_datasets
 from vit_jax.data.sources import builtin
 from vit_jax.data.sources import class_folders
@@ -33,7 +33,7 @@ _HUB = 'hf://datasets/'
 
 
 def open_splits(
-    config: config_lib.DataConfig, *, source: str | None = None,
+    config: data_config.DataConfig, *, source: str | None = None,
 ) -> protocol.DatasetSplits:
   """Opens all splits of the section's source or another; some may be empty.
 
@@ -58,8 +58,8 @@ def open_splits(
     return vtab.open_task(name, config.data_dir)
   if is_path(name):
     return open_path(name, labels)
-  from vit_jax.data.sources import tfds
-  return tfds.open_tfds(name, config.data_dir)
+  from vit_jax.data.sources import tfds as tfds_lib
+  return tfds_lib.open_tfds(name, config.data_dir)
 
 
 def open_path(
@@ -101,8 +101,8 @@ def _open_folder(
     root: epath.Path, config: columns_lib.LabelConfig,
 ) -> protocol.DatasetSplits:
   if tfds_folders.is_prepared(root):
-    from vit_jax.data.sources import tfds
-    return tfds.open_folder(root)
+    from vit_jax.data.sources import tfds as tfds_lib
+    return tfds_lib.open_folder(root)
   found = {kind: paths for kind, paths in (
       ('Parquet files', files.files_below(root, '.parquet')),
       ('tar files', files.files_below(root, '.tar')),
