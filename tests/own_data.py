@@ -13,10 +13,20 @@ def write(root, *names):
     (root / name).write_bytes(os.fsencode(name))
 
 
+def write_table(root, header, rows, *, name='labels.csv', images=True):
+  """Writes a table, and its images, whose paths are the first cells."""
+  rows = [row if isinstance(row, str) else ','.join(map(str, row))
+          for row in rows]
+  if images:
+    write(root, *(row.split(',')[0] for row in rows))
+  (root / name).parent.mkdir(parents=True, exist_ok=True)
+  (root / name).write_text('\n'.join([header, *rows, '']))
+  return root / name
+
+
 def open_path(path, target='auto', **table):
-  return registry.open_path(
-      str(path),
-      columns_lib.LabelConfig(target, columns_lib.TableConfig(**table)))
+  return registry.open_path(str(path), columns_lib.LabelConfig(
+      target, columns_lib.TableConfig(**table)))
 
 
 def labels(opened):

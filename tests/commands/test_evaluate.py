@@ -16,7 +16,7 @@ from tests import toy
 import vit_jax
 from vit_jax import __main__ as main
 from vit_jax import run as run_lib
-from vit_jax.data.augment import ops
+from vit_jax.data.augment import ops as ops_lib
 from vit_jax.experiment.config_file import read as read_config
 from vit_jax.inference import load as load_lib
 
@@ -132,7 +132,7 @@ def test_weights_are_evaluated_with_their_scale_of_pixels(
   model = vit_jax.load(trained, log=None)
   dataclasses.replace(model, preprocess=dataclasses.replace(
       model.preprocess, mean=(0.2,) * 3, ops=(
-          ops.Resize(shorter=9), ops.CentralCrop((8, 8))))).save(
+          ops_lib.Resize(shorter=9), ops_lib.CentralCrop((8, 8))))).save(
               tmp_path / 'x.npz', form='npz')
   accuracies = []
   for flags in ((), ('--config.data.mean=0.2',), ('--config.data.mean=0.5',)):

@@ -70,20 +70,13 @@ def test_processes_together_read_the_batch_of_a_single_process():
   parts = [_take(4, config, shards=(i,), num_shards=4, start_step=2)
            for i in range(4)]
   np.testing.assert_equal([_join(*step) for step in zip(*parts)], whole)
+  # The batch size does not change the stream.
+  np.testing.assert_equal(
+      _join(*_take(64, config, batch_size=1, start_step=32)), _join(*whole))
   # A process may hold separate shards.
   np.testing.assert_equal(
       _take(4, config, shards=(0, 3), num_shards=4, start_step=2),
       [_join(*step) for step in zip(parts[0], parts[3])])
-
-
-def test_a_batch_may_be_one_image_per_process():
-  config = _config()
-  whole = _join(*_take(8, config, batch_size=4))
-  np.testing.assert_equal(_join(*_take(32, config, batch_size=1)), whole)
-  parts = [_take(8, config, batch_size=4, shards=(i,), num_shards=4)
-           for i in range(4)]
-  np.testing.assert_equal(
-      _join(*(_join(*step) for step in zip(*parts))), whole)
 
 
 def test_a_process_reads_only_its_shards():

@@ -11,7 +11,7 @@ from PIL import ImageFile
 from scipy import ndimage
 
 from vit_jax.curation import similarity
-from vit_jax.data.augment import ops
+from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
 from vit_jax.data.splits import split_strings
@@ -50,7 +50,7 @@ class ImageRecord:
 
 
 def build(
-    data: bytes | np.ndarray, key: str, decoded: ops.Picture, *,
+    data: bytes | np.ndarray, key: str, decoded: ops_lib.Picture, *,
     min_side: int = 0,
 ) -> ImageRecord:
   """Returns the properties of an image.
@@ -80,7 +80,7 @@ def build(
       (image.reduce(factor) if factor > 1 else image) if min_side else None)
 
 
-def to_rgb(decoded: ops.Picture) -> Image.Image:
+def to_rgb(decoded: ops_lib.Picture) -> Image.Image:
   """Returns a displayable image: the first three channels, or the first.
 
   Values other than 8-bit colours are scaled from their minimum to maximum.
@@ -112,7 +112,7 @@ def features(
 
 
 def _inspect(
-    data: bytes | np.ndarray, key: str, decoded: ops.Picture,
+    data: bytes | np.ndarray, key: str, decoded: ops_lib.Picture,
 ) -> tuple[str, list[str]]:
   """Returns the mode of an image, and remarks about its file."""
   if isinstance(data, bytes) and data.startswith(multichannel.NUMPY):

@@ -11,7 +11,7 @@ import numpy as np
 
 from vit_jax import data
 from vit_jax.curation import image_record
-from vit_jax.data.augment import ops
+from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import registry
@@ -65,7 +65,7 @@ class ScanRequest:
   splits: tuple[Split, ...]
   label_kind: Literal['classes', 'several classes', 'numbers']
   class_names: tuple[str, ...]
-  decode: Callable[[Any], ops.Picture]
+  decode: Callable[[Any], ops_lib.Picture]
   embed: Embed | None = None
   min_side: int = 0
   description: str = ''

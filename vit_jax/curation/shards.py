@@ -22,7 +22,7 @@ from vit_jax import data
 from vit_jax import untrusted
 from vit_jax.curation import selection as selection_lib
 from vit_jax.curation import stored_images
-from vit_jax.data import examples as examples_lib
+from vit_jax.data import examples
 from vit_jax.data.images import decode
 from vit_jax.data.images import limits
 from vit_jax.data.images import unreadable as unreadable_lib
@@ -74,21 +74,21 @@ class Features:
 
 
 def infer_features(
-    dataset: data.Dataset, examples: Sequence[Mapping[str, Any]], *,
+    dataset: data.Dataset, sample: Sequence[Mapping[str, Any]], *,
     image_format: stored_images.ImageFormat, label: str | None,
 ) -> Features:
   """Returns the features of a dataset, inferred from a sample.
 
   The sample has encoded images. The default label is 'label' or 'labels'.
   """
-  headers = {_header(example['image']) for example in examples} - {('', '')}
+  headers = {_header(example['image']) for example in sample} - {('', '')}
   formats = {form for form, _ in headers}
   return Features(
       label=label or ('labels' if dataset.multi_label else 'label'),
       channels=1 if all(mode in ('1', 'L') for _, mode in headers) else 3,
       encoding=(formats.pop().lower()
                 if formats in ({'JPEG'}, {'PNG'}) else ''),
-      file_name=all(FILE_NAME in example for example in examples),
+      file_name=all(FILE_NAME in example for example in sample),
       image_format=image_format)
 
 
@@ -162,7 +162,7 @@ def _write_records(
 ) -> Iterator[bytes]:
   """Writes readable examples, yields their records, and lists the others."""
   from array_record.python import array_record_module
-  load = examples_lib.LoadExample(
+  load = examples.LoadExample(
       shard.selection.open(), shard.selection.config, train=False)
   # One record per group, as TFDS writes them, for fast random access.
   with contextlib.closing(array_record_module.ArrayRecordWriter(
@@ -181,7 +181,7 @@ def _write_records(
 
 
 def _read_record(
-    load: examples_lib.LoadExample, features: Features, index: int) -> bytes:
+    load: examples.LoadExample, features: Features, index: int) -> bytes:
   """Returns the record of an example; raises as training would."""
   from tensorflow_datasets.proto import tf_example_pb2
   dataset = load.dataset

@@ -8,14 +8,14 @@ import numpy as np
 
 from vit_jax import schema
 from vit_jax.data.augment import ops as ops_lib
-from vit_jax.data.images import decode as decode_lib
+from vit_jax.data.images import decode
 from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import columns as columns_lib
-from vit_jax.data.sources import label_rules as label_rules_lib
+from vit_jax.data.sources import label_rules
 from vit_jax.data.sources import shapes as shapes_lib
-from vit_jax.data.splits import class_sampling as class_sampling_lib
+from vit_jax.data.splits import class_sampling
 
 _RANGES = {
     'channels': (1, np.inf), 'mixup': (0, np.inf), 'cutmix': (0, np.inf),
@@ -97,13 +97,13 @@ class DataConfig:
   source: str = 'digits'
   data_dir: str = ''
   split: str = 'train'
-  target: label_rules_lib.Kind = 'auto'
+  target: label_rules.Kind = 'auto'
   table: columns_lib.TableConfig = columns_lib.TableConfig()
   holdout: float = columns_lib.HOLDOUT
   examples_per_class: int | None = None
   num_examples: int | None = None
   fraction: float | None = None
-  sampling: class_sampling_lib.Sampling = 'natural'
+  sampling: class_sampling.Sampling = 'natural'
   exclude: str = ''
   resolution: int | tuple[int, int] = 32
   channels: int = 3
@@ -209,7 +209,7 @@ class DataConfig:
 
   def decode(self, image: bytes | np.ndarray) -> ops_lib.Picture:
     """Decodes an image; see `decode.decode`."""
-    return decode_lib.decode(
+    return decode.decode(
         image, channels=self.channels, dtype=self.dtype,
         max_pixels=self.max_pixels)
 
@@ -227,19 +227,19 @@ def parse(section: Mapping[str, Any]) -> DataConfig:
 
 
 def inherit(
-    section: Mapping[str, Any], source: Mapping[str, Any]) -> dict[str, Any]:
+    section: Mapping[str, Any], trained: Mapping[str, Any]) -> dict[str, Any]:
   """Replaces 'auto' in `mean` and `std` by the values of initial weights.
 
   Args:
     section: section `data` of a run.
-    source: section `data` that the weights were trained with, as far as known.
+    trained: section `data` that the weights were trained with, as far as known.
 
   Raises:
     ValueError: if theirs are not known yet, or are for other channels.
   """
   config, result = parse(section), dict(section)
   for name in ('mean', 'std'):
-    value = source.get(name, 'auto')
+    value = trained.get(name, 'auto')
     if getattr(config, name) != 'auto' or value == 'auto':
       continue
     different = isinstance(value, (list, tuple)) and sorted({*value})

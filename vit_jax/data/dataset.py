@@ -13,7 +13,7 @@ from vit_jax import exceptions
 from vit_jax.data import config as data_config
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import registry
-from vit_jax.data.splits import class_sampling as class_sampling_lib
+from vit_jax.data.splits import class_sampling
 from vit_jax.data.splits import split_strings
 from vit_jax.data.splits import subsets
 
@@ -166,7 +166,7 @@ def _reduce(
 ) -> protocol.Source:
   """Applies `examples_per_class`, `num_examples` or `fraction`."""
   if config.examples_per_class is not None:
-    return class_sampling_lib.draw_per_class(
+    return class_sampling.draw_per_class(
         examples, config.examples_per_class, num_classes=opened.num_classes,
         name=name)[0]
   count = config.num_examples
@@ -197,6 +197,6 @@ def with_masks(dataset: Dataset) -> Dataset:
 def class_labels(
     dataset: Dataset, *, setting: str) -> Int[np.ndarray, 'examples']:
   """Returns the class of each example; see `class_sampling.class_labels`."""
-  return class_sampling_lib.class_labels(
+  return class_sampling.class_labels(
       dataset.source, num_classes=dataset.num_classes,
       name=f'{dataset.name} {dataset.split}', setting=setting)

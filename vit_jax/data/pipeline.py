@@ -30,7 +30,7 @@ from vit_jax.data import config as data_config
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import examples
 from vit_jax.data.images import unreadable as unreadable_lib
-from vit_jax.data.splits import class_sampling as class_sampling_lib
+from vit_jax.data.splits import class_sampling
 
 Batches = Generator[examples.HostBatch, None, None]  # Closing ends workers.
 
@@ -78,7 +78,7 @@ def train_batches(
       # Endless. Grain rounds the length of `repeat()` up beyond an index.
       .repeat(2**62 // dataset.num_examples))
   if config.sampling != 'natural':
-    stream = stream.map_with_index(class_sampling_lib.build(
+    stream = stream.map_with_index(class_sampling.build(
         dataset_lib.class_labels(dataset, setting='data.sampling'),
         num_classes=dataset.num_classes, sampling=config.sampling,
         seed=seed % 2**32))

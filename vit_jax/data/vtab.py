@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from vit_jax import schema as schema_lib
+from vit_jax import schema
 from vit_jax.data import known_datasets
 from vit_jax.data.images import decode
 from vit_jax.data.sources import protocol
@@ -134,7 +134,7 @@ TASKS: dict[str, Task] = {
 
 def task_of(source: str) -> Task:
   """Returns the task of 'vtab/name'."""
-  return TASKS[schema_lib.check_name(
+  return TASKS[schema.check_name(
       source.removeprefix(PREFIX), list(TASKS), what='VTAB task')]
 
 

@@ -16,7 +16,7 @@ from vit_jax import atomic_files
 from vit_jax import console as console_lib
 from vit_jax import escape
 from vit_jax import schema
-from vit_jax.data.sources import files as files_lib
+from vit_jax.data.sources import files
 
 _MAX_ERRORS = 20  # Printed to the terminal.
 
@@ -62,29 +62,29 @@ def interleave(paths: Sequence[str]) -> list[str]:
 
 def _expand(text: str) -> list[str]:
   """Returns the images at a path."""
-  files_lib.check_address(text, where='an image')
+  files.check_address(text, where='an image')
   # Only addresses may contain '://' for epath.
   path = epath.Path(text if atomic_files.is_remote(text) else
                     os.path.expanduser(text).replace('://', ':/'))
   if path.is_dir():
-    files = sorted(filter(
-        files_lib.is_image, map(os.fspath, _walk(path, set()))))
+    found = sorted(filter(
+        files.is_image, map(os.fspath, _walk(path, set()))))
   elif path.exists():
-    files = [os.fspath(path)]
+    found = [os.fspath(path)]
   else:
     matches = glob.glob(os.path.expanduser(text), recursive=True)
-    files = sorted(filter(
-        files_lib.is_image, filter(os.path.isfile, matches)))
+    found = sorted(filter(
+        files.is_image, filter(os.path.isfile, matches)))
     if not glob.has_magic(text):
       raise FileNotFoundError(f'{text}: no such file or folder.')
     if not matches:
       raise ValueError(f'{text}: no file matches this pattern.')
-  if not files:
+  if not found:
     raise ValueError(
         f'{text}: no image found. Image suffixes are '
-        f'{", ".join(sorted(files_lib.IMAGE_SUFFIXES)[:8])}, ...; pass other '
+        f'{", ".join(sorted(files.IMAGE_SUFFIXES)[:8])}, ...; pass other '
         'files by name.')
-  return files
+  return found
 
 
 def _walk(folder: epath.Path, visited: set[str]) -> Iterator[epath.Path]:

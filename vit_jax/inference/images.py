@@ -19,8 +19,8 @@ import numpy as np
 from PIL import Image
 
 from vit_jax import untrusted
-from vit_jax.data.augment import ops
-from vit_jax.data.images import decode as decode_lib
+from vit_jax.data.augment import ops as ops_lib
+from vit_jax.data.images import decode
 from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
 ImageLike = str | os.PathLike | Image.Image | np.ndarray
@@ -44,7 +44,7 @@ def read(
 
   Raises a `FileNotFoundError`, or a `ValueError` if it is not an image.
   """
-  pixels = ops.to_array(
+  pixels = ops_lib.to_array(
       _read_resized(image, preprocess), size=preprocess.resolution)
   low, high = preprocess.value_range or (0.0, 255.0)
   mean, std = (np.asarray(v, np.float32)
@@ -68,7 +68,7 @@ def batches(
     on_error: called with each unreadable image; None raises as `read` does.
   """
   errors = () if on_error is None else (OSError, ValueError, MemoryError)
-  for readable, failed in decode_lib.read_chunks(
+  for readable, failed in decode.read_chunks(
       images, lambda image: read(image, preprocess), size=size, errors=errors):
     for image, error in failed:
       assert on_error is not None
@@ -116,7 +116,7 @@ def show(
 
 def _read_resized(
     image: ImageLike, preprocess: preprocessing_lib.Preprocess,
-) -> ops.Picture:
+) -> ops_lib.Picture:
   result = _open(image, preprocess)
   # Random operations draw the same numbers in each evaluation, too.
   rng = np.random.default_rng(0)
@@ -127,25 +127,25 @@ def _read_resized(
 
 def _open(
     image: ImageLike, preprocess: preprocessing_lib.Preprocess,
-) -> ops.Picture:
+) -> ops_lib.Picture:
   channels = preprocess.channels
-  decode = functools.partial(
-      decode_lib.decode, channels=channels, dtype=preprocess.pixel_dtype)
+  read = functools.partial(
+      decode.decode, channels=channels, dtype=preprocess.pixel_dtype)
   if isinstance(image, (str, os.PathLike)):
     path = epath.Path(image)
     data = _read_bytes(path)
     try:
-      return decode(data)
+      return read(data)
     except ValueError as error:
       raise ValueError(f'{path}: {error}') from error
   if not is_viewable(preprocess):
-    return decode(np.asarray(image))
+    return read(np.asarray(image))
   if isinstance(image, Image.Image):
-    return decode_lib.convert(image.copy(), channels=channels)
+    return decode.convert(image.copy(), channels=channels)
   pixels = _to_uint8(np.asarray(image))
   if pixels.shape[2:] == (4,):
-    return decode_lib.convert(Image.fromarray(pixels), channels=channels)
-  return decode(pixels)
+    return decode.convert(Image.fromarray(pixels), channels=channels)
+  return read(pixels)
 
 
 def _read_bytes(path: epath.Path) -> bytes:

@@ -40,18 +40,10 @@ def test_grey_is_repeated_and_transparent_pixels_become_white(
         palette, 'PNG', transparency=transparent)), colour)
 
 
-def test_exif_orientation_is_applied_and_defective_exif_ignored():
-  upright = np.zeros((8, 16, 3), np.uint8)
-  upright[:4, :4] = 255  # A mark in the upper left corner.
-  exif = Image.Exif()
-  exif[0x0112] = 6
-  data = pictures.encode(Image.fromarray(upright).transpose(
-      Image.Transpose.ROTATE_90), 'PNG', exif=exif)
-  np.testing.assert_array_equal(
-      np.asarray(decode.decode(data, channels=3)), upright)
-  defective = pictures.encode(
+def test_defective_exif_is_ignored():
+  data = pictures.encode(
       Image.new('RGB', (8, 8), RED), 'JPEG', exif=b'Exif\0\0II*\0junk')
-  np.testing.assert_allclose(_mean(defective), RED, atol=4)
+  np.testing.assert_allclose(_mean(data), RED, atol=4)
 
 
 @pytest.mark.parametrize('shape', [(5, 7), (5, 7, 1), (5, 7, 3)])

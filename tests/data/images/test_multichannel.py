@@ -12,7 +12,7 @@ from tests import in_memory
 from tests import pictures
 from vit_jax import data
 from vit_jax.data import dataset as dataset_lib
-from vit_jax.data.augment import ops
+from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
 from vit_jax.data.images import multichannel
 
@@ -63,7 +63,7 @@ def test_16_bit_grey_floats_and_four_bands_keep_their_values():
 def test_operations_agree_with_pillow(section):
   # Values far from the limits, at which results are clipped.
   pixels = RNG.integers(100, 156, (12, 11, 3), np.uint8)
-  (op,) = ops.build([section], size=(8, 7), where='ops')
+  (op,) = ops_lib.build([section], size=(8, 7), where='ops')
   want = op(Image.fromarray(pixels), np.random.default_rng(1))
   found = op(multichannel.MultichannelImage(pixels), np.random.default_rng(1))
   assert found.size == want.size

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vit_jax.data.sources import builtin
-from vit_jax.data.sources import shapes
+from vit_jax.data.sources import shapes as shapes_lib
 
 
 def test_digits_are_split_evenly_over_classes_and_never_change():
@@ -22,7 +22,7 @@ def test_digits_are_split_evenly_over_classes_and_never_change():
 
 
 def _splits(size=(32, 32), **settings):
-  return builtin.open_shapes(shapes.ShapesConfig(**settings), size).splits
+  return builtin.open_shapes(shapes_lib.ShapesConfig(**settings), size).splits
 
 
 def test_an_image_is_a_function_of_seed_and_index():
@@ -51,7 +51,7 @@ def test_any_size_can_be_drawn():
 
 
 def test_multi_labels_name_two_strokes_a_colour_and_a_texture():
-  opened = builtin.open_shapes(shapes.ShapesConfig(), (8, 8))
+  opened = builtin.open_shapes(shapes_lib.ShapesConfig(), (8, 8))
   seen, groups = set(), ('upper ', 'lower ', ' shape', ' background')
   for i in range(1000):
     names = [opened.class_names[j] for j in opened.splits['train'].label(i)]
@@ -61,15 +61,16 @@ def test_multi_labels_name_two_strokes_a_colour_and_a_texture():
 
 
 def test_strokes_that_form_a_digit_are_never_stacked():
-  named = {(shapes.PARTS[i], shapes.PARTS[j]) for i, j in shapes.STACKS}
+  parts = shapes_lib.PARTS
+  named = {(parts[i], parts[j]) for i, j in shapes_lib.STACKS}
   assert len(named) > 150
   assert not named & {('ring', 'ring'), ('arc open left', 'arc open left')}
 
 
 def test_single_labels_name_every_kind_and_no_two_kinds_look_alike():
   source = _splits(label='single', ink=1.0, bright=True)['train']
-  sums = np.zeros((len(shapes.KINDS), 32, 32))
-  counts = np.zeros(len(shapes.KINDS))
+  sums = np.zeros((len(shapes_lib.KINDS), 32, 32))
+  counts = np.zeros(len(shapes_lib.KINDS))
   for i in range(600):
     example = source[i]
     sums[example['label']] += example['image'].mean(-1) / 255
@@ -83,4 +84,4 @@ def test_single_labels_name_every_kind_and_no_two_kinds_look_alike():
     {'ink': 1.5}, {'num_examples': 0}, {'seed': -1}])
 def test_invalid_settings_are_errors(settings):
   with pytest.raises(ValueError, match='ink in'):
-    shapes.ShapesConfig(**settings)
+    shapes_lib.ShapesConfig(**settings)

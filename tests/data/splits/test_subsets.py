@@ -11,7 +11,7 @@ from tests import own_data
 from vit_jax import data
 from vit_jax.data.sources import builtin
 from vit_jax.data.sources import protocol
-from vit_jax.data.sources import shapes
+from vit_jax.data.sources import shapes as shapes_lib
 from vit_jax.data.splits import split_strings
 from vit_jax.data.splits import subsets
 
@@ -131,14 +131,6 @@ def test_useless_lists_are_errors(folder):
     _open(folder, [], exclude=str(folder / 'nowhere.txt'))
 
 
-def test_drawn_shapes_are_excluded_by_their_own_keys(tmp_path):
-  whole = data.open_dataset(SHAPES)
-  path = tmp_path / 'exclude.txt'
-  path.write_text(f'{whole.source.key(7)}\n')
-  rest = data.open_dataset(dataclasses.replace(SHAPES, exclude=str(path)))
-  assert _keys(rest) == [key for i, key in enumerate(_keys(whole)) if i != 7]
-
-
 def test_numbered_examples_are_excluded_by_name_and_number(tmp_path):
   path = tmp_path / 'keys.txt'
   path.write_text('numbers 7\nnumbers 4999\nothers 8\nnumbers 70000\n')
@@ -165,7 +157,7 @@ def test_random_subsets_of_the_rest_use_the_same_hashes(
 DIGITS = data.DataConfig(source='digits', resolution=8)
 SHAPES = data.DataConfig(
     source='shapes',
-    shapes=shapes.ShapesConfig(num_examples=200, num_test_examples=40))
+    shapes=shapes_lib.ShapesConfig(num_examples=200, num_test_examples=40))
 
 
 def opened(config, split, **settings):
@@ -220,7 +212,7 @@ def test_a_folder_is_identified_by_its_absolute_path(
 
 
 def test_numbered_sources_are_compared_without_keys(monkeypatch):
-  huge = dataclasses.replace(SHAPES, shapes=shapes.ShapesConfig(
+  huge = dataclasses.replace(SHAPES, shapes=shapes_lib.ShapesConfig(
       num_examples=3_000_000, num_test_examples=40))
   one, other = opened(huge, 'train[:99%]'), opened(huge, 'train[99%:]')
   monkeypatch.setattr(

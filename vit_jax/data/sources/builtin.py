@@ -8,7 +8,7 @@ from jaxtyping import Integer, UInt8
 import numpy as np
 
 from vit_jax.data.sources import protocol
-from vit_jax.data.sources import shapes
+from vit_jax.data.sources import shapes as shapes_lib
 from vit_jax.data.splits import split_strings
 
 
@@ -54,12 +54,12 @@ def open_digits() -> protocol.DatasetSplits:
 
 
 def open_shapes(
-    config: shapes.ShapesConfig, size: tuple[int, int],
+    config: shapes_lib.ShapesConfig, size: tuple[int, int],
 ) -> protocol.DatasetSplits:
   """Returns the drawn shapes, with images of (height, width) `size`."""
   names = config.class_names
   return protocol.DatasetSplits(
-      {'train': shapes.Shapes(config, size, config.num_examples, 0),
-       'test': shapes.Shapes(
-           config, size, config.num_test_examples, shapes.TEST_OFFSET)},
+      {'train': shapes_lib.Shapes(config, size, config.num_examples, 0),
+       'test': shapes_lib.Shapes(
+           config, size, config.num_test_examples, shapes_lib.TEST_OFFSET)},
       len(names), names, multi_label=config.label == 'multi')

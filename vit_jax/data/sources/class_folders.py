@@ -17,7 +17,7 @@ from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_source
-from vit_jax.data.splits import split_strings as split_strings_lib
+from vit_jax.data.splits import split_strings
 
 _IMAGES, _MASKS = 'images', ('masks', 'annotations')
 _Images = list[tuple[str, str]]  # Path relative to the root, and class.
@@ -71,10 +71,10 @@ def open_folder(
       groups=[path.removeprefix(prefix) for path in paths],
       order_by=['/'.join(path.split('/')[-2:]) for path in paths],
       labels_from='class folders', unlabelled=[
-          split_strings_lib.split_name(split)
+          split_strings.split_name(split)
           for split, folder in folder_of.items()
           if not found[split] and (
-              split_strings_lib.is_split_name(split)
+              split_strings.is_split_name(split)
               or any(map(files.is_image, files.names_in(root / folder))))])
 
 
@@ -86,7 +86,7 @@ def find(root: epath.Path) -> list[str]:
   if folder_of := _split_folders(root, folders):
     root = root / folder_of['train']
     folders = files.subfolders(root)
-  found = [n for n in folders if not split_strings_lib.find_split(n)]
+  found = [n for n in folders if not split_strings.find_split(n)]
   if len(found) > 1:
     found = list(itertools.islice((
         name for name in found if files.has_images(root / name)), 2))
@@ -103,7 +103,7 @@ def _split_folders(
   """Returns the folder of each split; {} if the folders are classes."""
   split_of = {name: name for name in folders}
   if 'train' not in folders:
-    split_of = split_strings_lib.splits_of_folders(folders)
+    split_of = split_strings.splits_of_folders(folders)
   names = {*split_of.values()}
   if 'train' not in names or len(names) < len(folders):
     return {}
@@ -130,7 +130,7 @@ def _open_masks(
         if images else f'There are no images in {root}/{_IMAGES}.')
   folders = [path.split('/')[1] if path.count('/') > 1 else ''
              for path in images]
-  splits = split_strings_lib.splits_by_folder(
+  splits = split_strings.splits_by_folder(
       images, folders, where=f'{root}/{_IMAGES}')
   return table_source.build(
       functools.partial(files.read, os.fspath(root), images),
@@ -167,7 +167,7 @@ def _check_no_splits(images: _Images, root: epath.Path) -> None:
   """
   names = sorted({name for _, name in images})
   with_images = {name for path, name in images if path.count('/') == 1}
-  splits = [name for name in names if split_strings_lib.find_split(name)]
+  splits = [name for name in names if split_strings.find_split(name)]
   if len(names) == 1 or len(splits) < len(names):
     splits = [name for name in splits if name not in with_images]
   if splits:

@@ -10,7 +10,7 @@ from etils import epath
 
 from vit_jax import schema
 from vit_jax.data.sources import files
-from vit_jax.data.sources import label_rules as label_rules_lib
+from vit_jax.data.sources import label_rules
 
 _IMAGE_NAMES = (
     'path', 'file', 'filename', 'file_name', 'filepath', 'filepaths',
@@ -62,7 +62,7 @@ class LabelConfig:
   With `class_folders` beside a table, only a usual name makes a column a label;
   they are listed only when needed.
   """
-  target: label_rules_lib.Kind = 'auto'
+  target: label_rules.Kind = 'auto'
   table: TableConfig = TableConfig()
   holdout: float = HOLDOUT
   class_folders: Callable[[], Sequence[str]] = tuple
@@ -86,7 +86,7 @@ def check_count(count: int, *, where: str) -> None:
 
 
 def choose_columns(
-    table: Mapping[str, label_rules_lib.Column], config: LabelConfig, *,
+    table: Mapping[str, label_rules.Column], config: LabelConfig, *,
     where: str, has_paths: bool = False,
 ) -> LabelConfig:
   """Returns the config with the image, label and split column of a table.
@@ -123,7 +123,7 @@ def _find(names: Sequence[str], known: Sequence[str]) -> str | None:
 
 
 def _column_of_paths(
-    table: Mapping[str, label_rules_lib.Column], where: str) -> str:
+    table: Mapping[str, label_rules.Column], where: str) -> str:
   found = [name for name, values in table.items()
            if values and all(map(files.is_image, values[:20]))]
   if len(found) != 1:
@@ -137,7 +137,7 @@ def _column_of_paths(
 
 
 def _label_columns(
-    table: Mapping[str, label_rules_lib.Column], others: Sequence[str],
+    table: Mapping[str, label_rules.Column], others: Sequence[str],
     config: LabelConfig, where: str,
 ) -> tuple[str, ...]:
   """Returns one column with a usual name, or all remaining ones."""
@@ -154,9 +154,9 @@ def _label_columns(
   columns = [table[name] for name in others]
   if columns and (
       len(columns) == 1
-      or label_rules_lib.flags(columns, config.target) is not None
+      or label_rules.flags(columns, config.target) is not None
       or (config.target == 'regression' and not any(
-          label_rules_lib.numbers(column) is None for column in columns))):
+          label_rules.numbers(column) is None for column in columns))):
     return tuple(others)
   found = (f'Candidates: {", ".join(others)}' if others
            else 'The image column is the only column')

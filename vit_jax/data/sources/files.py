@@ -17,7 +17,7 @@ from etils import epath
 
 from vit_jax import atomic_files
 from vit_jax import untrusted
-from vit_jax.data.splits import split_strings as split_strings_lib
+from vit_jax.data.splits import split_strings
 
 TABLE_SUFFIXES = frozenset({'.csv', '.tsv', '.jsonl', '.ndjson'})
 IMAGE_SUFFIXES = frozenset({
@@ -119,7 +119,7 @@ def files_below(root: epath.Path, suffix: str) -> list[epath.Path]:
   """Returns files in a folder, its split folders, `data/` and `default/`."""
   found = files_with(root, {suffix})
   for name in subfolders(root):
-    if name in ('data', 'default') or split_strings_lib.find_split(name):
+    if name in ('data', 'default') or split_strings.find_split(name):
       found += files_below(root / name, suffix)
   return sorted(found)
 
@@ -245,7 +245,7 @@ def splits_in_names(paths: Sequence[epath.Path]) -> list[str | None]:
   """
   folders = {path.parent.name for path in paths}
   if len(folders) == 1:
-    folders = set(filter(split_strings_lib.is_split_name, folders))
-  return [split_strings_lib.find_split(path.stem) or (
-      split_strings_lib.find_split(path.parent.name)
+    folders = set(filter(split_strings.is_split_name, folders))
+  return [split_strings.find_split(path.stem) or (
+      split_strings.find_split(path.parent.name)
       if path.parent.name in folders else None) for path in paths]

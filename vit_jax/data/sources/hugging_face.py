@@ -27,7 +27,7 @@ from vit_jax.data.sources import files
 from vit_jax.data.sources import image_tables
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_source
-from vit_jax.data.splits import split_strings as split_strings_lib
+from vit_jax.data.splits import split_strings
 
 _PREFIX = 'hf://datasets/'
 
@@ -59,7 +59,7 @@ def open_hub(
   return _open(
       table, config, where=address, names=list(found),
       lengths=[len(split) for split in found.values()],
-      splits=[split_strings_lib.split_name(name) for name in found],
+      splits=[split_strings.split_name(name) for name in found],
       class_names=_class_names(table.features))
 
 

@@ -12,11 +12,11 @@ from etils import epath
 from vit_jax import atomic_files
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
-from vit_jax.data.sources import label_rules as label_rules_lib
+from vit_jax.data.sources import label_rules
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_files
 from vit_jax.data.sources import table_source
-from vit_jax.data.splits import split_strings as split_strings_lib
+from vit_jax.data.splits import split_strings
 
 _VALIDATION = {'val', 'valid', 'validation'}
 
@@ -91,6 +91,7 @@ def open_images(
   if columns.split is not None:
     splits = table_source.parse_splits(
         table[columns.split], columns.split, where)
+    config = config.with_columns(split=None)
   folders = [path.rpartition('/')[0] for path in relative]
   notes = []
   if splits is None:
@@ -118,7 +119,7 @@ def open_images(
     first = [rows[0] for rows in rows_of.values()]
     splits = splits and [splits[row] for row in first]
     label, = columns.labels
-    cells = label_rules_lib.split_cells(table[label], columns.separator)
+    cells = label_rules.split_cells(table[label], columns.separator)
     table = {name: [column[row] for row in first]
              for name, column in table.items()}
     table[label] = [[value for row in rows for value in cells[row]]
@@ -138,10 +139,10 @@ def _splits_of_folders(
   """Returns the splits of images in `train/`, `images/train/`, `cat/train/`."""
   parts = {folder: folder.split('/') for folder in {*folders}}
   for names in itertools.zip_longest(*parts.values(), fillvalue=''):
-    found = {*split_strings_lib.splits_of_folders({*names}).values()}
+    found = {*split_strings.splits_of_folders({*names}).values()}
     if 'train' in found and len(found) > 1:
       name_of = dict(zip(parts, names))
-      return split_strings_lib.splits_by_folder(
+      return split_strings.splits_by_folder(
           paths, [name_of[folder] for folder in folders], where=where)
   return None
 
@@ -151,14 +152,14 @@ def _unused_folders(root: epath.Path, used: Iterable[str]) -> list[str]:
   used = [f'{folder}/' for folder in used]
   parents = {'', *(folder[:found.start()] for folder in used for found in
                    re.finditer('[^/]+', folder)
-                   if split_strings_lib.find_split(found[0]))}
+                   if split_strings.find_split(found[0]))}
   return [
       split for parent in sorted(parents)
       # Siblings of other paths may be other datasets.
       if not os.path.isabs(parent) and not atomic_files.is_remote(parent)
-      for name, split in split_strings_lib.splits_of_folders(
+      for name, split in split_strings.splits_of_folders(
           files.subfolders(root / parent)).items()
-      if split_strings_lib.find_split(name)
+      if split_strings.find_split(name)
       and not any(folder.startswith(f'{parent}{name}/') for folder in used)
       and files.has_images(root / parent / name)]
 
@@ -206,10 +207,10 @@ def locate(
     files.check_address(name, where=str(table))
   exists = _file_lookup()
   root, suffix = _find_folder(names[:20], table, config, exists, split)
+  folder = os.fspath(root)  # Once: it is slow.
   names = [name + suffix for name in names]
   paths = [name if atomic_files.is_remote(name) else
-           os.path.join(os.fspath(root), os.path.normpath(name))
-           for name in names]
+           os.path.join(folder, os.path.normpath(name)) for name in names]
   missing = [name for name, path in zip(names, paths) if not exists(path)]
   if missing:
     raise ValueError(
@@ -277,5 +278,5 @@ def _preference(folder: str, split: str) -> int:
   """Returns a lower number for a more likely folder of a split's images."""
   if not folder:
     return 0
-  names = {split_strings_lib.find_split(folder) or folder, split}
+  names = {split_strings.find_split(folder) or folder, split}
   return 1 if len(names) == 1 or names <= _VALIDATION else 2

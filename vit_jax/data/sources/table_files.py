@@ -16,7 +16,7 @@ from vit_jax import untrusted
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import table_source
-from vit_jax.data.splits import split_strings as split_strings_lib
+from vit_jax.data.splits import split_strings
 
 _Heads = Mapping[epath.Path, table_source.Table | None]
 
@@ -38,7 +38,7 @@ def find(root: epath.Path) -> list[epath.Path]:
       [] if len(folders) > 1 else [*heads])
   usual = [path for path in paths if _is_usual(path)]
   chosen = usual + _find_by_split(paths, heads, usual)
-  below = [path for name in folders if split_strings_lib.find_split(name)
+  below = [path for name in folders if split_strings.find_split(name)
            for path in files.files_with(root / name, files.TABLE_SUFFIXES)
            if _is_usual(path)]
   return chosen or below or (paths if len(paths) == 1 else [])
@@ -57,11 +57,11 @@ def _find_by_split(
   Beside one with a usual name, they are an error later, because one would
   replace the other; but not one that lacks its columns, such as the labels.
   """
-  found = [p for p in paths if split_strings_lib.is_split_name(p.stem)]
-  named = {None, *(split_strings_lib.find_split(p.stem) for p in found)}
+  found = [p for p in paths if split_strings.is_split_name(p.stem)]
+  named = {None, *(split_strings.find_split(p.stem) for p in found)}
   words = [p for p in paths
-           if split_strings_lib.find_split(p.stem) not in named]
-  splits = [split_strings_lib.find_split(p.stem) for p in found + words]
+           if split_strings.find_split(p.stem) not in named]
+  splits = [split_strings.find_split(p.stem) for p in found + words]
   if usual and 'train' not in splits:
     columns = {path: {*(head or ())} for path, head in heads.items()}
     return [path for path in found + words
@@ -84,7 +84,7 @@ def _names_images(path: epath.Path, table: table_source.Table | None) -> bool:
   An unreadable table counts if it has a usual name: opening it is an error.
   """
   if table is None:
-    return _is_usual(path) or split_strings_lib.is_split_name(path.stem)
+    return _is_usual(path) or split_strings.is_split_name(path.stem)
   return columns_lib.image_column(table) is not None or any(
       files.is_image(value) for column in table.values() for value in column)
 

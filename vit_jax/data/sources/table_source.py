@@ -15,10 +15,10 @@ import numpy as np
 
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
-from vit_jax.data.sources import label_rules as label_rules_lib
+from vit_jax.data.sources import label_rules
 from vit_jax.data.sources import protocol
-from vit_jax.data.splits import holdout as holdout_lib
-from vit_jax.data.splits import split_strings as split_strings_lib
+from vit_jax.data.splits import holdout
+from vit_jax.data.splits import split_strings
 
 Table = dict[str, list[Any]]  # Columns by name.
 
@@ -32,7 +32,7 @@ class TableSource(protocol.Source):
   read: Callable[[int], bytes]
   read_mask: Callable[[int], bytes] | None
   key_of: Callable[[int], str]
-  parsed: label_rules_lib.ParsedLabels
+  parsed: label_rules.ParsedLabels
   rows: Int64[np.ndarray, 'examples']
   numbers: Int64[np.ndarray, 'examples']
 
@@ -99,7 +99,7 @@ def build(
   kept = sorted(row for split, rows in rows_of.items()
                 if split not in unlabelled for row in rows)
   parse = functools.partial(
-      label_rules_lib.parse_labels, kind=config.target,
+      label_rules.parse_labels, kind=config.target,
       separator=columns.separator, class_names=class_names, where=where)
   parsed = parse({name: [table[name][row] for row in kept]
                   for name in columns.labels})
@@ -122,7 +122,7 @@ def build(
       keys if order_by is None else [order_by[row] for row in kept], of_kept)
   _check_trained(parsed, numbers, where)
   sizes = ', '.join(f'{name} {len(of):,}' for name, of in numbers.items())
-  eval_split = split_strings_lib.choose_eval_split(list(numbers))
+  eval_split = split_strings.choose_eval_split(list(numbers))
   measured = f', evaluated on {eval_split}' * (eval_split != 'test')
   origin = labels_from or (f'column{"s" * (len(columns.labels) > 1)} '
                            f'{files.shorten(columns.labels, 4)}')
@@ -156,19 +156,20 @@ def to_columns(rows: Sequence[Mapping[str, Any]], *, where: str) -> Table:
 
 
 def parse_splits(
-    values: label_rules_lib.Column, column: str, where: str) -> list[str]:
+    values: label_rules.Column, column: str, where: str) -> list[str]:
   """Returns the split of each row; raises ValueError if one is missing."""
-  empty = [row for row, v in enumerate(values) if label_rules_lib.is_missing(v)]
+  empty = [row for row, v in enumerate(values)
+           if label_rules.clean(v) is None]
   if empty:
     raise ValueError(
         f'{len(empty):,} of {len(values):,} rows of {where} have no split in '
         f'column {column!r} (the first: row {empty[0] + 1}). Fill them in, or '
         'remove the column: splits are then made by a hash.')
-  return [split_strings_lib.split_name(value) for value in values]
+  return [split_strings.split_name(value) for value in values]
 
 
 def _hold_out(
-    groups: Sequence[str], parsed: label_rules_lib.ParsedLabels,
+    groups: Sequence[str], parsed: label_rules.ParsedLabels,
     fraction: float, unlabelled: Sequence[str],
 ) -> tuple[list[str], list[str]]:
   """Returns the split of each row, and notes.
@@ -178,9 +179,9 @@ def _hold_out(
   classes, names = None, parsed.class_names or ()
   if parsed.kind == 'single':
     classes = np.asarray(parsed.values)
-  held = holdout_lib.hold_out(groups, classes, names=names, fraction=fraction)
+  held = holdout.hold_out(groups, classes, names=names, fraction=fraction)
   notes = ([] if classes is None else
-           holdout_lib.describe_few(classes, held, names))
+           holdout.describe_few(classes, held, names))
   name = next((name for name in ('test', 'val') if name not in unlabelled),
               'held_out')
   return [name if h else 'train' for h in held], notes
@@ -214,20 +215,20 @@ def _unlabelled_splits(
     ValueError: if `train` has no labels, or a split seems to have them in
       columns of other names.
   """
-  is_missing = label_rules_lib.is_missing
+  is_missing = label_rules.is_missing
 
   def cells(split: str) -> Iterator[Any]:
     return (table[name][row] for row in rows_of[split] for name in labels)
 
   found = [split for split in rows_of
-           if all(is_missing(cell, marks=label_rules_lib.MISSING_MARKS)
+           if all(is_missing(cell, marks=label_rules.MISSING_MARKS)
                   for cell in cells(split))]
   if 'train' in found:
     raise ValueError(
         f'The training images of {where} have no labels: each cell of '
         f'{files.shorten(labels, 8)} is missing, empty or -1.')
   if found:
-    marks = label_rules_lib.find_missing_marks([
+    marks = label_rules.find_missing_marks([
         [table[name][row] for row in rows_of['train']] for name in labels])
     found = [split for split in found
              if all(is_missing(cell, marks=marks) for cell in cells(split))]
@@ -268,7 +269,7 @@ def describe_header(
 
 
 def _check_regression(
-    parse: Callable[..., label_rules_lib.ParsedLabels], table: Table,
+    parse: Callable[..., label_rules.ParsedLabels], table: Table,
     train: Sequence[int], kept: Sequence[int], where: str) -> None:
   """Raises if the labels of `train` alone are classes."""
   if len(train) == len(kept):
@@ -293,7 +294,7 @@ def _hash_order(
 ) -> dict[str, Int64[np.ndarray, 'examples']]:
   """Returns the rows of each split in hash order: 'train[:50%]' is a sample."""
   order = np.argsort(np.array(list(map(
-      split_strings_lib.stable_hash, texts)), np.uint64), kind='stable')
+      split_strings.stable_hash, texts)), np.uint64), kind='stable')
   split_of = np.asarray(splits)[order]
   others = sorted(set(splits) - {'train'}) or ['test']
   return {name: order[split_of == name].astype(np.int64)
@@ -301,7 +302,7 @@ def _hash_order(
 
 
 def _check_trained(
-    parsed: label_rules_lib.ParsedLabels,
+    parsed: label_rules.ParsedLabels,
     numbers: Mapping[str, Int64[np.ndarray, 'examples']], where: str) -> None:
   """Raises if a class occurs in evaluation splits only."""
   if parsed.kind != 'single':

@@ -20,7 +20,7 @@ from vit_jax.data.sources import label_rules as label_rules_lib
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import tfds_folders
 from vit_jax.data.sources import tfrecords
-from vit_jax.data.splits import split_strings as split_strings_lib
+from vit_jax.data.splits import split_strings
 
 _MAX_CLASSES = 10**6
 _SAMPLE = 100  # Labels of a split that are read to find out if it has any.
@@ -192,7 +192,7 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
       for split, records in records_of.items()}
   opened = dataclasses.replace(opened, splits=splits)
   if set(facts.parts) - set(splits):  # Skipped if TFDS prepared them as splits.
-    splits = {part: split_strings_lib.select_split(opened, split, name=name)
+    splits = {part: split_strings.select_split(opened, split, name=name)
               for part, split in facts.parts.items()}
   may_be_empty = opened.multi_label or bool(opened.targets)
   unlabelled = tuple(split for split, source in splits.items()
@@ -200,7 +200,7 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
   eval_split = facts.eval_split  # The published split, else a guess.
   labelled = [split for split in splits if split not in unlabelled]
   if not known_datasets.is_known(name) and set(labelled) - {'train'}:
-    eval_split = split_strings_lib.choose_eval_split(labelled)
+    eval_split = split_strings.choose_eval_split(labelled)
   return dataclasses.replace(
       opened, splits=splits, eval_split=eval_split, unlabelled=unlabelled,
       description='; '.join(map(protocol.describe_unlabelled, unlabelled)))

@@ -10,14 +10,14 @@ import re
 from typing import Any
 
 from vit_jax import schema
-from vit_jax.data.augment import ops
+from vit_jax.data.augment import ops as ops_lib
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import huggingface_types
 
 PROBLEM_TYPES = {'sigmoid': 'multi_label_classification', 'none': 'regression'}
 # Pillow's filter numbers.
-RESAMPLE: Mapping[int, ops.Method] = {
+RESAMPLE: Mapping[int, ops_lib.Method] = {
     0: 'nearest', 1: 'lanczos', 2: 'bilinear', 3: 'bicubic', 4: 'box'}
 # Keys that do not change outputs, or that the arrays determine.
 IRRELEVANT = re.compile(
