@@ -27,8 +27,8 @@ def load(path: str | os.PathLike, **overrides: Any) -> 'Model':
   """Loads a model with its weights, from whatever format they are in.
 
   `path` is a run's workdir or checkpoint; an .npz, .safetensors or PyTorch
-  state dict; or a folder with such a file and its config.json. Local, or at
-  gs://, https:// or hf://user/model. `overrides` are, for example,
+  state dict; or a folder with such a file and its config.json. It is local or
+  at gs://, https:// or hf://user/model. `overrides` are, for example,
   `which='best'` for a workdir, `log=None` for no output, `num_heads=4`,
   `resolution=384` or `labels=...`: see `vit_jax.inference.load.load`.
   """

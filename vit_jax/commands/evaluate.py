@@ -227,7 +227,7 @@ def _find(
   model = load_lib.load(
       path, which=args.which, text_embeddings=args.text_embeddings,
       **arguments.model_overrides(args))
-  # The model is that of the weights, so the config may leave it open.
+  # The weights determine the model, so the config may leave it open.
   section = json.dumps(schema.to_plain(model.config))
   config = _config(args, saved, first=[f'model={section}'])
   if args.text_embeddings:

@@ -6,8 +6,8 @@
 A multiply-add is two FLOPs, and the backward pass costs twice the forward
 pass; if parameters are frozen, their gradients are not counted. FLOPs are
 counted from the traced model. Models of the paper's tables have a head of one
-class, because the paper does not say whether the head is included; one for the
-18,291 classes of JFT would add less than 1 %. A config is counted with its
+class, because the paper does not say whether the head is included; a head for
+the 18,291 classes of JFT would add less than 1 %. A config is counted with its
 head.
 """
 
