@@ -37,7 +37,7 @@ sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 from vit_jax import console
 from vit_jax import models
 from vit_jax.benchmarking import workload
-from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import build as build_lib
 from vit_jax.parallel import device_memory
 from vit_jax.parallel import hardware
 from vit_jax.parallel import topology
@@ -63,7 +63,7 @@ def ours(setting, device, *, overrides):
       setting.model, resolution=setting.resolution,
       batch_size=setting.batch_size, dtype='bfloat16', source='imagenet2012',
       overrides=overrides.split())
-  experiment = experiment_lib.build(config, [device], data_optional=True)
+  experiment = build_lib.build(config, [device], data_optional=True)
   return experiment.train_step.trace(
       experiment.abstract_state, experiment.abstract_batch)
 

@@ -73,13 +73,13 @@ def _experiment(setting, *, source, num_workers=0):
   import jax
 
   from vit_jax.benchmarking import workload
-  from vit_jax.experiment import build as experiment_lib
+  from vit_jax.experiment import build as build_lib
   config = workload.config(
       setting.model, resolution=setting.resolution,
       batch_size=setting.batch_size, dtype=setting.dtype, source=source,
       num_workers=num_workers,
       overrides=['model.gelu=exact', *setting.overrides])
-  return experiment_lib.build(
+  return build_lib.build(
       config, jax.devices()[:1], data_optional=True)
 
 

@@ -30,7 +30,7 @@ from vit_jax import console
 from vit_jax.benchmarking import interleaved_timing
 from vit_jax.benchmarking import step_speed
 from vit_jax.benchmarking import workload
-from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fit_batch
 from vit_jax.experiment import load_config
@@ -89,7 +89,7 @@ def run_phases(path, start_time):
 
   end('import')
   config = config_lib.resolve(json.loads(pathlib.Path(path).read_text()))
-  experiment = experiment_lib.build(config, data_optional=True)
+  experiment = build_lib.build(config, data_optional=True)
   end('build')
   fitted = fit_batch.fit(
       experiment, free_bytes=device_memory.free_bytes(experiment.mesh))

@@ -77,10 +77,10 @@ def pytest_collection_finish():
 def one_device():
   """Builds experiments for one device, which compiles sooner than for eight."""
   # Not before the import hook is installed.
-  from vit_jax.experiment import build as experiment_lib
-  build = functools.partial(experiment_lib.build, devices=jax.devices()[:1])
+  from vit_jax.experiment import build as build_lib
+  build = functools.partial(build_lib.build, devices=jax.devices()[:1])
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(experiment_lib, 'build', build)
+    patch.setattr(build_lib, 'build', build)
     yield
 
 

@@ -12,7 +12,7 @@ from vit_jax import run as run_lib
 from vit_jax import tree
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
-from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 
 pytestmark = pytest.mark.slow  # It trains models.
@@ -65,7 +65,7 @@ TOY_OBJECTIVE = {
 @pytest.mark.parametrize('case', CASES)
 def test_configs_build_at_full_size_without_allocating(case):
   for config in config_lib.load(str(ROOT / 'configs' / case)).values():
-    experiment = experiment_lib.build(
+    experiment = build_lib.build(
         config, devices=jax.devices()[:1], data_optional=True)
     assert experiment.total_steps > 0
     assert set(experiment.evaluators) == set(config.evals)
@@ -76,7 +76,7 @@ def test_configs_build_at_full_size_without_allocating(case):
 def test_models_for_cifar10_have_the_documented_size(recipe, count):
   config, = config_lib.load(
       f'{ROOT}/configs/cifar10.py:recipe={recipe}').values()
-  experiment = experiment_lib.build(
+  experiment = build_lib.build(
       config, devices=jax.devices()[:1], data_optional=True)
   assert tree.num_elements(experiment.model_params) == count
 
@@ -91,7 +91,7 @@ def test_configs_train_at_toy_size(name, tmp_path):
       'data.eval_ops=[{"op": "resize"}]']
   config, = config_lib.load(
       f'{ROOT}/configs/{name}:dataset=digits', flags).values()
-  experiment = experiment_lib.build(config, devices=jax.devices()[:1])
+  experiment = build_lib.build(config, devices=jax.devices()[:1])
   summary = run_lib.train(experiment, tmp_path)
   assert (summary['steps'], summary['images']) == (1, 8)
   assert summary['metrics']['train/loss'] > 0

@@ -7,7 +7,7 @@ import jax
 import pytest
 
 from vit_jax import run as run_lib
-from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import model_flops
 from vit_jax.weights import open as open_lib
@@ -50,7 +50,7 @@ def test_stages_train(case, tmp_path):
             stages[name].checkpoint, best='', patience=None))
     origin = config.init.stage
     summary = run_lib.train(
-        experiment_lib.build(config, devices=jax.devices()[:1]),
+        build_lib.build(config, devices=jax.devices()[:1]),
         tmp_path / name,
         weights=open_lib.open(tmp_path / origin) if origin else None)
     assert summary['steps'] == 2
@@ -64,7 +64,7 @@ def test_models_of_one_size_have_similar_cost():
     for family in ('ViT', 'hybrid', 'ResNet'):
       config = config_lib.load(
           f'{FOLDER}/families.py:family={family},size={size}')['']
-      cost[family] = model_flops.per_image(experiment_lib.build(
+      cost[family] = model_flops.per_image(build_lib.build(
           config, devices=jax.devices()[:1])).forward
     assert max(cost.values()) / min(cost.values()) < 1.5, (size, cost)
 

@@ -9,7 +9,7 @@ import pytest
 from vit_jax import data
 from vit_jax import sweep as sweep_lib
 from vit_jax import tree
-from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fit_weights
 
@@ -64,7 +64,7 @@ def test_multi_label_data_trains_with_either_loss(dataset):
   for loss, bias in (('sigmoid', -10.0), ('softmax', 0.0)):
     (config,) = load(f'pretrain.py:dataset={dataset},loss={loss}').values()
     assert (config.objective.loss, config.model.head_bias) == (loss, bias)
-    experiment = experiment_lib.build(config, data_optional=True)
+    experiment = build_lib.build(config, data_optional=True)
     # The host sends 32 labels per image, not 21,843 or 18,291 classes.
     assert experiment.abstract_batch['label'].shape == (4096, 32)
   assert load(f'pretrain.py:dataset={dataset}')[''].objective.loss == 'sigmoid'
@@ -238,7 +238,7 @@ def test_mae_fine_tunes_the_average_of_patches_with_a_new_norm():
   toy = (*TOY, 'data.source=digits', 'data.split=train')
   small = [f'objective.decoder_{s}' for s in ('width=8', 'depth=1', 'heads=2')]
   before, after = (
-      experiment_lib.build(config, devices=jax.devices()[:1]) for config in (
+      build_lib.build(config, devices=jax.devices()[:1]) for config in (
           load('mae.py', *toy, *small)[''],
           load('mae.py:method=finetune', *toy)['']))
   _, rows = fit_weights.start(
@@ -294,7 +294,7 @@ def test_table_2_averages_the_parameters_on_imagenet(model, resolution, grid):
 
 def test_methods_are_lora_of_attention_and_the_head_and_layer_decay():
   config = load('finetune.py:method=lora,rank=4', *TOY)['']
-  experiment = experiment_lib.build(config, data_optional=True)
+  experiment = build_lib.build(config, data_optional=True)
   assert {name for name, trained in tree.flatten(
       experiment.optimizer.trainable).items() if trained} == {
           'head/dense/bias', 'head/dense/kernel', *(
@@ -320,7 +320,7 @@ def test_the_default_resolution_is_384_or_a_multiple_of_the_patch(model, side):
 @functools.cache
 def build(method):
   config = load(f'finetune.py:dataset=digits,method={method}', *TOY)['']
-  return experiment_lib.build(config, devices=jax.devices()[:1])
+  return build_lib.build(config, devices=jax.devices()[:1])
 
 
 def test_a_probe_trains_only_the_head():

@@ -29,9 +29,9 @@ def build(*, devices=1, **changes):
   # Not before pytest's import hook.
   import jax
 
-  from vit_jax.experiment import build as experiment_lib
+  from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import config as config_lib
-  return experiment_lib.build(
+  return build_lib.build(
       config_lib.resolve(config(**changes)), devices=jax.devices()[:devices])
 
 

@@ -27,8 +27,8 @@ def load(path: str | os.PathLike, **overrides: Any) -> 'Model':
   """Loads a model with its weights, from whatever format they are in.
 
   `path` is a run's workdir or checkpoint; an .npz, .safetensors or PyTorch
-  state dict; or a folder with such a file and its config.json. Local, or at
-  gs://, https:// or hf://user/model. `overrides` are, for example,
+  state dict; or a folder with such a file and its config.json. It is local or
+  at gs://, https:// or hf://user/model. `overrides` are, for example,
   `which='best'` for a workdir, `log=None` for no output, `num_heads=4`,
   `resolution=384` or `labels=...`: see `vit_jax.inference.load.load`.
   """
@@ -57,10 +57,10 @@ def build(
       one as nested dicts.
     overrides: settings, such as 'optimizer.learning_rate=3e-4'.
   """
-  from vit_jax.experiment import build as experiment_lib
+  from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import load_config
-  return experiment_lib.build(
+  return build_lib.build(
       load_config.load_one(config, overrides) if isinstance(config, str)
       else config_lib.resolve_with(config, overrides))
 

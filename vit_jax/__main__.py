@@ -213,7 +213,7 @@ def build_parser(
 def subparsers(
     parser: argparse.ArgumentParser, words: Sequence[str] | None = None,
 ) -> list[argparse.ArgumentParser]:
-  """Returns a parser and its subcommands' parsers, such as of `data prepare`.
+  """Returns a parser and its subcommands' parsers, such as `data prepare`'s.
 
   Args:
     parser: a command's parser.

@@ -17,7 +17,7 @@ from vit_jax import run as run_lib
 from vit_jax import schema
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
-from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import load_config
 from vit_jax.experiment import model_flops
@@ -87,7 +87,7 @@ def whole(config_file, tmp_path_factory):
 
 def build(config_file, *flags):
   config = config_lib.load(config_file, flags)['']
-  return experiment_lib.build(config, devices=jax.devices()[:1])
+  return build_lib.build(config, devices=jax.devices()[:1])
 
 
 def test_a_finished_workdir_has_summary_curves_profile_and_checkpoints(

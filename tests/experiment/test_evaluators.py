@@ -10,7 +10,7 @@ from tests import toy
 from vit_jax import data
 from vit_jax import schema
 from vit_jax.data.sources import registry
-from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import complete
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
@@ -130,7 +130,7 @@ def test_metrics_of_the_objective_may_choose_the_best_checkpoint(
 
 def test_the_metric_of_the_objective_must_be_measured_on_the_data():
   with pytest.raises(ValueError, match=r'Measured: test/loss, test/accuracy\.'):
-    experiment_lib.build(_resolve({}, 'precision_at_1'), jax.devices()[:1])
+    build_lib.build(_resolve({}, 'precision_at_1'), jax.devices()[:1])
 
 
 def test_the_training_objective_cannot_be_averaged():

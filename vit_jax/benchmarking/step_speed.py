@@ -17,7 +17,7 @@ import numpy as np
 from vit_jax import types
 from vit_jax.benchmarking import interleaved_timing
 from vit_jax.benchmarking import matmul_peak
-from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import fit_batch
 from vit_jax.experiment import model_flops
 from vit_jax.parallel import device_memory
@@ -76,7 +76,7 @@ class StepSpeed:
 
 
 def measure(
-    experiment: experiment_lib.Experiment, *, rounds: int,
+    experiment: build_lib.Experiment, *, rounds: int,
     repeats: int | None = None, with_input: bool,
 ) -> StepSpeed:
   """Measures an experiment on its devices.
@@ -129,7 +129,7 @@ def measure(
 class Training:
   """A training state that advances step by step."""
 
-  def __init__(self, experiment: experiment_lib.Experiment, step: Callable):
+  def __init__(self, experiment: build_lib.Experiment, step: Callable):
     self._step = step
     self._state = experiment.init_state()
     self._batch = random_batch(experiment)
@@ -151,7 +151,7 @@ class Training:
     loss.block_until_ready()
 
 
-def random_batch(experiment: experiment_lib.Experiment) -> types.Batch:
+def random_batch(experiment: build_lib.Experiment) -> types.Batch:
   """Returns a batch of noise with label 0."""
   shapes = experiment.abstract_batch
   host = {name: np.zeros(leaf.shape, leaf.dtype)
@@ -165,7 +165,7 @@ def random_batch(experiment: experiment_lib.Experiment) -> types.Batch:
 
 
 def inference(
-    experiment: experiment_lib.Experiment, params: types.Params,
+    experiment: build_lib.Experiment, params: types.Params,
 ) -> tuple[interleaved_timing.Action, Any]:
   """Returns the forward pass of a batch, and its memory analysis."""
   params = jax.tree.map(lambda x: x.copy(), params)
@@ -187,7 +187,7 @@ def inference(
 
 
 def _input_speed(
-    experiment: experiment_lib.Experiment, training: Training, *, rounds: int,
+    experiment: build_lib.Experiment, training: Training, *, rounds: int,
     repeats: int,
 ) -> dict[str, interleaved_timing.Spread]:
   """Measures training with its input; drops the round that fills the pipeline.

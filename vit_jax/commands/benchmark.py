@@ -24,7 +24,7 @@ with epy.lazy_imports():
   from vit_jax import console
   from vit_jax.benchmarking import step_speed
   from vit_jax.benchmarking import workload
-  from vit_jax.experiment import build as experiment_lib
+  from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import load_config
 
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
       raise ValueError(
           f'--{flag.replace("_", "-")} must be at least 1, but got {value}.')
   config = _config(args)
-  experiment = experiment_lib.build(config, data_optional=True)
+  experiment = build_lib.build(config, data_optional=True)
   found = step_speed.measure(
       experiment, rounds=args.rounds, repeats=args.batches,
       with_input=bool(args.config) and not experiment.dataset.planned)

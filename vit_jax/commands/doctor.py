@@ -139,7 +139,7 @@ def check_host() -> list[Check]:
 
 
 def _how_to_install(suffix: str, package: str) -> str:
-  """Returns the command for a requirements file, or one package without it."""
+  """Returns the command for a requirements file, or for one package."""
   if not (ROOT / 'requirements.txt').exists():
     return f"{INSTALL} '{package}'"
   constraints = f' -c {ROOT}/constraints.txt' * (not suffix)
@@ -150,5 +150,5 @@ def _satisfies(version: str, wanted: str) -> bool:
   try:
     from packaging import specifiers
   except ImportError:
-    return True  # A missing `packaging` is reported itself.
+    return True  # A missing `packaging` has its own check.
   return specifiers.SpecifierSet(wanted).contains(version, prereleases=True)

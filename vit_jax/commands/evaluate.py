@@ -39,7 +39,7 @@ with epy.lazy_imports():
   from vit_jax.checkpoints import paths as checkpoint_paths
   from vit_jax.evals import confusion
   from vit_jax.evals import figures
-  from vit_jax.experiment import build as experiment_lib
+  from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import fit_batch
   from vit_jax.experiment import fit_weights
@@ -132,7 +132,7 @@ def _evaluate(
 
 def _restore(
     config: config_lib.Config, weights: weights_lib.Weights,
-) -> tuple[experiment_lib.Experiment, types.Params]:
+) -> tuple[build_lib.Experiment, types.Params]:
   """Returns the experiment and the parameters to evaluate."""
   needs_head = any(section.uses_head for section in config.evals.values())
   # All parameters as trained; at other resolutions, positions are resized.
@@ -145,7 +145,7 @@ def _restore(
   # The best checkpoint and the teacher concern the training run only. A batch
   # is a microbatch of training, rounded up to a multiple of the devices.
   count = jax.device_count()
-  experiment = experiment_lib.build(dataclasses.replace(
+  experiment = build_lib.build(dataclasses.replace(
       config, batch_size=-(-config.eval_batch_size // count) * count,
       model=dataclasses.replace(config.model, num_classes=0), accumulation=1,
       checkpoint=checkpoint_config.CheckpointConfig(best=''),
@@ -171,7 +171,7 @@ def _head(weights: weights_lib.Weights) -> classes.Classes | None:
 
 def _show(
     name: str, result: evals.Result, config: config_lib.Config,
-    experiment: experiment_lib.Experiment, *, secs: float,
+    experiment: build_lib.Experiment, *, secs: float,
 ) -> None:
   section = config.evals[name]
   # The default split of other datasets is not known here.
@@ -227,7 +227,7 @@ def _find(
   model = load_lib.load(
       path, which=args.which, text_embeddings=args.text_embeddings,
       **arguments.model_overrides(args))
-  # The model is that of the weights, so the config may leave it open.
+  # The weights determine the model, so the config may leave it open.
   section = json.dumps(schema.to_plain(model.config))
   config = _config(args, saved, first=[f'model={section}'])
   if args.text_embeddings:

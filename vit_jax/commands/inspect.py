@@ -2,11 +2,11 @@
 
     python main.py inspect --model=runs/quickstart/finetune photos/
 
-Filters, position embeddings and, for the given images, mean attention distance,
-rollout, the attention of each head, and principal components and similarity of
-patch features, as PNG files and one HTML page. Runs of masked patch prediction
-and MAE also show reconstructed images.
-Unreadable images are listed, and the exit status is then 1.
+Writes PNG files and one HTML page of filters, position embeddings and, for the
+given images, mean attention distance, rollout, the attention of each head, and
+principal components and similarity of patch features. Runs of masked patch
+prediction and MAE also show reconstructed images. Unreadable images are listed,
+and the exit status is then 1.
 """
 
 from __future__ import annotations

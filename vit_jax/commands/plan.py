@@ -36,14 +36,14 @@ with epy.lazy_imports():
   import jax
 
   from vit_jax import atomic_files
-  from vit_jax.experiment import build as experiment_lib
+  from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import load_config
   from vit_jax.parallel import sharding
   from vit_jax.parallel import topology
   from vit_jax.plan import advice
   from vit_jax.plan import max_batch
-  from vit_jax.plan import report
+  from vit_jax.plan import report as plan_report
   from vit_jax.plan import step_cost
 
 # arXiv 2010.11929, figure 12: models and resolutions.
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   rows: list[dict[str, Any]] = []
   for name, config in stages.items():
     # Evaluators need their own data and do not affect the step.
-    experiment = experiment_lib.build(
+    experiment = build_lib.build(
         config_lib.without_evals(config), devices, data_optional=True)
     experiment, cost = step_cost.compile_fitting_step(experiment)
     print('\n' if rows else '', end='')
@@ -96,9 +96,9 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
       sharding.show(
           sharding.table(experiment.abstract_state, experiment.axes,
                          experiment.mesh), experiment.mesh)
-    plan = report.figures(
+    plan = plan_report.figures(
         experiment, cost, stage=name, topology=args.topology)
-    report.show(plan, cost)
+    plan_report.show(plan, cost)
     suggestions = []
     if cost.fits is False:
       suggestions = list(advice.suggest(config, cost))
@@ -140,7 +140,7 @@ def _max_batch(
     print(max_batch.line(cell), flush=True)
     if args.json:  # Written after every cell: a table can take hours.
       atomic_files.write_json(args.json, found)
-  unit = report.unit(kind)
+  unit = plan_report.unit(kind)
   max_batch.show(cells, device_kind=kind, unit=unit)
   if args.picture:
     max_batch.plot(

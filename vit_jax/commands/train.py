@@ -19,7 +19,7 @@ with epy.lazy_imports():
   from vit_jax import console as console_lib
   from vit_jax import run as run_lib
   from vit_jax.analysis import plots
-  from vit_jax.experiment import build as experiment_lib
+  from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import fit_weights
   from vit_jax.experiment import load_config
   from vit_jax.run import initial_weights
@@ -64,7 +64,7 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
   log = next(iter(stages.values())).log
   print('opening the data', flush=True)
   with watchdog_lib.Watchdog(log, 'opening the data'):
-    experiments = {name: experiment_lib.build(config)
+    experiments = {name: build_lib.build(config)
                    for name, config in stages.items()}
   for experiment in experiments.values():
     earlier = experiment.config.init.stage

@@ -51,8 +51,8 @@ def find(
 ) -> tuple[DuplicateGroup, ...]:
   """Returns groups of duplicates, the most harmful first.
 
-  Groups with different labels and in several splits come first, then either;
-  identical before similar images, and the most similar first.
+  First come groups with different labels in several splits, then groups with
+  one of the two. Identical images precede similar ones, most similar first.
   """
   readable = np.array(list(scan.records), np.int64)
   _, first, file = np.unique(

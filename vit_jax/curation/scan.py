@@ -19,7 +19,7 @@ from vit_jax.data.splits import split_strings
 from vit_jax.data.splits import subsets
 
 Label = tuple[float, ...]
-# Maps images to a row of features each.
+# Maps each image to a row of features.
 Embed = Callable[[list[Any]], np.ndarray]
 _CHUNK = 64  # Images in memory at a time.
 
@@ -56,7 +56,7 @@ class ScanRequest:
   the interpretation of the dataset's files.
 
   Attributes:
-    class_names: empty for numbers.
+    class_names: empty if labels are numbers.
     decode: decodes an image as training does; raises a ValueError.
     embed: model features; None for features of `image_record`.
     min_side: shorter side of the images that `embed` needs.
@@ -121,9 +121,9 @@ class Scan:
 
   Attributes:
     request: the request of the scan.
-    records: image properties by number of each readable example.
+    records: image properties of readable examples, by number.
     labels: class indices or numbers; None without a label.
-    errors: reason by unreadable example.
+    errors: why examples are unreadable, by number.
   """
   request: ScanRequest
   records: dict[int, image_record.ImageRecord]

@@ -1,7 +1,7 @@
 """One pass over a split: a sum or mean, or one value per example.
 
-All compare the number of examples with the size of the split: a lost
-or repeated example is an error on any number of devices and hosts.
+All functions compare the number of examples with the split's size: a lost or
+repeated example is an error on any number of devices and hosts.
 """
 
 from collections.abc import Callable, Mapping

@@ -72,7 +72,7 @@ class ShiftConfig(evaluator.EvaluatorConfig):
   def _model_classes(
       self, split: evaluator.Split, context: evaluator.Context,
   ) -> dict[int, list[int]]:
-    """Returns the model's classes for each class of the dataset with any."""
+    """Returns the model's classes for each dataset class that has any."""
     names = split.class_names or ()
     matches = (objectnet_classes(
         epath.Path(self.mappings), sorted(context.class_names or ()))

@@ -17,7 +17,7 @@ from vit_jax import types
 from vit_jax.data import examples
 from vit_jax.data import imagenet_real
 from vit_jax.data.augment import mixup
-from vit_jax.data.splits import class_sampling
+from vit_jax.data.splits import class_sampling as class_sampling_lib
 from vit_jax.evals import passes
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fingerprint
@@ -50,7 +50,7 @@ def opener(config: config_lib.Config, *, data_optional: bool) -> OpenData:
     if dataset.planned:
       return dataset, ranks
     if per_class:
-      drawn, ranks = class_sampling.draw_per_class(
+      drawn, ranks = class_sampling_lib.draw_per_class(
           dataset.source, per_class, num_classes=dataset.num_classes,
           name=f'{dataset.name} {dataset.split}', seeds=seeds)
       dataset = dataclasses.replace(dataset, source=drawn)

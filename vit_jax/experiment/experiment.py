@@ -55,13 +55,13 @@ class Experiment:
     prepare: function from a batch of the pipeline and a key to model inputs.
     init_params: function from a key to the initial parameters, boxed with the
       names of their axes.
-    boxed_params: their shapes.
+    boxed_params: shapes of the initial parameters.
     total_steps: length of training.
     teacher: the loaded teacher of the objective, if any.
     build_evaluators: returns the evaluators for a number of microbatches.
     open_data: opens evaluation data; see `evaluators.OpenData`.
     unreadable: log of unreadable images, if the config skips them.
-    own_step: training step; by default that of `training.step`.
+    own_step: training step; by default made by `training.step`.
   """
   config: config_lib.Config
   mesh: jax.sharding.Mesh

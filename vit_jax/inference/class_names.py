@@ -35,8 +35,8 @@ def rename(
   the outputs by their index.
 
   Raises:
-    ValueError: if there are not as many names as classes, or a name is that of
-      a class with another index.
+    ValueError: if there are not as many names as classes, or a name
+      belongs to a class with another index.
   """
   labels, count = model.preprocess.labels, model.config.num_classes
   if len(names) != count:

@@ -27,7 +27,7 @@ from vit_jax.models import vit_config
 REMAT_POLICIES: Mapping[str, Callable | None] = {
     'none': None,
     # Saves everything except attention and cheap elementwise operations. Sums
-    # are the statistics of norms: small, but a pass over all tokens each.
+    # are norm statistics: small, but each is a pass over all tokens.
     'attention': jax.checkpoint_policies.save_from_both_policies(
         jax.checkpoint_policies.save_only_these_names(
             *typing.get_args(layers.Saved)),
@@ -276,7 +276,7 @@ def _cast_params(params: Any, *, dtype: jnp.dtype) -> Any:
 
   Norms and rotary frequencies, which are computed in float32, stay as they are.
 
-  The scan then stacks their gradients in that dtype: for L/16 in bfloat16 this
+  The scan then stacks the gradients in that dtype: for L/16 in bfloat16 this
   saves 0.6 GiB of memory and as much traffic. Without gradients it saves
   nothing, and on CPUs the copy takes a tenth of the time.
   """

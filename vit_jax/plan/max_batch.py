@@ -15,7 +15,7 @@ import jax
 from vit_jax import console
 from vit_jax import types
 from vit_jax.analysis import plots
-from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import load_config
 from vit_jax.plan import step_cost
@@ -120,7 +120,7 @@ def _cost_by_batch(
       config_lib.without_evals(stages['']), accumulation=1)
 
   def cost_of(batch: int) -> step_cost.StepCost:
-    return step_cost.compile_step(experiment_lib.build(
+    return step_cost.compile_step(build_lib.build(
         dataclasses.replace(config, batch_size=batch * len(devices)), devices,
         data_optional=True))
 

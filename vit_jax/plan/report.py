@@ -7,7 +7,7 @@ from typing import Any
 
 from vit_jax import console
 from vit_jax import models
-from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import build as build_lib
 from vit_jax.plan import paper_costs
 from vit_jax.plan import roofline
 from vit_jax.plan import step_cost
@@ -23,7 +23,7 @@ _MEMORY_ROWS = {
 
 
 def figures(
-    experiment: experiment_lib.Experiment, cost: step_cost.StepCost, *,
+    experiment: build_lib.Experiment, cost: step_cost.StepCost, *,
     stage: str, topology: str,
 ) -> dict[str, Any]:
   """Returns the plan of a stage of a config as plain data for JSON.

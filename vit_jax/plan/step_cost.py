@@ -11,7 +11,7 @@ import math
 import time
 from typing import Any
 
-from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import fit_batch
 from vit_jax.experiment import model_flops
 from vit_jax.parallel import device_memory
@@ -106,7 +106,7 @@ class StepCost:
     return self.training_flops + self.recomputed_flops
 
 
-def compile_step(experiment: experiment_lib.Experiment) -> StepCost:
+def compile_step(experiment: build_lib.Experiment) -> StepCost:
   """Compiles the training step of an experiment and returns its cost.
 
   Raises:
@@ -137,8 +137,8 @@ def compile_step(experiment: experiment_lib.Experiment) -> StepCost:
 
 
 def compile_fitting_step(
-    experiment: experiment_lib.Experiment,
-) -> tuple[experiment_lib.Experiment, StepCost]:
+    experiment: build_lib.Experiment,
+) -> tuple[build_lib.Experiment, StepCost]:
   """Compiles the step with the fewest microbatches that fit.
 
   Returns the first step if none fits or `accumulation` is fixed.
@@ -158,7 +158,7 @@ def compile_fitting_step(
   return candidate, cost
 
 
-def recomputed_flops_per_image(experiment: experiment_lib.Experiment) -> int:
+def recomputed_flops_per_image(experiment: build_lib.Experiment) -> int:
   """Returns the FLOPs per image that rematerialisation adds."""
   remat = experiment.config.model.remat
   if remat == 'none':
@@ -170,7 +170,7 @@ def recomputed_flops_per_image(experiment: experiment_lib.Experiment) -> int:
 
 
 def _memory(
-    experiment: experiment_lib.Experiment, compiled: Any,
+    experiment: build_lib.Experiment, compiled: Any,
     sizes: tuple[int, int] | None,
 ) -> Memory:
   params, state, batch = map(sharding.device_bytes, (

@@ -6,8 +6,8 @@
 A multiply-add is two FLOPs, and the backward pass costs twice the forward
 pass; if parameters are frozen, their gradients are not counted. FLOPs are
 counted from the traced model. Models of the paper's tables have a head of one
-class, because the paper does not say whether the head is included; one for the
-18,291 classes of JFT would add less than 1 %. A config is counted with its
+class, because the paper does not say whether the head is included; a head for
+the 18,291 classes of JFT would add less than 1 %. A config is counted with its
 head.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 import jax
 
 from vit_jax import models
-from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import model_flops
 from vit_jax.parallel import hardware
@@ -60,7 +60,7 @@ def stage_cost(
   config = dataclasses.replace(
       config_lib.without_evals(config), mesh=mesh_lib.MeshConfig(),
       accumulation=1)
-  experiment = experiment_lib.build(
+  experiment = build_lib.build(
       config, jax.devices()[:1], data_optional=True)
   images = experiment.total_steps * config.batch_size
   counted = model_flops.per_image(experiment)

@@ -35,7 +35,7 @@ class Counters:
     evals: the last value of each metric.
     train: training metrics of the last log line.
     best: metric of the best checkpoint, or None.
-    best_step: its step.
+    best_step: step of the best checkpoint.
     best_evals: metrics of the best checkpoint at the end of training.
     unimproved: evaluations since the best.
     unimproved_steps: steps from the best (or the start) to the last evaluation.

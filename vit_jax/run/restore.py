@@ -169,7 +169,7 @@ def _resume(
 
 
 def _best_metric(config: config_lib.Config) -> tuple[str, str]:
-  """Returns the metric of the best checkpoint and its mode; '' without."""
+  """Returns the metric of the best checkpoint and its mode, or ''."""
   best = config.checkpoint.best
   return best, config_lib.best_mode(config) if best else ''
 

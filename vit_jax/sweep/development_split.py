@@ -8,7 +8,7 @@ from typing import Any
 
 from vit_jax import data
 from vit_jax import evals
-from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.sweep import config as sweep_config
@@ -87,7 +87,7 @@ def mode(config: config_lib.Config, metric: str) -> str:
   return found
 
 
-def check_metric(experiment: experiment_lib.Experiment, metric: str) -> None:
+def check_metric(experiment: build_lib.Experiment, metric: str) -> None:
   """Raises if a grid run will not report the metric on its data."""
   config = experiment.config
   evaluators_lib.check_metric(
@@ -108,7 +108,7 @@ def reported_evaluators(
 
 
 def check_disjoint(
-    experiment: experiment_lib.Experiment, final: experiment_lib.Experiment,
+    experiment: build_lib.Experiment, final: build_lib.Experiment,
 ) -> None:
   """Raises if development examples are trained on, or reported on.
 

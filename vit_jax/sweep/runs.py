@@ -15,7 +15,7 @@ from vit_jax import atomic_files
 from vit_jax import run as run_lib
 from vit_jax import untrusted
 from vit_jax.data.sources import tfds_folders
-from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
 from vit_jax.parallel import coordination
@@ -38,7 +38,7 @@ _FREE_SETTINGS = tuple(
 def build(
     configs: Mapping[str, config_lib.Config], workdir: epath.Path,
     missing: dict[str, str] | None = None,
-) -> dict[str, experiment_lib.Experiment]:
+) -> dict[str, build_lib.Experiment]:
   """Returns the experiments of unfinished runs, by name.
 
   Raises a `ValueError` with the name of an experiment that cannot be built.
@@ -59,7 +59,7 @@ def build(
       continue
     try:
       with watchdog_lib.Watchdog(config.log, f'opening the data of {name}'):
-        experiments[name] = experiment_lib.build(config)
+        experiments[name] = build_lib.build(config)
     except tfds_folders.NotPrepared as error:
       if missing is None:
         raise ValueError(f'run {name}: {error}') from error
@@ -70,7 +70,7 @@ def build(
 
 
 def train(
-    experiments: dict[str, experiment_lib.Experiment],
+    experiments: dict[str, build_lib.Experiment],
     names: Sequence[str], workdir: epath.Path, *, stop: signals.StopRequest,
 ) -> Iterator[tuple[str, dict[str, Any] | health.NonFiniteError]]:
   """Trains runs one after the other; yields their names and summaries.

@@ -18,7 +18,7 @@ from vit_jax import console
 from vit_jax import types
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import manager
-from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.models import architecture
 from vit_jax.parallel import multihost
@@ -88,19 +88,19 @@ def make(
   config = dataclasses.replace(
       config, model=dataclasses.replace(config.model, num_classes=0),
       objective=config.objective.without_teacher())
-  experiment = experiment_lib.build(config)
+  experiment = build_lib.build(config)
   point = next(p for p in sweep.points if p.name == names[0])
   notes = match_classes(weights, experiment.dataset.classes)
   if notes and jax.process_index() == 0:
     console.print_lines('\n'.join(notes))
-  reported = experiment_lib.build(dataclasses.replace(
+  reported = build_lib.build(dataclasses.replace(
       config, evals=point.config.evals,
       checkpoint=checkpoint_config.CheckpointConfig(best='')))
   evaluator, metric = sweep.section.metric.split('/')
   with watchdog_lib.Watchdog(config.log, 'averaging runs') as watchdog:
 
     def evaluate(
-        params: types.Params, experiment: experiment_lib.Experiment, name: str,
+        params: types.Params, experiment: build_lib.Experiment, name: str,
     ) -> dict[str, float]:
       def on_batch() -> None:
         watchdog.beat(f'evaluating {name}')
@@ -181,7 +181,7 @@ def average(
 
 def _write(
     workdir: epath.Path, params: types.Params,
-    experiment: experiment_lib.Experiment, *, step: int,
+    experiment: build_lib.Experiment, *, step: int,
     members: Sequence[str],
 ) -> None:
   """Writes a checkpoint that is loaded like that of a run."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from etils import epath
 
-from vit_jax.experiment import build as experiment_lib
+from vit_jax.experiment import build as build_lib
 from vit_jax.run import signals
 from vit_jax.sweep import development_split
 from vit_jax.sweep import grid as grid_lib
@@ -58,7 +58,7 @@ def run(sweep: grid_lib.Sweep, workdir: epath.PathLike) -> dict[str, Any]:
 
 def _build_all(
     sweep: grid_lib.Sweep, workdir: epath.Path, names: Sequence[str],
-) -> dict[str, experiment_lib.Experiment]:
+) -> dict[str, build_lib.Experiment]:
   """Builds the runs of the grid, and checks a final run of each point.
 
   Errors of any run are raised before the first one is trained.

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from vit_jax.data.sources import label_rules
+from vit_jax.data.sources import label_rules as label_rules_lib
 
 
 def parse(columns, kind='auto', separator=None, class_names=None):
   if not isinstance(columns, dict):
     columns = {'label': columns}
-  return label_rules.parse_labels(
+  return label_rules_lib.parse_labels(
       columns, kind=kind, separator=separator, class_names=class_names,
       where='a.csv')
 

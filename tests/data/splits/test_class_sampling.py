@@ -10,7 +10,7 @@ from tests import in_memory
 from vit_jax import data
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data.sources import builtin
-from vit_jax.data.splits import class_sampling
+from vit_jax.data.splits import class_sampling as class_sampling_lib
 
 LABELS = np.array([0] * 70 + [1] * 25 + [3] * 5)  # No class 2.
 IMAGES = np.broadcast_to(
@@ -49,10 +49,10 @@ def test_every_epoch_fills_the_quota_of_each_class(sampling, quotas):
 def test_quotas_match_the_formula():
   counts = np.bincount(LABELS, minlength=4)
   exact = 100 * np.sqrt(counts) / np.sqrt(counts).sum()
-  found = class_sampling.quotas(counts, 'sqrt')
+  found = class_sampling_lib.quotas(counts, 'sqrt')
   assert found.sum() == 100 and np.abs(found - exact).max() < 1
   np.testing.assert_array_equal(
-      class_sampling.quotas(counts, 'natural'), counts)
+      class_sampling_lib.quotas(counts, 'natural'), counts)
 
 
 def test_batches_do_not_depend_on_start_and_shards():
@@ -68,7 +68,7 @@ def test_large_classes_are_permuted_without_repetition():
   half = 3_000
   labels = np.zeros(2 * half, np.int64)
   labels[0] = 1
-  draws = class_sampling.build(
+  draws = class_sampling_lib.build(
       labels, num_classes=2, sampling='balanced', seed=0)
   first = [draws(0, place) for place in range(half)]
   second = [draws(2 * half, place) for place in range(half)]
@@ -80,7 +80,7 @@ def test_large_classes_are_permuted_without_repetition():
     ([0, 4], 'Example 1 of it (image 1) has class 4, but there are 4')])
 def test_invalid_labels_are_errors(labels, message):
   with pytest.raises(ValueError, match=re.escape(message)):
-    class_sampling.class_labels(
+    class_sampling_lib.class_labels(
         in_memory.Arrays(IMAGES, labels), num_classes=4, name='it',
         setting='data.sampling')
 
@@ -91,7 +91,7 @@ def test_the_order_of_natural_sampling_is_unchanged():
 
 
 def draw_per_class(source, count):
-  return class_sampling.draw_per_class(
+  return class_sampling_lib.draw_per_class(
       source, count, num_classes=10, name='digits')[0]
 
 
@@ -106,12 +106,12 @@ def test_examples_per_class_are_balanced_and_nested():
   # Published results depend on these examples.
   assert indices[:8].tolist() == [22, 48, 69, 86, 93, 96, 102, 108]
   # Samples of several seeds are those of each.
-  both, ranks = class_sampling.draw_per_class(
+  both, ranks = class_sampling_lib.draw_per_class(
       train, 10, num_classes=10, name='digits', seeds=(0, 1))
   for row in ranks:
     assert np.bincount(row[row >= 0]).tolist() == [10] * 10
   assert not np.array_equal(*ranks)
   np.testing.assert_array_equal(both.parts[0][1][ranks[0] >= 0], indices)
   with pytest.raises(
-      class_sampling.TooFewExamples, match='of 3 classes .*0: 142'):
+      class_sampling_lib.TooFewExamples, match='of 3 classes .*0: 142'):
     draw_per_class(train, 143)

@@ -16,7 +16,7 @@ from vit_jax import schema
 from vit_jax import untrusted
 from vit_jax.data import known_datasets
 from vit_jax.data.sources import files
-from vit_jax.data.sources import label_rules
+from vit_jax.data.sources import label_rules as label_rules_lib
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import tfds_folders
 from vit_jax.data.sources import tfrecords
@@ -214,8 +214,8 @@ def _is_unlabelled(source: protocol.Source, *, may_be_empty: bool) -> bool:
   step = 1 if may_be_empty else max(1, len(source) // _SAMPLE)
   try:
     return len(source) > 0 and all(
-        label_rules.is_missing(
-            source.label(i), marks=label_rules.MISSING_MARKS)
+        label_rules_lib.is_missing(
+            source.label(i), marks=label_rules_lib.MISSING_MARKS)
         for i in range(0, len(source), step))
   except (OSError, ValueError):  # Damaged: reported when it is used.
     return False

@@ -41,8 +41,8 @@ class Declared:
     resolution: image height and width of the position embeddings.
     positions: interpolation of position embeddings.
     embeds_prefix: whether class token and registers have position embeddings.
-    origins: of the keys of `model` and `preprocess` that `source` itself does
-      not declare.
+    origins: origins of the keys of `model` and `preprocess` that `source`
+      itself does not declare.
     notes: lines for the load summary.
   """
   source: str = ''
@@ -67,7 +67,7 @@ class Declared:
   def settings(self, *given: Container[str]) -> dict[str, weights_lib.Origin]:
     """Returns the origins of the model, if declared, and of `REPORTED`.
 
-    `given` has the keys of the caller.
+    `given` holds the keys that the caller sets.
     """
     def origin(key: str) -> weights_lib.Origin:
       if any(key in keys or ('ops' in keys and key in preprocessing.TERMS)

@@ -27,7 +27,7 @@ class Family:
     prefix: prefix of every parameter name in files that we write.
     settings: keys of the section `model` that names and shapes do not
       determine.
-    backbone: the same for the section `model.backbone`.
+    backbone: such keys of the section `model.backbone`.
     positions: interpolation of position embeddings in the original code.
     preprocess: keys of `Preprocess`, unless a file declares them.
     num_heads: number of heads by width, where it differs from published sizes

@@ -129,7 +129,7 @@ def _only_fitting(
 
   Args:
     opened: the file.
-    names: of its arrays.
+    names: names of its arrays.
     found: from `candidates`; if no model is complete, the first is returned.
 
   Raises:
