@@ -55,7 +55,7 @@ def test_a_load_says_how_given_names_replace_others(
   loaded = vit_jax.load(tmp_path / 'x', log=lines.append, labels=names)
   assert lines == list(loaded.summary) and loaded.preprocess.labels == names
   assert (f'  {line}' == lines[-1]) == bool(line)
-  assert (loaded.settings['labels'].status == 'given') == bool(line)
+  assert (loaded.settings['labels'] == 'given') == bool(line)
   assert any(' labels=' in text for text in lines) != bool(line)
 
 

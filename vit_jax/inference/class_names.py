@@ -62,5 +62,5 @@ def _named(
   """Returns the model with these names; `how` is the last note."""
   return dataclasses.replace(
       model, notes=(*model.notes, how),
-      settings={**model.settings, 'labels': weights_lib.Origin('given')},
+      settings={**model.settings, 'labels': weights_lib.GIVEN},
       preprocess=dataclasses.replace(model.preprocess, labels=tuple(names)))

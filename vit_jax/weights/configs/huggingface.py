@@ -6,12 +6,10 @@ Format: https://huggingface.co/docs/transformers/model_doc/vit.
 import collections
 from collections.abc import Container, Mapping
 import math
-import re
 from typing import Any
 
 from vit_jax import schema
 from vit_jax.data.augment import ops as ops_lib
-from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import huggingface_types
 
@@ -19,19 +17,6 @@ PROBLEM_TYPES = {'sigmoid': 'multi_label_classification', 'none': 'regression'}
 # Pillow's filter numbers.
 RESAMPLE: Mapping[int, ops_lib.Method] = {
     0: 'nearest', 1: 'lanczos', 2: 'bilinear', 3: 'bicubic', 4: 'box'}
-# Keys that do not change outputs, or that the arrays determine.
-IRRELEVANT = re.compile(
-    r'_.*|.*drop.*|initializer_.*|layerscale_value|.*dtype|.*version|label2id'
-    r'|text_config.*|projection_dim|logit_scale_init_value|num_channels'
-    r'|num_(register_tokens|labels|classes)|\w*(query|key|value|proj|mlp)_bias'
-    r'|mlp_ratio|use_(swiglu_ffn|mask_token|cache)|pos_embed_\w+|encoder_stride'
-    r'|out_\w+|stage_names|reshape_hidden_states|apply_layernorm|output_\w+'
-    r'|pooler_\w+|return_dict|torchscript|is_\w+|\w+_token_id|chunk_size_\w+'
-    r'|\w+_(type|class)|do_convert_rgb|(input_)?data_format|return_tensors'
-    # Settings of text generation in old files.
-    r'|\w+_penalty|max_length|num_(beams|beam_groups|return_sequences)'
-    r'|temperature|top_[kp]|typical_p')
-
 
 def recognises(config: Mapping[str, Any]) -> bool:
   """Whether a config.json is from transformers or the family 'scratch'."""
@@ -56,8 +41,7 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
                   if inner.get(theirs) is not None}
   if found.num_heads and 'num_heads' not in result.model:
     result.model['num_heads'] = found.num_heads
-    result.origins['num_heads'] = weights_lib.Origin(
-        'inferred', f'model_type {kind}')
+    result.origins['num_heads'] = f'inferred from model_type {kind}'
   if kind == 'dinov3_vit' and 'rope_theta' in config:
     result.model['rotary'] = {
         'coordinates': 'normalized', 'base': float(config['rope_theta']),
