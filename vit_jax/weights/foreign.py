@@ -58,14 +58,14 @@ def load(
     found = matching.find(opened, prefix=given.prefix)
   except ValueError:
     if file.exists():  # It may name the component that the model lacks.
-      config_json.read(file, overrides=given.preprocess)
+      config_json.read(file)
     raise
   declared = declared_lib.read_metadata(opened)
   advice = ''
   if declared is None:
     declared = declared_lib.Declared()
     if file.exists():
-      declared = config_json.read(file, overrides=given.preprocess)
+      declared = config_json.read(file)
       advice = f'\n{config_json.ADVICE}'
   try:
     return _build(found, declared, given)

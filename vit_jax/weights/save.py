@@ -18,8 +18,8 @@ from vit_jax.models import architecture
 from vit_jax.models import vit_config
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import declared
+from vit_jax.weights.configs import huggingface
 from vit_jax.weights.configs import huggingface_export
-from vit_jax.weights.configs import huggingface_types
 from vit_jax.weights.configs import timm_export
 from vit_jax.weights.families import families
 from vit_jax.weights.families import layout
@@ -152,7 +152,7 @@ def _family(form: str, config: models.ModelConfig) -> families.Family:
 
 def _huggingface_family(config: vit_config.ViTConfig) -> families.Family:
   kind = huggingface_export.model_type(config)
-  family = families.FAMILIES[huggingface_types.TYPES[kind].family]
+  family = families.FAMILIES[huggingface.TYPES[kind].family]
   skipped = ['.weights_' if config.mlp == 'gelu' else '.mlp.fc']
   unused = family.table.unused
   if kind == 'deit':

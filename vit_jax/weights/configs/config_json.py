@@ -1,6 +1,5 @@
 """Reads config.json of any library whose parser is in this folder."""
 
-from collections.abc import Container
 import pathlib
 
 from vit_jax import untrusted
@@ -20,14 +19,8 @@ _MALFORMED = (ValueError, TypeError, AttributeError, KeyError, IndexError,
               ZeroDivisionError, OverflowError)
 
 
-def read(
-    path: pathlib.Path, *, overrides: Container[str] = (),
-) -> declared_lib.Declared:
+def read(path: pathlib.Path) -> declared_lib.Declared:
   """Reads config.json, and the image processor's JSON in the same folder.
-
-  Args:
-    path: path of config.json.
-    overrides: names of settings that the caller gives.
 
   Raises:
     ValueError: if a setting is malformed or not supported.
@@ -48,7 +41,7 @@ def read(
       found = processor.get(section) if section else processor
       if found is None:
         continue
-      preprocess = huggingface.parse_preprocessor(found, overrides)
+      preprocess = huggingface.parse_preprocessor(found)
       if 'ops' in preprocess:  # They replace config.json's.
         for term in ('keep_aspect', 'crop'):
           result.preprocess.pop(term, None)
