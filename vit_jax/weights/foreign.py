@@ -175,8 +175,7 @@ def _config(
   variant = section.pop('variant', None)
   config = models.parse(section)
   if variant is None:
-    variant = published_sizes.variant(
-        config, declared=known, path=found.opened.path)
+    variant = published_sizes.variant(config)
   elif variant and not published_sizes.has_dimensions(config, variant):
     variant = ''
   return dataclasses.replace(config, variant=variant)
