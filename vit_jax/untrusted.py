@@ -9,7 +9,7 @@ import math
 import os
 import pathlib
 import stat
-from typing import Any, BinaryIO
+from typing import Any
 
 from etils import epath
 import numpy as np
@@ -87,7 +87,7 @@ def parse_json(text: str) -> Any:
     raise ValueError('it is nested too deeply') from error
 
 
-def read_npy_header(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype]:
+def read_npy_header(file: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype]:
   """Returns shape, order and type of a .npy file; see `parse_npy`."""
   return _NPY_HEADERS[np.lib.format.read_magic(file)](file)
 

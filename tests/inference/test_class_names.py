@@ -41,7 +41,7 @@ def test_new_names_are_given_by_index(model, names):
 
 @pytest.mark.parametrize(('before', 'names', 'line'), [
     (('cat', 'dog', 'owl'), ('cat', 'dog', 'emu'),
-     'renamed by index: owl -> emu'),
+     'named by index: cat, dog, emu'),
     (('cat', 'dog', 'owl'), ('owl', 'cat', 'dog'),
      'reordered the outputs: owl, cat, dog'),
     ((), ('a', 'b', 'c'), 'named by index: a, b, c'),

@@ -235,7 +235,8 @@ def _find(
         model, data.open_dataset(config.data).class_names or ())
   config = _with_training_scales(config, model)
   _print_notes(config, model)
-  if model.is_regression:  # `convert` moved the scale of labels to the head.
+  # `convert` moved the scale of labels to the head.
+  if model.preprocess.activation == 'none':
     count = model.config.num_classes
     config = dataclasses.replace(config, data=dataclasses.replace(
         config.data, target_mean=(0.0,) * count, target_std=(1.0,) * count))
