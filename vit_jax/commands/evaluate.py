@@ -295,7 +295,7 @@ def _config(
         args.config, [*first, *now], stage=args.stage)
   else:
     assert saved is not None
-    config = config_lib.resolve_saved(saved, now)
+    config = config_lib.resolve_with(saved, now)
   if chosen:
     config = _choose(config, chosen, later)
   if not config.evals:

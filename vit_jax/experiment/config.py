@@ -193,17 +193,6 @@ def resolve_with(raw: Mapping[str, Any], overrides: Sequence[str]) -> Config:
   return resolve(changed)
 
 
-def resolve_saved(
-    raw: Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
-  """Like `resolve_with`, for a checkpoint; leaves out removed evaluators."""
-  _check_sections(raw)
-  sections, saved = raw.get('evals', {}), raw.get('checkpoint', {})
-  known = evals.without_removed(sections)
-  if str(saved.get('best')).split('/')[0] in sections.keys() - known.keys():
-    saved = {**saved, 'best': '', 'patience': None}
-  return resolve_with({**raw, 'evals': known, 'checkpoint': saved}, overrides)
-
-
 def load(
     specification: str, overrides: Sequence[str] = (), *,
     read_weights: ReadWeights | None = None,

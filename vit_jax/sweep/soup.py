@@ -84,7 +84,7 @@ def make(
   weights = {name: open_lib.open(workdir / runs.RUNS / name)
              for name in names}
   # Resolved, with the microbatches that fit into memory.
-  config = config_lib.resolve_saved(weights[names[0]].run)
+  config = config_lib.resolve(weights[names[0]].run)
   config = dataclasses.replace(
       config, model=dataclasses.replace(config.model, num_classes=0),
       objective=config.objective.without_teacher())
