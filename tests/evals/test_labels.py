@@ -180,7 +180,7 @@ def test_the_objective_has_the_same_keys_in_each_evaluation(toy):
     ({'name': 'fewshot', 'seeds': 0}, 'seeds must be at least 1'),
     ({'name': 'fewshot', 'penalty': 0.0}, 'must be above 0'),
     ({'name': 'knn', 'k': 0}, 'k must be at least 1'),
-    ({'name': 'knn', 'temperature': 0.0}, 'temperature positive'),
+    ({'name': 'knn', 'temperature': 0.0}, 'temperature must be above 0'),
     ({'name': 'segmentation', 'flip': True}, 'does not support flip'),
     ({'name': 'segmentation', 'penalty': 0.0}, 'penalty must be above 0'),
 ])
