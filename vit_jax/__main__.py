@@ -236,7 +236,7 @@ def message_for_user(error: BaseException) -> str | None:
             '`python main.py doctor` lists what is missing.')
   raised_in = traceback.extract_tb(error.__traceback__)[-1].filename
   package = pathlib.Path(__file__).resolve().parent
-  if (isinstance(error, OSError) and error.filename
+  if ((isinstance(error, OSError) and error.filename)
       or package in pathlib.Path(raised_in).resolve().parents):
     return schema.words(error)
   return None
