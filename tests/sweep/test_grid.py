@@ -99,10 +99,16 @@ def test_an_impossible_range_is_an_error(text):
 def test_a_best_value_at_the_edge_of_the_grid_is_a_warning(
     values, best, warning):
   found = sweep_lib.edges({
-      'grid': [{'values': {'a': value}} for value in values],
-      'best': {'values': {'a': best}}})
+      'grid': [{'values': {'a': v}, 'value': v == best} for v in values],
+      'best': {'values': {'a': best}, 'value': True}})
   assert len(found) == bool(warning)
   assert all(re.search(warning, one) for one in found)
+
+
+def test_a_tie_inside_the_grid_is_no_warning():
+  rows = [{'values': {'a': a}, 'value': value}
+          for a, value in ((1, 0.9), (2, 0.9), (3, 0.8))]
+  assert sweep_lib.edges({'grid': rows, 'best': rows[0]}) == []
 
 
 def test_runs_of_a_soup_have_the_classes_of_the_data():
