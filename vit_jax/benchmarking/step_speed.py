@@ -9,6 +9,7 @@ import collections
 from collections.abc import Callable
 import contextlib
 import dataclasses
+import math
 from typing import Any
 
 import jax
@@ -34,7 +35,7 @@ class Speed:
   """Speed of a training step or a forward pass, over all devices.
 
   Attributes:
-    timing: seconds per batch.
+    secs: seconds per batch.
     images_per_sec: images per second.
     flops_per_image: FLOPs of the model.
     flops_per_sec: FLOPs per second.
@@ -42,7 +43,7 @@ class Speed:
     datasheet_utilisation: fraction of the data sheet's peak; None if unknown.
     needed_bytes: memory per device according to the compiler.
   """
-  timing: interleaved_timing.Timing
+  secs: interleaved_timing.Spread
   images_per_sec: float
   flops_per_image: int
   flops_per_sec: float
@@ -52,26 +53,22 @@ class Speed:
 
 
 @dataclasses.dataclass(frozen=True)
-class MatmulPeak:
-  """A large matrix product: matrix size, seconds, FLOPs per second."""
-  size: int
-  timing: interleaved_timing.Timing
-  flops_per_sec: float
-
-
-@dataclasses.dataclass(frozen=True)
 class StepSpeed:
   """All measurements of an experiment.
 
-  `input` is the training speed with the input pipeline, if measured:
-  `images_per_sec` and `wait_share`, the fraction of the time spent waiting.
+  `matmul_size`, `matmul_secs` and `matmul_flops_per_sec` are those of the large
+  matrix product. `input` is the training speed with the input pipeline, if
+  measured: `images_per_sec` and `wait_share`, the fraction of the time spent
+  waiting.
   """
   device_kind: str
   devices: int
   num_microbatches: int
   train: Speed
   inference: Speed
-  peak: MatmulPeak
+  matmul_size: int
+  matmul_secs: interleaved_timing.Spread
+  matmul_flops_per_sec: float
   input: dict[str, interleaved_timing.Spread] | None
 
 
@@ -97,33 +94,29 @@ def measure(
   training = Training(experiment, fitted.step)
   infer, infer_memory = inference(experiment, training.params)
   matmul = matmul_peak.fastest(mesh, experiment.config.model.dtype)
-  timings = interleaved_timing.interleave(
+  secs = interleaved_timing.interleave(
       {'train': training.run, 'inference': infer, 'matmul': matmul.run},
       rounds=rounds, repeats=repeats)
-  peak = MatmulPeak(matmul.size, timings['matmul'],
-                    matmul.flops / timings['matmul'].secs.median)
+  peak = matmul.flops / secs['matmul'].median
 
-  def speed(
-      timing: interleaved_timing.Timing, flops_per_image: int, memory: Any,
-  ) -> Speed:
-    images_per_sec = experiment.config.batch_size / timing.secs.median
+  def speed(name: str, flops_per_image: int, memory: Any) -> Speed:
+    images_per_sec = experiment.config.batch_size / secs[name].median
     flops_per_sec = images_per_sec * flops_per_image
     return Speed(
-        timing, images_per_sec, flops_per_image, flops_per_sec,
-        flops_per_sec / peak.flops_per_sec,
-        hardware.utilisation(
+        secs[name], images_per_sec, flops_per_image, flops_per_sec,
+        flops_per_sec / peak, hardware.utilisation(
             flops_per_sec, kind=device_kind, devices=mesh.size),
         fit_batch.needed_bytes(memory))
 
   flops = model_flops.per_image(experiment)
   return StepSpeed(
       device_kind, mesh.size, experiment.config.num_microbatches,
-      speed(timings['train'], flops.training,
-            fitted.memory),
-      speed(timings['inference'], flops.forward, infer_memory),
-      peak, _input_speed(
+      speed('train', flops.training, fitted.memory),
+      speed('inference', flops.forward, infer_memory),
+      matmul.size, secs['matmul'], peak, _input_speed(
           experiment, training, rounds=rounds,
-          repeats=timings['train'].repeats) if with_input else None)
+          repeats=repeats or math.ceil(1 / secs['train'].median))
+      if with_input else None)
 
 
 class Training:

@@ -52,11 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the command; returns the exit status and the results."""
-  for flag in ('rounds', 'batches', 'batch_size'):
-    value = getattr(args, flag)
-    if value is not None and value < 1:
-      raise ValueError(
-          f'--{flag.replace("_", "-")} must be at least 1, but got {value}.')
+  arguments.check_positive(args, 'rounds', 'batches', 'batch_size')
   config = _config(args)
   experiment = build_lib.build(config, data_optional=True)
   found = step_speed.measure(
@@ -93,11 +89,10 @@ def _print(title: str, found: step_speed.StepSpeed) -> None:
       f'{title}, {found.devices} x {found.device_kind}, '
       f'{os.cpu_count()} CPU cores', ('', 'training step', 'inference'),
       [(name, *(column[name] for column in columns)) for name in columns[0]])
-  peak = found.peak
-  print(f'Medians of {found.train.timing.rounds} interleaved rounds (lowest – '
-        f'highest).\nMatmul of {peak.size:,} x {peak.size:,}: '
-        f'{console.format_number(peak.flops_per_sec / 1e12)} TFLOP/s '
-        f'({peak.timing.secs.text} s).')
+  print('Medians of interleaved rounds (lowest – highest).\n'
+        f'Matmul of {found.matmul_size:,} x {found.matmul_size:,}: '
+        f'{console.format_number(found.matmul_flops_per_sec / 1e12)} TFLOP/s '
+        f'({found.matmul_secs.text} s).')
   if found.num_microbatches > 1:
     print(f'A batch is split into {found.num_microbatches} microbatches.')
   if found.input is None:
@@ -113,8 +108,7 @@ def _rows(speed: step_speed.Speed) -> dict[str, str | None]:
   number, datasheet = console.format_number, speed.datasheet_utilisation
   return {
       'images/s': number(speed.images_per_sec),
-      'seconds': speed.timing.secs.text,
-      'CPU seconds': speed.timing.cpu_secs.text,
+      'seconds': speed.secs.text,
       'GFLOP/image': number(speed.flops_per_image / 1e9),
       'TFLOP/s': number(speed.flops_per_sec / 1e12),
       '% of measured matmul peak': f'{speed.matmul_utilisation:.1%}',
