@@ -64,7 +64,7 @@ def check_packages(requirements: Sequence[str]) -> list[Check]:
     if match:  # No comment.
       name, wanted = match[1], match[2].strip()
       found = next(iter(importlib.metadata.distributions(name=name)), None)
-      version = found and found.version
+      version = found.version if found else None
       status = ('FAIL' if version is None else
                 'ok' if _satisfies(version, wanted) else 'WARN')
       checks.append(Check(
