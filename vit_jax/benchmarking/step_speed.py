@@ -5,11 +5,8 @@ recomputation. Utilisation is relative to a large matrix product, timed
 alternately with the steps, and to the data sheet if the device is known.
 """
 
-import collections
 from collections.abc import Callable
-import contextlib
 import dataclasses
-import math
 from typing import Any
 
 import jax
@@ -25,8 +22,6 @@ from vit_jax.parallel import device_memory
 from vit_jax.parallel import hardware
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
-from vit_jax.run import clock as clock_lib
-from vit_jax.run import loop
 from vit_jax.run import startup_summary
 
 
@@ -57,9 +52,7 @@ class StepSpeed:
   """All measurements of an experiment.
 
   `matmul_size`, `matmul_secs` and `matmul_flops_per_sec` are those of the large
-  matrix product. `input` is the training speed with the input pipeline, if
-  measured: `images_per_sec` and `wait_share`, the fraction of the time spent
-  waiting.
+  matrix product.
   """
   device_kind: str
   devices: int
@@ -69,20 +62,18 @@ class StepSpeed:
   matmul_size: int
   matmul_secs: interleaved_timing.Spread
   matmul_flops_per_sec: float
-  input: dict[str, interleaved_timing.Spread] | None
 
 
 def measure(
     experiment: build_lib.Experiment, *, rounds: int,
-    repeats: int | None = None, with_input: bool,
+    repeats: int | None = None,
 ) -> StepSpeed:
   """Measures an experiment on its devices.
 
   Args:
-    experiment: the experiment; its data are only read for `with_input`.
+    experiment: the experiment; its data are not read.
     rounds: number of measurements of each action.
     repeats: steps per round; None for at least one second.
-    with_input: whether to measure training with the input pipeline.
 
   Raises:
     ValueError: if the step does not fit the devices.
@@ -113,10 +104,7 @@ def measure(
       device_kind, mesh.size, experiment.config.num_microbatches,
       speed('train', flops.training, fitted.memory),
       speed('inference', flops.forward, infer_memory),
-      matmul.size, secs['matmul'], peak, _input_speed(
-          experiment, training, rounds=rounds,
-          repeats=repeats or math.ceil(1 / secs['train'].median))
-      if with_input else None)
+      matmul.size, secs['matmul'], peak)
 
 
 class Training:
@@ -177,28 +165,3 @@ def inference(
     logits.block_until_ready()
 
   return run, compiled.memory_analysis()
-
-
-def _input_speed(
-    experiment: build_lib.Experiment, training: Training, *, rounds: int,
-    repeats: int,
-) -> dict[str, interleaved_timing.Spread]:
-  """Measures training with its input; drops the round that fills the pipeline.
-  """
-  in_flight: collections.deque[jax.Array] = collections.deque()
-  found = []
-  clock = clock_lib.Clock(devices=experiment.mesh.size)
-  with contextlib.closing(experiment.batches(start_step=0)) as batches:
-    for _ in range(rounds + 1):
-      for _ in range(repeats):
-        with clock.waiting():
-          batch = next(batches)
-        in_flight.append(training.train(batch))
-        if len(in_flight) > loop.IN_FLIGHT:
-          in_flight.popleft().block_until_ready()
-      jax.block_until_ready(list(in_flight))
-      found.append(clock.interval(
-          images=repeats * experiment.config.batch_size))
-  return {name: interleaved_timing.spread(
-      getattr(interval, name) for interval in found[1:])
-          for name in ('images_per_sec', 'wait_share')}

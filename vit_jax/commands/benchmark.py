@@ -4,9 +4,8 @@
     python main.py benchmark --config=configs/x.py
 
 The command measures the training step and the forward pass, their utilisation
-and memory. For a config whose data are available, it also measures the time
-spent waiting for input. Programs in benchmarks/ measure the start of a run and
-input pipelines, and compare with other implementations.
+and memory, without reading data. Programs in benchmarks/ measure the start of a
+run and input pipelines, and compare with other implementations.
 """
 
 from __future__ import annotations
@@ -56,8 +55,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   config = _config(args)
   experiment = build_lib.build(config, data_optional=True)
   found = step_speed.measure(
-      experiment, rounds=args.rounds, repeats=args.batches,
-      with_input=bool(args.config) and not experiment.dataset.planned)
+      experiment, rounds=args.rounds, repeats=args.batches)
   title = config.model.variant or args.config
   height, width = config.data.size
   _print(f'{title} at {height} x {width}, batch {config.batch_size:,}, '
@@ -95,13 +93,6 @@ def _print(title: str, found: step_speed.StepSpeed) -> None:
         f'({found.matmul_secs.text} s).')
   if found.num_microbatches > 1:
     print(f'A batch is split into {found.num_microbatches} microbatches.')
-  if found.input is None:
-    return
-  share = found.input['wait_share']
-  print('With the input pipeline: '
-        f'{found.input["images_per_sec"].text} images/s, waiting for input '
-        f'{share.median:.1%} of the time ({share.lowest:.1%} – '
-        f'{share.highest:.1%}).')
 
 
 def _rows(speed: step_speed.Speed) -> dict[str, str | None]:
