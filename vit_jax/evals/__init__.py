@@ -12,7 +12,6 @@ from vit_jax import schema
 from vit_jax.evals.evaluator import Context
 from vit_jax.evals.evaluator import Evaluate
 from vit_jax.evals.evaluator import EvaluatorConfig
-from vit_jax.evals.evaluator import Mistake
 from vit_jax.evals.evaluator import Mode
 from vit_jax.evals.evaluator import Result
 from vit_jax.evals.evaluator import Split
@@ -29,19 +28,8 @@ DATASETS: dict[str, dict[str, str]] = {
     'objectnet': {'name': 'shift', 'source': './objectnet-1.0/images',
                   'mappings': './objectnet-1.0/mappings'}}
 
-__all__ = [
-    'DATASETS',
-    'KINDS',
-    'Context',
-    'Evaluate',
-    'EvaluatorConfig',
-    'Mistake',
-    'Mode',
-    'Result',
-    'Split',
-    'config_type',
-    'parse',
-]
+__all__ = ['DATASETS', 'KINDS', 'Context', 'Evaluate', 'EvaluatorConfig',
+           'Mode', 'Result', 'Split', 'config_type', 'parse']
 
 
 def config_type(name: str, *, where: str) -> type[EvaluatorConfig]:

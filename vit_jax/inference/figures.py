@@ -208,12 +208,17 @@ def attention(
       f'{console_lib.format_count(len(distances), "image")} of {height} x '
       f'{width} pixels in patches of {patch[0]:g} x {patch[1]:g} (figure 7, '
       'right).', output / 'distance.png')]
-  if images_lib.is_viewable(model.preprocess):
+  rollout, preprocess = 'Attention rollout', model.preprocess
+  if not images_lib.is_viewable(preprocess):
+    sections.append(html_page.Section(
+        rollout, f'Not drawn: images of {preprocess.channels} channels of '
+        f'{preprocess.pixel_dtype} cannot be displayed.'))
+  else:
     model_figures.rollout(
         _pictures(model, names), np.stack(rollouts), output / 'rollout.png',
         titles=list(map(_title, names)))
     sections.append(html_page.Section(
-        'Attention rollout', 'Share of each patch in '
+        rollout, 'Share of each patch in '
         f'{_ROLLOUT_TARGETS[config.pooling]}: the product of the attention of '
         'all layers, averaged over heads (figures 6 and 14).',
         output / 'rollout.png'))
