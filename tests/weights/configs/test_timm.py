@@ -238,7 +238,7 @@ def test_a_hybrid_is_exported_as_its_network_with_arguments_for_the_encoder():
     {**TINY, **random_models.HYBRID}], ids=str)
 def test_a_network_that_timm_cannot_build_is_an_error(settings):
   with pytest.raises(ValueError, match=(
-      r'timm has no architecture for .*backbone\.depths=.* Write the weights '
+      r'timm has no architecture with backbone=.* Write the weights '
       r'alone: --target=FILE\.safetensors')):
     exported(**settings)
 
