@@ -54,7 +54,7 @@ def sweep(result: Mapping[str, Any], path: epath.PathLike) -> None:
   axes.set(xlabel=plots.drawable(field),
            ylabel=plots.drawable(metric) + (' (%)' if percent else ''))
   plots.style(axes)
-  fig.legend(loc='outside lower center', frameon=False, fontsize=9, ncols=2)
+  plots.legend(fig)
   plots.save(fig, path)
 
 
