@@ -101,8 +101,7 @@ def explained(errors=(ValueError, OSError)):
   try:
     yield
   except errors as error:
-    assert main.is_user_error(error), 'the error has a traceback'
-    assert str(error)
+    assert main.message_for_user(error), 'the error has a traceback'
 
 
 def read_data(path):

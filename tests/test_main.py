@@ -106,7 +106,8 @@ def test_commands_offer_the_choices_of_the_library():
   # Commands repeat them, because the library takes seconds to import.
   def flags(command, task=''):
     _, parser = main.build_parser(command)
-    parser = main.subparsers(parser, [task])[-1]
+    parser, = (each for each in main.subparsers(parser)
+               if each.prog.endswith(f'{command} {task}'.strip()))
     return {flag: action for action in parser._actions
             for flag in action.option_strings}
 

@@ -7,7 +7,6 @@
 import argparse
 from collections.abc import Sequence
 import contextlib
-import dis
 import importlib
 import importlib.util
 import os
@@ -69,14 +68,11 @@ def main(argv: Sequence[str]) -> int:
       schema.check_name(argv[0], list(COMMANDS), what='command')
     return run(argv[0] if named else DEFAULT, argv[1 if named else 0:])
   except (ValueError, OSError, RuntimeError, ImportError) as error:
-    if not is_user_error(error):
+    message = message_for_user(error)
+    if message is None or sys.flags.dev_mode:
       raise
-    message = f'{PROGRAM}: error: {escape.lines(schema.words(error))}'
-    if sys.stderr.isatty() and importlib.util.find_spec('rich'):
-      from vit_jax import console  # Imports rich.
-      console.print_lines(message, file=sys.stderr)
-    else:
-      print(message.replace('\n', '\n  '), file=sys.stderr)
+    lines = escape.lines(message).replace('\n', '\n  ')
+    print(f'{PROGRAM}: error: {lines}', file=sys.stderr)
     return getattr(error, 'exit_code', 2)
 
 
@@ -94,19 +90,6 @@ def usage() -> str:
 
 
 def run(command: str, argv: Sequence[str]) -> int:
-  """Runs one command; explains how to install a missing package."""
-  try:
-    return start(command, argv)
-  except ModuleNotFoundError as error:
-    if is_user_error(error) or (error.name or 'vit_jax').startswith('vit_jax'):
-      raise
-    raise ImportError(
-        f'{error.name} is not installed for {sys.executable}. Activate the '
-        'right environment or run pip install -r requirements.txt; '
-        '`python main.py doctor` lists what is missing.') from error
-
-
-def start(command: str, argv: Sequence[str]) -> int:
   """Parses the flags of a command, runs it and writes its results."""
   # Set before the command imports JAX.
   os.environ.setdefault(
@@ -152,7 +135,7 @@ def parse_arguments(
   end = list(argv).index('--') if '--' in argv else len(argv)
   argv, runner_flags = list(argv[:end]), list(argv[end + 1:])
   overrides = config_overrides(argv)
-  known = [flag for each in subparsers(parser, argv) for action in each._actions
+  known = [flag for each in subparsers(parser) for action in each._actions
            for flag in action.option_strings]
   # Before argparse, which would report a missing --workdir, not the misspelt
   # --workdr.
@@ -211,20 +194,12 @@ def build_parser(
 
 
 def subparsers(
-    parser: argparse.ArgumentParser, words: Sequence[str] | None = None,
-) -> list[argparse.ArgumentParser]:
-  """Returns a parser and its subcommands' parsers, such as `data prepare`'s.
-
-  Args:
-    parser: a command's parser.
-    words: returns only subcommands named here.
-  """
-  found = [parser]
-  for action in parser._actions:
-    if isinstance(action, argparse._SubParsersAction):
-      found += [task for name, task in action.choices.items()
-                if words is None or name in words]
-  return found
+    parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+  """Returns a parser and its subcommands' parsers, such as `data prepare`'s."""
+  return [parser, *(
+      task for action in parser._actions
+      if isinstance(action, argparse._SubParsersAction)
+      for task in action.choices.values())]
 
 
 def add_process_flags(parser: argparse.ArgumentParser) -> None:
@@ -248,23 +223,23 @@ def add_process_flags(parser: argparse.ArgumentParser) -> None:
       help='time limit for all processes to connect (default: %(default)s)')
 
 
-def is_user_error(error: BaseException) -> bool:
-  """Whether the message alone tells the user what to do.
+def message_for_user(error: BaseException) -> str | None:
+  """Returns the message of an error that tells the user what to do.
 
-  True for errors that a `raise` statement of our own code raised, and for
-  file-system errors that name the file. Any other error needs its traceback.
+  These are the errors raised by this package and those that name a file. None
+  for others, which need their traceback; `python -X dev` shows every one.
   """
-  if isinstance(error, OSError) and error.filename:
-    return True
-  last = error.__traceback__
-  while last is not None and last.tb_next is not None:
-    last = last.tb_next
-  assert last is not None
-  # `int('x')` in our code has our frame, too, but another instruction.
-  code = last.tb_frame.f_code
+  if isinstance(error, ModuleNotFoundError) and not (
+      error.name or 'vit_jax').startswith('vit_jax'):
+    return (f'{error.name} is not installed for {sys.executable}. Activate the '
+            'right environment or run pip install -r requirements.txt; '
+            '`python main.py doctor` lists what is missing.')
+  raised_in = traceback.extract_tb(error.__traceback__)[-1].filename
   package = pathlib.Path(__file__).resolve().parent
-  return (package in pathlib.Path(code.co_filename).resolve().parents
-          and code.co_code[last.tb_lasti] == dis.opmap['RAISE_VARARGS'])
+  if ((isinstance(error, OSError) and error.filename)
+      or package in pathlib.Path(raised_in).resolve().parents):
+    return schema.words(error)
+  return None
 
 
 def exit_code(argv: Sequence[str] | None = None) -> int:

@@ -6,6 +6,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import types
 from unittest import mock
 
 import pytest
@@ -24,9 +25,12 @@ def test_a_working_machine_can_train(capsys):
 
 @pytest.mark.parametrize(('version', 'status'), [
     ('0.10.2', 'ok'), ('0.9.1', 'WARN'), ('0.13.0', 'WARN'), (None, 'FAIL')])
-def test_versions_are_compared_with_the_requirements(version, status):
-  check, = [c for c in doctor.check_packages(
-      ['jax[cpu]>=0.10,<0.13'], lambda name: version) if c.name == 'jax']
+def test_versions_are_compared_with_the_requirements(
+    version, status, monkeypatch):
+  monkeypatch.setattr(
+      doctor.importlib.metadata, 'distributions', lambda name: [
+          types.SimpleNamespace(version=version)] * (version is not None))
+  _, check = doctor.check_packages(['jax[cpu]>=0.10,<0.13'])
   assert check.status == status
   assert ('pip install -r' in check.remedy) == (status != 'ok')
 
@@ -37,7 +41,9 @@ def test_an_installed_package_names_its_own_requirements(
   monkeypatch.setattr(doctor.importlib.metadata, 'requires', lambda name: [
       'jax<0.13,>=0.10', 'torch; extra == "weights"'])
   assert doctor.find_requirements() == ['jax<0.13,>=0.10']
-  check = doctor.check_packages(['jax<0.13,>=0.10'], lambda name: None)[1]
+  monkeypatch.setattr(
+      doctor.importlib.metadata, 'distributions', lambda name: [])
+  check = doctor.check_packages(['jax<0.13,>=0.10'])[1]
   assert check.remedy.endswith("pip install 'jax<0.13,>=0.10'")
 
 

@@ -10,24 +10,20 @@ from vit_jax.models import resnet_config
 from vit_jax.models import vit_config
 from vit_jax.plan import advice
 
-GIB = 2**30
 CONFIG = toy.config(
     batch_size=64, accumulation=1, model={'width': 24, 'remat': 'attention'})
 
 
 def suggestions(cost, **changes):
   config = config_lib.resolve({**CONFIG, **changes})
-  return {row.override: row for row in advice.suggest(config, cost)}
+  return [override for override, _ in advice.suggest(config, cost)]
 
 
-def test_savings_follow_from_the_state(fake_cost):
-  rows = suggestions(fake_cost(44.0, state=8))
-  assert list(rows) == [
+def test_cheap_settings_are_suggested_first(fake_cost):
+  assert suggestions(fake_cost(44.0)) == [
       'optimizer.momentum_dtype=bfloat16', 'mesh.fsdp=8',
       'model.remat=dots', 'model.remat=full', 'accumulation=auto',
       'batch_size=32']
-  assert rows['optimizer.momentum_dtype=bfloat16'].saved_bytes == 2 * GIB
-  assert rows['mesh.fsdp=8'].saved_bytes == 7 * GIB
 
 
 def test_settings_in_use_are_not_suggested(fake_cost):
@@ -35,7 +31,7 @@ def test_settings_in_use_are_not_suggested(fake_cost):
       fake_cost(44.0, mesh=(1, 8, 1)), accumulation='auto',
       model={**CONFIG['model'], 'remat': 'full'},
       optimizer={**CONFIG['optimizer'], 'momentum_dtype': 'bfloat16'})
-  assert list(rows) == ['batch_size=32']
+  assert rows == ['batch_size=32']
 
 
 def test_fsdp_divides_the_width_and_leaves_explicit_meshes(fake_cost):
@@ -53,12 +49,11 @@ def test_the_excess_and_flags_are_printed(fake_cost, capsys):
   assert '--config.model.remat=full' in output
 
 
-@pytest.mark.parametrize(('config', 'same_as_dots'), [
-    (vit_config.ViTConfig, ()), (resnet_config.ResNetConfig, ('attention',))])
-def test_every_remat_level_has_a_cost(config, same_as_dots):
+@pytest.mark.parametrize('config', [
+    vit_config.ViTConfig, resnet_config.ResNetConfig])
+def test_every_remat_level_has_a_cost(config):
   levels = typing.get_args(typing.get_type_hints(config)['remat'])
-  assert set(levels) == {
-      'none', *same_as_dots, *advice.REMAT_COST[config.name]}
+  assert set(levels) == {'none', *advice.REMAT_COST}
 
 
 def test_momentum_is_rounded_only_where_there_is_one(fake_cost):

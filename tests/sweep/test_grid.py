@@ -99,10 +99,16 @@ def test_an_impossible_range_is_an_error(text):
 def test_a_best_value_at_the_edge_of_the_grid_is_a_warning(
     values, best, warning):
   found = sweep_lib.edges({
-      'grid': [{'values': {'a': value}} for value in values],
-      'best': {'values': {'a': best}}})
+      'grid': [{'values': {'a': v}, 'value': v == best} for v in values],
+      'best': {'values': {'a': best}, 'value': True}})
   assert len(found) == bool(warning)
   assert all(re.search(warning, one) for one in found)
+
+
+def test_a_tie_inside_the_grid_is_no_warning():
+  rows = [{'values': {'a': a}, 'value': value}
+          for a, value in ((1, 0.9), (2, 0.9), (3, 0.8))]
+  assert sweep_lib.edges({'grid': rows, 'best': rows[0]}) == []
 
 
 def test_runs_of_a_soup_have_the_classes_of_the_data():
@@ -125,15 +131,15 @@ RUNS = {'a': 4.0, 'b': 8.0, 'c': -9.0, 'd': 3.0}
 
 
 def average(evaluate):
-  params, members, value = soup.average(
+  params, members = soup.average(
       list(RUNS), lambda name: {'x': np.float32([RUNS[name]])}, evaluate)
-  return params['x'].item(), members, value
+  return params['x'].item(), members
 
 
 def test_a_uniform_soup_is_the_mean_of_all_runs():
-  mean, members, value = average(None)
+  mean, members = average(None)
   assert mean == pytest.approx(np.mean(list(RUNS.values())))
-  assert members == list(RUNS) and value is None
+  assert members == list(RUNS)
 
 
 def test_a_run_joins_a_greedy_soup_only_if_it_is_not_worse():
@@ -143,11 +149,11 @@ def test_a_run_joins_a_greedy_soup_only_if_it_is_not_worse():
     seen.append(params['x'].item())
     return -abs(params['x'].item() - 5.5)
 
-  mean, members, value = average(evaluate)
-  assert members == ['a', 'b', 'd'] and mean == 5.0 and value == -0.5
+  mean, members = average(evaluate)
+  assert members == ['a', 'b', 'd'] and mean == 5.0
   assert seen == [4.0, 6.0, 1.0, 5.0]
   # Not a number is worse than any value.
-  mean, members, _ = average(
+  mean, members = average(
       lambda params: float('nan') if params['x'] > 4 else 1.0)
   assert members == ['a', 'c', 'd'] and mean == pytest.approx(-2 / 3)
 

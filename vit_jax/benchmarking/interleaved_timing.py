@@ -1,8 +1,4 @@
-"""Interleaved timing: alternatives take turns, so that noise affects all.
-
-Both wall time and CPU time of this process are measured. CPU time is less
-affected by other programs on the machine, but does not include accelerators.
-"""
+"""Interleaved timing: alternatives take turns, so that noise affects all."""
 
 from collections.abc import Callable, Iterable, Mapping
 import dataclasses
@@ -33,15 +29,6 @@ class Spread:
     return f'{median} ({lowest} – {highest})'
 
 
-@dataclasses.dataclass(frozen=True)
-class Timing:
-  """Wall time and CPU time per repeat, over rounds of `repeats`."""
-  secs: Spread
-  cpu_secs: Spread
-  repeats: int
-  rounds: int
-
-
 def spread(values: Iterable[float]) -> Spread:
   """Returns median, minimum and maximum."""
   found = list(values)
@@ -50,8 +37,8 @@ def spread(values: Iterable[float]) -> Spread:
 
 def interleave(
     actions: Mapping[str, Action], *, rounds: int, repeats: int | None = None,
-) -> dict[str, Timing]:
-  """Times actions alternately, after one unmeasured run of each.
+) -> dict[str, Spread]:
+  """Returns seconds per repeat of each action, after one unmeasured run.
 
   Args:
     actions: actions by name.
@@ -60,20 +47,17 @@ def interleave(
   """
   for action in actions.values():
     action(1)  # May compile or allocate.
-  counts = {
-      name: repeats or math.ceil(MIN_ROUND_SECS / _time(action, 1)[0])
-      for name, action in actions.items()}
-  found: dict[str, list[tuple[float, float]]] = {name: [] for name in actions}
+  counts = {name: repeats or math.ceil(MIN_ROUND_SECS / secs(action))
+            for name, action in actions.items()}
+  found: dict[str, list[float]] = {name: [] for name in actions}
   for _ in range(rounds):
     for name, action in actions.items():
-      found[name].append(_time(action, counts[name]))
-  return {name: Timing(
-      spread(secs for secs, _ in times), spread(cpu for _, cpu in times),
-      counts[name], rounds) for name, times in found.items()}
+      found[name].append(secs(action, counts[name]))
+  return {name: spread(times) for name, times in found.items()}
 
 
-def _time(action: Action, count: int) -> tuple[float, float]:
-  start, cpu_start = time.perf_counter(), time.process_time()
+def secs(action: Action, count: int = 1) -> float:
+  """Returns the mean wall time of `count` repeats."""
+  start = time.perf_counter()
   action(count)
-  return ((time.perf_counter() - start) / count,
-          (time.process_time() - cpu_start) / count)
+  return (time.perf_counter() - start) / count

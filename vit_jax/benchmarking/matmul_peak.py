@@ -4,14 +4,14 @@ No program reaches the peak of a data sheet. A large product of square matrices
 is the practical limit of the machine in its present state.
 """
 
-from collections.abc import Callable
-import time
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec
+
+from vit_jax.benchmarking import interleaved_timing
 
 SIZES = (1024, 2048, 4096, 8192, 16384)
 MAX_SECS = 0.05  # Products that take longer are not faster per FLOP.
@@ -25,7 +25,7 @@ class Matmul(NamedTuple):
   """
   size: int
   flops: int
-  run: Callable[[int], None]
+  run: interleaved_timing.Action
   secs: float
 
 
@@ -54,6 +54,5 @@ def _build(mesh: jax.sharding.Mesh, dtype: str, size: int) -> Matmul:
     result.block_until_ready()
 
   run(1)  # Compiles.
-  start = time.perf_counter()
-  run(1)
-  return Matmul(size, 2 * mesh.size * size**3, run, time.perf_counter() - start)
+  return Matmul(
+      size, 2 * mesh.size * size**3, run, interleaved_timing.secs(run))

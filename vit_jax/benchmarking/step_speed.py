@@ -5,9 +5,7 @@ recomputation. Utilisation is relative to a large matrix product, timed
 alternately with the steps, and to the data sheet if the device is known.
 """
 
-import collections
 from collections.abc import Callable
-import contextlib
 import dataclasses
 from typing import Any
 
@@ -24,8 +22,6 @@ from vit_jax.parallel import device_memory
 from vit_jax.parallel import hardware
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
-from vit_jax.run import clock as clock_lib
-from vit_jax.run import loop
 from vit_jax.run import startup_summary
 
 
@@ -34,7 +30,7 @@ class Speed:
   """Speed of a training step or a forward pass, over all devices.
 
   Attributes:
-    timing: seconds per batch.
+    secs: seconds per batch.
     images_per_sec: images per second.
     flops_per_image: FLOPs of the model.
     flops_per_sec: FLOPs per second.
@@ -42,7 +38,7 @@ class Speed:
     datasheet_utilisation: fraction of the data sheet's peak; None if unknown.
     needed_bytes: memory per device according to the compiler.
   """
-  timing: interleaved_timing.Timing
+  secs: interleaved_timing.Spread
   images_per_sec: float
   flops_per_image: int
   flops_per_sec: float
@@ -52,40 +48,32 @@ class Speed:
 
 
 @dataclasses.dataclass(frozen=True)
-class MatmulPeak:
-  """A large matrix product: matrix size, seconds, FLOPs per second."""
-  size: int
-  timing: interleaved_timing.Timing
-  flops_per_sec: float
-
-
-@dataclasses.dataclass(frozen=True)
 class StepSpeed:
   """All measurements of an experiment.
 
-  `input` is the training speed with the input pipeline, if measured:
-  `images_per_sec` and `wait_share`, the fraction of the time spent waiting.
+  `matmul_size`, `matmul_secs` and `matmul_flops_per_sec` are those of the large
+  matrix product.
   """
   device_kind: str
   devices: int
   num_microbatches: int
   train: Speed
   inference: Speed
-  peak: MatmulPeak
-  input: dict[str, interleaved_timing.Spread] | None
+  matmul_size: int
+  matmul_secs: interleaved_timing.Spread
+  matmul_flops_per_sec: float
 
 
 def measure(
     experiment: build_lib.Experiment, *, rounds: int,
-    repeats: int | None = None, with_input: bool,
+    repeats: int | None = None,
 ) -> StepSpeed:
   """Measures an experiment on its devices.
 
   Args:
-    experiment: the experiment; its data are only read for `with_input`.
+    experiment: the experiment; its data are not read.
     rounds: number of measurements of each action.
     repeats: steps per round; None for at least one second.
-    with_input: whether to measure training with the input pipeline.
 
   Raises:
     ValueError: if the step does not fit the devices.
@@ -97,33 +85,26 @@ def measure(
   training = Training(experiment, fitted.step)
   infer, infer_memory = inference(experiment, training.params)
   matmul = matmul_peak.fastest(mesh, experiment.config.model.dtype)
-  timings = interleaved_timing.interleave(
+  secs = interleaved_timing.interleave(
       {'train': training.run, 'inference': infer, 'matmul': matmul.run},
       rounds=rounds, repeats=repeats)
-  peak = MatmulPeak(matmul.size, timings['matmul'],
-                    matmul.flops / timings['matmul'].secs.median)
+  peak = matmul.flops / secs['matmul'].median
 
-  def speed(
-      timing: interleaved_timing.Timing, flops_per_image: int, memory: Any,
-  ) -> Speed:
-    images_per_sec = experiment.config.batch_size / timing.secs.median
+  def speed(name: str, flops_per_image: int, memory: Any) -> Speed:
+    images_per_sec = experiment.config.batch_size / secs[name].median
     flops_per_sec = images_per_sec * flops_per_image
     return Speed(
-        timing, images_per_sec, flops_per_image, flops_per_sec,
-        flops_per_sec / peak.flops_per_sec,
-        hardware.utilisation(
+        secs[name], images_per_sec, flops_per_image, flops_per_sec,
+        flops_per_sec / peak, hardware.utilisation(
             flops_per_sec, kind=device_kind, devices=mesh.size),
         fit_batch.needed_bytes(memory))
 
   flops = model_flops.per_image(experiment)
   return StepSpeed(
       device_kind, mesh.size, experiment.config.num_microbatches,
-      speed(timings['train'], flops.training,
-            fitted.memory),
-      speed(timings['inference'], flops.forward, infer_memory),
-      peak, _input_speed(
-          experiment, training, rounds=rounds,
-          repeats=timings['train'].repeats) if with_input else None)
+      speed('train', flops.training, fitted.memory),
+      speed('inference', flops.forward, infer_memory),
+      matmul.size, secs['matmul'], peak)
 
 
 class Training:
@@ -184,28 +165,3 @@ def inference(
     logits.block_until_ready()
 
   return run, compiled.memory_analysis()
-
-
-def _input_speed(
-    experiment: build_lib.Experiment, training: Training, *, rounds: int,
-    repeats: int,
-) -> dict[str, interleaved_timing.Spread]:
-  """Measures training with its input; drops the round that fills the pipeline.
-  """
-  in_flight: collections.deque[jax.Array] = collections.deque()
-  found = []
-  clock = clock_lib.Clock(devices=experiment.mesh.size)
-  with contextlib.closing(experiment.batches(start_step=0)) as batches:
-    for _ in range(rounds + 1):
-      for _ in range(repeats):
-        with clock.waiting():
-          batch = next(batches)
-        in_flight.append(training.train(batch))
-        if len(in_flight) > loop.IN_FLIGHT:
-          in_flight.popleft().block_until_ready()
-      jax.block_until_ready(list(in_flight))
-      found.append(clock.interval(
-          images=repeats * experiment.config.batch_size))
-  return {name: interleaved_timing.spread(
-      getattr(interval, name) for interval in found[1:])
-          for name in ('images_per_sec', 'wait_share')}

@@ -235,6 +235,15 @@ def add_images(
       help='images per batch (default: %(default)s)')
 
 
+def check_positive(args: argparse.Namespace, *names: str) -> None:
+  """Raises a `ValueError` for a flag below 1; None is allowed."""
+  for name in names:
+    value = getattr(args, name)
+    if value is not None and value < 1:
+      raise ValueError(
+          f'--{name.replace("_", "-")} must be at least 1; got {value}.')
+
+
 def check_output(path: str, suffixes: Sequence[str]) -> None:
   """Raises if an output file has an unknown suffix or exists already."""
   if path and not path.endswith(tuple(suffixes)):

@@ -4,9 +4,8 @@
     python main.py benchmark --config=configs/x.py
 
 The command measures the training step and the forward pass, their utilisation
-and memory. For a config whose data are available, it also measures the time
-spent waiting for input. Programs in benchmarks/ measure the start of a run and
-input pipelines, and compare with other implementations.
+and memory, without reading data. Programs in benchmarks/ measure the start of a
+run and input pipelines, and compare with other implementations.
 """
 
 from __future__ import annotations
@@ -52,16 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the command; returns the exit status and the results."""
-  for flag in ('rounds', 'batches', 'batch_size'):
-    value = getattr(args, flag)
-    if value is not None and value < 1:
-      raise ValueError(
-          f'--{flag.replace("_", "-")} must be at least 1, but got {value}.')
+  arguments.check_positive(args, 'rounds', 'batches', 'batch_size')
   config = _config(args)
   experiment = build_lib.build(config, data_optional=True)
   found = step_speed.measure(
-      experiment, rounds=args.rounds, repeats=args.batches,
-      with_input=bool(args.config) and not experiment.dataset.planned)
+      experiment, rounds=args.rounds, repeats=args.batches)
   title = config.model.variant or args.config
   height, width = config.data.size
   _print(f'{title} at {height} x {width}, batch {config.batch_size:,}, '
@@ -93,28 +87,19 @@ def _print(title: str, found: step_speed.StepSpeed) -> None:
       f'{title}, {found.devices} x {found.device_kind}, '
       f'{os.cpu_count()} CPU cores', ('', 'training step', 'inference'),
       [(name, *(column[name] for column in columns)) for name in columns[0]])
-  peak = found.peak
-  print(f'Medians of {found.train.timing.rounds} interleaved rounds (lowest – '
-        f'highest).\nMatmul of {peak.size:,} x {peak.size:,}: '
-        f'{console.format_number(peak.flops_per_sec / 1e12)} TFLOP/s '
-        f'({peak.timing.secs.text} s).')
+  print('Medians of interleaved rounds (lowest – highest).\n'
+        f'Matmul of {found.matmul_size:,} x {found.matmul_size:,}: '
+        f'{console.format_number(found.matmul_flops_per_sec / 1e12)} TFLOP/s '
+        f'({found.matmul_secs.text} s).')
   if found.num_microbatches > 1:
     print(f'A batch is split into {found.num_microbatches} microbatches.')
-  if found.input is None:
-    return
-  share = found.input['wait_share']
-  print('With the input pipeline: '
-        f'{found.input["images_per_sec"].text} images/s, waiting for input '
-        f'{share.median:.1%} of the time ({share.lowest:.1%} – '
-        f'{share.highest:.1%}).')
 
 
 def _rows(speed: step_speed.Speed) -> dict[str, str | None]:
   number, datasheet = console.format_number, speed.datasheet_utilisation
   return {
       'images/s': number(speed.images_per_sec),
-      'seconds': speed.timing.secs.text,
-      'CPU seconds': speed.timing.cpu_secs.text,
+      'seconds': speed.secs.text,
       'GFLOP/image': number(speed.flops_per_image / 1e9),
       'TFLOP/s': number(speed.flops_per_sec / 1e12),
       '% of measured matmul peak': f'{speed.matmul_utilisation:.1%}',

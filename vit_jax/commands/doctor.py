@@ -4,10 +4,9 @@ Uses only the standard library, so that it runs where nothing is installed.
 """
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 import glob
 import importlib.metadata
-import itertools
 import os
 import pathlib
 import re
@@ -18,14 +17,10 @@ from typing import Any, NamedTuple
 GIB = 2**30
 ROOT = pathlib.Path(__file__).parents[2]
 INSTALL = f'{sys.executable} -m pip install'
-OPTIONAL = {'tensorflow': 'prepares TFDS datasets',
-            'tensorboard': 'shows the curves of a run',
-            'torch': 'reads PyTorch checkpoints'}
 
 
 class Check(NamedTuple):
   """A checked item; its status is 'ok', 'note', 'WARN' or 'FAIL'."""
-  section: str
   name: str
   found: str
   status: str = 'ok'
@@ -42,13 +37,11 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
             *check_devices(has_gpu=shutil.which('nvidia-smi') is not None),
             *check_host()]
   can_train = not any(check.status == 'FAIL' for check in checks)
-  for section, group in itertools.groupby(checks, lambda c: c.section):
-    print(section, *(f'  {check.status:4}  {check.name:19}  {check.found}'
-                     for check in group), sep='\n')
+  for check in checks:
+    print(f'{check.status:4}  {check.name:19}  {check.found}')
   for remedy in dict.fromkeys(c.remedy for c in checks if c.remedy):
-    fixed = [check for check in checks if check.remedy == remedy]
-    verb = 'install' if all(c.status == 'note' for c in fixed) else 'fix'
-    print(f'To {verb} {", ".join(c.name for c in fixed)}: {remedy}')
+    names = ', '.join(c.name for c in checks if c.remedy == remedy)
+    print(f'To fix {names}: {remedy}')
   print('Training can start.' if can_train else
         'Training cannot start: fix the items marked FAIL.')
   return int(not can_train), {
@@ -63,37 +56,20 @@ def find_requirements() -> list[str]:
           if 'extra ==' not in line]
 
 
-def find_version(name: str) -> str | None:
-  """Returns the version of an installed package, or None."""
-  found = importlib.metadata.distributions(name=name)
-  return next((distribution.version for distribution in found), None)
-
-
-def check_packages(
-    requirements: Sequence[str],
-    find: Callable[[str], str | None] = find_version,
-) -> list[Check]:
-  """Compares Python and packages with lines such as 'jax>=0.10,<0.13'."""
-  old = sys.version_info < (3, 11)
-  checks = [Check(
-      'Packages', 'python', f'{sys.version.split()[0]}  {sys.executable}',
-      'FAIL' if old else 'ok', 'make quickstart PYTHON=python3.11' * old)]
+def check_packages(requirements: Sequence[str]) -> list[Check]:
+  """Compares packages with requirements such as 'jax>=0.10,<0.13'."""
+  checks = [Check('python', f'{sys.version.split()[0]}  {sys.executable}')]
   for requirement in requirements:
     match = re.match(r'([\w.-]+)(?:\[[^]]*\])?\s*([^;#]*)', requirement)
     if match:  # No comment.
       name, wanted = match[1], match[2].strip()
-      version = find(name)
+      found = next(iter(importlib.metadata.distributions(name=name)), None)
+      version = found.version if found else None
       status = ('FAIL' if version is None else
                 'ok' if _satisfies(version, wanted) else 'WARN')
       checks.append(Check(
-          'Packages', name, f'{version or "missing"}  {wanted}'.rstrip(),
-          status, '' if status == 'ok' else
-          _how_to_install('', f'{name}{wanted}')))
-  for name, purpose in OPTIONAL.items():
-    version = find(name)
-    checks.append(Check(
-        'Optional', name, f'{version or "not installed"}  {purpose}',
-        *(() if version else ('note', f'{INSTALL} {name}'))))
+          name, f'{version or "missing"}  {wanted}'.rstrip(), status,
+          '' if status == 'ok' else _how_to_install('', f'{name}{wanted}')))
   return checks
 
 
@@ -101,24 +77,19 @@ def check_devices(has_gpu: bool) -> list[Check]:
   """Starts JAX, lists its devices and runs a convolution."""
   try:
     import jax
-    checks = []
-    for device in jax.local_devices():
-      limit = (device.memory_stats() or {}).get('bytes_limit')
-      memory = f'  {limit / GIB:.1f} GiB for JAX' if limit else ''
-      checks.append(Check('Devices', f'{device.platform}:{device.id}',
-                          f'{device.device_kind}{memory}'))
+    checks = [Check(f'{device.platform}:{device.id}', device.device_kind)
+              for device in jax.local_devices()]
     image, kernel = jax.numpy.ones((1, 3, 8, 8)), jax.numpy.ones((4, 3, 4, 4))
     jax.lax.conv(image, kernel, (4, 4), 'VALID').block_until_ready()
   except Exception as error:  # Any failure to start is the result.
-    remedy = ('Free the memory of the GPU, or export '
-              'XLA_CLIENT_MEM_FRACTION=0.5' if has_gpu
-              else _how_to_install('', 'jax[cpu]'))
-    return [Check('Devices', 'jax', 'fails: ' + str(error).splitlines()[0],
-                  'FAIL', remedy)]
-  checks.append(Check('Devices', 'convolution', 'runs'))
+    return [Check(
+        'jax', 'fails: ' + str(error).splitlines()[0], 'FAIL',
+        'Free the memory of the GPU, or export XLA_CLIENT_MEM_FRACTION=0.5'
+        if has_gpu else _how_to_install('', 'jax[cpu]'))]
+  checks.append(Check('convolution', 'runs'))
   has_tpu = bool(glob.glob('/dev/accel*') + glob.glob('/dev/vfio/[0-9]*'))
   return checks + [
-      Check('Devices', name, 'present, but not used by JAX', 'WARN',
+      Check(name, 'present, but not used by JAX', 'WARN',
             f'unset JAX_PLATFORMS; {_how_to_install(f"-{name}", package)}')
       for name, package, exists in (
           ('gpu', 'jax[cuda13]', has_gpu), ('tpu', 'jax[tpu]', has_tpu))
@@ -130,10 +101,10 @@ def check_host() -> list[Check]:
   memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / GIB
   free = shutil.disk_usage('.').free / GIB
   full = ('WARN', 'choose a --workdir on another disk') if free < 2 else ()
-  return [Check('Host', 'cores', str(os.cpu_count())),
-          Check('Host', 'memory', f'{memory:.1f} GiB'),
-          Check('Host', 'disk', f'{free:.1f} GiB free', *full), *(
-              Check('Environment', name, value, 'note')
+  return [Check('cores', str(os.cpu_count())),
+          Check('memory', f'{memory:.1f} GiB'),
+          Check('disk', f'{free:.1f} GiB free', *full), *(
+              Check(name, value, 'note')
               for name, value in sorted(os.environ.items()) if name.startswith(
                   ('JAX_', 'XLA_', 'CUDA_VISIBLE', 'TPU_', 'TFDS_')))]
 

@@ -47,6 +47,7 @@ with epy.lazy_imports():
   from vit_jax.experiment import log_config
   from vit_jax.inference import class_names
   from vit_jax.inference import load as load_lib
+  from vit_jax.inference import model as model_lib
   from vit_jax.parallel import coordination
   from vit_jax.parallel import multihost
   from vit_jax.run import watchdog as watchdog_lib
@@ -134,12 +135,17 @@ def _restore(
     config: config_lib.Config, weights: weights_lib.Weights,
 ) -> tuple[build_lib.Experiment, types.Params]:
   """Returns the experiment and the parameters to evaluate."""
-  needs_head = any(section.uses_head for section in config.evals.values())
   # All parameters as trained; at other resolutions, positions are resized.
   rules = adapt_lib.InitConfig(
       new=(), ignored=tuple(f'{name}/.*' for name in models.PRETRAINING_ONLY),
       positions=config.init.positions)
-  if not needs_head:  # It may have other classes, so it is dropped.
+  head = None
+  if any(section.uses_head for section in config.evals.values()):
+    if classes_of_head := adapt_lib.num_classes(weights.shapes):
+      head = classes.Classes(
+          'the model', classes_of_head, weights.preprocess.labels,
+          source=checkpoint_paths.display(weights.address))
+  else:  # It may have other classes, so it is dropped, and initialised to zero.
     rules = dataclasses.replace(
         rules, new=('head/.*',), ignored=('head/.*', *rules.ignored))
   # The best checkpoint and the teacher concern the training run only. A batch
@@ -149,24 +155,14 @@ def _restore(
       config, batch_size=-(-config.eval_batch_size // count) * count,
       model=dataclasses.replace(config.model, num_classes=0), accumulation=1,
       checkpoint=checkpoint_config.CheckpointConfig(best=''),
-      objective=config.objective.without_teacher(),
-  ), head=_head(weights) if needs_head else None)
+      objective=config.objective.without_teacher()), head=head)
   multihost.connect_cpus(experiment.mesh)
-  # Only the unused head may be new; it is initialised to zero.
   params, rows = fit_weights.fit(experiment, weights, rules=rules)
   for row in rows:
     if row.status != 'loaded' and not row.name.startswith('head/'):
       print(escape.line(
           f'{row.status} {row.name}: {row.old_shape} -> {row.new_shape}'))
   return experiment, params
-
-
-def _head(weights: weights_lib.Weights) -> classes.Classes | None:
-  """Returns the classes of the weights, or None if they have no head."""
-  count = adapt_lib.num_classes(weights.shapes)
-  return classes.Classes(
-      'the model', count, weights.preprocess.labels, source=(
-          checkpoint_paths.display(weights.address))) if count else None
 
 
 def _show(
@@ -189,14 +185,13 @@ def _show(
 def _show_classes(result: evals.Result) -> None:
   """Prints the classes of lowest F1 and the most frequent confusions."""
   tables, total = result.tables, result.tables['confusion'].sum(axis=1)
-  worst = np.argsort(tables['class_f1'], kind='stable')[:_MAX_CLASSES]
-  console_lib.table('Classes of lowest F1', [
-      'class', 'images', 'precision', 'recall', 'F1'], [
-          [result.name_of(i), int(total[i]), *(
-              None if np.isnan(value) else f'{100 * value:.2f} %' for value in (
-                  tables[f'class_{key}'][i]
-                  for key in ('precision', 'accuracy', 'f1')))]
-          for i in map(int, worst)])
+  console_lib.table(
+      'Classes of lowest F1', ['class', 'images', 'precision', 'recall', 'F1'],
+      [[result.name_of(i), int(total[i]), *(
+          console_lib.format_metric('f1', float(tables[f'class_{key}'][i]))
+          for key in ('precision', 'accuracy', 'f1'))]
+       for i in map(int, np.argsort(
+           tables['class_f1'], kind='stable')[:_MAX_CLASSES])])
   for line in confusion.describe(result):
     console_lib.print_lines(line)
 
@@ -212,41 +207,27 @@ def _output_folder(args: argparse.Namespace) -> epath.Path | None:
 def _find(
     args: argparse.Namespace,
 ) -> tuple[config_lib.Config, weights_lib.Weights]:
+  """Opens the weights; returns them with the config that evaluates them."""
   path = download.fetch(args.workdir)
-  run = (open_lib.open(path, which=args.which)
-         if checkpoint_paths.is_run(path) else None)
-  saved = run.run if run else {}
-  if run and saved and not (args.text_embeddings or args.labels):
-    config = _with_training_scales(_config(args, saved), run)
-    _print_notes(config, run)
-    return config, run
-  if not args.config and not saved:
-    raise ValueError(
-        f'{args.workdir} has no config of a training run, which selects data '
-        'and evaluators. Use --config=configs/x.py.')
-  model = load_lib.load(
-      path, which=args.which, text_embeddings=args.text_embeddings,
-      **arguments.model_overrides(args))
-  # The weights determine the model, so the config may leave it open.
-  section = json.dumps(schema.to_plain(model.config))
-  config = _config(args, saved, first=[f'model={section}'])
-  if args.text_embeddings:
-    model = class_names.in_order(
-        model, data.open_dataset(config.data).class_names or ())
-  config = _with_training_scales(config, model)
-  _print_notes(config, model)
-  if model.is_regression:  # `convert` moved the scale of labels to the head.
-    count = model.config.num_classes
-    config = dataclasses.replace(config, data=dataclasses.replace(
-        config.data, target_mean=(0.0,) * count, target_std=(1.0,) * count))
-  return dataclasses.replace(
-      config, model=model.config, init=dataclasses.replace(
-          config.init, positions=model.positions)  # type: ignore[arg-type]
-  ), model
-
-
-def _print_notes(
-    config: config_lib.Config, weights: weights_lib.Weights) -> None:
+  weights: weights_lib.Weights | None = None
+  if checkpoint_paths.is_run(path) and not (
+      args.text_embeddings or args.labels):
+    # Also with the parameters that only the objective uses.
+    weights = open_lib.open(path, which=args.which)
+  if weights is not None and weights.run:
+    config = _config(args, weights.run)
+  else:
+    weights = model = load_lib.load(
+        path, which=args.which, text_embeddings=args.text_embeddings,
+        **arguments.model_overrides(args))
+    # The weights determine the model, so the config may leave it open.
+    config = dataclasses.replace(_config(args, weights.run, first=[
+        f'model={json.dumps(schema.to_plain(model.config))}']),
+                                 model=model.config)
+    if args.text_embeddings:
+      weights = class_names.in_order(
+          model, data.open_dataset(config.data).class_names or ())
+  config = _with_training_scales(config, weights)
   preprocess = weights.preprocess
   for note in data.scale_notes(
       config.data, {'mean': preprocess.mean, 'std': preprocess.std}):
@@ -256,6 +237,7 @@ def _print_notes(
     console_lib.print_lines(
         f'note: data.eval_ops is {list(config.data.eval_ops)}, but `predict` '
         f'preprocesses images of this model by {preprocess.sections}')
+  return config, weights
 
 
 def _with_training_scales(
@@ -265,19 +247,23 @@ def _with_training_scales(
 
   With another --config, measured scales would come from the evaluation data.
   """
-  data = weights.run.get('data', {})
-  scales: dict[str, Any] = {}
-  if data.get('target_std'):
-    scales |= {name: tuple(data[name]) for name in (
-        'target_mean', 'target_std')}
-  scales |= {name: getattr(weights.preprocess, name) for name in ('mean', 'std')
-             if isinstance(getattr(config.data, name), str)}
+  scales: dict[str, Any] = {
+      name: getattr(weights.preprocess, name) for name in ('mean', 'std')
+      if isinstance(getattr(config.data, name), str)}
+  targets = ('target_mean', 'target_std')
+  if isinstance(weights, model_lib.Model):
+    # The scale of labels was moved to the head.
+    if weights.preprocess.activation == 'none':
+      count = weights.config.num_classes
+      scales |= dict(zip(targets, ((0.0,) * count, (1.0,) * count)))
+  elif weights.run['data'].get('target_std'):
+    scales |= {name: tuple(weights.run['data'][name]) for name in targets}
   return dataclasses.replace(
       config, data=dataclasses.replace(config.data, **scales))
 
 
 def _config(
-    args: argparse.Namespace, saved: Mapping[str, Any] | None,
+    args: argparse.Namespace, saved: Mapping[str, Any],
     first: Sequence[str] = (),
 ) -> config_lib.Config:
   """Returns the config with the evaluators selected by --evaluators.
@@ -285,30 +271,23 @@ def _config(
   Without --config, it is `saved`. The overrides in `first` precede the flags of
   the command line.
   """
-  chosen = [name for name in args.evaluators.split(',') if name]
-  # Overrides of evaluators that the config lacks must wait for their addition.
-  later = [o for o in args.overrides if any(
-      o.startswith(f'evals.{name}.') for name in chosen)]
-  now = [o for o in args.overrides if o not in later]
+  # Overrides of evaluators wait for the addition of those the config lacks.
+  later = [o for o in args.overrides if o.startswith('evals.')]
+  now = [*first, *(o for o in args.overrides if o not in later)]
   if args.config:
-    config = load_config.load_one(
-        args.config, [*first, *now], stage=args.stage)
+    config = load_config.load_one(args.config, now, stage=args.stage)
+  elif saved:
+    config = config_lib.resolve_with(saved, now)
   else:
-    assert saved is not None
-    config = config_lib.resolve_saved(saved, now)
-  if chosen:
-    config = _choose(config, chosen, later)
-  if not config.evals:
+    raise ValueError(
+        f'{args.workdir} has no config of a training run, which selects data '
+        'and evaluators. Use --config=configs/x.py.')
+  chosen = ([name for name in args.evaluators.split(',') if name]
+            or list(config.evals))
+  if not chosen:
     raise ValueError(
         'The config has no evaluators: its section evals is empty. Use '
         f'--evaluators. Known: {", ".join(evals.KINDS)}.')
-  return config
-
-
-def _choose(
-    config: config_lib.Config, chosen: Sequence[str], overrides: Sequence[str],
-) -> config_lib.Config:
-  """Returns the config with only the evaluators of these names or kinds."""
   raw = config_lib.to_plain(config)
   for name in chosen:
     schema.check_name(
@@ -316,6 +295,6 @@ def _choose(
             [*config.evals, *evals.KINDS, *evals.DATASETS])),
         what='evaluator (--evaluators)')
     raw['evals'].setdefault(name, evals.DATASETS.get(name, {'name': name}))
-  config = config_lib.resolve_with(raw, overrides)
+  found = config_lib.resolve_with(raw, later).evals
   return dataclasses.replace(
-      config, evals={name: config.evals[name] for name in chosen})
+      config, evals={name: found[name] for name in chosen})

@@ -57,8 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the command; returns the exit status and the results."""
-  if args.show < 1:
-    raise ValueError(f'--show must be at least 1; got {args.show}.')
+  arguments.check_positive(args, 'show')
   found, errors = image_files.find(args.paths)
   model = arguments.load_model(args)
   # Checked before all images are read.

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-import dataclasses
 import shlex
 import sys
 from typing import Any
@@ -103,8 +102,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     if cost.fits is False:
       suggestions = list(advice.suggest(config, cost))
       advice.show(suggestions, cost)
-    rows.append({**plan, 'suggestions': [
-        dataclasses.asdict(row) for row in suggestions]})
+    rows.append({**plan, 'suggestions': dict(suggestions)})
   return int(any(row['cost']['fits'] is False for row in rows)), {
       'jax': jax.__version__, 'stages': rows}
 

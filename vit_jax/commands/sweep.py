@@ -59,10 +59,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--soup', choices=('greedy', 'uniform'),
       help='also average the parameters of the grid runs (model soups, arXiv '
       '2203.05482): of all, or of those that improve the metric')
-  parser.add_argument(
-      '--skip-missing', action='store_true',
-      help='leave settings whose data is missing out of the mean, which cannot '
-      'be compared with the mean of all then')
 
 
 def run(args: argparse.Namespace) -> tuple[int, Any]:
@@ -74,8 +70,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
       args.config, args.overrides, grid=parse_grid(args.grid), **section)
   workdir = epath.Path(args.workdir).expanduser()
   if sweep.section.result == 'mean':
-    result = sweep_lib.run_mean(
-        sweep, workdir, skip_missing=args.skip_missing)
+    result = sweep_lib.run_mean(sweep, workdir)
     _print_mean(sweep, result)
     print(f'results  {workdir / sweep_lib.RESULT}')
     return 0, result
@@ -136,14 +131,15 @@ def _print(sweep: sweep_lib.Sweep, result: Mapping[str, Any]) -> None:
   if 'soup' in result:
     _print_soup(sweep, result)
   runs = result['final']['runs']
+  several = len(runs) > 1
   console_lib.table(
       f'Trained on {sweep.config.data.split} with '
       + ', '.join(f'{k}={v}' for k, v in best['values'].items()),
       ['metric', *(name.removeprefix('final,') for name in runs),
-       'mean ± standard deviation'],
+       *['mean ± standard deviation'] * several],
       [[name, *(console_lib.format_metric(name, m.get(name))
                for m in runs.values()),
-        console_lib.format_statistics(name, values)]
+        *[console_lib.format_statistics(name, values)] * several]
        for name, values in result['final']['statistics'].items()
        if not name.endswith('/examples')])
 

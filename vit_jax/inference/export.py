@@ -226,7 +226,7 @@ def _library(name: str, form: str) -> Any:
       raise
     raise ModuleNotFoundError(
         f'--format={form} needs {name}, which is not installed: pip install '
-        f'-r requirements-export.txt', name=name) from error
+        f'-r requirements-export.txt') from error
 
 
 FORMATS: dict[str, tuple[

@@ -6,7 +6,6 @@ import textwrap
 from typing import Any
 
 from vit_jax import console
-from vit_jax import models
 from vit_jax.experiment import build as build_lib
 from vit_jax.plan import paper_costs
 from vit_jax.plan import roofline
@@ -36,8 +35,6 @@ def figures(
   """
   config, total_steps = experiment.config, experiment.total_steps
   epochs = total_steps * config.batch_size / experiment.dataset.num_examples
-  used = models.for_devices(
-      config.model, experiment.mesh.devices.flatten().tolist())
   estimate = roofline.estimate(cost, total_steps=total_steps)
   return {
       'stage': stage, 'topology': topology,
@@ -48,8 +45,7 @@ def figures(
       'settings': {
           'resolution': config.data.size, 'batch_size': config.batch_size,
           'accumulation': config.num_microbatches,
-          'remat': config.model.remat, 'attention': config.model.attention,
-          'attention_used': used.attention},
+          'remat': config.model.remat, 'attention': config.model.attention},
       'cost': {
           **dataclasses.asdict(cost), 'fits': cost.fits,
           'collectives': {
@@ -95,14 +91,11 @@ def _header(plan: Mapping[str, Any], cost: step_cost.StepCost) -> str:
   lines.append(
       f'batch {s["batch_size"]:,}' + f' in {n} microbatches' * (n > 1)
       + f' | remat {s["remat"]!r} | mesh {mesh}')
-  if s['attention'] != s['attention_used']:
-    lines.append(f'attention {s["attention"]!r}, replaced by plain attention: '
-                 'it requires NVIDIA GPUs')
   topology = f' ({plan["topology"]})' if plan['topology'] else ''
   result = 'compiled' if cost.is_compiled else 'failed to compile'
   lines.append(
       f'{cost.devices:,} x {cost.device_kind}{topology} | {result} in '
-      f'{cost.compile_secs:,.0f} s ({cost.compile_cpu_secs:,.0f} CPU s)')
+      f'{cost.compile_secs:,.0f} s')
   return '\n'.join(lines)
 
 

@@ -75,7 +75,6 @@ class StepCost:
       compiler ran out of memory.
     collectives: communication between devices.
     compile_secs: compilation time.
-    compile_cpu_secs: CPU time of the compilation.
     is_compiled: whether the compilation succeeded; otherwise the compiler ran
       out of memory.
   """
@@ -89,7 +88,6 @@ class StepCost:
   traffic_bytes: int | None
   collectives: Sequence[collectives.Collective]
   compile_secs: float
-  compile_cpu_secs: float = 0.0
   is_compiled: bool = True
 
   @property
@@ -115,10 +113,9 @@ def compile_step(experiment: build_lib.Experiment) -> StepCost:
   """
   lowered = experiment.train_step.lower(
       experiment.abstract_state, experiment.abstract_batch)
-  start, cpu_start = time.monotonic(), time.process_time()
+  start = time.monotonic()
   compiled, sizes = device_memory.try_compile(lowered)
   compile_secs = time.monotonic() - start
-  compile_cpu_secs = time.process_time() - cpu_start
   text = compiled.as_text() if compiled else None
   images = experiment.config.batch_size
   devices = experiment.mesh.size
@@ -132,8 +129,7 @@ def compile_step(experiment: build_lib.Experiment) -> StepCost:
           recomputed_flops_per_image(experiment) * images / devices),
       traffic_bytes=memory_traffic.count(text) if text else None,
       collectives=collectives.find(text) if text else [],
-      compile_secs=compile_secs, compile_cpu_secs=compile_cpu_secs,
-      is_compiled=compiled is not None)
+      compile_secs=compile_secs, is_compiled=compiled is not None)
 
 
 def compile_fitting_step(

@@ -48,20 +48,6 @@ def is_due(
 
 
 @dataclasses.dataclass(frozen=True)
-class Evaluated:
-  """Outcome of the evaluators that were due at a step.
-
-  Attributes:
-    row: metrics by 'evaluator/metric'.
-    counters: counters after this evaluation.
-    lines: text for the terminal.
-  """
-  row: dict[str, float]
-  counters: counters_lib.Counters
-  lines: list[str]
-
-
-@dataclasses.dataclass(frozen=True)
 class Evaluation:
   """The evaluators of a run.
 
@@ -78,49 +64,44 @@ class Evaluation:
 
   def run_due(
       self, state: types.TrainState, counters: counters_lib.Counters,
-  ) -> Evaluated | None:
+  ) -> tuple[dict[str, float], counters_lib.Counters, list[str]] | None:
     """Runs the evaluators that are due; None if none is.
 
     When training ends, all evaluators run, also on the best checkpoint.
     `counters` does not change.
+
+    Returns:
+      Metrics by 'evaluator/metric', the counters after this evaluation, and
+      lines for the terminal.
     """
-    names = list(self.experiment.config.evals)
-    due = [name for name, section in self.experiment.config.evals.items()
+    config = self.experiment.config
+    due = [name for name, section in config.evals.items()
            if is_due(self.experiment, counters, section.every)]
     if not due:
       return None
     row = self._run(due, state.eval_params)
-    counters = self._with_metric(counters, row, due)
+    counters = dataclasses.replace(counters, evaluated=counters.step)
+    best = config.checkpoint.best
+    if best in row:
+      counters.add_metric(row[best], mode=config_lib.best_mode(config))
+    elif best.partition('/')[0] in due:
+      raise ValueError(f'checkpoint.best is {best!r}, but the metrics are '
+                       f'{", ".join(row)}. Choose one of them.')
     stops_early = is_out_of_patience(self.experiment, counters)
     if stops_early:  # At the last step every evaluator is due.
       row |= self._run(
-          [name for name in names if name not in due], state.eval_params)
+          [name for name in config.evals if name not in due],
+          state.eval_params)
     if is_finished(self.experiment, counters):
       counters.best_evals = dict(row) if (
           counters.best_step == counters.step) else (
               self._run_on_best(state, counters))
+    counters.evals = counters.evals | row
     lines = [log_rows.evaluation_line(
         row, step=counters.step, targets=self.experiment.dataset.targets)]
     if stops_early:
-      lines.append(log_rows.describe_early_stop(
-          self.experiment.config.checkpoint.best, counters))
-    return Evaluated(row, dataclasses.replace(
-        counters, evaluated=counters.step, evals=counters.evals | row), lines)
-
-  def _with_metric(
-      self, counters: counters_lib.Counters, row: dict[str, float],
-      due: Sequence[str],
-  ) -> counters_lib.Counters:
-    """Returns counters that know the metric of the best checkpoint."""
-    counters = dataclasses.replace(counters)
-    best = self.experiment.config.checkpoint.best
-    if best in row:
-      counters.add_metric(
-          row[best], mode=config_lib.best_mode(self.experiment.config))
-    elif best.partition('/')[0] in due:
-      raise ValueError(f'checkpoint.best is {best!r}, but the metrics are '
-                       f'{", ".join(row)}. Choose one of them.')
-    return counters
+      lines.append(log_rows.describe_early_stop(best, counters))
+    return row, counters, lines
 
   def _run(
       self, names: Sequence[str], params: types.Params) -> dict[str, float]:

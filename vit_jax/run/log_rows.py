@@ -7,11 +7,8 @@ import jax
 import numpy as np
 
 from vit_jax import console
-from vit_jax import data
 from vit_jax import tree
 from vit_jax import types
-from vit_jax.data import examples
-from vit_jax.data import pipeline
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import hardware
 from vit_jax.run import clock as clock_lib
@@ -61,17 +58,6 @@ def evaluation_line(
   each = tuple(f'_{name}' for name in targets) if len(targets) > 1 else ()
   return f'step {step:,}: ' + console.format_metrics(
       {key: row[key] for key in row if not key.endswith(each)})
-
-
-def advise_input(section: data.DataConfig, dataset: data.Dataset) -> str:
-  """Returns the input cost per image, and what would reduce it."""
-  decode, augment = pipeline.median_cost(
-      examples.LoadExample(dataset, section, train=True))
-  return (f'. An image takes {1e3 * decode:.2g} ms to read and decode, and '
-          f'{1e3 * augment:.2g} ms to augment. Remedies: '
-          '--config.data.num_workers=auto, --config.data.cache_mib, smaller '
-          'files (`data prepare --shorter-side`), fewer operations in '
-          'data.train_ops.')
 
 
 def summary(

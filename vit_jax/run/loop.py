@@ -11,7 +11,6 @@ import collections
 from collections.abc import Callable, Mapping
 import contextlib
 import dataclasses
-import functools
 from typing import Any
 
 from etils import epath
@@ -55,7 +54,6 @@ def train(
     title: str = '',
     weights: weights_lib.Weights | None = None,
     profile_steps: int = 0,
-    free_bytes: int | None = None,
 ) -> dict[str, Any]:
   """Trains to the end, resuming a run if there is one; returns the summary.
 
@@ -65,7 +63,6 @@ def train(
     title: name to print.
     weights: initial parameters of a new run; by default random.
     profile_steps: number of steps to profile.
-    free_bytes: device memory for the run; by default all that is free now.
 
   Raises:
     ValueError: if a step or an evaluation does not fit into memory, `workdir`
@@ -95,18 +92,17 @@ def train(
     multihost.connect_cpus(experiment.mesh)
     files = workdir_lib.Files(workdir, title, checkpoints.describe_latest)
     return _restore_and_train(
-        experiment, files, checkpoints, stop, watchdog, weights=weights,
-        profile_steps=profile_steps,
-        free_bytes=free_bytes or device_memory.free_bytes(experiment.mesh))
+        experiment, files, checkpoints, stop, watchdog, weights, profile_steps)
 
 
 def _restore_and_train(
     experiment: experiment_lib.Experiment, files: workdir_lib.Files,
     checkpoints: manager.Checkpoints, stop: signals.StopRequest,
-    watchdog: watchdog_lib.Watchdog, *, weights: weights_lib.Weights | None,
-    profile_steps: int, free_bytes: int | None,
+    watchdog: watchdog_lib.Watchdog, weights: weights_lib.Weights | None,
+    profile_steps: int,
 ) -> dict[str, Any]:
   """Implements `train` with the services of a run."""
+  free_bytes = device_memory.free_bytes(experiment.mesh)
   fit_batch.check_state_fits(experiment, free_bytes=free_bytes)
   watchdog.beat('restoring or initialising the state', is_start=True)
   state, start = restore.restore_or_init(
@@ -172,8 +168,7 @@ class _Run:
     self._writer = files.open_metrics(config, resume_step=step)
     self._progress = progress_lib.Progress(
         experiment.total_steps, start_step=step, title=files.title,
-        active=files.is_active, advise_input=functools.partial(
-            log_rows.advise_input, config.data, experiment.dataset))
+        active=files.is_active)
 
   def train(
       self, step_function: Callable, profiler: profiler_lib.Profiler,
@@ -271,12 +266,13 @@ class _Run:
     found = self._evaluation.run_due(self._state, self._counters)
     if found is None:
       return
-    self._write_row(found.row)
-    for line in found.lines:
+    row, counters, lines = found
+    self._write_row(row)
+    for line in lines:
       self._progress.print(line)
     is_logged = self._is_due(self._config.log.every)
     # Set only here, so that an evaluation stopped by a signal is repeated.
-    self._counters = found.counters
+    self._counters = counters
     if self._counters.best_step == self._step:
       self._write_checkpoint(paths.BEST)
     if self._is_finished() and not is_logged:

@@ -1,6 +1,5 @@
 """Progress of a run in a terminal or a log file."""
 
-from collections.abc import Callable
 import time
 
 import rich.console
@@ -26,20 +25,14 @@ class Progress:
   def __init__(
       self, total_steps: int, *, start_step: int = 0, title: str = '',
       console: rich.console.Console | None = None, active: bool = True,
-      advise_input: Callable[[], str] = str,
   ):
-    """Initialises the bar; entering the context shows it.
-
-    `advise_input` returns remedies for a slow input, which are printed once.
-    """
-    self._advise_input = advise_input
+    """Initialises the bar; entering the context shows it."""
     self._total_steps = total_steps
     self._start_step = start_step
     self._title = title
     self._console = console or rich.console.Console()
     self._active = active
     self._bar: rich.progress.Progress | None = None
-    self._last: dict[str, float] = {}
     self._advised = False
 
   def __enter__(self) -> 'Progress':
@@ -48,14 +41,15 @@ class Progress:
       self._bar = rich.progress.Progress(
           rich.progress.TextColumn('[bold]{task.description}'),
           rich.progress.BarColumn(bar_width=None),
-          rich.progress.TextColumn('{task.fields[figures]}'),
+          rich.progress.TextColumn('{task.completed:,}/{task.total:,}'
+                                   '{task.fields[figures]}'),
           rich.progress.TimeRemainingColumn(compact=True),
           console=self._console, expand=True,
           # A higher rate would slow down training on a CPU.
           refresh_per_second=2)
       self._task = self._bar.add_task(
           self._title, total=self._total_steps, completed=self._start_step,
-          figures=self._figures(self._start_step, {}))
+          figures='')
       self._bar.start()
     return self
 
@@ -66,41 +60,33 @@ class Progress:
 
   def update(self, step: int, **figures: float) -> None:
     """Shows the step and its metrics; without a terminal, prints a line."""
-    if not self._active:
-      return
-    if not self._advised and figures.get('wait_share', 0) > _MAX_WAIT_SHARE:
+    share = figures.get('wait_share', 0)
+    if not self._advised and share > _MAX_WAIT_SHARE:
       self._advised = True
-      share = 100 * figures['wait_share']
-      self.print(f'note: training waits for images {share:.0f} % of the time'
-                 f'{self._advise_input()}')
-    self._last = figures
-    text = self._figures(step, figures)
+      self.print(f'note: training waits for images {100 * share:.0f} % of the '
+                 'time; docs/performance.md lists remedies')
+    text = ''.join(
+        f'  {name.replace("_per_sec", "/s").replace("_", " ")} '
+        f'{console_lib.format_number(value)}'
+        for name, value in figures.items())
     if self._bar is not None:
       self._bar.update(self._task, completed=step, figures=text)
     else:
-      left = self._time_left(step)
-      self.print('  '.join(filter(None, [self._title, text, left])))
+      title = f'{self._title}  ' if self._title else ''
+      self.print(f'{title}{step:,}/{self._total_steps:,}{text}'
+                 f'{self._time_left(step)}')
 
   def advance(self, step: int) -> None:
     """Moves the bar without printing."""
     if self._bar is not None:
-      self._bar.update(self._task, completed=step,
-                       figures=self._figures(step, self._last))
+      self._bar.update(self._task, completed=step)
 
   def print(self, text: str) -> None:
     """Prints a line above the bar."""
-    if not self._active:
-      return
-    # Not wrapped in a log file, where each record is one line.
-    self._console.print(
-        text, markup=False, highlight=False, soft_wrap=self._bar is None)
-
-  def _figures(self, step: int, figures: dict[str, float]) -> str:
-    shown = [f'{step:,}/{self._total_steps:,}']
-    for name, value in figures.items():
-      name = name.replace('_per_sec', '/s').replace('_', ' ')
-      shown.append(f'{name} {console_lib.format_number(value)}')
-    return '  '.join(shown)
+    if self._active:
+      # Not wrapped in a log file, where each record is one line.
+      self._console.print(
+          text, markup=False, highlight=False, soft_wrap=self._bar is None)
 
   def _time_left(self, step: int) -> str:
     done = step - self._start_step
@@ -108,4 +94,4 @@ class Progress:
       return ''
     secs = (time.monotonic() - self._start_secs) / done * (
         self._total_steps - step)
-    return f'{console_lib.format_secs(secs)} left'
+    return f'  {console_lib.format_secs(secs)} left'

@@ -75,13 +75,11 @@ class Files:
       self, config: config_lib.Config, *, resume_step: int,
   ) -> writer_lib.MetricWriter:
     """Opens the metrics and removes rows after `resume_step`."""
-    plain = config_lib.to_plain(config)
     with self.explain_errors(writer_lib.FILENAME):
-      writer = writer_lib.MetricWriter(
+      return writer_lib.MetricWriter(
           self.path, resume_step=resume_step, active=self.is_active,
-          wandb_config=plain if config.log.wandb else None)
-      writer.write_hyperparameters(plain)
-      return writer
+          wandb_config=(
+              config_lib.to_plain(config) if config.log.wandb else None))
 
   def write_summary(self, summary: Mapping[str, Any]) -> None:
     """Writes the summary and the plots of a finished run."""

@@ -22,7 +22,6 @@ import time
 from typing import Any, IO
 
 from etils import epath
-import flax.traverse_util
 from jaxtyping import Shaped
 import numpy as np
 from tensorboardX import event_file_writer
@@ -97,17 +96,6 @@ class MetricWriter:
     self._events.flush()
     if self._wandb is not None:
       self._wandb.log(values, step=int(step))
-
-  def write_hyperparameters(self, config: Mapping[str, Any]) -> None:
-    """Writes a config of plain data to TensorBoard's page HPARAMS."""
-    if self._events is None:
-      return
-    flat = flax.traverse_util.flatten_dict(dict(config), sep='.')
-    values = {key: value if isinstance(value, bool | int | float | str) else
-              json.dumps(value)
-              for key, value in flat.items() if value is not None}
-    for summary in tensorboard_summary.hparams(values, {}):
-      self._add_event(step=0, summary=summary)
 
   def write_images(
       self, name: str, images: Shaped[np.ndarray, 'n height width channels'],

@@ -68,7 +68,8 @@ def default_metric(config: config_lib.Config) -> str:
   section = config.evals[name]
   # Other evaluators need no data to know their metrics.
   metrics = section.metrics_on(num_classes=0, multi_label=(
-      section.name == 'classification' and _is_multi_label(config, section)))
+      section.name == 'classification'
+      and _open(config, section, data_optional=True).multi_label))
   return f'{name}/{metrics[0]}'
 
 
@@ -138,16 +139,10 @@ def check_disjoint(
             f'final evaluator {test_name!r}. Use a part of the training split.')
 
 
-def _is_multi_label(
-    config: config_lib.Config, section: evals.EvaluatorConfig) -> bool:
-  try:
-    return _open(config, section).multi_label
-  except ValueError:  # The data is missing, which the sweep will report.
-    name = (section.source or config.data.source).partition(':')[0]
-    return name in data.DATASETS and bool(data.DATASETS[name].multi_label)
-
-
 def _open(
-    config: config_lib.Config, section: evals.EvaluatorConfig) -> data.Dataset:
+    config: config_lib.Config, section: evals.EvaluatorConfig, *,
+    data_optional: bool = False,
+) -> data.Dataset:
   return data.open_dataset(
-      config.data, split=section.split, source=section.source or None)
+      config.data, split=section.split, source=section.source or None,
+      data_optional=data_optional)

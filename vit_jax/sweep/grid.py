@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 import dataclasses
-import hashlib
 import itertools
 import re
 from typing import Any
@@ -132,8 +131,8 @@ def _resolve_points(
                 for field, value in zip(section.grid, values)}
     points.append(Point(run_name(resolved), resolved, config, development))
   if len({p.name for p in points}) < len(points):
-    # Fields with the same last part, or values that differ only in characters
-    # that folder names lack.
+    # Fields with the same last part, long values, or values that differ only in
+    # characters that folder names lack.
     points = [dataclasses.replace(p, name=f'{i},{p.name}')
               for i, p in enumerate(points)]
   return points
@@ -150,7 +149,4 @@ def run_name(values: Mapping[str, Any]) -> str:
       f'{field.split(".")[-1]}={value}' for field, value in values.items())
   name = re.sub(r'[^\w.,=+-]+', '-', text).strip('-')
   # File systems allow 255 bytes; a number may still come before the name.
-  if len(name.encode()) <= 200:
-    return name
-  digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-  return f'{name.encode()[:190].decode(errors="ignore")}-{digest}'
+  return name.encode()[:200].decode(errors='ignore')

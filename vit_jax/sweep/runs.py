@@ -14,7 +14,6 @@ import numpy as np
 from vit_jax import atomic_files
 from vit_jax import run as run_lib
 from vit_jax import untrusted
-from vit_jax.data.sources import tfds_folders
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
@@ -37,35 +36,27 @@ _FREE_SETTINGS = tuple(
 
 def build(
     configs: Mapping[str, config_lib.Config], workdir: epath.Path,
-    missing: dict[str, str] | None = None,
 ) -> dict[str, build_lib.Experiment]:
   """Returns the experiments of unfinished runs, by name.
 
-  Raises a `ValueError` with the name of an experiment that cannot be built.
-
-  Args:
-    configs: configs of all runs, by name.
-    workdir: folder of the sweep.
-    missing: receives the runs without data, with the command that prepares it;
-      None raises an error instead.
+  Raises a `ValueError` with the names of experiments that cannot be built.
   """
-  experiments = {}
+  experiments: dict[str, build_lib.Experiment] = {}
+  problems: dict[str, list[str]] = {}
   # Process 0 decides: other hosts may see stale files.
   done = coordination.run_on_first('finished', lambda: [
       name for name in configs
       if workdir_lib.read_summary(workdir / RUNS / name) is not None]) or []
-  for name, config in configs.items():
-    if name in done:
-      continue
+  for name in [name for name in configs if name not in done]:
     try:
-      with watchdog_lib.Watchdog(config.log, f'opening the data of {name}'):
-        experiments[name] = build_lib.build(config)
-    except tfds_folders.NotPrepared as error:
-      if missing is None:
-        raise ValueError(f'run {name}: {error}') from error
-      missing[name] = error.command
+      with watchdog_lib.Watchdog(
+          configs[name].log, f'opening the data of {name}'):
+        experiments[name] = build_lib.build(configs[name])
     except ValueError as error:
-      raise ValueError(f'run {name}: {error}') from error
+      problems.setdefault(str(error), []).append(name)
+  if problems:
+    raise ValueError('\n'.join(
+        f'run {", ".join(names)}: {text}' for text, names in problems.items()))
   return experiments
 
 

@@ -31,7 +31,7 @@ from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import open as open_lib
 from vit_jax.weights import weights as weights_lib
 
-Evaluate = Callable[[Any], float]
+_SELECTION = 'soup_selection'  # Name of the evaluator that selects runs.
 
 
 def check(sweep: grid_lib.Sweep) -> None:
@@ -81,59 +81,52 @@ def make(
   ranked = sorted((row for row in rows if row['value'] is not None),
                   key=lambda row: -sign * row['value'])
   names = [row['name'] for row in ranked]
-  weights = {name: open_lib.open(workdir / runs.RUNS / name)
-             for name in names}
+  weights = {name: open_lib.open(workdir / runs.RUNS / name) for name in names}
   # Resolved, with the microbatches that fit into memory.
-  config = config_lib.resolve_saved(weights[names[0]].run)
-  config = dataclasses.replace(
-      config, model=dataclasses.replace(config.model, num_classes=0),
-      objective=config.objective.without_teacher())
-  experiment = build_lib.build(config)
-  point = next(p for p in sweep.points if p.name == names[0])
-  notes = match_classes(weights, experiment.dataset.classes)
-  if notes and jax.process_index() == 0:
-    console.print_lines('\n'.join(notes))
-  reported = build_lib.build(dataclasses.replace(
-      config, evals=point.config.evals,
-      checkpoint=checkpoint_config.CheckpointConfig(best='')))
+  config = config_lib.resolve(weights[names[0]].run)
+  final = next(p for p in sweep.points if p.name == names[0]).config
   evaluator, metric = sweep.section.metric.split('/')
+  experiment = build_lib.build(dataclasses.replace(
+      config, evals={**final.evals, _SELECTION: config.evals[evaluator]},
+      checkpoint=checkpoint_config.CheckpointConfig(best=''),
+      model=dataclasses.replace(config.model, num_classes=0),
+      objective=config.objective.without_teacher()))
+  shardings = experiment.shardings.params
+  for line in match_classes(weights, experiment.dataset.classes):
+    console.print_lines(line)
   with watchdog_lib.Watchdog(config.log, 'averaging runs') as watchdog:
 
-    def evaluate(
-        params: types.Params, experiment: build_lib.Experiment, name: str,
-    ) -> dict[str, float]:
-      def on_batch() -> None:
-        watchdog.beat(f'evaluating {name}')
-        stop.check()
-      return experiment.evaluate(
-          name, multihost.put(params, experiment.shardings.params), on_batch,
-      ).metrics
-
-    def report(params: types.Params) -> dict[str, float]:
-      return {f'{name}/{key}': value for name in
-              development_split.reported_evaluators(point.config, config)
-              for key, value in evaluate(params, reported, name).items()}
-
     def read(name: str) -> types.Params:
-      # Without those that only the objective uses.
+      # Without parameters that only the objective uses.
       return {key: value for key, value in weights[name].read().items()
-              if key in experiment.shardings.params}
+              if key in shardings}
+
+    def on_batch() -> None:
+      watchdog.beat('evaluating')
+      stop.check()
+
+    def evaluate(params: types.Params, *evaluators: str) -> dict[str, float]:
+      placed = multihost.put(params, shardings)
+      return {f'{name}/{key}': value for name in evaluators
+              for key, value in experiment.evaluate(
+                  name, placed, on_batch).metrics.items()}
+
+    def value_of(params: types.Params) -> float:
+      return evaluate(params, _SELECTION)[f'{_SELECTION}/{metric}']
 
     best = read(names[0])
-    params, members, value = average(
-        names, read,
-        None if method == 'uniform' else lambda params: sign * evaluate(
-            params, experiment, evaluator)[metric])
-    if value is None:
-      value = sign * evaluate(params, experiment, evaluator)[metric]
-    folder = f'soup_{method}'
-    _write(workdir / folder, multihost.put(
-        params, experiment.shardings.params), reported,
+    params, members = average(
+        names, read, (lambda params: sign * value_of(params))
+        if method == 'greedy' else None)
+    _write(workdir / f'soup_{method}', multihost.put(params, shardings),
+           dataclasses.replace(experiment.config, evals=final.evals),
            step=int(epath.Path(weights[names[0]].address).name),
-           members=members)
-    return {'method': method, 'members': members, 'value': sign * value,
-            'folder': folder, 'metrics': report(params),
-            'best_metrics': report(best)}
+           origin=f'mean of {", ".join(members)}',
+           labels=experiment.dataset.classes.names)
+    reported = development_split.reported_evaluators(final, config)
+    return {'method': method, 'members': members, 'value': value_of(params),
+            'folder': f'soup_{method}', 'metrics': evaluate(params, *reported),
+            'best_metrics': evaluate(best, *reported)}
 
 
 def match_classes(
@@ -152,47 +145,39 @@ def match_classes(
 
 def average(
     names: Sequence[str], load: Callable[[str], types.Params],
-    evaluate: Evaluate | None,
-) -> tuple[types.Params, list[str], float | None]:
-  """Returns mean parameters, the averaged runs, and the value of the mean.
+    evaluate: Callable[[types.Params], float] | None,
+) -> tuple[types.Params, list[str]]:
+  """Returns mean parameters and the averaged runs.
 
   Args:
     names: runs, from the best to the worst.
     load: returns the parameters of a run.
     evaluate: returns the value of parameters, where more is better, for a
       greedy soup (recipe 1 of the paper): a run joins if the mean with it is at
-      least as good as without. None for a uniform soup, which has no value yet.
+      least as good as without. None for a uniform soup.
   """
-  members = [names[0]]
-  mean = load(names[0])
-  value = None if evaluate is None else evaluate(mean)
+  mean, members = load(names[0]), [names[0]]
+  value = evaluate(mean) if evaluate else 0.0
   for name in names[1:]:
     count = len(members) + 1
     candidate = jax.tree.map(
         lambda m, x, count=count: m + (x - m) / count, mean, load(name))
-    if evaluate is not None and value is not None:
-      new = evaluate(candidate)
-      if not new >= value:  # Also if it is not a number.
-        continue
-      value = new
-    mean, members = candidate, [*members, name]
-  return mean, members, value
+    new = evaluate(candidate) if evaluate else value
+    if new >= value:  # Not if it is not a number.
+      mean, members, value = candidate, [*members, name], new
+  return mean, members
 
 
 def _write(
-    workdir: epath.Path, params: types.Params,
-    experiment: build_lib.Experiment, *, step: int,
-    members: Sequence[str],
+    workdir: epath.Path, params: types.Params, config: config_lib.Config, *,
+    step: int, origin: str, labels: Sequence[str],
 ) -> None:
   """Writes a checkpoint that is loaded like that of a run."""
   state = types.TrainState(
       step=jnp.asarray(step), params=params, opt_state={}, average=None,
       metrics={})
-  dataset = experiment.dataset
   with manager.Checkpoints(
       workdir, checkpoint_config.CheckpointConfig()) as checkpoints:
     checkpoints.save(
-        state, config={**config_lib.to_plain(experiment.config),
-                       'averaging': None},
-        progress={'origin': f'mean of {", ".join(members)}'},
-        labels=dataset.classes.names)
+        state, config={**config_lib.to_plain(config), 'averaging': None},
+        progress={'origin': origin}, labels=labels)

@@ -130,17 +130,23 @@ def _best(
 
 
 def edges(result: Mapping[str, Any]) -> list[str]:
-  """Returns a warning for each field whose best value ends its range."""
+  """Returns a warning for each field whose best value ends its range.
+
+  There is none if a value inside the range is as good.
+  """
+  best = result['best']
+  ties = [row['values'] for row in result['grid']
+          if row['value'] == best['value']]
   warnings = []
-  for field, best in result['best']['values'].items():
-    values = sorted({row['values'][field] for row in result['grid'] if
-                     isinstance(row['values'][field], (int, float))
-                     and not isinstance(row['values'][field], bool)})
+  for field, value in best['values'].items():
+    values = [row['values'][field] for row in result['grid']]
     # Nothing lies below 0, such as no mixup.
-    if len(values) < 2 or best not in (values[0], values[-1]) or not best:
+    if not value or any(type(v) not in (int, float) for v in values):
       continue
-    word = 'smallest' if best == values[0] else 'largest'
-    warnings.append(
-        f'{field}={best} is the {word} value of the grid: one beyond it may be '
-        'better')
+    low, high = min(values), max(values)
+    if low < high and all(tie[field] in (low, high) for tie in ties):
+      word = 'smallest' if value == low else 'largest'
+      warnings.append(
+          f'{field}={value} is the {word} value of the grid: one beyond it may '
+          'be better')
   return warnings
