@@ -23,7 +23,7 @@ import numpy as np
 
 from vit_jax import console
 from vit_jax.analysis import plots
-from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import load_config
 
 MAIN = pathlib.Path(__file__).parents[1] / 'main.py'
 FLOPS = 'training GFLOP'
@@ -89,7 +89,7 @@ def unfinished(command):
   if words[0] == 'sweep':
     path = folder / 'sweep.json'
     return float(not (path.exists() and json.loads(path.read_text())['final']))
-  stages = config_lib.load(values['config'])
+  stages = load_config.load(values['config'])
   return sum(not (folder / stage / 'summary.json').exists()
              for stage in stages) / len(stages)
 

@@ -13,7 +13,7 @@ from vit_jax import tree
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
 from vit_jax.experiment import build as build_lib
-from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import load_config
 
 pytestmark = pytest.mark.slow  # It trains models.
 
@@ -64,7 +64,7 @@ TOY_OBJECTIVE = {
 
 @pytest.mark.parametrize('case', CASES)
 def test_configs_build_at_full_size_without_allocating(case):
-  for config in config_lib.load(str(ROOT / 'configs' / case)).values():
+  for config in load_config.load(str(ROOT / 'configs' / case)).values():
     experiment = build_lib.build(
         config, devices=jax.devices()[:1], data_optional=True)
     assert experiment.total_steps > 0
@@ -74,7 +74,7 @@ def test_configs_build_at_full_size_without_allocating(case):
 @pytest.mark.parametrize(('recipe', 'count'), [
     ('resnet', 747_594), ('gpu', 3_721_738)])
 def test_models_for_cifar10_have_the_documented_size(recipe, count):
-  config, = config_lib.load(
+  config, = load_config.load(
       f'{ROOT}/configs/cifar10.py:recipe={recipe}').values()
   experiment = build_lib.build(
       config, devices=jax.devices()[:1], data_optional=True)
@@ -89,7 +89,7 @@ def test_configs_train_at_toy_size(name, tmp_path):
       'total.steps=1', 'batch_size=8', 'data.num_workers=0',
       'data.resolution=16', 'log.every.steps=1',
       'data.eval_ops=[{"op": "resize"}]']
-  config, = config_lib.load(
+  config, = load_config.load(
       f'{ROOT}/configs/{name}:dataset=digits', flags).values()
   experiment = build_lib.build(config, devices=jax.devices()[:1])
   summary = run_lib.train(experiment, tmp_path)

@@ -8,7 +8,7 @@ import pytest
 
 from vit_jax import run as run_lib
 from vit_jax.experiment import build as build_lib
-from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import load_config
 from vit_jax.experiment import model_flops
 from vit_jax.weights import open as open_lib
 
@@ -38,7 +38,7 @@ def test_every_file_is_covered_and_short():
     pytest.param(case, marks=[pytest.mark.large] * (
         case in ('figure4.py', 'figure5.py'))) for case in CASES])
 def test_stages_train(case, tmp_path):
-  stages = config_lib.load(f'{FOLDER}/{case}', [
+  stages = load_config.load(f'{FOLDER}/{case}', [
       'total.steps=2', 'batch_size=8', 'data.shapes.num_examples=600',
       'data.shapes.num_test_examples=8', 'data.num_examples=16',
       'checkpoint.every.steps=1', 'log.every.steps=1'])
@@ -62,7 +62,7 @@ def test_models_of_one_size_have_similar_cost():
   cost = {}
   for size in ('small', 'medium', 'large'):
     for family in ('ViT', 'hybrid', 'ResNet'):
-      config = config_lib.load(
+      config = load_config.load(
           f'{FOLDER}/families.py:family={family},size={size}')['']
       cost[family] = model_flops.per_image(build_lib.build(
           config, devices=jax.devices()[:1])).forward

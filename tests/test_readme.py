@@ -9,7 +9,7 @@ import pytest
 
 import vit_jax
 from vit_jax import __main__ as main
-from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import load_config
 
 ROOT = pathlib.Path(__file__).parent.parent
 README = (ROOT / 'README.md').read_text()
@@ -59,8 +59,9 @@ def check_arguments(words):
   if start:
     separator = ',' if ':' in specification else ':'
     specification += f'{separator}model=B/16'
-  config_lib.load(str(ROOT / specification),
-                  [o for o in overrides if o not in start])
+  load_config.load(str(ROOT / specification),
+                   [o for o in overrides if o not in start],
+                   read_weights=False)
 
 
 @pytest.mark.parametrize('line', commands())

@@ -10,8 +10,8 @@ from vit_jax import data
 from vit_jax import sweep as sweep_lib
 from vit_jax import tree
 from vit_jax.experiment import build as build_lib
-from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fit_weights
+from vit_jax.experiment import load_config
 
 pytestmark = pytest.mark.slow  # It trains models.
 
@@ -19,7 +19,7 @@ CONFIGS = pathlib.Path(__file__).parent.parent / 'configs'
 
 
 def load(case, *flags):
-  return config_lib.load(f'{CONFIGS}/{case}', flags)
+  return load_config.load(f'{CONFIGS}/{case}', flags, read_weights=False)
 
 
 # arXiv 2010.11929, Table 3, in its own order.

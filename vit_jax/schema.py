@@ -103,15 +103,27 @@ def words(error: BaseException) -> str:
 
 
 def check_range(
-    record: Any, *names: str, low: float = 0, end: float = math.inf) -> None:
-  """Raises a `ValueError` unless low <= value < end for each of the fields."""
+    record: Any, *names: str, low: float = 0, above: float = -math.inf,
+    most: float = math.inf, end: float = math.inf,
+) -> None:
+  """Checks that low <= value <= most and above < value < end for each field.
+
+  A field may be None, or a tuple, of which every number is checked.
+
+  Raises:
+    ValueError: if a value is outside.
+  """
   for name in names:
     value = getattr(record, name)
-    if not low <= value < end:
-      above = f' and below {end:g}' if end < math.inf else (
-          ' and finite' * isinstance(value, float))
-      raise ValueError(
-          f'{name} must be at least {low:g}{above}, but is {value}.')
+    numbers = value if isinstance(value, tuple) else (value,)
+    if value is None or all(
+        low <= x <= most and above < x < end for x in numbers):
+      continue
+    lowest = f'above {above:g}' if above >= low else f'at least {low:g}'
+    highest = (f' and at most {most:g}' if most < math.inf else
+               f' and below {end:g}' if end < math.inf else
+               ' and finite' * isinstance(numbers[0], float))
+    raise ValueError(f'{name} must be {lowest}{highest}, but is {value}.')
 
 
 def nearest(name: Any, known: Sequence[str]) -> str:

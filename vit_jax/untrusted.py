@@ -87,6 +87,11 @@ def parse_json(text: str) -> Any:
     raise ValueError('it is nested too deeply') from error
 
 
+def read_npy_header(file: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype]:
+  """Returns shape, order and type of a .npy file; see `parse_npy`."""
+  return _NPY_HEADERS[np.lib.format.read_magic(file)](file)
+
+
 def parse_npy(data: bytes) -> np.ndarray:
   """Returns the array of a .npy file, which shares the memory of `data`.
 
@@ -94,7 +99,7 @@ def parse_npy(data: bytes) -> np.ndarray:
   Raises exceptions of many types for a damaged file or Python objects.
   """
   file = io.BytesIO(data)
-  shape, is_fortran, dtype = _NPY_HEADERS[np.lib.format.read_magic(file)](file)
+  shape, is_fortran, dtype = read_npy_header(file)
   return np.frombuffer(data, dtype, math.prod(shape), file.tell()).reshape(
       shape, order='F' if is_fortran else 'C')
 

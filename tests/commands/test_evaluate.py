@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import shutil
 
 import numpy as np
 from PIL import Image
@@ -10,7 +9,6 @@ import pytest
 import tensorflow_datasets as tfds
 
 from tests import pictures
-from tests import random_models
 from tests import tfds_files
 from tests import toy
 import vit_jax
@@ -173,22 +171,6 @@ def test_representations_of_weights_with_another_or_no_head_are_evaluated(
       f'--config.evals.{evaluator}.{option}', out=tmp_path)
   assert status == 0 and f'{evaluator}/examples' in figures['metrics']
   assert not (path.parent / 'evals').exists()
-
-
-def test_removed_evaluators_of_a_run_are_left_out_with_a_line(
-    one_device, trained, config_file, tmp_path, capsys):
-  shutil.copytree(trained, tmp_path / 'x')
-  random_models.edit_config(
-      tmp_path / 'x/checkpoints/latest/2', lambda config: config.update(
-          checkpoint={**config['checkpoint'], 'best': 'c/error', 'patience': 3},
-          evals={**config['evals'], 'c': {'name': 'corruptions'}}))
-  status, figures = evaluate(f'--workdir={tmp_path}/x', out=tmp_path)
-  assert status == 0 and {
-      name.split('/')[0] for name in figures['metrics']} == {'half'}
-  raw = {**read_config(config_file), 'evals': {}, 'total': {'steps': 3}}
-  run_lib.train(toy.build(**raw), tmp_path / 'x')
-  output = capsys.readouterr().out
-  assert output.count('checkpoint that no longer exist: c') == 2
 
 
 def test_data_whose_classes_have_another_order_are_an_error(

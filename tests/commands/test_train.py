@@ -18,7 +18,6 @@ from vit_jax import schema
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
 from vit_jax.experiment import build as build_lib
-from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import load_config
 from vit_jax.experiment import model_flops
 from vit_jax.training import health
@@ -86,7 +85,7 @@ def whole(config_file, tmp_path_factory):
 
 
 def build(config_file, *flags):
-  config = config_lib.load(config_file, flags)['']
+  config = load_config.load(config_file, flags)['']
   return build_lib.build(config, devices=jax.devices()[:1])
 
 

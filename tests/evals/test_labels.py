@@ -178,11 +178,11 @@ def test_the_objective_has_the_same_keys_in_each_evaluation(toy):
     ({'name': 'fewshot', 'shots': [5, 5]}, 'shots must be different numbers'),
     ({'name': 'fewshot', 'shots': [0]}, 'shots must be different numbers'),
     ({'name': 'fewshot', 'seeds': 0}, 'seeds must be at least 1'),
-    ({'name': 'fewshot', 'penalty': 0.0}, 'must be positive'),
+    ({'name': 'fewshot', 'penalty': 0.0}, 'must be above 0'),
     ({'name': 'knn', 'k': 0}, 'k must be at least 1'),
-    ({'name': 'knn', 'temperature': 0.0}, 'temperature positive'),
+    ({'name': 'knn', 'temperature': 0.0}, 'temperature must be above 0'),
     ({'name': 'segmentation', 'flip': True}, 'does not support flip'),
-    ({'name': 'segmentation', 'penalty': 0.0}, 'penalty must be positive'),
+    ({'name': 'segmentation', 'penalty': 0.0}, 'penalty must be above 0'),
 ])
 def test_wrong_settings_are_errors(section, words):
   with pytest.raises(ValueError, match=words):

@@ -52,7 +52,7 @@ def stages(tmp_path):
 
 
 def load(specification, *overrides):
-  return config_lib.load(specification, overrides)['']
+  return load_config.load(specification, overrides, read_weights=False)['']
 
 
 def test_a_resolved_config_survives_json():
@@ -160,7 +160,7 @@ def test_wrong_overrides_are_errors(file, override, message):
 
 
 def test_stages_share_common_values_and_follow_their_initial_stage(stages):
-  loaded = config_lib.load(stages)
+  loaded = load_config.load(stages)
   assert list(loaded) == ['pretrain', 'tune']
   assert loaded['pretrain'].batch_size == 16
   assert loaded['tune'].batch_size == 8
@@ -170,7 +170,7 @@ def test_stages_share_common_values_and_follow_their_initial_stage(stages):
 
 
 def test_overrides_apply_to_all_stages_or_one(stages):
-  loaded = config_lib.load(
+  loaded = load_config.load(
       stages, ['stages.tune.optimizer.learning_rate=0.5', 'batch_size=24'])
   assert {c.batch_size for c in loaded.values()} == {24}
   assert loaded['tune'].optimizer.learning_rate == 0.5
@@ -185,51 +185,48 @@ def test_overrides_apply_to_all_stages_or_one(stages):
 ])
 def test_wrong_stages_are_errors(stages, override, message):
   with pytest.raises(ValueError, match=re.escape(message)):
-    config_lib.load(stages, [override])
+    load_config.load(stages, [override])
 
 
 def test_a_stage_inherits_the_model_of_its_initial_stage(stages):
   overrides = [
       'stages.pretrain.model.gelu=exact', 'stages.pretrain.model.dropout=0.1',
       'stages.pretrain.model.pooling=average']
-  model = config_lib.load(stages, overrides)['tune'].model
+  model = load_config.load(stages, overrides)['tune'].model
   assert (model.gelu, model.pooling, model.dropout) == ('exact', 'average', 0)
   overrides.append('stages.tune.model.gelu=tanh')
-  assert config_lib.load(stages, overrides)['tune'].model.gelu == 'tanh'
+  assert load_config.load(stages, overrides)['tune'].model.gelu == 'tanh'
 
 
-def test_parsing_reads_no_checkpoint_but_loading_needs_it(file):
-  override = 'init.checkpoint=/no/where'
-  assert load(file, override).init.checkpoint == '/no/where'
+def test_loading_needs_the_checkpoint(file):
   with pytest.raises(FileNotFoundError, match='nothing at /no/where'):
-    load_config.load(file, [override])
+    load_config.load(file, ['init.checkpoint=/no/where'])
+
+
+def inherited(data, trained):
+  return load_config.inherit(
+      {'init': {'checkpoint': 'x'}, 'data': data},
+      {'model': {'name': 'vit'}, 'data': trained})['data']
 
 
 @pytest.mark.parametrize(('settings', 'expected'), [
-    ({}, ((0.485, 0.456, 0.406), 0.25)), ({'mean': 0.5}, (0.5, 0.25)),
+    ({}, ([0.485, 0.456, 0.406], 0.25)), ({'mean': 0.5}, (0.5, 0.25)),
     ({'mean': 'measured', 'std': 'measured'}, ('measured', 'measured'))],
     ids=str)
-def test_pixels_are_scaled_as_for_the_initial_weights(
-    settings, expected, file):
-  weights = {'model': {'name': 'vit'}, 'data': {
-      'mean': [0.485, 0.456, 0.406], 'std': [0.25, 0.25, 0.25]}}
-  section = config_lib.load(
-      file, ['init.checkpoint=x', *(f'data.{k}={v}' for k, v in
-                                    settings.items())],
-      read_weights=lambda *_: weights)[''].data
-  assert (section.mean, section.std) == expected
+def test_pixels_are_scaled_as_for_the_initial_weights(settings, expected):
+  section = inherited(settings, {
+      'mean': [0.485, 0.456, 0.406], 'std': [0.25, 0.25, 0.25]})
+  assert (section['mean'], section['std']) == expected
 
 
 @pytest.mark.parametrize('trained', [
     {'mean': 'measured', 'std': 'measured'},
     {'mean': [0.1, 0.2], 'std': 0.5}], ids=str)
-def test_pixels_that_cannot_be_scaled_as_for_the_weights_are_an_error(
-    trained, file):
+def test_pixels_that_cannot_be_scaled_as_for_the_weights_are_an_error(trained):
   with pytest.raises(ValueError, match=(
       'data.mean is auto, that of the initial weights, but theirs is .* have 3 '
       'channels. Set data.mean')):
-    config_lib.load(file, ['init.checkpoint=x'], read_weights=lambda *_: {
-        'model': {'name': 'vit'}, 'data': trained})
+    inherited({}, trained)
 
 
 def test_weights_whose_scale_of_pixels_was_not_read_are_an_error():
@@ -285,7 +282,7 @@ def test_overrides_can_set_a_whole_section(file, text):
     'stages.tune=x', 'total=3'])
 def test_values_in_place_of_sections_are_errors(stages, override):
   with pytest.raises(ValueError) as error:
-    config_lib.load(stages, [override])
+    load_config.load(stages, [override])
   assert override.split('=')[0].split('.')[-1] in str(error.value)
 
 

@@ -135,7 +135,7 @@ def test_a_fixed_accumulation_is_used_or_is_an_error(experiment):
   assert (fitted.experiment.config.accumulation, fitted.message) == (2, '')
   with pytest.raises(ValueError, match=(
       'batch of 24 in 2 microbatches needs 11.0 GiB per device, but 10.0 GiB '
-      'are available .*accumulation=auto')):
+      'are available.*accumulation=auto')):
     fit_batch.fit(experiment, free_bytes=10 * GIB)
 
 

@@ -31,7 +31,7 @@ def parse(name, **section):
     ('adam', {'learning_rate': -1.0}, 'learning_rate must be at least 0'),
     ('adam', {'weight_decay': float('inf')},
      'weight_decay must be at least 0 and finite, but is inf.'),
-    ('adam', {'clip_norm': 0.0}, 'clip_norm must be above 0, but is 0.0.'),
+    ('adam', {'clip_norm': 0.0}, 'clip_norm must be above 0 and finite'),
     ('adafactor', {'clip_rms': -1.0}, 'clip_rms must be above 0'),
     ('adam', {'learning_rate_rules': [['head.*', 0.0]]},
      "the multiplier of 'head.*' must be above 0 and finite, but is 0.0. To "

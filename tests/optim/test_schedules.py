@@ -106,7 +106,7 @@ def test_warmup_and_cooldown_that_overlap_are_an_error_naming_both():
     ('constant', {'end': 0.1}, "the schedule 'constant' has no end; only "
                                'linear and polynomial and cosine do.'),
     ('linear', {'power': 2.0}, "'linear' has no power; only polynomial"),
-    ('polynomial', {'power': 0.0}, 'power must be positive; got 0.0'),
+    ('polynomial', {'power': 0.0}, 'power must be above 0'),
     ('stair', {}, 'stair needs stairs'),
     ('stair', {'stairs': [[{'steps': 9}, -1.0]]},
      "that is not negative; got [[{'steps': 9}, -1.0]]"),
@@ -116,8 +116,7 @@ def test_warmup_and_cooldown_that_overlap_are_an_error_naming_both():
     ('cosine', {'cooldown': {'steps': 1}}, "'cosine' has no cooldown; only "
                                            'constant and rsqrt and stair '
                                            'do.'),
-    ('linear', {'end': 1.5}, 'end is a fraction of the peak, from 0 to 1; got '
-                             '1.5.'),
+    ('linear', {'end': 1.5}, 'end must be at least 0 and at most 1'),
     ('rsqrt', {'timescale': {'steps': 0}}, 'timescale must be at least one '
                                            'step, but is 0.'),
 ])

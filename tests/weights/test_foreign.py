@@ -190,7 +190,7 @@ def test_the_summary_names_what_was_inferred_assumed_and_overridden(tmp_path):
   for words in ('published JAX ViT', 'under opt/target/', '5 classes',
                 'depth=2', 'num_heads=2', 'images 32x32',
                 'overrides: gelu=exact', 'assumed: mean=0.5, std=0.5, ',
-                f'{1 + len(arrays)} arrays', 'parameters: opt/state/*'):
+                f'{1 + len(arrays)} arrays', 'parameters: opt/state/step'):
     assert words in text, words
   report = '\n'.join(loaded.report)
   assert all(f'-> {name} ' in report for name in params())
@@ -208,8 +208,8 @@ def test_heads_that_no_array_determines_come_from_the_caller_or_the_sizes(
       'timm', width=192, mlp_dim=768, num_heads=3, patch=16, depth=12)
   loaded = foreign.load(write(path, 'timm', small))
   assert (loaded.config.num_heads, loaded.config.variant) == (3, 'Ti/16')
-  assert ('  assumed: 3 heads; if wrong, all outputs are wrong: num_heads=N '
-          '(as ViT-Ti has)') in loaded.summary
+  assert ('  assumed, as ViT-Ti has (if wrong, all outputs are wrong): '
+          'num_heads=3') in loaded.summary
 
 
 def test_a_variant_sets_the_heads(tmp_path):
@@ -377,7 +377,6 @@ def test_a_nested_backbone_is_named_and_its_projection_heads_are_ignored(
   text = '\n'.join(loaded.summary)
   assert f'(safetensors, under {prefix})' in text
   assert 'ignored: 3 arrays that are not parameters: ' in text
-  assert f'{heads}head.*' in text
   # Images of these methods are normalised with ImageNet's statistics.
   assert loaded.preprocess.mean == preprocessing.IMAGENET_MEAN
 
@@ -391,7 +390,7 @@ def test_teacher_and_student_are_an_error_until_one_is_chosen(tmp_path):
       '--set prefix=')):
     foreign.load(tmp_path / 'x', {'num_heads': 2})
   loaded = foreign.load(tmp_path / 'x', {'num_heads': 2, 'prefix': 'teacher.'})
-  assert 'parameters: student.*, teacher.head.*' in '\n'.join(loaded.summary)
+  assert 'under teacher.backbone.)' in loaded.summary[0]
 
 
 def test_the_only_model_that_is_complete_is_taken(tmp_path):

@@ -24,12 +24,6 @@ def test_an_invalid_override_is_an_error(given, words):
     overrides_lib.parse(given)
 
 
-@pytest.mark.parametrize('mean', [
-    0.25, [0.25], (0.25,) * 3, schema.FlagText('0.25')])
-def test_one_number_stands_for_every_channel(mean):
-  assert overrides_lib.parse({'mean': mean}).preprocess == {'mean': (0.25,) * 3}
-
-
 def test_text_from_the_command_line_is_parsed():
   found = overrides_lib.parse({name: schema.FlagText(text) for name, text in {
       'resolution': '(24, 48)', 'num_heads': '4', 'gelu': 'exact'}.items()})

@@ -74,7 +74,7 @@ def check_identity(arrays: Any, expected: str, *, path: Any) -> None:
         'Use the weights that the run started from.')
 
 
-def check_items(
+def check(
     sums: Mapping[str, Any], *,
     arrays: Mapping[str, Any] | None = None,
     plain: Mapping[str, Any] | None = None,
@@ -86,25 +86,11 @@ def check_items(
     arrays: trees of arrays by item.
     plain: plain data by item.
   """
+  for item, data in (plain or {}).items():
+    if sums[item] != of_json(data):
+      raise ValueError(f'the checksum of {item} differs')
   for item, restored in (arrays or {}).items():
-    check(item, sums[item], of_arrays(restored))
-  for item, restored in (plain or {}).items():
-    check(item, sums[item], of_json(restored))
-
-
-def check(item: str, expected: Any, found: Any) -> None:
-  """Raises ValueError if the checksums of an item differ.
-
-  Args:
-    item: name of the item, for the error.
-    expected: result of `of_arrays` or `of_json` before saving.
-    found: the same after restoring.
-  """
-  if expected == found:
-    return
-  names = [name for name in sorted({*expected, *found})
-           if expected.get(name) != found.get(name)
-           ] if isinstance(expected, dict) and isinstance(found, dict) else []
-  raise ValueError(f'the checksum of {item} differs' + (
-      f' in {len(names)} of {len(expected)} arrays, such as {names[0]}'
-      if names else ''))
+    found = of_arrays(restored)
+    if different := sorted(found.items() ^ sums[item].items()):
+      raise ValueError(
+          f'the checksum of {item} differs for {different[0][0]}')

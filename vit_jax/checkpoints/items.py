@@ -30,7 +30,7 @@ _TEMPORARY = re.compile(
     '|DEADLINE_EXCEEDED')
 CHECKSUMS = 'checksums'
 PARAMS = ('params', 'average')  # Items that hold parameters.
-_METADATA = '_CHECKPOINT_METADATA'  # Written by Orbax; names the items.
+_METADATA = '_CHECKPOINT_METADATA'  # Written by Orbax.
 
 
 class DamagedError(ValueError):
@@ -84,24 +84,18 @@ def read_checksums(path: epath.Path) -> dict[str, Any]:
   """Returns the checksums of a checkpoint.
 
   Raises:
-    ValueError: if an item that was saved, or its metadata, is missing.
+    ValueError: if an item that was saved is missing.
   """
   # Unlike `exists`, listing a folder raises operating system errors.
   present = {item.name for item in path.iterdir()}
-  try:
-    names = {CHECKSUMS, *(
-        json.loads((path / _METADATA).read_text())['item_handlers']
-        if _METADATA in present else [_METADATA])}
-  except (TypeError, KeyError) as error:
-    raise ValueError(f'{_METADATA} names no items') from error
-  missing = [name for name in sorted(names) if name not in present]
-  missing += [
-      f'{name}/_METADATA' for name in ('params', 'training', 'average')
-      if name in present
-      and '_METADATA' not in [p.name for p in (path / name).iterdir()]]
-  if missing:
-    raise ValueError(f'it lacks {", ".join(missing)}')
-  return read_config(path / CHECKSUMS)
+  sums = read_config(path / CHECKSUMS) if CHECKSUMS in present else {}
+  for name in (_METADATA, CHECKSUMS, *sums):
+    if name not in present:
+      raise ValueError(f'it lacks {name}')
+    if isinstance(sums.get(name), dict) and '_METADATA' not in {
+        file.name for file in (path / name).iterdir()}:
+      raise ValueError(f'it lacks {name}/_METADATA')
+  return sums
 
 
 def read_config(path: epath.Path) -> dict[str, Any]:
@@ -115,7 +109,7 @@ def read_labels(path: epath.Path, sums: Mapping[str, Any]) -> tuple[str, ...]:
   if not (path / 'labels').is_dir():
     return ()
   found = read_config(path / 'labels')
-  checksums.check_items(sums, plain={'labels': found})
+  checksums.check(sums, plain={'labels': found})
   return tuple(map(str, found.get('names', ())))
 
 
@@ -150,7 +144,7 @@ def read_params(path: epath.Path) -> types.Params:
   with explain_errors(path):
     sums = read_checksums(path)
     params = read_arrays(path / item, read_shapes(path / item))
-    checksums.check_items(sums, arrays={item: params})
+    checksums.check(sums, arrays={item: params})
   return params
 
 

@@ -192,7 +192,7 @@ class Checkpoints:
           **{name: ocp.args.JsonRestore() for name in _PLAIN},
           **{item: ocp.args.StandardRestore(target)
              for item, target in expected.items()}))
-      checksums.check_items(
+      checksums.check(
           sums, arrays={item: restored[item] for item in expected},
           plain={name: restored[name] for name in _PLAIN})
     state = types.TrainState(
@@ -214,7 +214,7 @@ class Checkpoints:
       sums = items_lib.read_checksums(path)
       restored = self._best.restore(step, args=ocp.args.Composite(
           **{item: ocp.args.StandardRestore(abstract.eval_params)}))
-      checksums.check_items(sums, arrays={item: restored[item]})
+      checksums.check(sums, arrays={item: restored[item]})
     return restored[item]
 
   def check(self) -> None:

@@ -252,7 +252,8 @@ def _with_training_scales(
       if isinstance(getattr(config.data, name), str)}
   targets = ('target_mean', 'target_std')
   if isinstance(weights, model_lib.Model):
-    if weights.is_regression:  # The scale of labels was moved to the head.
+    # The scale of labels was moved to the head.
+    if weights.preprocess.activation == 'none':
       count = weights.config.num_classes
       scales |= dict(zip(targets, ((0.0,) * count, (1.0,) * count)))
   elif weights.run['data'].get('target_std'):
@@ -276,7 +277,7 @@ def _config(
   if args.config:
     config = load_config.load_one(args.config, now, stage=args.stage)
   elif saved:
-    config = config_lib.resolve_saved(saved, now)
+    config = config_lib.resolve_with(saved, now)
   else:
     raise ValueError(
         f'{args.workdir} has no config of a training run, which selects data '

@@ -62,8 +62,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   if args.activation:
     model = dataclasses.replace(model, preprocess=dataclasses.replace(
         model.preprocess, activation=args.activation))
-  convert: Any = (model.estimates if model.is_regression else
-                  functools.partial(model.top_classes, top_k=args.top_k))
+  convert = functools.partial(model.decode, top_k=args.top_k)
   # Raises for wrong settings before any image is read.
   example = _record('', convert(np.zeros((1, model.config.num_classes)))[0])
   records: list[dict[str, Any]] = []

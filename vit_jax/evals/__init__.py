@@ -8,12 +8,10 @@ from collections.abc import Mapping
 import importlib
 from typing import Any
 
-from vit_jax import console
 from vit_jax import schema
 from vit_jax.evals.evaluator import Context
 from vit_jax.evals.evaluator import Evaluate
 from vit_jax.evals.evaluator import EvaluatorConfig
-from vit_jax.evals.evaluator import Mistake
 from vit_jax.evals.evaluator import Mode
 from vit_jax.evals.evaluator import Result
 from vit_jax.evals.evaluator import Split
@@ -30,20 +28,8 @@ DATASETS: dict[str, dict[str, str]] = {
     'objectnet': {'name': 'shift', 'source': './objectnet-1.0/images',
                   'mappings': './objectnet-1.0/mappings'}}
 
-__all__ = [
-    'DATASETS',
-    'KINDS',
-    'Context',
-    'Evaluate',
-    'EvaluatorConfig',
-    'Mistake',
-    'Mode',
-    'Result',
-    'Split',
-    'config_type',
-    'parse',
-    'without_removed',
-]
+__all__ = ['DATASETS', 'KINDS', 'Context', 'Evaluate', 'EvaluatorConfig',
+           'Mode', 'Result', 'Split', 'config_type', 'parse']
 
 
 def config_type(name: str, *, where: str) -> type[EvaluatorConfig]:
@@ -51,17 +37,6 @@ def config_type(name: str, *, where: str) -> type[EvaluatorConfig]:
   schema.check_name(name, KINDS, what=f'{where}.name')
   module = importlib.import_module(f'{__name__}.{name}')
   return getattr(module, f'{name.title().replace("_", "")}Config')
-
-
-def without_removed(sections: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the sections of kinds that still exist; prints which do not."""
-  known = {name: section for name, section in sections.items()
-           if section.get('name', 'classification') in KINDS}
-  if len(known) < len(sections):
-    console.print_lines(
-        'note: left out evaluators of the checkpoint that no longer exist: '
-        + ', '.join(sorted(sections.keys() - known.keys())))
-  return known
 
 
 def parse(sections: Mapping[str, Any]) -> dict[str, EvaluatorConfig]:

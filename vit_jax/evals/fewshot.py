@@ -17,6 +17,7 @@ import numpy as np
 
 from vit_jax import console
 from vit_jax import data
+from vit_jax import schema
 from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import features as features_lib
@@ -66,14 +67,11 @@ class FewshotConfig(evaluator.EvaluatorConfig):
         or len(set(self.shots)) < len(self.shots)):
       raise ValueError(
           f'shots must be different numbers >= 1, but are {self.shots}.')
-    if self.seeds < 1 or self.held_out < 0:
-      raise ValueError(
-          'seeds must be at least 1 and held_out at least 0, but are '
-          f'{self.seeds} and {self.held_out}.')
-    if not self.penalties or min(self.penalty, *self.penalties) <= 0:
-      raise ValueError(
-          'penalty and penalties must be positive, but are '
-          f'{self.penalty} and {self.penalties}.')
+    schema.check_range(self, 'seeds', low=1)
+    schema.check_range(self, 'held_out')
+    schema.check_range(self, 'penalty', 'penalties', above=0)
+    if self.held_out and not self.penalties:
+      raise ValueError('held_out needs penalties to choose from.')
 
   def metrics(self) -> dict[str, evaluator.Mode]:
     return {f'{shots}_shot': 'max' for shots in self.shots or SHOTS}

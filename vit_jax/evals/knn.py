@@ -14,6 +14,7 @@ import numpy as np
 
 from vit_jax import console
 from vit_jax import nearest_neighbours
+from vit_jax import schema
 from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import features as features_lib
@@ -43,10 +44,8 @@ class KnnConfig(evaluator.EvaluatorConfig):
   uses_head: ClassVar[bool] = False
 
   def __post_init__(self):
-    if self.k < 1 or self.temperature <= 0:
-      raise ValueError(
-          'k must be at least 1 and temperature positive, but are '
-          f'{self.k} and {self.temperature}.')
+    schema.check_range(self, 'k', low=1)
+    schema.check_range(self, 'temperature', above=0)
 
   def metrics(self) -> dict[str, evaluator.Mode]:
     return {'accuracy': 'max', 'feature_rank': 'max', 'feature_std': 'max'}

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, UInt8
 import numpy as np
 
+from vit_jax import schema
 from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
@@ -52,8 +53,7 @@ class SegmentationConfig(evaluator.EvaluatorConfig):
   uses_head: ClassVar[bool] = False
 
   def __post_init__(self):
-    if self.penalty <= 0:
-      raise ValueError(f'penalty must be positive; got {self.penalty}.')
+    schema.check_range(self, 'penalty', above=0)
     if self.flip:
       raise ValueError('segmentation does not support flip. Remove it.')
 

@@ -1,7 +1,5 @@
 """Typed config of an experiment.
 
-    configs/x.py:arguments ─▶ plain data ─▶ stages ─▶ overrides ─▶ Config
-
 Only values that differ from the defaults need to be in a config file.
 Everything is checked here, once, before anything is computed. Parsing reads
 no weights and opens no data.
@@ -20,17 +18,11 @@ from vit_jax import objectives
 from vit_jax import optim
 from vit_jax import schema
 from vit_jax.checkpoints import config as checkpoint_config
-from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.experiment import config_file
 from vit_jax.experiment import log_config
 from vit_jax.models import lora
 from vit_jax.parallel import mesh
 from vit_jax.weights import adapt as adapt_lib
-
-# Returns the plain config of the checkpoint that a section `init` names, given
-# the section `model` of the run.
-ReadWeights = Callable[
-    [adapt_lib.InitConfig, Mapping[str, Any]], Mapping[str, Any]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,65 +180,12 @@ def merge(
 def resolve_with(raw: Mapping[str, Any], overrides: Sequence[str]) -> Config:
   """Parses plain data, such as a saved config, after applying overrides."""
   changed = dict(raw)
-  for override in overrides:
-    _override(changed, override)
+  for text in overrides:
+    override(changed, text)
   return resolve(changed)
 
 
-def resolve_saved(
-    raw: Mapping[str, Any], overrides: Sequence[str] = ()) -> Config:
-  """Like `resolve_with`, for a checkpoint; leaves out removed evaluators."""
-  _check_sections(raw)
-  sections, saved = raw.get('evals', {}), raw.get('checkpoint', {})
-  known = evals.without_removed(sections)
-  if str(saved.get('best')).split('/')[0] in sections.keys() - known.keys():
-    saved = {**saved, 'best': '', 'patience': None}
-  return resolve_with({**raw, 'evals': known, 'checkpoint': saved}, overrides)
-
-
-def load(
-    specification: str, overrides: Sequence[str] = (), *,
-    read_weights: ReadWeights | None = None,
-) -> dict[str, Config]:
-  """Parses the stages of a config file, by name.
-
-  A file without stages gives its config under the name ''.
-
-  Args:
-    specification: 'configs/x.py' or 'configs/x.py:name=value,name=value'.
-    overrides: 'optimizer.learning_rate=3e-4' for every stage, or
-      'stages.pretrain.batch_size=64' for one.
-    read_weights: reads the config of a checkpoint, from which the section
-      `model` and the scale of pixels are completed; see `load_config.load`.
-      None reads nothing.
-
-  Raises:
-    ValueError, FileNotFoundError: as `config_file.read` and `resolve`.
-  """
-  raw = config_file.read(specification)
-  raw.pop('sweep', None)  # Read by `sweep.plan`.
-  stages = raw.pop('stages', None) or {'': {}}
-  merged = {name: merge(raw, stage) for name, stage in stages.items()}
-  # Overrides of a single stage come last, so that they take precedence.
-  for override in sorted(overrides, key=lambda o: o.startswith('stages.')):
-    if override.startswith('stages.'):
-      _, name, rest = (override.split('.', 2) + ['', ''])[:3]
-      schema.check_name(name, list(merged), what='stage')
-      _override(merged[name], rest)
-    else:
-      for stage in merged.values():
-        _override(stage, override)
-  resolved: dict[str, Config] = {}
-  for name, stage in config_file.order_stages(merged).items():
-    try:
-      resolved[name] = resolve(_inherit(stage, resolved, read_weights))
-    except ValueError as error:
-      where = f'{specification}, stage {name}' if name else specification
-      raise ValueError(f'{where}: {error}') from error
-  return resolved
-
-
-def _override(config: dict[str, Any], text: str) -> None:
+def override(config: dict[str, Any], text: str) -> None:
   """Applies 'section.key=value' in place."""
   path, value = schema.parse_assignment(
       text, usage='Config flags have the form --config.section.key=value')
@@ -285,28 +224,3 @@ def _read_section(path: str, text: str) -> dict[str, Any]:
         f'a value. Set a key by --config.{path}.KEY=VALUE, or the whole '
         f"section as {{'key': value}}.")
   return dict(section)
-
-
-def _inherit(
-    raw: Mapping[str, Any], stages: Mapping[str, Config],
-    read_weights: ReadWeights | None,
-) -> Mapping[str, Any]:
-  """Completes `model`, `data.mean` and `data.std` from the weights in `init`.
-  """
-  init = _SECTIONS['init'](raw.get('init', {}))
-  model = raw.get('model', {})
-  if init.stage:
-    source: Mapping[str, Any] = to_plain(stages[init.stage])
-  elif init.checkpoint and read_weights is not None:
-    source = read_weights(init, model)
-  else:
-    return raw
-  # With 'auto', the data of the stage decides whether it keeps one.
-  if init.which == checkpoint_paths.BEST and source.get('checkpoint', {}).get(
-      'best', '') in ('', 'auto'):
-    raise ValueError(
-        f'init.which is best, but {init.stage or init.checkpoint} names no '
-        'metric of its best checkpoint. Set its checkpoint.best, such as '
-        'test/accuracy.')
-  return {**raw, 'model': models.inherit(model, source['model']),
-          'data': data.inherit(raw.get('data', {}), source.get('data', {}))}

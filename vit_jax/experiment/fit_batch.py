@@ -45,25 +45,6 @@ class FittedStep:
   message: str
 
 
-@dataclasses.dataclass(frozen=True)
-class _Trial:
-  """One compilation: `step` is None if the compiler ran out of memory."""
-  num_microbatches: int
-  step: Any
-  needed_bytes: int
-  limit: float
-
-  @property
-  def fits(self) -> bool:
-    return self.step is not None and self.needed_bytes <= self.limit
-
-  def __str__(self) -> str:
-    n = self.num_microbatches
-    split = f'in {n} microbatches ' * (n > 1)
-    return (f'{split}needs {console.format_bytes(self.needed_bytes)} per '
-            f'device, but {console.format_bytes(self.limit)} are available')
-
-
 def fit(
     experiment: experiment_lib.Experiment, *, free_bytes: int | None,
     previous: int | None = None,
@@ -83,45 +64,61 @@ def fit(
   Raises:
     ValueError: if no number of microbatches fits, or the fixed one does not.
   """
-  auto = experiment.config.accumulation == 'auto'
-  first = (previous or 1) if auto else experiment.config.num_microbatches
+  config = experiment.config
+  auto = config.accumulation == 'auto'
   options = microbatch_options(experiment)
+  first = (previous or 1) if auto else config.num_microbatches
   # The previous number may not divide the batch on another set of devices.
   options = [n for n in options if n >= first] or options
   limit = math.inf if free_bytes is None else free_bytes
-  trials: list[_Trial] = []
-  n = options[0]
+  n, problems = options[0], []
   while True:
-    trials.append(trial := _compile(experiment, n, limit))
-    limit = trial.limit
-    following = n if trial.fits else (next_num_microbatches(
-        options, n, needed_bytes=trial.needed_bytes, limit=limit,
-        fixed_bytes=sharding.device_bytes(experiment.abstract_state))
-                                      if auto else None)
+    step, needed, limit = _compile(experiment, n, limit)
+    problems.append(
+        f'The batch of {config.batch_size:,} '
+        + f'in {n} microbatches ' * (n > 1)
+        + f'needs {console.format_bytes(needed)} per device, but '
+        f'{console.format_bytes(limit)} are available')
+    following = n if step is not None and needed <= limit else (
+        next_num_microbatches(
+            options, n, needed_bytes=needed, limit=limit,
+            fixed_bytes=sharding.device_bytes(experiment.abstract_state))
+        if auto else None)
     # Processes that run different programs would wait for each other forever.
     following = coordination.run_on_first(
         'fit', functools.partial(int, following or 0))
-    if following == n and trial.step is not None:
-      return FittedStep(
-          experiment.with_microbatches(n), trial.step,
-          trial.step.memory_analysis(),
-          _message(experiment.config, trials[0], n, previous))
+    if following == n and step is not None:
+      break
     if not following or following == n:
-      raise ValueError(_does_not_fit(experiment, trial))
+      raise ValueError(f'{problems[-1]}. ' + (
+          _ADVICE if auto or n == options[-1] else
+          'Use --config.accumulation=auto for as many microbatches as '
+          'necessary.'))
     n = following
+  message = '' if n == options[0] else (
+      f'{problems[0]}: computed in {n} microbatches (accumulation={n}).')
+  if previous is not None and previous != n:
+    message += (
+        f'\nThe run used {previous} microbatches until now. The gradient is '
+        'the same, but dropout masks differ from here on.')
+  return FittedStep(experiment.with_microbatches(n), step,
+                    step.memory_analysis(), message.lstrip())
 
 
 def _compile(
     experiment: experiment_lib.Experiment, num_microbatches: int, limit: float,
-) -> _Trial:
+) -> tuple[Any, int, float]:
+  """Returns the step, the memory that it needs, and the memory of a device.
+
+  The step is None if the compiler ran out of memory.
+  """
   step, sizes = device_memory.try_compile(
       experiment.with_microbatches(num_microbatches).train_step.lower(
           experiment.abstract_state, experiment.abstract_batch))
   if sizes:
-    return _Trial(num_microbatches, None, sizes[0], min(limit, sizes[1]))
+    return None, sizes[0], min(limit, sizes[1])
   memory = step.memory_analysis()
-  return _Trial(num_microbatches, step, needed_bytes(memory) if memory else 0,
-                limit)
+  return step, needed_bytes(memory) if memory else 0, limit
 
 
 def microbatch_options(experiment: experiment_lib.Experiment) -> list[int]:
@@ -190,28 +187,3 @@ def evaluator_memory_advice(
   return out_of_memory_advice(f'The evaluator {name}', advice=(
       f'Its batch size is {size:,}: set --config.evals.{name}.batch_size to a '
       'smaller number.'))
-
-
-def _message(
-    config: config_lib.Config, first: _Trial, n: int, previous: int | None,
-) -> str:
-  """Explains the number of microbatches, or '' if it is as expected."""
-  lines = []
-  if first.num_microbatches != n:
-    lines.append(f'The batch of {config.batch_size:,} {first}: computed in {n} '
-                 f'microbatches (accumulation={n}).')
-  if previous is not None and previous != n:
-    lines.append(
-        f'The run used {previous} microbatches until now. The gradient is the '
-        'same, but dropout masks differ from here on.')
-  return '\n'.join(lines)
-
-
-def _does_not_fit(
-    experiment: experiment_lib.Experiment, trial: _Trial) -> str:
-  config, n = experiment.config, trial.num_microbatches
-  text = f'The batch of {config.batch_size:,} {trial}'
-  if config.accumulation != 'auto' and n != microbatch_options(experiment)[-1]:
-    return (f'{text} (accumulation={n}). Use --config.accumulation=auto for '
-            'as many microbatches as necessary.')
-  return f'{text}, and it cannot be split further. {_ADVICE}'

@@ -1,56 +1,99 @@
-"""Configs of runs that start from a checkpoint.
+"""Loads the stages of a config file.
 
-Separate from `config`, because this opens the checkpoint or other weights.
+    configs/x.py:arguments ─▶ plain data ─▶ stages ─▶ overrides ─▶ Config
+
+A stage that starts from weights takes missing fields of its model from them;
+the checkpoint or other weights are opened for that.
 """
 
 from collections.abc import Mapping, Sequence
+import functools
 from typing import Any
 
 from vit_jax import console
+from vit_jax import data
 from vit_jax import escape
+from vit_jax import models
 from vit_jax import schema
+from vit_jax.checkpoints import paths
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import config_file
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import open as open_lib
 from vit_jax.weights import weights as weights_lib
 
 
 def load(
-    specification: str, overrides: Sequence[str] = (),
+    specification: str, overrides: Sequence[str] = (), *,
+    read_weights: bool = True,
 ) -> dict[str, config_lib.Config]:
-  """Like `config.load`, but takes missing model fields from `init.checkpoint`.
+  """Returns the stages of a config file, by name.
 
-  Raises a `FileNotFoundError` if there is no checkpoint.
+  A file without stages gives its config under the name ''.
+
+  Args:
+    specification: 'configs/x.py' or 'configs/x.py:name=value,name=value'.
+    overrides: 'optimizer.learning_rate=3e-4' for every stage, or
+      'stages.pretrain.batch_size=64' for one.
+    read_weights: whether to complete the section `model` and the scale of
+      pixels from the weights at `init.checkpoint`.
+
+  Raises:
+    ValueError, FileNotFoundError: as `config_file.read` and `config.resolve`,
+      or if there are no weights at `init.checkpoint`.
   """
-  return load_with_weights(specification, overrides)[0]
+  return load_with_weights(
+      specification, overrides, read_weights=read_weights)[0]
 
 
 def load_with_weights(
-    specification: str, overrides: Sequence[str] = (),
+    specification: str, overrides: Sequence[str] = (), *,
+    read_weights: bool = True,
 ) -> tuple[dict[str, config_lib.Config], dict[str, weights_lib.Weights]]:
   """Returns configs as `load`, and the weights that `init.checkpoint` names.
-
-  The weights of other codebases are described once, when they are opened.
   """
-  opened: dict[tuple[str, str], weights_lib.Weights] = {}
+  raw = config_file.read(specification)
+  raw.pop('sweep', None)  # Read by `sweep.plan`.
+  stages = raw.pop('stages', None) or {'': {}}
+  merged = {name: config_lib.merge(raw, stage)
+            for name, stage in stages.items()}
+  # Overrides of a single stage come last, so that they take precedence.
+  for override in sorted(overrides, key=lambda o: o.startswith('stages.')):
+    if override.startswith('stages.'):
+      _, name, rest = (override.split('.', 2) + ['', ''])[:3]
+      schema.check_name(name, list(merged), what='stage')
+      config_lib.override(merged[name], rest)
+    else:
+      for stage in merged.values():
+        config_lib.override(stage, override)
+  open_once = functools.cache(_open)
+  configs: dict[str, config_lib.Config] = {}
+  opened: dict[str, weights_lib.Weights] = {}
+  for name, stage in config_file.order_stages(merged).items():
+    try:
+      init = schema.parse(
+          adapt_lib.InitConfig, stage.get('init', {}), where='init')
+      if init.stage:
+        stage = inherit(stage, config_lib.to_plain(configs[init.stage]))
+      elif init.checkpoint and read_weights:
+        opened[name] = open_once(
+            init.checkpoint, init.which,
+            int(stage.get('model', {}).get('num_heads') or 0))
+        stage = inherit(stage, _sections(opened[name]))
+      configs[name] = config_lib.resolve(stage)
+    except ValueError as error:
+      where = f'{specification}, stage {name}' if name else specification
+      raise ValueError(f'{where}: {error}') from error
+  return configs, opened
 
-  def read_weights(
-      init: adapt_lib.InitConfig, model: Mapping[str, Any],
-  ) -> Mapping[str, Any]:
-    key = init.checkpoint, init.which
-    if key not in opened:
-      opened[key] = open_lib.open(
-          init.checkpoint, which=init.which,
-          num_heads=int(model.get('num_heads') or 0))
-      for line in () if opened[key].is_checkpoint else opened[key].summary:
-        console.print_lines(escape.line(line))
-    return _sections(opened[key])
 
-  configs = config_lib.load(
-      specification, overrides, read_weights=read_weights)
-  return configs, {
-      name: opened[config.init.checkpoint, config.init.which]
-      for name, config in configs.items() if config.init.checkpoint}
+def _open(
+    checkpoint: str, which: str, num_heads: int) -> weights_lib.Weights:
+  """Opens initial weights; describes those of other codebases."""
+  weights = open_lib.open(checkpoint, which=which, num_heads=num_heads)
+  for line in () if weights.is_checkpoint else weights.summary:
+    console.print_lines(escape.line(line))
+  return weights
 
 
 def _sections(weights: weights_lib.Weights) -> Mapping[str, Any]:
@@ -59,6 +102,25 @@ def _sections(weights: weights_lib.Weights) -> Mapping[str, Any]:
       'model': schema.to_plain(weights.config), 'data': {
           'mean': list(weights.preprocess.mean),
           'std': list(weights.preprocess.std)}}
+
+
+def inherit(
+    raw: Mapping[str, Any], trained: Mapping[str, Any]) -> dict[str, Any]:
+  """Completes `model`, `data.mean` and `data.std` of a config.
+
+  `trained` is the config of the run that trained the initial weights.
+  """
+  # With 'auto', the data of the stage decides whether it keeps one.
+  if raw['init'].get('which') == paths.BEST and trained.get(
+      'checkpoint', {}).get('best', '') in ('', 'auto'):
+    raise ValueError(
+        'init.which is best, but the config of '
+        f'{raw["init"].get("stage") or raw["init"].get("checkpoint")} names no '
+        'metric of its best checkpoint. Set its checkpoint.best, such as '
+        'test/accuracy.')
+  return {**raw, 'model': models.inherit(
+      raw.get('model', {}), trained['model']), 'data': data.inherit(
+          raw.get('data', {}), trained.get('data', {}))}
 
 
 def load_one(

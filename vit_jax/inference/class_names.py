@@ -20,9 +20,8 @@ def in_order(
   if labels == tuple(names) or sorted(labels) != sorted(set(names)):
     return model
   order = np.array([labels.index(name) for name in names])
-  return _named(model.with_params({
-      **model.params, 'head': jax.tree.map(
-          lambda array: array[..., order], model.params['head'])}), names,
+  head = jax.tree.map(lambda array: array[..., order], model.params['head'])
+  return _named(model.with_params({**model.params, 'head': head}), names,
                 f'reordered the outputs: {classes.shorten(names)}')
 
 
@@ -43,7 +42,7 @@ def rename(
     raise ValueError(
         f'labels holds {console.format_count(len(names), "name")} (one a line),'
         f' but the model has {count:,} classes.')
-  if labels == tuple(names) or sorted(labels) == sorted(set(names)):
+  if sorted(labels) == sorted(set(names)):
     return in_order(model, names)
   if any(new != old and new in labels for old, new in zip(labels, names)):
     classes.match(
@@ -51,10 +50,7 @@ def rename(
         classes.Classes('the model', count, labels, model.origin),
         remedy='Give the same names in any order, which reorders the outputs, '
         'or a name for each class, in the order of the outputs.')
-  if not labels:
-    return _named(model, names, f'named by index: {classes.shorten(names)}')
-  return _named(model, names, 'renamed by index: ' + classes.shorten(
-      [f'{a} -> {b}' for a, b in zip(labels, names) if a != b]))
+  return _named(model, names, f'named by index: {classes.shorten(names)}')
 
 
 def _named(
@@ -62,5 +58,5 @@ def _named(
   """Returns the model with these names; `how` is the last note."""
   return dataclasses.replace(
       model, notes=(*model.notes, how),
-      settings={**model.settings, 'labels': weights_lib.Origin('given')},
+      settings={**model.settings, 'labels': weights_lib.GIVEN},
       preprocess=dataclasses.replace(model.preprocess, labels=tuple(names)))

@@ -5,10 +5,9 @@ shows them. A section without a picture says why there is none.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from etils import epath
-from jaxtyping import Float
 import numpy as np
 
 from vit_jax import console as console_lib
@@ -137,8 +136,7 @@ def patches(
     return []
   values = np.concatenate(features)
   model_figures.patches(
-      [np.asarray(images_lib.show(name, model.preprocess).convert('RGB'))
-       for name in names], patch_features.colours(values),
+      _pictures(model, names), patch_features.colours(values),
       patch_features.similarity(values, row=row, column=column), path,
       row=row, column=column, titles=[_title(str(n)) for n in names])
   return [html_page.Section(
@@ -180,8 +178,8 @@ def attention(
   stride = config.backbone.stride if config.backbone else 1
   patch = (float(stride * config.patch_shape[0]),
            float(stride * config.patch_shape[1]))
-  shown: list[_Maps] = []
-  distances = []
+  names: list[str] = []
+  maps, rollouts, distances = [], [], []
   for batch, outputs in model.outputs(
       paths, batch_size=batch_size, names=('layers',),
       on_error=reading.add_error):
@@ -190,12 +188,12 @@ def attention(
       of_image = weights[:, i:i + 1]
       distances.append(attention_maps.mean_distance(
           of_image, grid=grid, patch=patch))
-      if len(shown) < show:
-        shown.append(_Maps(
-            str(path), attention_maps.head_maps(
-                of_image[:, 0], grid=grid, pooling=config.pooling),
-            attention_maps.rollout_map(
-                of_image, grid=grid, pooling=config.pooling)[0]))
+      if len(names) < show:
+        names.append(str(path))
+        maps.append(attention_maps.head_maps(
+            of_image[:, 0], grid=grid, pooling=config.pooling))
+        rollouts.append(attention_maps.rollout_map(
+            of_image, grid=grid, pooling=config.pooling)[0])
     reading.advance(len(batch))
   if not distances:
     return [html_page.Section(title, 'No image could be read.')]
@@ -205,57 +203,41 @@ def attention(
   model_figures.distance(
       mean_distance, output / 'distance.png',
       uniform=float(attention_maps.distances(grid, patch).mean()))
-  distance = html_page.Section(
+  sections = [html_page.Section(
       'Mean attention distance', 'Mean attention distance of each head over '
       f'{console_lib.format_count(len(distances), "image")} of {height} x '
       f'{width} pixels in patches of {patch[0]:g} x {patch[1]:g} (figure 7, '
-      'right).',
-      output / 'distance.png')
-  return [distance,
-          _rollout(model, config.pooling, shown, output / 'rollout.png'),
-          *_heads(config.pooling, shown, output)]
-
-
-class _Maps(NamedTuple):
-  """Attention maps of an image to draw."""
-  path: str
-  heads: Float[np.ndarray, 'layers heads rows columns']
-  rollout: Float[np.ndarray, 'rows columns']
-
-
-def _heads(
-    pooling: str, shown: Sequence[_Maps], output: epath.Path,
-) -> list[html_page.Section]:
-  query = 'the class token' if pooling == 'cls' else 'all patches on average'
-  sections = []
-  for number, maps in enumerate(shown, start=1):
-    path = output / (f'heads_{number}.png' if number > 1 else 'heads.png')
-    name = _title(maps.path)
-    model_figures.heads(maps.heads, path, title=name)
+      'right).', output / 'distance.png')]
+  rollout, preprocess = 'Attention rollout', model.preprocess
+  if not images_lib.is_viewable(preprocess):
     sections.append(html_page.Section(
-        f'Heads, image {number}', f'Attention of each head in {name} from '
-        f'{query}; each map has its own scale.', path))
+        rollout, f'Not drawn: images of {preprocess.channels} channels of '
+        f'{preprocess.pixel_dtype} cannot be displayed.'))
+  else:
+    model_figures.rollout(
+        _pictures(model, names), np.stack(rollouts), output / 'rollout.png',
+        titles=list(map(_title, names)))
+    sections.append(html_page.Section(
+        rollout, 'Share of each patch in '
+        f'{_ROLLOUT_TARGETS[config.pooling]}: the product of the attention of '
+        'all layers, averaged over heads (figures 6 and 14).',
+        output / 'rollout.png'))
+  query = 'the class token' if config.pooling == 'cls' else (
+      'all patches on average')
+  for number, (name, of_heads) in enumerate(zip(names, maps), start=1):
+    path = output / (f'heads_{number}.png' if number > 1 else 'heads.png')
+    model_figures.heads(of_heads, path, title=_title(name))
+    sections.append(html_page.Section(
+        f'Heads, image {number}', f'Attention of each head in {_title(name)} '
+        f'from {query}; each map has its own scale.', path))
   return sections
 
 
-def _rollout(
-    model: model_lib.Model, pooling: str, shown: Sequence[_Maps],
-    path: epath.Path,
-) -> html_page.Section:
-  title, preprocess = 'Attention rollout', model.preprocess
-  if not images_lib.is_viewable(preprocess):
-    return html_page.Section(
-        title, f'Not drawn: images of {preprocess.channels} channels of '
-        f'{preprocess.pixel_dtype} cannot be displayed. model.rollout returns '
-        'the values.')
-  model_figures.rollout(
-      [np.asarray(images_lib.show(maps.path, preprocess).convert('RGB'))
-       for maps in shown], np.stack([maps.rollout for maps in shown]), path,
-      titles=[_title(maps.path) for maps in shown])
-  return html_page.Section(
-      title, f'Share of each patch in {_ROLLOUT_TARGETS[pooling]}: '
-      'the product of the attention of all layers, averaged over heads '
-      '(figures 6 and 14).', path)
+def _pictures(
+    model: model_lib.Model, names: Sequence[Any]) -> list[np.ndarray]:
+  """Returns images as the model sees them, as RGB arrays."""
+  return [np.asarray(images_lib.show(name, model.preprocess).convert('RGB'))
+          for name in names]
 
 
 def _title(path: str) -> str:

@@ -1,6 +1,6 @@
 """Finds image files, and reports the ones that cannot be read."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 import contextlib
 import glob
 import itertools
@@ -67,8 +67,8 @@ def _expand(text: str) -> list[str]:
   path = epath.Path(text if atomic_files.is_remote(text) else
                     os.path.expanduser(text).replace('://', ':/'))
   if path.is_dir():
-    found = sorted(filter(
-        files.is_image, map(os.fspath, _walk(path, set()))))
+    found = sorted(os.path.join(path, name.removeprefix('./'))
+                   for name in files.list_images(path, '.'))
   elif path.exists():
     found = [os.fspath(path)]
   else:
@@ -85,21 +85,6 @@ def _expand(text: str) -> list[str]:
         f'{", ".join(sorted(files.IMAGE_SUFFIXES)[:8])}, ...; pass other '
         'files by name.')
   return found
-
-
-def _walk(folder: epath.Path, visited: set[str]) -> Iterator[epath.Path]:
-  """Yields all visible files below a folder; enters each linked folder once."""
-  real = os.path.realpath(folder)
-  if real in visited:
-    return
-  visited.add(real)
-  for path in folder.iterdir():
-    if path.name.startswith('.'):
-      continue
-    if path.is_dir():
-      yield from _walk(path, visited)
-    else:
-      yield path
 
 
 @contextlib.contextmanager

@@ -100,11 +100,6 @@ class Model(weights_lib.Weights):
             f'{tree.num_elements(self.params):,} parameters, images of '
             f'{height} x {width}, {self.config.num_classes} classes)')
 
-  @property
-  def is_regression(self) -> bool:
-    """Whether the model predicts numbers instead of classes."""
-    return self.preprocess.activation == 'none'
-
   def predict(
       self, images: ImageLike | Iterable[ImageLike], top_k: int = 5, *,
       activation: preprocessing_lib.Activation | None = None,
@@ -127,34 +122,25 @@ class Model(weights_lib.Weights):
       ValueError: if the model has no head.
     """
     return self._collect(
-        lambda outputs: self.estimates(outputs['logits'])
-        if self.is_regression else self.top_classes(
+        lambda outputs: self.decode(
             outputs['logits'], top_k=top_k, activation=activation),
         images, batch_size, flip=flip)
 
-  def top_classes(
-      self, logits: Float[Any, 'batch classes'], *, top_k: int = 5,
+  def decode(
+      self, logits: Float[Any, 'batch outputs'], *, top_k: int = 5,
       activation: preprocessing_lib.Activation | None = None,
-  ) -> list[predictions.Prediction]:
-    """Converts logits to predictions; see `predict`."""
+  ) -> Predictions:
+    """Converts logits to predictions or estimates; see `predict`."""
     if not self.config.num_classes:
       raise ValueError(
           f'{self.origin or "The model"} has no head, and so no classes. Use '
           'model.features, or fine-tune it first.')
-    activation = activation or self.preprocess.activation
-    if activation == 'none':
-      raise ValueError(
-          f'{self.origin or "The model"} predicts numbers, not classes. Use '
-          'model.predict or model.estimates.')
+    labels = self.preprocess.labels
+    if self.preprocess.activation == 'none':
+      return predictions.estimates(logits, labels=labels)
     return predictions.top_classes(
-        logits, labels=self.preprocess.labels, activation=activation,
-        top_k=top_k)
-
-  def estimates(
-      self, outputs: Float[Any, 'batch targets'],
-  ) -> list[predictions.Estimate]:
-    """Converts outputs of a regression model to estimates; see `predict`."""
-    return predictions.estimates(outputs, labels=self.preprocess.labels)
+        logits, labels=labels, top_k=top_k,
+        activation=activation or self.preprocess.activation)
 
   def features(
       self, images: ImageLike | Iterable[ImageLike], *,

@@ -78,7 +78,7 @@ def attach(
       params, config=dataclasses.replace(
           config, num_classes=len(texts), projection=config.num_classes,
           cosine_head=True),
-      settings={**model.settings, 'labels': weights_lib.Origin('given')},
+      settings={**model.settings, 'labels': weights_lib.GIVEN},
       preprocess=dataclasses.replace(
           model.preprocess, labels=labels,
           activation='sigmoid' if 'bias' in arrays else 'softmax'))

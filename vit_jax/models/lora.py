@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
 
@@ -41,10 +42,8 @@ class LoraConfig:
   kernels: tuple[str, ...] = (f'{_STACKED}.*attention/.*kernel',)
 
   def __post_init__(self):
-    if self.rank < 0 or self.alpha <= 0:
-      raise ValueError(
-          'rank must be at least 0 and alpha above 0, but they are '
-          f'{self.rank} and {self.alpha}.')
+    schema.check_range(self, 'rank')
+    schema.check_range(self, 'alpha', above=0)
 
 
 def init(

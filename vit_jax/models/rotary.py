@@ -13,6 +13,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 import numpy as np
 
+from vit_jax import schema
+
 
 @dataclasses.dataclass(frozen=True)
 class RotaryConfig:
@@ -44,10 +46,8 @@ class RotaryConfig:
   learned: bool = False
 
   def __post_init__(self):
-    if self.base <= 1 or self.reference < 0:
-      raise ValueError(
-          'base must be above 1 and reference at least 0, but '
-          f'they are {self.base} and {self.reference}.')
+    schema.check_range(self, 'base', above=1)
+    schema.check_range(self, 'reference')
     if self.coordinates == 'normalized' and (self.reference or self.offset):
       raise ValueError(
           "coordinates 'normalized' are the same for every grid: leave "

@@ -11,6 +11,9 @@ from vit_jax.models import resnet_config
 from vit_jax.models import rotary as rotary_lib
 
 _switch, _ANY = architecture.switch, architecture.ANY
+# Formats that can store any value of a switch.
+_TIMM: architecture.Exported = {'timm': _ANY}
+_NPZ_TIMM: architecture.Exported = {'npz': _ANY, 'timm': _ANY}
 
 DIMENSIONS = ('width', 'depth', 'mlp_dim', 'num_heads', 'patch')
 
@@ -144,43 +147,39 @@ class ViTConfig:
   num_heads: int = _switch(0, exported=_ANY)
   patch: int | tuple[int, int] = _switch(0, exported=_ANY)
   backbone: resnet_config.BackboneConfig | None = _switch(
-      None, exported={'npz': _ANY, 'timm': _ANY})
+      None, exported=_NPZ_TIMM)
   num_classes: int = 0
   patch_sizes: tuple[int, ...] = ()
   cls: bool | None = _switch(None, exported=_ANY)
-  distill_token: bool = _switch(False, exported={'timm': _ANY})
-  registers: int = _switch(0, exported={'timm': _ANY})
+  distill_token: bool = _switch(False, exported=_TIMM)
+  registers: int = _switch(0, exported=_TIMM)
   position: Literal['learned', 'none', '2d', 'relative', 'sincos'] = _switch(
       'learned', exported={'npz': ('none',), 'timm': ('none',)})
   position_at: Literal['stem', 'layers', 'shared'] = _switch('stem')
-  position_cls: bool = _switch(
-      True, exported={'npz': _ANY, 'timm': _ANY})
-  rotary: rotary_lib.RotaryConfig | None = _switch(
-      None, exported={'timm': _ANY})
+  position_cls: bool = _switch(True, exported=_NPZ_TIMM)
+  rotary: rotary_lib.RotaryConfig | None = _switch(None, exported=_TIMM)
   stem_norm: Literal['none', 'patches', 'tokens'] = _switch(
-      'none', exported={'timm': _ANY})
+      'none', exported=_TIMM)
   axial: bool = _switch(False)
   parallel: bool = _switch(False)
   qkv_bias: bool = _switch(True, exported=_ANY)
-  key_bias: bool = _switch(True, exported={'timm': _ANY})
-  proj_bias: bool = _switch(True, exported={'timm': _ANY})
-  qk_norm: bool = _switch(False, exported={'timm': _ANY})
-  layer_scale: float | None = _switch(None, exported={'timm': _ANY})
-  mlp: Literal['gelu', 'swiglu'] = _switch('gelu', exported={'timm': _ANY})
+  key_bias: bool = _switch(True, exported=_TIMM)
+  proj_bias: bool = _switch(True, exported=_TIMM)
+  qk_norm: bool = _switch(False, exported=_TIMM)
+  layer_scale: float | None = _switch(None, exported=_TIMM)
+  mlp: Literal['gelu', 'swiglu'] = _switch('gelu', exported=_TIMM)
   gelu: Literal['tanh', 'exact', 'quick'] = _switch('tanh', exported=_ANY)
-  inner_norm: Literal['none', 'mlp', 'both'] = _switch(
-      'none', exported={'timm': _ANY})
-  norm: Literal['layer', 'rms'] = _switch('layer', exported={'timm': _ANY})
+  inner_norm: Literal['none', 'mlp', 'both'] = _switch('none', exported=_TIMM)
+  norm: Literal['layer', 'rms'] = _switch('layer', exported=_TIMM)
   layer_norm_epsilon: float = _switch(1e-6, exported=_ANY)
-  final_norm: bool = _switch(
-      True, exported={'npz': _ANY, 'timm': _ANY})
+  final_norm: bool = _switch(True, exported=_NPZ_TIMM)
   pooling: Literal['cls', 'average', 'cls_average', 'attention'] = _switch(
       'cls', exported={'npz': ('average', 'attention'),
                        'timm': ('average', 'attention')})
-  pool_norm: bool = _switch(False, exported={'timm': _ANY})
-  pool_prefix: bool = _switch(False, exported={'timm': _ANY})
-  pool_heads: int = _switch(0, exported={'timm': _ANY})
-  pool_mlp_dim: int = _switch(0, exported={'timm': _ANY})
+  pool_norm: bool = _switch(False, exported=_TIMM)
+  pool_prefix: bool = _switch(False, exported=_TIMM)
+  pool_heads: int = _switch(0, exported=_TIMM)
+  pool_mlp_dim: int = _switch(0, exported=_TIMM)
   representation_layer: bool = False
   projection: int = _switch(0)
   cosine_head: bool = _switch(False)
@@ -196,11 +195,9 @@ class ViTConfig:
   def __post_init__(self):
     schema.check_range(
         self, 'dropout', 'attention_dropout', 'stochastic_depth', end=1)
-    for count in (*DIMENSIONS, 'num_classes', 'registers', 'pool_heads',
-                  'pool_mlp_dim', 'projection'):
-      value = getattr(self, count)
-      if min(value if isinstance(value, tuple) else (value,)) < 0:
-        raise ValueError(f'{count} cannot be negative, but is {value}.')
+    schema.check_range(
+        self, *DIMENSIONS, 'num_classes', 'registers', 'pool_heads',
+        'pool_mlp_dim', 'projection')
     schema.check_range(self, 'unroll', low=1)
     for heads in (self.num_heads, self.pool_heads):
       if self.width and heads and self.width % heads:

@@ -19,7 +19,6 @@ The teacher's parameters are frozen parameters of the training state, under
 
 import dataclasses
 import functools
-import math
 from typing import Any, Literal
 
 import flax.linen as nn
@@ -30,6 +29,7 @@ import numpy as np
 import optax
 
 from vit_jax import models
+from vit_jax import schema
 from vit_jax import types
 from vit_jax.objectives import objective
 from vit_jax.objectives import supervised
@@ -70,12 +70,9 @@ class DistillConfig(supervised.SupervisedConfig):
       raise ValueError(
           'distill needs the weights of a teacher: '
           '--config.objective.teacher=PATH.')
-    if not (0 < self.weight <= 1 and 0 < self.temperature < math.inf
-            and 0 <= self.feature_weight < math.inf):
-      raise ValueError(
-          'weight must be above 0 and at most 1, temperature above 0, and '
-          f'feature_weight at least 0, but they are {self.weight}, '
-          f'{self.temperature} and {self.feature_weight}.')
+    schema.check_range(self, 'weight', above=0, most=1)
+    schema.check_range(self, 'temperature', above=0)
+    schema.check_range(self, 'feature_weight')
 
   @property
   def teacher_address(self) -> tuple[str, str]:

@@ -57,9 +57,7 @@ class LejepaConfig(objective.ObjectiveConfig):
   views: views_lib.ViewsConfig = views_lib.ViewsConfig()
 
   def __post_init__(self):
-    if not 0 < self.weight < 1:
-      raise ValueError(
-          f'weight must be between 0 and 1, but is {self.weight}.')
+    schema.check_range(self, 'weight', above=0, end=1)
     schema.check_range(self, 'directions', 'hidden', 'embedding', low=1)
 
   def metrics(self) -> dict[str, objective.Mode]:

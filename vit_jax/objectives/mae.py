@@ -39,10 +39,7 @@ class MaeConfig(masked_patch.MaskingConfig):
   decoder_heads: int = 16
 
   def __post_init__(self):
-    if not 0 < self.masked < 1:
-      raise ValueError(
-          'masked must be a fraction between 0 and 1, but is '
-          f'{self.masked}.')
+    schema.check_range(self, 'masked', above=0, end=1)
     schema.check_range(
         self, 'decoder_width', 'decoder_depth', 'decoder_heads', low=1)
     if self.decoder_width % self.decoder_heads or self.decoder_width % 4:

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from vit_jax import models
+from vit_jax import schema
 from vit_jax import types
 from vit_jax.models import masked_patch as masked_patch_model
 from vit_jax.objectives import objective
@@ -119,10 +120,7 @@ class MaskedPatchConfig(MaskingConfig):
   shares: tuple[float, float, float] = (0.8, 0.1, 0.1)
 
   def __post_init__(self):
-    if not 0 < self.corrupted <= 1:
-      raise ValueError(
-          'corrupted must be a fraction above 0 and at most 1, but is '
-          f'{self.corrupted}.')
+    schema.check_range(self, 'corrupted', above=0, most=1)
     if min(self.shares) < 0 or not math.isclose(sum(self.shares), 1):
       raise ValueError(
           'shares must be three fractions (mask, other patch, kept) '

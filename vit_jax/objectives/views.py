@@ -19,6 +19,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vit_jax import schema
+
 Images = Float[Array, 'batch height width channels']
 Views = Float[Array, 'batch views view_height view_width channels']
 
@@ -55,28 +57,21 @@ class ViewsConfig:
   grayscale: float = 0.2
 
   def __post_init__(self):
-    if self.num_global < 1 or self.num_local < 0 or (
-        self.num_global + self.num_local < 2):
-      raise ValueError(
-          'num_global must be at least 1, and at least 2 without local '
-          f'views, but there are {self.num_global} global and '
-          f'{self.num_local} local views.')
-    if self.num_local and self.local_size < 1:
-      raise ValueError(
-          f'local_size must be positive, but is {self.local_size}.')
-    for name, most in (
-        ('global_area', 1), ('local_area', 1), ('aspect', math.inf)):
+    schema.check_range(self, 'num_global', low=1 if self.num_local else 2)
+    schema.check_range(self, 'num_local', 'jitter')
+    schema.check_range(self, 'local_size', low=1)
+    schema.check_range(self, 'global_area', 'local_area', above=0, most=1)
+    schema.check_range(self, 'aspect', above=0)
+    schema.check_range(
+        self, 'flip', 'jitter_probability', 'grayscale', most=1)
+    for name in ('global_area', 'local_area', 'aspect'):
       low, high = getattr(self, name)
-      if not 0 < low <= high <= most:
+      if low > high:
         raise ValueError(
-            f'{name} must be a range, 0 < low <= high'
-            + ' <= 1' * (most == 1) + f', but is {low}, {high}.')
-    chances = self.flip, self.jitter_probability, self.grayscale
-    if min(*chances, *self.jitter) < 0 or max(*chances, 2 * self.jitter[3]) > 1:
+            f'{name} must be a range, low <= high, but is {low}, {high}.')
+    if self.jitter[3] > 0.5:
       raise ValueError(
-          'flip, jitter_probability and grayscale must be from 0 to 1, '
-          'and jitter at least 0 with a hue at most 0.5, but they are '
-          f'{chances} and {self.jitter}.')
+          f'The hue of jitter must be at most 0.5, but is {self.jitter[3]}.')
 
   @property
   def changes_colours(self) -> bool:

@@ -60,14 +60,8 @@ class CommonConfig:
 
   def __post_init__(self):
     schema.check_range(self, 'learning_rate', 'weight_decay')
-    if self.clip_norm is not None and self.clip_norm <= 0.0:
-      raise ValueError(
-          f'clip_norm must be above 0, but is {self.clip_norm}. Use none to '
-          'disable clipping.')
-    if self.layer_decay is not None and not 0.0 < self.layer_decay <= 1.0:
-      raise ValueError(
-          'layer_decay must be above 0 and at most 1, such as 0.75, but is '
-          f'{self.layer_decay}. Use none for one learning rate.')
+    schema.check_range(self, 'clip_norm', above=0)
+    schema.check_range(self, 'layer_decay', above=0, most=1)
     for pattern, multiplier in self.weight_decay_rules:
       if not 0.0 <= multiplier < float('inf'):
         raise ValueError(
@@ -161,10 +155,7 @@ class AdafactorConfig(CommonConfig):
     super().__post_init__()
     schema.check_range(self, 'momentum', 'beta2_cap', end=1)
     schema.check_range(self, 'decay_rate', 'epsilon')
-    if self.clip_rms is not None and self.clip_rms <= 0.0:
-      raise ValueError(
-          f'clip_rms must be above 0, but is {self.clip_rms}. Use none to '
-          'disable clipping.')
+    schema.check_range(self, 'clip_rms', above=0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

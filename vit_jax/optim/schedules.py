@@ -74,8 +74,8 @@ class ScheduleConfig:
         raise ValueError(
             f'the schedule {self.name!r} has no {key}; only '
             f'{" and ".join(names)} do. Remove it or change the name.')
-    if self.power is not None and not self.power > 0:
-      raise ValueError(f'power must be positive; got {self.power}.')
+    schema.check_range(self, 'power', above=0)
+    schema.check_range(self, 'end', most=1)
     if (self.name == 'stair') != bool(self.stairs) or (
         min([0.0, *(factor for _, factor in self.stairs)]) < 0):
       raise ValueError(
@@ -84,9 +84,6 @@ class ScheduleConfig:
     if self.warmup_limit and not self.warmup:
       raise ValueError(
           'warmup_limit needs a warm-up, but there is none. Set warmup too.')
-    if not 0.0 <= self.end <= 1.0:
-      raise ValueError(
-          f'end is a fraction of the peak, from 0 to 1; got {self.end}.')
 
 
 def build(

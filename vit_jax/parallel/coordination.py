@@ -3,7 +3,7 @@
 All processes run the same program, so the n-th call with a name matches the
 n-th call with that name in every other process. Messages are sent through the
 key-value store of JAX's coordination service, which works before the first
-collective and reports missing processes by number.
+collective.
 """
 
 import collections
@@ -26,7 +26,6 @@ from vit_jax import exceptions
 # Time limit of all calls, as long as `log.start_secs`: during the start, one
 # process may compile for hours while others load from the cache.
 START_SECS = 7200
-PROBE_SECS = 5  # Time for all processes to respond to a failed collective.
 ERROR_SECS = 10  # Time for all processes to read the error of process 0.
 EXIT_SECS = 2  # Time for them to exit: JAX aborts those that outlive process 0.
 
@@ -120,7 +119,7 @@ def barrier(name: str) -> None:
   """Waits until every process calls this with the same name.
 
   Raises:
-    LostError: with the missing processes, after `START_SECS`.
+    LostError: after `START_SECS`.
   """
   client = _client()
   if client is not None:
@@ -144,7 +143,7 @@ def reached_stop_point() -> bool:
 
 
 def explain_lost_processes() -> contextlib.AbstractContextManager[None]:
-  """Replaces the error of a failed collective with the missing processes.
+  """Replaces the error of a failed collective with a `LostError`.
 
   JAX's heartbeats end a collective that hangs.
   """
@@ -152,27 +151,23 @@ def explain_lost_processes() -> contextlib.AbstractContextManager[None]:
 
 
 def _lost_error(error: Exception) -> LostError | None:
-  client = _client()
-  if client is None or isinstance(error, LostError) or not any(
+  if not is_distributed() or isinstance(error, LostError) or not any(
       isinstance(link, jax.errors.JaxRuntimeError)
       and _UNREACHABLE.search(str(link)) for link in exceptions.causes(error)):
     return None
   return LostError(
       f'process {jax.process_index()} of {jax.process_count()}: lost the '
-      f'connection to other processes. {_describe(_unresponsive(client))} '
-      'Start the same command again: it resumes from the last checkpoint. '
+      'connection to other processes; see their output. Start the same command '
+      'again: it resumes from the last checkpoint. '
       f'({exceptions.first_line(error)})')
 
 
 def _explain_timeout(what: str) -> contextlib.AbstractContextManager[None]:
   """Replaces errors of the coordination service with a `LostError`."""
-  def rewrite(error: Exception) -> LostError | None:
-    return LostError(
-        f'process {jax.process_index()}: {what} within {START_SECS} s. '
-        f'{_describe(_missing(error) or [0])} ({exceptions.first_line(error)})'
-    ) if isinstance(error, jax.errors.JaxRuntimeError) else None
-
-  return exceptions.replaced_by(rewrite)
+  return exceptions.replaced_by(lambda error: LostError(
+      f'process {jax.process_index()}: {what} within {START_SECS} s. See the '
+      f'output of the others. ({exceptions.first_line(error)})'
+  ) if isinstance(error, jax.errors.JaxRuntimeError) else None)
 
 
 def _wait_until_read(client: Any, key: str) -> None:
@@ -181,28 +176,6 @@ def _wait_until_read(client: Any, key: str) -> None:
     client.wait_at_barrier(f'{key}/read', ERROR_SECS * 1000)
   if not jax.process_index():
     time.sleep(EXIT_SECS)
-
-
-def _unresponsive(client: Any) -> list[int]:
-  """Returns the processes that do not respond."""
-  try:
-    client.wait_at_barrier('probe', PROBE_SECS * 1000)
-  except Exception as error:  # A lost service raises several types.
-    if not jax.process_index():
-      time.sleep(1)  # Other processes still read the result.
-    return _missing(error) or [0]  # Process 0 hosts the service.
-  return []
-
-
-def _missing(error: Exception) -> list[int]:
-  """Returns the processes named in the error of a barrier."""
-  names = str(error).partition('timed out task names:')[2]
-  return sorted(map(int, re.findall(r'(\d+)\s*$', names, re.MULTILINE)))
-
-
-def _describe(missing: list[int]) -> str:
-  return (f'No answer from process {", ".join(map(str, missing))}; see its '
-          'output.' if missing else 'All processes still answer.')
 
 
 def _client() -> Any:

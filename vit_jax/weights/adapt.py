@@ -127,12 +127,26 @@ def adapt(
   rows: list[Row] = []
   problems: list[str] = []
   for name, start in want.items():
-    try:
-      adapted[name], row = _adapt_one(
-          name, have.get(name), start, config=config, resize=resize)
-      rows.append(row)
-    except ValueError as error:
-      problems.append(str(error))
+    found, target = have.get(name), tuple(start.shape)
+    shape = None if found is None else tuple(found.shape)
+    if _matches(config.new, name):
+      adapted[name] = start
+      rows.append(Row(name, 'new', shape, target))
+      continue
+    array = None if found is None else np.asarray(found)
+    values = None if array is None else _resized(
+        name, array, target, channels=config.channels, resize=resize)
+    if values is None or values.shape != target:
+      same = values is not None and name == FILTERS and (
+          values.shape[:2] + values.shape[3:] == target[:2] + target[3:])
+      problems.append(
+          f'{name}: expected {target}, found {shape or "nothing"}'
+          + ': to adapt it to another number of channels, set '
+          '--config.init.channels=mean' * same)
+      continue
+    adapted[name] = values.astype(start.dtype)
+    rows.append(Row(
+        name, 'loaded' if values is array else 'resized', shape, target))
   for name in [name for name in have if name not in want]:
     shape = tuple(have[name].shape)
     if _matches(config.ignored, name):
@@ -174,38 +188,22 @@ def match_classes(
       "init.new, or set --config.init.new='[\"head/.*\"]'.")
 
 
-def _adapt_one(
-    name: str, found: Any, start: Any, *, config: InitConfig,
-    resize: Callable[[str, np.ndarray], np.ndarray],
-) -> tuple[Any, Row]:
-  """Returns the values of a parameter; `found` is the checkpoint's or None."""
-  target = tuple(start.shape)
-  shape = None if found is None else tuple(found.shape)
-  if _matches(config.new, name):
-    return start, Row(name, 'new', shape, target)
-  if shape is None:
-    raise ValueError(f'{name}: expected {target}, found nothing')
-  values = original = np.asarray(found)
-  if name == FILTERS and len(shape) == len(target) == 4:
-    if config.channels == 'mean':
-      values = spread_channels(values, target[2])
+def _resized(
+    name: str, values: np.ndarray, target: tuple[int, ...], *,
+    channels: str, resize: Callable[[str, np.ndarray], np.ndarray],
+) -> np.ndarray:
+  """Resizes filters and position embeddings, if the other axes fit."""
+  if name == FILTERS and values.ndim == len(target) == 4:
+    if channels == 'mean':
+      values = _spread_channels(values, target[2])
     from vit_jax.models import embed
     values = embed.resize_filters(values, target[:2])
-  # If other axes differ, the error shows the shape before resizing.
-  if len(shape) == len(target) and shape[-1:] == target[-1:]:
-    values = resize(name, values)
-  if values.shape != target:
-    channels_differ = name == FILTERS and values.ndim == 4 == len(target) and (
-        values.shape[:2] + values.shape[3:] == target[:2] + target[3:])
-    raise ValueError(f'{name}: expected {target}, found {shape}' + (
-        ': to adapt it to another number of channels, set '
-        '--config.init.channels=mean' * channels_differ))
-  status: Status = ('loaded' if values is original and shape == target
-                    else 'resized')
-  return values.astype(start.dtype), Row(name, status, shape, target)
+  if values.ndim == len(target) and values.shape[-1:] == target[-1:]:
+    return resize(name, values)
+  return values
 
 
-def spread_channels(
+def _spread_channels(
     filters: Shaped[np.ndarray, 'height width channels embedding'],
     channels: int,
 ) -> Shaped[np.ndarray, 'height width new_channels embedding']:

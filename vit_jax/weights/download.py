@@ -73,12 +73,8 @@ def local(path: epath.Path, *, log: Log = print) -> pathlib.Path:
   if not atomic_files.is_remote(path):
     return pathlib.Path(path)
   target = _cache_folder(os.fspath(path))
-  for file in path.iterdir():
-    copy = target / file.name
-    if copy.exists():
-      log(f'cached  {file}\n        {copy}')
-    elif file.is_file():
-      _copy(os.fspath(file), copy, log)
+  for file in filter(epath.Path.is_file, path.iterdir()):
+    _fetch_once(os.fspath(file), target / file.name, log)
   return target
 
 
@@ -86,61 +82,51 @@ def _fetch_file(url: str, log: Log) -> epath.Path:
   url, _, expected = url.partition(_HASH)
   name = re.sub(r'[^\w.+=-]', '_', url.split('?')[0].rstrip('/').split('/')[-1])
   target = _cache_folder(url) / name
-  if target.exists():
-    found = _check_hash(target, expected, f'{target}, downloaded from {url},')
-    log(f'cached  {url}\n        {target}, sha256 {found}')
-    return epath.Path(target)
-  if name.endswith('.npz') and '?' not in url:
+  if name.endswith('.npz') and '?' not in url and not target.exists():
     # `weights.save` writes a .json file for an .npz file. Other weights have
     # none, and hosts report that in many ways.
     with contextlib.suppress(OSError, ValueError, errors.StorageError):
-      _copy(declared.json_path(url),
-            pathlib.Path(declared.json_path(str(target))), log,
-            check=lambda file, _: json.loads(file.read_text()))
-  _copy(url, target, log, check=_check_weights, expected=expected)
+      _fetch_once(
+          declared.json_path(url),
+          pathlib.Path(declared.json_path(str(target))), log,
+          check=lambda file, _: json.loads(file.read_text()))
+  # A server may have sent something else, such as a login page.
+  _fetch_once(url, target, log, check=array_file.format_of, expected=expected)
   return epath.Path(target)
 
 
-def _check_weights(file: pathlib.Path, url: str) -> None:
-  """Raises if the server sent something else, such as a login page."""
-  if array_file.sniff(file) is None:
-    with file.open('rb') as stream:
-      start = stream.read(16)
-    raise ValueError(
-        f'{url} is not a file of weights: {file.stat().st_size:,} bytes that '
-        f'begin with {start!r}; they are not kept. Open the address in a '
-        'browser.')
-
-
-def _copy(
+def _fetch_once(
     url: str, target: pathlib.Path, log: Log,
-    check: Callable[[pathlib.Path, str], None] = lambda file, url: None,
+    check: Callable[[pathlib.Path, str], object] = lambda file, url: None,
     expected: str = '',
 ) -> None:
-  """Copies a file; `target` is always complete and checked."""
+  """Copies a file unless it is there; `target` is complete and checked."""
+  if target.exists():
+    log(f'cached  {url}\n        {target}, sha256 '
+        + _check_hash(target, expected, f'{target}, downloaded from {url},'))
+    return
   target.parent.mkdir(parents=True, exist_ok=True)
-  handle, name = tempfile.mkstemp(dir=target.parent, suffix='.part')
-  try:
-    with os.fdopen(handle, 'wb') as sink, _explained(url):
+  with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+    part = pathlib.Path(folder) / target.name
+    with part.open('wb') as sink, _explained(url):
       if url.startswith(('http://', 'https://')):
         file_download.http_get(url, sink)
       else:
         import fsspec
         with fsspec.open(url, 'rb') as stream:
           shutil.copyfileobj(stream, sink, _CHUNK_BYTES)
-    check(pathlib.Path(name), url)
-    found = _check_hash(name, expected, f'{url} was discarded: it')
-    os.replace(name, target)
-  finally:
-    pathlib.Path(name).unlink(missing_ok=True)
+    check(part, url)
+    found = _check_hash(part, expected, f'{url} was discarded: it')
+    os.replace(part, target)
   log(f'fetched {url}\n        {target}, {target.stat().st_size:,} bytes, '
       f'sha256 {found}')
 
 
 def _check_hash(
-    path: str | os.PathLike, expected: str, subject: str) -> str:
+    path: pathlib.Path, expected: str, subject: str) -> str:
   """Returns the SHA-256 of a file; raises if another one is expected."""
-  found = checksum(path)
+  with path.open('rb') as file:
+    found = hashlib.file_digest(file, 'sha256').hexdigest()
   if expected and found != expected.lower():
     raise ValueError(
         f'{subject} has SHA-256 {found}, but {expected} was expected. '
@@ -207,12 +193,6 @@ def _fetch_hub(text: str, log: Log) -> epath.Path:
     found = _check_hash(path, blob if len(blob) == 64 else '', str(path))
     log(f'fetched hf://{text}\n        {path}, sha256 {found}')
   return epath.Path(folder / file if file else folder)
-
-
-def checksum(path: str | os.PathLike) -> str:
-  """Returns the SHA-256 of a file, in hexadecimal."""
-  with open(path, 'rb') as file:
-    return hashlib.file_digest(file, 'sha256').hexdigest()
 
 
 def _cache_folder(url: str) -> pathlib.Path:

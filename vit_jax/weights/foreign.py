@@ -9,7 +9,7 @@ sizes; the caller's overrides take precedence. That model is then built
 abstractly: its parameters must be exactly the parameters of the file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 import dataclasses
 import os
 import pathlib
@@ -23,7 +23,6 @@ from vit_jax.checkpoints import paths
 from vit_jax.models import vit_config
 from vit_jax.weights import check
 from vit_jax.weights import overrides as overrides_lib
-from vit_jax.weights import report
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import config_json
 from vit_jax.weights.configs import declared as declared_lib
@@ -59,14 +58,14 @@ def load(
     found = matching.find(opened, prefix=given.prefix)
   except ValueError:
     if file.exists():  # It may name the component that the model lacks.
-      config_json.read(file, overrides=given.preprocess)
+      config_json.read(file)
     raise
   declared = declared_lib.read_metadata(opened)
   advice = ''
   if declared is None:
     declared = declared_lib.Declared()
     if file.exists():
-      declared = config_json.read(file, overrides=given.preprocess)
+      declared = config_json.read(file)
       advice = f'\n{config_json.ADVICE}'
   try:
     return _build(found, declared, given)
@@ -106,8 +105,8 @@ def _build(
   abstract = adapt(shapes)
   check.check_params(config, abstract, resolution, path=opened.path,
         theirs={match.ours: match.theirs[0] for match in found.matches})
-  declared.add_defaults(found.family.preprocess, weights_lib.Origin(
-      'assumed', f'as for a {found.family.label}'))
+  declared.add_defaults(
+      found.family.preprocess, f'assumed, as for a {found.family.label}')
   preprocess = _preprocess(config, resolution, declared, given)
   under = f', under {found.prefix}' if found.prefix else ''
   return weights_lib.Weights(
@@ -119,9 +118,9 @@ def _build(
       address=opened.path, kind=found.family.name,
       description=f'{paths.display(opened.path)}: {found.family.label} '
       f'({opened.format}{under})',
-      settings=declared.settings(given.model, given.preprocess),
-      notes=tuple(report.notes(found, declared, given)),
-      report=tuple(report.parameters(found, abstract)))
+      settings=declared.settings({**given.model, **given.preprocess}),
+      notes=(*declared.notes, *_notes(found, given)),
+      report=tuple(_report(found, abstract)))
 
 
 def _positions(
@@ -162,22 +161,21 @@ def _config(
   known = dict(declared.model)
   if 'variant' in given.model:
     known |= published_sizes.dimensions(given.model['variant'])
-    declared.origins['num_heads'] = weights_lib.Origin('given')
+    declared.origins['num_heads'] = weights_lib.GIVEN
   known |= given.model
   section = infer_architecture.section(
       params, found.family, declared=known, heads_in_shapes=found.has_head_axis)
   if 'width' in section and not section.get('num_heads'):
     section['num_heads'], source = infer_architecture.num_heads(
         section, family=found.family, path=found.opened.path)
-    declared.origins['num_heads'] = weights_lib.Origin('assumed', source)
+    declared.origins['num_heads'] = (
+        f'assumed, {source} (if wrong, all outputs are wrong)')
   elif 'width' in section and 'num_heads' not in known:
-    declared.origins['num_heads'] = weights_lib.Origin(
-        'inferred', 'the arrays')
+    declared.origins['num_heads'] = 'inferred from the arrays'
   variant = section.pop('variant', None)
   config = models.parse(section)
   if variant is None:
-    variant = published_sizes.variant(
-        config, declared=known, path=found.opened.path)
+    variant = published_sizes.variant(config)
   elif variant and not published_sizes.has_dimensions(config, variant):
     variant = ''
   return dataclasses.replace(config, variant=variant)
@@ -196,3 +194,24 @@ def _preprocess(
   preprocess = preprocessing.override(preprocess, given.preprocess)
   check.check_preprocess(config, preprocess)
   return preprocess
+
+
+def _notes(
+    found: matching.Found, given: overrides_lib.Overrides) -> Iterator[str]:
+  """Yields lines about overrides and arrays that are not read."""
+  if values := {**given.model, **given.preprocess}:
+    yield weights_lib.listed(values.items(), start='overrides: ')
+  if found.left_out:
+    yield (f'ignored: {len(found.left_out)} arrays that are not parameters: '
+           + weights_lib.shortened(found.left_out))
+
+
+def _report(
+    found: matching.Found, params: Mapping[str, Any]) -> Iterator[str]:
+  """Yields a line for each parameter, and for each array that is ignored."""
+  for match in found.matches:
+    more = f' (and {len(match.theirs) - 1} more)' * (len(match.theirs) > 1)
+    shape = getattr(params.get(match.ours), 'shape', '')
+    yield f'  loaded  {match.theirs[0]}{more} -> {match.ours} {shape}'.rstrip()
+  for name in found.left_out:
+    yield f'  ignored {name} {found.opened.shapes[name]}'

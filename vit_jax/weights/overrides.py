@@ -42,22 +42,14 @@ def parse(overrides: Mapping[str, Any]) -> Overrides:
     schema.check_name(name, known, what='override')
   preprocess = {name: value for name, value in overrides.items()
                 if name in preprocessing.NAMES}
-  terms = {name: value for name, value in preprocess.items()
-           if name in preprocessing.TERMS}
   # The weights may decide the resolution; it is a placeholder here.
-  parsed = preprocessing.parse({'resolution': (1, 1), **preprocess})
-  described = schema.parse(
-      preprocessing.ResizeAndCrop, terms, where='override')
+  checked = preprocessing.parse({'resolution': (1, 1), **preprocess})
+  if 'resolution' in preprocess:
+    preprocess['resolution'] = checked.resolution
   return Overrides(
       model={name: _model_value(name, value)
              for name, value in overrides.items() if name in _MODEL},
-      preprocess={
-          name: getattr(described if name in terms else parsed, name)
-          for name in preprocess if name != 'ops'} | (
-              # Their default size is the resolution of the weights.
-              {'ops': schema.convert(preprocess['ops'], Any, where='ops')}
-              if 'ops' in preprocess else {}),
-      prefix=schema.convert(
+      preprocess=preprocess, prefix=schema.convert(
           overrides.get('prefix'), str | None, where='prefix'))
 
 

@@ -18,8 +18,8 @@ from vit_jax.models import architecture
 from vit_jax.models import vit_config
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import declared
+from vit_jax.weights.configs import huggingface
 from vit_jax.weights.configs import huggingface_export
-from vit_jax.weights.configs import huggingface_types
 from vit_jax.weights.configs import timm_export
 from vit_jax.weights.families import families
 from vit_jax.weights.families import layout
@@ -89,6 +89,7 @@ def save(
     model = dataclasses.replace(model, config=config)
   metadata = json.dumps(declared.metadata(model))
   path = os.fspath(target)
+  declared_settings: tuple[str, ...] = ()
   if form == 'npz':
     _save_npz(path, arrays, metadata)
   elif form == 'timm' and path.endswith('.safetensors'):
@@ -97,19 +98,10 @@ def save(
   else:
     _save_folder(
         path, arrays, metadata, _CONFIGS[form].config_files(model))
-    named = form == 'timm' and getattr(
-        config, 'layer_norm_epsilon', None) in timm_export.EPSILONS
-    # Offsets of crops; both libraries round the longer side down.
-    offsets = {'timm': 'torchvision', 'huggingface': 'tensorflow'}[form]
-    rounds = any(
-        op['rounding'] != offsets if op['op'] == 'central_crop' else
-        'shorter' in op and op['rounding'] != 'torchvision'
-        for op in preprocess.sections)
-    return [*_notes(form, family, config, declared=(
-        *_DECLARED[form], *(['layer_norm_epsilon'] * named))), *[
-            f'{form} rounds sizes or offsets of crops otherwise than this '
-            'model, so that crops may be shifted by a pixel'] * rounds]
-  return _notes(form, family, config)
+    declared_settings = _DECLARED[form]
+    if getattr(config, 'layer_norm_epsilon', None) in timm_export.EPSILONS:
+      declared_settings += 'layer_norm_epsilon',
+  return _notes(form, family, config, declared=declared_settings)
 
 
 def _save_npz(
@@ -152,7 +144,7 @@ def _family(form: str, config: models.ModelConfig) -> families.Family:
 
 def _huggingface_family(config: vit_config.ViTConfig) -> families.Family:
   kind = huggingface_export.model_type(config)
-  family = families.FAMILIES[huggingface_types.TYPES[kind].family]
+  family = families.FAMILIES[huggingface.TYPES[kind].family]
   skipped = ['.weights_' if config.mlp == 'gelu' else '.mlp.fc']
   unused = family.table.unused
   if kind == 'deit':

@@ -9,7 +9,6 @@ from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import items
-from vit_jax.checkpoints import paths
 from vit_jax.models import architecture
 from vit_jax.weights.configs import preprocessing
 
@@ -17,20 +16,7 @@ from vit_jax.weights.configs import preprocessing
 Positions = Literal['linear', 'bilinear', 'cubic']
 W = TypeVar('W', bound='Weights')
 _MAX_NAMES = 4  # Names of classes or arrays in a line.
-_STATUS = {'declared': ' by ', 'inferred': ' from ', 'assumed': ', '}
-
-
-@dataclasses.dataclass(frozen=True)
-class Origin:
-  """Source of the value of a setting.
-
-  Attributes:
-    status: 'given' by the caller, 'declared' by a file, 'inferred' from arrays
-      or names, or 'assumed'.
-    source: the file, what it is inferred from, or whose default is assumed.
-  """
-  status: Literal['given', 'declared', 'inferred', 'assumed']
-  source: str = ''
+GIVEN = 'given'  # Origin of settings that the caller sets.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -50,7 +36,8 @@ class Weights:
     kind: 'params' or 'average' of a checkpoint, or the family of other weights.
     description: path and format of the file, for the summary.
     run: config of the training run that wrote them; empty for other weights.
-    settings: origins of the model, and of the settings in `declared.REPORTED`.
+    settings: origin of each setting in `declared.REPORTED`: 'declared by' a
+      file, 'inferred from' arrays or names, 'assumed', or `GIVEN`.
     notes: further lines of the summary.
     report: a line for each parameter that is read or ignored.
   """
@@ -64,7 +51,7 @@ class Weights:
   kind: str = ''
   description: str = ''
   run: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  settings: Mapping[str, Origin] = dataclasses.field(default_factory=dict)
+  settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
   notes: tuple[str, ...] = ()
   report: tuple[str, ...] = ()
 
@@ -102,65 +89,40 @@ def _summary(weights: Weights) -> Iterator[str]:
   if getattr(config, 'representation_layer', False):
     values['representation_layer'] = True
   size = f'{config.variant}, ' if config.variant else ''
+  height, width = weights.resolution
   yield (f'  model: {size}{config.num_classes} classes, images '
-         f'{_size(weights.resolution)}' + listed(values.items(), start=', '))
+         f'{height}x{width}' + listed(values.items(), start=', '))
   if not config.num_classes:
     yield '  no head in the file: 0 classes, logits are empty'
-  yield from _origins(weights)
+  values = _values(weights)
+  groups: dict[str, list[str]] = {}
+  for name, origin in weights.settings.items():
+    if origin != GIVEN and name in values:
+      groups.setdefault(origin, []).append(f'{name}={values[name]}')
+  for origin, texts in groups.items():
+    yield f'  {origin}: {", ".join(texts)}'
   yield from (f'  {note}' for note in weights.notes)
 
 
-def _origins(weights: Weights) -> Iterator[str]:
-  """Yields a line for each origin of settings, except 'given' ones."""
-  values = _values(weights)
-  groups: dict[Origin, list[str]] = {}
-  for name, origin in weights.settings.items():
-    if name in values and origin.status != 'given' and (
-        name, origin.status) != ('heads', 'assumed'):
-      groups.setdefault(origin, []).append(
-          f'{name}={values[name]}' if values[name] else name)
-  for origin, texts in groups.items():
-    of = _STATUS[origin.status] + paths.display(origin.source) if (
-        origin.source) else ''
-    yield f'  {origin.status}{of}: {", ".join(texts)}'
-  heads = weights.settings.get('heads')
-  if heads and 'heads' in values and heads.status == 'assumed':
-    yield (f'  assumed: {values["heads"]} heads; if wrong, all outputs are '
-           f'wrong: num_heads=N ({heads.source})')
-
-
-def _values(weights: Weights) -> dict[str, str]:
-  """Returns the text of each setting that the model has."""
+def _values(weights: Weights) -> dict[str, Any]:
+  """Returns the value of each setting that the model has."""
   preprocess, config = weights.preprocess, weights.config
-
-  def channels(values: tuple[float, ...]) -> str:
-    return f'{values[0]:g}' if len(set(values)) == 1 else (
-        f'({", ".join(f"{value:g}" for value in values)})')
-
-  result = {'model': '', 'mean': channels(preprocess.mean),
-            'std': channels(preprocess.std)}
-  if preprocess.resize_and_crop is None:
-    result['resize'] = '; '.join(
-        ' '.join(f'{value}' if key == 'op' else f'{key} {value}'
-                 for key, value in op.items()) for op in preprocess.sections)
-  else:
-    resize, _ = preprocess.resize_and_crop
-    size = _size(resize.least)
-    result |= {
-        'resize': f'shorter side to {resize.shorter}' if resize.shorter else (
-            f'both sides to {size}' if resize.size else f'to cover {size}'),
-        'crop': (_size(preprocess.resolution)
-                 if len(preprocess.sections) > 1 else 'none'),
-        'interpolation': resize.method}
+  result: dict[str, Any] = {
+      'mean': _channels(preprocess.mean), 'std': _channels(preprocess.std)}
+  try:
+    result |= vars(preprocessing.ResizeAndCrop.of(preprocess)[0])
+  except ValueError:
+    result['ops'] = preprocess.sections
   if config.num_classes:
     result['labels'] = shortened(preprocess.labels) or 'none'
   if heads := getattr(config, 'num_heads', 0):
-    result['heads'] = str(heads)
+    result['num_heads'] = heads
   return result
 
 
-def _size(size: tuple[int, int]) -> str:
-  return f'{size[0]}x{size[1]}'
+def _channels(values: tuple[float, ...]) -> str:
+  return f'{values[0]:g}' if len(set(values)) == 1 else (
+      f'({", ".join(f"{value:g}" for value in values)})')
 
 
 def shortened(names: Iterable[str]) -> str:

@@ -69,8 +69,7 @@ def test_labels_of_a_base_model_are_ignored(tmp_path):
     ('{"image_mean": 3}', 'malformed'),
     ('{"image_std": [0, 1, 1]}', 'std must be positive'),
     ('{"resample": 9}', 'resample is 9'),
-    ('{"rescale_offset": true}', 'offset'),
-    ('{"do_rescale": false}', 'multiplied by 1, expected 1 / 255'),
+    ('{"rescale_offset": true}', 'an offset'),
     ('{"rescale_factor": "1/255"}', 'malformed')])
 def test_a_malformed_preprocessor_is_an_error(text, words, tmp_path):
   write(tmp_path, HF)
@@ -96,18 +95,15 @@ def test_exported_preprocessing_is_parsed_back(settings):
   assert found == preprocess
 
 
-def test_pixels_of_another_scale_need_overrides(tmp_path):
-  write(tmp_path, HF, {'rescale_factor': 1 / 127.5, 'image_mean': [1, 1, 1]})
-  with pytest.raises(ValueError, match='expected 1 / 255'):
-    foreign.load(tmp_path)
-  loaded = foreign.load(tmp_path, {'mean': 0.5, 'std': 0.25})
-  assert (loaded.preprocess.mean, loaded.preprocess.std) == (
-      (0.5,) * 3, (0.25,) * 3)
-
-
-def test_images_without_normalisation_have_mean_0_and_std_1():
-  assert huggingface.parse_preprocessor({'do_normalize': False}) == {
-      'mean': (0.0,) * 3, 'std': (1.0,) * 3}
+@pytest.mark.parametrize(('processor', 'mean', 'std'), [
+    ({'rescale_factor': 1 / 127.5, 'image_mean': [1, 1, 1]}, 0.5, None),
+    ({'do_normalize': False}, 0, 1),
+    ({'do_rescale': False, 'do_normalize': False}, 0, 1 / 255)])
+def test_the_scale_of_pixels_becomes_that_of_images_in_0_to_1(
+    processor, mean, std):
+  found = huggingface.parse_preprocessor(processor)
+  assert found['mean'] == pytest.approx((mean,) * 3)
+  assert found.get('std') == (std and pytest.approx((std,) * 3))
 
 
 # ---------------------------------------------------------------- backbones

@@ -1,16 +1,12 @@
 """Reads config.json of any library whose parser is in this folder."""
 
-from collections.abc import Container
 import pathlib
-from typing import Any
 
 from vit_jax import untrusted
 from vit_jax.checkpoints import paths
-from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import declared as declared_lib
 from vit_jax.weights.configs import huggingface
 from vit_jax.weights.configs import preprocessing
-from vit_jax.weights.configs import recorded
 from vit_jax.weights.configs import timm
 
 NAME = 'config.json'
@@ -21,46 +17,37 @@ PROCESSORS = {'processor_config.json': 'image_processor',
 # JSON may hold a list where an object is expected, at any depth.
 _MALFORMED = (ValueError, TypeError, AttributeError, KeyError, IndexError,
               ZeroDivisionError, OverflowError)
-_MAX_UNREAD = 6  # Keys that are listed.
 
 
-def read(
-    path: pathlib.Path, *, overrides: Container[str] = (),
-) -> declared_lib.Declared:
+def read(path: pathlib.Path) -> declared_lib.Declared:
   """Reads config.json, and the image processor's JSON in the same folder.
-
-  Args:
-    path: path of config.json.
-    overrides: names of settings that the caller gives.
 
   Raises:
     ValueError: if a setting is malformed or not supported.
   """
   try:
-    config = recorded.Recorded(untrusted.read_json(path))
+    config = untrusted.read_json(path)
     library = next(
         (one for one in (timm, huggingface) if one.recognises(config)), None)
     if library is None:
       return declared_lib.Declared(notes=(
           f'ignored {path}: neither a timm nor a Hugging Face config',))
     result = library.parse(config)
-    notes = _unread(path, config, library)
     for name, section in PROCESSORS.items():
       file = path.with_name(name)
       if not file.exists():
         continue
-      processor = recorded.Recorded(untrusted.read_json(file))
+      processor = untrusted.read_json(file)
       found = processor.get(section) if section else processor
       if found is None:
         continue
-      preprocess = huggingface.parse_preprocessor(found, overrides)
+      preprocess = huggingface.parse_preprocessor(found)
       if 'ops' in preprocess:  # They replace config.json's.
         for term in ('keep_aspect', 'crop'):
           result.preprocess.pop(term, None)
       result.preprocess |= preprocess
       result.origins |= dict.fromkeys(
-          preprocess, weights_lib.Origin('declared', str(file)))
-      notes += _unread(file, found, huggingface)
+          preprocess, f'declared by {paths.display(file)}')
       break
     # The weights may decide the resolution; it is a placeholder here.
     preprocessing.parse({'resolution': (1, 1), **result.preprocess})
@@ -68,19 +55,8 @@ def read(
     reason = (str(error) if isinstance(error, ValueError)
               else f'it is malformed: {type(error).__name__}: {error}')
     raise ValueError(f'{path} cannot be used: {reason}\n{ADVICE}') from error
-  result.source = str(path)
-  result.notes += notes
+  result.source = paths.display(path)
   return result
-
-
-def _unread(
-    path: pathlib.Path, config: recorded.Recorded, library: Any,
-) -> tuple[str, ...]:
-  """Returns a note if a file has settings that were not read."""
-  keys = list(config.unread(library.IRRELEVANT))
-  more = ', ...' * (len(keys) > _MAX_UNREAD)
-  return (f'not read in {paths.display(path)}: '
-          + ', '.join(keys[:_MAX_UNREAD]) + more,) if keys else ()
 
 
 ADVICE = ('If it belongs to another model, move the weights out of its folder, '

@@ -21,11 +21,8 @@ from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.formats import array_file
 
 KEY = 'vit_jax'
-# Settings whose origin every load reports, with their keys in the section
-# `model` or in `Preprocess`.
-REPORTED: Mapping[str, str] = {
-    'mean': 'mean', 'std': 'std', 'resize': 'keep_aspect', 'crop': 'crop',
-    'interpolation': 'interpolation', 'labels': 'labels', 'heads': 'num_heads'}
+# Settings whose origin every load reports.
+REPORTED = ('mean', 'std', 'ops', *preprocessing.TERMS, 'labels', 'num_heads')
 
 
 @dataclasses.dataclass
@@ -53,40 +50,33 @@ class Declared:
   resolution: tuple[int, int] | None = None
   positions: weights_lib.Positions | None = None
   embeds_prefix: bool | None = None
-  origins: dict[str, weights_lib.Origin] = dataclasses.field(
-      default_factory=dict)
+  origins: dict[str, str] = dataclasses.field(default_factory=dict)
   notes: tuple[str, ...] = ()
 
-  def add_defaults(
-      self, preprocess: Mapping[str, Any], origin: weights_lib.Origin) -> None:
+  def add_defaults(self, preprocess: Mapping[str, Any], origin: str) -> None:
     """Adds keys of `Preprocess` that are not declared."""
     for name in preprocess.keys() - self.preprocess.keys():
       self.preprocess[name] = preprocess[name]
       self.origins[name] = origin
 
-  def settings(self, *given: Container[str]) -> dict[str, weights_lib.Origin]:
-    """Returns the origins of the model, if declared, and of `REPORTED`.
-
-    `given` holds the keys that the caller sets.
+  def settings(self, given: Container[str]) -> dict[str, str]:
+    """Returns the origins of `REPORTED`; the caller sets the keys in `given`.
     """
-    def origin(key: str) -> weights_lib.Origin:
-      if any(key in keys or ('ops' in keys and key in preprocessing.TERMS)
-             for keys in given):
-        return weights_lib.Origin('given')
-      # Operations declare what the terms of timm would describe.
-      if 'ops' in self.preprocess and (
-          key in ('keep_aspect', 'crop') or (
-              key == 'interpolation' and self.ours)):
-        key = 'ops'
-      if key in self.preprocess or key in self.model:
-        default = weights_lib.Origin('declared', self.source)
-      else:
-        default = weights_lib.Origin('assumed')
-      return self.origins.get(key, default)
+    result = {}
+    for name in REPORTED:
+      # Operations declare what the terms of timm describe.
+      key = 'ops' if name in preprocessing.TERMS and (
+          name not in self.preprocess) else name
+      declared = key in self.preprocess or key in self.model
+      result[name] = self.origins.get(key) or (
+          f'declared by {self.source}' if declared else 'assumed')
+    return result | given_settings(given)
 
-    of_model = {'model': weights_lib.Origin('declared', self.source)}
-    return (of_model if self.source else {}) | {
-        name: origin(key) for name, key in REPORTED.items()}
+
+def given_settings(given: Container[str]) -> dict[str, str]:
+  """Returns the origin of the settings in `REPORTED` that the caller gives."""
+  return {name: weights_lib.GIVEN for name in REPORTED if name in given or (
+      name in preprocessing.TERMS and 'ops' in given)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +130,7 @@ def read_metadata(opened: array_file.ArrayFile) -> Declared | None:
     text = opened.metadata[KEY]
     source = f'{KEY} in the metadata of {paths.display(opened.path)}'
   elif opened.format == 'npz' and npz_json.exists():
-    text, source = untrusted.read_text(npz_json), str(npz_json)
+    text, source = untrusted.read_text(npz_json), paths.display(npz_json)
   else:
     return None
   try:

@@ -1,37 +1,97 @@
 """config.json and preprocessor_config.json of Hugging Face models.
 
-Format: https://huggingface.co/docs/transformers/model_doc/vit.
+Source: the configuration classes of transformers 5.23, such as
+https://huggingface.co/docs/transformers/model_doc/vit.
 """
 
 import collections
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
+import dataclasses
 import math
-import re
 from typing import Any
 
 from vit_jax import schema
 from vit_jax.data.augment import ops as ops_lib
-from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import declared
-from vit_jax.weights.configs import huggingface_types
+
+# The first name of each is written.
+GELU = {'gelu': 'exact', 'gelu_pytorch_tanh': 'tanh', 'quick_gelu': 'quick',
+        'gelu_python': 'exact', 'gelu_new': 'tanh', 'gelu_fast': 'tanh'}
+MODEL_KEYS = {
+    'hidden_size': 'width', 'num_hidden_layers': 'depth',
+    'intermediate_size': 'mlp_dim', 'patch_size': 'patch',
+    'num_attention_heads': 'num_heads', 'qkv_bias': 'qkv_bias',
+    'layer_norm_eps': 'layer_norm_epsilon'}
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelType:
+  """A value of `model_type` in config.json.
+
+  Attributes:
+    family: key of `families.FAMILIES`.
+    base: class of a model without a classifier; '' if there is none.
+    classifier: class of a model with a classifier; '' if there is none.
+    settings: our settings that differ from a plain ViT.
+    free: our settings that may have any value.
+    gelu: default of `hidden_act`; '' for that of the family.
+    num_heads: default of `num_attention_heads`; 0 to use a published size.
+    inner: key of the section that holds the settings of the images' model.
+  """
+  family: str
+  base: str = ''
+  classifier: str = ''
+  settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  free: tuple[str, ...] = ()
+  gelu: str = ''
+  num_heads: int = 12
+  inner: str = ''
+
+
+_DINO = ('qkv_bias', 'layer_scale', 'mlp')
+_VISION = 'vision_config'
+
+TYPES: Mapping[str, ModelType] = {
+    'vit': ModelType('huggingface', 'ViTModel', 'ViTForImageClassification',
+                     free=('qkv_bias',), num_heads=0),
+    'deit': ModelType(
+        'huggingface', 'DeiTModel', 'DeiTForImageClassificationWithTeacher',
+        {'distill_token': True}, free=('qkv_bias',), num_heads=0),
+    'dinov2': ModelType(
+        'dinov2', 'Dinov2Model', 'Dinov2ForImageClassification', free=_DINO),
+    'dinov2_with_registers': ModelType(
+        'dinov2_with_registers', 'Dinov2WithRegistersModel',
+        'Dinov2WithRegistersForImageClassification',
+        free=(*_DINO, 'registers')),
+    'dinov3_vit': ModelType(
+        'dinov3', 'DINOv3ViTModel', settings={'position': 'none'}, free=_DINO,
+        num_heads=6),
+    'clip_vision_model': ModelType(
+        'clip', 'CLIPVisionModel', 'CLIPVisionModelWithProjection',
+        {'stem_norm': 'tokens'}, gelu='quick'),
+    'clip': ModelType(
+        'clip', '', 'CLIPForImageClassification', {
+            'stem_norm': 'tokens', 'pooling': 'average', 'final_norm': False},
+        gelu='quick', inner=_VISION),
+    'siglip_vision_model': ModelType(
+        'siglip', 'SiglipVisionModel', '', {'pooling': 'attention'}),
+    'siglip': ModelType(
+        'siglip', '', 'SiglipForImageClassification', {'pooling': 'average'},
+        inner=_VISION)}
+
+# Components that our models lack, of other model types of these families.
+MISSING: Mapping[str, str] = {
+    'siglip2': 'patches and positions of images of any aspect ratio (NaFlex)',
+    'dinov3_convnext': 'a convolutional network (ConvNeXt)',
+    'beit': 'relative position biases of rows and columns',
+    'data2vec-vision': 'relative position biases of rows and columns',
+    'vit_mae': 'the decoder of MAE; use the encoder of timm, such as '
+               'hf://timm/vit_base_patch16_224.mae'}
 
 PROBLEM_TYPES = {'sigmoid': 'multi_label_classification', 'none': 'regression'}
 # Pillow's filter numbers.
 RESAMPLE: Mapping[int, ops_lib.Method] = {
     0: 'nearest', 1: 'lanczos', 2: 'bilinear', 3: 'bicubic', 4: 'box'}
-# Keys that do not change outputs, or that the arrays determine.
-IRRELEVANT = re.compile(
-    r'_.*|.*drop.*|initializer_.*|layerscale_value|.*dtype|.*version|label2id'
-    r'|text_config.*|projection_dim|logit_scale_init_value|num_channels'
-    r'|num_(register_tokens|labels|classes)|\w*(query|key|value|proj|mlp)_bias'
-    r'|mlp_ratio|use_(swiglu_ffn|mask_token|cache)|pos_embed_\w+|encoder_stride'
-    r'|out_\w+|stage_names|reshape_hidden_states|apply_layernorm|output_\w+'
-    r'|pooler_\w+|return_dict|torchscript|is_\w+|\w+_token_id|chunk_size_\w+'
-    r'|\w+_(type|class)|do_convert_rgb|(input_)?data_format|return_tensors'
-    # Settings of text generation in old files.
-    r'|\w+_penalty|max_length|num_(beams|beam_groups|return_sequences)'
-    r'|temperature|top_[kp]|typical_p')
-
 
 def recognises(config: Mapping[str, Any]) -> bool:
   """Whether a config.json is from transformers or the family 'scratch'."""
@@ -52,12 +112,11 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
       config.get(f'{found.inner}_dict'), config.get(found.inner), config]
   inner = collections.ChainMap(*filter(None, sections))
   result.model = {ours: inner[theirs]
-                  for theirs, ours in huggingface_types.MODEL_KEYS.items()
+                  for theirs, ours in MODEL_KEYS.items()
                   if inner.get(theirs) is not None}
   if found.num_heads and 'num_heads' not in result.model:
     result.model['num_heads'] = found.num_heads
-    result.origins['num_heads'] = weights_lib.Origin(
-        'inferred', f'model_type {kind}')
+    result.origins['num_heads'] = f'inferred from model_type {kind}'
   if kind == 'dinov3_vit' and 'rope_theta' in config:
     result.model['rotary'] = {
         'coordinates': 'normalized', 'base': float(config['rope_theta']),
@@ -88,24 +147,24 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   return result
 
 
-def _model_type(kind: str | None) -> huggingface_types.ModelType:
+def _model_type(kind: str | None) -> ModelType:
   """Returns the row of a `model_type`; that of 'vit' for None.
 
   Raises:
     ValueError: if it is not supported.
   """
-  found = huggingface_types.TYPES.get('vit' if kind is None else str(kind))
+  found = TYPES.get('vit' if kind is None else str(kind))
   if found is None:
-    missing = huggingface_types.MISSING.get(str(kind))
+    missing = MISSING.get(str(kind))
     raise ValueError(
         f'model_type is {kind!r}, '
         + (f'which has {missing}: our models lack that component.' if missing
-           else f'expected one of {", ".join(huggingface_types.TYPES)}.'))
+           else f'expected one of {", ".join(TYPES)}.'))
   return found
 
 
 def _gelu(
-    config: Mapping[str, Any], kind: huggingface_types.ModelType,
+    config: Mapping[str, Any], kind: ModelType,
 ) -> dict[str, Any]:
   """Returns the setting `gelu`.
 
@@ -122,40 +181,33 @@ def _gelu(
           f'use_gated_mlp is true and hidden_act is {act!r}, but our models '
           "have gates only with 'silu' (SwiGLU).")
     return {}
-  schema.check_name(act, list(huggingface_types.GELU), what='hidden_act')
-  return {'gelu': huggingface_types.GELU[str(act)]}
+  schema.check_name(act, list(GELU), what='hidden_act')
+  return {'gelu': GELU[str(act)]}
 
 
 def default_labels(count: int) -> list[str]:
   return [f'LABEL_{i}' for i in range(count)]
 
 
-def parse_preprocessor(
-    config: Mapping[str, Any], overrides: Container[str] = (),
-) -> dict[str, Any]:
+def parse_preprocessor(config: Mapping[str, Any]) -> dict[str, Any]:
   """Returns the keys of `Preprocess` that a preprocessor_config.json declares.
 
   Raises:
-    ValueError: if `Preprocess` cannot represent a setting. A normalisation that
-      it cannot represent is accepted if `overrides` has mean and std.
+    ValueError: if `Preprocess` cannot represent a setting.
   """
-  result: dict[str, Any] = {}
-  crop = config.get('crop_size')
-  if not config.get('do_center_crop'):
-    crop = None
+  result: dict[str, Any] = _normalization(config)
+  crop = config.get('crop_size') if config.get('do_center_crop') else None
   whole = config.get('size') if config.get('do_resize', True) else None
-  if crop and isinstance(whole, int) and any(
-      str(config.get(key)).startswith('CLIP')
-      for key in ('image_processor_type', 'feature_extractor_type')):
-    whole = {'shortest_edge': whole}
-  elif crop and isinstance(whole, int):  # As Transformers reads it.
-    whole = {'height': whole, 'width': whole}
+  if crop and isinstance(whole, int):  # As Transformers reads it.
+    is_clip = any(str(config.get(key)).startswith('CLIP') for key in (
+        'image_processor_type', 'feature_extractor_type'))
+    whole = {'shortest_edge': whole} if is_clip else {
+        'height': whole, 'width': whole}
   size = crop or whole
   if isinstance(size, Mapping) and 'height' in size:
     result['resolution'] = (size['height'], size['width'])
   elif isinstance(size, int):
     result['resolution'] = (size, size)
-  result |= _normalization(config, overrides)
   resample = config.get('resample')
   if resample is not None:
     if resample not in RESAMPLE:
@@ -176,22 +228,21 @@ def parse_preprocessor(
   return result
 
 
-def _normalization(
-    config: Mapping[str, Any], overrides: Container[str],
-) -> dict[str, Any]:
+def _normalization(config: Mapping[str, Any]) -> dict[str, Any]:
   """Returns mean and std for images in [0, 1]."""
-  factor = (config.get('rescale_factor', 1 / 255)
-            if config.get('do_rescale', True) else 1)
-  offset = config.get('rescale_offset') or config.get('offset')
-  if (offset or not math.isclose(255 * factor, 1, rel_tol=1e-6)) and not (
-      'mean' in overrides and 'std' in overrides):
+  if config.get('rescale_offset') or config.get('offset'):
     raise ValueError(
-        f'The pixels are multiplied by {factor!r}, expected 1 / 255 and no '
-        'offset. Override the normalisation of images in [0, 1]: mean=..., '
-        'std=...')
-  result: dict[str, Any] = {'mean': (0.0,) * 3, 'std': (1.0,) * 3}
-  if config.get('do_normalize', True):
-    result = {ours: tuple(config[theirs]) for ours, theirs in (
-        ('mean', 'image_mean'), ('std', 'image_std')) if theirs in config}
-  return {name: value for name, value in result.items()
-          if name not in overrides}
+        'Pixels are shifted by an offset, which is not supported. Move the '
+        'file out of the folder, and load the weights with mean=..., std=...')
+  keys = {'mean': 'image_mean', 'std': 'image_std'}
+  result = {ours: tuple(config[theirs]) for ours, theirs in keys.items()
+            if theirs in config}
+  if not config.get('do_normalize', True):
+    result = {'mean': (0.0,) * 3, 'std': (1.0,) * 3}
+  scale = 255 * (config.get('rescale_factor', 1 / 255)
+                 if config.get('do_rescale', True) else 1)
+  if math.isclose(scale, 1, rel_tol=1e-6):
+    return result
+  # (scale x - mean) / std = (x - mean / scale) / (std / scale)
+  return {name: tuple(value / scale for value in values)
+          for name, values in result.items()}

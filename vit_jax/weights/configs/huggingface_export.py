@@ -1,5 +1,6 @@
 """config.json and preprocessor_config.json that transformers reads."""
 
+from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
@@ -8,7 +9,6 @@ from vit_jax.models import rotary as rotary_lib
 from vit_jax.models import vit_config
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import huggingface
-from vit_jax.weights.configs import huggingface_types
 from vit_jax.weights.configs import preprocessing
 
 # Settings that every model type stores, and others.
@@ -38,7 +38,7 @@ def model_type(config: vit_config.ViTConfig) -> str:
     kind = 'siglip' if classes else 'siglip_vision_model'
   else:
     kind = 'vit'
-  found = huggingface_types.TYPES[kind]
+  found = huggingface.TYPES[kind]
   expected = {**dataclasses.asdict(vit_config.ViTConfig()), **found.settings}
   if kind == 'dinov3_vit':
     assert config.rotary is not None
@@ -75,7 +75,7 @@ def config_files(model: weights_lib.Weights) -> dict[str, dict[str, Any]]:
   if len(labels) != classes:
     raise ValueError(f'{len(labels)} labels for {classes} classes.')
   kind = model_type(config)
-  found = huggingface_types.TYPES[kind]
+  found = huggingface.TYPES[kind]
   result: dict[str, Any] = _model(config, model.resolution, kind)
   if found.inner:
     result = {found.inner: result, 'text_config': {}}
@@ -109,9 +109,8 @@ def _model(
         f'{config.patch}. Save the model as timm or orbax.')
   result: dict[str, Any] = {
       **{theirs: getattr(config, ours)
-         for theirs, ours in huggingface_types.MODEL_KEYS.items()},
-      'hidden_act': {'exact': 'gelu', 'tanh': 'gelu_pytorch_tanh',
-                     'quick': 'quick_gelu'}[config.gelu],
+         for theirs, ours in huggingface.MODEL_KEYS.items()},
+      'hidden_act': _key(huggingface.GELU, config.gelu),
       'initializer_range': 0.02,
       'image_size': height if height == width else [height, width],
       'num_channels': 3}
@@ -130,6 +129,11 @@ def _model(
   if kind == 'siglip':
     result['vision_use_head'] = False
   return result
+
+
+def _key(table: Mapping[Any, str], value: str) -> Any:
+  """Returns the first key of a value."""
+  return next(key for key, found in table.items() if found == value)
 
 
 def _dinov2_ratio(config: vit_config.ViTConfig) -> int:
@@ -166,8 +170,7 @@ def _preprocessor(preprocess: preprocessing.Preprocess) -> dict[str, Any]:
   config: dict[str, Any] = {
       'size': {'height': height, 'width': width},
       'do_resize': True,
-      'resample': next(number for number, name in huggingface.RESAMPLE.items()
-                       if name == resize.method),
+      'resample': _key(huggingface.RESAMPLE, resize.method),
       'do_rescale': True, 'rescale_factor': 1 / 255,
       'do_normalize': True,
       'image_mean': list(preprocess.mean), 'image_std': list(preprocess.std)}

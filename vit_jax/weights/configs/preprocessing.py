@@ -258,30 +258,30 @@ def override(preprocess: Preprocess, given: Mapping[str, Any]) -> Preprocess:
 
   Args:
     preprocess: the preprocessing of weights.
-    given: converted fields of `Preprocess`, except that `ops` are plain data,
-      and of `ResizeAndCrop`.
+    given: as the argument of `parse`.
 
   Raises:
     ValueError: if the operations are no resize and crop, whose terms could be
       changed.
   """
-  resolution = given.get('resolution', preprocess.resolution)
+  if not given:
+    return preprocess
+  resolution = parse(
+      {'resolution': preprocess.resolution, **given}).resolution
   result = preprocess.resized(resolution)
-  terms = {name: given[name] for name in TERMS if name in given}
-  changes = {name: value for name, value in given.items()
-             if name not in (*TERMS, 'resolution', 'ops')}
-  method: Any = terms.get('interpolation')
-  if 'ops' in given:
-    changes['ops'] = build_ops(given['ops'], result, method=method)
-  elif terms.keys() == {'interpolation'}:
-    changes['ops'] = tuple(
-        dataclasses.replace(op, method=method)
-        if isinstance(op, ops_lib.Resize) else op for op in result.ops or ())
+  section = {**vars(result), **given, 'resolution': resolution}
+  terms = {name: section.pop(name) for name in TERMS
+           if name in given and 'ops' not in given}
+  if terms.keys() == {'interpolation'}:
+    section['ops'] = [
+        {**op, 'method': terms['interpolation']} if op['op'] == 'resize'
+        else op for op in result.sections]
   elif terms:
     described, rounding = ResizeAndCrop.of(result)
-    changes['ops'] = dataclasses.replace(
-        described, **terms).ops(resolution, rounding)
-  return dataclasses.replace(result, **changes)
+    section['ops'] = schema.parse(
+        ResizeAndCrop, {**vars(described), **terms},
+        where='preprocess').ops(resolution, rounding)
+  return parse(section)
 
 
 def to_plain(preprocess: Preprocess) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from typing import Any
 
 from vit_jax import schema
 from vit_jax.models import timm_names
-from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import preprocessing
 
@@ -41,11 +40,6 @@ _IRRELEVANT = (
     'zero_init_last', 'dynamic_img_size', 'dynamic_img_pad',
     'head_init_scale', 'rope_shift_coords', 'rope_jitter_coords',
     'rope_rescale_coords')
-# Keys that do not change outputs, or that the arrays determine.
-IRRELEVANT = re.compile(
-    r'tag|custom_load|source|state_dict|url|file|hf_hub_\w+|license|notes'
-    r'|description|origin_url|paper_\w+|label_descriptions|first_conv|classifier'
-    r'|(test_|min_)\w+|fixed_input_size|pool_size|num_(classes|features)')
 # What timm uses where a config.json lacks a setting.
 _DEFAULTS: Mapping[str, Any] = {
     'mean': preprocessing.IMAGENET_MEAN, 'std': preprocessing.IMAGENET_STD,
@@ -90,8 +84,7 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   if config.get('num_classes') is not None:
     result.model['num_classes'] = config['num_classes']
   result.preprocess = parse_preprocessing(inner)
-  result.add_defaults(
-      _DEFAULTS, weights_lib.Origin('assumed', 'as timm does for this file'))
+  result.add_defaults(_DEFAULTS, 'assumed, as timm does for this file')
   labels = config.get('label_names') or inner.get('label_names') or (
       inner.get('labels'))
   if labels:
@@ -129,8 +122,7 @@ def _parse_vit(
     result.embeds_prefix = implied.pop('position_cls')
     model |= implied
     if arguments.get('num_heads') is None:
-      result.origins['num_heads'] = weights_lib.Origin(
-          'inferred', f'the architecture {name}')
+      result.origins['num_heads'] = f'inferred from the architecture {name}'
   model |= {ours: arguments[theirs]
             for theirs, ours in _MODEL_KEYS.items() if theirs in arguments}
   if 'img_size' in arguments:

@@ -45,16 +45,33 @@ class Found:
 def find(opened: array_file.ArrayFile, *, prefix: str | None = None) -> Found:
   """Recognises the family of a file by its names.
 
+  If several models are in the file, it is the only one that is complete.
+
   Raises:
     ValueError: if the family is unknown, the model has arrays that ours lack,
       or the file contains several copies of the model.
   """
   names = list(opened.shapes)
-  family, prefix, copies = _choose(opened, names, prefix)
-  inside = [name.removeprefix(prefix) for name in names
-            if name.startswith(prefix) and not name.startswith(copies)]
-  matches, problems = layout.matches(
-      family.table, _parameters(family, inside))
+  models = _models(names, prefix or '')
+  if not models:
+    known = ', '.join(f.label for f in families.FAMILIES.values())
+    raise ValueError(
+        f'The {len(names)} arrays of {opened.path} are not those of a known '
+        f'family{f" under {prefix!r}" if prefix else ""}. Families: {known}. '
+        f'The first arrays: {", ".join(names[:8])}.')
+  results = {chosen: _matches(names, chosen, models) for chosen in (
+      [prefix] if prefix in models else models)}
+  complete = [p for p, (_, problems) in results.items() if not problems]
+  if len(complete) > 1:
+    listed = ' and '.join(f'{p!r} ({models[p].label})' for p in complete)
+    raise ValueError(
+        f'{opened.path} holds more than one model, under the prefixes '
+        f'{listed}. Choose one: '
+        + ' or '.join(f'prefix={p!r}' for p in complete)
+        + ' in load(...), --set prefix=... in commands. For a run, write it to '
+        'a file of its own by `convert` first.')
+  prefix = next(iter(complete or results))
+  family, (matches, problems) = models[prefix], results[prefix]
   if problems:
     raise ValueError(f'{opened.path} looks like a {family.label}, but:\n'
                      + array_file.indented(problems))
@@ -65,6 +82,36 @@ def find(opened: array_file.ArrayFile, *, prefix: str | None = None) -> Found:
   used = {prefix + name for match in matches for name in match.theirs}
   return Found(opened, family, prefix, tuple(matches),
                tuple(name for name in names if name not in used))
+
+
+def _models(
+    names: Sequence[str], start: str) -> dict[str, families.Family]:
+  """Returns the best family of each prefix that begins with `start`."""
+  models: dict[str, families.Family] = {}
+  for family, prefix in candidates(names):
+    # The backbone of a hybrid is a part of the hybrid.
+    if prefix.startswith(start) and prefix not in models and not any(
+        prefix.startswith(outer) and all(
+            _knows(known.table, name.removeprefix(outer)) for name in names
+            if name.startswith(prefix)) for outer, known in models.items()):
+      models[prefix] = family
+  return models
+
+
+def _matches(
+    names: Sequence[str], prefix: str, models: Mapping[str, families.Family],
+) -> tuple[list[layout.Match], list[str]]:
+  """Returns the parameters under a prefix, and problems; see `layout.matches`.
+
+  Leaves out optimizer state, and arrays of other models.
+  """
+  table = models[prefix].table
+  copies = tuple(p for p in models if p != prefix and p.startswith(prefix))
+  inside = (name.removeprefix(prefix) for name in names
+            if name.startswith(prefix) and not name.startswith(copies))
+  return layout.matches(table, [
+      name for name in inside
+      if not _OPTIMIZER.fullmatch(name) and not table.ignores(name)])
 
 
 def candidates(names: Sequence[str]) -> list[tuple[families.Family, str]]:
@@ -99,75 +146,6 @@ def _prefixes(table: layout.Table, names: Sequence[str]) -> list[str]:
     if prefix is not None and not _OPTIMIZER.fullmatch(prefix):
       found[prefix] = None
   return list(found)
-
-
-def _choose(
-    opened: array_file.ArrayFile, names: Sequence[str], given: str | None,
-) -> tuple[families.Family, str, tuple[str, ...]]:
-  """Returns the family, its prefix, and the prefixes of copies below it."""
-  found = [(family, prefix) for family, prefix in candidates(names)
-           if prefix.startswith(given or '')]
-  if not found:
-    known = ', '.join(f.label for f in families.FAMILIES.values())
-    raise ValueError(
-        f'The {len(names)} arrays of {opened.path} are not those of a known '
-        f'family{f" under {given!r}" if given else ""}. Families: {known}. '
-        f'The first arrays: {", ".join(names[:8])}.')
-  family, prefix = next((one for one in found if one[1] == given), found[0])
-  if prefix != given:
-    family, prefix = _only_fitting(opened, names, found)
-  return family, prefix, tuple(
-      p for f, p in found
-      if f == family and p != prefix and p.startswith(prefix))
-
-
-def _only_fitting(
-    opened: array_file.ArrayFile, names: Sequence[str],
-    found: Sequence[tuple[families.Family, str]],
-) -> tuple[families.Family, str]:
-  """Returns the model whose arrays are complete.
-
-  Args:
-    opened: the file.
-    names: names of its arrays.
-    found: from `candidates`; if no model is complete, the first is returned.
-
-  Raises:
-    ValueError: if several models are complete.
-  """
-  def inside(prefix: str) -> list[str]:
-    copies = tuple(p for p in models if p != prefix and p.startswith(prefix))
-    return [name.removeprefix(prefix) for name in names
-            if name.startswith(prefix) and not name.startswith(copies)]
-
-  models: dict[str, families.Family] = {}
-  for family, prefix in found:  # The best family of each prefix is first.
-    # The backbone of a hybrid is a part of the hybrid.
-    if prefix not in models and not any(prefix.startswith(outer) and all(
-        _knows(known.table, name.removeprefix(outer)) for name in names
-        if name.startswith(prefix)) for outer, known in models.items()):
-      models[prefix] = family
-  fitting = [
-      prefix for prefix, family in models.items()
-      if not layout.matches(family.table, _parameters(family, inside(prefix)))[
-          1]] if len(models) > 1 else []
-  if len(fitting) > 1:
-    listed = ' and '.join(f'{p!r} ({models[p].label})' for p in fitting)
-    raise ValueError(
-        f'{opened.path} holds more than one model, under the prefixes '
-        f'{listed}. Choose one: '
-        + ' or '.join(f'prefix={prefix!r}' for prefix in fitting)
-        + ' in load(...), --set prefix=... in commands. For a run, write it to '
-        'a file of its own by `convert` first.')
-  prefix = next(iter(fitting or models))
-  return models[prefix], prefix
-
-
-def _parameters(
-    family: families.Family, names: Sequence[str]) -> list[str]:
-  """Returns the names without optimizer state and arrays of other models."""
-  return [name for name in names if not _OPTIMIZER.fullmatch(name)
-          and not family.table.ignores(name)]
 
 
 def _knows(table: layout.Table, name: str) -> bool:

@@ -64,6 +64,23 @@ def sniff(path: pathlib.Path) -> Format | None:
   return 'pytorch' if start[:2] == b'\x80\x02' else None
 
 
+def format_of(path: pathlib.Path, name: str = '') -> Format:
+  """Returns the format of a file; `name` replaces its path in the error.
+
+  Raises:
+    ValueError: if it is not a file of weights.
+  """
+  found = sniff(path)
+  if found is None:
+    with path.open('rb') as file:
+      start = file.read(16)
+    raise ValueError(
+        f'{name or path} is not a file of weights, or truncated: '
+        f'{path.stat().st_size:,} bytes that begin with {start!r}. Expected '
+        '.npz, .safetensors or a PyTorch state dict.')
+  return found
+
+
 def to_float32(
     array: np.ndarray, *, name: str, path: str,
 ) -> np.ndarray:

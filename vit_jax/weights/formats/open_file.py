@@ -28,15 +28,7 @@ def open_weights(path: pathlib.Path) -> array_file.ArrayFile:
   if path.name.endswith(_INDEX):
     return _open_shards(path)
   untrusted.check_regular(path)
-  found = array_file.sniff(path)
-  if found is None:
-    with path.open('rb') as file:
-      start = file.read(16)
-    raise ValueError(
-        f'{path} is not a file of weights, or truncated: '
-        f'{path.stat().st_size:,} bytes that begin with {start!r}. Expected '
-        '.npz, .safetensors or a PyTorch state dict.')
-  return _OPEN[found](path)
+  return _OPEN[array_file.format_of(path)](path)
 
 
 def _open_folder(folder: pathlib.Path) -> array_file.ArrayFile:

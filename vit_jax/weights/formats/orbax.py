@@ -50,7 +50,7 @@ def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
     untrusted.check_folder(step)
     sums = items.read_checksums(step)
     run = items.read_config(step / 'config')
-    checksums.check_items(sums, plain={'config': run})
+    checksums.check(sums, plain={'config': run})
     shapes = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype),
         items.read_shapes(step / item))
@@ -81,18 +81,9 @@ def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
       shapes=shapes, preprocess=preprocess, resolution=resolution,
       positions=saved.positions, address=str(step), kind=item,
       description=f'{paths.display(step)}: vit_jax checkpoint',
-      # `save` writes a part of a config.
-      run=run if 'batch_size' in run else {},
-      settings=_declared(config, preprocess).settings())
-
-
-def _declared(
-    config: models.ModelConfig, preprocess: preprocessing.Preprocess,
-) -> declared.Declared:
-  return declared.Declared(
-      source='its config', ours=True, model=schema.to_plain(config),
-      preprocess={name: value for name, value in vars(preprocess).items()
-                  if value or name != 'labels'})
+      # `save` writes a part of a config, with the preprocessing.
+      run=run if saved.preprocess is None else {},
+      settings=dict.fromkeys(declared.REPORTED, 'declared by its config'))
 
 
 def override(
@@ -104,12 +95,10 @@ def override(
     raise ValueError(
         f'prefix={given.prefix!r} selects one of several copies in a file, but '
         f'{weights.address} is a checkpoint of vit_jax. Leave it out.')
-  config = _with_overrides(weights.config, given)
-  preprocess = preprocessing.override(weights.preprocess, given.preprocess)
   return dataclasses.replace(
-      weights, config=config, preprocess=preprocess,
-      settings=_declared(weights.config, weights.preprocess).settings(
-          given.model, given.preprocess))
+      weights, config=_with_overrides(weights.config, given),
+      preprocess=preprocessing.override(weights.preprocess, given.preprocess),
+      settings={**weights.settings, **declared.given_settings(overrides)})
 
 
 def for_inference(weights: weights_lib.Weights) -> weights_lib.Weights:
