@@ -68,8 +68,8 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   settings = f'{args.output}.json'
   server = [os.path.join(os.path.dirname(args.output), name)
             for name in SERVER if args.server]
-  for path in (settings, *server):
-    arguments.check_absent(path)
+  for written in (settings, *server):
+    arguments.check_absent(written)
   export.check_installed(args.format)
   found, errors = image_files.find(args.paths)
   found = found[:MAX_IMAGES]

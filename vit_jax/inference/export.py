@@ -62,8 +62,8 @@ def write(
 ) -> None:
   """Writes a model in one of `FORMATS`.
 
-  Overwrites the file at `path`; if `is_folder`, `path` must not exist. Raises an
-  `ImportError` if the converter is not installed.
+  Overwrites the file at `path`; if `is_folder`, `path` must not exist. Raises
+  an `ImportError` if the converter is not installed.
   """
   schema.check_name(form, list(FORMATS), what='format')
   FORMATS[form][0](in_float32(model), pathlib.Path(path))
