@@ -59,14 +59,6 @@ def test_many_classes_name_the_worst(tmp_path, texts):
   assert 'class 17' not in texts  # No axis of a hundred names.
 
 
-def test_pooling_keeps_rare_confusions():
-  share = np.zeros((2500, 2500))
-  share[1234, 77] = 0.7
-  pooled, block = prediction_figures.pool(share)
-  assert block == 3 and pooled.shape == (834, 834)
-  assert pooled[1234 // 3, 77 // 3] == 0.7 and pooled.sum() == 0.7
-
-
 def test_reliability_shows_the_error_and_accepts_empty_bins(tmp_path, texts):
   table = np.array([[0, np.nan, np.nan], [30, 0.5, 0.4], [10, 0.9, 1.0]])
   prediction_figures.reliability(table, tmp_path / 'x.png', title='val')

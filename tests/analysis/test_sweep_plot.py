@@ -25,5 +25,5 @@ def test_diverged_runs_are_marked(monkeypatch):
   axes, words = draw({0.001: 0.5, 0.01: 0.7, 1.0: None}, monkeypatch)
   assert 'diverged' in words
   (marks,) = [line for line in axes.lines if line.get_label() == 'diverged']
-  assert list(marks.get_xdata()) == [1.0]
-  assert axes.get_xlim()[1] > 1.0
+  assert list(marks.get_xdata()) == [2]
+  assert axes.get_xlim()[1] > 2

@@ -62,12 +62,10 @@ def test_system_errors_are_found_in_causes_and_in_text(error, message):
 
 @pytest.mark.parametrize('error', [
     # As gcsfs, s3fs, TensorStore and Google's libraries report them.
-    OSError('Forbidden: b/run\nme does not have storage.objects.create access'),
     PermissionError(errno.EACCES, 'Access Denied'),
     ValueError('PERMISSION_DENIED: Error writing "b/run/x" [HTTP response '
                'code: 403]'),
     FileNotFoundError(errno.ENOENT, 'The specified bucket does not exist'),
-    RuntimeError('Your default credentials were not found.'),
     OSError('The rate of requests exceeds the quota of the project, 429')])
 def test_bucket_errors_contain_the_response_and_advice(error):
   with pytest.raises(errors.StorageError) as caught:
@@ -186,7 +184,7 @@ def test_a_lock_that_is_a_link_is_an_error(tmp_path):
 
 
 @pytest.mark.parametrize('name', [
-    'lr[1e-3]', 'runs [old]/x', 's*a', 'a**b', 'a?', 'a\\b'])
+    'runs [old]/x', 'a\\b'])
 def test_names_that_orbax_takes_for_patterns_are_refused(tmp_path, name):
   with pytest.raises(ValueError, match=(
       f'{re.escape(str(tmp_path / name))}: the library .* for a pattern')):

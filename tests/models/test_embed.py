@@ -118,7 +118,7 @@ def test_separate_axes_are_resized_like_the_grid():
 
 @pytest.mark.parametrize(('name', 'shape', 'words'), [
     ('positions', (8, 6), '8 position embeddings do not cover a grid of 3x4'),
-    ('positions_rows', (4, 6), 'holds 4 embeddings, but a grid of 3x4 has 3'),
+    ('positions_rows', (2, 6), '2 position embeddings do not cover a grid'),
     ('a/distances', (25, 2, 3), 'relative positions .* of 3x4, .* to 5x2')])
 def test_parameter_of_another_grid_is_an_error(name, shape, words):
   with pytest.raises(ValueError, match=words):

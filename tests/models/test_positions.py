@@ -62,15 +62,6 @@ def test_without_positions_the_order_of_patches_does_not_matter(section):
               apply(params, reversed_patches(IMAGES), **section))
 
 
-# The other kinds are compared with an independent formula or another kind.
-def test_with_sincos_positions_in_layers_the_order_of_patches_matters():
-  section = {'position': 'sincos', 'position_at': 'layers'}
-  params = randomized(**section)
-  one, two = (apply(params, images, **section)['logits']
-              for images in (IMAGES, reversed_patches(IMAGES)))
-  assert np.abs(one - two).max() > 1e-3
-
-
 def test_2d_positions_concatenate_row_and_column():
   params = randomized(position='2d')
   places = [np.concatenate([params['positions_rows'][r],

@@ -185,15 +185,6 @@ def test_scanned_unrolled_and_remat_are_one_computation(
   assert all(jnp.any(leaf != 0) for leaf in jax.tree.leaves(scanned[1]))
 
 
-@pytest.mark.parametrize('depth', [2, 4])
-def test_an_unrolled_stage_has_no_loop(depth):
-  # With two units, the scan has one iteration.
-  model, params = build('pre', unroll=99, backbone={'depths': [depth]})
-  lowered = jax.jit(lambda p, x: model.apply({'params': p}, x)['logits']).lower(
-      params, random_images(1, 8, 8, 3))
-  assert 'while' not in lowered.as_text()
-
-
 def residuals(remat):
   """Returns the number of elements saved for the backward pass."""
   model, params = build('pre', remat=remat)
@@ -233,18 +224,6 @@ def test_grid_is_the_shape_of_the_feature_map(kind, image):
   outputs = jax.eval_shape(lambda x: vit.init_with_output(
       jax.random.key(0), x)[0], images)
   assert outputs['tokens'].shape[1] == 1 + rows * columns
-
-
-def test_bfloat16_keeps_parameters_and_logits_in_float32():
-  model, params = build('pre', dtype='bfloat16')
-  images = random_images(1, 32, 32, 3)
-  outputs = jax.eval_shape(
-      lambda p: model.apply({'params': p}, images), params)
-  types = {name: leaf.dtype for name, leaf in outputs.items()}
-  assert types.pop('logits') == jnp.float32
-  assert set(types.values()) == {jnp.dtype('bfloat16')}
-  initial = random_models.shapes_of(model, images)
-  assert {p.dtype for p in jax.tree.leaves(initial)} == {jnp.dtype('float32')}
 
 
 @pytest.mark.parametrize('kind, patch', [('post', 2), ('root', 4)])

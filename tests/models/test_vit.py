@@ -330,24 +330,6 @@ def test_bfloat16_keeps_parameters_gradients_and_logits_in_float32(half):
   assert set(types.values()) == {jnp.dtype('bfloat16')}
 
 
-def test_bfloat16_stacks_gradients_of_matrices_in_bfloat16(half):
-  model, params, images = half
-
-  def loss(p):
-    outputs = model.apply({'params': p}, images, train=True)
-    return jnp.sin(outputs['logits'] + 1).sum()
-
-  jaxpr = jax.make_jaxpr(jax.grad(loss))(params)
-  stacked = [
-      aval for e, _ in jaxprs.equations(jaxpr.jaxpr)
-      if e.primitive.name == 'scan'
-      for aval in (v.aval for v in e.outvars)
-      if aval.shape[:1] == (TINY['depth'],)
-      and TINY['mlp_dim'] in aval.shape and TINY['width'] in aval.shape]
-  assert stacked
-  assert {aval.dtype for aval in stacked} == {jnp.dtype('bfloat16')}
-
-
 @pytest.fixture(scope='module')
 def equations(half):
   """The operations of a forward pass in bfloat16."""

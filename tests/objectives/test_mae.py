@@ -133,16 +133,16 @@ def test_pictures_of_the_targets_are_the_patches(target):
   rng = np.random.default_rng(1)
   patches = jnp.asarray(
       rng.integers(0, 256, (2, 5, 4, 8, 3)) / 255, jnp.float32)
-  scale = {'mean': MEAN, 'std': STD}
-  targets = patch_targets.compute(target, patches, **scale)
+  context = objectives.Context(None, mean=MEAN, std=STD)
+  targets = patch_targets.compute(target, patches, context)
   outputs = targets
   if target in patch_targets.SIDES:
     outputs = jax.nn.one_hot(targets, 512).reshape(2, 5, -1)
   assert outputs.shape[-1] == patch_targets.num_outputs(target, (4, 8, 3))
-  picture = patch_targets.to_pixels(target, outputs, patches, **scale)
+  picture = patch_targets.to_pixels(target, outputs, patches, context)
   if target in patch_targets.SIDES:
     np.testing.assert_array_equal(
-        patch_targets.compute(target, picture, **scale), targets)
+        patch_targets.compute(target, picture, context), targets)
   else:
     np.testing.assert_allclose(picture, patches, atol=1e-5)
 

@@ -176,16 +176,6 @@ def test_loss_equals_a_loop_over_corrupted_patches(target, section):
     np.testing.assert_allclose(measures['color_accuracy'], accuracy, rtol=1e-6)
 
 
-def test_prediction_uses_the_token_of_the_patch():
-  _, model, params = build('mean_color', registers=2)
-  outputs = jax.device_get(predict(model, params, IMAGES))
-  kernel = params['masked_patch']['prediction']['kernel']
-  want = outputs['tokens'][:, 3:] @ kernel + (
-      params['masked_patch']['prediction']['bias'])
-  np.testing.assert_allclose(
-      outputs['predictions'], want, rtol=1e-4, atol=1e-4)
-
-
 def test_masked_patch_does_not_affect_predictions():
   """Pixels of masked patches change nothing; those of others do."""
   objective, model, params = build(

@@ -95,15 +95,6 @@ def test_loss_is_multiplied_by_the_weight_of_the_class():
   assert tuple(measures) == ('accuracy',)
 
 
-def test_regression_uses_the_squared_error_by_default():
-  labels = jnp.asarray(np.random.default_rng(1).normal(size=(4, 3)))
-  for section, error in (({}, jnp.square), ({'loss': 'mae'}, jnp.abs)):
-    objective, (loss, measures) = measure(section, labels, targets=True)
-    np.testing.assert_allclose(
-        loss, error(logits() - labels).mean(-1), rtol=1e-5)
-    assert tuple(objective.metrics) == tuple(measures) == ()
-
-
 @pytest.mark.parametrize(('labels', 'loss'), [
     ({}, 'softmax'), ({'multi_label': True}, 'sigmoid'),
     ({'targets': True}, 'mse')])

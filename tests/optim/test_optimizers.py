@@ -201,14 +201,6 @@ def test_optax_optimizer_equals_optax_with_the_same_settings(
   random_models.assert_close(run(optimizer), run(alone), rtol=1e-6)
 
 
-def test_optax_optimizer_has_clipping_frozen_parameters_and_multipliers():
-  section = dict(clip_norm=0.5, frozen=['body/bias'], weight_decay=0.1,
-                 learning_rate_rules=[['head/.*', 10.0]])
-  random_models.assert_close(
-      run(build('optax.adam', **section)), run(build('adam', **section)),
-      rtol=1e-6)
-
-
 def test_lars_scales_kernels_but_not_biases():
   # The probe of MAE: 6 steps of a constant gradient.
   start = {'body': PARAMS['body'],

@@ -51,9 +51,7 @@ def tables(variant):
     yield '\n'.join([
         'mesh: ' + ' x '.join(f'{name} {n}' for name, n in mesh.shape.items()),
         'parameter | shape | axes | sharded over | bytes | state bytes', *(
-            ' | '.join((
-                row.name, row.shape, row.axes, row.sharded_over,
-                f'{row.param_bytes:,}', f'{row.state_bytes:,}'))
+            ' | '.join((*row[:4], *(f'{size:,}' for size in row[4:])))
             for row in sharding.table(
                 placed, sharding.axis_names(boxed), mesh))])
 

@@ -58,7 +58,7 @@ def test_only_tpus_must_be_in_one_slice():
 
 
 @pytest.mark.parametrize('section', [
-    {'data': 3}, {'fsdp': 3}, {'data': 2, 'fsdp': 2}, {'fsdp': 16}])
+    {'fsdp': 3}, {'data': 2, 'fsdp': 2}])
 def test_mesh_that_does_not_fill_the_devices_is_an_error(section):
   sizes = {'data': -1, 'fsdp': 1, 'tensor': 1} | section
   remedy = ('The product of the others, ' if -1 in sizes.values() else
@@ -109,9 +109,6 @@ def test_presets_and_axes_fit_the_number_of_devices(section, by_devices):
 
 @pytest.mark.parametrize('section, words', [
     ({}, 'data 1 x fsdp 8 x tensor 1 (preset L)'),
-    ({'data': 2, 'preset': 'H', 'tensor': 2},
-     'data 2 x fsdp 2 x tensor 2 (preset H)'),
-    ({'preset': 'data'}, 'data 8 x fsdp 1 x tensor 1'),
     ({'fsdp': 2, 'tensor': 1}, 'data 4 x fsdp 2 x tensor 1')])
 def test_the_description_names_the_preset_if_used(section, words):
   config, num_params = mesh_lib.MeshConfig(**section), 304_000_000

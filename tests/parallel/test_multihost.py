@@ -37,12 +37,9 @@ def test_batch_is_sharded_over_data_and_fsdp():
 
 @pytest.mark.parametrize(('sizes', 'process', 'shards'), [
     # Four processes with two devices each, in mesh order.
-    ({}, slice(0, 2), ((0,), 4)),
     ({}, slice(6, 8), ((3,), 4)),
     ({'fsdp': 2}, slice(2, 4), ((1,), 4)),
     # The axis `tensor` within one process, over two, and over all.
-    ({'tensor': 2}, slice(2, 4), ((1,), 4)),
-    ({'tensor': 4}, slice(0, 2), ((0,), 2)),
     ({'tensor': 4}, slice(2, 4), ((0,), 2)),
     ({'tensor': 4}, slice(4, 6), ((1,), 2)),
     ({'tensor': 8}, slice(6, 8), ((0,), 1)),
@@ -59,11 +56,7 @@ def test_a_process_reads_the_shards_of_its_devices(
 
 @pytest.mark.parametrize(('flags', 'words'), [
     ({'coordinator': 'a:1'}, 'must be given together'),
-    ({'num_processes': 2}, 'must be given together'),
-    ({'process_id': 1}, 'must be given together'),
     ({'coordinator': 'a:1', 'num_processes': 2, 'process_id': 2},
-     '--process-id must be from 0 to 1'),
-    ({'coordinator': 'a:1', 'num_processes': 2, 'process_id': -1},
      '--process-id must be from 0 to 1'),
     ({'coordinator': 'a', 'num_processes': 2, 'process_id': 1}, 'HOST:PORT'),
     ({'num_processes': 0}, 'at least 1'),
@@ -89,8 +82,6 @@ def test_inconsistent_flags_are_errors(flags, words):
     # A single-host TPU within a Kubernetes job.
     ({'TPU_WORKER_HOSTNAMES': 'a', **POD}, None),
     ({'OMPI_COMM_WORLD_SIZE': '2'}, clusters.OPEN_MPI),
-    ({'OMPI_COMM_WORLD_SIZE': '1'}, None),
-    ({'KUBERNETES_SERVICE_HOST': '10.0.0.1'}, None),
 ])
 def test_a_cluster_is_detected_only_with_several_processes(environ, cluster):
   assert clusters.find(environ) == cluster
@@ -105,7 +96,6 @@ def test_a_kubernetes_job_needs_the_package_that_lists_pods(monkeypatch):
 
 @pytest.mark.parametrize(('environ', 'gpus'), [
     ({'SLURM_STEP_TASKS_PER_NODE': '1(x2)'}, [0, 1, 2, 3]),
-    ({'SLURM_STEP_TASKS_PER_NODE': '1'}, [0, 1, 2, 3]),
     ({'SLURM_STEP_TASKS_PER_NODE': '4', 'SLURM_GPUS_PER_TASK': '4'},
      [0, 1, 2, 3]),
     # One task per GPU, all visible: JAX takes the GPU of the task's number.

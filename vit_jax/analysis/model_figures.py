@@ -13,6 +13,7 @@ from vit_jax import console
 from vit_jax.analysis import plots
 
 _DPI = 150
+_NONE: Mapping[str, Any] = types.MappingProxyType({})
 
 
 def filters(
@@ -20,18 +21,14 @@ def filters(
     path: epath.PathLike, *, columns: int = 7,
 ) -> None:
   """Draws filters, each on its own scale; grey is zero (figure 7, left)."""
-  count = len(components)
-  columns = min(columns, count)
-  rows = -(-count // columns)
-  fig = plots.new_figure(1.05 * columns, 1.05 * rows, w_pad=0.05)
-  axes = fig.subplots(rows, columns, squeeze=False)
-  for ax in axes.flat:
-    ax.set_axis_off()
-  for ax, component in zip(axes.flat, components):
+  fig, axes = plots.new_panels(
+      len(components), columns=columns, width=1.05, height=1.05, w_pad=0.05)
+  for ax, component in zip(axes, components):
     is_rgb = component.shape[-1] >= 3
     image = component[..., :3] if is_rgb else component[..., 0]
     image = 0.5 + 0.5 * image / max(1e-12, np.abs(image).max())
     ax.imshow(image, cmap='gray', vmin=0, vmax=1, interpolation='nearest')
+    ax.set_axis_off()
   plots.save(fig, path)
 
 
@@ -77,7 +74,7 @@ def distance(
          ylim=(0, 1.08 * max(uniform, float(pixels.max())) or 1))
   ax.set_xticks(numbers[::max(1, layers // 12)])
   plots.style(ax, grid=False)
-  fig.legend(loc='outside lower center', frameon=False, fontsize=10, ncols=3)
+  plots.legend(fig)
   plots.save(fig, path)
 
 
@@ -92,57 +89,15 @@ def rollout(
   rollout map. `titles` are below the inputs.
   """
   height, width = images[0].shape[:2]
-  fig, axes = _rows_of_three(images)
-  for row, image, values in zip(axes, images, maps):
+  darkened = []
+  for image, values in zip(images, maps):
     resized = Image.fromarray((values / values.max()).astype(np.float32)
                               ).resize((width, height))
     # Never black, so that the whole image remains recognisable.
     brightness = 0.15 + 0.85 * np.asarray(resized).clip(0, 1)
-    row[0].imshow(image)
-    row[1].imshow((image * brightness[..., None]).astype(np.uint8))
-    drawn = row[2].imshow(
-        100 * values, cmap='viridis', vmin=0, interpolation='nearest',
-        extent=(0, width, height, 0))
-    _add_bar(fig, drawn, format=lambda x, _: f'{x:g} %')
-  _name_panels(
-      axes, ('input', 'brightness: rollout', 'share of each patch'), titles)
-  # The ticks of the colour bars depend on a first layout.
-  fig.draw_without_rendering()
-  plots.save(fig, path)
-
-
-def pictures(
-    columns: Mapping[str, Sequence[Real[np.ndarray, 'height width channels']]],
-    path: epath.PathLike, *, titles: Sequence[str] = (), title: str = '',
-    legend: Mapping[str, Any] = types.MappingProxyType({}),
-) -> None:
-  """Draws rows of pictures in 0 ... 1, below the names of the columns.
-
-  `titles` are below the first pictures of the rows; `legend` has the colours of
-  its entries.
-  """
-  from matplotlib import patches as shapes
-  first = next(iter(columns.values()))
-  height, width = first[0].shape[:2]
-  fig = plots.new_figure(
-      6.2, (2.04 * height / width + 0.25 * bool(titles)) * len(first)
-      + 0.4 + 0.3 * bool(title) + 0.3 * bool(legend), w_pad=0.05)
-  axes = fig.subplots(len(first), len(columns), squeeze=False)
-  for panels, images in zip(axes.T, columns.values()):
-    for ax, image in zip(panels, images):
-      ax.imshow(image, cmap='gray', vmin=0, vmax=1, interpolation='nearest')
-  _name_panels(axes, tuple(columns), titles)
-  if legend:
-    # At 9 points a letter is 0.08 inches wide, and a colour 0.5.
-    entry_inches = 0.5 + 0.08 * max(map(len, legend))
-    fig.legend(
-        handles=[shapes.Patch(color=colour, label=_title(name))
-                 for name, colour in legend.items()],
-        loc='outside lower center', frameon=False, fontsize=9,
-        ncols=max(1, int(fig.get_figwidth() / entry_inches)))
-  if title:
-    fig.suptitle(_title(title), fontsize=12, fontweight='bold')
-  plots.save(fig, path)
+    darkened.append((image * brightness[..., None]).astype(np.uint8))
+  pictures({'input': images, 'brightness: rollout': darkened}, path,
+           maps={'share of each patch': 100 * maps}, unit=' %', titles=titles)
 
 
 def patches(
@@ -156,51 +111,70 @@ def patches(
   A square marks the patch at (`row`, `column`), which the cosines refer to.
   `titles` are below the images.
   """
+  pictures({'input': images, 'principal components': list(colours)}, path,
+           maps={'cosine similarity': cosines}, mark=(row, column),
+           limits=(float(cosines.min()), 1), titles=titles)
+
+
+def pictures(
+    columns: Mapping[str, Sequence[Real[np.ndarray, 'height width channels']]],
+    path: epath.PathLike, *,
+    maps: Mapping[str, Float[np.ndarray, 'images rows columns']] = _NONE,
+    limits: tuple[float, float | None] = (0, None), unit: str = '',
+    mark: tuple[int, int] | None = None, titles: Sequence[str] = (),
+    title: str = '', legend: Mapping[str, Any] = _NONE,
+) -> None:
+  """Draws rows of pictures below the names of the columns.
+
+  Args:
+    columns: bytes, or numbers in 0 ... 1, all drawn at the size of the first.
+    path: file to write.
+    maps: further columns, of values per patch, with colour bars.
+    limits: ends of the colour bars; None for the maximum of each map.
+    unit: unit of the maps.
+    mark: row and column of the patch to mark in the first and last pictures.
+    titles: texts below the first pictures of the rows.
+    title: title of the figure.
+    legend: colours of its entries.
+  """
   from matplotlib import patches as shapes
-  height, width = images[0].shape[:2]
-  side = height / cosines.shape[1], width / cosines.shape[2]
-  fig, axes = _rows_of_three(images)
-  for panels, image, colour, cosine in zip(axes, images, colours, cosines):
-    options: Any = {
-        'interpolation': 'nearest', 'extent': (0, width, height, 0)}
-    panels[0].imshow(image, **options)
-    panels[1].imshow(colour, **options)
-    drawn = panels[2].imshow(
-        cosine, cmap='viridis', vmin=float(cosines.min()), vmax=1, **options)
-    _add_bar(fig, drawn)
-    for ax in panels[::2]:
-      ax.add_patch(shapes.Rectangle(
-          (column * side[1], row * side[0]), side[1], side[0], fill=False,
-          edgecolor='red', linewidth=1.5, clip_on=False))
-  _name_panels(
-      axes, ('input', 'principal components', 'cosine similarity'), titles)
-  fig.draw_without_rendering()
-  plots.save(fig, path)
-
-
-def _rows_of_three(images: Sequence[np.ndarray]) -> tuple[Any, Any]:
-  """Returns a figure, and its axes for each image."""
-  height, width = images[0].shape[:2]
+  first = next(iter(columns.values()))
+  height, width = first[0].shape[:2]
   fig = plots.new_figure(
-      7.2, (2.2 * height / width + 0.2) * len(images) + 0.3, w_pad=0.05)
-  return fig, fig.subplots(len(images), 3, squeeze=False)
-
-
-def _add_bar(fig: Any, drawn: Any, **options: Any) -> None:
-  bar = fig.colorbar(drawn, ax=drawn.axes, shrink=0.85, **options)
-  bar.ax.tick_params(labelsize=10)
-
-
-def _name_panels(
-    axes: Any, columns: Sequence[str], rows: Sequence[str]) -> None:
-  """Removes the axes of images, and names columns and rows."""
+      7.2 if maps else 6.2,
+      (2.04 * height / width + 0.25 * bool(titles)) * len(first)
+      + 0.4 + 0.3 * bool(title) + 0.3 * bool(legend), w_pad=0.05)
+  axes = fig.subplots(len(first), len(columns) + len(maps), squeeze=False)
+  options: Any = {'interpolation': 'nearest', 'extent': (0, width, height, 0)}
+  for panels, name in zip(axes.T, (*columns, *maps)):
+    panels[0].set_title(name, fontsize=11)
+    for ax, image in zip(panels, columns.get(name, ())):
+      ax.imshow(image, cmap='gray', vmin=0, vmax=1, **options)
+    for ax, values in zip(panels, maps.get(name, ())):
+      drawn = ax.imshow(values, cmap='viridis', vmin=limits[0], vmax=limits[1],
+                        **options)
+      fig.colorbar(drawn, ax=ax, shrink=0.85,
+                   format=lambda x, _: f'{x:g}{unit}')
   for ax in axes.flat:
     ax.spines[:].set_visible(False)
     ax.set(xticks=[], yticks=[])
-  for ax, title in zip(axes[0], columns):
-    ax.set_title(title, fontsize=11)
-  for ax, title in zip(axes[:, 0], rows):
-    ax.set_xlabel(_title(title), fontsize=10, loc='left')
+  for ax, text in zip(axes[:, 0], titles):
+    ax.set_xlabel(_title(text), fontsize=10, loc='left')
+  if mark:
+    rows, patches_per_row = next(iter(maps.values())).shape[1:]
+    high, wide = height / rows, width / patches_per_row
+    for ax in axes[:, [0, -1]].flat:
+      ax.add_patch(shapes.Rectangle(
+          (mark[1] * wide, mark[0] * high), wide, high, fill=False,
+          edgecolor='red', linewidth=1.5, clip_on=False))
+  if legend:
+    plots.legend(fig, [shapes.Patch(color=colour, label=_title(name))
+                       for name, colour in legend.items()])
+  if title:
+    plots.title(fig, console.shorten(title, 60))
+  # The ticks of the colour bars depend on a first layout.
+  fig.draw_without_rendering()
+  plots.save(fig, path)
 
 
 def heads(

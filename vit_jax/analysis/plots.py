@@ -71,8 +71,8 @@ def curves(runs: Mapping[str, Rows], path: epath.PathLike) -> None:
   colours = _colours(runs, series)
   markers = dict(zip(dict.fromkeys(
       s.name for s in series if s.name != 'train'), MARKERS * len(series)))
-  fig = new_figure(_PANEL_INCHES * len(metrics), 4.0, w_pad=0.12)
-  panels = fig.subplots(1, len(metrics), squeeze=False)[0]
+  fig, panels = new_panels(
+      len(metrics), columns=3, width=_PANEL_INCHES, height=4.0, w_pad=0.12)
   for axes, metric in zip(panels, metrics):
     drawn = [s for s in series if s.metric == metric]
     for s in drawn:
@@ -109,6 +109,21 @@ def new_figure(width: float, height: float, *, w_pad: float = 0.06) -> Any:
       layout=layout_engine.ConstrainedLayoutEngine(w_pad=w_pad, h_pad=0.06))
 
 
+def new_panels(
+    count: int, *, columns: int, width: float, height: float,
+    title_inches: float = 0.0, w_pad: float = 0.06,
+) -> tuple[Any, list[Any]]:
+  """Returns a figure and its `count` panels, in rows of at most `columns`."""
+  columns = min(columns, count)
+  rows = -(-count // columns)
+  fig = new_figure(
+      width * columns, height * rows + title_inches, w_pad=w_pad)
+  panels = list(fig.subplots(rows, columns, squeeze=False).flat)
+  for axes in panels[count:]:
+    axes.remove()
+  return fig, panels[:count]
+
+
 @functools.cache
 def _find_font(character: str) -> str:
   """Returns the name of an installed font with a character, or ''."""
@@ -129,6 +144,28 @@ def style(axes: Any, *, grid: bool = True) -> None:
   if grid:
     axes.grid(True, color='#E5E5E5', linewidth=0.8)
     axes.set_axisbelow(True)
+
+
+def percent(axis: Any) -> None:
+  """Shows the fractions of an axis in percent."""
+  axis.set_major_formatter(lambda value, _: f'{100 * value:.4g} %')
+
+
+def title(fig: Any, text: str) -> None:
+  """Writes a title above all panels."""
+  fig.suptitle(drawable(text), fontsize=12, fontweight='bold')
+
+
+def legend(fig: Any, handles: Sequence[Any] = ()) -> None:
+  """Draws a legend below all panels, in as many columns as fit."""
+  handles = handles or [handle for axes in fig.axes for handle in
+                        axes.get_legend_handles_labels()[0]]
+  # At 9 points a letter is 0.08 inches wide, and a sample 0.65.
+  entry_inches = 0.65 + 0.08 * max(len(str(h.get_label())) for h in handles)
+  columns = int(fig.get_figwidth() // entry_inches)
+  fig.legend(
+      handles=handles, loc='outside lower center', frameon=False, fontsize=9,
+      ncols=min(len(handles), max(1, columns)))
 
 
 def drawable(text: str) -> str:
@@ -196,9 +233,9 @@ def _format_panel(axes: Any, metric: str, values: Sequence[float]) -> None:
     axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_minor_formatter(ticker.NullFormatter())
   # Complete labels instead of a factor above the axis.
-  axes.yaxis.set_major_formatter(
-      (lambda y, _: f'{100 * y:.4g} %') if console.is_fraction(metric)
-      else '{x:.4g}')
+  axes.yaxis.set_major_formatter('{x:.4g}')
+  if console.is_fraction(metric):
+    percent(axes.yaxis)
   if metric == 'r2':  # Untrained, it is arbitrarily low.
     axes.set_ylim(bottom=max(-1, axes.get_ylim()[0]))
 
@@ -220,12 +257,7 @@ def _draw_legend(
       lines.Line2D([], [], color='#555555', label=drawable(name), **{
           **_line_style(names[name], markers), 'markevery': 1})
       for name in ('train', *markers) if name in names]
-  # At 10 points a letter is 0.09 inches wide, and a line sample 0.7.
-  entry_inches = 0.7 + 0.09 * max(len(str(h.get_label())) for h in handles)
-  columns = int(fig.get_figwidth() // entry_inches)
-  fig.legend(
-      handles=handles, loc='outside lower center', frameon=False, fontsize=10,
-      ncols=min(len(handles), max(1, columns)))
+  legend(fig, handles)
 
 
 def _line_style(

@@ -14,9 +14,7 @@ from vit_jax.analysis import plots
 BLUE, ORANGE, GREY = plots.COLOURS[0], plots.COLOURS[1], '#999999'
 _MAX_COUNTS = 20  # Classes up to which each cell shows its count.
 _MAX_NAMES = 60  # Classes up to which the axes show names.
-_MAX_CELLS = 1_000  # Pixels per side of the matrix; more classes are pooled.
 _NUM_WORST = 12  # Listed classes of a large matrix.
-_MAX_COLUMNS = 3  # Panels side by side.
 _MAX_LETTERS = 24  # Letters of a class name.
 
 
@@ -30,31 +28,45 @@ def confusion(
   confusions. With too many classes for names, the worst are listed.
   `counts` are examples of class [row] predicted as [column].
   """
+  from matplotlib import colors
   classes = len(counts)
   # A long rotated name would take more space than the matrix.
   names = [plots.drawable(console.shorten(name, _MAX_LETTERS))
            for name in (names or map(str, range(classes)))]
   total = counts.sum(axis=1)
   share = counts / np.maximum(total, 1)[:, None]
-  named = classes <= _MAX_NAMES
+  named, counted = classes <= _MAX_NAMES, classes <= _MAX_COUNTS
   # A line of 8-point text needs 0.16 inches, a 4-digit count 0.42.
-  side = max(3.6, (0.42 if classes <= _MAX_COUNTS else 0.16) * classes
-             ) if named else 8.0
+  side = max(3.6, (0.42 if counted else 0.16) * classes) if named else 8.0
   fig = plots.new_figure(side + 4.4, side + 1.3, w_pad=0.08)
   matrix, bars = fig.subplots(1, 2, width_ratios=(side, 2.4), sharey=named)
-  _draw_matrix(fig, matrix, share)
+  drawn = matrix.imshow(
+      share, cmap='Blues', norm=colors.PowerNorm(0.5, vmin=0, vmax=1),
+      interpolation='nearest' if named else 'antialiased', aspect='auto')
+  fig.colorbar(
+      drawn, ax=matrix, location='bottom', shrink=0.6, aspect=40, pad=0.02,
+      ticks=(0, 0.05, 0.25, 0.5, 1), format=lambda x, _: f'{100 * x:g} %',
+      label='share of the class')
+  matrix.set(xlabel='prediction', ylabel='label')
   if named:
-    _name_axes(matrix, names)
+    rotate = max(map(len, names)) > 4 or not counted
+    matrix.set_yticks(range(classes), names, fontsize=8)
+    matrix.set_xticks(range(classes), names, fontsize=8,
+                      rotation=90 if rotate else 0)
     _draw_bars(bars, share, total)
   else:
     _draw_curve(bars, share, total, names)
-  if classes <= _MAX_COUNTS:
+  bars.set_xlabel('class accuracy')
+  plots.percent(bars.xaxis)
+  plots.style(bars, grid=False)
+  if counted:
     for (row, column), count in np.ndenumerate(counts):
       matrix.text(column, row, f'{count:,}' if count else '', ha='center',
                   va='center', fontsize=7,
                   color='white' if share[row, column] > 0.4 else 'black')
   accuracy = np.trace(counts) / max(1, counts.sum())
-  _title(fig, title, f'{100 * accuracy:.2f} % of {counts.sum():,} correct')
+  plots.title(fig, f'{title}: ' * bool(title)
+              + f'{100 * accuracy:.2f} % of {counts.sum():,} correct')
   plots.save(fig, path)
 
 
@@ -63,16 +75,14 @@ def mistakes(
     path: epath.PathLike, *, columns: int = 6, title: str = '',
 ) -> None:
   """Draws a sheet of images [height, width, channels], each with a title."""
-  titles = list(map(plots.drawable, titles))
-  columns = min(columns, len(images))
-  rows = -(-len(images) // columns)
-  fig = plots.new_figure(2.0 * columns, 2.4 * rows + 0.4, w_pad=0.05)
-  for axes in (panels := fig.subplots(rows, columns, squeeze=False).ravel()):
-    axes.set_axis_off()
+  fig, panels = plots.new_panels(
+      len(images), columns=columns, width=2.0, height=2.4, title_inches=0.4,
+      w_pad=0.05)
   for axes, image, text in zip(panels, images, titles):
+    axes.set_axis_off()
     axes.imshow(_displayed(image), cmap='gray', vmin=0, vmax=1)
-    axes.set_title(text, fontsize=8)
-  _title(fig, title, 'most confident mistakes')
+    axes.set_title(plots.drawable(text), fontsize=8)
+  plots.title(fig, f'{title}: ' * bool(title) + 'most confident mistakes')
   plots.save(fig, path)
 
 
@@ -109,10 +119,8 @@ def scatter(
   """
   count = pairs.shape[1]
   names = list(map(plots.drawable, names or map(str, range(count))))
-  columns = min(count, _MAX_COLUMNS)
-  rows = -(-count // columns)
-  fig = plots.new_figure(3.8 * columns, 3.6 * rows + 0.4, w_pad=0.08)
-  panels = fig.subplots(rows, columns, squeeze=False).ravel()
+  fig, panels = plots.new_panels(
+      count, columns=3, width=3.8, height=3.6, title_inches=0.4, w_pad=0.08)
   for axes, name, values in zip(panels, names, pairs.swapaxes(0, 1)):
     values = values[np.isfinite(values).all(axis=1)]
     if len(values):
@@ -124,9 +132,7 @@ def scatter(
     axes.set(xlabel='label', ylabel='prediction')
     axes.set_title(name, fontsize=10)
     plots.style(axes, grid=False)
-  for axes in panels[count:]:
-    axes.set_visible(False)
-  _title(fig, '', title)
+  plots.title(fig, title)
   plots.save(fig, path)
 
 
@@ -151,28 +157,19 @@ def reliability(
   axes.plot(confidence[filled], accuracy[filled], 'o', color=ORANGE,
             markersize=4, label='mean confidence', clip_on=False)
   axes.set(xlim=(0, 1), ylim=(0, 1), ylabel='accuracy')
-  fig.legend(loc='outside lower center', frameon=False, fontsize=9, ncols=3)
+  plots.legend(fig)
   below.bar(left, count / count.sum(), width, align='edge', color=GREY,
             edgecolor='white')
   below.set(xlabel='confidence', ylabel='share of images')
   for each in (axes, below):
-    _percent(each.xaxis)
-    _percent(each.yaxis)
+    plots.percent(each.xaxis)
+    plots.percent(each.yaxis)
     plots.style(each, grid=False)
   gaps = np.abs(accuracy - confidence)[filled]
   error = gaps @ count[filled] / count.sum()
-  _title(fig, title, f'calibration error {100 * error:.2f} %')
+  plots.title(fig, f'{title}: ' * bool(title)
+              + f'calibration error {100 * error:.2f} %')
   plots.save(fig, path)
-
-
-def pool(
-    share: Float[np.ndarray, 'classes classes'],
-) -> tuple[Float[np.ndarray, 'rows columns'], int]:
-  """Returns the maximum of each block of a large matrix, and the block size."""
-  block = -(-len(share) // _MAX_CELLS)
-  starts = np.arange(0, len(share), block)
-  pooled = np.maximum.reduceat(share, starts, axis=0)
-  return np.maximum.reduceat(pooled, starts, axis=1), block
 
 
 def _displayed(image: np.ndarray) -> np.ndarray:
@@ -183,36 +180,12 @@ def _displayed(image: np.ndarray) -> np.ndarray:
   return (shown - low) / (high - low)
 
 
-def _draw_matrix(fig: Any, axes: Any, share: Any) -> None:
-  from matplotlib import colors
-  classes = len(share)
-  cells, block = pool(share)
-  drawn = axes.imshow(
-      cells, cmap='Blues', norm=colors.PowerNorm(0.5, vmin=0, vmax=1),
-      interpolation='nearest', aspect='auto',
-      extent=(-0.5, classes - 0.5, classes - 0.5, -0.5))
-  fig.colorbar(
-      drawn, ax=axes, location='bottom', shrink=0.6, aspect=40, pad=0.02,
-      ticks=(0, 0.05, 0.25, 0.5, 1), format=lambda x, _: f'{100 * x:g} %',
-      label='share of the class' + (
-          f', maximum of {block} x {block} classes' if block > 1 else ''))
-  axes.set(xlabel='prediction', ylabel='label')
-
-
-def _name_axes(axes: Any, names: Sequence[str]) -> None:
-  rotate = max(map(len, names)) > 4 or len(names) > _MAX_COUNTS
-  axes.set_yticks(range(len(names)), names, fontsize=8)
-  axes.set_xticks(range(len(names)), names, fontsize=8,
-                  rotation=90 if rotate else 0)
-
-
 def _draw_bars(axes: Any, share: Any, total: Any) -> None:
   accuracy = np.diag(share)
   drawn = axes.barh(np.arange(len(total)), accuracy, color=BLUE, height=0.7)
   axes.bar_label(drawn, [
       f'{100 * value:.1f}' if count else 'no example'
       for value, count in zip(accuracy, total)], padding=2, fontsize=7)
-  _label_accuracy(axes)
   axes.set_xlim(0, 1.25)
   axes.set_xticks((0, 0.5, 1))
   axes.tick_params(labelleft=False)
@@ -230,23 +203,7 @@ def _draw_curve(axes: Any, share: Any, total: Any, names: Any) -> None:
            ylabel='classes, worst at the bottom')
   axes.yaxis.tick_right()
   axes.yaxis.set_label_position('right')
-  _label_accuracy(axes)
   worst = '\n'.join(f'{100 * accuracy[i]:.0f} %  {names[present[i]]}'
                     for i in order[:_NUM_WORST])
   axes.text(0.03, 0.985, f'Worst:\n{worst}', transform=axes.transAxes,
             va='top', fontsize=7, linespacing=1.4)
-
-
-def _label_accuracy(axes: Any) -> None:
-  axes.set_xlabel('class accuracy')
-  _percent(axes.xaxis)
-  plots.style(axes, grid=False)
-
-
-def _percent(axis: Any) -> None:
-  axis.set_major_formatter(lambda value, _: f'{100 * value:g} %')
-
-
-def _title(fig: Any, title: str, text: str) -> None:
-  fig.suptitle(plots.drawable(f'{title}: ' * bool(title) + text), fontsize=12,
-               fontweight='bold')

@@ -9,15 +9,12 @@ from etils import epath
 from vit_jax import console
 from vit_jax.analysis import plots
 
-_LOG_SCALE_RATIO = 8  # Largest to smallest value of the swept field.
-
 
 def sweep(result: Mapping[str, Any], path: epath.PathLike) -> None:
   """Plots the metric against the swept field, one line per other setting.
 
-  The field with the most values is on the x axis, logarithmic if its values
-  span decades, or categorical if they are not numbers. Final runs are drawn
-  at the best setting, with mean and standard deviation.
+  The field with the most values is on the x axis, in the order of the config.
+  Final runs are drawn at the best setting, with mean and standard deviation.
 
   Args:
     result: content of `sweep.json`: `plan` with `grid` and `metric`, rows
@@ -25,20 +22,15 @@ def sweep(result: Mapping[str, Any], path: epath.PathLike) -> None:
       `final` with `statistics`, or None.
     path: file to write; the suffix determines the format (.png, .pdf, .svg).
   """
-  from matplotlib import ticker
   fields = result['plan']['grid']
   field = max(fields, key=lambda name: len(fields[name]))
   values = fields[field]
-  numeric = all(type(value) in (int, float) for value in values)
-  positions = {json.dumps(v): v if numeric else i for i, v in enumerate(values)}
+  positions = {json.dumps(value): i for i, value in enumerate(values)}
   metric = result['plan']['metric'].rsplit('/', 1)[-1]
   percent = console.is_fraction(metric)
   scale = 100 if percent else 1
   fig = plots.new_figure(6.4, 4.4)
   axes = fig.subplots()
-  if numeric and min(values) > 0 and (
-      max(values) / min(values) >= _LOG_SCALE_RATIO):
-    axes.set_xscale('log')
   num_lines = _draw_grid(axes, result, field, positions, scale=scale)
   best = result['best']
   best_position = positions[json.dumps(best['values'][field])]
@@ -47,14 +39,13 @@ def sweep(result: Mapping[str, Any], path: epath.PathLike) -> None:
   if result['final'] is not None:
     _draw_final(axes, result['final'], metric, best_position, scale=scale,
                 first_colour=num_lines)
-  axes.set_xticks(list(positions.values()),
-                  [plots.drawable(str(v)) for v in values], minor=False)
-  axes.xaxis.set_minor_locator(ticker.NullLocator())
+  axes.set_xticks(
+      range(len(values)), [plots.drawable(str(value)) for value in values])
   axes.margins(x=0.12, y=0.15)
   axes.set(xlabel=plots.drawable(field),
            ylabel=plots.drawable(metric) + (' (%)' if percent else ''))
   plots.style(axes)
-  fig.legend(loc='outside lower center', frameon=False, fontsize=9, ncols=2)
+  plots.legend(fig)
   plots.save(fig, path)
 
 

@@ -53,20 +53,18 @@ def explain_errors(path: epath.Path) -> contextlib.AbstractContextManager[None]:
         or _TEMPORARY.search(str(error))):
       return storage
     others = paths.others(path)
-    text = (f'The checkpoint {path} is damaged or incomplete: {reason(error)}. '
-            'Copy it again from its origin')
-    if not others:
-      return DamagedError(f'{text}; the run has no other checkpoint.')
-    text += f', or use another one of this run: {", ".join(map(str, others))}.'
     # Without its latest checkpoint, a run would start again and delete `best`.
-    if path.parent.name != paths.BEST and any(
-        other.parent == path.parent for other in others):
-      return DamagedError(
-          f'{text} A run resumes from the previous one once this folder is '
-          f'renamed to {path.name}{paths.DAMAGED}.')
+    resumes = path.parent.name != paths.BEST and any(
+        other.parent == path.parent for other in others)
     return DamagedError(
-        f'{text} --config.init.checkpoint starts a new run from it, in another '
-        '--workdir.')
+        f'The checkpoint {path} is damaged or incomplete: {reason(error)}. '
+        'Copy it again from its origin'
+        + (f', or use another one of this run: {", ".join(map(str, others))}.'
+           if others else '; the run has no other checkpoint.')
+        + (f' A run resumes from the previous one once this folder is renamed '
+           f'to {path.name}{paths.DAMAGED}.' if resumes else
+           ' --config.init.checkpoint starts a new run from it, in another '
+           '--workdir.' if others else ''))
 
   return exceptions.replaced_by(rewrite)
 

@@ -8,14 +8,11 @@ feature of 100, large enough that its weight is hardly penalised.
 
 from collections.abc import Callable, Sequence
 import dataclasses
-import functools
 from typing import ClassVar, Literal
 
-import jax
 from jaxtyping import Float, Float64, Int
 import numpy as np
 
-from vit_jax import console
 from vit_jax import data
 from vit_jax import schema
 from vit_jax import types
@@ -136,18 +133,11 @@ def _open_train(
           f'{len(error.classes)} class(es) have fewer, the smallest {fewest}. '
           f'Use at most {max(0, fewest - config.held_out)}, or a larger '
           'train_split.') from error
-  _print_once(
+  context.note(
       f'note: {context.where} leaves out the shots '
       f'{", ".join(str(s) for s in shots if s not in possible)}: a class '
       f'of {config.train_split} has {fewest} images')
   return possible, open_split(possible)
-
-
-@functools.cache
-def _print_once(text: str) -> None:
-  """Prints once, although evaluators are rebuilt for other batch sizes."""
-  if jax.process_index() == 0:
-    console.print_lines(text)
 
 
 def _check_classes(

@@ -1,6 +1,6 @@
 """Figures of the result of an evaluator."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from etils import epath
@@ -22,17 +22,20 @@ def draw(
   output.mkdir(parents=True, exist_ok=True)
   path = output / f'{name}.png'
   names = result.class_names or ()
-  drawers: dict[str, Callable[[Any], None]] = {
-      'reliability': lambda table: prediction_figures.reliability(
-          table, path, title=name),
-      'confusion': lambda table: prediction_figures.confusion(
-          table, path, names=names, title=name),
-      'predictions': lambda table: prediction_figures.scatter(
-          table, path, names=names, title=name),
-      'class_iou': lambda table: prediction_figures.segmentation(
-          table, result.images(), path, names=names, title=name)}
-  for table in drawers.keys() & result.tables.keys():
-    drawers[table](result.tables[table])
+  options: dict[str, Any] = {'title': name, 'names': names}
+  for kind, table in result.tables.items():
+    match kind:
+      case 'reliability':
+        prediction_figures.reliability(table, path, title=name)
+      case 'confusion':
+        prediction_figures.confusion(table, path, **options)
+      case 'predictions':
+        prediction_figures.scatter(table, path, **options)
+      case 'class_iou':
+        prediction_figures.segmentation(
+            table, result.images(), path, **options)
+      case _:
+        continue
     yield path
   if result.mistakes:
     of_mistakes = output / f'{name}_mistakes.png'

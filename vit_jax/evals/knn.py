@@ -8,11 +8,9 @@ spread of the features shows whether self-supervised training collapses.
 import dataclasses
 from typing import ClassVar, Literal
 
-import jax
 from jaxtyping import Float, Int
 import numpy as np
 
-from vit_jax import console
 from vit_jax import nearest_neighbours
 from vit_jax import schema
 from vit_jax import types
@@ -71,10 +69,9 @@ class KnnConfig(evaluator.EvaluatorConfig):
           cosines, bank.labels[rows], temperature=self.temperature,
           num_classes=train.num_classes)
       spread = features_lib.spread(bank.values)
-      if jax.process_index() == 0 and (
-          spread['feature_rank'] < _MIN_RANK
+      if (spread['feature_rank'] < _MIN_RANK
           or spread['feature_std'] < _MIN_STD):
-        console.print_lines(
+        context.note(
             f'warning: {context.where}: the features have collapsed: rank '
             f'{spread["feature_rank"]:.3g} of {bank.values.shape[1]}, '
             f'standard deviation {spread["feature_std"]:.2f} (1 if spread)')

@@ -62,15 +62,15 @@ def write(
 ) -> None:
   """Writes a model in one of `FORMATS`.
 
-  Overwrites the file at `path`; if `is_folder`, `path` must not exist. Raises a
-  `ModuleNotFoundError` if the converter is not installed.
+  Overwrites the file at `path`; if `is_folder`, `path` must not exist. Raises
+  an `ImportError` if the converter is not installed.
   """
   schema.check_name(form, list(FORMATS), what='format')
   FORMATS[form][0](in_float32(model), pathlib.Path(path))
 
 
 def check_installed(form: str) -> None:
-  """Raises a `ModuleNotFoundError` if a library of the format is missing."""
+  """Raises an `ImportError` if a library of the format is missing."""
   for name in LIBRARIES[form]:
     _library(name, form)
 
@@ -92,7 +92,7 @@ def in_float32(model: model_lib.Model) -> model_lib.Model:
 def read(path: str | os.PathLike, *, form: str) -> Run:
   """Returns a function from images to the outputs of an exported model.
 
-  Raises a `ModuleNotFoundError` if the runtime is not installed.
+  Raises an `ImportError` if the runtime is not installed.
   """
   schema.check_name(form, list(FORMATS), what='format')
   return FORMATS[form][1](pathlib.Path(path))
@@ -224,7 +224,7 @@ def _library(name: str, form: str) -> Any:
   except ModuleNotFoundError as error:
     if error.name != name:
       raise
-    raise ModuleNotFoundError(
+    raise ImportError(
         f'--format={form} needs {name}, which is not installed: pip install '
         f'-r requirements-export.txt') from error
 

@@ -1,6 +1,6 @@
 """Patch embeddings, position embeddings and their interpolation."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal
 
 import einops
@@ -180,12 +180,11 @@ def resize(
     return array
   match name.split('/')[-1]:
     case 'positions':
-      return resize_positions(
-          array, old_grid=old_grid, new_grid=new_grid, method=method)
+      pass
     case 'positions_rows':
-      lengths = old_grid[0], new_grid[0]
+      old_grid, new_grid = (old_grid[0], 1), (new_grid[0], 1)
     case 'positions_columns':
-      lengths = old_grid[1], new_grid[1]
+      old_grid, new_grid = (old_grid[1], 1), (new_grid[1], 1)
     case 'distances':
       raise ValueError(
           f'{name}: relative positions are distances in a sequence of patches '
@@ -194,12 +193,8 @@ def resize(
           'of the checkpoint.')
     case _:
       return array
-  axis = array.ndim - 2
-  if array.shape[axis] != lengths[0]:
-    raise ValueError(
-        f'{name} holds {array.shape[axis]} embeddings, but a grid of '
-        f'{old_grid[0]}x{old_grid[1]} has {lengths[0]}.')
-  return _interpolate(array, {axis: lengths[1]}, method)
+  return resize_positions(
+      array, old_grid=old_grid, new_grid=new_grid, method=method)
 
 
 def resize_positions(
@@ -233,9 +228,7 @@ def resize_positions(
   if tuple(old_grid) == tuple(new_grid):
     return positions
   grid = positions[..., prefix:, :].reshape(*layers, *old_grid, width)
-  first = len(layers)
-  resized = _interpolate(
-      grid, {first: new_grid[0], first + 1: new_grid[1]}, method)
+  resized = _interpolate(grid, (*layers, *new_grid, width), method)
   module: Any = np if isinstance(positions, np.ndarray) else jnp
   return module.concatenate(
       [positions[..., :prefix, :], resized.reshape(*layers, -1, width)],
@@ -243,10 +236,8 @@ def resize_positions(
 
 
 def _interpolate(
-    array: Float[Any, '...'], lengths: Mapping[int, int], method: Method,
+    array: Float[Any, '...'], shape: tuple[int, ...], method: Method,
 ) -> Float[Any, '...']:
-  """Interpolates an array to new lengths of some axes."""
-  shape = [lengths.get(axis, old) for axis, old in enumerate(array.shape)]
   if method == 'linear':
     from scipy import ndimage  # As in the paper's code; takes 0.2 s to import.
     factors = [new / old for new, old in zip(shape, array.shape)]

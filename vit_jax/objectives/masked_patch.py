@@ -173,7 +173,6 @@ class MaskedPatch(objective.Objective):
   def __init__(self, config: MaskingConfig, context: objective.Context):
     """Initialises the loss."""
     self._config, self._context = config, context
-    self._scale = {'mean': context.mean, 'std': context.std}
     self.metrics = config.metrics()
 
   def draw(
@@ -196,7 +195,7 @@ class MaskedPatch(objective.Objective):
         **inputs)['predictions']
     targets = patch_targets.compute(
         self._config.target, patch_targets.split(images, self._grid(images)),
-        **self._scale)
+        self._context)
     return patch_targets.loss(
         self._config.target, predictions, jnp.take_along_axis(
             targets, inputs['indices'][..., None], axis=1))
@@ -213,7 +212,7 @@ class MaskedPatch(objective.Objective):
         {'params': params}, self._context.normalize(images),
         **{**inputs, 'indices': None})['predictions']
     predicted = patch_targets.to_pixels(
-        self._config.target, predictions, patches, **self._scale)
+        self._config.target, predictions, patches, self._context)
     chosen = jnp.zeros(patches.shape[:2], bool).at[
         jnp.arange(len(images))[:, None], inputs['indices']].set(True)
     masked, reconstructed = (

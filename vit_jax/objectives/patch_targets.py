@@ -11,13 +11,12 @@ from jaxtyping import Array, Float, Integer
 import numpy as np
 import optax
 
-from vit_jax.data.augment import mixup
+from vit_jax.objectives import objective
 
 # 'normalized' are the pixels of a patch, standardised by its own mean and
 # deviation (MAE, arXiv 2111.06377, section 3).
 Target = Literal['mean_color', 'downsampled', 'patch', 'normalized']
 Patches = Float[Array, 'batch patches patch_height patch_width channels']
-Statistic = float | tuple[float, ...]
 
 LEVELS = 8  # 3 bits per channel: 512 colours of three channels.
 # Predicted colours along each side of a patch.
@@ -33,16 +32,16 @@ def num_outputs(target: Target, shape: tuple[int, int, int]) -> int:
 
 
 def compute(
-    target: Target, patches: Patches, *, mean: Statistic, std: Statistic,
+    target: Target, patches: Patches, context: objective.Context,
 ) -> Integer[Array, 'batch patches colors'] | Float[
     Array, 'batch patches values']:
   """Returns the targets of patches in [0, 1].
 
-  `mean` and `std` normalise pixels, which are predicted in these units.
+  Pixels are predicted in the units of the model's inputs.
   """
   if target in SIDES:
     return colors(patches, SIDES[target])
-  values = _normalized(patches, mean, std)
+  values = _flat(context.normalize(patches))
   if target == 'patch':
     return values
   center, scale = _statistics(values)
@@ -69,7 +68,7 @@ def loss(
 
 def to_pixels(
     target: Target, predictions: Float[Array, 'batch patches outputs'],
-    patches: Patches, *, mean: Statistic, std: Statistic,
+    patches: Patches, context: objective.Context,
 ) -> Patches:
   """Returns the pixels in [0, 1] that predictions of all patches describe.
 
@@ -79,10 +78,10 @@ def to_pixels(
   _, _, height, width, channels = patches.shape
   if target not in SIDES:
     if target == 'normalized':
-      center, scale = _statistics(_normalized(patches, mean, std))
+      center, scale = _statistics(_flat(context.normalize(patches)))
       predictions = predictions * scale + center
     return predictions.reshape(patches.shape) * jnp.asarray(
-        std) + jnp.asarray(mean)
+        context.std) + jnp.asarray(context.mean)
   side = SIDES[target]
   classes = predictions.reshape(
       *patches.shape[:2], side, side, LEVELS**channels).argmax(axis=-1)
@@ -93,11 +92,8 @@ def to_pixels(
   return pixels[:, :, rows][:, :, :, columns]
 
 
-def _normalized(
-    patches: Patches, mean: Statistic, std: Statistic,
-) -> Float[Array, 'batch patches values']:
-  normalized = mixup.normalize(patches, mean=mean, std=std)
-  return normalized.reshape(*patches.shape[:2], -1)
+def _flat(patches: Patches) -> Float[Array, 'batch patches values']:
+  return patches.reshape(*patches.shape[:2], -1)
 
 
 def _statistics(

@@ -12,7 +12,6 @@ chip's memory bandwidth and links.
 from collections.abc import Sequence
 import dataclasses
 import glob
-import re
 
 from vit_jax import schema
 
@@ -102,15 +101,13 @@ def find(device_kind: str) -> Hardware | None:
 
 
 def named(name: str) -> Hardware:
-  """Returns the row with a name such as 'TPUv3', 'tpu-v3' or 'H200'.
+  """Returns the row with a name such as 'TPUv3' or 'H200'.
 
   Raises:
     ValueError: for an unknown name.
   """
-  rows = {_normalize(row.name): row for row in TABLE}
-  if _normalize(name) not in rows:
-    schema.check_name(name, [row.name for row in TABLE], what='device')
-  return rows[_normalize(name)]
+  rows = {row.name: row for row in TABLE}
+  return rows[schema.check_name(name, list(rows), what='device')]
 
 
 def cores(device_kind: str) -> int:
@@ -125,10 +122,6 @@ def utilisation(
   """Returns the fraction of the devices' peak FLOP/s, or None if unknown."""
   row = find(kind)
   return flops_per_sec / (row.peak_flops * devices) if row else None
-
-
-def _normalize(name: str) -> str:
-  return re.sub(r'[\s_-]', '', name).lower()
 
 
 def has_tpu() -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 import functools
 import math
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import flax.linen as nn
 import jax
@@ -30,6 +30,7 @@ BATCH = PartitionSpec((types.DATA, types.FSDP))
 
 # Names of a parameter's axes, from its model.
 Axes = tuple[str | None, ...]
+Row = tuple[str, str, str, str, int, int]  # See `table`.
 
 
 def axis_names(boxed_params: Any) -> dict[str, Axes]:
@@ -96,30 +97,16 @@ def device_bytes(shapes: Any) -> int:
       for leaf in jax.tree.leaves(shapes))
 
 
-class Row(NamedTuple):
-  """Sharding of a parameter, as text.
-
-  Attributes:
-    name: path.
-    shape: global shape, '2 x 32'.
-    axes: axis names, 'layers - heads head_dim'.
-    sharded_over: mesh axes of size above 1 that shard it, '- fsdp -'.
-    param_bytes: bytes of the parameter per device.
-    state_bytes: bytes of its optimizer state and average per device.
-  """
-  name: str
-  shape: str
-  axes: str
-  sharded_over: str
-  param_bytes: int
-  state_bytes: int
-
-
 def table(
     state: types.TrainState, axes: Mapping[str, Axes],
     mesh: jax.sharding.Mesh,
 ) -> list[Row]:
   """Returns the sharding of each parameter of a state, in tree order.
+
+  A row has the path, the global shape ('2 x 32'), the names of the axes
+  ('layers - heads head_dim'), the mesh axes of size above 1 that shard them
+  ('- fsdp -'), the bytes of the parameter per device, and those of its
+  optimizer state and average.
 
   `axes` is the result of `axis_names`.
   """
@@ -128,7 +115,7 @@ def table(
   for name, leaf in tree.flatten((state.opt_state, state.average)).items():
     if param := _parameter_of(name, params):
       state_bytes[param] += device_bytes(leaf)
-  return [Row(
+  return [(
       name, ' x '.join(map(str, leaf.shape)),
       ' '.join(axis or '-' for axis in axes[name]),
       ' '.join(axis if axis and mesh.shape[axis] > 1 else '-'
@@ -147,8 +134,8 @@ def show(rows: Sequence[Row], mesh: jax.sharding.Mesh) -> None:
           f'{name} {n}' for name, n in mesh.shape.items()),
       ('parameter', 'shape', 'axes', 'sharded over', 'bytes/device',
        'state bytes/device'),
-      [*rows, ('all', '', '', '', sum(row.param_bytes for row in rows),
-               sum(row.state_bytes for row in rows))],
+      [*rows, ('all', '', '', '', sum(row[4] for row in rows),
+               sum(row[5] for row in rows))],
       console=rich.console.Console(width=150))  # Names stay on one line.
 
 

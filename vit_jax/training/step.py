@@ -1,10 +1,10 @@
 """The training step: a pure function of a state and a batch."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 import dataclasses
 import functools
 import math
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import clu.metrics
 import flax.linen as nn
@@ -18,41 +18,11 @@ from vit_jax import tree
 from vit_jax import types
 from vit_jax.training import health
 
-
-@runtime_checkable
-class Loss(Protocol):
-  """A training objective."""
-
-  @property
-  def metrics(self) -> Collection[str]:
-    """Names of the metrics besides the loss."""
-    ...
-
-  def __call__(
-      self, params: types.Params, batch: types.Batch, key: PRNGKeyArray,
-  ) -> tuple[Float[Array, 'batch'], Mapping[str, Float[Array, 'batch']]]:
-    """Returns the loss and each of `metrics` per example."""
-
-
-@runtime_checkable
-class CoupledLoss(Loss, Protocol):
-  """A training objective that compares the examples of a batch.
-
-  Calling it is `compare(embed(params, batch, key), batch['mask'], key)`.
-  """
-
-  def embed(
-      self, params: types.Params, batch: types.Batch, key: PRNGKeyArray,
-  ) -> Float[Array, 'batch *embedding']:
-    """Returns embeddings; examples must not affect each other."""
-    ...
-
-  def compare(
-      self, embeddings: Float[Array, 'batch *embedding'],
-      mask: Float[Array, 'batch'], key: PRNGKeyArray,
-  ) -> tuple[Float[Array, 'batch'], Mapping[str, Float[Array, 'batch']]]:
-    """Returns the loss and each of `metrics` per example of a whole batch."""
-    ...
+# An objective: `loss(params, batch, key)` returns the loss and each of
+# `loss.metrics` per example; see `objectives.Objective`. An objective that
+# compares the examples of a batch also has `embed` and `compare`, and calling
+# it is `compare(embed(params, batch, key), batch['mask'], key)`.
+Loss = Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,7 +205,7 @@ def _gradients(
   Each microbatch contributes its share of the mean over the *whole* batch, so
   that gradients add up for any mask. The sum is clipped later.
   """
-  if num_microbatches > 1 and isinstance(loss, CoupledLoss):
+  if num_microbatches > 1 and hasattr(loss, 'compare'):
     return _coupled_gradients(
         loss, params, batch, key, num_microbatches=num_microbatches,
         replicas=replicas, trainable=trainable)
@@ -293,7 +263,7 @@ _COTANGENT = 'cotangent'  # Gradient of the loss w.r.t. embeddings.
 @dataclasses.dataclass(frozen=True)
 class _Linearised:
   """Sum over independent examples with the gradient of a coupled loss."""
-  loss: CoupledLoss
+  loss: Loss
   metrics: tuple[str, ...] = ()
 
   def __call__(
@@ -304,7 +274,7 @@ class _Linearised:
 
 
 def _coupled_gradients(
-    loss: CoupledLoss, params: types.Params, batch: types.Batch,
+    loss: Loss, params: types.Params, batch: types.Batch,
     key: PRNGKeyArray, *, num_microbatches: int, replicas: int, trainable: Any,
 ) -> tuple[types.Params, dict[str, metrics.Mean]]:
   """Returns the same as `_gradients`, for the comparison of a whole batch.
