@@ -61,15 +61,15 @@ def write(
 ) -> None:
   """Writes a model in the format `form`, a key of `LIBRARIES`.
 
-  Overwrites the file at `path`; if `is_folder`, `path` must not exist. Raises a
-  `ModuleNotFoundError` if the converter is not installed.
+  Overwrites the file at `path`; if `is_folder`, `path` must not exist. Raises
+  an `ImportError` if the converter is not installed.
   """
   write_format = {'jax': _write_jax, 'onnx': _write_onnx}[form]
   write_format(in_float32(model), pathlib.Path(path))
 
 
 def check_installed(form: str) -> None:
-  """Raises a `ModuleNotFoundError` if a library of the format is missing."""
+  """Raises an `ImportError` if a library of the format is missing."""
   for name in LIBRARIES[form]:
     _library(name, form)
 
@@ -91,7 +91,7 @@ def in_float32(model: model_lib.Model) -> model_lib.Model:
 def read(path: str | os.PathLike, *, form: str) -> Run:
   """Returns a function from images to the outputs of an exported model.
 
-  Raises a `ModuleNotFoundError` if the runtime is not installed.
+  Raises an `ImportError` if the runtime is not installed.
   """
   return {'jax': _read_jax, 'onnx': _read_onnx}[form](pathlib.Path(path))
 
@@ -222,6 +222,6 @@ def _library(name: str, form: str) -> Any:
   except ModuleNotFoundError as error:
     if error.name != name:
       raise
-    raise ModuleNotFoundError(
+    raise ImportError(
         f'--format={form} needs {name}, which is not installed: pip install '
         f'-r requirements-export.txt') from error

@@ -116,21 +116,16 @@ def _match_classes(
   ours = experiment.dataset.classes
   if names and not ours.names:  # Losing the names is a difference, too.
     ours = dataclasses.replace(ours, names=tuple(map(str, range(ours.count))))
-  remedy = (
-      'Restore the names of the data, or use another --workdir; to start it '
-      'from these parameters, set --config.init.checkpoint.')
-  if sorted(names) == sorted(ours.names):
-    remedy = (
-        'To go on in a new run, reorder the outputs: main.py convert '
-        f'--source={shlex.quote(str(workdir))} --target=NEW --format=orbax '
-        '--labels=FILE (the names of the data in their order, one a line). '
-        'Then train in another --workdir with --config.init.checkpoint=NEW '
-        "--config.init.new='[]'.")
   return classes.match(
       ours, classes.Classes(
           'the checkpoint', len(names) or ours.count, names, str(workdir)),
       remedy='A run resumes only with the same classes in the same order. '
-      + remedy)
+      'Restore the names of the data, or use another --workdir. To start it '
+      'from these parameters, set --config.init.checkpoint; if only the order '
+      'differs, reorder the outputs first: main.py convert '
+      f'--source={shlex.quote(str(workdir))} --target=NEW --format=orbax '
+      '--labels=FILE (the names of the data in their order, one a line), and '
+      "add --config.init.checkpoint=NEW --config.init.new='[]'.")
 
 
 def _resume(
@@ -185,12 +180,11 @@ def _problem(
     return ('started from random parameters, but the config now starts from '
             f'{weights.address}. Delete the run')
   if earlier.data.value_scale != experiment.config.data.value_scale:
-    return (
-        f'normalises pixels with mean {earlier.data.mean} and std '
-        f'{earlier.data.std}, but the config has mean '
-        f'{experiment.config.data.mean} and std {experiment.config.data.std}. '
-        f'Use {_flag("mean", earlier.data.mean)} '
-        f'{_flag("std", earlier.data.std)}')
+    flags = ' '.join(
+        f'--config.data.{name}='
+        + shlex.quote(json.dumps(earlier.data.value_scale[name]))
+        for name in ('mean', 'std'))
+    return ('normalises pixels by other values, as listed below. Use ' + flags)
   held_out = earlier.data.holdout, experiment.config.data.holdout
   if experiment.dataset.held_out and held_out[0] != held_out[1]:
     return (f'held out images by data.holdout={held_out[0]}, but the config '
@@ -209,11 +203,6 @@ def _problem(
             f'config has {new[0]}x{new[1]}. Start a new run from it with '
             '--config.init.checkpoint')
   return ''
-
-
-def _flag(name: str, value: Any) -> str:
-  text = json.dumps(value, separators=(',', ':'))
-  return f'--config.data.{name}={shlex.quote(text)}'
 
 
 def read_finished(
