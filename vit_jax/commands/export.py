@@ -23,6 +23,7 @@ from etils import epy
 from vit_jax.commands import arguments
 
 with epy.lazy_imports():
+  import jax
   import numpy as np
 
   from vit_jax import atomic_files
@@ -94,10 +95,14 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
         raise ValueError(
             f'The {args.format} export differs by {differences[what]:.2g} in a '
             f'logit on {what}, more than {TOLERANCE}. Nothing was written.')
-  atomic_files.write_json(settings, preprocessing.to_plain(model.preprocess))
+  atomic_files.write_json(settings, {
+      **preprocessing.to_plain(model.preprocess), 'jax': jax.__version__})
   print(f'wrote {args.output} ({args.format})'
         + ': a folder, since a file is limited to 2 GiB' * (
             export.is_folder(model)))
+  if args.format == 'jax':
+    print(f'any jax up to 6 months newer than {jax.__version__} can read it; '
+          'export again before you use a later one (docs/serving.md)')
   print(f'wrote {settings} (preprocessing and class names)')
   for script in server:
     atomic_files.write_text(script, (

@@ -14,7 +14,6 @@ from etils import epath
 import jax
 import jax.numpy as jnp
 import numpy as np
-import orbax.checkpoint as ocp
 
 from vit_jax import atomic_files
 from vit_jax import exceptions
@@ -202,9 +201,8 @@ def save(target: str | os.PathLike, model: weights_lib.Weights) -> None:
   arrays = tree.unflatten({
       name: jnp.asarray(array)
       for name, array in tree.flatten(model.read()).items() if array.size})
-  with (atomic_files.create(target) as path,
-        ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer):
-    checkpointer.save(
+  with atomic_files.create(target) as path:
+    items.write(
         path.absolute() / paths.FOLDER / paths.LATEST / '0',
-        args=items.composite({'params': arrays}, {
-            'config': json.loads(json.dumps(run_config)), 'progress': {}}))
+        {'params': arrays},
+        {'config': json.loads(json.dumps(run_config)), 'progress': {}})
