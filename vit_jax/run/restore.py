@@ -146,11 +146,6 @@ def _resume(
     counters.forget_best()
   changed = ('\nChanges of the config since the checkpoint:\n  '
              + '\n  '.join(map(str, changes))) if changes else ''
-  # A moved run has another path. Only adapters need its weights again, and
-  # compare their hash.
-  moved = '' if weights is None or weights.address == counters.origin else (
-      f'\nnote: the run started from {counters.origin}, and the config now '
-      f'names {weights.address}')
   problem = _problem(
       experiment, counters, earlier=earlier, weights=weights,
       changes_result=not all(each.is_in(*IRRELEVANT) for each in changes))
@@ -159,8 +154,7 @@ def _resume(
         f'The run in {workdir} {problem} or use another --workdir.{changed}')
   return Start(
       counters, num_microbatches=earlier.num_microbatches,
-      message=f'Resuming from step {counters.step:,} of {workdir}.{changed}'
-      f'{moved}')
+      message=f'Resuming from step {counters.step:,} of {workdir}.{changed}')
 
 
 def _best_metric(config: config_lib.Config) -> tuple[str, str]:
