@@ -130,7 +130,8 @@ def _open_train(
           f'{context.where} needs {max(shots) + config.held_out} images of '
           'each class (shots and held_out), but '
           f'{len(error.classes)} class(es) of train_split '
-          f'{config.train_split!r} have fewer, the smallest {fewest}. Use fewer, or a larger train_split.') from error
+          f'{config.train_split!r} have fewer, the smallest {fewest}. Use '
+          'fewer, or a larger train_split.') from error
   context.note(
       f'note: {context.where} leaves out the shots '
       f'{", ".join(str(s) for s in shots if s not in possible)}: a class '

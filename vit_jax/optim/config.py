@@ -160,7 +160,7 @@ class AdafactorConfig(CommonConfig):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MuonConfig(CommonConfig):
+class MuonConfig(AdamConfig):
   """Muon for matrices of the layers, Adam for the rest (arXiv:2502.16982).
 
   Updates of matrices have the size of Adam's, so the learning rate and weight
@@ -173,22 +173,16 @@ class MuonConfig(CommonConfig):
       whose last axis is the output. The kernel of a convolution is the matrix
       [height x width x in, out]. Embeddings and head use Adam, as the authors
       recommend. The default may match nothing.
-    beta1: Adam's beta1.
-    beta2: Adam's beta2.
-    epsilon: Adam's epsilon.
   """
-  name: Literal['muon'] = 'muon'
+  name: Literal['muon'] = 'muon'  # type: ignore[assignment]
   momentum: float = 0.95
   rms: float = 0.2
   matrices: str = LAYERS
-  beta1: float = 0.9
-  beta2: float = 0.999
-  epsilon: float = 1e-8
 
   def __post_init__(self):
     super().__post_init__()
-    schema.check_range(self, 'momentum', 'beta1', 'beta2', end=1)
-    schema.check_range(self, 'rms', 'epsilon')
+    schema.check_range(self, 'momentum', end=1)
+    schema.check_range(self, 'rms')
 
 
 def _optax_optimizers() -> dict[str, Callable[..., Any]]:
