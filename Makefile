@@ -11,11 +11,11 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 NUMERICAL := tests/models tests/optim tests/objectives tests/training \
   tests/evals tests/analysis tests/weights tests/parallel tests/test_losses.py \
   tests/test_metrics.py tests/test_golden.py
-SOURCES := $(wildcard main.py configs benchmarks docs/serving) vit_jax tests
+SOURCES := $(wildcard main.py configs benchmarks docs) vit_jax tests
 
 .DEFAULT_GOAL := help
 .PHONY: help quickstart paper test test-all test-isa test-plan test-export test-faults lint \
-  format constraints clean
+  format docs constraints clean
 
 help:  ## Lists these commands.
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## */|/' \
@@ -68,7 +68,12 @@ lint: $(VENV)/.dev  ## Runs lint and type checks only.
 format: $(VENV)/.dev  ## Fixes lint errors that can be fixed automatically.
 	$(BIN)/ruff check --fix $(SOURCES)
 
-constraints:  ## Updates constraints.txt to the newest allowed versions.
+docs: .venv-docs/.docs  ## Builds the documentation site, build/site/index.html.
+	.venv-docs/bin/python -m sphinx -q -E -W --keep-going -c docs . build/site
+	cp build/site/README.html build/site/index.html
+
+PINS ?= constraints.txt
+constraints:  ## Updates PINS to the newest allowed versions: CONTRIBUTING.md.
 	@echo 'Resolving the newest versions in a scratch environment ...'
 	rm -rf .venv-constraints
 	$(PYTHON) -m venv .venv-constraints
@@ -76,11 +81,11 @@ constraints:  ## Updates constraints.txt to the newest allowed versions.
 	  --disable-pip-version-check -r requirements-dev.txt
 	{ echo '# Exact versions that the tests last passed with: `make constraints`.'; \
 	  .venv-constraints/bin/python -m pip freeze; } > constraints.tmp
-	mv constraints.tmp constraints.txt
+	mv constraints.tmp $(PINS)
 	rm -rf .venv-constraints
 
 clean:  ## Removes the environments and caches, but not runs/.
-	rm -rf $(VENV) .venv-constraints .venv-plan .venv-export build *.egg-info
+	rm -rf $(VENV) .venv-constraints .venv-plan .venv-export .venv-docs build *.egg-info
 	rm -rf .pytest_cache .mypy_cache .ruff_cache
 	find main.py configs vit_jax tests -name __pycache__ -prune -exec rm -rf {} +
 
@@ -107,6 +112,13 @@ $(VENV)/.export: requirements-export.txt requirements-dev.txt requirements.txt \
 	@grep -v '^orbax-checkpoint==' constraints.txt > $(VENV)/constraints.txt
 	@$(PIP) -r requirements-dev.txt -r requirements-export.txt \
 	  $(if $(CONSTRAIN),-c $(VENV)/constraints.txt)
+	@touch $@
+
+.venv-docs/.docs: requirements-docs.txt requirements.txt constraints.txt
+	@$(MAKE) VENV=.venv-docs .venv-docs/bin/python
+	@echo 'Installing Sphinx into .venv-docs (once, a few minutes) ...'
+	@.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check \
+	  -r requirements-docs.txt $(CONSTRAIN)
 	@touch $@
 
 $(BIN)/python:

@@ -1,6 +1,7 @@
 """Terminal tables and formatting of numbers, durations and metrics."""
 
 import io
+import sys
 
 import pytest
 import rich.console
@@ -48,9 +49,10 @@ def test_terminals_wrap_lines_between_words_but_not_commands(monkeypatch):
   monkeypatch.setenv('COLUMNS', '20')
   file = io.StringIO()
   text = 'prepare it once on any machine:\n  tfds build name --data_dir=folder'
-  console_lib.print_lines(text, file=file)
+  monkeypatch.setattr(sys, 'stdout', file)
+  console_lib.print_lines(text)
   file.isatty = lambda: True
-  console_lib.print_lines(text, file=file)
+  console_lib.print_lines(text)
   assert [line.rstrip() for line in file.getvalue().splitlines()] == [
       *text.splitlines(), 'prepare it once on', 'any machine:',
       text.splitlines()[1]]
@@ -66,7 +68,7 @@ def test_words_are_broken_only_where_the_table_is_too_narrow(width):
   name = 'root_mean_square_error'
   text = shown(
       'Summary', ['stage', 'steps', 'images', 'train loss', 'held out', ''],
-      [['finetune', 20, 320, 0.725, f'{name}\nr2',
+      [['finetune', 20, 320, 0.725, name,
         'a long text that may well be broken into lines']], width=width)
   assert (name in text) == (width == 80)
   assert max(map(len, text.splitlines())) <= width
@@ -89,10 +91,10 @@ def test_numbers_are_never_cut(width):
   text = shown(
       'Summary', ['stage', 'steps', 'images', 'train loss', 'held out', ''],
       [['pretrain', 2500, 80_000, 4.54,
-        'mean_average_precision\nprecision_at_1', '70.31 %\n98.50 %'],
+        'mean_average_precision', '70.31 %'],
        ['finetune_10', 200, 5000, 0.0111, 'accuracy', '86.11 %']], width=width)
   assert max(map(len, text.splitlines())) <= width
-  for number in ('2,500', '80,000', '0.0111', '70.31 %', '98.50 %', '86.11 %'):
+  for number in ('2,500', '80,000', '0.0111', '70.31 %', '86.11 %'):
     assert number in text
 
 

@@ -48,7 +48,8 @@ CASES = [
      "both 'a.cls' and 'a.CLS'"),
     ('tar', tar(b'\x80' + b'\xff' * 11), 'is truncated, or not a tar'),
     ('tar', tar(b'\x80\0\0\0\x7f' + b'\xff' * 7), 'is truncated'),
-    ('tar', tar(b'\xff' * 10 + b'\xf6\0'), 'negative size'),
+    # Newer versions of Python reject the negative size themselves.
+    ('tar', tar(b'\xff' * 10 + b'\xf6\0'), 'negative size|is truncated'),
     *(('dataset_info', content, '^/') for content in (
         b'{"splits": 3}', DEEP, fuzz.text({**INFO, 'name': ''}),
         info(shardLengths=['-1']),

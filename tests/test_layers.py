@@ -116,6 +116,13 @@ def test_modules_import_only_lower_layers(path):
               and not may_import(module_of(path), module)]
 
 
+def test_only_checkpoints_uses_orbax():
+  users = {unit(module_of(path)) for path in sources()
+           if any(module[0] == 'orbax'
+                  for module in imports(ast.parse(path.read_text())))}
+  assert users == {'checkpoints'}
+
+
 @pytest.mark.parametrize('path', sorted((ROOT / 'configs').glob('**/*.py')),
                          ids=lambda path: path.name)
 def test_configs_import_only_config_modules(path):

@@ -1,7 +1,7 @@
 """Vision Transformer in JAX: "An Image is Worth 16x16 Words", arXiv:2010.11929.
 
 Pre-training, fine-tuning and evaluation of the paper's models. Start with
-`python main.py --help`; CONTRIBUTING.md describes the modules.
+`python main.py --help`; CONTRIBUTING.md describes the modules::
 
     model = vit_jax.load('ViT-B_16.npz')   # Or a run, a folder, hf://...
     model.predict('cat.jpg')               # Names and probabilities.
@@ -85,8 +85,8 @@ def list_models(pattern: str = '*') -> list[str]:
     pattern: shell pattern, such as '*dinov3*'. Case does not matter.
 
   Returns:
-    Names of timm's architectures, whose weights `load` reads (`hf://timm/` and
-    the name with a tag), and the models of the paper.
+    Names of timm's architectures and of the models of the paper. `load` reads
+    weights of the former: 'hf://timm/' and the name with a tag.
   """
   import fnmatch
 

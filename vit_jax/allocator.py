@@ -9,14 +9,15 @@ import ctypes
 import os
 
 OFF = 'VIT_JAX_ALLOCATOR'  # The value `system` changes nothing.
-# (name of glibc's tunable, number of the mallopt(3) parameter, value).
-_OPTIONS = (
-    ('mmap_max', -4, 0),  # Large blocks come from the heap.
-    ('trim_threshold', -1, -1),  # The heap does not shrink.
-    ('top_pad', -2, 64 * 2**20),  # It grows in steps of 64 MiB.
-    # All threads share the freed blocks. Other heaps end at 64 MiB.
-    ('arena_max', -8, 1),
-)
+# Parameters of mallopt(3) and their values.
+_OPTIONS = {
+    -4: 0,  # M_MMAP_MAX: large blocks come from the heap.
+    -1: -1,  # M_TRIM_THRESHOLD: the heap does not shrink.
+    -2: 64 * 2**20,  # M_TOP_PAD: it grows in steps of 64 MiB.
+    # M_ARENA_MAX: all threads share the freed blocks. Other heaps end at 64
+    # MiB.
+    -8: 1,
+}
 
 
 def keep_freed_memory(environ: Mapping[str, str]) -> None:
@@ -25,16 +26,10 @@ def keep_freed_memory(environ: Mapping[str, str]) -> None:
   The peak memory stays allocated until the process ends.
 
   Args:
-    environ: environment variables. Those of glibc (MALLOC_ARENA_MAX, ...,
-      GLIBC_TUNABLES) take precedence.
+    environ: environment variables.
   """
-  if (environ.get(OFF) == 'system'
-      or 'CS_GNU_LIBC_VERSION' not in getattr(os, 'confstr_names', ())):
-    return
-  mallopt = ctypes.CDLL(None).mallopt
-  tunables = environ.get('GLIBC_TUNABLES', '')
-  for name, number, value in _OPTIONS:
-    variables = (f'MALLOC_{name.upper()}', f'MALLOC_{name.upper()}_')
-    if (not any(variable in environ for variable in variables)
-        and f'glibc.malloc.{name}=' not in tunables):
+  if (environ.get(OFF) != 'system'
+      and 'CS_GNU_LIBC_VERSION' in getattr(os, 'confstr_names', ())):
+    mallopt = ctypes.CDLL(None).mallopt
+    for number, value in _OPTIONS.items():
       mallopt(number, value)

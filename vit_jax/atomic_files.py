@@ -7,7 +7,6 @@ import math
 import os
 import pathlib
 import re
-import shutil
 import tempfile
 from typing import Any
 
@@ -90,36 +89,27 @@ def create(target: str | os.PathLike) -> Generator[pathlib.Path, None, None]:
   """
   text = os.fspath(target)
   scheme, rest = split_address(text)
-  if scheme in ('', 'file'):
-    with _create_local(pathlib.Path(rest).expanduser()) as path:
-      yield path
-    return
-  if scheme not in SCHEMES:
+  is_local = scheme in ('', 'file')
+  if not is_local and scheme not in SCHEMES:
     raise ValueError(
         f'Cannot write to {text}: expected a local path or '
         f'{", ".join(f"{name}://" for name in SCHEMES)}. Write a local file '
         'and copy it.')
-  remote = epath.Path(text)
-  check_absent(remote)
-  with tempfile.TemporaryDirectory() as folder:
-    path = pathlib.Path(folder) / remote.name
+  final = epath.Path(rest).expanduser() if is_local else epath.Path(text)
+  check_absent(final)
+  if is_local:
+    final.parent.mkdir(parents=True, exist_ok=True)
+  with tempfile.TemporaryDirectory(
+      # In the target's folder, so that the rename stays within a file system.
+      dir=final.parent if is_local else None, prefix=f'.{final.name}.',
+      ignore_cleanup_errors=True) as folder:
+    path = pathlib.Path(folder) / final.name
     yield path
-    _upload(path, remote)
-
-
-@contextlib.contextmanager
-def _create_local(path: pathlib.Path) -> Generator[pathlib.Path, None, None]:
-  check_absent(epath.Path(path))
-  path.parent.mkdir(parents=True, exist_ok=True)
-  # In the target's folder, so that the rename stays within one file system.
-  folder = pathlib.Path(tempfile.mkdtemp(
-      dir=path.parent, prefix=f'.{path.name}.'))
-  try:
-    yield folder / path.name
-    check_absent(epath.Path(path))
-    os.rename(folder / path.name, path)
-  finally:
-    shutil.rmtree(folder, ignore_errors=True)
+    check_absent(final)
+    if is_local:
+      os.rename(path, final)
+    else:
+      _upload(path, final)
 
 
 def check_absent(path: epath.Path) -> None:

@@ -1,7 +1,6 @@
 """Terminal output shared by all commands: tables, numbers, sizes, durations."""
 
 from collections.abc import Mapping, Sequence
-import sys
 import textwrap
 from typing import Any
 
@@ -43,8 +42,7 @@ def table(
     column = [row[i] for row in cells]
     numeric = all(_is_number(row[i]) or text.endswith(('%', '–'))
                   for row, text in zip(rows, column))
-    width = max((cell_len(line) for text in column
-                 for line in text.split('\n')), default=0)
+    width = max(map(cell_len, column), default=0)
     # Short texts without spaces would be broken within words.
     fixed = numeric or (width <= console.width / 3 and not any(
         ' ' in text for text in column))
@@ -61,16 +59,13 @@ def table(
   console.print(drawn)
 
 
-def print_lines(text: str, *, file: Any = None) -> None:
+def print_lines(text: str) -> None:
   """Prints text, without control characters; terminals wrap it at spaces."""
-  text, file = escape.lines(text), file or sys.stdout
-  if file.isatty():
-    console = rich.console.Console(file=file)
-    for line in text.split('\n'):
-      # An indented line may be a command to copy.
-      console.print(rich.text.Text(line), soft_wrap=line.startswith('  '))
-  else:
-    print(text, file=file, flush=True)
+  console = rich.console.Console()
+  for line in text.split('\n'):
+    # An indented line may be a command to copy, and logs have whole lines.
+    console.print(_text(line), soft_wrap=(
+        line.startswith('  ') or not console.is_terminal))
 
 
 def format_number(value: float, *, digits: int = 3) -> str:
@@ -171,5 +166,4 @@ def _cell(value: Any, *, max_width: int) -> str:
     return f'{value:,}'
   if _is_number(value):
     return format_number(value)
-  return '\n'.join(shorten(line, max_width)
-                   for line in escape.lines(str(value)).split('\n'))
+  return shorten(escape.line(str(value)), max_width)

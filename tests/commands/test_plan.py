@@ -72,7 +72,7 @@ def test_largest_batches_are_printed_written_and_drawn(
     for resolution in keywords['resolutions']:
       yield {'model': 'B/16', 'resolution': resolution,
              'used_resolution': resolution, 'batch': 64,
-             'total_bytes': 9 * 2**30, 'capacity_bytes': 16 * 2**30, 'fsdp': 1,
+             'total_bytes': 9 * 2**30, 'capacity_bytes': 16 * 2**30,
              'compile_secs': 3.0}
 
   monkeypatch.setattr(max_batch, 'table', table)

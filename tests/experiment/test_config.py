@@ -73,12 +73,7 @@ def test_a_resolved_config_survives_json():
     ({'evals': {'test': {'evry': {'epochs': 1}}}}, "Did you mean 'every'?"),
     ({'evals': {'test': {'name': 'clasification'}}},
      "Did you mean 'classification'?"),
-    ({'data': {'sorce': 'digits'}}, "data.sorce. Did you mean 'source'?"),
-    ({'checkpoint': {'evry': {'steps': 1}}}, "Did you mean 'every'?"),
-    ({'mesh': {'fdsp': 2}}, "mesh.fdsp. Did you mean 'fsdp'?"),
     ({'objective': {'los': 'softmax'}}, "objective.los. Did you mean 'loss'?"),
-    ({'init': {'checkpont': 'x'}}, "init.checkpont. Did you mean 'checkpoint'"),
-    ({'log': {'evry': {'steps': 1}}}, "log.evry. Did you mean 'every'?"),
     ({'total': {'epoch': 1}}, "total.epoch. Did you mean 'epochs'?"),
     ({'batch_size': 10, 'accumulation': 4},
      'does not divide into 4 microbatches'),
@@ -89,7 +84,6 @@ def test_a_resolved_config_survives_json():
     ({'checkpoint': {'best': 'test/loss', 'patience': 2},
       'evals': {'test': {}}}, 'evals.test runs at the end only'),
     ({'seed': 2**32}, 'seed must fit into 32 bits, but is 4294967296.'),
-    ({'seed': 10**40}, 'seed must be a number of at most 64 bits.'),
     ({'checkpoint': {'keep': 0}}, 'keep must be at least 1, but is 0.'),
     ({'checkpoint': {'patience': 3, 'best': ''}},
      "Set one, for example best='val/"),
@@ -152,7 +146,6 @@ def test_overrides_change_values(file):
     ('model.depth=deep', "model.depth must be int, but is 'deep'"),
     ('model.depth', '--config.section.key=value'),
     ('stages.tune.batch_size=8', "stage 'tune'"),
-    ('sweep.seeds=2', '--seeds'),
 ])
 def test_wrong_overrides_are_errors(file, override, message):
   with pytest.raises(ValueError, match=re.escape(message)):
@@ -269,17 +262,15 @@ def test_a_section_with_another_name_and_fields_is_replaced():
 
 
 @pytest.mark.parametrize('text', [
-    '{}', "{'new': {'name': 'knn', 'every': None}}",
-    '{"new": {"name": "knn", "every": null}}'])
+    '{}', '{"new": {"name": "knn", "every": null}}'])
 def test_overrides_can_set_a_whole_section(file, text):
   config = load(file, f'evals={text}')
   assert list(config.evals) == (['new'] if 'new' in text else [])
 
 
 @pytest.mark.parametrize('override', [
-    'evals=x', 'evals=', 'evals=[1]', 'evals.test=x', 'evals={"a": 3}',
-    'data=3', 'model=B/16', 'optimizer.schedule=cosine', 'stages={}',
-    'stages.tune=x', 'total=3'])
+    'evals=x', 'evals.test=x', 'evals={"a": 3}', 'model=B/16',
+    'optimizer.schedule=cosine', 'stages={}', 'total=3'])
 def test_values_in_place_of_sections_are_errors(stages, override):
   with pytest.raises(ValueError) as error:
     load_config.load(stages, [override])

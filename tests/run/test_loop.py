@@ -224,7 +224,7 @@ def test_the_best_values_of_two_metrics_are_not_compared(base, workdir):
 
 
 def test_initial_weights_may_move_but_not_appear_before_a_run_resumes(
-    base, workdir, tmp_path, capsys):
+    base, workdir, tmp_path):
   for name, address in (('tuned', workdir), ('random', None)):
     with pytest.raises(Killed):
       train(scripted(base, fail={3: Killed()}), tmp_path / name,
@@ -235,7 +235,6 @@ def test_initial_weights_may_move_but_not_appear_before_a_run_resumes(
   with pytest.raises(Killed):
     train(scripted(base, begin=3, fail={4: Killed()}), tmp_path / 'tuned',
           weights=moved)
-  assert 'note: the run started from' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(('changes', 'words'), [
@@ -244,8 +243,8 @@ def test_initial_weights_may_move_but_not_appear_before_a_run_resumes(
     ({'total': {'steps': 19}}, 'at step 20, but the config ends at step 19'),
     ({'data': {'resolution': [4, 16]}}, '2x2 patches, but .* 1x4'),
     ({'data': {'mean': (0.1, 0.2, 0.3)}}, (
-        r'with mean 0.5 and std 0.5, but the config has mean \(0.1, 0.2, 0.3\) '
-        '.*Use --config.data.mean=0.5 --config.data.std=0.5')),
+        '(?s)Use --config.data.mean=0.5 --config.data.std=0.5 or .*'
+        r'mean: 0.5 -> \[0.1, 0.2, 0.3\]')),
 ])
 def test_a_run_does_not_resume_with_an_incompatible_config(
     workdir, changes, words):

@@ -67,8 +67,8 @@ def test_the_default_metric_of_missing_data_comes_from_the_table():
 @pytest.mark.parametrize(('train', 'name', 'split', 'words'), [
     ('train', 'dev', 'test', "'test' of the final evaluator 'test'"),
     ('train[:80%]', 'dev', 'train[80%:]+test[7:8]', "final evaluator 'test'"),
-    ('train[:80%]', 'dev', 'train[79%:]', 'examples with the training split'),
-    ('train[:50%]+train[60%:]', 'dev', 'train[50%:61%]', 'with the training'),
+    ('train[:80%]', 'dev', 'train[79%:]', "'train[:80%]' of the training"),
+    ('train[:50%]+train[60%:]', 'dev', 'train[50%:61%]', 'of the training'),
     ('train', 'test', 'test', 'no evaluator for the final runs'),
 ])
 def test_development_examples_must_not_be_trained_or_reported_on(

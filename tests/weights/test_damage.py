@@ -29,7 +29,7 @@ def truncate(path, cut):
       data[:int(cut * len(data))] if isinstance(cut, float) else data[:cut])
 
 
-@pytest.mark.parametrize('cut', [1, 9, 29, 200, 0.5, 0.999, -1, -22])
+@pytest.mark.parametrize('cut', [9, 200, 0.5, -1])
 @pytest.mark.parametrize(('module', 'family'), [
     (npz, 'npz'), (safetensors, 'timm')])
 def test_a_truncated_file_is_an_error(module, family, cut, tmp_path):
@@ -74,10 +74,8 @@ def test_an_object_array_is_never_unpickled(arrays, tmp_path):
 
 @pytest.mark.parametrize('shape', [(), (3, 4)])
 @pytest.mark.parametrize('name', [
-    'embedding/kernel', 'head/kernel', 'head/bias', 'cls',
+    'embedding/kernel', 'head/bias',
     'Transformer/posembed_input/pos_embedding',
-    'Transformer/encoder_norm/scale',
-    'Transformer/encoderblock_0/MlpBlock_0/Dense_0/kernel',
     'Transformer/encoderblock_0/LayerNorm_0/scale'])
 def test_an_array_with_another_number_of_axes_is_an_error(
     name, shape, arrays, tmp_path):
@@ -89,7 +87,7 @@ def test_an_array_with_another_number_of_axes_is_an_error(
 
 
 @pytest.mark.parametrize('index', [
-    '{}', '{"weight_map": 3}', '{"weight_map": {"a": []}}', '{', '[]'])
+    '{}', '{"weight_map": {"a": []}}', '{', '[]'])
 def test_a_malformed_index_of_shards_is_an_error(index, tmp_path):
   file = tmp_path / 'm.safetensors.index.json'
   file.write_text(index)

@@ -1,4 +1,7 @@
-"""Reads items of an Orbax checkpoint; a damaged one raises one clear error."""
+"""Writes and reads items of an Orbax checkpoint.
+
+A damaged checkpoint raises one clear error.
+"""
 
 from collections.abc import Mapping
 import contextlib
@@ -76,6 +79,14 @@ def composite(
       **{item: ocp.args.StandardSave(x) for item, x in arrays.items()},
       **{item: ocp.args.JsonSave(x)
          for item, x in {**plain, CHECKSUMS: sums}.items()})
+
+
+def write(
+    path: epath.PathLike, arrays: Mapping[str, Any], plain: Mapping[str, Any],
+) -> None:
+  """Writes one checkpoint, see `composite`."""
+  with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer:
+    checkpointer.save(path, args=composite(arrays, plain))
 
 
 def read_checksums(path: epath.Path) -> dict[str, Any]:

@@ -9,6 +9,14 @@ of the size with Adam, which is why it has its own Orbax manager. Parameters,
 their average and the rest of the state are separate items, so that inference
 reads the model only. Orbax writes in the background and renames complete
 checkpoints; the next run deletes partial ones.
+
+Why not `orbax.checkpoint.v1` (tried on 2026-11-26 with Orbax 0.11.36, which
+ONNX export needs, and 0.12.8): it reads these checkpoints, whole and in part,
+and saves in the background, but its `training.Checkpointer` makes a v0 manager
+of its own. That one asks JAX for preemption notices at each save, as `signals`
+does once a step; `_Manager` prevents this. In 0.11.36, it cannot delete
+a step, as a resumed run does with a later best checkpoint, and its methods have
+other names. Only this package uses Orbax, so a later move stays here.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -19,6 +19,7 @@ with epy.lazy_imports():
 
   from vit_jax import atomic_files
   from vit_jax import untrusted
+  from vit_jax.checkpoints import paths as checkpoint_paths
   from vit_jax.experiment import load_config
   from vit_jax.experiment import reference
   from vit_jax.inference import load as load_lib
@@ -83,20 +84,24 @@ def add_model(
       'preprocessing')
 
 
-def load_model(args: argparse.Namespace) -> model_lib.Model:
-  """Loads the model of `add_model`'s flags."""
-  return load_lib.load(
-      args.model, which=args.which, text_embeddings=args.text_embeddings,
-      **model_overrides(args))
-
-
-def model_overrides(args: argparse.Namespace) -> dict[str, Any]:
-  """Returns the settings of --set and --labels, for `load`."""
-  result = parse_overrides(getattr(args, 'set', ()))
+def load_model(
+    args: argparse.Namespace, path: epath.PathLike = '') -> model_lib.Model:
+  """Loads the model of `add_model`'s flags, or one at another path."""
+  overrides = parse_overrides(getattr(args, 'set', ()))
   if getattr(args, 'labels', ''):
     text = untrusted.read_text(args.labels)
-    result['labels'] = tuple(text.strip().splitlines())
-  return result
+    overrides['labels'] = tuple(text.strip().splitlines())
+  return load_lib.load(
+      path or args.model, which=args.which,
+      text_embeddings=args.text_embeddings, **overrides)
+
+
+def run_folder(path: str) -> epath.Path | None:
+  """Returns the local workdir at `path`; None for other weights."""
+  folder = epath.Path(path).expanduser()
+  is_run = not atomic_files.is_remote(path) and (
+      folder / checkpoint_paths.FOLDER).is_dir()
+  return folder if is_run else None
 
 
 def add_config(

@@ -76,9 +76,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     if args.format not in _LIBRARIES or epath.Path(args.target).suffix:
       raise ValueError('--push needs --format=timm or huggingface, and a '
                        '--target without a suffix: a folder.')
-  model = load_lib.load(
-      args.source, which=args.which, text_embeddings=args.text_embeddings,
-      **arguments.model_overrides(args))
+  model = arguments.load_model(args, args.source)
   card, licence = _card(args, model), _licence_text(args)
   if args.report:
     for line in model.report:

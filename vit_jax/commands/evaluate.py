@@ -46,7 +46,6 @@ with epy.lazy_imports():
   from vit_jax.experiment import load_config
   from vit_jax.experiment import log_config
   from vit_jax.inference import class_names
-  from vit_jax.inference import load as load_lib
   from vit_jax.inference import model as model_lib
   from vit_jax.parallel import coordination
   from vit_jax.parallel import multihost
@@ -96,7 +95,9 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     config = dataclasses.replace(config, evals={
         name: dataclasses.replace(section, flip=True)
         for name, section in config.evals.items()})
-  output = _output_folder(args)
+  run_folder = arguments.run_folder(args.workdir)
+  output = (epath.Path(args.output) if args.output else
+            run_folder and run_folder / 'evals')
   with watchdog_lib.Watchdog(
       config.log, 'reading the checkpoint',
   ) as watchdog, coordination.explain_lost_processes():
@@ -196,14 +197,6 @@ def _show_classes(result: evals.Result) -> None:
     console_lib.print_lines(line)
 
 
-def _output_folder(args: argparse.Namespace) -> epath.Path | None:
-  if args.output:
-    return epath.Path(args.output)
-  workdir = epath.Path(args.workdir).expanduser()
-  is_run = (workdir / checkpoint_paths.FOLDER).is_dir()
-  return workdir / 'evals' if is_run else None
-
-
 def _find(
     args: argparse.Namespace,
 ) -> tuple[config_lib.Config, weights_lib.Weights]:
@@ -217,9 +210,7 @@ def _find(
   if weights is not None and weights.run:
     config = _config(args, weights.run)
   else:
-    weights = model = load_lib.load(
-        path, which=args.which, text_embeddings=args.text_embeddings,
-        **arguments.model_overrides(args))
+    weights = model = arguments.load_model(args, path)
     # The weights determine the model, so the config may leave it open.
     config = dataclasses.replace(_config(args, weights.run, first=[
         f'model={json.dumps(schema.to_plain(model.config))}']),

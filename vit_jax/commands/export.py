@@ -23,6 +23,7 @@ from etils import epy
 from vit_jax.commands import arguments
 
 with epy.lazy_imports():
+  import jax
   import numpy as np
 
   from vit_jax import atomic_files
@@ -66,11 +67,10 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the command; returns the exit status and the results."""
   arguments.check_output(args.output, (SUFFIXES[args.format],))
   settings = f'{args.output}.json'
-  arguments.check_output(settings, ('.json',))
   server = [os.path.join(os.path.dirname(args.output), name)
             for name in SERVER if args.server]
-  for script in server:
-    arguments.check_absent(script)
+  for written in (settings, *server):
+    arguments.check_absent(written)
   export.check_installed(args.format)
   found, errors = image_files.find(args.paths)
   found = found[:MAX_IMAGES]
@@ -90,16 +90,19 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     read = export.read(path, form=args.format)
     for what, images in batches.items():
       differences[what] = export.difference(model, read, images)
+      print(f'{what}: largest difference of a logit {differences[what]:.1e}')
       if not differences[what] <= TOLERANCE:  # True for NaN, too.
         raise ValueError(
             f'The {args.format} export differs by {differences[what]:.2g} in a '
             f'logit on {what}, more than {TOLERANCE}. Nothing was written.')
-  atomic_files.write_json(settings, preprocessing.to_plain(model.preprocess))
-  for what, value in differences.items():
-    print(f'{what}: largest difference of a logit {value:.1e}')
+  atomic_files.write_json(settings, {
+      **preprocessing.to_plain(model.preprocess), 'jax': jax.__version__})
   print(f'wrote {args.output} ({args.format})'
         + ': a folder, since a file is limited to 2 GiB' * (
             export.is_folder(model)))
+  if args.format == 'jax':
+    print(f'any jax up to 6 months newer than {jax.__version__} can read it; '
+          'export again before you use a later one (docs/serving.md)')
   print(f'wrote {settings} (preprocessing and class names)')
   for script in server:
     atomic_files.write_text(script, (

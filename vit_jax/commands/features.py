@@ -10,7 +10,6 @@ reported and skipped; the exit status is then 1.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from typing import Any
 
 from etils import epy
@@ -22,7 +21,6 @@ with epy.lazy_imports():
 
   from vit_jax import atomic_files
   from vit_jax import console as console_lib
-  from vit_jax.inference import feature_files
   from vit_jax.inference import image_files
 
 
@@ -40,30 +38,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       'or after layer N of 1 ... depth: patches:6 (default: %(default)s)')
   parser.add_argument(
       '--output', required=True, metavar='FILE',
-      help='new .npz or .parquet file with `features` and `path` of each image')
+      help='new .npz file with `features` and `path` of each image')
 
 
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the command; returns the exit status and the results."""
-  arguments.check_output(args.output, feature_files.SUFFIXES)
+  arguments.check_output(args.output, ('.npz',))
   found, errors = image_files.find(args.paths)
   model = arguments.load_model(args)
   name = model.layer_output(args.layer)
+  done: list[str] = []
+  features: list[np.ndarray] = []
   with image_files.ReadProgress(len(found), errors) as progress:
-
-    def rows() -> Iterator[tuple[list[str], np.ndarray]]:
-      count = 0
-      for paths, outputs in model.outputs(
-          found, batch_size=args.batch_size, names=(name,),
-          on_error=progress.add_error):
-        yield list(map(str, paths)), model.extract_layer(outputs, args.layer)
-        progress.advance(len(paths))
-        count += len(paths)
-      if not count:
-        raise progress.none_readable()
-
-    with atomic_files.create(args.output) as path:
-      shape = feature_files.write(path, rows(), name=args.output)
+    for paths, outputs in model.outputs(
+        found, batch_size=args.batch_size, names=(name,),
+        on_error=progress.add_error):
+      done += map(str, paths)
+      features.append(model.extract_layer(outputs, args.layer))
+      progress.advance(len(paths))
+    if not done:
+      raise progress.none_readable()
+  array = np.concatenate(features)
+  with atomic_files.create(args.output) as path, path.open('wb') as file:
+    np.savez(file, features=array, path=np.array(done))
+  shape = list(array.shape)
   print(f'wrote {args.output}: {args.layer} '
         f'{" x ".join(f"{n:,}" for n in shape)} of '
         + console_lib.format_count(shape[0], 'image'))

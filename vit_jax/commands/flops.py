@@ -8,7 +8,6 @@ The tables show the utilisation implied by the paper's own figures. See
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from typing import Any
 
 from etils import epy
@@ -93,25 +92,15 @@ def _run_config(
       'stage', 'model', 'data', 'epochs', 'GMACs', 'exaFLOPs', 'core-days'),
                 cells)
   print(f'Core-days of {device.name} at {args.utilisation:.4g} of '
-        f'{device.peak_flops_per_core / 1e12:.1f} TFLOP/s per core'
-        + (' (an assumption: see --utilisation)'
-           if args.utilisation == UTILISATION else ''))
+        f'{device.peak_flops_per_core / 1e12:.1f} TFLOP/s per core (an '
+        'assumption: see --utilisation)')
   for row in rows:
-    _print_notes(row)
+    if paper := row['paper_exaflops']:
+      print(f'Paper, Table 6: {paper:,.0f} exaFLOPs')
+    if paper := row['paper_core_days']:
+      print(f'Paper, Table 2: {paper:,.0f} {paper_costs.DEVICE}-core-days')
+    if row['sizes_from'] == 'table':
+      print(f'{row["dataset"]} is not available: sizes are from the data set '
+            'table')
   return {'device': device.name, 'utilisation': args.utilisation, **total,
           'stages': rows}
-
-
-def _print_notes(row: Mapping[str, Any]) -> None:
-  """Prints the source of the sizes, and the paper's figures."""
-  name = f'{row["stage"]}: ' if row['stage'] else ''
-  if row['sizes_from'] == 'table':
-    print(f'{name}{row["dataset"]} is not available: sizes are from the data '
-          'set table')
-  if paper := row['paper_exaflops']:
-    print(f'{name}Paper, Table 6: {paper:,.0f} exaFLOPs '
-          f'(ours {row["exaflops"] / paper - 1:+.1%})')
-  if paper := row['paper_core_days']:
-    utilisation = training_cost.utilisation_of(row['exaflops'], paper)
-    print(f'{name}Paper, Table 2: {paper:,.0f} TPUv3-core-days, which implies '
-          f'{utilisation:.1%} of the peak')

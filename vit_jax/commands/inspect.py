@@ -21,10 +21,8 @@ from vit_jax.commands import arguments
 with epy.lazy_imports():
   from etils import epath
 
-  from vit_jax import atomic_files
   from vit_jax import tree
   from vit_jax.analysis import html_page
-  from vit_jax.checkpoints import paths as checkpoint_paths
   from vit_jax.inference import figures
   from vit_jax.inference import image_files
   from vit_jax.inference import model as model_lib
@@ -67,7 +65,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
       args.patch, model.config.grid(model.preprocess.resolution))
   paths = image_files.interleave(found)
   shown = paths[:args.show]
-  workdir = _workdir(args.model)
+  workdir = arguments.run_folder(args.model)
   output = epath.Path(args.output or (workdir or epath.Path()) / 'inspect')
   output.mkdir(parents=True, exist_ok=True)
   statistics: dict[str, Any] = {}
@@ -98,14 +96,6 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   return reading.report(), {
       'model': args.model, 'page': str(output / PAGE), **statistics,
       'errors': reading.errors}
-
-
-def _workdir(path: str) -> epath.Path | None:
-  """Returns the local workdir of a model, but no checkpoint folder."""
-  if atomic_files.is_remote(path):
-    return None
-  folder = epath.Path(path).expanduser()
-  return folder if (folder / checkpoint_paths.FOLDER).is_dir() else None
 
 
 def _describe(model: model_lib.Model) -> str:

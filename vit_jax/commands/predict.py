@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+import contextlib
 import csv
 import dataclasses
 import functools
@@ -31,9 +32,9 @@ with epy.lazy_imports():
   from vit_jax.inference import model as model_lib
   from vit_jax.inference import predictions
 
-_MAX_ROWS = 50  # Rows of the table; a file has all of them.
-# Classes in a row of the table, and letters of a name: fits 80 columns.
-_MAX_CLASSES, _MAX_LETTERS = 2, 40
+# Images and classes of each in the table; a file has all of them.
+_MAX_ROWS, _MAX_CLASSES = 50, 2
+_MAX_LETTERS = 30  # Of a name, so that rows fit 80 columns.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,7 +79,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     print(f'wrote {args.output}: '
           + console_lib.format_count(len(records), 'prediction'))
   if records:
-    _print(model, records, example, args.output or '--output=FILE.csv')
+    _print(model, records, args.output or '--output=FILE.csv')
   return progress.report(), written
 
 
@@ -94,37 +95,35 @@ def _record(
 
 
 def _print(
-    model: model_lib.Model, records: Sequence[Mapping[str, Any]],
-    example: Mapping[str, Any], output: str,
+    model: model_lib.Model, records: Sequence[Mapping[str, Any]], output: str,
 ) -> None:
-  """Prints a table; `output` is the file with all predictions."""
-  try:
+  """Prints all classes of one image, or the first ones of several.
+
+  `output` is the file with all predictions.
+  """
+  count = None if len(records) == 1 else _MAX_CLASSES
+  folder = ''
+  with contextlib.suppress(ValueError):  # Absolute and relative paths.
     folder = os.path.commonpath([os.path.dirname(r['path']) for r in records])
-  except ValueError:  # Absolute and relative paths.
-    folder = ''
-  classes = example.get('predictions', ())
-  columns = ['image', *example.get('values', ()), *(
-      text for i in range(len(classes[:_MAX_CLASSES]))
-      for text in (f'{i + 1}.', ''))]
-  rows = [[
-      _name(os.path.relpath(r['path'], folder) if folder else r['path']),
-      *r.get('values', {}).values(),
-      *(text for p in r.get('predictions', ())[:_MAX_CLASSES]
-        for text in (_name(p['name']), f'{100 * p["probability"]:.1f} %'))]
-          for r in records[:_MAX_ROWS]]
+  columns, rows = ['image', 'class', 'probability'], []
+  for record in records[:_MAX_ROWS]:
+    path = record['path']
+    name = _shorten(os.path.relpath(path, folder) if folder else path)
+    if 'values' in record:
+      columns = ['image', *record['values']]
+      rows.append([name, *record['values'].values()])
+    rows += [[name, _shorten(p['name']), f'{100 * p["probability"]:.1f} %']
+             for p in record.get('predictions', ())[:count]]
   console_lib.table(
       console_lib.format_count(len(records), 'image')
       + f' in {escape.line(folder)}' * bool(folder)
       + ', independent class probabilities (sigmoid)' * (
           model.preprocess.activation == 'sigmoid'), columns, rows)
-  if len(records) > _MAX_ROWS:
-    print(f'... and {len(records) - _MAX_ROWS:,} more: see {output}')
-  if len(classes) > _MAX_CLASSES:
-    print(f'The table shows {_MAX_CLASSES} of the top {len(classes)} classes; '
-          f'{output} has all of them.')
+  print(f'At most {_MAX_ROWS} images and {_MAX_CLASSES} classes are shown; '
+        f'{output} has all.' if count else '')
 
 
-def _name(text: str) -> str:
+def _shorten(text: str) -> str:
   return console_lib.shorten(escape.line(text), _MAX_LETTERS)
 
 

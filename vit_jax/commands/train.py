@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+import collections
+from collections.abc import Mapping
 import time
 from typing import Any
 
@@ -29,8 +30,8 @@ with epy.lazy_imports():
   from vit_jax.run import writer as writer_lib
 
 # Metrics in the final table.
-SHOWN = ('accuracy', 'precision_at_1', 'mean_average_precision',
-         'root_mean_square_error', 'r2')
+SHOWN = ('/accuracy', '/precision_at_1', '/mean_average_precision', '_shot',
+         '/root_mean_square_error', '/r2')
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -94,57 +95,34 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
 def _print_summary(
     summaries: Mapping[str, Any], workdir: epath.Path, *, secs: float,
 ) -> None:
-  has_best = any(summary.get('best') for summary in summaries.values())
-  columns = ['stage', 'steps', 'secs', 'train loss', 'held out', 'last',
-             *['best'] * has_best]
-  evaluators = {key.split('/')[0] for summary in summaries.values()
-                for key in summary['metrics']} - {'train'}
   rows = []
   for name, summary in summaries.items():
-    best, metrics = summary.get('best') or {}, summary['metrics']
-    keys = [key for key in metrics if not key.startswith('train/')
-            and (key.split('/')[-1] in SHOWN or key == best.get('metric'))]
-    rows.append([
-        name or workdir.name, summary['steps'], round(summary['secs']),
-        metrics.get('train/loss'),
-        '\n'.join(key if len(evaluators) > 1 else key.split('/')[-1]
-                  for key in keys),
-        _values(keys, metrics)])
-    if has_best:
-      rows[-1].append('' if not best else _values(keys, {
-          **best.get('metrics', {}), best['metric']: best['value']})
-                      + f'\nstep {best["step"]:,}')
+    best, metrics = summary['best'] or {}, summary['metrics']
+    best_values = {**best.get('metrics', {}), best.get('metric'): best.get(
+        'value')}
+    start = [name or workdir.name, summary['steps'], metrics.get('train/loss')]
+    keys = [key for key in metrics if not key.startswith('train/') and (
+        key.endswith(SHOWN) or key in best_values)]
+    rows += [[*start, key, *(
+        console_lib.format_metric(key, values.get(key))
+        for values in (metrics, best_values)), best.get('step')]
+             for key in keys] or [[*start, None, None, None, None]]
+  # Without a best checkpoint, its columns are left out.
+  shown = slice(None if any(row[-1] is not None for row in rows) else -2)
   print()
   trained = sum(summary['secs'] for summary in summaries.values())
   console_lib.table(
       f'Summary ({console_lib.format_secs(secs)} in this start; total training '
-      f'{console_lib.format_secs(trained)})', columns, rows)
-  for name, summary in summaries.items():
-    if summary.get('stopped_early'):
-      best = summary['best']
-      print(f'early    {name or "the run"} stopped at step '
-            f'{summary["steps"]:,}: ' + (
-                f'{best["metric"]} was best at step {best["step"]:,}' if best
-                else 'no value of checkpoint.best was finite'))
-  print(f'cost     {_cost(summaries)}\n'
-        f'curves   {workdir / workdir_lib.CURVES}\n'
-        f'summary  {workdir / workdir_lib.SUMMARY}')
-
-
-def _values(keys: Sequence[str], metrics: Mapping[str, float]) -> str:
-  return '\n'.join(
-      console_lib.format_metric(key, metrics.get(key)) for key in keys)
-
-
-def _cost(summaries: Mapping[str, Any]) -> str:
-  """Returns the cost of all stages; older summaries lack some fields."""
-  hours: dict[str, float] = {}
+      f'{console_lib.format_secs(trained)})',
+      ['stage', 'steps', 'train loss', 'held out', 'last', 'best', 'of step'
+       ][shown], [row[shown] for row in rows])
+  hours: collections.Counter[str] = collections.Counter()
   for summary in summaries.values():
-    for kind, value in summary.get('core_hours_by_kind', {}).items():
-      hours[kind] = hours.get(kind, 0.0) + value
-  exaflops = sum(s.get('exaflops', 0.0) for s in summaries.values())
-  on_devices = ' and '.join(
+    hours.update(summary['core_hours_by_kind'])
+  exaflops = sum(summary['exaflops'] for summary in summaries.values())
+  cost = ' and '.join(
       f'{console_lib.format_number(value)} core-hours on {kind}'
       for kind, value in hours.items())
-  return ', '.join(filter(None, [
-      console_lib.format_flops(1e18 * exaflops), on_devices]))
+  print(f'cost     {console_lib.format_flops(1e18 * exaflops)}, {cost}\n'
+        f'curves   {workdir / workdir_lib.CURVES}\n'
+        f'summary  {workdir / workdir_lib.SUMMARY}')

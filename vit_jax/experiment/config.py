@@ -190,17 +190,9 @@ def override(config: dict[str, Any], text: str) -> None:
   path, value = schema.parse_assignment(
       text, usage='Config flags have the form --config.section.key=value')
   keys = path.split('.')
-  if keys[0] == 'sweep':
-    raise ValueError(
-        'The section sweep is set by flags of `main.py sweep`: --grid, '
-        f'--seeds, --held-out, --metric; got --config.{text}.')
   schema.check_name(
       keys[0], [*(f.name for f in dataclasses.fields(Config)), 'stages'],
       what='section of the config')
-  if path == 'stages':
-    raise ValueError(
-        f'Stages are written in the config file, not in --config.{text}. '
-        'Override a value of one: --config.stages.NAME.section.key=value.')
   # Overrides cannot add evaluators, or a misspelt name would do so.
   if keys[0] == 'evals' and len(keys) > 1:
     schema.check_name(

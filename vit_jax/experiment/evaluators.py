@@ -68,20 +68,16 @@ def check(
     objective_metrics: Collection[str],
 ) -> None:
   """Raises a `ValueError` if evaluators or the best metric do not fit the data.
+
+  Test images of few-shot and k-NN evaluators must not be among their training
+  images: an image is its own nearest neighbour, so every model would be
+  correct.
   """
   if config.checkpoint.best:
     check_metric(
         config, config.checkpoint.best, setting='checkpoint.best',
         train_data=dataset, objective_metrics=objective_metrics,
         open_data=open_data)
-  _check_disjoint(config, open_data)
-
-
-def _check_disjoint(config: config_lib.Config, open_data: OpenData) -> None:
-  """Raises if few-shot or k-NN test images are among the training images.
-
-  An image is its own nearest neighbour, so every model would be correct.
-  """
   for name, section in config.evals.items():
     train_split = getattr(section, 'train_split', None)
     if train_split is None:

@@ -36,8 +36,7 @@ def check(
   """
   weights = weights_of(earlier, _zeros(earlier.model_params))
   match_head(experiment, weights, owner='the earlier stage')
-  _fit(experiment, weights, rules=experiment.config.init,
-       initial=_zeros(experiment.abstract_state.params))
+  _fit(experiment, weights, rules=experiment.config.init)
 
 
 def weights_of(
@@ -65,8 +64,7 @@ def match_head(
 
 def fit(
     experiment: experiment_lib.Experiment, weights: weights_lib.Weights, *,
-    rules: adapt_lib.InitConfig,
-    initial: types.Params | None = None,
+    rules: adapt_lib.InitConfig, initial: types.Params | None = None,
 ) -> tuple[types.Params, list[adapt_lib.Row]]:
   """Returns weights fitted to a model, on its devices.
 
@@ -79,26 +77,24 @@ def fit(
   Raises:
     ValueError: if the parameters do not fit the model.
   """
-  params, rows = _fit(
-      experiment, weights, rules=rules,
-      initial=_zeros(experiment.abstract_state.params) if initial is None
-      else initial)
+  params, rows = _fit(experiment, weights, rules=rules, initial=initial)
   return multihost.put(params, experiment.shardings.params), rows
 
 
 def _fit(
     experiment: experiment_lib.Experiment, weights: weights_lib.Weights, *,
-    rules: adapt_lib.InitConfig, initial: types.Params,
+    rules: adapt_lib.InitConfig, initial: types.Params | None = None,
 ) -> tuple[types.Params, list[adapt_lib.Row]]:
   """Implements `fit` on the host."""
   config = experiment.config
+  if initial is None:
+    initial = _zeros(experiment.abstract_state.params)
   added = [*experiment_lib.NOT_IN_MODEL]
   if objectives.TEACHER in initial:
     added.append(objectives.PROJECTOR)
-  rules = dataclasses.replace(rules, new=(
-      *rules.new, *[f'{name}/.*' for name in added if name in initial]))
   params, rows = adapt_lib.fit(
-      weights, initial, config=rules,
+      weights, initial, config=dataclasses.replace(rules, new=(
+          *rules.new, *[f'{name}/.*' for name in added if name in initial])),
       grid=config.model.grid(config.data.size))
   return params, [row for row in rows if not row.name.startswith(
       f'{objectives.TEACHER}/')]

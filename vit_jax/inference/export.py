@@ -33,7 +33,6 @@ from jaxtyping import Float
 import numpy as np
 
 from vit_jax import models
-from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
 from vit_jax import untrusted
@@ -60,17 +59,17 @@ Run = Callable[[Images], dict[str, np.ndarray]]
 def write(
     model: model_lib.Model, path: str | os.PathLike, *, form: str,
 ) -> None:
-  """Writes a model in one of `FORMATS`.
+  """Writes a model in the format `form`, a key of `LIBRARIES`.
 
-  Overwrites the file at `path`; if `is_folder`, `path` must not exist. Raises a
-  `ModuleNotFoundError` if the converter is not installed.
+  Overwrites the file at `path`; if `is_folder`, `path` must not exist. Raises
+  an `ImportError` if the converter is not installed.
   """
-  schema.check_name(form, list(FORMATS), what='format')
-  FORMATS[form][0](in_float32(model), pathlib.Path(path))
+  write_format = {'jax': _write_jax, 'onnx': _write_onnx}[form]
+  write_format(in_float32(model), pathlib.Path(path))
 
 
 def check_installed(form: str) -> None:
-  """Raises a `ModuleNotFoundError` if a library of the format is missing."""
+  """Raises an `ImportError` if a library of the format is missing."""
   for name in LIBRARIES[form]:
     _library(name, form)
 
@@ -92,10 +91,9 @@ def in_float32(model: model_lib.Model) -> model_lib.Model:
 def read(path: str | os.PathLike, *, form: str) -> Run:
   """Returns a function from images to the outputs of an exported model.
 
-  Raises a `ModuleNotFoundError` if the runtime is not installed.
+  Raises an `ImportError` if the runtime is not installed.
   """
-  schema.check_name(form, list(FORMATS), what='format')
-  return FORMATS[form][1](pathlib.Path(path))
+  return {'jax': _read_jax, 'onnx': _read_onnx}[form](pathlib.Path(path))
 
 
 def difference(model: model_lib.Model, run: Run, images: Images) -> float:
@@ -224,13 +222,6 @@ def _library(name: str, form: str) -> Any:
   except ModuleNotFoundError as error:
     if error.name != name:
       raise
-    raise ModuleNotFoundError(
+    raise ImportError(
         f'--format={form} needs {name}, which is not installed: pip install '
         f'-r requirements-export.txt') from error
-
-
-FORMATS: dict[str, tuple[
-    Callable[[model_lib.Model, pathlib.Path], None],
-    Callable[[pathlib.Path], Run]]] = {
-        'jax': (_write_jax, _read_jax),
-        'onnx': (_write_onnx, _read_onnx)}

@@ -13,7 +13,6 @@ from etils import epath
 import jax
 
 from vit_jax import console
-from vit_jax import types
 from vit_jax.analysis import plots
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
@@ -64,8 +63,8 @@ def largest(
   Returns:
     `batch`, the largest power of two of images per device that fits, or 0;
     `total_bytes`, the memory per device with that batch, or None;
-    `capacity_bytes`, the available memory; `fsdp`, the number of devices that
-    parameters are sharded over; `compile_secs`, the time of all compilations.
+    `capacity_bytes`, the available memory; `compile_secs`, the time of all
+    compilations.
 
   Raises:
     ValueError: if the device memory is unknown.
@@ -86,8 +85,7 @@ def largest(
     predicted = _power_of_two(_predict(batch, cost))
     batch = min(max(predicted, 2 * low, 1), high // 2)
   return {'batch': low, 'total_bytes': total_bytes,
-          'capacity_bytes': cost.memory.capacity_bytes,
-          'fsdp': cost.mesh[types.FSDP], 'compile_secs': secs}
+          'capacity_bytes': cost.memory.capacity_bytes, 'compile_secs': secs}
 
 
 def _predict(batch: int, cost: step_cost.StepCost) -> float:
@@ -141,19 +139,13 @@ def show(
   resolutions = sorted({cell['resolution'] for cell in cells})
   batches = {(cell['model'], cell['resolution']): cell['batch']
              for cell in cells}
-  models = {cell['model']: cell['fsdp'] for cell in cells}
   console.table(
       f'Largest batch per {unit} ({device_kind})',
       ('model', *map(str, resolutions)), [
           (model, *(batches.get((model, r)) for r in resolutions))
-          for model in models])
+          for model in dict.fromkeys(cell['model'] for cell in cells)])
   print('Only powers of two are tried: each batch fits, and twice the batch '
         'does not.')
-  sharded = [f'{model} over {n} devices'
-             for model, n in models.items() if n > 1]
-  if sharded:
-    print(f'Parameters are sharded: {", ".join(sharded)} '
-          '(--config.mesh.preset=data replicates them).')
   changed = [
       f'{cell["model"]} at {cell["used_resolution"]} instead of '
       f'{cell["resolution"]}' for cell in cells

@@ -65,10 +65,10 @@ def show(plan: Mapping[str, Any], cost: step_cost.StepCost) -> None:
   estimate = roofline.estimate(cost, total_steps=plan['total_steps'])
   if estimate:
     _show_estimate(plan, estimate)
-  elif cost.is_compiled:
-    print(f'No speed estimate: the peak of {cost.device_kind!r} is unknown.')
   else:
-    print('No speed estimate: the step does not fit.')
+    print('No speed estimate: ' + (
+        f'the peak of {cost.device_kind!r} is unknown.' if cost.is_compiled
+        else 'the step does not fit.'))
 
 
 def unit(device_kind: str) -> str:
@@ -117,13 +117,13 @@ def _show_memory(cost: step_cost.StepCost) -> None:
 
 
 def _show_work(cost: step_cost.StepCost) -> None:
-  rows = [('forward + backward', console.format_flops(cost.training_flops), '')]
-  if cost.recomputed_flops:
-    rows.append(('recomputation (remat)',
-                 console.format_flops(cost.recomputed_flops), ''))
-  if cost.traffic_bytes is not None:
-    rows.append(('memory traffic', console.format_bytes(cost.traffic_bytes),
-                 ''))
+  amounts = {
+      'forward + backward': console.format_flops(cost.training_flops),
+      'recomputation (remat)': cost.recomputed_flops and console.format_flops(
+          cost.recomputed_flops),
+      'memory traffic': cost.traffic_bytes and console.format_bytes(
+          cost.traffic_bytes)}
+  rows = [(name, text, '') for name, text in amounts.items() if text]
   rows += [
       (kind, console.format_bytes(total.bytes), f'{total.count:,} operations, '
        f'sends {console.format_bytes(total.wire_bytes)}')

@@ -111,20 +111,17 @@ class Counters:
         device_kind: earlier.get(device_kind, 0.0) + clock.device_secs}
 
   @property
-  def exaflops(self) -> float:
-    """FLOPs in units of 1e18, as in Table 6 of the paper."""
-    return self.flops / 1e18
-
-  @property
-  def device_hours(self) -> float:
-    """Hours x devices of all kinds."""
-    return sum(self.device_secs_by_kind.values()) / 3600
-
-  @property
   def core_hours_by_kind(self) -> dict[str, float]:
     """Hours x cores, by device kind."""
     return {kind: secs * hardware.cores(kind) / 3600
             for kind, secs in self.device_secs_by_kind.items()}
+
+  @property
+  def cost(self) -> dict[str, float]:
+    """FLOPs in units of 1e18, as in Table 6 of the paper, and hours."""
+    return {'exaflops': self.flops / 1e18,
+            'device_hours': sum(self.device_secs_by_kind.values()) / 3600,
+            'core_hours': sum(self.core_hours_by_kind.values())}
 
 
 def is_better(

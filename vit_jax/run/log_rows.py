@@ -41,13 +41,11 @@ def training_row(
       'learning_rate': float(experiment.optimizer.schedule(counters.step - 1)),
       'epoch': counters.step / experiment.steps_per_epoch,
       'images_seen': counters.images,
-      'exaflops': counters.exaflops,
       'images_per_sec': speed.images_per_sec,
       'wait_share': speed.wait_share,
       **_unreadable(experiment, counters),
       **({} if utilisation is None else {'mfu': utilisation}),
-      'device_hours': counters.device_hours,
-      'core_hours': sum(counters.core_hours_by_kind.values()),
+      **counters.cost,
       'host_memory_bytes': profiler_lib.host_memory_bytes()}
 
 
@@ -70,9 +68,7 @@ def summary(
       'secs': counters.secs,
       'images': counters.images,
       'flops': counters.flops,
-      'exaflops': counters.exaflops,
-      'device_hours': counters.device_hours,
-      'core_hours': sum(counters.core_hours_by_kind.values()),
+      **counters.cost,
       'core_hours_by_kind': counters.core_hours_by_kind,
       'devices': experiment.mesh.size,
       'device_kind': startup_summary.device_kind(experiment.mesh),

@@ -116,21 +116,16 @@ def _match_classes(
   ours = experiment.dataset.classes
   if names and not ours.names:  # Losing the names is a difference, too.
     ours = dataclasses.replace(ours, names=tuple(map(str, range(ours.count))))
-  remedy = (
-      'Restore the names of the data, or use another --workdir; to start it '
-      'from these parameters, set --config.init.checkpoint.')
-  if sorted(names) == sorted(ours.names):
-    remedy = (
-        'To go on in a new run, reorder the outputs: main.py convert '
-        f'--source={shlex.quote(str(workdir))} --target=NEW --format=orbax '
-        '--labels=FILE (the names of the data in their order, one a line). '
-        'Then train in another --workdir with --config.init.checkpoint=NEW '
-        "--config.init.new='[]'.")
   return classes.match(
       ours, classes.Classes(
           'the checkpoint', len(names) or ours.count, names, str(workdir)),
       remedy='A run resumes only with the same classes in the same order. '
-      + remedy)
+      'Restore the names of the data, or use another --workdir. To start it '
+      'from these parameters, set --config.init.checkpoint; if only the order '
+      'differs, reorder the outputs first: main.py convert '
+      f'--source={shlex.quote(str(workdir))} --target=NEW --format=orbax '
+      '--labels=FILE (the names of the data in their order, one a line), and '
+      "add --config.init.checkpoint=NEW --config.init.new='[]'.")
 
 
 def _resume(
@@ -151,11 +146,6 @@ def _resume(
     counters.forget_best()
   changed = ('\nChanges of the config since the checkpoint:\n  '
              + '\n  '.join(map(str, changes))) if changes else ''
-  # A moved run has another path. Only adapters need its weights again, and
-  # compare their hash.
-  moved = '' if weights is None or weights.address == counters.origin else (
-      f'\nnote: the run started from {counters.origin}, and the config now '
-      f'names {weights.address}')
   problem = _problem(
       experiment, counters, earlier=earlier, weights=weights,
       changes_result=not all(each.is_in(*IRRELEVANT) for each in changes))
@@ -164,8 +154,7 @@ def _resume(
         f'The run in {workdir} {problem} or use another --workdir.{changed}')
   return Start(
       counters, num_microbatches=earlier.num_microbatches,
-      message=f'Resuming from step {counters.step:,} of {workdir}.{changed}'
-      f'{moved}')
+      message=f'Resuming from step {counters.step:,} of {workdir}.{changed}')
 
 
 def _best_metric(config: config_lib.Config) -> tuple[str, str]:
@@ -185,12 +174,11 @@ def _problem(
     return ('started from random parameters, but the config now starts from '
             f'{weights.address}. Delete the run')
   if earlier.data.value_scale != experiment.config.data.value_scale:
-    return (
-        f'normalises pixels with mean {earlier.data.mean} and std '
-        f'{earlier.data.std}, but the config has mean '
-        f'{experiment.config.data.mean} and std {experiment.config.data.std}. '
-        f'Use {_flag("mean", earlier.data.mean)} '
-        f'{_flag("std", earlier.data.std)}')
+    flags = ' '.join(
+        f'--config.data.{name}='
+        + shlex.quote(json.dumps(earlier.data.value_scale[name]))
+        for name in ('mean', 'std'))
+    return ('normalises pixels by other values, as listed below. Use ' + flags)
   held_out = earlier.data.holdout, experiment.config.data.holdout
   if experiment.dataset.held_out and held_out[0] != held_out[1]:
     return (f'held out images by data.holdout={held_out[0]}, but the config '
@@ -209,11 +197,6 @@ def _problem(
             f'config has {new[0]}x{new[1]}. Start a new run from it with '
             '--config.init.checkpoint')
   return ''
-
-
-def _flag(name: str, value: Any) -> str:
-  text = json.dumps(value, separators=(',', ':'))
-  return f'--config.data.{name}={shlex.quote(text)}'
 
 
 def read_finished(

@@ -22,40 +22,43 @@ def describe(
   """Returns the summary; `memory` is the compiler's analysis of the step."""
   config, state = experiment.config, experiment.abstract_state
   dataset, mesh = experiment.dataset, experiment.mesh
-  scale = config.data.value_scale
+  scale, size = config.data.value_scale, config.batch_size
   _, height, width, channels = experiment.abstract_batch['image'].shape
-  hosts, per_host = jax.process_count(), mesh.size // jax.process_count()
-  share = config.batch_size // mesh_lib.data_parallelism(mesh)
-  per_step = flops.training * config.batch_size
-  epochs = experiment.total_steps / experiment.steps_per_epoch
+  hosts, count = jax.process_count(), tree.num_elements(state.params)
+  images = experiment.total_steps * size
+  hardware_row = hardware.find(device_kind(mesh))
   lines = [
       f'{title or "run"}: {dataset.name} {dataset.split}, '
       f'{dataset.num_examples:,} images of {height}x{width}x{channels}, '
       + _labels(experiment),
-      *([dataset.description] if dataset.description else []),
-      *([dataset.excluded] if dataset.excluded else []),
+      dataset.description, dataset.excluded,
       f'pixels: mean {console.format_numbers(scale["mean"])}, std '
       f'{console.format_numbers(scale["std"])} of images in [0, 1]',
-      f'batch {config.batch_size:,} = {hosts} host(s) x {per_host} '
-      f'{device_kind(mesh)} device(s), {share:,} images each'
-      + (f' in {config.num_microbatches} microbatches'
-         if config.num_microbatches > 1 else '')
-      + ' | mesh '
-      + mesh_lib.describe(config.mesh, mesh, tree.num_elements(state.params)),
-      f'{dataset.num_examples:,} images / {config.batch_size:,} = '
+      f'batch {size:,} = {hosts} host(s) x {mesh.size // hosts} '
+      f'{device_kind(mesh)} device(s), '
+      f'{size // mesh_lib.data_parallelism(mesh):,} images each'
+      + f' in {config.num_microbatches} microbatches' * (
+          config.num_microbatches > 1)
+      + f' | mesh {mesh_lib.describe(config.mesh, mesh, count)}',
+      f'{dataset.num_examples:,} images / {size:,} = '
       f'{experiment.steps_per_epoch:,.1f} steps per epoch | '
-      f'{epochs:,.1f} epochs = {experiment.total_steps:,} steps',
-      f'{tree.num_elements(state.params):,} parameters'
-      + (f', {experiment.num_trainable:,} trained'
-         if experiment.num_trainable < tree.num_elements(state.params) else '')
+      f'{experiment.total_steps / experiment.steps_per_epoch:,.1f} epochs = '
+      f'{experiment.total_steps:,} steps',
+      f'{count:,} parameters'
+      + f', {experiment.num_trainable:,} trained' * (
+          experiment.num_trainable < count)
       + f' | {_flops(flops.forward)} per image forward, '
-      f'{_flops(per_step)} per step',
-      _expected_cost(experiment, flops),
+      f'{_flops(flops.training)} in training',
+      f'cost: {_flops(flops.training)} x {images:,} images = '
+      f'{_flops(flops.training * images)}' + ('' if hardware_row is None else (
+          f' | {mesh.size} x {hardware_row.name}: at least '
+          + console.format_number(flops.training * images / (
+              3600 * hardware_row.peak_flops_per_core)) + ' core-hours')),
       f'memory: parameters {_bytes(tree.num_bytes(state.params))}, optimizer '
       f'{_bytes(tree.num_bytes(state.opt_state))}'
       + (f', step temporaries {_bytes(memory.temp_size_in_bytes)} per device'
          if memory is not None else '')]
-  return '\n'.join(map(escape.line, lines))
+  return '\n'.join(map(escape.line, filter(None, lines)))
 
 
 def _labels(experiment: experiment_lib.Experiment) -> str:
@@ -71,25 +74,6 @@ def _labels(experiment: experiment_lib.Experiment) -> str:
     text += (f', {section.sampling} sampling (an epoch draws '
              f'{dataset.num_examples:,} images)')
   return text if weights == 'none' else f'{text}, weighted ({weights})'
-
-
-def _expected_cost(
-    experiment: experiment_lib.Experiment, flops: model_flops.PerImage,
-) -> str:
-  images = experiment.total_steps * experiment.config.batch_size
-  total = flops.training * images
-  per_image = (
-      f'3 x {_flops(flops.forward)}' if flops.training == 3 * flops.forward
-      else _flops(flops.training))
-  line = f'cost: {per_image} x {images:,} images = {_flops(total)}'
-  mesh = experiment.mesh
-  row = hardware.find(device_kind(mesh))
-  if row is None:
-    return line
-  hours = console.format_number(total / row.peak_flops_per_core / 3600)
-  return line + (
-      f' | {mesh.size} x {row.name} at {_flops(row.peak_flops)}/s: at least '
-      f'{hours} core-hours')
 
 
 def device_kind(mesh: jax.sharding.Mesh) -> str:

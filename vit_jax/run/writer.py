@@ -133,8 +133,6 @@ class MetricWriter:
     if self._events is None:
       return
     # `write` has flushed every row and raised the errors of a full disk.
-    with contextlib.suppress(OSError):
-      self._replace(_read(self._path))  # Drops repeated rows.
     for file in filter(None, (self._file, self._events)):
       with contextlib.suppress(OSError):
         file.close()

@@ -74,10 +74,6 @@ class SweepConfig:
       raise ValueError(
           f"soup is {self.soup!r}, but with result 'mean' the points are "
           "different tasks, whose parameters have no mean. Use 'none'.")
-    if self.result == 'mean' and self.held_out != SweepConfig.held_out:
-      raise ValueError(
-          f"held_out is {self.held_out}, but with result 'mean' every point is "
-          "trained on all data: nothing is held out. Leave it out.")
     if self.development and 'evals' not in self.development:
       raise ValueError(
           'development needs a section evals for the selection, such as '

@@ -122,21 +122,17 @@ def check_disjoint(
     raise ValueError(
         'The config has no evaluator for the final runs: its section evals is '
         'empty, or has only the evaluators that select among the grid runs.')
-  tests = {name: _open(final.config, final.config.evals[name])
-           for name in names}
+  others = {'training split': experiment.dataset, **{
+      f'final evaluator {name!r}': _open(final.config, final.config.evals[name])
+      for name in names}}
   for name, section in experiment.config.evals.items():
     dev = _open(experiment.config, section)
-    if dev.overlaps(experiment.dataset):
-      raise ValueError(
-          f'sweep.development: the evaluator {name!r} reads {dev.split!r} of '
-          f'{dev.name}, which shares examples with the training split '
-          f'{experiment.dataset.split!r}. Use disjoint splits.')
-    for test_name, test in tests.items():
-      if dev.overlaps(test):
+    for what, other in others.items():
+      if dev.overlaps(other):
         raise ValueError(
             f'sweep.development: the evaluator {name!r} reads {dev.split!r} '
-            f'of {dev.name}, which shares examples with {test.split!r} of the '
-            f'final evaluator {test_name!r}. Use a part of the training split.')
+            f'of {dev.name}, which shares examples with {other.split!r} of the '
+            f'{what}. Use disjoint parts of the training split.')
 
 
 def _open(

@@ -60,12 +60,12 @@ class Sweep:
     config = config_lib.to_plain(self.config)
     if self.section.result == 'mean':  # Points and seeds may be added later.
       fields = traverse_util.flatten_dict(config, sep='.')
+      for field in (*self.section.grid, 'seed'):
+        fields.pop(field, None)
       return {'metric': self.section.metric,
-              'config': traverse_util.unflatten_dict({
-                  field: value for field, value in fields.items()
-                  if field not in (*self.section.grid, 'seed')}, sep='.')}
-    grid = {field: list({repr(v): v for v in (
-        p.values[field] for p in self.points)}.values())
+              'config': traverse_util.unflatten_dict(fields, sep='.')}
+    grid = {field: list({repr(p.values[field]): p.values[field]
+                         for p in self.points}.values())
             for field in self.points[0].values}
     return {
         'grid': grid, 'metric': self.section.metric,

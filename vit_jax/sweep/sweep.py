@@ -106,13 +106,9 @@ def _grid_row(
 ) -> dict[str, Any]:
   if isinstance(summary, health.NonFiniteError):
     return {'value': None, 'diverged': str(summary).splitlines()[0]}
-  metrics = summary['metrics']
-  if metric not in metrics:
-    raise ValueError(f'--metric is {metric}, but the metrics are '
-                     f'{", ".join(metrics)}. Choose one of them.')
-  value = metrics[metric]
+  value = summary['metrics'][metric]
   finite = value is not None and math.isfinite(value)
-  return {'value': value if finite else None, 'metrics': metrics}
+  return {'value': value if finite else None, 'metrics': summary['metrics']}
 
 
 def _best(

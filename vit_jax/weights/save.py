@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 import dataclasses
 import json
 import os
+import pathlib
 import re
 from typing import Any
 
@@ -87,42 +88,36 @@ def save(
       config, config.variant):
     config = dataclasses.replace(config, variant='')
     model = dataclasses.replace(model, config=config)
-  metadata = json.dumps(declared.metadata(model))
+  metadata = declared.metadata(model)
   path = os.fspath(target)
   declared_settings: tuple[str, ...] = ()
   if form == 'npz':
-    _save_npz(path, arrays, metadata)
+    with (atomic_files.create(path) as file,
+          atomic_files.create(declared.json_path(path)) as json_file):
+      npz.write(file, arrays)
+      json_file.write_text(json.dumps(metadata, indent=2) + '\n')
   elif form == 'timm' and path.endswith('.safetensors'):
     with atomic_files.create(path) as file:
-      safetensors.write(file, arrays, metadata={declared.KEY: metadata})
+      _write_safetensors(file, arrays, metadata)
   else:
-    _save_folder(
-        path, arrays, metadata, _CONFIGS[form].config_files(model))
+    config_files = _CONFIGS[form].config_files(model)
+    with atomic_files.create(path) as folder:
+      folder.mkdir()
+      _write_safetensors(folder / 'model.safetensors', arrays, metadata)
+      for name, content in config_files.items():
+        (folder / name).write_text(json.dumps(content, indent=2) + '\n')
     declared_settings = _DECLARED[form]
     if getattr(config, 'layer_norm_epsilon', None) in timm_export.EPSILONS:
       declared_settings += 'layer_norm_epsilon',
   return _notes(form, family, config, declared=declared_settings)
 
 
-def _save_npz(
-    target: str, arrays: Mapping[str, np.ndarray], metadata: str,
+def _write_safetensors(
+    path: pathlib.Path, arrays: Mapping[str, np.ndarray],
+    metadata: Mapping[str, Any],
 ) -> None:
-  with (atomic_files.create(target) as path,
-        atomic_files.create(declared.json_path(target)) as json_file):
-    npz.write(path, arrays)
-    json_file.write_text(json.dumps(json.loads(metadata), indent=2) + '\n')
-
-
-def _save_folder(
-    target: str, arrays: Mapping[str, np.ndarray], metadata: str,
-    config_files: Mapping[str, Any],
-) -> None:
-  with atomic_files.create(target) as path:
-    path.mkdir()
-    safetensors.write(
-        path / 'model.safetensors', arrays, metadata={declared.KEY: metadata})
-    for name, content in config_files.items():
-      (path / name).write_text(json.dumps(content, indent=2) + '\n')
+  safetensors.write(path, arrays, metadata={
+      declared.KEY: json.dumps(metadata)})
 
 
 def _family(form: str, config: models.ModelConfig) -> families.Family:

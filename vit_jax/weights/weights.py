@@ -107,8 +107,7 @@ def _summary(weights: Weights) -> Iterator[str]:
 def _values(weights: Weights) -> dict[str, Any]:
   """Returns the value of each setting that the model has."""
   preprocess, config = weights.preprocess, weights.config
-  result: dict[str, Any] = {
-      'mean': _channels(preprocess.mean), 'std': _channels(preprocess.std)}
+  result: dict[str, Any] = {'mean': preprocess.mean, 'std': preprocess.std}
   try:
     result |= vars(preprocessing.ResizeAndCrop.of(preprocess)[0])
   except ValueError:
@@ -118,11 +117,6 @@ def _values(weights: Weights) -> dict[str, Any]:
   if heads := getattr(config, 'num_heads', 0):
     result['num_heads'] = heads
   return result
-
-
-def _channels(values: tuple[float, ...]) -> str:
-  return f'{values[0]:g}' if len(set(values)) == 1 else (
-      f'({", ".join(f"{value:g}" for value in values)})')
 
 
 def shortened(names: Iterable[str]) -> str:

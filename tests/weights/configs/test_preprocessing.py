@@ -59,7 +59,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize(('eval_ops', 'resolution'), [
-    *((o, 64) for o in OPERATIONS), *((o, (48, 72)) for o in OPERATIONS),
+    *((o, 64) for o in OPERATIONS), (OPERATIONS[3], (48, 72)),
     *operations_of_configs()], ids=str)
 def test_evaluation_and_predictions_compute_the_same_logits(
     eval_ops, resolution, folder):
@@ -142,8 +142,8 @@ def test_transformers_cannot_cover_a_rectangle():
     huggingface_export.config_files(model)
 
 
-@pytest.mark.parametrize('side', [100, 192, 224])
-@pytest.mark.parametrize('before', [224, 235, 248, 256, 301, 438, 777])
+@pytest.mark.parametrize(('side', 'before'), [
+    (224, 248), (224, 224), (192, 235), (100, 777)])
 def test_the_fraction_written_for_timm_gives_the_same_size(side, before):
   model = random_models.make(MODEL | {
       'position': 'learned', 'patch': 4}, side=side, ops=[

@@ -37,30 +37,14 @@ def without(*keys, **arguments):
 
 
 @pytest.mark.parametrize(('name', 'num_heads', 'implied'), [
-    ('vit_base_patch16_gap_224', 16, {}),
-    ('vit_base_patch32_siglip_gap_256', 12, {'gelu': 'tanh'}),
-    ('vit_large_patch16_siglip_gap_512', 16, {'gelu': 'tanh'}),
     ('vit_so150m2_patch16_reg1_gap_256', 13, {}),
-    ('vit_tiny_r_s16_p8_224', 3, {}), ('test_vit', 2, {}),
-    ('vit_base_patch16_plus_240', 14, {}),
-    ('vit_pe_lang_large_patch14_448', 16, {
-        'depth': 23, 'layer_norm_epsilon': 1e-5, 'pooling': 'average',
-        'final_norm': False,
-        'rotary': {'reference': 32, 'offset': 1.0, 'x_first': True}}),
-    ('vit_large_patch16_radio_v3', 16, {
-        'position_cls': False, 'final_norm': False}),
-    ('deit3_huge_patch14_224', 16, {'position_cls': False}),
     ('vit_large_patch14_clip_quickgelu_336', 16, {
         'gelu': 'quick', 'layer_norm_epsilon': 1e-5}),
-    ('eva02_large_patch14_clip_224', 16, {
-        'rotary': {'reference': 16}, 'pooling': 'cls'}),
+    ('deit3_huge_patch14_224', 16, {'position_cls': False}),
     ('vit_huge_plus_patch16_dinov3', 20, {
         'position': 'none', 'pooling': 'average', 'layer_norm_epsilon': 1e-5,
         'rotary': {
             'coordinates': 'normalized', 'base': 100.0, 'halves': True}}),
-    ('vit_small_patch16_rope_mixed_ape_224', 6, {
-        'position_cls': False, 'pooling': 'cls', 'rotary': {
-            'base': 10.0, 'x_first': True, 'learned': True}}),
     ('vit_pe_core_gigantic_patch14_448', 16, {
         'pooling': 'attention', 'pool_heads': 8, 'layer_norm_epsilon': 1e-5,
         'rotary': {'reference': 32, 'x_first': True}})])
@@ -68,12 +52,6 @@ def test_an_architecture_implies_settings(name, num_heads, implied):
   assert timm_names.find_architecture(name) == {
       'gelu': 'exact', 'layer_norm_epsilon': 1e-6, 'position_cls': True,
       'num_heads': num_heads, **implied}
-
-
-@pytest.mark.parametrize('name', [
-    'vit_base_patch16_of_next_year', 'test_vit3', 'vit_odd_patch16_224'])
-def test_an_unknown_architecture_implies_nothing(name):
-  assert timm_names.find_architecture(name) is None
 
 
 def test_the_heads_of_an_architecture_override_the_table_of_sizes(tmp_path):
@@ -104,22 +82,15 @@ def test_arguments_of_training_and_defaults_are_accepted():
 
 
 @pytest.mark.parametrize(('config', 'words'), [
-    *(({'architecture': name}, component) for name, component in (
-        ('vit_base_patch16_rpn_224', 'norms after the residual branches'),
-        ('eva02_enormous_patch14_clip_224',
-         'norms after the residual branches'),
-        ('vit_base_mci_224', 'a convolutional stem'),
-        ('vit_5b_patch16_sapiens2', 'grouped-query attention'),
-        ('vit_relpos_base_patch16_224', 'relative position biases'))),
+    ({'architecture': 'vit_5b_patch16_sapiens2'}, 'grouped-query attention'),
     *(({**BASE, 'model_args': without(**{key: value})}, words)
       for key, value, words in (
           ('norm_layer', 'rmsnorm', "model_args has norm_layer='rmsnorm'"),
           ('in_chans', 1, 'model_args has in_chans=1'),
           ('of_next_year', 1, 'model_args has of_next_year=1'),
           ('act_layer', 'relu', "Unknown act_layer 'relu'"))),
-    *((config, 'Unknown global_pool') for pool in ('avgmax', '', ['avg'])
-      for config in ({**BASE, 'global_pool': pool},
-                     {**BASE, 'model_args': without(global_pool=pool)})),
+    ({**BASE, 'global_pool': 'avgmax'}, 'Unknown global_pool'),
+    ({**BASE, 'model_args': without(global_pool='')}, 'Unknown global_pool'),
     ({'architecture': 'resnetv2_50'}, 'expected a ViT, DeiT or BiT'),
     ({'architecture': 'resnetv2_50x1_bit', 'global_pool': 'max'},
      'expected avg'),
@@ -216,9 +187,8 @@ def exported(**settings):
   return timm_export.config_files(model)['config.json']
 
 
-@pytest.mark.parametrize('name', ['50x1', '50x3', '152x4'])
-def test_a_published_resnet_is_exported_by_its_name(name):
-  assert exported(variant=f'R{name}')['architecture'] == f'resnetv2_{name}_bit'
+def test_a_published_resnet_is_exported_by_its_name():
+  assert exported(variant='R152x4')['architecture'] == 'resnetv2_152x4_bit'
 
 
 def test_a_hybrid_is_exported_as_its_network_with_arguments_for_the_encoder():
@@ -232,19 +202,16 @@ def test_a_hybrid_is_exported_as_its_network_with_arguments_for_the_encoder():
 
 
 @pytest.mark.parametrize('settings', [
-    {'variant': 'R200x3'}, {'variant': 'R50x2'},
-    {'name': 'resnet', 'backbone': {'depths': (1, 2), 'preactivation': True}},
-    {'variant': 'R50+B/16', 'backbone': {'width': 128}},
-    {**TINY, **random_models.HYBRID}], ids=str)
+    {'variant': 'R200x3'}, {**TINY, **random_models.HYBRID}], ids=str)
 def test_a_network_that_timm_cannot_build_is_an_error(settings):
   with pytest.raises(ValueError, match=(
-      r'timm has no architecture for .*backbone\.depths=.* Write the weights '
+      r'timm has no architecture with backbone=.* Write the weights '
       r'alone: --target=FILE\.safetensors')):
     exported(**settings)
 
 
 @pytest.mark.parametrize(('mlp_dim', 'width'), [
-    (8192, 1664), (6144, 1408), (20, 12), (50, 24), (49, 36)])
+    (8192, 1664), (20, 12), (49, 36)])
 def test_the_exported_ratio_gives_the_mlp_its_width(mlp_dim, width):
   ratio = exported(**{**TINY, 'mlp_dim': mlp_dim, 'width': width})[
       'model_args']['mlp_ratio']

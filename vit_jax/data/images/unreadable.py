@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from vit_jax import console
+from vit_jax import escape
 
 Policy = Literal['error', 'skip']
 
@@ -53,8 +53,8 @@ class UnreadableLog:
     name = unreadable.data, unreadable.key
     if name not in self.found:
       self.found[name] = unreadable
-      console.print_lines(
-          f'skipped unreadable image: {unreadable.error}', file=sys.stderr)
+      print(escape.lines(f'skipped unreadable image: {unreadable.error}'),
+            file=sys.stderr, flush=True)
 
 
 @dataclasses.dataclass(kw_only=True)

@@ -1,12 +1,10 @@
 """config.json that timm builds an exported model from."""
 
 from collections.abc import Mapping
-import dataclasses
 import math
 from typing import Any
 
 from vit_jax import models
-from vit_jax.models import resnet_config
 from vit_jax.models import vit_config
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import preprocessing
@@ -43,8 +41,7 @@ def config_files(model: weights_lib.Weights) -> dict[str, dict[str, Any]]:
   if isinstance(config, vit_config.ViTConfig):
     result |= {
         # The arguments override the settings of this architecture.
-        'architecture': (_distilled(config) or _hybrid(config)
-                         or _architecture(config)),
+        'architecture': _architecture(config),
         'global_pool': _GLOBAL_POOL[config.pooling],
         'num_features': config.width,
         'model_args': {
@@ -52,7 +49,11 @@ def config_files(model: weights_lib.Weights) -> dict[str, dict[str, Any]]:
             **(_eva_arguments(config) if is_eva(config)
                else _vit_arguments(config))}}
   else:
-    result |= _bit(config)
+    name = next((name for name in _BITS
+                 if published_sizes.has_dimensions(config, name)), None)
+    if name is None:
+      raise _no_architecture(config, 'backbone')
+    result['architecture'] = f'resnetv2_{name[1:]}_bit'
   return {'config.json': result}
 
 
@@ -112,6 +113,11 @@ def _architecture(config: vit_config.ViTConfig) -> str:
   Raises:
     ValueError: if timm has none.
   """
+  if backbone := config.backbone:
+    name = _HYBRIDS.get(tuple(backbone.depths), '')
+    if not name or backbone.width != 64 or backbone.preactivation:
+      raise _no_architecture(config, 'backbone')
+    return name
   swiglu = config.mlp == 'swiglu'
   plain = config.norm == 'layer' and config.stem_norm != 'patches'
   if is_eva(config):
@@ -136,15 +142,24 @@ def _architecture(config: vit_config.ViTConfig) -> str:
     names = (2 * ('aimv2_large_patch14_224',) if aimv2 else
              2 * ('vit_giant_patch14_dinov2',) if swiglu else
              ('vit_base_patch16_224', 'vit_base_patch16_clip_224'))
+  name = names[config.layer_norm_epsilon == EPSILONS[1]]
+  if config.distill_token:
+    possible = possible and name == 'vit_base_patch16_224' and (
+        not config.registers and embeds_prefix(config))
+    name = 'deit_base_distilled_patch16_224'
   if not possible:
-    settings = ', '.join(f'{name}={getattr(config, name)!r}' for name in (
-        'norm', 'stem_norm', 'layer_scale', 'mlp', 'gelu', 'inner_norm',
-        'proj_bias', 'pool_prefix', 'pool_heads', 'pool_mlp_dim'))
-    raise ValueError(
-        f'timm has no architecture with rotary={config.rotary}, {settings}, '
-        'so no config.json can be written. Write the weights alone: '
-        '--target=FILE.safetensors.')
-  return names[config.layer_norm_epsilon == EPSILONS[1]]
+    raise _no_architecture(
+        config, 'rotary', 'norm', 'stem_norm', 'layer_scale', 'mlp', 'gelu',
+        'inner_norm', 'proj_bias', 'pool_prefix', 'pool_heads', 'pool_mlp_dim',
+        'distill_token', 'registers', 'position_cls')
+  return name
+
+
+def _no_architecture(config: models.ModelConfig, *names: str) -> ValueError:
+  settings = ', '.join(f'{name}={getattr(config, name)!r}' for name in names)
+  return ValueError(
+      f'timm has no architecture with {settings}, so no config.json can be '
+      'written. Write the weights alone: --target=FILE.safetensors.')
 
 
 def _shared_arguments(
@@ -221,45 +236,6 @@ def _ratio(hidden: int, width: int) -> float:
   # timm rounds the product down.
   return ratio if int(width * ratio) == hidden else math.nextafter(
       ratio, math.inf)
-
-
-def _distilled(config: vit_config.ViTConfig) -> str:
-  if not config.distill_token:
-    return ''
-  plain = dataclasses.replace(config, distill_token=False)
-  if config.backbone or config.registers or not embeds_prefix(config) or (
-      _architecture(plain) != 'vit_base_patch16_224'):
-    raise ValueError(
-        'timm has distillation tokens only in a plain ViT whose tokens all '
-        'have position embeddings, so no config.json can be written. Write '
-        'the weights alone: --target=FILE.safetensors.')
-  return 'deit_base_distilled_patch16_224'
-
-
-def _hybrid(config: vit_config.ViTConfig) -> str:
-  backbone = config.backbone
-  if not backbone:
-    return ''
-  if backbone.depths not in _HYBRIDS or backbone.width != 64 or (
-      backbone.preactivation):
-    raise _no_architecture(config)
-  return _HYBRIDS[backbone.depths]
-
-
-def _bit(config: resnet_config.ResNetConfig) -> dict[str, Any]:
-  for name in _BITS:
-    if published_sizes.has_dimensions(config, name):
-      return {'architecture': f'resnetv2_{name[1:]}_bit'}
-  raise _no_architecture(config)
-
-
-def _no_architecture(config: models.ModelConfig) -> ValueError:
-  assert config.backbone is not None
-  return ValueError(
-      f'timm has no architecture for {config.variant or "this network"} with '
-      f'backbone.depths={config.backbone.depths} and backbone.width='
-      f'{config.backbone.width}, so no config.json can be written. Write the '
-      'weights alone: --target=FILE.safetensors.')
 
 
 def embeds_prefix(config: models.ModelConfig) -> bool:

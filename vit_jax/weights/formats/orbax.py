@@ -14,7 +14,6 @@ from etils import epath
 import jax
 import jax.numpy as jnp
 import numpy as np
-import orbax.checkpoint as ocp
 
 from vit_jax import atomic_files
 from vit_jax import exceptions
@@ -33,7 +32,6 @@ from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.families import infer_architecture
-from vit_jax.weights.families import published_sizes
 from vit_jax.weights.formats import array_file
 
 
@@ -96,7 +94,7 @@ def override(
         f'prefix={given.prefix!r} selects one of several copies in a file, but '
         f'{weights.address} is a checkpoint of vit_jax. Leave it out.')
   return dataclasses.replace(
-      weights, config=_with_overrides(weights.config, given),
+      weights, config=_with_overrides(weights.config, given.model),
       preprocess=preprocessing.override(weights.preprocess, given.preprocess),
       settings={**weights.settings, **declared.given_settings(overrides)})
 
@@ -167,22 +165,17 @@ def _in_label_units(
 
 
 def _with_overrides(
-    stored: models.ModelConfig, given: overrides_lib.Overrides,
+    stored: models.ModelConfig, given: Mapping[str, Any],
 ) -> models.ModelConfig:
-  if not given.model:
-    return stored
-  plain = schema.to_plain(stored)
-  changed: dict[str, Any] = dict(given.model)
-  if 'variant' in changed:
-    changed = {**published_sizes.dimensions(changed['variant']), **changed}
-  if changed.get('name', stored.name) != stored.name:
+  """Returns the model with other settings that its arrays do not determine."""
+  if fixed := {'name', 'variant', 'backbone'} & given.keys():
     raise ValueError(
-        f'name: expected {changed["name"]!r}, found a {stored.name}.')
-  if isinstance(stored, vit_config.ViTConfig) and 'pooling' in changed:
-    changed.setdefault('cls', stored.has_cls)  # Pooling does not change it.
-  if isinstance(changed.get('backbone'), Mapping):
-    changed['backbone'] = {**(plain['backbone'] or {}), **changed['backbone']}
-  return models.parse({**plain, **changed})
+        f'{", ".join(sorted(fixed))}: the checkpoint declares its model. Leave '
+        'it out.')
+  if isinstance(stored, vit_config.ViTConfig) and 'pooling' in given:
+    # Pooling does not change the class token.
+    given = {'cls': stored.has_cls, **given}
+  return models.parse({**schema.to_plain(stored), **given})
 
 
 def save(target: str | os.PathLike, model: weights_lib.Weights) -> None:
@@ -202,9 +195,8 @@ def save(target: str | os.PathLike, model: weights_lib.Weights) -> None:
   arrays = tree.unflatten({
       name: jnp.asarray(array)
       for name, array in tree.flatten(model.read()).items() if array.size})
-  with (atomic_files.create(target) as path,
-        ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as checkpointer):
-    checkpointer.save(
+  with atomic_files.create(target) as path:
+    items.write(
         path.absolute() / paths.FOLDER / paths.LATEST / '0',
-        args=items.composite({'params': arrays}, {
-            'config': json.loads(json.dumps(run_config)), 'progress': {}}))
+        {'params': arrays},
+        {'config': json.loads(json.dumps(run_config)), 'progress': {}})
