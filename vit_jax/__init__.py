@@ -82,7 +82,7 @@ def list_models(pattern: str = '*') -> list[str]:
   """Returns the known values of `model.variant` that match a pattern.
 
   Args:
-    pattern: shell pattern, such as '*dinov3*'. Case does not matter.
+    pattern: shell pattern, such as `*dinov3*`. Case does not matter.
 
   Returns:
     Names of timm's architectures and of the models of the paper. `load` reads

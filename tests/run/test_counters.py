@@ -29,7 +29,9 @@ def test_counters_survive_a_checkpoint():
     ('max', math.inf, 0.1, False), ('min', -math.inf, 0.1, False),
 ])
 def test_only_finite_improvements_are_better(mode, value, best, better):
-  assert counters_lib.is_better(value, best, mode=mode) is better
+  counters = counters_lib.Counters(step=4, best=best)
+  counters.add_metric(value, mode=mode)
+  assert (counters.best_step == 4) is better
 
 
 def ends_at(values, patience, *, every=4, mode='min'):

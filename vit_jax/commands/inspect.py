@@ -25,7 +25,6 @@ with epy.lazy_imports():
   from vit_jax.analysis import html_page
   from vit_jax.inference import figures
   from vit_jax.inference import image_files
-  from vit_jax.inference import model as model_lib
   from vit_jax.run import workdir as workdir_lib
 
 PAGE = 'index.html'
@@ -85,10 +84,12 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   if workdir and (curves := workdir / workdir_lib.CURVES).exists():
     sections.append(html_page.Section(
         'Curves', 'Training curves of the run.', curves))
+  height, width = model.preprocess.resolution
   html_page.write(
       output / PAGE, 'analysis/figures.html', title=f'Inside {args.model}',
-      text=f'{_describe(model)}. Figures as in "An Image is Worth 16x16 '
-      'Words", section 4.5. Click a figure for its full size.',
+      text=f'{model.config.describe()}, {tree.num_elements(model.params):,} '
+      f'parameters, images of {height} x {width}. Figures as in "An Image is '
+      'Worth 16x16 Words", section 4.5. Click a figure for its full size.',
       sections=sections)
   for section in sections:
     print(f'{section.title:26}  {section.picture or section.text}')
@@ -96,15 +97,6 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   return reading.report(), {
       'model': args.model, 'page': str(output / PAGE), **statistics,
       'errors': reading.errors}
-
-
-def _describe(model: model_lib.Model) -> str:
-  height, width = model.preprocess.resolution
-  c = model.config
-  size = getattr(c, 'variant', '') or {
-      'vit': 'Vision Transformer', 'resnet': 'ResNet'}[c.name]
-  return (f'{size}, {tree.num_elements(model.params):,} parameters, images of '
-          f'{height} x {width}')
 
 
 def _patch_index(text: str, grid: tuple[int, int]) -> tuple[int, int]:

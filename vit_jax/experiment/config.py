@@ -89,20 +89,13 @@ def resolve(raw: Mapping[str, Any]) -> Config:
   sections = {name: parse(raw.get(name, {}))
               for name, parse in _SECTIONS.items()}
   config = schema.parse(Config, {**raw, **sections}, where='config')
-  if config.batch_size < 1 or config.num_microbatches < 1:
-    raise ValueError(
-        'batch_size and accumulation must be at least 1, but are '
-        f'{config.batch_size} and {config.accumulation}.')
+  schema.check_range(config, 'batch_size', 'num_microbatches', low=1)
+  schema.check_range(config, 'seed', low=-2**31, end=2**32)
+  schema.check_range(config, 'averaging', above=0, end=1)
   if config.batch_size % config.num_microbatches:
     raise ValueError(
         f'batch_size {config.batch_size} does not divide into '
         f'{config.accumulation} microbatches (accumulation).')
-  if not -2**31 <= config.seed < 2**32:
-    raise ValueError(
-        f'seed must fit into 32 bits, but is {config.seed}.')
-  if config.averaging is not None and not 0 < config.averaging < 1:
-    raise ValueError(
-        f'averaging must be between 0 and 1, but is {config.averaging}.')
   _check_best(config)
   return config
 

@@ -32,11 +32,7 @@ class LogConfig:
   wandb: bool = False
 
   def __post_init__(self):
-    limits = self.stalled_secs, self.hung_secs, self.start_secs
-    if min(limits) < 0:
-      raise ValueError(
-          'stalled_secs, hung_secs and start_secs must be at least 0 (never), '
-          f'but are {limits}.')
+    schema.check_range(self, 'stalled_secs', 'hung_secs', 'start_secs')
 
 
 @dataclasses.dataclass(frozen=True)

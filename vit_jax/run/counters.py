@@ -73,7 +73,9 @@ class Counters:
 
   def add_metric(self, value: float, *, mode: Literal['max', 'min']) -> None:
     """Updates the best checkpoint and patience from an evaluation's metric."""
-    if is_better(value, self.best, mode=mode):
+    sign = 1 if mode == 'max' else -1
+    if math.isfinite(value) and (
+        self.best is None or sign * value > sign * self.best):
       self.best, self.best_step = value, self.step
       self.unimproved = self.unimproved_steps = 0
     else:
@@ -122,12 +124,3 @@ class Counters:
     return {'exaflops': self.flops / 1e18,
             'device_hours': sum(self.device_secs_by_kind.values()) / 3600,
             'core_hours': sum(self.core_hours_by_kind.values())}
-
-
-def is_better(
-    value: float, best: float | None, *, mode: Literal['max', 'min'],
-) -> bool:
-  """Whether a finite value improves on the best so far, which may be None."""
-  if not math.isfinite(value) or best is None:
-    return math.isfinite(value)
-  return value < best if mode == 'min' else value > best

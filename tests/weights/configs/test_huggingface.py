@@ -67,7 +67,7 @@ def test_labels_of_a_base_model_are_ignored(tmp_path):
 
 @pytest.mark.parametrize(('text', 'words'), [
     ('{"image_mean": 3}', 'malformed'),
-    ('{"image_std": [0, 1, 1]}', 'std must be positive'),
+    ('{"image_std": [0, 1, 1]}', 'std must be above 0'),
     ('{"resample": 9}', 'resample is 9'),
     ('{"rescale_offset": true}', 'an offset'),
     ('{"rescale_factor": "1/255"}', 'malformed')])

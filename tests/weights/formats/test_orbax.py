@@ -63,7 +63,7 @@ def test_overrides_take_precedence(run):
 @pytest.mark.parametrize(('damage', 'words'), [
     (lambda c: c.update(preprocess=[1]), 'config.preprocess must be'),
     (lambda c: c['model'].update(zzz=1), 'Unknown key model.zzz'),
-    (lambda c: c['preprocess'].update(std=[1, 1, 0]), 'std must be positive'),
+    (lambda c: c['preprocess'].update(std=[1, 1, 0]), 'std must be above 0'),
     (lambda c: c['preprocess'].update(labels=['a']), '1 labels, but .* 5 clas'),
     (lambda c: (c.pop('preprocess'), c['data'].update(eval_ops=3)), 'int'),
     (lambda c: [c.pop(k) for k in ('preprocess', 'resolution', 'data')],

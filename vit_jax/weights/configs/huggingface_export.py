@@ -63,17 +63,11 @@ def model_type(config: vit_config.ViTConfig) -> str:
 
 
 def config_files(model: weights_lib.Weights) -> dict[str, dict[str, Any]]:
-  """Returns the JSON files of an exported ViT, by file name.
-
-  Raises:
-    ValueError: if the number of labels is not the number of classes.
-  """
+  """Returns the JSON files of an exported ViT, by file name."""
   config, preprocess = model.config, model.preprocess
   assert isinstance(config, vit_config.ViTConfig)
   classes = config.num_classes
   labels = preprocess.labels or huggingface.default_labels(classes)
-  if len(labels) != classes:
-    raise ValueError(f'{len(labels)} labels for {classes} classes.')
   kind = model_type(config)
   found = huggingface.TYPES[kind]
   result: dict[str, Any] = _model(config, model.resolution, kind)

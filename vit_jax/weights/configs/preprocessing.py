@@ -50,16 +50,13 @@ class Preprocess:
   value_range: tuple[float, float] | None = None
 
   def __post_init__(self):
-    if min(self.resolution) < 1:
-      raise ValueError(
-          f'resolution must be positive, but is {self.resolution}.')
+    schema.check_range(self, 'resolution', low=1)
     for name in ('mean', 'std'):
       if len(getattr(self, name)) != self.channels:
         raise ValueError(
             f'{name} must be one number, or one for each of {self.channels} '
             f'channels, but is {getattr(self, name)}.')
-    if min(self.std) <= 0:
-      raise ValueError(f'std must be positive, but is {self.std}.')
+    schema.check_range(self, 'std', above=0)
     if self.ops is None:
       object.__setattr__(self, 'ops', (ops_lib.Resize(self.resolution),))
 
@@ -146,9 +143,7 @@ class ResizeAndCrop:
   interpolation: ops_lib.Method = 'bilinear'
 
   def __post_init__(self):
-    if not 0 < self.crop <= 1:
-      raise ValueError(
-          f'crop must be a fraction in (0, 1], but is {self.crop}.')
+    schema.check_range(self, 'crop', above=0, most=1)
 
   @classmethod
   def of(
