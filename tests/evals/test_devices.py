@@ -61,11 +61,10 @@ FEWSHOT = {'name': 'fewshot', 'batch_size': None}
     ({'source': 'ciphar10'}, 1, 'No dataset'),
     ({'name': 'segmentation'}, 1, 'digits has no segmentation masks. Use a '),
     ({**FEWSHOT, 'shots': [1000]}, 1,
-     'evals.val.shots needs 1000 images of each class, but in train_split '
-     "'train' 10 class(es) have fewer, the smallest 139. Use at most 139"),
+     'evals.val needs 1000 images of each class (shots and held_out), but 10 '
+     "class(es) of train_split 'train' have fewer, the smallest 139."),
     ({**FEWSHOT, 'shots': [1], 'train_split': 'train[:3]'}, 1,
      'evals.val: digits train[:3] has examples of 3 of 10 classes'),
-    ({**FEWSHOT, 'held_out': 200}, 1, 'and held_out 200, but'),
 ])
 def test_data_that_does_not_fit_stops_a_run_at_its_start(
     section, devices, message):

@@ -60,7 +60,7 @@ def test_a_process_reads_the_shards_of_its_devices(
      '--process-id must be from 0 to 1'),
     ({'coordinator': 'a', 'num_processes': 2, 'process_id': 1}, 'HOST:PORT'),
     ({'num_processes': 0}, 'at least 1'),
-    ({'start_timeout_secs': 0}, 'at least 1 second'),
+    ({'start_timeout_secs': 0}, 'at least 1'),
 ])
 def test_inconsistent_flags_are_errors(flags, words):
   with pytest.raises(ValueError, match=words):

@@ -9,6 +9,7 @@ locks are not protected.
 from collections.abc import Generator
 import contextlib
 import datetime
+import fcntl
 import os
 import socket
 
@@ -17,11 +18,6 @@ from etils import epath
 from vit_jax import atomic_files
 from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import paths
-
-try:
-  import fcntl
-except ImportError:  # Windows.
-  fcntl = None  # type: ignore[assignment]
 
 FILENAME = '.lock'
 
@@ -40,7 +36,7 @@ def hold(workdir: epath.PathLike) -> Generator[None, None, None]:
   with contextlib.ExitStack() as stack:
     with errors.explain_errors('the workdir', workdir):
       workdir.mkdir(parents=True, exist_ok=True)
-      if fcntl is not None and not atomic_files.is_remote(workdir):
+      if not atomic_files.is_remote(workdir):
         # Unbuffered, as a write to a full disk must not be repeated on closing.
         file = stack.enter_context(open(
             workdir / FILENAME, 'ab+', buffering=0,
@@ -50,7 +46,6 @@ def hold(workdir: epath.PathLike) -> Generator[None, None, None]:
 
 
 def _lock(file, workdir: epath.Path) -> None:
-  assert fcntl is not None
   try:
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
   except (BlockingIOError, PermissionError):

@@ -127,12 +127,11 @@ def _open_train(
     possible = tuple(s for s in shots if s + config.held_out <= fewest)
     if config.shots or not possible:
       raise ValueError(
-          f'{context.where}.shots needs {max(shots)} images of each class'
-          + f' and held_out {config.held_out}' * bool(config.held_out)
-          + f', but in train_split {config.train_split!r} '
-          f'{len(error.classes)} class(es) have fewer, the smallest {fewest}. '
-          f'Use at most {max(0, fewest - config.held_out)}, or a larger '
-          'train_split.') from error
+          f'{context.where} needs {max(shots) + config.held_out} images of '
+          'each class (shots and held_out), but '
+          f'{len(error.classes)} class(es) of train_split '
+          f'{config.train_split!r} have fewer, the smallest {fewest}. Use '
+          'fewer, or a larger train_split.') from error
   context.note(
       f'note: {context.where} leaves out the shots '
       f'{", ".join(str(s) for s in shots if s not in possible)}: a class '

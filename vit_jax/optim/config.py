@@ -62,17 +62,18 @@ class CommonConfig:
     schema.check_range(self, 'learning_rate', 'weight_decay')
     schema.check_range(self, 'clip_norm', above=0)
     schema.check_range(self, 'layer_decay', above=0, most=1)
-    for pattern, multiplier in self.weight_decay_rules:
+    for pattern, multiplier in (
+        *self.weight_decay_rules, *self.learning_rate_rules):
       if not 0.0 <= multiplier < float('inf'):
         raise ValueError(
-            f'weight_decay_rules: the multiplier of {pattern!r} must be at '
-            f'least 0 and finite, but is {multiplier}.')
+            f'The multiplier of {pattern!r} must be at least 0 and finite, but '
+            f'is {multiplier}.')
     for pattern, multiplier in self.learning_rate_rules:
-      if not 0.0 < multiplier < float('inf'):
+      if not multiplier:
         raise ValueError(
-            f'learning_rate_rules: the multiplier of {pattern!r} must be above '
-            f'0 and finite, but is {multiplier}. To leave parameters untrained '
-            'name them in frozen, which also saves their optimizer state.')
+            f'learning_rate_rules: the multiplier of {pattern!r} is 0. To '
+            'leave parameters untrained, name them in frozen, which also '
+            'saves their optimizer state.')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -159,7 +160,7 @@ class AdafactorConfig(CommonConfig):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MuonConfig(CommonConfig):
+class MuonConfig(AdamConfig):
   """Muon for matrices of the layers, Adam for the rest (arXiv:2502.16982).
 
   Updates of matrices have the size of Adam's, so the learning rate and weight
@@ -172,22 +173,16 @@ class MuonConfig(CommonConfig):
       whose last axis is the output. The kernel of a convolution is the matrix
       [height x width x in, out]. Embeddings and head use Adam, as the authors
       recommend. The default may match nothing.
-    beta1: Adam's beta1.
-    beta2: Adam's beta2.
-    epsilon: Adam's epsilon.
   """
-  name: Literal['muon'] = 'muon'
+  name: Literal['muon'] = 'muon'  # type: ignore[assignment]
   momentum: float = 0.95
   rms: float = 0.2
   matrices: str = LAYERS
-  beta1: float = 0.9
-  beta2: float = 0.999
-  epsilon: float = 1e-8
 
   def __post_init__(self):
     super().__post_init__()
-    schema.check_range(self, 'momentum', 'beta1', 'beta2', end=1)
-    schema.check_range(self, 'rms', 'epsilon')
+    schema.check_range(self, 'momentum', end=1)
+    schema.check_range(self, 'rms')
 
 
 def _optax_optimizers() -> dict[str, Callable[..., Any]]:
@@ -233,7 +228,6 @@ class OptaxConfig(CommonConfig):
 
   def __post_init__(self):
     super().__post_init__()
-    schema.check_name(self.name, list(OPTAX), what='optimizer.name')
     known = [name for name in inspect.signature(OPTAX[self.name]).parameters
              if name != 'learning_rate']
     for name in self.arguments:
@@ -248,17 +242,9 @@ Config = AdamConfig | SgdConfig | AdafactorConfig | MuonConfig | OptaxConfig
 
 CONFIGS: Mapping[str, type] = {
     'adam': AdamConfig, 'sgd': SgdConfig, 'adafactor': AdafactorConfig,
-    'muon': MuonConfig}
+    'muon': MuonConfig, **dict.fromkeys(OPTAX, OptaxConfig)}
 
 
 def parse(section: Any) -> Config:
   """Returns the record of section `optimizer` of a config."""
-  name = section.get('name') if isinstance(section, Mapping) else None
-  if isinstance(name, str) and name not in CONFIGS:
-    if name.startswith('optax.'):
-      return schema.parse(OptaxConfig, section, where='optimizer')
-    raise ValueError(
-        f'Unknown optimizer.name {str(name)!r}.'
-        f'{schema.nearest(name, [*CONFIGS, *OPTAX])} Known: '
-        f'{", ".join(CONFIGS)}, optax.NAME and optax.contrib.NAME.')
   return schema.parse_choice(CONFIGS, section, where='optimizer')

@@ -148,7 +148,7 @@ def _scale(
   adam = optax.scale_by_adam(
       b1=config.beta1, b2=config.beta2, eps=config.epsilon,
       mu_dtype=momentum_dtype)
-  if isinstance(config, optim_config.AdamConfig):
+  if not isinstance(config, optim_config.MuonConfig):
     return adam
   from vit_jax.optim import muon
   labels = _first_match(

@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 
+from vit_jax import schema
 from vit_jax.parallel import clusters
 
 # A process without heartbeats for this time counts as lost, and the others end
@@ -32,12 +33,7 @@ class Processes:
   start_timeout_secs: int = START_TIMEOUT_SECS
 
   def __post_init__(self):
-    if self.start_timeout_secs < 1:
-      raise ValueError('--start-timeout must be at least 1 second, but is '
-                       f'{self.start_timeout_secs}.')
-    if self.num_processes is not None and self.num_processes < 1:
-      raise ValueError(
-          f'--num-processes must be at least 1, but is {self.num_processes}.')
+    schema.check_range(self, 'start_timeout_secs', 'num_processes', low=1)
     flags = (self.coordinator, self.num_processes, self.process_id)
     if self.is_single or flags == (None, None, None):
       return
