@@ -108,6 +108,9 @@ def test_runs_that_predict_pixels_show_reconstructions(
   assert 'Reconstruction' in capsys.readouterr().out
   drawn = Image.open(tmp_path / 'model' / 'inspect' / 'reconstruction.png')
   assert np.asarray(drawn.convert('L')).std() > 5
+  # Its head is not trained, although the data have classes.
+  assert main.main(['predict', f'--model={path}', str(photos)]) == 2
+  assert 'command or method `features`' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(('channels', 'name', 'missing'), [

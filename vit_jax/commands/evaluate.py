@@ -211,6 +211,8 @@ def _find(
       args.text_embeddings or args.labels):
     # Also with the parameters that only the objective uses.
     weights = open_lib.open(path, which=args.which)
+    for note in weights.notes:
+      console_lib.print_lines(note)
   if weights is not None and weights.run:
     config = _config(args, weights.run)
   else:
