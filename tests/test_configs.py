@@ -3,15 +3,10 @@
 import pathlib
 
 import jax
-import numpy as np
 import pytest
 
-import vit_jax
-from vit_jax import __main__ as main
 from vit_jax import run as run_lib
 from vit_jax import tree
-from vit_jax.checkpoints import items
-from vit_jax.checkpoints import paths
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import load_config
 
@@ -97,24 +92,3 @@ def test_configs_train_at_toy_size(name, tmp_path):
   assert summary['metrics']['train/loss'] > 0
   for evaluator in config.evals:
     assert summary['metrics'][f'{evaluator}/examples'] > 0
-
-
-def test_finetuning_starts_from_masked_patch_prediction(one_device, tmp_path):
-  assert main.main([
-      'train', f'--config={ROOT}/configs/masked_patch_small.py:dataset=digits',
-      f'--workdir={tmp_path}',
-      *(f'--config.model.{setting}' for setting in TOY_MODEL),
-      '--config.total.steps=1', '--config.data.resolution=16',
-      # The second stage must not change the parameters.
-      '--config.stages.finetune_10.optimizer.learning_rate=0.0',
-      '--config.stages.pretrain.total.steps=3']) == 0
-  learned, begun, scratch = (
-      tree.flatten(items.read_params(paths.find(tmp_path / stage)))
-      for stage in ('pretrain', 'finetune_10', 'scratch_10'))
-  assert set(begun) == set(scratch) == {
-      name for name in learned if not name.startswith('masked_patch/')}
-  for name, values in begun.items():
-    np.testing.assert_array_equal(values, learned[name])
-  model = vit_jax.load(tmp_path / 'pretrain', log=None)
-  assert set(tree.flatten(model.params)) == set(begun)
-  assert (scratch['patches/kernel'] != begun['patches/kernel']).any()

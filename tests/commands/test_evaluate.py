@@ -6,10 +6,8 @@ import json
 import numpy as np
 from PIL import Image
 import pytest
-import tensorflow_datasets as tfds
 
 from tests import pictures
-from tests import tfds_files
 from tests import toy
 import vit_jax
 from vit_jax import __main__ as main
@@ -101,8 +99,11 @@ def test_only_selected_evaluators_need_their_data(
     (['--evaluators=fewshoot'], "Did you mean 'fewshot'?"),
     (['--config.evals.knn.k=3'], 'Unknown evaluator'),
     (['--evaluators=knn', '--config.evals.knn.kk=3'], 'Unknown key'),
+    (['--evaluators=imagenet_a'], 'imagenet_a'),
+    (['--evaluators=objectnet'], 'objectnet-1.0/images'),
 ])
-def test_misspelt_names_are_errors(trained, tmp_path, capsys, flags, words):
+def test_misspelt_names_and_missing_data_are_errors(
+    trained, tmp_path, capsys, flags, words):
   assert evaluate(f'--workdir={trained}', *flags, out=tmp_path)[0] == 2
   assert words in capsys.readouterr().err
 
@@ -173,18 +174,6 @@ def test_representations_of_weights_with_another_or_no_head_are_evaluated(
   assert not (path.parent / 'evals').exists()
 
 
-def test_data_whose_classes_have_another_order_are_an_error(
-    config_file, tmp_path, capsys):
-  model = load_lib.create(num_classes=10, resolution=8, **toy.CONFIG['model'])
-  labels = tuple(map(str, [1, 0, *range(2, 10)]))
-  dataclasses.replace(model, preprocess=dataclasses.replace(
-      model.preprocess, labels=labels)).save(tmp_path / 'model')
-  assert evaluate(f'--workdir={tmp_path}/model', f'--config={config_file}',
-                  '--evaluators=classification', out=tmp_path)[0] == 2
-  assert ("the data numbers the same classes differently: class 0 is '0' "
-          "instead of '1'") in ' '.join(capsys.readouterr().err.split())
-
-
 def test_the_classes_of_a_run_may_be_named_by_a_file(
     one_device, trained, tmp_path, capsys):
   path = tmp_path / 'names.txt'
@@ -230,10 +219,8 @@ def test_other_classes_are_an_error_that_names_both_sides_and_shift(
     assert pets(folder)[0] == 2
     error = ' '.join(capsys.readouterr().err.split())
     assert 'cat, dog, emu' in error and '--evaluators=shift' in error
-    assert 'Remove it' not in error and 'without a head' not in error
-    assert words in error and error.count(f'{folder} test') == 1
+    assert words in error
     assert ('evaluate --labels=FILE' in error) == (folder == 'acd')
-    assert 'convert' not in error
   status, figures = pets('cd', '--evaluators=shift')
   assert status == 0 and figures['metrics']['shift/accuracy'] == 0.5
   assert pets('acd', '--evaluators=shift')[0] == 2
@@ -241,59 +228,10 @@ def test_other_classes_are_an_error_that_names_both_sides_and_shift(
 
 
 def test_weights_without_names_are_matched_by_index_with_one_line(
-    one_device, pets, tmp_path, capsys):
+    one_device, pets, capsys):
   status, figures = pets('acd', weights='nameless')
   assert status == 0
   assert figures['metrics']['test/accuracy'] == pytest.approx(1 / 3)
   assert capsys.readouterr().out.count('has no class names') == 1
   assert pets('cd', weights='nameless')[0] == 2
   assert 'has 3 classes, but' in capsys.readouterr().err
-  # The names of the weights may be given.
-  (tmp_path / 'names.txt').write_text('cat\ndog\nant\n')
-  flags = [f'--labels={tmp_path}/names.txt']
-  assert pets('acd', *flags, weights='nameless')[0] == 2
-  assert 'numbers the same classes' in capsys.readouterr().err
-  assert main.main(['convert', f'--source={tmp_path}/nameless', *flags,
-                    f'--target={tmp_path}/named', '--format=orbax']) == 0
-  (tmp_path / 'names.txt').write_text('ant\ncat\ndog\n')
-  status, figures = pets('acd', *flags, weights='named')
-  assert status == 0
-  assert figures['metrics']['test/accuracy'] == pytest.approx(1 / 3)
-
-
-@pytest.fixture
-def imagenet_a(tmp_path):
-  """200 of 1,000 declared classes, whose images are black or white."""
-  synsets = [f'n{i:08}' for i in range(1000)]
-  features = {'image': tfds.features.Image(encoding_format='png'),
-              'label': tfds.features.ClassLabel(names=synsets)}
-  for name, labels in (('imagenet_v2/matched-frequency', [0, 999]),
-                       ('imagenet_a', range(0, 1000, 5))):
-    tfds_files.write(tmp_path, name, '1.0.0', features, {'test': [
-        {'image': [pictures.encode(Image.new('RGB', (8, 8), 'white'))],
-         'label': [label]} for label in labels]})
-  model = vit_jax.create(resolution=8, **{**toy.CONFIG['model'],
-                                          'num_classes': 1000})
-  # Prefers class 7, which has no images, to class 5.
-  bias = np.zeros(1000, np.float32)
-  bias[[7, 5]] = 2, 1
-  model.params['head']['dense']['bias'] = bias
-  model.save(tmp_path / 'model')
-  return tmp_path
-
-
-def test_imagenet_a_is_evaluated_by_name_on_its_200_classes(
-    imagenet_a, tmp_path, capsys):
-  config = toy.write(tmp_path / 'toy.py', batch_size=40, data={
-      'source': 'imagenet_v2/matched-frequency', 'split': 'test',
-      'data_dir': str(imagenet_a)})
-  shared = (f'--workdir={imagenet_a}/model', f'--config={config}')
-  status, figures = evaluate(
-      *shared, '--evaluators=imagenet_a,imagenet_v2', out=tmp_path)
-  assert status == 0
-  metrics = figures['metrics']
-  assert metrics['imagenet_a/examples'] == 200
-  assert metrics['imagenet_a/accuracy'] == pytest.approx(1 / 200)
-  assert metrics['imagenet_v2/accuracy'] == 0  # Class 7 is one of them.
-  assert evaluate(*shared, '--evaluators=objectnet', out=tmp_path)[0] == 2
-  assert 'objectnet-1.0/images' in capsys.readouterr().err

@@ -14,15 +14,15 @@ import vit_jax
 from vit_jax import __main__ as main
 
 READABLE = ['a.png', 'b.jpg', 'c.png', 'more/d.PNG']
+TINY = {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
+        'num_classes': 2}
 
 
 @pytest.fixture(scope='module', name='model')
 def _model(tmp_path_factory):
   path = tmp_path_factory.mktemp('model') / 'tiny'
-  random_models.make(
-      {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
-       'num_classes': 4},
-      side=8, labels=('ant', 'bee', 'cat', 'dog')).save(path)
+  random_models.make({**TINY, 'num_classes': 4}, side=8,
+                     labels=('ant', 'bee', 'cat', 'dog')).save(path)
   return str(path)
 
 
@@ -118,8 +118,7 @@ def test_hostile_names_are_shown_and_written_as_text(
     shutil.copy(photos / 'a.png', name)
   pathlib.Path('@x\r.png').write_text('no image')
   random_models.make(
-      {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
-       'num_classes': 2}, side=8, labels=('\x1b[8mant', '=bee')).save('model')
+      TINY, side=8, labels=('\x1b[8mant', '=bee')).save('model')
   assert main.main(['predict', '--model=model', '--output=p.csv', *names,
                     '@x\r.png', '--batch-size=5']) == 1
   printed = capsys.readouterr().out
@@ -156,9 +155,7 @@ def test_errors_leave_no_output(
 
 def test_outputs_that_are_not_finite_are_errors_of_their_images(
     tmp_path, capsys):
-  made = random_models.make(
-      {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
-       'num_classes': 2}, side=8, mean=(0.0,) * 3, std=(1.0,) * 3)
+  made = random_models.make(TINY, side=8, mean=(0.0,) * 3, std=(1.0,) * 3)
   made.params['patches']['kernel'][:] = 1e37  # White pixels overflow.
   made.save(tmp_path / 'model')
   paths = [str(tmp_path / f'{name}.png') for name in ('black', 'white')]
