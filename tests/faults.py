@@ -2,10 +2,9 @@
 
     python -m tests.faults --faults=40 --processes=2
 
-  kill    a lost host
-  halt    a host that hangs (SIGSTOP)
-  full    a full disk: all writes of a process to files fail (RLIMIT_FSIZE)
-  damage  between two starts, a file of the newest checkpoint is changed
+  kill  a lost host
+  halt  a host that hangs (SIGSTOP)
+  full  a full disk: all writes of a process to files fail (RLIMIT_FSIZE)
 
 They happen in the start, a step, a save or an evaluation. The other processes
 must end, and so must a halted one when it continues. At last, the run must end
@@ -15,11 +14,9 @@ bit for bit like an undisturbed one.
 import argparse
 from collections.abc import Callable, Sequence
 import dataclasses
-import functools
 import os
 import pathlib
 import random
-import re
 import resource
 import signal
 import subprocess
@@ -212,46 +209,6 @@ def _counters(workdir: pathlib.Path) -> dict:
           if 'secs' not in name and name != 'train'}
 
 
-def damage(workdir: pathlib.Path, rng: random.Random) -> str:
-  """Changes a file of the newest checkpoint; returns a description.
-
-  Returns '' if there is no older checkpoint.
-  """
-  steps = paths.steps(
-      paths.absolute(workdir) / 'checkpoints/latest')
-  if len(steps) < 2:
-    return ''
-  newest = pathlib.Path(steps[-1])
-  path = rng.choice(sorted(p for p in newest.rglob('*') if p.is_file()))
-  kind, data = rng.choice(['flip', 'cut', 'delete']), path.read_bytes()
-  if kind == 'delete' or not data:
-    path.unlink()
-  elif kind == 'cut':
-    path.write_bytes(data[:rng.randrange(len(data))])
-  else:
-    at = rng.randrange(len(data))
-    path.write_bytes(
-        data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1:])
-  return f'{kind} {path.relative_to(newest.parent)}'
-
-
-def start_damaged(start: Callable[[], Launch]) -> tuple[Launch, str]:
-  """Starts a run with a damaged checkpoint, and renames it if told to.
-
-  Returns the running processes, and what happened.
-  """
-  launch = start()
-  before = last_step(launch.workdir)
-  if launch.until(lambda: last_step(launch.workdir) > before):
-    return launch, 'not needed'  # Some metadata is redundant.
-  ended = launch.end()
-  named = re.search(r'The checkpoint (\S+) is damaged', ended.outputs[0])
-  assert named and set(ended.statuses) == {2}, ended
-  folder = pathlib.Path(named[1])
-  folder.rename(folder.with_name(f'{folder.name}.{time.time_ns()}.damaged'))
-  return start(), 'found and renamed'
-
-
 FULL = 0  # A full disk, in place of a signal.
 
 
@@ -339,15 +296,9 @@ def main() -> None:
   workdir = folder / 'killed'
   for number in range(1, args.faults + 1):
     fault = Fault.draw(rng, args.processes)
-    start_run = functools.partial(
-        Launch, folder, workdir, *flags, *fault.flags,
-        processes=args.processes, heartbeat_secs=fault.heartbeat_secs)
-    damaged = damage(workdir, rng) if rng.random() < 0.3 else ''
-    if damaged:
-      launch, outcome = start_damaged(start_run)
-      print(f'    damage, {damaged}: {outcome}', flush=True)
-    else:
-      launch = start_run()
+    launch = Launch(
+        folder, workdir, *flags, *fault.flags, processes=args.processes,
+        heartbeat_secs=fault.heartbeat_secs)
     print(f'{number:2}: {disturb(launch, fault, rng, start_secs)}', flush=True)
   done = Launch(folder, workdir, *flags, processes=args.processes).end()
   assert done.statuses == [0] * args.processes, done
