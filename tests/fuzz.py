@@ -65,14 +65,14 @@ class TimeExceeded(BaseException):
 
 
 @contextlib.contextmanager
-def limited():
+def limited(max_bytes=MAX_BYTES):
   """Raises an AssertionError for errors with tracebacks, and beyond limits."""
   def stop(signum, frame):
     raise TimeExceeded
 
   if PEAK.exists():  # On Linux.
     PEAK.with_name('clear_refs').write_text('5')  # Resets the peak.
-  allowed = _peak_bytes() + MAX_BYTES
+  allowed = _peak_bytes() + max_bytes
   old = signal.signal(signal.SIGALRM, stop)
   signal.setitimer(signal.ITIMER_REAL, MAX_SECS)
   try:
