@@ -110,8 +110,7 @@ def test_a_finished_workdir_has_summary_curves_profile_and_checkpoints(
   assert best.name == str(summary['best']['step'])
   assert items.read_config(best / 'config') == json.loads(
       (workdir / 'config.json').read_text())
-  for words in ('1,437 images / 16', 'parameters', 'FLOP per image',
-                'memory:', 'Summary', 'cost     ', 'FLOP, ',
+  for words in ('1,437 images / 16', 'FLOP per image', 'memory:', 'Summary',
                 ' core-hours on cpu', 'of step'):
     assert words in output
   assert 'qkv_kernel' in (workdir / 'parameters.txt').read_text()
@@ -126,13 +125,6 @@ def test_evaluate_repeats_the_metrics_of_training(whole, tmp_path):
   assert found['metrics']['test/examples'] == 360
   for name, value in found['metrics'].items():
     assert value == pytest.approx(summary['metrics'][name], rel=1e-6)
-
-
-def test_evaluation_at_another_resolution_resizes_position_embeddings(
-    whole, capsys):
-  assert main.main(['evaluate', f'--workdir={whole[0]}',
-                    '--config.data.resolution=[12, 16]']) == 0
-  assert 'resized positions: (5, 8) -> (13, 8)' in capsys.readouterr().out
 
 
 def test_a_run_reads_and_describes_foreign_weights_once(

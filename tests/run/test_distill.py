@@ -28,8 +28,8 @@ def trained(tmp_path_factory):
       path / 'teacher', num_classes=10, resolution=12, width=16, depth=1,
       num_heads=4, mlp_dim=16, patch=4)
   experiment = toy.build(
-      devices=4, total={'steps': 6}, averaging=0.5,
-      mesh={'fsdp': 2, 'tensor': 2}, model={'distill_token': True},
+      devices=2, total={'steps': 6}, averaging=0.5, mesh={'fsdp': 2},
+      model={'distill_token': True},
       objective={'name': 'distill', 'teacher': str(teacher), 'weight': 0.5,
                  'feature_weight': 0.1},
       data={'mixup': 0.2},
