@@ -92,7 +92,8 @@ def train(
 
 def evaluate(
     path: str | os.PathLike, evaluators: Sequence[str] = (), *,
-    config: str = '', overrides: Sequence[str] = (), which: str = 'latest',
+    config: str = '', source: str = '', overrides: Sequence[str] = (),
+    which: str = 'latest',
 ) -> dict[str, float]:
   """Evaluates a run or other weights, as the command line does.
 
@@ -100,6 +101,7 @@ def evaluate(
     path: a workdir, one of its checkpoints, or anything that `load` accepts.
     evaluators: names of evaluators; by default, those of the config.
     config: config file with the data; by default, the config of the run.
+    source: data to evaluate on, such as a folder, instead of the config's.
     overrides: settings, such as 'data.source=cifar10'.
     which: 'latest' or 'best' checkpoint of a workdir.
 
@@ -113,7 +115,8 @@ def evaluate(
   weights = evaluate_checkpoint.open_weights(path, which=which)
   results = evaluate_checkpoint.results(*evaluate_checkpoint.restore(
       evaluate_checkpoint.config_for(
-          weights, config, evaluators=evaluators, overrides=overrides),
+          weights, config, evaluators=evaluators, overrides=overrides,
+          source=source),
       weights))
   return {key: value for name, result in results
           for key, value in evaluate_checkpoint.metrics_of(

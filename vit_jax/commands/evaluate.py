@@ -58,6 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       'docs/evaluation.md lists them. Override a setting by '
       "--config.evals.fewshot.shots='[1,5]'")
   parser.add_argument(
+      '--source', default='', metavar='DATA',
+      help='evaluate on a table of images, a folder or another dataset, as in '
+      'data.source; its classes are matched by name')
+  parser.add_argument(
       '--output', default='', metavar='DIR',
       help='folder for figures (default: `evals` in the workdir)')
   arguments.add(parser, '--flip', '--text-embeddings', '--labels')
@@ -155,7 +159,7 @@ def _find(
     weights = evaluate_checkpoint.open_weights(args.workdir, which=args.which)
   config = evaluate_checkpoint.config_for(
       weights, args.config, evaluators=args.evaluators.split(','),
-      overrides=args.overrides, stage=args.stage)
+      overrides=args.overrides, stage=args.stage, source=args.source)
   if args.text_embeddings:
     assert isinstance(weights, model_lib.Model)
     weights = class_names.in_order(

@@ -48,7 +48,7 @@ def open_weights(
 def config_for(
     weights: weights_lib.Weights, specification: str = '', *,
     evaluators: Sequence[str] = (), overrides: Sequence[str] = (),
-    stage: str = '',
+    stage: str = '', source: str = '',
 ) -> config_lib.Config:
   """Returns the config that evaluates weights.
 
@@ -59,6 +59,8 @@ def config_for(
       settings; by default, all of the config.
     overrides: settings, such as 'data.source=cifar10'.
     stage: stage of the config file.
+    source: data to evaluate on, with its default split, instead of the
+      config's.
 
   Raises:
     ValueError: if there is no config, or no such evaluator.
@@ -90,6 +92,8 @@ def config_for(
             [*config.evals, *evals.KINDS, *evals.DATASETS])),
         what='evaluator (--evaluators)')
     raw['evals'].setdefault(name, evals.DATASETS.get(name, {'name': name}))
+    if source:
+      raw['evals'][name] |= {'source': source, 'split': ''}
   found = config_lib.resolve_with(raw, later).evals
   config = dataclasses.replace(
       config, evals={name: found[name] for name in chosen})
