@@ -50,11 +50,12 @@ ARGUMENTS = {
 CASES = [f'{name}:{arguments}' for name in FILES
          for arguments in ARGUMENTS.get(name, ('',))]
 
-TOY_MODEL = ('width=16', 'depth=2', 'num_heads=2', 'mlp_dim=32', 'patch=8',
+TOY_MODEL = ('width=16', 'depth=1', 'num_heads=2', 'mlp_dim=32', 'patch=8',
              'unroll=1')
 TOY_OBJECTIVE = {
     'mae.py': ('decoder_width=16', 'decoder_depth=1', 'decoder_heads=2'),
-    'lejepa.py': ('hidden=16', 'directions=16', 'views.local_size=8')}
+    'lejepa.py': ('hidden=16', 'directions=16', 'views.local_size=8',
+                  'views.num_local=1')}
 
 
 @pytest.mark.parametrize('case', CASES)

@@ -36,20 +36,25 @@ def trained(config_file, tmp_path_factory):
   return workdir
 
 
-def evaluate(*arguments, out):
-  path = out / 'figures.json'
-  status = main.main(['evaluate', *map(str, arguments), f'--json={path}'])
-  return status, json.loads(path.read_text()) if status == 0 else None
+@pytest.fixture
+def evaluate(tmp_path):
+  """Returns a function from arguments to the exit status and the figures."""
+  def run(*arguments):
+    path = tmp_path / 'figures.json'
+    status = main.main(['evaluate', *map(str, arguments), f'--json={path}'])
+    return status, json.loads(path.read_text()) if status == 0 else None
+
+  return run
 
 
-def test_evaluators_are_selected_by_name_or_kind(trained, tmp_path, capsys):
+def test_evaluators_are_selected_by_name_or_kind(evaluate, trained, capsys):
   status, figures = evaluate(
       f'--workdir={trained}',
       '--evaluators=half,fewshot,calibration,confusion',
       # A microbatch is smaller than the number of devices.
       '--config.batch_size=12', '--config.accumulation=12',
       '--config.evals.fewshot.shots=[1,3]', '--config.evals.fewshot.seeds=2',
-      '--config.evals.confusion.split=test[:100]', out=tmp_path)
+      '--config.evals.confusion.split=test[:100]')
   assert status == 0
   metrics = figures['metrics']
   assert metrics['half/examples'] == 180
@@ -67,25 +72,25 @@ def test_evaluators_are_selected_by_name_or_kind(trained, tmp_path, capsys):
   assert 'fewshot: digits test, 360 images' in out
 
 
-def test_another_source_is_evaluated(trained, tmp_path):
+def test_another_source_is_evaluated(evaluate, trained, tmp_path):
   for i in range(12):
     pictures.save(tmp_path / f'{i}.png', pictures.picture(i, side=8))
   (tmp_path / 'all.csv').write_text('\n'.join(['path,label,split', *(
       f'{i}.png,{i % 10},{"train" if i < 10 else "test"}' for i in range(12))]))
   status, figures = evaluate(
       f'--workdir={trained}', '--evaluators=half',
-      f'--source={tmp_path}/all.csv', out=tmp_path)
+      f'--source={tmp_path}/all.csv')
   assert (status, figures['metrics']['half/examples']) == (0, 2)
 
 
-def test_segmentations_are_drawn(trained, tmp_path, capsys):
+def test_segmentations_are_drawn(evaluate, trained, tmp_path, capsys):
   status, figures = evaluate(
       f'--workdir={trained}', '--evaluators=segmentation',
       '--config.evals.segmentation.source=shapes',
       '--config.evals.segmentation.train_split=train[:30]',
       '--config.evals.segmentation.split=test[:9]',
       '--config.evals.segmentation.classes=["paper","stroke"]',
-      f'--output={tmp_path}', out=tmp_path)
+      f'--output={tmp_path}')
   assert status == 0
   assert figures['metrics']['segmentation/examples'] == 9
   assert figures['tables']['segmentation']['class_names'] == [
@@ -96,11 +101,11 @@ def test_segmentations_are_drawn(trained, tmp_path, capsys):
 
 
 def test_only_selected_evaluators_need_their_data(
-    config_file, trained, tmp_path, capsys):
+    evaluate, config_file, trained, capsys):
   shared = (f'--workdir={trained}', f'--config={config_file}')
-  assert evaluate(*shared, out=tmp_path)[0] == 2
+  assert evaluate(*shared)[0] == 2
   assert '/no/such/folder' in capsys.readouterr().err
-  assert evaluate(*shared, '--evaluators=half', out=tmp_path)[0] == 0
+  assert evaluate(*shared, '--evaluators=half')[0] == 0
 
 
 @pytest.mark.parametrize(('flags', 'words'), [
@@ -111,8 +116,8 @@ def test_only_selected_evaluators_need_their_data(
     (['--evaluators=objectnet'], 'objectnet-1.0/images'),
 ])
 def test_misspelt_names_and_missing_data_are_errors(
-    trained, tmp_path, capsys, flags, words):
-  assert evaluate(f'--workdir={trained}', *flags, out=tmp_path)[0] == 2
+    evaluate, trained, capsys, flags, words):
+  assert evaluate(f'--workdir={trained}', *flags)[0] == 2
   assert words in capsys.readouterr().err
 
 
@@ -125,17 +130,16 @@ def foreign(trained, tmp_path_factory):
 
 
 def test_an_open_config_takes_the_model_of_the_weights(
-    foreign, trained, tmp_path):
+    evaluate, one_device, foreign):
   status, figures = evaluate(
       f'--workdir={foreign}', '--evaluators=knn', '--config.evals.knn.k=3',
-      '--config=configs/finetune.py:dataset=digits,resolution=8,batch_size=24',
-      out=tmp_path)
+      '--config=configs/finetune.py:dataset=digits,resolution=8,batch_size=24')
   assert status == 0
   assert figures['metrics']['knn/examples'] == 360
 
 
 def test_weights_are_evaluated_with_their_scale_of_pixels(
-    one_device, trained, tmp_path, capsys):
+    evaluate, one_device, trained, tmp_path, capsys):
   model = vit_jax.load(trained, log=None)
   dataclasses.replace(model, preprocess=dataclasses.replace(
       model.preprocess, mean=(0.2,) * 3, ops=(
@@ -145,8 +149,7 @@ def test_weights_are_evaluated_with_their_scale_of_pixels(
   for flags in ((), ('--config.data.mean=0.2',), ('--config.data.mean=0.5',)):
     status, figures = evaluate(
         f'--workdir={tmp_path / "x.npz"}', *flags, '--evaluators=test',
-        '--config=configs/finetune.py:dataset=digits,resolution=8,batch_size=24',
-        out=tmp_path)
+        '--config=configs/finetune.py:dataset=digits,resolution=8,batch_size=24')
     assert status == 0
     accuracies.append(figures['metrics']['test/loss'])
     printed = capsys.readouterr().out
@@ -156,7 +159,7 @@ def test_weights_are_evaluated_with_their_scale_of_pixels(
 
 
 def test_representations_of_weights_with_another_or_no_head_are_evaluated(
-    foreign, config_file, tmp_path, capsys):
+    evaluate, foreign, config_file, tmp_path, capsys):
   with np.load(foreign) as file:
     np.savez(tmp_path / 'headless.npz', **{
         key: array for key, array in file.items()
@@ -166,29 +169,29 @@ def test_representations_of_weights_with_another_or_no_head_are_evaluated(
       (tmp_path / 'headless.npz', 'digits', 'head/dense/kernel')):
     shared = (f'--workdir={path}', f'--config={config_file}',
               f'--config.data.source={source}', '--config.model.num_heads=2')
-    assert evaluate(*shared, '--evaluators=half', out=tmp_path)[0] == 2
+    assert evaluate(*shared, '--evaluators=half')[0] == 2
     assert words in capsys.readouterr().err
     status, figures = evaluate(
-        *shared, '--evaluators=knn', '--config.evals.knn.k=3', out=tmp_path)
+        *shared, '--evaluators=knn', '--config.evals.knn.k=3')
     assert status == 0 and 'knn/examples' in figures['metrics']
     assert not (path.parent / 'evals').exists()
 
 
 def test_the_classes_of_a_run_may_be_named_by_a_file(
-    one_device, trained, tmp_path, capsys):
+    evaluate, one_device, trained, tmp_path, capsys):
   path = tmp_path / 'names.txt'
   shared = (f'--workdir={trained}', '--evaluators=half', f'--labels={path}')
   path.write_text('\n'.join(map(str, range(10))))
-  named, usual = (evaluate(*flags, out=tmp_path)[1]['metrics']
+  named, usual = (evaluate(*flags)[1]['metrics']
                   for flags in (shared, shared[:2]))
   assert named == usual
   path.write_text('\n'.join(f'digit {i}' for i in range(10)))
-  assert evaluate(*shared, out=tmp_path)[0] == 2
+  assert evaluate(*shared)[0] == 2
   assert 'digit 0, digit 1' in capsys.readouterr().err
 
 
 @pytest.fixture
-def pets(tmp_path):
+def pets(evaluate, tmp_path):
   """A model of cat, dog and emu that always predicts dog, and other data."""
   for folder, names in (('acd', ('ant', 'cat', 'dog')), ('cd', ('cat', 'dog'))):
     for name in names:
@@ -207,7 +210,7 @@ def pets(tmp_path):
   def evaluate_on(folder, *flags, weights='model'):
     return evaluate(
         f'--workdir={tmp_path}/{weights}', f'--config={config}',
-        f'--config.data.source={tmp_path}/{folder}', *flags, out=tmp_path)
+        f'--config.data.source={tmp_path}/{folder}', *flags)
 
   return evaluate_on
 

@@ -96,10 +96,8 @@ def test_tables_of_images_keep_their_order_and_labels(
 
 def test_several_targets_have_a_column_each(photos, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
-  random_models.make(
-      {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
-       'num_classes': 2}, side=8, labels=('age', 'weight'),
-      activation='none').save('model')
+  random_models.make(TINY, side=8, labels=('age', 'weight'),
+                     activation='none').save('model')
   (tmp_path / 'ages.jsonl').write_text(json.dumps(
       {'path': f'{photos}/a.png', 'age': 3, 'weight': 4.5}))
   assert main.main(['predict', '--model=model', 'ages.jsonl',
