@@ -22,7 +22,8 @@ def complete(
   """Returns the config with the settings that depend on the data.
 
   These are the number of classes, the scales of pixels and targets, the loss of
-  the labels, the metric of the best checkpoint, and the intervals 'auto'.
+  the labels, the splits of evaluators, the metric of the best checkpoint, and
+  the intervals 'auto'.
 
   Raises:
     ValueError: if the config does not fit the data.
@@ -39,6 +40,8 @@ def complete(
         'data.mean and data.std are auto, those of the weights in '
         f'init.checkpoint ({config.init.checkpoint}), which were not read. '
         'Read the config with load_config.load, or set them.')
+  config = config_lib.name_by_split(
+      _with_splits(config, open_data), dataset.eval_split)
   config = _with_intervals(
       _with_best(config, dataset), dataset, open_data)
   return dataclasses.replace(
@@ -47,6 +50,22 @@ def complete(
           config.model, num_classes=dataset.num_classes),
       objective=config.objective.resolve(
           targets=bool(dataset.targets), multi_label=dataset.multi_label))
+
+
+def _with_splits(
+    config: config_lib.Config, open_data: evaluators_lib.OpenData,
+) -> config_lib.Config:
+  """Returns the config with splits of evaluators that have training images.
+
+  Images of another source are divided for them, but whole for others.
+  """
+  sections = dict(config.evals)
+  for name, section in sections.items():
+    train_split = getattr(section, 'train_split', None)
+    if train_split is not None and section.source and not section.split:
+      sections[name] = dataclasses.replace(
+          section, split=open_data(train_split, section.source)[0].eval_split)
+  return dataclasses.replace(config, evals=sections)
 
 
 def _with_best(
@@ -66,7 +85,7 @@ def _with_best(
     return config
   trained = split_strings.names(dataset.split)
   usable = [split for split in dataset.splits
-            if split in ('val', 'valid', 'validation', 'dev')
+            if split in split_strings.VALIDATION
             and split not in {*trained, dataset.eval_split}]
   # Few-shot and k-NN accuracy have training images of their own.
   periodic = {name: one for name, one in sections.items() if one.every and not (

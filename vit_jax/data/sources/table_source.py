@@ -90,6 +90,8 @@ def build(
     raise ValueError(f'{where} holds no rows.')
   if columns.split is not None:
     splits = parse_splits(table[columns.split], columns.split, where)
+  if not config.holdout and splits and len({*splits}) == 1:
+    splits = None  # Used as a whole, such as val.csv.
   if columns.key is not None:
     groups = table[columns.key]
   rows_of = _rows_of_splits(splits, len(table[columns.labels[0]]), where)
@@ -109,21 +111,27 @@ def build(
         rows_of['train'], kept, where)
   keys = list(map(key_of, kept))
   by_hash = len(set(of_kept)) < 2
-  if by_hash:
+  whole = by_hash and not config.holdout
+  if whole:
+    by_hash, of_kept = False, ['train'] * len(kept)
+  elif by_hash:
     of_kept, few = _hold_out(
         keys if groups is None else [str(groups[row]) for row in kept], parsed,
         config.holdout, unlabelled)
     notes = [*notes, *few]
-  elif config.holdout != columns_lib.HOLDOUT:
+  elif config.holdout not in (0, columns_lib.HOLDOUT):
     raise ValueError(
         f'data.holdout is {config.holdout}, but {where} has splits '
         f'({", ".join(sorted(set(of_kept)))}). Remove it.')
   numbers = _hash_order(
       keys if order_by is None else [order_by[row] for row in kept], of_kept)
+  if whole:
+    numbers = {'train': numbers['train']}
   _check_trained(parsed, numbers, where)
   sizes = ', '.join(f'{name} {len(of):,}' for name, of in numbers.items())
   eval_split = split_strings.choose_eval_split(list(numbers))
-  measured = f', evaluated on {eval_split}' * (eval_split != 'test')
+  measured = f', evaluated on {eval_split}' * (
+      eval_split not in ('test', 'train'))
   origin = labels_from or (f'column{"s" * (len(columns.labels) > 1)} '
                            f'{files.shorten(columns.labels, 4)}')
   return protocol.DatasetSplits(
