@@ -24,9 +24,13 @@ def write_table(root, header, rows, *, name='labels.csv', images=True):
   return root / name
 
 
-def open_path(path, target='auto', **table):
-  return registry.open_path(str(path), columns_lib.LabelConfig(
+def open_path(path, target='auto', *, labelled=True, **table):
+  """Opens files; images without labels are an error if they are `labelled`."""
+  opened = registry.open_path(str(path), columns_lib.LabelConfig(
       target, columns_lib.TableConfig(**table)))
+  if labelled and opened.no_labels:
+    raise ValueError(opened.no_labels)
+  return opened
 
 
 def labels(opened):

@@ -13,12 +13,10 @@ import pytest
 from tests import pictures
 from vit_jax import data
 from vit_jax.curation import check as check_lib
-from vit_jax.curation import image_record
 from vit_jax.curation import output
 from vit_jax.curation import scan as scan_lib
 from vit_jax.curation import similarity
 from vit_jax.curation import suspicious_labels
-from vit_jax.data.images import decode
 
 _WRONG = 'train/lying/wrong.png'
 
@@ -212,17 +210,6 @@ def test_numbers_have_one_contact_sheet_and_missing_ones_come_last(tmp_path):
   sheet = text[text.index('Contact sheets'):]
   assert re.findall(r'alt="([^,:]+)', sheet) == [
       '2.5', '3', '7.5', 'nan', 'nan']
-
-
-def test_pages_that_are_channels_are_no_animation():
-  pages = [pictures.picture(i).convert('L') for i in range(5)]
-  file = pictures.encode(
-      pages[0], 'TIFF', save_all=True, append_images=pages[1:])
-  for channels in (3, 5):
-    record = image_record.build(
-        file, 'x.tiff', decode.decode(file, channels=channels))
-    assert record.remarks == [
-        'animated, only the first frame is used'] * (channels == 3)
 
 
 def test_multichannel_images_are_shown_and_compared(tmp_path):

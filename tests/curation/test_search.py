@@ -11,10 +11,8 @@ from PIL import ImageEnhance
 import pytest
 
 from tests import pictures
-from tests import random_models
 from vit_jax import __main__ as main
 from vit_jax import data
-from vit_jax.curation import methods
 from vit_jax.curation import output
 from vit_jax.curation import search
 from vit_jax.curation import selection as selection_lib
@@ -53,12 +51,11 @@ def _root(tmp_path_factory):
   return root
 
 
-def _search(root, runner, folder='unused', method=None):
+def _search(root, runner, folder='unused'):
   return search.search(
       selection_lib.parse(f'{root}/mine:train', {}),
       [selection_lib.parse(f'{root}/theirs:test', {})],
-      method or methods.PixelMethod(), folder=epath.Path(folder),
-      runner=runner)
+      search.Settings(), folder=epath.Path(folder), runner=runner)
 
 
 @pytest.fixture(scope='module', name='found')
@@ -91,42 +88,18 @@ def test_crops_are_found_in_addition_to_copies(monkeypatch):
   tests, copies = (
       [wave.clip(0, 255).astype(np.uint8) for wave in several]
       for several in (waves, [w + rng.normal(0, 25, w.shape) for w in waves]))
-  monkeypatch.setattr(methods, '_thumbnail', lambda _, image: tests[image])
+  monkeypatch.setattr(search, '_thumbnail', lambda _, image: tests[image])
   chosen = selection_lib.build('digits', 'test', {})
   found, places = [], [(chosen, i) for i in range(len(tests))]
   for crops in (False, True):
-    method = methods.PixelMethod(crops=crops)
-    index = method.index(method.views(tests))
+    settings = search.Settings(crops=crops)
+    index = search.build_index(
+        [search.Views(places, search.views(tests, settings), {})], settings)
     found.append({
-        c.row for c in method.search(copies, index, places)
-        if c.similarity >= method.min_similarity})
+        pair.index for pair in search.compare(
+            dict(enumerate(copies)), index, settings, chosen)
+        if pair.similarity >= settings.min_similarity})
   assert found[0] and found[0] <= found[1]
-
-
-def test_copies_are_found_by_features(root):
-  def mean_colours(images):
-    return np.stack([np.asarray(image.resize((4, 4)), np.float32).ravel()
-                     for image in images])
-
-  found = _search(root, 'local', method=methods.FeatureMethod(
-      mean_colours, min_similarity=0.98))
-  named = {pair.key: (pair.against_key, pair.change) for pair in found.pairs}
-  assert named == {
-      'train/a/resized.jpg': ('test/a/0.png', 'alike'),
-      'train/a/flipped.jpg': ('test/a/2.png', 'alike mirrored')}
-
-
-def test_the_command_takes_a_model(root, tmp_path):
-  random_models.make(
-      {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
-       'num_classes': 4}, side=8).save(tmp_path / 'tiny')
-  main.main([
-      'deduplicate', f'--source={root}/mine', f'--against={root}/theirs',
-      f'--to={tmp_path}/x', '--runner=local', '--no-crops', '--max-distance=0',
-      '--min-similarity=1', f'--model={tmp_path}/tiny', '--min-cosine=0.9'])
-  rows = [json.loads(line) for line in (tmp_path / 'x/pairs.jsonl').open()]
-  assert 'train/a/resized.jpg' in [row['key'] for row in rows]
-  assert {row['distance'] for row in rows} == {None}
 
 
 @pytest.mark.parametrize('key', [

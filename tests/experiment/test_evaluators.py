@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests import pictures
 from tests import toy
 from vit_jax import data
 from vit_jax import schema
@@ -149,3 +150,21 @@ def test_each_split_is_opened_once(monkeypatch):
   toy.build(evals={'test': {'split': 'test'},
                    'knn': {'name': 'knn', 'split': 'test'}})
   assert opened.count('test') == 1
+
+
+def test_evaluators_that_need_labels_are_left_out(tmp_path, capsys):
+  for i in range(20):
+    pictures.save(tmp_path / f'{i}.png', pictures.picture(i, side=8))
+  changes = {
+      'data': {'source': str(tmp_path)}, 'evals': {
+          'test': {'name': 'objective'},
+          'knn': {'name': 'knn', 'train_split': 'train'}},
+      'objective': {'name': 'mae', 'decoder_width': 8, 'decoder_depth': 1,
+                    'decoder_heads': 2}}
+  experiment = toy.build(**changes)
+  assert [*experiment.evaluators] == ['test']
+  assert 'has no labels: knn\n' in capsys.readouterr().out
+  with pytest.raises(ValueError, match="best is 'knn/accuracy', but .* no lab"):
+    toy.build(**changes, checkpoint={'best': 'knn/accuracy'})
+  with pytest.raises(ValueError, match='20 images .* an objective such as mae'):
+    toy.build(data={'source': str(tmp_path)})

@@ -26,7 +26,6 @@ with epy.lazy_imports():
   from vit_jax import atomic_files
   from vit_jax import console
   from vit_jax.curation import beam_runner
-  from vit_jax.curation import methods
   from vit_jax.curation import output
   from vit_jax.curation import search
   from vit_jax.curation import selection as selection_lib
@@ -55,12 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--no-crops', action='store_true',
       help='do not search for crops of test images; indexing is ten times as '
       'fast')
-  arguments.add_feature_model(
-      parser, text='also compare the features of this model')
-  parser.add_argument(
-      '--min-cosine', type=float, default=0.95, metavar='R',
-      help='minimum cosine of the features of near-duplicates, up to 1 '
-      '(default: %(default)s)')
   parser.add_argument(
       '--shown', type=int, default=60, metavar='N',
       help='number of pairs on the HTML page (default: %(default)s)')
@@ -71,7 +64,8 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the command; returns the exit status and the results."""
   arguments.check_absent(args.to)
   beam_runner.load(args.runner)  # Raises if it is not installed.
-  chosen = _methods(args)
+  settings = search.Settings(
+      args.max_distance, args.min_similarity, crops=not args.no_crops)
   section = arguments.data_overrides(args)
   source = selection_lib.build(args.source, args.split, section)
   against = _test_sets(args, section)
@@ -81,41 +75,27 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     folder = epath.Path(path)
     folder.mkdir()
     # Beside the output: Beam workers on other machines must see the folder.
-    found = search.merge([search.search(
-        source, against, method,
+    found = search.search(
+        source, against, settings,
         folder=epath.Path(args.to.rstrip('/') + '.found'),
-        runner=args.runner, flags=args.runner_flags) for method in chosen])
-    summary = {
+        runner=args.runner, flags=args.runner_flags)
+    summary: dict[str, Any] = {
         'source': source.name, 'examples': len(source.open()),
         'against': {s.name: len(s.open()) for s in against},
-        'settings': dataclasses.asdict(chosen[0]),
+        'settings': dataclasses.asdict(settings),
         'near_duplicates': len(found.pairs), 'compared': found.num_compared,
-        'unreadable': found.unreadable,
-        'model': args.model, 'min_cosine': args.min_cosine}
+        'unreadable': found.unreadable}
     output.write_pairs(folder, found.pairs)
     output.write_pairs_page(
         folder / output.PAGE, found.pairs, [source, *against],
         shown=args.shown, title=f'Near-duplicates in {source.name}',
         text='Examples (left) that are near-duplicates of test images (right) '
-        f'of {", ".join(summary["against"])}: at most {args.max_distance} of '
-        '64 hash bits differ, and the pixel correlation is at least '
-        f'{args.min_similarity}.')
+        f'of {", ".join(s.name for s in against)}: at most '
+        f'{args.max_distance} of 64 hash bits differ, and the pixel '
+        f'correlation is at least {args.min_similarity}.')
     atomic_files.write_json(folder / 'summary.json', summary)
   _print(args, summary, secs=time.monotonic() - start)
   return image_files.ReadProgress(0, found.unreadable).report(), summary
-
-
-def _methods(args: argparse.Namespace) -> list[Any]:
-  chosen: list[methods.Method] = [methods.PixelMethod(
-      max_distance=args.max_distance, min_similarity=args.min_similarity,
-      crops=not args.no_crops)]
-  if args.model:
-    model = args.model, args.which
-    arguments.feature_model(*model)  # Errors are raised before the search.
-    chosen.append(methods.FeatureMethod(
-        functools.partial(arguments.compute_features, *model),
-        args.min_cosine))
-  return chosen
 
 
 def _test_sets(
@@ -171,6 +151,6 @@ def _print(
       f'{console.format_secs(secs)}')
   console.print_lines(f'Wrote {args.to}: ' + (
       f'review {output.PAGE} (if pairs are merely similar, raise '
-      '--min-similarity or --min-cosine), then train with '
+      '--min-similarity), then train with '
       f'--config.data.exclude={args.to}/{output.EXCLUDE}' if count
       else 'there is nothing to exclude'))

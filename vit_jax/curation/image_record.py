@@ -5,9 +5,7 @@ import os
 
 from jaxtyping import Float, Float32, UInt8
 import numpy as np
-from PIL import ExifTags
 from PIL import Image
-from PIL import ImageFile
 from scipy import ndimage
 
 from vit_jax.curation import similarity
@@ -61,7 +59,7 @@ def build(
     decoded: the image as training decodes it.
     min_side: shorter side of the image kept for a model; 0 keeps none.
   """
-  mode, remarks = _inspect(data, key, decoded)
+  mode, remarks = _inspect(data, key)
   content = data if isinstance(data, bytes) else (
       f'{data.shape}{mode}'.encode() + data.tobytes())
   image = to_rgb(decoded)
@@ -111,54 +109,19 @@ def features(
   return np.concatenate([edges, _COLOUR_WEIGHT * rows], axis=1)
 
 
-def _inspect(
-    data: bytes | np.ndarray, key: str, decoded: ops_lib.Picture,
-) -> tuple[str, list[str]]:
-  """Returns the mode of an image, and remarks about its file."""
+def _inspect(data: bytes | np.ndarray, key: str) -> tuple[str, list[str]]:
+  """Returns the mode of a decodable image, and remarks about its file."""
   if isinstance(data, bytes) and data.startswith(multichannel.NUMPY):
     data = multichannel.load_array(data)
   if isinstance(data, np.ndarray):
     return f'{data.dtype} x {data.shape[2] if data.ndim > 2 else 1}', []
-  # `decoded` shows that it is within the limits of the config.
   with limits.open_image(data, max_pixels=limits.LARGEST) as header:
     expected = Image.registered_extensions().get(
         os.path.splitext(key)[1].lower())
     form = str(header.format)
-    remarks = {
-        # The pages of a TIFF may be channels, which are decoded to an array.
-        'animated, only the first frame is used':
-            isinstance(decoded, Image.Image) and (
-                _is_animated_gif(header, data) if form == 'GIF' else
-                getattr(header, 'n_frames', 1) > 1),
-        'rotated by EXIF orientation': _is_rotated(header),
-        'format differs from the file extension': expected not in (None, form)}
-    return (f'{form} {header.mode}',
-            [remark for remark, holds in remarks.items() if holds])
-
-
-def _is_rotated(header: Image.Image) -> bool:
-  try:
-    if header.format == 'PNG':  # The block may follow the pixels.
-      header.load()
-    limits.keep_orientation(header)
-    return header.getexif().get(ExifTags.Base.Orientation, 1) in range(2, 9)
-  except Exception:  # A defective EXIF block does not affect the pixels.
-    return False
-
-
-def _is_animated_gif(header: ImageFile.ImageFile, data: bytes) -> bool:
-  """Whether a second frame follows; Pillow may need quadratic time for it."""
-  assert header.fp is not None  # At the blocks of the first frame.
-  at, kind = header.fp.tell(), ord('!')
-  try:
-    while kind == ord('!'):
-      while data[at]:
-        at += 1 + data[at]
-      kind = data[at + 1]
-      at += 3  # An extension has another byte before its blocks.
-  except IndexError:
-    return False
-  return kind == ord(',')
+    return f'{form} {header.mode}', [
+        'format differs from the file extension'] * (
+            expected not in (None, form))
 
 
 def _edges(

@@ -56,14 +56,14 @@ class ScanRequest:
   the interpretation of the dataset's files.
 
   Attributes:
-    class_names: empty if labels are numbers.
+    class_names: empty if labels are numbers, or there are none.
     decode: decodes an image as training does; raises a ValueError.
     embed: model features; None for features of `image_record`.
     min_side: shorter side of the images that `embed` needs.
   """
   name: str
   splits: tuple[Split, ...]
-  label_kind: Literal['classes', 'several classes', 'numbers']
+  label_kind: Literal['classes', 'several classes', 'numbers', 'none']
   class_names: tuple[str, ...]
   decode: Callable[[Any], ops_lib.Picture]
   embed: Embed | None = None
@@ -107,10 +107,11 @@ def prepare(
           source, max(1, round(fraction * len(source))),
           name=f'{config.source} {name}'), len(source))
             for name, source in sources.items()),
-      label_kind=('numbers' if opened.targets else
+      label_kind=('none' if opened.no_labels else
+                  'numbers' if opened.targets else
                   'several classes' if opened.multi_label else 'classes'),
-      class_names=() if opened.targets else opened.class_names or tuple(
-          map(str, range(opened.num_classes))),
+      class_names=() if opened.targets or opened.no_labels else (
+          opened.class_names or tuple(map(str, range(opened.num_classes)))),
       decode=config.decode, embed=embed, min_side=min_side,
       description=opened.description)
 

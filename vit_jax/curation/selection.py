@@ -54,6 +54,8 @@ class Selection:
   def label(self, index: int) -> str:
     """Returns the label as text: names of classes, or numbers."""
     opened = self.open()
+    if opened.is_unlabelled:
+      return 'no label'
     names = dict(enumerate(opened.class_names or ()))
     values = np.atleast_1d(np.asarray(opened.source.label(index))).tolist()
     return ', '.join(

@@ -37,7 +37,7 @@ class Features:
   """Features of a prepared dataset, beside its classes.
 
   Attributes:
-    label: name of the label feature.
+    label: name of the label feature; '' if there are no labels.
     channels: 1 if all images of a sample are grey, else 3.
     encoding: 'jpeg' or 'png' if all images of a sample are, else ''.
     file_name: whether examples have a file name.
@@ -65,8 +65,8 @@ class Features:
         'image': tfds.features.Image(
             shape=(None, None, self.channels),
             encoding_format=self.encoding or None),
-        self.label: (
-            tfds.features.Sequence(label) if dataset.multi_label else label),
+        **({self.label: tfds.features.Sequence(label)
+            if dataset.multi_label else label} if self.label else {}),
         KEY: tfds.features.Text()}
     if self.file_name:
       features[FILE_NAME] = tfds.features.Text()
@@ -84,7 +84,8 @@ def infer_features(
   headers = {_header(example['image']) for example in sample} - {('', '')}
   formats = {form for form, _ in headers}
   return Features(
-      label=label or ('labels' if dataset.multi_label else 'label'),
+      label='' if dataset.no_labels else label or (
+          'labels' if dataset.multi_label else 'label'),
       channels=1 if all(mode in ('1', 'L') for _, mode in headers) else 3,
       encoding=(formats.pop().lower()
                 if formats in ({'JPEG'}, {'PNG'}) else ''),
@@ -196,7 +197,7 @@ def _read_record(
   if dataset.targets:
     feature[features.label].float_list.value.extend(
         values.astype(np.float32).tolist())
-  else:
+  elif features.label:
     feature[features.label].int64_list.value.extend(
         values.astype(int).tolist())
   feature[KEY].bytes_list.value.append(

@@ -73,8 +73,9 @@ def find(
   Duplicates do not vote on each other.
   """
   if scan.request.label_kind != 'classes':
-    return Result(not_compared=f'labels are {scan.request.label_kind}, not '
-                  'single classes')
+    kind = scan.request.label_kind
+    return Result(not_compared='there are no labels' if kind == 'none' else
+                  f'labels are {kind}, not single classes')
   labelled = scan.labelled()
   if len(labelled) < _MIN_VOTERS:
     return Result(not_compared='too few labelled examples')

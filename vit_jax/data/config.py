@@ -40,8 +40,8 @@ class DataConfig:
       `source` are then trained on: none are held out by a hash.
     data_dir: TFDS directory; default: $TFDS_DATA_DIR or ~/tensorflow_datasets.
     split: TFDS split string, for every source: 'train', 'train[:98%]'.
-    target: kind of the labels of a table: 'single', 'multi' or 'regression';
-      'auto' infers it from the values.
+    target: kind of the labels of your files: 'single', 'multi', 'regression',
+      or 'none' to ignore them; 'auto' infers it from the values.
     table: roles of table columns that cannot be inferred from their names.
     holdout: fraction of each class held out as `test` if your files have no
       splits.

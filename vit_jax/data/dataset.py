@@ -38,7 +38,7 @@ class Dataset:
     split: the split string.
     source: `source[i]` is {'image': bytes | uint8 array, 'label': int | list}.
     num_classes, class_names, multi_label, eval_split, targets, description,
-      held_out, unlabelled, planned: see `protocol.DatasetSplits`.
+      held_out, unlabelled, no_labels, planned: see `protocol.DatasetSplits`.
     excluded: summary of `data.exclude`; '' if it is not set.
     masks: whether batches contain the segmentation masks; see `with_masks`.
     splits: names of all splits.
@@ -55,6 +55,7 @@ class Dataset:
   description: str = ''
   held_out: bool = False
   unlabelled: tuple[str, ...] = ()
+  no_labels: str = ''
   planned: bool = False
   excluded: str = ''
   masks: bool = False
@@ -72,6 +73,12 @@ class Dataset:
     return classes_lib.Classes(
         'the data', self.num_classes, self.targets or self.class_names or (),
         self.name)
+
+  @property
+  def is_unlabelled(self) -> bool:
+    """Whether its images have no labels."""
+    return bool(self.no_labels) or bool(
+        {*split_strings.names(self.split)} & {*self.unlabelled})
 
   def __len__(self) -> int:
     return len(self.source)
@@ -127,7 +134,7 @@ def open_dataset(
     source: overrides the section's source.
     data_optional: whether sizes from the table of known datasets may replace
       data that are not available; enough to plan and compile.
-    labelled: whether a split without labels is an error.
+    labelled: whether images without labels are an error.
 
   Raises:
     ValueError: if there is no such dataset or split.
@@ -142,6 +149,10 @@ def open_dataset(
     if planned is None:
       raise
     opened = planned
+  if labelled and opened.no_labels:
+    raise ValueError(
+        f'{opened.no_labels} To train without labels, use an objective such as '
+        'mae (docs/unlabelled.md).')
   wanted = split_strings.expand_all(
       config.split if split is None else split or opened.eval_split,
       opened.splits)

@@ -155,6 +155,8 @@ class LoadExample:
       return standardise(
           label, self.dataset.targets, mean=self.config.target_mean,
           std=self.config.target_std)
+    if self.dataset.is_unlabelled:  # Its labels may be -1.
+      label = [] if self.dataset.multi_label else 0
     indices = np.unique(np.asarray(label, np.int64))
     num_classes, max_labels = self.dataset.num_classes, self.config.max_labels
     invalid = indices[(indices < 0) | (indices >= num_classes)]

@@ -217,6 +217,8 @@ class EvaluatorConfig:
 
   # Whether the data must have the classes of the model's head.
   uses_head: ClassVar[bool] = True
+  # Whether the images must have labels.
+  uses_labels: ClassVar[bool] = True
   # Whether the metrics of the training objective are reported too.
   reports_objective: ClassVar[bool] = False
 

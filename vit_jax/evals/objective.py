@@ -20,6 +20,7 @@ from vit_jax.evals import passes
 @dataclasses.dataclass(frozen=True)
 class ObjectiveConfig(evaluator.EvaluatorConfig):
   """An entry of the section `evals` with `name: 'objective'`."""
+  uses_labels: ClassVar[bool] = False
   reports_objective: ClassVar[bool] = True
 
   name: Literal['objective'] = 'objective'

@@ -51,6 +51,7 @@ class SegmentationConfig(evaluator.EvaluatorConfig):
   classes: tuple[str, ...] = ()
 
   uses_head: ClassVar[bool] = False
+  uses_labels: ClassVar[bool] = False
 
   def __post_init__(self):
     schema.check_range(self, 'penalty', above=0)

@@ -50,12 +50,14 @@ def build(
   """
   fingerprint.check_config(config)
   dataset = data.open_dataset(
-      config.data, data_optional=data_optional, labelled=True)
+      config.data, data_optional=data_optional,
+      labelled=config.objective.uses_labels)
   fingerprint.check_data(dataset)
   note = functools.cache(_print_note)  # Prints a line once.
   if head is not None:
     dataset = _with_head(dataset, head, note)
   open_data = evaluators_lib.opener(config, data_optional=data_optional)
+  config = evaluators_lib.without_unlabelled(config, open_data, note)
   config = complete.complete(config, dataset, open_data)
   teacher = _teacher(config, dataset, note)
   model_config = models.for_devices(config.model, devices or jax.devices())

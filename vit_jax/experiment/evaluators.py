@@ -46,7 +46,7 @@ def opener(config: config_lib.Config, *, data_optional: bool) -> OpenData:
     dataset = data.open_dataset(
         config.data, split=split,
         source=None if source == config.data.source else source or None,
-        data_optional=data_optional, labelled=True)
+        data_optional=data_optional, labelled=config.objective.uses_labels)
     ranks = None
     if dataset.planned:
       return dataset, ranks
@@ -62,6 +62,38 @@ def opener(config: config_lib.Config, *, data_optional: bool) -> OpenData:
     return dataset, ranks
 
   return open_data
+
+
+def without_unlabelled(
+    config: config_lib.Config, open_data: OpenData,
+    note: Callable[[str], object],
+) -> config_lib.Config:
+  """Returns the config without evaluators whose images lack labels.
+
+  Only if the objective uses no labels; otherwise, opening the data is an error.
+
+  Raises:
+    ValueError: if `checkpoint.best` is a metric of such an evaluator.
+  """
+  left_out = {}
+  for name, section in config.evals.items():
+    if section.uses_labels and not config.objective.uses_labels:
+      dataset, _ = open_data(section.split, section.source)
+      if dataset.is_unlabelled:
+        left_out[name] = f'{dataset.name} {dataset.split}'
+  if not left_out:
+    return config
+  names = ', '.join(left_out)
+  best = config.checkpoint.best
+  if best and best.partition('/')[0] in left_out:
+    raise ValueError(
+        f'checkpoint.best is {best!r}, but {", ".join({*left_out.values()})} '
+        'has no labels. Remove it.')
+  note(f'evaluators left out, because {", ".join({*left_out.values()})} has no '
+       f'labels: {names}')
+  return dataclasses.replace(config, evals={
+      name: section for name, section in config.evals.items()
+      if name not in left_out})
 
 
 def check(

@@ -70,7 +70,8 @@ def _labels(experiment: experiment_lib.Experiment) -> str:
         f'{name} ({mean:.4g} ± {std:.4g})' for name, mean, std in zip(
             dataset.targets, section.target_mean, section.target_std))
   weights = getattr(experiment.config.objective, 'class_weights', 'none')
-  text = f'{dataset.num_classes} classes'
+  text = ('no labels' if dataset.is_unlabelled else
+          f'{dataset.num_classes} classes')
   if section.sampling != 'natural':
     text += (f', {section.sampling} sampling (an epoch draws '
              f'{dataset.num_examples:,} images)')

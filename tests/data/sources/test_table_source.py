@@ -81,12 +81,9 @@ def test_minus_one_is_a_label_if_train_has_it(tmp_path):
   assert own_data.sizes(opened) == {'train': 30, 'test': 10}
 
 
-@pytest.mark.parametrize('value', ['-1', '0.5'])
-def test_the_kind_of_labels_is_the_same_in_every_split(tmp_path, value):
-  write_labels(tmp_path, [0, 1] * 15, [0, 1] * 4 + [value, ''])
-  with pytest.raises(ValueError, match=(
-      f"'label' of .* holds classes in train, but also '{value}' in other.*"
-      'target=regression.$')):
+def test_classes_of_train_are_classes_in_every_split(tmp_path):
+  write_labels(tmp_path, [0, 1] * 15, [0, 1] * 4 + ['0.5', 1])
+  with pytest.raises(ValueError, match='no image in train, .*: 0.5'):
     own_data.open_path(tmp_path)
   assert own_data.open_path(tmp_path, target='regression').targets
 

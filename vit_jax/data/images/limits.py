@@ -88,9 +88,10 @@ def open_image(
         f'({len(data)} bytes, starting with {data[:8]!r}). Supported: '
         f'{", ".join(formats)}, and arrays as .npy.') from error
   except Image.DecompressionBombError as error:
+    count = re.findall(r'\d+', str(error))[0]
     raise ValueError(
-        f'it has more than {LARGEST:,} pixels, the maximum of Pillow: {error} '
-        f'({len(data)} bytes). Make it smaller.') from error
+        f'it has {int(count):,} pixels, but the maximum of Pillow is '
+        f'{LARGEST:,} ({len(data)} bytes). Make it smaller.') from error
   except Exception as error:
     raise ValueError(describe_error(error, data)) from error
   file.is_open = True
@@ -124,11 +125,11 @@ def load(image: Image.Image, data: bytes) -> None:
 def apply_orientation(image: Image.Image) -> None:
   """Applies the EXIF orientation in place; ignores a defective EXIF block."""
   with contextlib.suppress(Exception):
-    keep_orientation(image)
+    _keep_orientation(image)
     ImageOps.exif_transpose(image, in_place=True)
 
 
-def keep_orientation(image: Image.Image) -> None:
+def _keep_orientation(image: Image.Image) -> None:
   """Removes all but the orientation from the EXIF block of a decoded image.
 
   Pillow would copy each value of the block, and thousands of entries can share

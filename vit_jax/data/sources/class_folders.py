@@ -12,9 +12,11 @@ import os
 
 from etils import epath
 
+from vit_jax import untrusted
 from vit_jax.data.sources import class_numbers
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
+from vit_jax.data.sources import image_tables
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_source
 from vit_jax.data.splits import split_strings
@@ -24,18 +26,19 @@ _Images = list[tuple[str, str]]  # Path relative to the root, and class.
 
 
 def open_folder(
-    root: epath.Path, *, holdout: float = columns_lib.HOLDOUT,
+    root: epath.Path, config: columns_lib.LabelConfig = columns_lib.AUTO,
 ) -> protocol.DatasetSplits:
-  """Opens a folder of images in one of three layouts.
+  """Opens a folder of images in one of four layouts.
 
   - `train/CLASS/*.jpg`, with other splits of any name, or `my_train/CLASS`
     and `my_test/CLASS`, also as `train/train/CLASS`;
   - `CLASS/*.jpg`, without splits;
   - `images/*.jpg` and `masks/*.png`, or `images/train/*.jpg` and so on, where
-    masks have the names of images and may also be called `annotations`.
+    masks have the names of images and may also be called `annotations`;
+  - images in other places, which have no labels.
 
-  If `train` is the only split, `holdout` of each class becomes `test`, chosen
-  by a hash of the path relative to the parent of the class folders.
+  If `train` is the only split, a part of each class becomes `test`, chosen by a
+  hash of the path relative to the parent of the class folders.
 
   Images come in hash order, so that 'train[:90%]' is a sample of the split.
   Classes are numbered in the order of `class_numbers.sort_names`, over all
@@ -44,12 +47,28 @@ def open_folder(
   outside class folders and system folders (`__MACOSX`) are ignored.
 
   Raises:
-    ValueError: if there are no images, fewer than two classes, a class that
-      is not in `train`, splits without `train`, or images without a mask.
+    ValueError: if there are no images, a class that is not in `train`, splits
+      without `train`, or images without a mask.
   """
   folders = files.subfolders(root)
   if masks := _mask_folder(folders):
-    return _open_masks(root, masks, holdout)
+    return _open_masks(root, masks, config.holdout)
+  try:
+    if config.target == 'none':
+      raise protocol.NoLabels(columns_lib.IGNORED)
+    return _open_classes(root, folders, config)
+  except protocol.NoLabels as error:
+    paths = files.list_images(root)
+    if not paths:
+      raise
+    return image_tables.open_unlabelled(
+        [root / path for path in paths], config.without_labels(str(error)),
+        where=os.fspath(root), root=root)
+
+
+def _open_classes(
+    root: epath.Path, folders: Sequence[str], config: columns_lib.LabelConfig,
+) -> protocol.DatasetSplits:
   folder_of = _split_folders(root, folders)
   found = {split: _list_classes(root, folder)
            for split, folder in (folder_of or {'': ''}).items()}
@@ -66,28 +85,30 @@ def open_folder(
   return table_source.build(
       functools.partial(files.read, os.fspath(root), paths),
       paths.__getitem__, {'class': classes}, columns_lib.LabelConfig(
-          table=columns_lib.TableConfig(label=('class',)), holdout=holdout),
-      where=os.fspath(root), splits=splits, class_names=names,
-      groups=[path.removeprefix(prefix) for path in paths],
+          table=columns_lib.TableConfig(label=('class',)),
+          holdout=config.holdout),
+      where=os.fspath(root), num_rows=len(paths), splits=splits,
+      class_names=names, groups=[path.removeprefix(prefix) for path in paths],
       order_by=['/'.join(path.split('/')[-2:]) for path in paths],
       labels_from='class folders', unlabelled=[
           split_strings.split_name(split)
           for split, folder in folder_of.items()
           if not found[split] and (
-              split_strings.is_split_name(split)
-              or any(map(files.is_image, files.names_in(root / folder))))])
+              split_strings.is_split_name(split) or files.has_images(
+                  root / folder))])
 
 
 def find(root: epath.Path) -> list[str]:
-  """Returns the names of the class folders; [] if there are not several."""
+  """Returns the names of two class folders; [] if there are not several."""
   folders = files.subfolders(root)
   if _mask_folder(folders):
     return []
   if folder_of := _split_folders(root, folders):
     root = root / folder_of['train']
     folders = files.subfolders(root)
-  found = [name for name in folders if not split_strings.find_split(name)
-           and files.has_images(root / name)]
+  found = list(itertools.islice((
+      name for name in folders if not split_strings.find_split(name)
+      and files.has_images(root / name)), 2))
   return found if len(found) > 1 else []
 
 
@@ -136,7 +157,8 @@ def _open_masks(
       # A table needs labels: one for all images.
       {'class': [['image']] * len(images)}, columns_lib.LabelConfig(
           target='multi', table=columns_lib.TableConfig(label=('class',)),
-          holdout=holdout), where=os.fspath(root), class_names=('image',),
+          holdout=holdout), where=os.fspath(root), num_rows=len(images),
+      class_names=('image',),
       read_mask=functools.partial(
           files.read, os.fspath(root), [masks[name(path)] for path in images]),
       splits=splits, labels_from=f'masks in {folder}/')
@@ -147,12 +169,19 @@ def _layouts(root: epath.Path) -> str:
 
 
 def _list_classes(root: epath.Path, parent: str) -> _Images:
-  """Returns the images of the class folders in a folder, sorted."""
-  found = []
-  for name in files.subfolders(root / parent if parent else root):
-    folder = f'{parent}/{name}' if parent else name
-    found += [(path, name.strip()) for path in files.list_images(root, folder)]
-  return found
+  """Returns the images of the class folders in a folder, sorted.
+
+  In the layout of Tiny ImageNet, a split has one folder `images/`, and either a
+  table of their classes, or no labels.
+  """
+  names = files.subfolders(root / parent)
+  if parent and names == [_IMAGES]:
+    table = root / parent / f'{os.path.basename(parent)}_annotations.txt'
+    lines = untrusted.read_text(table).splitlines() if table.exists() else []
+    return [(f'{parent}/{_IMAGES}/{name}', label)
+            for name, label, *_ in (line.split('\t') for line in lines)]
+  return [(path, name.strip()) for name in names
+          for path in files.list_images(root, os.path.join(parent, name))]
 
 
 def _check_no_splits(images: _Images, root: epath.Path) -> None:
@@ -169,7 +198,7 @@ def _check_no_splits(images: _Images, root: epath.Path) -> None:
   if len(names) == 1 or len(splits) < len(names):
     splits = [name for name in splits if name not in with_images]
   if splits:
-    raise ValueError(
+    raise protocol.NoLabels(
         f'{root} seems to hold splits ({", ".join(f"{s}/" for s in splits)}), '
         f'but no class folders in train/. Expected {_layouts(root)}, or a '
         'table of labels (FILE.csv) as the source. Rename the training '
@@ -200,12 +229,12 @@ def _check_classes(classes: set[str], root: epath.Path) -> Sequence[str]:
              'and no table of their labels' if count else
              f'Found no images in {root}')
     content = files.shorten(sorted(files.names_in(root)), 8) or 'nothing'
-    raise ValueError(
+    raise protocol.NoLabels(
         f'{found}. Expected {_layouts(root)}, with one of the suffixes '
         f'{" ".join(sorted(files.IMAGE_SUFFIXES))}. It holds: {content}.'
         + files.advise_unpacking(root))
   if len(names) == 1:
-    raise ValueError(
+    raise protocol.NoLabels(
         f'Found a single class folder, {names[0]!r}, in {root}; a classifier '
         f'needs two classes. Expected {_layouts(root)}. If the class folders '
         'lie one level deeper, give their parent as data.source.')

@@ -14,6 +14,7 @@ from jaxtyping import Int32
 import numpy as np
 
 from vit_jax.data.sources import files
+from vit_jax.data.sources import protocol
 
 _INTEGER = re.compile(r'(-?\d{1,18})(?:\.0*)?')
 # '007' and numbers beyond 64 bits are names.
@@ -59,7 +60,7 @@ def number(
   texts = [str(value) for value in values]
   names = sort_names(set(texts))
   if len(names) == len(texts) > 2:
-    raise ValueError(
+    raise protocol.NoLabels(
         f'{what} cannot be a label: all its {len(texts):,} values differ '
         f'({files.shorten(names)}). Choose another column: '
         '--config.data.table.label=NAME.')

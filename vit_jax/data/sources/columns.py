@@ -11,6 +11,7 @@ from etils import epath
 from vit_jax import schema
 from vit_jax.data.sources import files
 from vit_jax.data.sources import label_rules
+from vit_jax.data.sources import protocol
 
 _IMAGE_NAMES = (
     'path', 'file', 'filename', 'file_name', 'filepath', 'filepaths',
@@ -23,6 +24,7 @@ _SPLIT_NAMES = ('split', 'subset', 'set', 'partition', 'data_set')
 _ID_NAMES = ('key', 'id')
 MAX_COLUMNS = 2**16
 HOLDOUT = 0.1  # Default of `data.holdout`.
+IGNORED = 'data.target is none: labels are ignored.'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,12 +64,17 @@ class LabelConfig:
   With a `holdout` of 0, data without splits are all `train`.
 
   With `class_folders` beside a table, only a usual name makes a column a label;
-  they are listed only when needed.
+  they are listed only when needed. `no_labels` says why no label was found.
   """
   target: label_rules.Kind = 'auto'
   table: TableConfig = TableConfig()
   holdout: float = HOLDOUT
   class_folders: Callable[[], Sequence[str]] = tuple
+  no_labels: str = ''
+
+  def without_labels(self, reason: str) -> 'LabelConfig':
+    """Returns a copy for images whose labels are missing or ignored."""
+    return dataclasses.replace(self.with_columns(label=()), no_labels=reason)
 
   def with_columns(self, **roles: Any) -> 'LabelConfig':
     """Returns a copy with other columns in `table`."""
@@ -93,8 +100,8 @@ def choose_columns(
 ) -> LabelConfig:
   """Returns the config with the image, label and split column of a table.
 
-  Roles that are not configured are inferred from names and values. With
-  `has_paths`, a column must hold the paths of image files.
+  Roles that are not configured are inferred from names and values; there may be
+  no labels. With `has_paths`, a column must hold the paths of image files.
 
   Raises:
     ValueError: if a configured column is missing, or a role is ambiguous.
@@ -110,8 +117,14 @@ def choose_columns(
   # Columns called `id` are never labels, and are groups only if configured.
   ids = given.key, _find(names, _ID_NAMES)
   others = [n for n in names if n not in (path, split, *ids)]
-  labels = given.labels or _label_columns(table, others, config, where)
-  return config.with_columns(path=path, label=labels, split=split)
+  config = config.with_columns(path=path, split=split)
+  if config.target == 'none':
+    return config.without_labels(IGNORED)
+  try:
+    return config.with_columns(label=given.labels or _label_columns(
+        table, others, config, where))
+  except protocol.NoLabels as error:
+    return config.without_labels(str(error))
 
 
 def image_column(names: Iterable[str]) -> str | None:
@@ -162,7 +175,7 @@ def _label_columns(
     return tuple(others)
   found = (f'Candidates: {", ".join(others)}' if others
            else 'The image column is the only column')
-  raise ValueError(
+  raise protocol.NoLabels(
       f'Cannot tell which column of {where} holds the labels. {found}; '
       f'expected one of {", ".join(_LABEL_NAMES[:7])}. Set '
       '--config.data.table.label=COLUMN, or several separated by commas.')

@@ -79,11 +79,11 @@ def subfolders(path: epath.Path) -> list[str]:
   return [name for name, is_folder in _entries(path) if is_folder]
 
 
-def list_images(root: epath.Path, folder: str) -> list[str]:
+def list_images(root: epath.Path, folder: str = '') -> list[str]:
   """Returns the paths, relative to the root, of images below a folder."""
   paths = []
   for name, is_folder in _entries(root / folder):
-    path = f'{folder}/{name}'
+    path = os.path.join(folder, name)
     if is_folder:
       paths += list_images(root, path)
     elif is_image(name):

@@ -136,7 +136,8 @@ def _open(
   return table_source.build(
       functools.partial(_read_image, table),
       functools.partial(_key, names, list(itertools.accumulate(lengths))),
-      labels, config, where=where, splits=of_row, class_names=declared)
+      labels, config, where=where, num_rows=len(table), splits=of_row,
+      class_names=declared)
 
 
 def _read_image(table: Any, row: int) -> bytes:

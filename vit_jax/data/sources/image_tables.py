@@ -47,9 +47,10 @@ def open_tables(
   splits: list[str] = []
   for path, split, table in zip(paths, files.splits_in_names(paths), tables):
     if image not in table:
-      raise ValueError(table_source.describe_header(
-          split or '', f'image column {image!r}', table, tables[0],
-          where=where))
+      raise ValueError(
+          f'{split} of {where} lacks the image column {image!r}: its columns '
+          f'are {files.shorten(table, 20)}, but those of train are '
+          f'{files.shorten(tables[0], 20)}. Use the same names in every split.')
     found = locate(table[image], path, config.table, split=split or '')
     for name, column in joined.items():
       column += table.get(name, [None] * len(found))
@@ -75,6 +76,20 @@ def _sort_by_split(
             'elsewhere.' if classes else ''))
   return [path for _, path in sorted(
       zip(names, paths), key=lambda pair: (pair[0] != 'train', pair[1].name))]
+
+
+def open_unlabelled(
+    paths: Sequence[epath.Path], config: columns_lib.LabelConfig, *,
+    where: str, root: epath.Path | None = None,
+) -> protocol.DatasetSplits:
+  """Returns the dataset of images without a table, whose labels are unknown.
+
+  `config.no_labels` says why. The root is by default their common folder.
+  """
+  names = list(map(os.fspath, paths))
+  return open_images(
+      names, {}, config, where=where, root=os.fspath(root) if root else (
+          os.path.commonpath([os.path.dirname(name) for name in names])))
 
 
 def open_images(
@@ -127,7 +142,7 @@ def open_images(
   repeated = len(relative) - len(rows_of)
   return table_source.build(
       functools.partial(files.read, root, relative), relative.__getitem__,
-      table, config, where=where, splits=splits,
+      table, config, where=where, num_rows=len(relative), splits=splits,
       unlabelled=_unused_folders(epath.Path(root), {*folders}), notes=[
           *notes, *[f'{repeated:,} rows repeat an image and its label']
           * bool(repeated)])

@@ -1,7 +1,7 @@
 """Interpretation of label columns: classes, lists of classes, or numbers.
 
-`data.target` is 'single', 'multi' or 'regression'; 'auto' infers it by the
-rules in docs/kinds.md.
+`data.target` is 'single', 'multi', 'regression' or 'none'; 'auto' infers it by
+the rules in docs/kinds.md.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,8 +14,9 @@ import numpy as np
 
 from vit_jax.data.sources import class_numbers
 from vit_jax.data.sources import files
+from vit_jax.data.sources import protocol
 
-Kind = Literal['auto', 'single', 'multi', 'regression']
+Kind = Literal['auto', 'single', 'multi', 'regression', 'none']
 Column = Sequence[Any]  # Text, numbers, lists or None.
 
 _SEPARATORS = ('|', ';')
@@ -44,7 +45,7 @@ class Ragged:
 @dataclasses.dataclass(frozen=True, eq=False)
 class ParsedLabels:
   """Class indices, lists of them, or numbers [rows, targets] (missing: NaN)."""
-  kind: str
+  kind: Kind
   values: Shaped[np.ndarray, 'rows ...'] | Ragged
   num_classes: int
   class_names: tuple[str, ...] | None = None
@@ -52,10 +53,12 @@ class ParsedLabels:
 
   def __getitem__(self, row: int) -> Any:
     label = self.values[row]
-    return int(label) if self.kind == 'single' else label
+    return int(label) if self.kind in ('single', 'none') else label
 
   def describe(self) -> str:
     """Returns a summary: 'single-label, 3 classes: cat, dog, emu'."""
+    if self.kind == 'none':
+      return 'no labels'
     if self.kind == 'regression':
       signs = bool(np.isin(np.asarray(self.values), (-1, 1)).all())
       target = 'multi' if len(self.targets) > 1 else 'single'
@@ -78,6 +81,7 @@ def parse_labels(
   names the file in errors.
 
   Raises:
+    protocol.NoLabels: if all labels are the same, or all differ.
     ValueError: if cells are not labels of that kind.
   """
   columns = {name: [clean(v) for v in column]
@@ -289,7 +293,7 @@ def _parse_single(
         f'{type(wrong).__name__}. Use --config.data.target=multi for lists.')
   indices, names = class_numbers.number(values, class_names, what)
   if len(names) < 2:
-    raise ValueError(
+    raise protocol.NoLabels(
         f'{what} holds a single class, {names[0]!r}; a classifier needs two '
         'classes. Check the label column (--config.data.table.label=NAME).')
   return ParsedLabels('single', indices, len(names), names)

@@ -12,6 +12,10 @@ from typing import Any, Protocol
 SEGMENTATION = 'segmentation'  # Key of masks; `mask` already marks padding.
 
 
+class NoLabels(ValueError):
+  """Images have no labels, or none that a classifier could learn."""
+
+
 @typing.runtime_checkable
 class Source(Protocol):
   """One split, by index."""
@@ -57,6 +61,7 @@ class DatasetSplits:
     held_out: whether the split besides `train` is a part of data without
       splits (`data.holdout`).
     unlabelled: splits without labels; in tables, they are not in `splits`.
+    no_labels: why no split has labels, which are then all 0; '' if some have.
     planned: whether only sizes are known; see `registry.open_planned`.
   """
   splits: Mapping[str, Source]
@@ -68,6 +73,7 @@ class DatasetSplits:
   description: str = ''
   held_out: bool = False
   unlabelled: tuple[str, ...] = ()
+  no_labels: str = ''
   planned: bool = False
 
 

@@ -77,6 +77,8 @@ def open_splits(
 
 
 def _kind(opened: protocol.DatasetSplits) -> label_rules.Kind:
+  if opened.no_labels:
+    return 'none'
   if opened.targets:
     return 'regression'
   return 'multi' if opened.multi_label else 'single'
@@ -110,11 +112,15 @@ def _open_files(
     return webdataset.open_tars(paths, config, where=where)
   if found <= files.TABLE_SUFFIXES:
     return image_tables.open_tables(paths, config)
+  if found <= files.IMAGE_SUFFIXES:
+    return image_tables.open_unlabelled(paths, config.without_labels(
+        f'The images {where} have no labels. Give their folder, or a table.'),
+        where=where)
   raise ValueError(
       f'{where} (data.source) has files of type {", ".join(sorted(found))}. '
       'Expected a folder, or files of one type: .csv, .tsv or .jsonl (tables '
-      'of images), .parquet, or .tar (WebDataset, not compressed). Unpack '
-      'archives first.')
+      'of images), .parquet, .tar (WebDataset, not compressed), or images '
+      'without labels. Unpack archives first.')
 
 
 def _open_folder(
@@ -128,7 +134,7 @@ def _open_folder(
       ('tar files', files.files_below(root, '.tar')),
       ('tables', table_files.find(root))) if paths}
   if not found:
-    return class_folders.open_folder(root, holdout=config.holdout)
+    return class_folders.open_folder(root, config)
   paths = next(iter(found.values()))
   if len(found) > 1:
     layouts = ' and '.join(
@@ -149,7 +155,8 @@ def is_path(name: str) -> bool:
   return (
       name.startswith(('/', './', '../', '~')) or name == '.'
       or atomic_files.is_remote(name)
-      or suffix in {'.parquet', '.tar', *files.TABLE_SUFFIXES}
+      or suffix in {'.parquet', '.tar', *files.TABLE_SUFFIXES,
+                    *files.IMAGE_SUFFIXES}
       or (not known_datasets.is_known(name) and epath.Path(name).is_dir()))
 
 

@@ -5,7 +5,7 @@ end here: `build` takes functions that read the images, and the label columns,
 and returns splits.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 import dataclasses
 import functools
 from typing import Any
@@ -55,7 +55,7 @@ class TableSource(protocol.Source):
 
 def build(
     read: Callable[[int], bytes], key_of: Callable[[int], str], table: Table,
-    config: columns_lib.LabelConfig, *, where: str,
+    config: columns_lib.LabelConfig, *, where: str, num_rows: int,
     read_mask: Callable[[int], bytes] | None = None,
     splits: Sequence[str] | None = None,
     class_names: Sequence[str] | None = None,
@@ -69,8 +69,10 @@ def build(
     read: returns the content of a row's image file.
     key_of: returns a name of a row's image, the same on every machine.
     table: columns by name.
-    config: kind of labels, and roles of the columns.
+    config: kind of labels, and roles of the columns; without label columns, the
+      images have no labels.
     where: file names, for messages.
+    num_rows: number of images.
     read_mask: returns the content of a row's mask, if there are masks.
     splits: split of each row, from file names.
     class_names: declared by the file.
@@ -86,7 +88,7 @@ def build(
     ValueError: if there are no rows, no training rows, or invalid labels.
   """
   columns = config.table
-  if not table[columns.labels[0]]:
+  if not num_rows:
     raise ValueError(f'{where} holds no rows.')
   if columns.split is not None:
     splits = parse_splits(table[columns.split], columns.split, where)
@@ -94,21 +96,14 @@ def build(
     splits = None  # Used as a whole, such as val.csv.
   if columns.key is not None:
     groups = table[columns.key]
-  rows_of = _rows_of_splits(splits, len(table[columns.labels[0]]), where)
-  unlabelled = sorted({*unlabelled} - {*rows_of} | {*_unlabelled_splits(
-      table, columns.labels, rows_of, where)})
-  of_kept = [split for split in splits or () if split not in unlabelled]
-  kept = sorted(row for split, rows in rows_of.items()
-                if split not in unlabelled for row in rows)
-  parse = functools.partial(
-      label_rules.parse_labels, kind=config.target,
-      separator=columns.separator, class_names=class_names, where=where)
-  parsed = parse({name: [table[name][row] for row in kept]
-                  for name in columns.labels})
-  if parsed.kind == 'regression' and config.target == 'auto':
-    _check_regression(
-        parse, {name: table[name] for name in columns.labels},
-        rows_of['train'], kept, where)
+  rows_of = _rows_of_splits(splits, num_rows, where)
+  labels = {name: table[name] for name in columns.labels}
+  parsed, kept, missing, no_labels = _parse(
+      labels, rows_of, config, class_names, where)
+  if labels and not no_labels:
+    _check_headers(table, labels, rows_of, where)
+  unlabelled = sorted({*unlabelled} - {*rows_of} | {*missing})
+  of_kept = [splits[row] for row in kept] if splits else []
   keys = list(map(key_of, kept))
   by_hash = len(set(of_kept)) < 2
   whole = by_hash and not config.holdout
@@ -128,24 +123,67 @@ def build(
   if whole:
     numbers = {'train': numbers['train']}
   _check_trained(parsed, numbers, where)
-  sizes = ', '.join(f'{name} {len(of):,}' for name, of in numbers.items())
   eval_split = split_strings.choose_eval_split(list(numbers))
-  measured = f', evaluated on {eval_split}' * (
-      eval_split not in ('test', 'train'))
-  origin = labels_from or (f'column{"s" * (len(columns.labels) > 1)} '
-                           f'{files.shorten(columns.labels, 4)}')
   return protocol.DatasetSplits(
       {name: TableSource(read, read_mask, key_of, parsed,
                          np.asarray(kept, np.int64)[of], of)
        for name, of in numbers.items()},
       parsed.num_classes, parsed.class_names,
-      multi_label=parsed.kind == 'multi',
-      eval_split=eval_split,
-      targets=parsed.targets, description='; '.join([
-          f'{where}: {parsed.describe()} ({origin})',
-          sizes + ', chosen by a hash' * by_hash + measured,
-          *map(protocol.describe_unlabelled, unlabelled), *notes]),
-      held_out=by_hash, unlabelled=tuple(unlabelled))
+      multi_label=parsed.kind == 'multi', eval_split=eval_split,
+      targets=parsed.targets, held_out=by_hash, unlabelled=tuple(unlabelled),
+      no_labels=no_labels, description='; '.join([
+          f'{where}: {parsed.describe()}'
+          + (f' ({labels_from or _describe_columns(columns.labels)})'
+             * (not no_labels)),
+          ', '.join(f'{name} {len(of):,}' for name, of in numbers.items())
+          + ', chosen by a hash' * by_hash
+          + f', evaluated on {eval_split}' * (
+              eval_split not in ('test', 'train')),
+          *map(protocol.describe_unlabelled, unlabelled), *notes]))
+
+
+def _describe_columns(names: Sequence[str]) -> str:
+  return f'column{"s" * (len(names) > 1)} {files.shorten(names, 4)}'
+
+
+def _parse(
+    labels: Table, rows_of: Mapping[str, Sequence[int]],
+    config: columns_lib.LabelConfig, class_names: Sequence[str] | None,
+    where: str,
+) -> tuple[label_rules.ParsedLabels, Sequence[int], list[str], str]:
+  """Parses label columns; there may be none.
+
+  Returns:
+    The labels of the rows that are kept, these rows, the splits that are left
+    out because they have no labels, and why no row has a label, or ''.
+  """
+  missing, no_labels = [], config.no_labels
+  if labels:
+    missing = _unlabelled_splits(labels, rows_of)
+    if 'train' in missing:
+      no_labels = (
+          f'The training images of {where} have no labels: each cell of '
+          f'{files.shorten(labels, 8)} is missing, empty or -1.')
+  if not no_labels:
+    kept = sorted(row for split, rows in rows_of.items()
+                  if split not in missing for row in rows)
+    parse = functools.partial(
+        label_rules.parse_labels, separator=config.table.separator,
+        class_names=class_names, where=where)
+    select = lambda rows: {
+        name: [cells[row] for row in rows] for name, cells in labels.items()}
+    try:
+      parsed = parse(select(kept), kind=config.target)
+      if parsed.kind == 'regression' and config.target == 'auto':
+        # Classes in train stay classes if another split has another number.
+        parsed = parse(select(kept), kind=parse(
+            select(rows_of['train']), kind='auto').kind)
+      return parsed, kept, missing, ''
+    except protocol.NoLabels as error:
+      no_labels = str(error)
+  kept = sorted(row for rows in rows_of.values() for row in rows)
+  return label_rules.ParsedLabels(
+      'none', np.zeros(len(kept), np.int32), 1), kept, [], no_labels
 
 
 def to_columns(rows: Sequence[Mapping[str, Any]], *, where: str) -> Table:
@@ -212,89 +250,46 @@ def _rows_of_splits(
 
 
 def _unlabelled_splits(
-    table: Table, labels: Sequence[str], rows_of: Mapping[str, Sequence[int]],
-    where: str,
-) -> list[str]:
+    labels: Table, rows_of: Mapping[str, Sequence[int]]) -> list[str]:
   """Returns the splits all of whose labels are missing.
 
   See `label_rules.find_missing_marks`.
-
-  Raises:
-    ValueError: if `train` has no labels, or a split seems to have them in
-      columns of other names.
   """
-  is_missing = label_rules.is_missing
-
-  def cells(split: str) -> Iterator[Any]:
-    return (table[name][row] for row in rows_of[split] for name in labels)
+  def is_unlabelled(split: str, marks: Collection[str]) -> bool:
+    return all(label_rules.is_missing(cells[row], marks=marks)
+               for cells in labels.values() for row in rows_of[split])
 
   found = [split for split in rows_of
-           if all(is_missing(cell, marks=label_rules.MISSING_MARKS)
-                  for cell in cells(split))]
-  if 'train' in found:
-    raise ValueError(
-        f'The training images of {where} have no labels: each cell of '
-        f'{files.shorten(labels, 8)} is missing, empty or -1.')
-  if found:
-    marks = label_rules.find_missing_marks([
-        [table[name][row] for row in rows_of['train']] for name in labels])
-    found = [split for split in found
-             if all(is_missing(cell, marks=marks) for cell in cells(split))]
-  for split in rows_of:
-    _check_header(table, labels, rows_of, split, where)
-  return found
+           if is_unlabelled(split, label_rules.MISSING_MARKS)]
+  if not found or 'train' in found:
+    return found
+  marks = label_rules.find_missing_marks([
+      [cells[row] for row in rows_of['train']] for cells in labels.values()])
+  return [split for split in found if is_unlabelled(split, marks)]
 
 
-def _check_header(
-    table: Table, labels: Sequence[str], rows_of: Mapping[str, Sequence[int]],
-    split: str, where: str,
+def _check_headers(
+    table: Table, labels: Table, rows_of: Mapping[str, Sequence[int]],
+    where: str,
 ) -> None:
   """Raises if a split lacks a label column that `train` has, but has others.
 
   A split without labels may lack all label columns.
   """
-  expected, found = (
-      [name for name, cells in table.items()
-       if any(cells[row] is not None for row in rows_of[one])]
-      for one in ('train', split))
-  missing = [name for name in labels if name in expected and name not in found]
-  if missing and (len(missing) < len(labels) or not set(found) <= {*expected}):
-    raise ValueError(
-        describe_header(split, f'label column {missing[0]!r}', found, expected,
-                        where=where)
-        + ' If the split has no labels, remove the columns that train lacks.')
-
-
-def describe_header(
-    split: str, lacks: str, found: Iterable[str], expected: Iterable[str], *,
-    where: str,
-) -> str:
-  """Returns the error of a split whose columns differ from those of `train`."""
-  return (
-      f'{split} of {where} lacks the {lacks}: its columns are '
-      f'{files.shorten(found, 20)}, but those of train are '
-      f'{files.shorten(expected, 20)}. Use the same names in every split.')
-
-
-def _check_regression(
-    parse: Callable[..., label_rules.ParsedLabels], table: Table,
-    train: Sequence[int], kept: Sequence[int], where: str) -> None:
-  """Raises if the labels of `train` alone are classes."""
-  if len(train) == len(kept):
-    return
-  trained = {name: [cells[row] for row in train]
-             for name, cells in table.items()}
-  if parse(trained).kind == 'regression':
-    return
-  name, value = next(
-      ((name, cells[row]) for name, cells in table.items() for row in kept
-       if cells[row] not in ('', None) and cells[row] not in trained[name]),
-      (next(iter(table)), ''))
-  raise ValueError(
-      f'Column {name!r} of {where} holds classes in train, but also {value!r} '
-      'in other splits, as if the labels were numbers to predict. Correct it '
-      '(remove rows whose label is missing), or set '
-      '--config.data.target=regression.')
+  header = {split: [name for name, cells in table.items()
+                    if any(cells[row] is not None for row in rows)]
+            for split, rows in rows_of.items()}
+  expected = header['train']
+  for split, found in header.items():
+    missing = [name for name in labels
+               if name in expected and name not in found]
+    if missing and (
+        len(missing) < len(labels) or not {*found} <= {*expected}):
+      raise ValueError(
+          f'{split} of {where} lacks the label column {missing[0]!r}: its '
+          f'columns are {files.shorten(found, 20)}, but those of train are '
+          f'{files.shorten(expected, 20)}. Use the same names in every split. '
+          'If the split has no labels, remove the columns that train lacks.')
 
 
 def _hash_order(

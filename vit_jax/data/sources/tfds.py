@@ -176,19 +176,23 @@ def _check_files(
 def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
   facts = known_datasets.facts(name)
   records_of, features = open_records(folder, undecoded=[facts.image, _MASK])
-  default = 'label' if 'label' in features else 'labels'
-  image, label = (
-      schema.check_name(feature, list(features), what=f'feature of {name}')
-      for feature in (facts.image, facts.label or default))
-  opened = interpret_label(features[label], facts, name=f'{name}.{label}')
+  label = facts.label or ('label' if 'label' in features else 'labels')
+  for feature in (facts.image, *filter(None, [facts.label])):
+    schema.check_name(feature, list(features), what=f'feature of {name}')
+  if label in features:
+    opened = interpret_label(features[label], facts, name=f'{name}.{label}')
+  else:
+    opened = protocol.DatasetSplits({}, 1, no_labels=(
+        f'{name} has no labels: its features are {", ".join(features)}.'))
   parse: Callable[[Any], Any] = np.asarray if opened.multi_label else int
   if opened.targets:
     parse = lambda value: np.atleast_1d(np.asarray(value, np.float32))
+  read_label = lambda example: (
+      0 if opened.no_labels else parse(example[label]))
   # Keys lack the version, so subsets are the same with and without it.
   splits: dict[str, protocol.Source] = {
       split: TfdsSource(
-          f'{name.partition(":")[0]} {split}', records, image,
-          lambda example: parse(example[label]))
+          f'{name.partition(":")[0]} {split}', records, facts.image, read_label)
       for split, records in records_of.items()}
   opened = dataclasses.replace(opened, splits=splits)
   if set(facts.parts) - set(splits):  # Skipped if TFDS prepared them as splits.

@@ -35,7 +35,7 @@ def open_tars(
   """Opens tar files; scans those without an index.
 
   Raises:
-    ValueError: if a file is damaged, or images have no labels.
+    ValueError: if a file is damaged, or labels are invalid.
   """
   found = offset_index.load_or_build(paths, _scan, kind='tar')
   counts = [len(arrays['starts']) for arrays in found]
@@ -59,7 +59,7 @@ def open_tars(
   # Equal keys may be the same image: hash splits keep them together.
   return table_source.build(
       offset_index.Records.join(paths, found).read, names.__getitem__, table,
-      config, where=where, groups=keys,
+      config, where=where, num_rows=len(keys), groups=keys,
       splits=of_file and [of_file[i] for i in file_of.tolist()])
 
 
@@ -71,8 +71,10 @@ def _parse_labels(
   names = config.table.labels
   kind = 'json' if names else next(
       (kind for kind in _LABELS if any(texts[kind])), _LABELS[0])
+  if config.target == 'none':
+    return {}, config.without_labels(columns_lib.IGNORED)
   if not any(texts[kind]):
-    raise ValueError(
+    return {}, config.without_labels(
         f'The images of {where} have no labels. Expected a member KEY.cls, '
         f'KEY.json or KEY.txt for each KEY.jpg; {keys[0]!r} has none.')
   if kind != 'json':

@@ -1,0 +1,136 @@
+"""Images without labels are opened from every layout."""
+
+import json
+import tarfile
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests import own_data
+from tests import pictures
+from vit_jax import __main__ as main
+from vit_jax import data
+from vit_jax.curation import check as check_lib
+from vit_jax.curation import scan as scan_lib
+from vit_jax.curation import similarity
+from vit_jax.curation import suspicious_labels
+
+COUNT = 20
+
+
+def _write(root, *names):
+  for i, name in enumerate(names):
+    pictures.save(root / name, pictures.picture(i, side=16))
+
+
+def _folder(path):
+  def write(root):
+    _write(root, *(path.format(i) for i in range(COUNT)))
+    return root
+  return write
+
+
+def _splits(root):
+  _write(root, *(f'{"val" if i < 5 else "train"}/{i}.png'
+                 for i in range(COUNT)))
+  return root
+
+
+def _glob(root):
+  return f'{_folder("{}.png")(root)}/*.png'
+
+
+def _table(header, cells):
+  def write(root):
+    _folder('{}.png')(root)
+    return own_data.write_table(root, header, (
+        f'{i}.png{cells.format(i)}' for i in range(COUNT)), images=False)
+  return write
+
+
+def _tar(root):
+  _folder('{}.png')(root)
+  with tarfile.open(root / 'a.tar', 'w') as tar:
+    for i in range(COUNT):
+      tar.add(root / f'{i}.png', f'{i}.png')
+  return root / 'a.tar'
+
+
+def _parquet(root):
+  _folder('{}.png')(root)
+  pq.write_table(pa.table({'image': [
+      (root / f'{i}.png').read_bytes() for i in range(COUNT)]}),
+                 root / 'a.parquet')
+  return root / 'a.parquet'
+
+
+LAYOUTS = {
+    'flat': _folder('{}.png'), 'one folder': _folder('all/{}.png'),
+    'splits': _splits, 'glob': _glob, 'tar': _tar, 'parquet': _parquet,
+    'only paths': _table('path', ''), 'empty': _table('path,label', ','),
+    'constant': _table('path,label', ',cat'),
+    'captions': _table('path,label', ',text {}'),
+    'ambiguous': _table('path,a,b', ',x,{}')}
+
+
+@pytest.fixture(params=LAYOUTS, name='source')
+def _source(request, tmp_path):
+  return str(LAYOUTS[request.param](tmp_path))
+
+
+def test_every_layout_is_opened_for_objectives_without_labels(source):
+  config = data.parse({'source': source, 'check_secs': 0})
+  opened = [data.open_dataset(config, split=split)
+            for split in ('train', 'all')]
+  assert 'no labels' in opened[0].description and opened[0].is_unlabelled
+  assert len(opened[1]) == COUNT and len(opened[0]) < COUNT
+  batch = next(data.train_batches(config, opened[0], seed=0, batch_size=4))
+  assert batch['image'].std() and not batch['label'].any()
+  with pytest.raises(ValueError, match=r'such as mae \(docs/unlabelled.md\)'):
+    data.open_dataset(config, labelled=True)
+
+
+@pytest.mark.parametrize('write', [
+    _folder('{}/x.png'), _table('path,label', ',{}')])
+def test_labels_can_be_ignored(tmp_path, write):
+  opened = own_data.open_path(write(tmp_path), 'none', labelled=False)
+  assert opened.no_labels == 'data.target is none: labels are ignored.'
+  assert sum(own_data.sizes(opened).values()) == COUNT
+
+
+def test_a_check_and_prepared_shards_have_no_labels(tmp_path):
+  source = _folder('photos/{}.png')(tmp_path) / 'photos'
+  config = data.parse({'source': str(source)})
+  report = check_lib.check(
+      scan_lib.prepare(config), thresholds=similarity.Thresholds(),
+      settings=suspicious_labels.Settings(), features='', advance=lambda _: ())
+  assert report.label_kind == 'none' and not report.classes
+  assert report.labels_not_compared == 'there are no labels'
+  assert main.main(['data', 'prepare', f'--source={source}', '--name=mine',
+                    f'--to={tmp_path}/to', '--runner=local']) == 0
+  features = json.loads(
+      (tmp_path / 'to/mine/1.0.0/features.json').read_text())
+  assert 'label' not in features['featuresDict']['features']
+  prepared = data.open_dataset(data.parse({
+      'source': 'mine', 'data_dir': f'{tmp_path}/to'}), split='all')
+  assert prepared.is_unlabelled and len(prepared) == COUNT
+  assert 'mine has no labels' in prepared.no_labels
+
+
+def test_the_layout_of_tiny_imagenet_is_read(tmp_path):
+  classes = ('n01', 'n02')
+  own_data.write(
+      tmp_path, *(f'train/{name}/images/{name}_{i}.JPEG'
+                  for name in classes for i in range(4)),
+      *(f'{split}/images/{i}.JPEG' for split in ('val', 'test')
+        for i in range(4)))
+  (tmp_path / 'val/val_annotations.txt').write_text(''.join(
+      f'{i}.JPEG\t{classes[i % 2]}\t0\t0\t9\t9\n' for i in range(4)))
+  opened = own_data.open_path(tmp_path)
+  assert opened.class_names == classes and opened.unlabelled == ('test',)
+  assert own_data.sizes(opened) == {'train': 8, 'val': 4}
+  found = own_data.labels(opened)
+  np.testing.assert_array_equal(
+      [found[f'val/images/{i}.JPEG'] for i in range(4)], [0, 1, 0, 1])
