@@ -12,7 +12,6 @@ from vit_jax.curation import beam_runner
 from vit_jax.curation import hash_index
 from vit_jax.curation import output
 from vit_jax.curation import similarity
-from vit_jax.curation import stored_images
 from vit_jax.curation import suspicious_labels
 from vit_jax.inference import export
 from vit_jax.inference import model as model_lib
@@ -120,7 +119,6 @@ def test_commands_offer_the_choices_of_the_library():
   for name in (*model_lib.FEATURES, *model_lib.TOKEN_FEATURES):
     assert f'{name}: ' in flags('features')['--layer'].help
   prepare = flags('data', 'prepare')
-  assert prepare['--quality'].default == stored_images.QUALITY
   assert prepare['--runner'].default == beam_runner.LOCAL
   duplicates = flags('deduplicate')
   for name in (output.EXCLUDE, output.PAIRS, output.PAGE):

@@ -140,9 +140,6 @@ def _add_prepare(tasks: argparse._SubParsersAction) -> None:
       help='reduce images whose shorter side has more than N pixels, and store '
       'them as JPEG if they were JPEG, otherwise as PNG (default: store all '
       'files unchanged)')
-  parser.add_argument(
-      '--quality', type=int, default=95, metavar='N',
-      help='quality of reduced JPEGs, 1 to 100 (default: %(default)s)')
   arguments.add(parser, '--runner')
   parser.set_defaults(run_task=_prepare)
 
@@ -158,7 +155,7 @@ def _prepare(args: argparse.Namespace) -> tuple[int, Any]:
         splits=[split for split in args.splits.split(',') if split],
         to=args.to, name=args.name or default_name(args.source),
         version=args.version, shard_bytes=args.shard_mib * 2**20,
-        shorter_side=args.shorter_side, quality=args.quality)
+        shorter_side=args.shorter_side)
     kept = prepare.begin(planned)
     _print_plan(planned, kept)
     prepare.write(planned, runner=args.runner, flags=args.runner_flags)

@@ -23,7 +23,6 @@ from vit_jax.curation import selection as selection_lib
 
 EXCLUDE, PAIRS, PAGE = 'exclude.txt', 'pairs.jsonl', 'pairs.html'
 MAX_BYTES = 16 * 2**20  # Embedded images, as base64 text.
-_MAX_SHEET_IMAGES = 2_000  # Total of all contact sheets.
 _REPORT_SIDE, _PAIR_SIDE = 96, 192  # Pixels of embedded images.
 _ROWS = 10  # Rows of each table in the terminal.
 _GROUP_IMAGES = 4  # Images listed of each group of duplicates.
@@ -74,9 +73,7 @@ def write_report(
       path, lambda example: image_record.to_rgb(
           request.decode(request.examples[example.number]['image'])),
       side=_REPORT_SIDE, title=f'Check of {report.source}',
-      text=f'Labels: {report.label_kind}.', report=report,
-      sheet_images=max(1, _MAX_SHEET_IMAGES // max(
-          1, len(report.contact_sheets))))
+      text=f'Labels: {report.label_kind}.', report=report)
 
 
 def write_pairs(folder: epath.Path, pairs: Sequence[search.Pair]) -> None:
