@@ -74,6 +74,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       'docs/evaluation.md lists them. Override a setting by '
       "--config.evals.fewshot.shots='[1,5]'")
   parser.add_argument(
+      '--source', default='', metavar='DATA',
+      help='evaluate on a table of images, a folder or another dataset, as in '
+      'data.source; its classes are matched by name')
+  parser.add_argument(
       '--output', default='', metavar='DIR',
       help='folder for figures (default: `evals` in the workdir)')
   arguments.add(parser, '--flip', '--text-embeddings', '--labels')
@@ -286,6 +290,8 @@ def _config(
             [*config.evals, *evals.KINDS, *evals.DATASETS])),
         what='evaluator (--evaluators)')
     raw['evals'].setdefault(name, evals.DATASETS.get(name, {'name': name}))
+    if args.source:
+      raw['evals'][name] |= {'source': args.source, 'split': ''}
   found = config_lib.resolve_with(raw, later).evals
   return dataclasses.replace(
       config, evals={name: found[name] for name in chosen})
