@@ -34,7 +34,6 @@ with epy.lazy_imports():
   from vit_jax.curation import prepare
   from vit_jax.curation import scan as scan_lib
   from vit_jax.curation import similarity
-  from vit_jax.curation import suspicious_labels
   from vit_jax.inference import image_files
 
 
@@ -75,20 +74,11 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
       parser, text='find neighbours by the features of this model instead of '
       'colours and edges, which are weak')
   arguments.add(parser, '--max-distance', '--min-similarity')
-  parser.add_argument(
-      '--neighbours', type=int, default=20, metavar='N',
-      help='number of neighbours that vote on a label (default: '
-      '%(default)s)')
-  parser.add_argument(
-      '--min-margin', type=float, default=0.5, metavar='R',
-      help='a label is suspicious if another class leads by at least this '
-      'fraction of the votes (default: %(default)s)')
   parser.set_defaults(run_task=_check)
 
 
 def _check(args: argparse.Namespace) -> tuple[int, Any]:
   thresholds = similarity.Thresholds(args.max_distance, args.min_similarity)
-  settings = suspicious_labels.Settings(args.neighbours, args.min_margin)
   config = data.parse(
       {**arguments.data_overrides(args), 'source': args.source})
   embed, min_side = None, 0
@@ -100,7 +90,7 @@ def _check(args: argparse.Namespace) -> tuple[int, Any]:
       config, max_examples=args.max_examples, embed=embed, min_side=min_side)
   with image_files.ReadProgress(len(request.examples)) as reading:
     report = check_lib.check(
-        request, thresholds=thresholds, settings=settings,
+        request, thresholds=thresholds,
         features=args.model or 'colours and edges (weak; use --model)',
         advance=reading.advance)
   output.show(report)

@@ -94,8 +94,7 @@ class Report:
 
 def check(
     request: scan_lib.ScanRequest, *, thresholds: similarity.Thresholds,
-    settings: suspicious_labels.Settings, features: str,
-    advance: Callable[[int], None],
+    features: str, advance: Callable[[int], None],
 ) -> Report:
   """Reads the dataset and reports its problems.
 
@@ -103,7 +102,7 @@ def check(
   """
   scan = scan_lib.scan(request, advance=advance)
   duplicates = duplicates_lib.find(scan, thresholds)
-  labels = suspicious_labels.find(scan, duplicates, settings)
+  labels = suspicious_labels.find(scan, duplicates)
   counts = _class_counts(scan)
   names = [split.name for split in request.splits]
   return Report(

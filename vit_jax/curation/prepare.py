@@ -112,7 +112,7 @@ def plan(
   return Plan(
       name, version, str(folder), shards,
       _digest_source(selections.values()), '; '.join(filter(None, [
-          opened.description,
+          opened.description, opened.no_labels,
           *(f'{split} has no examples and is not written'
             for split in opened.splits if split not in nonempty),
           'segmentation masks are not written' if any(
