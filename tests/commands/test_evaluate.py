@@ -69,6 +69,17 @@ def test_evaluators_are_selected_by_name_or_kind(trained, tmp_path, capsys):
   assert 'fewshot: digits test, 360 images' in out
 
 
+def test_another_source_is_evaluated(trained, tmp_path):
+  for i in range(12):
+    pictures.save(tmp_path / f'{i}.png', pictures.picture(i, side=8))
+  (tmp_path / 'all.csv').write_text('\n'.join(['path,label,split', *(
+      f'{i}.png,{i % 10},{"train" if i < 10 else "test"}' for i in range(12))]))
+  status, figures = evaluate(
+      f'--workdir={trained}', '--evaluators=half',
+      f'--source={tmp_path}/all.csv', out=tmp_path)
+  assert (status, figures['metrics']['half/examples']) == (0, 2)
+
+
 def test_segmentations_are_drawn(trained, tmp_path, capsys):
   status, figures = evaluate(
       f'--workdir={trained}', '--evaluators=segmentation',

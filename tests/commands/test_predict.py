@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import pathlib
 import shutil
 
@@ -58,13 +59,56 @@ def test_unreadable_files_are_reported_and_skipped(
   assert {row['path'] for row in rows if row['error']} == {
       f'{photos}/e.jpg', f'{photos}/none.jpg'}
   loaded = vit_jax.load(model, log=None)
-  assert list(rows[0])[:4] == ['path', 'name_1', 'probability_1', 'index_1']
-  assert not [column for column in rows[0] if 'class' in column]
+  assert list(rows[0]) == [
+      'path', 'prediction', 'ant', 'bee', 'cat', 'dog', 'error']
   for row in rows[:4]:
     expected = loaded.predict(row['path'])
-    assert row['name_1'] == expected.names[0] in printed
-    assert float(row['probability_4']) == pytest.approx(
+    assert row['prediction'] == expected.names[0] in printed
+    assert float(row[expected.names[3]]) == pytest.approx(
         expected.probabilities[3], rel=1e-4)
+
+
+def test_tables_of_images_keep_their_order_and_labels(
+    model, photos, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  table = photos / 'table.tsv'
+  table.write_text('where\tbreed\nc\tdog\na\tant\n')
+  command = ['predict', f'--model={model}', str(table),
+             '--config.data.table.path=where']
+  try:
+    assert main.main([*command, '--output=p.csv']) == 0
+    assert main.main([*command, '--output=p.jsonl', '--top-k=1']) == 0
+    assert main.main([*command, '--config.seed=1']) == 2
+    table.write_text('path\na.png\nnone.png\n')
+    assert main.main([*command[:3], '--output=none.csv']) == 2
+  finally:
+    table.unlink()
+  rows = list(csv.DictReader(pathlib.Path('p.csv').read_text().splitlines()))
+  assert [(row['path'], row['label']) for row in rows] == [
+      (str(photos / 'c.png'), 'dog'), (str(photos / 'a.png'), 'ant')]
+  lines = list(map(
+      json.loads, pathlib.Path('p.jsonl').read_text().splitlines()))
+  assert [line['label'] for line in lines] == ['dog', 'ant']
+  assert [[p['name'] for p in line['predictions']] for line in lines] == [
+      [row['prediction']] for row in rows]
+  assert sorted(os.listdir()) == ['p.csv', 'p.jsonl']
+
+
+def test_several_targets_have_a_column_each(photos, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  random_models.make(
+      {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
+       'num_classes': 2}, side=8, labels=('age', 'weight'),
+      activation='none').save('model')
+  (tmp_path / 'ages.jsonl').write_text(json.dumps(
+      {'path': f'{photos}/a.png', 'age': 3, 'weight': 4.5}))
+  assert main.main(['predict', '--model=model', 'ages.jsonl',
+                    '--config.data.table.label=age,weight',
+                    '--output=p.csv']) == 0
+  row, = csv.DictReader(pathlib.Path('p.csv').read_text().splitlines())
+  assert list(row) == [
+      'path', 'label age', 'label weight', 'age', 'weight', 'error']
+  assert (row['label age'], row['label weight']) == ('3', '4.5')
 
 
 def test_json_lines_hold_the_top_classes(model, photos, tmp_path):
@@ -131,7 +175,8 @@ def test_hostile_names_are_shown_and_written_as_text(
     rows = list(csv.DictReader(file))
   assert [row['path'] for row in rows] == [
       *names[:2], "'=1+2\nmain.py.png", r'\udcff.png', "'@x\r.png"]
-  assert {row['name_1'] for row in rows[:4]} <= {'\x1b[8mant', "'=bee"}
+  assert {row['prediction'] for row in rows[:4]} <= {
+      '\x1b[8mant', "'=bee"}
   assert main.main(['predict', '--model=model', '\x1b\n.png']) == 2
   assert r'error: \x1b' in capsys.readouterr().err
 
@@ -142,6 +187,8 @@ def test_hostile_names_are_shown_and_written_as_text(
      'must end with .csv or .jsonl'),
     ('features', ['{photos}/a.png', '--output={photos}/a.npy'],
      'must end with .npz'),
+    ('predict', ['{photos}/e.jpg', '--output={photos}/p.csv'],
+     'None of the images has a result. {photos}/e.jpg: not a readable image'),
     ('features', ['{photos}/e.jpg', '--output={photos}/f.npz'],
      'None of the images has a result. {photos}/e.jpg: not a readable image'),
 ])

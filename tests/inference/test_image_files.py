@@ -5,13 +5,18 @@ import pytest
 from vit_jax.inference import image_files
 
 
+def find(paths):
+  found, errors = image_files.find(paths)
+  return list(found), errors
+
+
 def test_folders_and_globs_contribute_files_with_image_suffixes(tmp_path):
   for name in ('a.npy', 'b.PNG', 'c.tiff', 'd.mpg', 'e.psd', 'f.ico', 'g.tga',
                'h.npz', '.hidden.png'):
     (tmp_path / name).touch()
   expected = [f'{tmp_path}/{name}' for name in ('a.npy', 'b.PNG', 'c.tiff')]
-  assert image_files.find([str(tmp_path)]) == (expected, {})
-  assert image_files.find([f'{tmp_path}/*']) == (expected, {})
+  assert find([str(tmp_path)]) == (expected, {})
+  assert find([f'{tmp_path}/*']) == (expected, {})
 
 
 def test_each_file_is_found_once_through_any_path(tmp_path, monkeypatch):
@@ -21,17 +26,16 @@ def test_each_file_is_found_once_through_any_path(tmp_path, monkeypatch):
   (photos / 'up').symlink_to(tmp_path)
   (tmp_path / 'linked').symlink_to(photos)
   monkeypatch.chdir(photos)
-  assert image_files.find(
-      ['a.png', './a.png', str(tmp_path)]) == (['a.png'], {})
-  assert len(image_files.find([str(tmp_path)])[0]) == 1
+  assert find(['a.png', './a.png', str(tmp_path)]) == (['a.png'], {})
+  assert len(find([str(tmp_path)])[0]) == 1
   elsewhere = tmp_path / 'elsewhere'
   elsewhere.mkdir()
   (elsewhere / 'link').symlink_to(photos)
-  assert image_files.find([str(elsewhere)]) == (
+  assert find([str(elsewhere)]) == (
       [f'{elsewhere}/link/a.png'], {})
   with pytest.raises(FileNotFoundError, match='no such file or folder'):
-    image_files.find(['b.png'])
-  assert image_files.find(['a.png', 'b.png']) == (
+    find(['b.png'])
+  assert find(['a.png', 'b.png']) == (
       ['a.png'], {'b.png': 'no such file or folder.'})
 
 
@@ -39,11 +43,11 @@ def test_a_chain_of_addresses_is_a_local_path(tmp_path):
   (tmp_path / 'a::b:').mkdir()
   (tmp_path / 'a::b:/c.png').touch()
   for text in (f'{tmp_path}/a::b:/c.png', f'{tmp_path}/a::b://c.png'):
-    assert image_files.find([text])[0] == [f'{tmp_path}/a::b:/c.png']
+    assert find([text])[0] == [f'{tmp_path}/a::b:/c.png']
   with pytest.raises(FileNotFoundError, match='x::gs://y: no such file'):
-    image_files.find(['x::gs://y'])
+    find(['x::gs://y'])
   with pytest.raises(ValueError, match='Cannot read zip://y::/x .* only local'):
-    image_files.find(['zip://y::/x'])
+    find(['zip://y::/x'])
 
 
 @pytest.mark.parametrize(('path', 'message'), [
@@ -52,7 +56,7 @@ def test_a_chain_of_addresses_is_a_local_path(tmp_path):
 def test_a_path_without_images_is_an_error(tmp_path, path, message):
   (tmp_path / 'notes.txt').touch()
   with pytest.raises(ValueError, match=message):
-    image_files.find([f'{tmp_path}/{path}'])
+    find([f'{tmp_path}/{path}'])
 
 
 def test_interleaving_takes_one_file_of_each_folder_in_turn():

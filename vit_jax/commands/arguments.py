@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-import copy
 import functools
 import textwrap
 from typing import Any
@@ -20,8 +19,11 @@ with epy.lazy_imports():
   from vit_jax import atomic_files
   from vit_jax import untrusted
   from vit_jax.checkpoints import paths as checkpoint_paths
+  from vit_jax.data import config as data_config
+  from vit_jax.data.sources import columns as columns_lib
   from vit_jax.experiment import load_config
   from vit_jax.experiment import reference
+  from vit_jax.inference import image_files
   from vit_jax.inference import load as load_lib
   from vit_jax.inference import model as model_lib
 
@@ -130,7 +132,8 @@ def add_short_flags(parser: argparse.ArgumentParser) -> None:
   group = parser.add_argument_group('short forms of config flags')
   for flag, (key, kind) in _SHORT_FLAGS.items():
     group.add_argument(
-        flag, type=kind, metavar='N' if kind is int else 'X', dest=key,
+        flag, type=kind, metavar='N' if kind is int else 'X',
+        dest=f'config.{key}',  # `batch_size` belongs to other commands.
         help=f'--config.{key}')
 
 
@@ -152,8 +155,9 @@ def print_config(specification: str, overrides: Sequence[str]) -> None:
 
 def short_overrides(args: argparse.Namespace) -> list[str]:
   """Returns the overrides 'section.key=value' of the short flags."""
-  return [f'{key}={vars(args)[key]}' for key, _ in _SHORT_FLAGS.values()
-          if vars(args).get(key) is not None]
+  given = {key: vars(args).get(f'config.{key}')
+           for key, _ in _SHORT_FLAGS.values()}
+  return [f'{key}={value}' for key, value in given.items() if value is not None]
 
 
 def add_feature_model(parser: argparse.ArgumentParser, *, text: str) -> None:
@@ -176,17 +180,14 @@ def compute_features(path: str, which: str, images: list[Any]) -> np.ndarray:
 
 
 def parse_overrides(
-    texts: Sequence[str], *, flag: str = '--set',
-    base: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+    texts: Sequence[str], *, flag: str = '--set') -> dict[str, Any]:
   """Parses KEY=VALUE texts to nested keyword arguments.
 
   Args:
     texts: 'num_heads=4' or, for a key of a section, 'table.label=breed'.
     flag: name of the flag, for messages.
-    base: keyword arguments to extend.
   """
-  result: dict[str, Any] = copy.deepcopy(dict(base or {}))
+  result: dict[str, Any] = {}
   for text in texts:
     key, value = schema.parse_assignment(text, usage=f'{flag} takes KEY=VALUE')
     *sections, last = key.split('.')
@@ -234,10 +235,26 @@ def add_images(
   """Adds image paths and the batch size."""
   parser.add_argument(
       'paths', nargs='+' if required else '*', metavar='PATH',
-      help='image files, folders (searched recursively) or globs')
+      help='image files, folders (searched recursively), globs, or tables of '
+      'images (.csv, .tsv, .jsonl), whose columns --config.data.table sets')
+  parser.set_defaults(data_dir='')  # Allows --config.data.
   parser.add_argument(
       '--batch-size', type=int, default=batch_size, metavar='N',
       help='images per batch (default: %(default)s)')
+
+
+def find_images(
+    args: argparse.Namespace,
+) -> tuple[dict[str, image_files.Labels], dict[str, str]]:
+  """Returns the images of `add_images` and errors; see `image_files.find`."""
+  given = parse_overrides(args.overrides, flag='--config')
+  section = data_config.parse(given.pop('data', {}))
+  if given:
+    raise ValueError(
+        'This command takes keys of the section data only, but got --config.'
+        f'{args.overrides[0]}.')
+  return image_files.find(
+      args.paths, columns_lib.LabelConfig(section.target, section.table))
 
 
 def check_positive(args: argparse.Namespace, *names: str) -> None:

@@ -72,8 +72,8 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   for written in (settings, *server):
     arguments.check_absent(written)
   export.check_installed(args.format)
-  found, errors = image_files.find(args.paths)
-  found = found[:MAX_IMAGES]
+  labels, errors = image_files.find(args.paths)
+  found = list(labels)[:MAX_IMAGES]
   loaded = arguments.load_model(args)
   if args.server:
     _check_server(loaded.preprocess)

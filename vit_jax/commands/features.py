@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the command; returns the exit status and the results."""
   arguments.check_output(args.output, ('.npz',))
-  found, errors = image_files.find(args.paths)
+  found, errors = arguments.find_images(args)
   model = arguments.load_model(args)
   name = model.layer_output(args.layer)
   done: list[str] = []

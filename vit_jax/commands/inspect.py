@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the command; returns the exit status and the results."""
   arguments.check_positive(args, 'show')
-  found, errors = image_files.find(args.paths)
+  found, errors = arguments.find_images(args)
   model = arguments.load_model(args)
   # Checked before all images are read.
   if args.layer is not None:

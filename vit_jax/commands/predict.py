@@ -1,6 +1,7 @@
 """Classifies images with any model that `vit_jax.load` accepts.
 
     python main.py predict --model=runs/quickstart/finetune photos/ cat.jpg
+    python main.py predict --model=runs/mine test.csv --output=predictions.csv
 
 Unreadable files, and images whose outputs are not finite, are reported and
 skipped; the exit status is then 1.
@@ -9,7 +10,7 @@ skipped; the exit status is then 1.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 import contextlib
 import csv
 import dataclasses
@@ -43,7 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   arguments.add_images(parser)
   parser.add_argument(
       '--top-k', type=int, default=5, metavar='N',
-      help='classes per image (default: %(default)s)')
+      help='classes per image in .jsonl and --json; .csv has all (default: '
+      '%(default)s)')
   parser.add_argument(
       '--activation', choices=('softmax', 'sigmoid'),
       help='softmax for one class per image, sigmoid for several (default: as '
@@ -57,41 +59,56 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the command; returns the exit status and the results."""
   arguments.check_output(args.output, ('.csv', '.jsonl'))
-  found, errors = image_files.find(args.paths)
+  arguments.check_positive(args, 'top_k')
+  found, errors = arguments.find_images(args)
   model = arguments.load_model(args)
   if args.activation:
     model = dataclasses.replace(model, preprocess=dataclasses.replace(
         model.preprocess, activation=args.activation))
-  convert = functools.partial(model.decode, top_k=args.top_k)
-  # Raises for wrong settings before any image is read.
-  example = _record('', convert(np.zeros((1, model.config.num_classes)))[0])
+  decode = functools.partial(model.decode, top_k=model.config.num_classes)
+  # Raises for a model without a head before any image is read.
+  example = decode(np.zeros((1, model.config.num_classes)))[0]
+  columns = list(dict.fromkeys(
+      name for labels in found.values() for name in labels))
   records: list[dict[str, Any]] = []
-  with image_files.ReadProgress(len(found), errors) as progress:
+  with image_files.ReadProgress(len(found), errors) as progress, _output(
+      args.output, columns, example) as write:
     for paths, outputs in model.outputs(
         found, batch_size=args.batch_size, flip=args.flip,
         on_error=progress.add_error):
-      records += map(_record, paths, convert(outputs['logits']))
+      results: Sequence[predictions.Result] = decode(outputs['logits'])
+      for path, result in zip(map(str, paths), results):
+        records.append({'path': path, **_label(found[path]),
+                        **_result(result, args.top_k)})
+        write(records[-1], found[path], result)
       progress.advance(len(paths))
-  written = records + [{'path': path, 'error': error}
-                       for path, error in progress.errors.items()]
+    if not records:
+      raise progress.none_readable()
+    failed = [{'path': path, 'error': error}
+              for path, error in progress.errors.items()]
+    for record in failed:
+      write(record, found.get(record['path'], {}), None)
   if args.output:
-    _write(args.output, written, example)
     print(f'wrote {args.output}: '
           + console_lib.format_count(len(records), 'prediction'))
-  if records:
-    _print(model, records, args.output or '--output=FILE.csv')
-  return progress.report(), written
+  _print(model, records, args.output or '--output=FILE.csv')
+  return progress.report(), records + failed
 
 
-def _record(
-    path: Any, result: predictions.Prediction | predictions.Estimate,
-) -> dict[str, Any]:
+def _label(labels: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the label of a record: the only one, or all by column."""
+  if len(labels) == 1:
+    return {'label': next(iter(labels.values()))}
+  return {'label': labels} if labels else {}
+
+
+def _result(result: predictions.Result, top_k: int) -> dict[str, Any]:
   """Returns JSON values with the `values` or `predictions` of an image."""
   if isinstance(result, predictions.Estimate):
-    return {'path': str(path), 'values': dict(zip(result.names, result.values))}
-  return {'path': str(path), 'predictions': [
+    return {'values': dict(zip(result.names, result.values))}
+  return {'predictions': [
       {'name': name, 'probability': value, 'index': index} for name, value,
-      index in zip(result.names, result.probabilities, result.classes)]}
+      index in zip(result.names[:top_k], result.probabilities, result.classes)]}
 
 
 def _print(
@@ -127,33 +144,52 @@ def _shorten(text: str) -> str:
   return console_lib.shorten(escape.line(text), _MAX_LETTERS)
 
 
-def _write(
-    target: str, records: Sequence[Mapping[str, Any]],
-    example: Mapping[str, Any],
-) -> None:
-  """Writes .csv or .jsonl; bytes that are not UTF-8 are escaped as \\udcff.
+@contextlib.contextmanager
+def _output(
+    target: str, columns: Sequence[str], example: predictions.Result,
+) -> Generator[Callable[..., object], None, None]:
+  """Yields a function that writes a record; an error leaves no file.
 
-  In .csv, text that a spreadsheet would calculate gets an apostrophe.
+  Args:
+    target: a .csv file, with one column per class or target; or .jsonl. Bytes
+      that are not UTF-8 are escaped as \\udcff. In .csv, text that a
+      spreadsheet would calculate gets an apostrophe.
+    columns: label columns of the tables of images.
+    example: result of any image.
   """
-  with atomic_files.create(target) as path, open(
-      path, 'w', newline='', encoding='utf-8',
-      errors='backslashreplace') as file:
-    if target.endswith('.jsonl'):
-      file.writelines(json.dumps(record, allow_nan=False) + '\n'
-                      for record in records)
+  with contextlib.ExitStack() as stack:
+    if not target:
+      yield lambda record, labels, result: None
       return
-    lines = csv.DictWriter(file, [*_flatten(example), 'error'])
-    lines.writeheader()
-    lines.writerows(map(_flatten, records))
+    path = stack.enter_context(atomic_files.create(target))
+    file = stack.enter_context(open(
+        path, 'w', newline='', encoding='utf-8', errors='backslashreplace'))
+    if target.endswith('.jsonl'):
+      yield lambda record, labels, result: file.write(
+          json.dumps(atomic_files.strict(record)) + '\n')
+      return
+    rows = csv.writer(file)
+
+    def write(
+        record: Mapping[str, Any], labels: Mapping[str, Any],
+        result: predictions.Result | None,
+    ) -> None:
+      rows.writerow(map(escape.csv_cell, [
+          record['path'], *(labels.get(name, '') for name in columns),
+          *(value if result else '' for _, value in _cells(result or example)),
+          record.get('error', '')]))
+
+    rows.writerow(map(escape.csv_cell, [
+        'path', *(['label'] if len(columns) == 1 else
+                  [f'label {name}' for name in columns]),
+        *(name for name, _ in _cells(example)), 'error']))
+    yield write
 
 
-def _flatten(record: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns cells by column, such as 'name_1' of the most likely class."""
-  cells = {
-      **{key: record[key] for key in ('path', 'error') if key in record},
-      **record.get('values', {}),
-      **{f'{key}_{i}': value
-         for i, found in enumerate(record.get('predictions', ()), start=1)
-         for key, value in found.items()}}
-  return {escape.csv_cell(key): escape.csv_cell(value)
-          for key, value in cells.items()}
+def _cells(result: predictions.Result) -> list[tuple[str, Any]]:
+  """Returns the columns of a prediction and all classes, or all targets."""
+  if isinstance(result, predictions.Estimate):
+    return list(zip(result.names, result.values))
+  by_class = sorted(zip(result.classes, result.names, result.probabilities))
+  return [('prediction', result.names[0]),
+          *((name, value) for _, name, value in by_class)]

@@ -1,6 +1,6 @@
 """Finds image files, and reports the ones that cannot be read."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 import contextlib
 import glob
 import itertools
@@ -16,42 +16,50 @@ from vit_jax import atomic_files
 from vit_jax import console as console_lib
 from vit_jax import escape
 from vit_jax import schema
+from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
+from vit_jax.data.sources import image_tables
 
 _MAX_ERRORS = 20  # Printed to the terminal.
 
+Labels = dict[str, Any]  # Of an image, by the column of its table.
 
-def find(paths: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-  """Returns image files, and an error message per missing path.
+
+def find(
+    paths: Sequence[str], config: columns_lib.LabelConfig = columns_lib.AUTO,
+) -> tuple[dict[str, Labels], dict[str, str]]:
+  """Returns image files with their labels, and an error per missing path.
 
   Each file is returned once, in sorted order within a folder. A path to a file
   may have any name; folders and globs contribute the files with an image
   suffix.
 
   Args:
-    paths: files, folders (searched recursively) or globs.
+    paths: files, folders (searched recursively), globs, or tables of images,
+      which may have labels.
+    config: roles of the columns of tables.
 
   Raises:
     OSError: the first error, if no path has an image.
-    ValueError: if a folder or glob has none.
+    ValueError: if a folder or glob has none, or a table is malformed.
   """
-  found: dict[str, str] = {}  # Keys are canonical paths.
+  found: dict[str, tuple[str, Labels]] = {}  # Keys are canonical paths.
   failed: dict[str, OSError] = {}
   for text in paths:
     try:
-      for path in _expand(text):
+      for path, labels in _expand(text, config).items():
         key = path if atomic_files.is_remote(path) else os.path.realpath(path)
-        found.setdefault(key, path)
+        found.setdefault(key, (path, labels))
     except OSError as error:
       failed[text] = error
   if failed and not found:
     raise next(iter(failed.values()))
-  return list(found.values()), {
+  return dict(found.values()), {
       path: schema.words(error).removeprefix(f'{path}: ')
       for path, error in failed.items()}
 
 
-def interleave(paths: Sequence[str]) -> list[str]:
+def interleave(paths: Iterable[str]) -> list[str]:
   """Returns one file of each folder in turn, such as of each class."""
   folders: dict[str, list[str]] = {}
   for path in paths:
@@ -60,12 +68,15 @@ def interleave(paths: Sequence[str]) -> list[str]:
   return [path for turn in turns for path in turn if path is not None]
 
 
-def _expand(text: str) -> list[str]:
-  """Returns the images at a path."""
+def _expand(
+    text: str, config: columns_lib.LabelConfig) -> dict[str, Labels]:
+  """Returns the images at a path, with their labels if it is a table."""
   files.check_address(text, where='an image')
   # Only addresses may contain '://' for epath.
   path = epath.Path(text if atomic_files.is_remote(text) else
                     os.path.expanduser(text).replace('://', ':/'))
+  if path.suffix.lower() in files.TABLE_SUFFIXES and path.exists():
+    return image_tables.read_images(path, config)
   if path.is_dir():
     found = sorted(os.path.join(path, name.removeprefix('./'))
                    for name in files.list_images(path, '.'))
@@ -84,7 +95,7 @@ def _expand(text: str) -> list[str]:
         f'{text}: no image found. Image suffixes are '
         f'{", ".join(sorted(files.IMAGE_SUFFIXES)[:8])}, ...; pass other '
         'files by name.')
-  return found
+  return {path: {} for path in found}
 
 
 @contextlib.contextmanager

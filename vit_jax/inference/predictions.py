@@ -37,6 +37,9 @@ class Estimate:
   values: tuple[float, ...]
 
 
+Result = Prediction | Estimate
+
+
 def finite_rows(
     outputs: Mapping[str, Any], sources: Sequence[Any], *, dtype: str,
     on_error: Callable[[Any, Exception], None] | None,

@@ -60,6 +60,22 @@ def open_tables(
                      splits=splits if len(paths) > 1 else None)
 
 
+def read_images(
+    path: epath.Path, config: columns_lib.LabelConfig,
+) -> dict[str, dict[str, Any]]:
+  """Returns the images of a table with their labels by column, as written.
+
+  Raises:
+    ValueError: as `open_tables` does.
+  """
+  table = table_files.read(path)
+  columns = columns_lib.choose_columns(
+      table, config, where=os.fspath(path), has_paths=True).table
+  return {image: {name: table[name][row] for name in columns.labels}
+          for row, image in enumerate(
+              locate(table[str(columns.path)], path, columns))}
+
+
 def _sort_by_split(
     paths: Sequence[epath.Path], config: columns_lib.LabelConfig,
 ) -> list[epath.Path]:
