@@ -101,8 +101,10 @@ def test_a_converted_folder_has_the_card_with_its_new_path(
 def test_hostile_names_are_text_in_a_card(experiment, workdir):
   name = '<script>x</script> [a](http://b) ![c](d) *e* `f`\n---\n# g | h\x1b[1m'
   summary = json.loads((workdir / 'summary.json').read_text())
-  hostile = dataclasses.replace(experiment, dataset=dataclasses.replace(
-      experiment.dataset, name=name, class_names=(name, *'123456789')))
+  dataset = dataclasses.replace(
+      experiment.dataset, name=name, class_names=(name, *'123456789'))
+  hostile = dataclasses.replace(
+      experiment, dataset=dataset, open_data=lambda *_: (dataset, None))
   text = model_card.of_run(
       hostile, summary, workdir=f'runs/{name}; rm -rf x', title=name,
       origin=f'hf://{name}', source_config={'data': {'source': name}})

@@ -102,7 +102,7 @@ def _evaluate(
   start = time.monotonic()
   for name, result in evaluate_checkpoint.results(
       experiment, params, lambda name: watchdog.beat(f'evaluating {name}')):
-    _show(name, result, config, experiment, secs=time.monotonic() - start)
+    _show(name, result, experiment, secs=time.monotonic() - start)
     if output is not None and jax.process_index() == 0:
       for path in figures.draw(name, result, output):
         print(f'figure      {path}')
@@ -118,16 +118,15 @@ def _evaluate(
 
 
 def _show(
-    name: str, result: evals.Result, config: config_lib.Config,
-    experiment: build_lib.Experiment, *, secs: float,
+    name: str, result: evals.Result, experiment: build_lib.Experiment, *,
+    secs: float,
 ) -> None:
-  section = config.evals[name]
-  # The default split of other datasets is not known here.
-  default = '' if section.source else experiment.dataset.eval_split
+  section = experiment.config.evals[name]
+  dataset, _ = experiment.open_data(section.split, section.source)
   console_lib.table(
-      f'{name}: {section.source or config.data.source} '
-      f'{section.split or default}, {result.metrics["examples"]:,} images in '
-      f'{secs:.1f} s', ['metric', 'value'],
+      f'{name}: {dataset.name} {dataset.split}, '
+      f'{result.metrics["examples"]:,} images in {secs:.1f} s',
+      ['metric', 'value'],
       [[key, console_lib.format_metric(key, value, digits=5)]
        for key, value in result.metrics.items() if key != 'examples'])
   if 'confusion' in result.tables:
