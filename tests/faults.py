@@ -60,7 +60,7 @@ sys.exit(main.exit_code(sys.argv[3:]))
 """
 # Shorter limits than in a real run.
 HEARTBEAT_SECS = 20
-STALLED_SECS, HUNG_SECS = 8, 30
+STALLED_SECS, HUNG_SECS = 6, 20
 HUNG = (f'--config.log.stalled_secs={STALLED_SECS}',
         f'--config.log.hung_secs={HUNG_SECS}')
 LATE_SECS = 120  # For a process killed during its start.

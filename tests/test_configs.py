@@ -64,7 +64,7 @@ def test_configs_build_at_full_size_without_allocating(case):
     experiment = build_lib.build(
         config, devices=jax.devices()[:1], data_optional=True)
     assert experiment.total_steps > 0
-    assert set(experiment.evaluators) == set(config.evals)
+    assert set(experiment.evaluators) == set(experiment.config.evals)
 
 
 @pytest.mark.parametrize(('recipe', 'count'), [
@@ -91,5 +91,5 @@ def test_configs_train_at_toy_size(name, tmp_path):
   summary = run_lib.train(experiment, tmp_path)
   assert (summary['steps'], summary['images']) == (1, 8)
   assert summary['metrics']['train/loss'] > 0
-  for evaluator in config.evals:
+  for evaluator in experiment.config.evals:
     assert summary['metrics'][f'{evaluator}/examples'] > 0
