@@ -12,8 +12,6 @@ from vit_jax.curation import beam_runner
 from vit_jax.curation import hash_index
 from vit_jax.curation import output
 from vit_jax.curation import similarity
-from vit_jax.curation import stored_images
-from vit_jax.curation import suspicious_labels
 from vit_jax.inference import export
 from vit_jax.inference import model as model_lib
 from vit_jax.inference import predictions
@@ -111,7 +109,7 @@ def test_commands_offer_the_choices_of_the_library():
     return {flag: action for action in parser._actions
             for flag in action.option_strings}
 
-  assert flags('export')['--format'].choices == tuple(export.FORMATS)
+  assert flags('export')['--format'].choices == tuple(export.PROGRAMS)
   for name in save_lib.FORMATS:
     assert name in flags('convert')['--format'].help
   assert flags('convert')['--which'].choices == paths.WHICH
@@ -120,7 +118,6 @@ def test_commands_offer_the_choices_of_the_library():
   for name in (*model_lib.FEATURES, *model_lib.TOKEN_FEATURES):
     assert f'{name}: ' in flags('features')['--layer'].help
   prepare = flags('data', 'prepare')
-  assert prepare['--quality'].default == stored_images.QUALITY
   assert prepare['--runner'].default == beam_runner.LOCAL
   duplicates = flags('deduplicate')
   for name in (output.EXCLUDE, output.PAIRS, output.PAGE):
@@ -131,8 +128,6 @@ def test_commands_offer_the_choices_of_the_library():
     assert similarity.Thresholds() == similarity.Thresholds(
         found['--max-distance'].default, found['--min-similarity'].default)
   check = flags('data', 'check')
-  assert suspicious_labels.Settings() == suspicious_labels.Settings(
-      check['--neighbours'].default, check['--min-margin'].default)
   assert f'{output.MAX_BYTES / 2**20:.0f} MiB' in check['--html'].help
 
 

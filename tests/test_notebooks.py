@@ -9,6 +9,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
@@ -69,9 +70,22 @@ def test_notebooks_contain_no_local_paths(path):
               if LOCAL_PATHS.search(line) and '"image/png"' not in line]
 
 
-def test_without_the_library_notebooks_ask_for_its_repository(tmp_path):
+def test_without_the_library_notebooks_install_it(tmp_path):
   source, = {text_of(cells(path, 'code')[0]) for path in PATHS}
-  source = source.replace("find_spec('vit_jax')", "find_spec('vit_jax_')")
-  done = subprocess.run([sys.executable, '-c', source], cwd=tmp_path,
-                        check=False, capture_output=True, text=True)
-  assert 'ValueError: Set REPOSITORY' in done.stderr
+  address, = re.findall("REPOSITORY = '(.*)'", source)
+  for path in PATHS:
+    assert f'{address.split("/", 3)[3]}/blob/main/notebooks/{path.name}' in (
+        text_of(cells(path, 'markdown')[0]))
+  project = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']
+  assert project['urls']['Repository'] == address
+  # A program that makes the clone, since tests have no network.
+  git = tmp_path / 'git'
+  git.write_text(f'#!/bin/sh\ntest "$4" = {address} && mkdir "$5" && '
+                 f'touch "$5/requirements.txt" && ln -s {ROOT}/vit_jax "$5"')
+  git.chmod(0o755)
+  subprocess.run(
+      [sys.executable, '-c', source.replace(
+          "find_spec('vit_jax')", "find_spec('vit_jax_')")],
+      cwd=tmp_path, check=True, timeout=300,
+      env={**os.environ, 'PATH': f'{tmp_path}:{os.environ["PATH"]}'})
+  assert (tmp_path / 'vit-jax' / 'vit_jax' / '__init__.py').exists()

@@ -7,6 +7,7 @@ import shlex
 import jax
 import pytest
 
+from tests import pictures
 import vit_jax
 from vit_jax import __main__ as main
 from vit_jax.experiment import load_config
@@ -93,6 +94,16 @@ def test_every_named_make_target_exists():
   makefile = (ROOT / 'Makefile').read_text()
   for target in set(re.findall(r'^make ([\w-]+)', README, flags=re.MULTILINE)):
     assert re.search(rf'^{target}:', makefile, flags=re.MULTILINE), target
+
+
+@pytest.mark.slow  # Trains.
+def test_the_program_of_docs_api_trains(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  pictures.save(tmp_path / 'cat.jpg', pictures.picture(0))
+  program = '\n'.join(re.findall(
+      r'```python\n(.*?)```', (ROOT / 'docs/api.md').read_text(), re.DOTALL))
+  exec(compile(program, 'api.md', 'exec'), {})
+  assert vit_jax.load('tuned.npz', log=None).config.num_classes == 10
 
 
 @pytest.mark.slow  # Trains.

@@ -8,8 +8,13 @@ Pre-training, fine-tuning and evaluation of the paper's models. Start with
     model.features(['cat.jpg', 'dog.jpg']), model.rollout('cat.jpg')
     logits = model(images)['logits']       # Arrays in, arrays out.
 
-    experiment = vit_jax.build('configs/quickstart.py')  # See docs/embed.md.
-    vit_jax.train(experiment, 'runs/mine')
+    experiment = vit_jax.build(
+        'configs/finetune.py:dataset=./my_images,resolution=224',
+        ['init.checkpoint=hf://timm/vit_small_patch14_dinov2.lvd142m'])
+    vit_jax.train(experiment, 'runs/mine')  # Or your own loop: docs/embed.md.
+    vit_jax.evaluate('runs/mine', ['fewshot', 'knn'])
+
+Names outside `__all__` may change between releases.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +24,11 @@ from typing import Any, TYPE_CHECKING
 if TYPE_CHECKING:
   from vit_jax.experiment.experiment import Experiment
   from vit_jax.inference.model import Model
+  from vit_jax.inference.predictions import Estimate
+  from vit_jax.inference.predictions import Prediction
 
+__all__ = ['Estimate', 'Experiment', 'Model', 'Prediction', 'build', 'create',
+           'evaluate', 'list_models', 'load', 'train']
 __version__ = '0.2.0'
 
 
@@ -48,7 +57,8 @@ def create(variant: str = '', **settings: Any) -> 'Model':
 
 
 def build(
-    config: str | Mapping[str, Any], overrides: Sequence[str] = (),
+    config: str | Mapping[str, Any], overrides: Sequence[str] = (), *,
+    stage: str = '',
 ) -> 'Experiment':
   """Builds an experiment, for training from your own program.
 
@@ -56,12 +66,14 @@ def build(
     config: a config file, such as 'configs/quickstart.py', or the sections of
       one as nested dicts.
     overrides: settings, such as 'optimizer.learning_rate=3e-4'.
+    stage: one of the stages of a config file that has several.
   """
   from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import load_config
   return build_lib.build(
-      load_config.load_one(config, overrides) if isinstance(config, str)
+      load_config.load_one(config, overrides, stage=stage)
+      if isinstance(config, str)
       else config_lib.resolve_with(config, overrides))
 
 
@@ -76,6 +88,39 @@ def train(
   return run_lib.train(
       experiment, workdir,
       weights=initial_weights.open_weights(experiment.config))
+
+
+def evaluate(
+    path: str | os.PathLike, evaluators: Sequence[str] = (), *,
+    config: str = '', source: str = '', overrides: Sequence[str] = (),
+    which: str = 'latest',
+) -> dict[str, float]:
+  """Evaluates a run or other weights, as the command line does.
+
+  Args:
+    path: a workdir, one of its checkpoints, or anything that `load` accepts.
+    evaluators: names of evaluators; by default, those of the config.
+    config: config file with the data; by default, the config of the run.
+    source: data to evaluate on, such as a folder, instead of the config's.
+    overrides: settings, such as 'data.source=cifar10'.
+    which: 'latest' or 'best' checkpoint of a workdir.
+
+  Returns:
+    Metrics by name, such as 'test/accuracy', a fraction.
+
+  Raises:
+    ValueError: if there is no config, or no such evaluator.
+  """
+  from vit_jax.run import evaluate_checkpoint
+  weights = evaluate_checkpoint.open_weights(path, which=which)
+  results = evaluate_checkpoint.results(*evaluate_checkpoint.restore(
+      evaluate_checkpoint.config_for(
+          weights, config, evaluators=evaluators, overrides=overrides,
+          source=source),
+      weights))
+  return {key: value for name, result in results
+          for key, value in evaluate_checkpoint.metrics_of(
+              name, result).items()}
 
 
 def list_models(pattern: str = '*') -> list[str]:
@@ -94,3 +139,14 @@ def list_models(pattern: str = '*') -> list[str]:
   from vit_jax.models import variants
   return [name for name in (*backbones.table(), *variants.PUBLISHED)
           if fnmatch.fnmatch(name.lower(), pattern.lower())]
+
+
+def __getattr__(name: str) -> Any:
+  """Imports a public class when it is used: they need Orbax."""
+  modules = {'Estimate': 'inference.predictions', 'Model': 'inference.model',
+             'Experiment': 'experiment.experiment',
+             'Prediction': 'inference.predictions'}
+  if name not in modules:
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+  import importlib
+  return getattr(importlib.import_module(f'vit_jax.{modules[name]}'), name)

@@ -46,7 +46,6 @@ def _root(tmp_path_factory):
     pictures.save(
         root / f'mine/train/a/{name}.jpg', change(pictures.picture(i)))
   (root / 'mine/train/a/bad.jpg').write_bytes(b'nothing')
-  (root / 'theirs.csv').write_text('path,label\ntheirs/test/a/0.png,a\n')
   pictures.save(root / 'mine/val/a/x.png', pictures.picture(500))
   return root
 
@@ -121,11 +120,13 @@ def test_beam_finds_the_same_duplicates(root, found, tmp_path):
   assert not folder.exists()  # Temporary files are removed.
 
 
-def test_the_command_writes_keys_that_a_run_excludes(root, tmp_path, capsys):
+def test_the_command_writes_keys_that_a_run_excludes(
+    root, tmp_path, capsys, monkeypatch):
+  monkeypatch.setattr(output, 'SHOWN_PAIRS', 2)
   to = tmp_path / 'clean'
   status = main.main([
       'deduplicate', f'--source={root}/mine', f'--against={root}/theirs',
-      f'--to={to}', '--runner=local', '--shown=2',
+      f'--to={to}', '--runner=local',
       f'--json={tmp_path}/figures.json'])
   printed = capsys.readouterr().out
   assert status == 1  # For the bad file.
@@ -147,11 +148,6 @@ def test_the_command_writes_keys_that_a_run_excludes(root, tmp_path, capsys):
     (['--against={root}/mine:train[:50%]'], 'have examples in common'),
     (['--against={root}/theirs', '--min-similarity=90'], 'in (0, 1]'),
     (['--against={root}/theirs', '--max-distance=12'], 'from 0 to 11 bits'),
-    (['--against={root}/theirs.csv', '--set=table.path=path',
-      '--set-against=table.label=x'],
-     'unless --set-against=KEY=VALUE overrides it'),
-    (['--against={root}/theirs', '--set-against=num_examples=3'],
-     '--set-against=num_examples selects examples, but test sets are'),
 ])
 def test_invalid_flags_are_errors_before_anything_is_read(
     root, tmp_path, capsys, flags, words):

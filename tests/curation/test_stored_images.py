@@ -76,11 +76,10 @@ def test_a_dataset_is_reduced_and_described(tmp_path):
                                           else (0, 0, 12, 12)))
   assert main.main([
       'data', 'prepare', f'--source={source}', f'--to={tmp_path}',
-      '--name=mine', '--runner=local', '--shorter-side=12',
-      '--quality=80']) == 0
+      '--name=mine', '--runner=local', '--shorter-side=12']) == 0
   dataset = data.open_dataset(data.parse({
       'source': 'mine', 'data_dir': str(tmp_path), 'split': 'train'}))
   sizes = [_opened(dataset[i]['image']).size for i in range(len(dataset))]
   assert {min(size) for size in sizes} == {12}
   info = json.loads((tmp_path / 'mine/1.0.0/dataset_info.json').read_text())
-  assert re.search('more than 12 pixels.*quality 80', info['description'])
+  assert re.search('more than 12 pixels.*quality 95', info['description'])

@@ -114,7 +114,7 @@ def test_threads_do_not_change_batches():
     (3.0, 2, 4, 4)])
 def test_workers_repay_the_time_to_start_them(
     secs, cores, most, workers, monkeypatch):
-  now = itertools.count(0, secs / 2)  # Half to decode, half to augment.
+  now = itertools.count(0, secs)
   monkeypatch.setattr(pipeline.time, 'perf_counter', lambda: next(now))
   config = _config()
   load = examples.LoadExample(data.open_dataset(config), config, train=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-import copy
 import functools
 import textwrap
 from typing import Any
@@ -182,17 +181,14 @@ def compute_features(path: str, which: str, images: list[Any]) -> np.ndarray:
 
 
 def parse_overrides(
-    texts: Sequence[str], *, flag: str = '--set',
-    base: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+    texts: Sequence[str], *, flag: str = '--set') -> dict[str, Any]:
   """Parses KEY=VALUE texts to nested keyword arguments.
 
   Args:
     texts: 'num_heads=4' or, for a key of a section, 'table.label=breed'.
     flag: name of the flag, for messages.
-    base: keyword arguments to extend.
   """
-  result: dict[str, Any] = copy.deepcopy(dict(base or {}))
+  result: dict[str, Any] = {}
   for text in texts:
     key, value = schema.parse_assignment(text, usage=f'{flag} takes KEY=VALUE')
     *sections, last = key.split('.')

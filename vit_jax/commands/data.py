@@ -34,7 +34,6 @@ with epy.lazy_imports():
   from vit_jax.curation import prepare
   from vit_jax.curation import scan as scan_lib
   from vit_jax.curation import similarity
-  from vit_jax.curation import suspicious_labels
   from vit_jax.inference import image_files
 
 
@@ -75,20 +74,11 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
       parser, text='find neighbours by the features of this model instead of '
       'colours and edges, which are weak')
   arguments.add(parser, '--max-distance', '--min-similarity')
-  parser.add_argument(
-      '--neighbours', type=int, default=20, metavar='N',
-      help='number of neighbours that vote on a label (default: '
-      '%(default)s)')
-  parser.add_argument(
-      '--min-margin', type=float, default=0.5, metavar='R',
-      help='a label is suspicious if another class leads by at least this '
-      'fraction of the votes (default: %(default)s)')
   parser.set_defaults(run_task=_check)
 
 
 def _check(args: argparse.Namespace) -> tuple[int, Any]:
   thresholds = similarity.Thresholds(args.max_distance, args.min_similarity)
-  settings = suspicious_labels.Settings(args.neighbours, args.min_margin)
   config = data.parse(
       {**arguments.data_overrides(args), 'source': args.source})
   embed, min_side = None, 0
@@ -100,7 +90,7 @@ def _check(args: argparse.Namespace) -> tuple[int, Any]:
       config, max_examples=args.max_examples, embed=embed, min_side=min_side)
   with image_files.ReadProgress(len(request.examples)) as reading:
     report = check_lib.check(
-        request, thresholds=thresholds, settings=settings,
+        request, thresholds=thresholds,
         features=args.model or 'colours and edges (weak; use --model)',
         advance=reading.advance)
   output.show(report)
@@ -140,9 +130,6 @@ def _add_prepare(tasks: argparse._SubParsersAction) -> None:
       help='reduce images whose shorter side has more than N pixels, and store '
       'them as JPEG if they were JPEG, otherwise as PNG (default: store all '
       'files unchanged)')
-  parser.add_argument(
-      '--quality', type=int, default=95, metavar='N',
-      help='quality of reduced JPEGs, 1 to 100 (default: %(default)s)')
   arguments.add(parser, '--runner')
   parser.set_defaults(run_task=_prepare)
 
@@ -158,7 +145,7 @@ def _prepare(args: argparse.Namespace) -> tuple[int, Any]:
         splits=[split for split in args.splits.split(',') if split],
         to=args.to, name=args.name or default_name(args.source),
         version=args.version, shard_bytes=args.shard_mib * 2**20,
-        shorter_side=args.shorter_side, quality=args.quality)
+        shorter_side=args.shorter_side)
     kept = prepare.begin(planned)
     _print_plan(planned, kept)
     prepare.write(planned, runner=args.runner, flags=args.runner_flags)

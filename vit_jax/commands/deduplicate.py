@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import functools
 import time
 from typing import Any
 
@@ -43,10 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='test sets, for example cifar10,oxford_iiit_pet:test; the default '
       'split is that on which published results are reported')
   parser.add_argument(
-      '--set-against', action='append', default=[], metavar='KEY=VALUE',
-      help='set a field of the section data for the test sets; other fields '
-      'are those of --set')
-  parser.add_argument(
       '--to', required=True, metavar='DIR',
       help='new folder for exclude.txt, pairs.jsonl and pairs.html')
   arguments.add(parser, '--max-distance', '--min-similarity')
@@ -54,9 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--no-crops', action='store_true',
       help='do not search for crops of test images; indexing is ten times as '
       'fast')
-  parser.add_argument(
-      '--shown', type=int, default=60, metavar='N',
-      help='number of pairs on the HTML page (default: %(default)s)')
   arguments.add(parser, '--runner')
 
 
@@ -68,7 +60,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
       args.max_distance, args.min_similarity, crops=not args.no_crops)
   section = arguments.data_overrides(args)
   source = selection_lib.build(args.source, args.split, section)
-  against = _test_sets(args, section)
+  against = selection_lib.parse_others(args.against, section)
   _check_disjoint(source, against)
   start = time.monotonic()
   with atomic_files.create(args.to) as path:
@@ -88,7 +80,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     output.write_pairs(folder, found.pairs)
     output.write_pairs_page(
         folder / output.PAGE, found.pairs, [source, *against],
-        shown=args.shown, title=f'Near-duplicates in {source.name}',
+        title=f'Near-duplicates in {source.name}',
         text='Examples (left) that are near-duplicates of test images (right) '
         f'of {", ".join(s.name for s in against)}: at most '
         f'{args.max_distance} of 64 hash bits differ, and the pixel '
@@ -96,34 +88,6 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     atomic_files.write_json(folder / 'summary.json', summary)
   _print(args, summary, secs=time.monotonic() - start)
   return image_files.ReadProgress(0, found.unreadable).report(), summary
-
-
-def _test_sets(
-    args: argparse.Namespace, section: dict[str, Any],
-) -> list[selection_lib.Selection]:
-  """Opens the test sets.
-
-  Raises:
-    ValueError: if one does not exist, its table differs from the source's, or
-      --set-against selects some of its examples.
-  """
-  parse = functools.partial(
-      arguments.parse_overrides, args.set_against, flag='--set-against')
-  if selecting := sorted(selection_lib.SELECTION_KEYS & parse().keys()):
-    raise ValueError(
-        f'--set-against={selecting[0]} selects examples, but test sets are '
-        'compared as a whole. Remove it.')
-  try:
-    found = selection_lib.parse_others(args.against, parse(base=section))
-    for selection in found:
-      selection.open()
-  except ValueError as error:
-    if not (args.set or args.set_against):
-      raise
-    raise ValueError(
-        f'{error} --set applies to all paths of --against too, unless '
-        '--set-against=KEY=VALUE overrides it.') from error
-  return found
 
 
 def _check_disjoint(

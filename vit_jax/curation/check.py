@@ -15,7 +15,6 @@ from vit_jax.curation import similarity
 from vit_jax.curation import suspicious_labels
 
 _COMMON_SIZES = 5
-_SHEET_IMAGES = 24
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +45,6 @@ class Report:
     features: representation used to find nearest neighbours.
     label_agreement: share of examples whose neighbours predict their label.
     labels_not_compared: why `label_agreement` is None.
-    contact_sheets: readable examples of each class, for the page.
   """
   source: str
   description: str
@@ -62,7 +60,6 @@ class Report:
   features: str
   label_agreement: float | None
   labels_not_compared: str
-  contact_sheets: dict[str, list[scan_lib.Example]]
 
   @property
   def harmful(self) -> bool:
@@ -78,7 +75,8 @@ class Report:
          [[name, *row.values()] for name, row in self.splits.items()]),
         (f'Classes: {len(self.classes):,}, with their share of the images',
          ['class', *self.splits, 'share'],
-         [[name, *row.values(), f'{sum(row.values()) / total:.1%}']
+         [[name, *row.values(), console.format_percent(
+             sum(row.values()) / total, digits=1)]
           for name, row in self.classes.items()]),
         ('Images', ['property', 'minimum', 'median', 'maximum'],
          [[name, *values] for name, values in self.ranges.items()]),
@@ -92,15 +90,12 @@ class Report:
 
   def to_json(self) -> dict[str, Any]:
     """Returns the report as JSON values."""
-    result = dataclasses.asdict(self)
-    del result['contact_sheets']
-    return result
+    return dataclasses.asdict(self)
 
 
 def check(
     request: scan_lib.ScanRequest, *, thresholds: similarity.Thresholds,
-    settings: suspicious_labels.Settings, features: str,
-    advance: Callable[[int], None],
+    features: str, advance: Callable[[int], None],
 ) -> Report:
   """Reads the dataset and reports its problems.
 
@@ -108,7 +103,7 @@ def check(
   """
   scan = scan_lib.scan(request, advance=advance)
   duplicates = duplicates_lib.find(scan, thresholds)
-  labels = suspicious_labels.find(scan, duplicates, settings)
+  labels = suspicious_labels.find(scan, duplicates)
   counts = _class_counts(scan)
   names = [split.name for split in request.splits]
   return Report(
@@ -122,8 +117,7 @@ def check(
                        for number, reason in sorted(scan.errors.items())),
       duplicates=duplicates, suspicious_labels=labels.suspicious,
       features=features, label_agreement=labels.agreement,
-      labels_not_compared=labels.not_compared,
-      contact_sheets=_contact_sheets(scan))
+      labels_not_compared=labels.not_compared)
 
 
 def _class_counts(scan: scan_lib.Scan) -> Int[np.ndarray, 'splits classes']:
@@ -170,24 +164,6 @@ def _properties(scan: scan_lib.Scan) -> dict[str, int]:
   return {**dict(modes.most_common()), **common,
           **(others if len(sizes) > len(common) else {}),
           **dict(remarks.most_common())}
-
-
-def _contact_sheets(scan: scan_lib.Scan) -> dict[str, list[scan_lib.Example]]:
-  """Returns a sample of each class; for numbers, one sample in their order."""
-  members: dict[str, list[int]] = collections.defaultdict(list)
-  labels = scan.labelled()
-  if scan.request.label_kind == 'numbers':
-    members['sorted by the first number'] = sorted(
-        labels, key=lambda number: np.nan_to_num(labels[number][0], nan=np.inf))
-  else:
-    for number, classes in labels.items():
-      for value in classes:
-        members[scan.request.class_names[int(value)]].append(number)
-  return {
-      name: [scan.example(numbers[i])
-             for i in scan_lib.spread(len(numbers), _SHEET_IMAGES)]
-      for name, numbers in sorted(
-          members.items(), key=lambda item: -len(item[1])) if numbers}
 
 
 def _summarise(

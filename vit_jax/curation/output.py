@@ -23,8 +23,8 @@ from vit_jax.curation import selection as selection_lib
 
 EXCLUDE, PAIRS, PAGE = 'exclude.txt', 'pairs.jsonl', 'pairs.html'
 MAX_BYTES = 16 * 2**20  # Embedded images, as base64 text.
-_MAX_SHEET_IMAGES = 2_000  # Total of all contact sheets.
 _REPORT_SIDE, _PAIR_SIDE = 96, 192  # Pixels of embedded images.
+SHOWN_PAIRS = 60
 _ROWS = 10  # Rows of each table in the terminal.
 _GROUP_IMAGES = 4  # Images listed of each group of duplicates.
 
@@ -43,7 +43,7 @@ def show(report: check_lib.Report) -> None:
          f'{report.features}',
          ['split', 'example', 'label', 'suggested', 'margin'],
          [[s.example.split, s.example.key, s.example.label, s.suggested,
-           f'{s.margin:.0%}'] for s in report.suspicious_labels])
+           console.format_percent(s.margin)] for s in report.suspicious_labels])
   print('Findings:' if report.findings else 'No problems found.')
   for finding in report.findings:
     console.print_lines(f'{"!" if finding.harmful else "-"} {finding.text}')
@@ -74,9 +74,7 @@ def write_report(
       path, lambda example: image_record.to_rgb(
           request.decode(request.examples[example.number]['image'])),
       side=_REPORT_SIDE, title=f'Check of {report.source}',
-      text=f'Labels: {report.label_kind}.', report=report,
-      sheet_images=max(1, _MAX_SHEET_IMAGES // max(
-          1, len(report.contact_sheets))))
+      text=f'Labels: {report.label_kind}.', report=report)
 
 
 def write_pairs(folder: epath.Path, pairs: Sequence[search.Pair]) -> None:
@@ -99,15 +97,14 @@ def write_pairs(folder: epath.Path, pairs: Sequence[search.Pair]) -> None:
 def write_pairs_page(
     path: epath.Path, pairs: Sequence[search.Pair],
     selections: Sequence[selection_lib.Selection], *, title: str, text: str,
-    shown: int,
 ) -> None:
   """Writes a page of pairs side by side, the least similar first.
 
-  At most `shown` pairs are sampled, evenly by similarity. `selections` are the
-  source and the test sets.
+  Some pairs are sampled, evenly by similarity. `selections` are the source and
+  the test sets.
   """
   ordered = sorted(pairs, key=lambda pair: pair.similarity)
-  sample = [ordered[i] for i in scan_lib.spread(len(ordered), shown)]
+  sample = [ordered[i] for i in scan_lib.spread(len(ordered), SHOWN_PAIRS)]
   by_name = {selection.name: selection for selection in selections}
   source = selections[0].name
 

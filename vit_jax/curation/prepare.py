@@ -66,7 +66,6 @@ class Plan:
 def plan(
     settings: Mapping[str, Any], *, splits: Sequence[str], to: str, name: str,
     version: str, shard_bytes: int, shorter_side: int = 0,
-    quality: int = stored_images.QUALITY,
 ) -> Plan:
   """Plans a dataset; reads a sample of each split.
 
@@ -83,8 +82,7 @@ def plan(
   # Unreadable examples may be left out of shards that are written already.
   settings = {key: value for key, value in settings.items()
               if key not in ('unreadable', 'max_unreadable')}
-  image_format = stored_images.ImageFormat(
-      shorter_side, quality, config.max_pixels)
+  image_format = stored_images.ImageFormat(shorter_side, config.max_pixels)
   if shorter_side and not config.is_picture:
     raise ValueError(
         '--shorter-side applies to 8-bit images of 1 or 3 channels, but these '
@@ -114,7 +112,7 @@ def plan(
   return Plan(
       name, version, str(folder), shards,
       _digest_source(selections.values()), '; '.join(filter(None, [
-          opened.description,
+          opened.description, opened.no_labels,
           *(f'{split} has no examples and is not written'
             for split in opened.splits if split not in nonempty),
           'segmentation masks are not written' if any(

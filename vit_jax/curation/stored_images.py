@@ -10,7 +10,7 @@ from vit_jax.data.images import decode
 from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
 
-QUALITY = 95  # Pillow's JPEG quality; higher values mostly add bytes.
+_QUALITY = 95  # Pillow's JPEG quality; higher values mostly add bytes.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,10 +20,8 @@ class ImageFormat:
   Attributes:
     shorter_side: larger images are reduced to this side in pixels; 0 keeps
       all sizes.
-    quality: JPEG quality of reduced images.
   """
   shorter_side: int = 0
-  quality: int = QUALITY
   max_pixels: int = limits.MAX_PIXELS
 
   def __post_init__(self):
@@ -31,9 +29,6 @@ class ImageFormat:
       raise ValueError(
           '--shorter-side must be a number of pixels, or 0 for any size; got '
           f'{self.shorter_side}.')
-    if not 1 <= self.quality <= 100:
-      raise ValueError(
-          f'--quality must be from 1 to 100; got {self.quality}.')
 
   @property
   def description(self) -> str:
@@ -42,8 +37,7 @@ class ImageFormat:
       return ''
     return (
         f'Images with a shorter side of more than {self.shorter_side} pixels '
-        'were reduced with a Lanczos filter; JPEGs have quality '
-        f'{self.quality}.')
+        f'were reduced with a Lanczos filter; JPEGs have quality {_QUALITY}.')
 
   def encode(self, image: bytes | np.ndarray) -> bytes:
     """Returns the stored file of an image.
@@ -83,6 +77,5 @@ class ImageFormat:
           (max(1, round(image.width * scale)),
            max(1, round(image.height * scale))), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
-    image.save(
-        buffer, form, **({'quality': self.quality} if form == 'JPEG' else {}))
+    image.save(buffer, form, quality=_QUALITY)  # Which PNG ignores.
     return buffer.getvalue()

@@ -16,28 +16,9 @@ from vit_jax.curation import scan as scan_lib
 
 _QUERIES = 8192  # Examples at a time, to bound memory.
 _MAX_BANK = 50_000  # Neighbours are searched among this many examples.
-_MIN_VOTERS = 3
+_NEIGHBOURS, _MIN_VOTERS = 20, 3
+_MIN_MARGIN = 0.5  # Share of votes by which another class must lead.
 _SHOWN_NEIGHBOURS = 3
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-  """Criteria of a suspicious label.
-
-  Attributes:
-    neighbours: number of voting neighbours.
-    min_margin: smallest share of votes by which another class must lead.
-  """
-  neighbours: int = 20
-  min_margin: float = 0.5
-
-  def __post_init__(self):
-    if self.neighbours < 1:
-      raise ValueError(
-          f'--neighbours must be at least 1; got {self.neighbours}.')
-    if not 0 <= self.min_margin <= 1:
-      raise ValueError(
-          f'--min-margin must be in [0, 1]; got {self.min_margin}.')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +47,6 @@ class Result:
 
 def find(
     scan: scan_lib.Scan, duplicates: Sequence[duplicates_lib.DuplicateGroup],
-    settings: Settings,
 ) -> Result:
   """Returns examples whose neighbours agree on another class.
 
@@ -96,7 +76,7 @@ def find(
   for start in range(0, len(numbers), _QUERIES):
     part = slice(start, start + _QUERIES)
     cosines, rows = nearest_neighbours.nearest(
-        features[part], features[bank], k=min(settings.neighbours, len(bank)),
+        features[part], features[bank], k=min(_NEIGHBOURS, len(bank)),
         query_groups=groups[part], bank_groups=groups[bank])
     found, weights = bank[rows], np.maximum(cosines, 0)
     votes = nearest_neighbours.vote(
@@ -107,7 +87,7 @@ def find(
     correct += int((valid & (best == own)).sum())
     compared += int(valid.sum())
     margin = votes.max(axis=1) - votes[np.arange(len(own)), own]
-    chosen = valid & (best != own) & (margin >= settings.min_margin)
+    chosen = valid & (best != own) & (margin >= _MIN_MARGIN)
     for row in np.flatnonzero(chosen).tolist():
       agreeing = found[row][labels[found[row]] == best[row]]
       suspicious.append(SuspiciousLabel(

@@ -36,6 +36,8 @@ class DataConfig:
     source: 'digits', 'shapes', a TFDS name ('cifar10',
       'oxford_iiit_pet:4.0.0'), a path (class folders, a table, Parquet,
       WebDataset tars), or 'hf://datasets/USER/NAME'; docs/data.md.
+    val_source: validation data, evaluated as the split `val`. All images of
+      `source` are then trained on: none are held out by a hash.
     data_dir: TFDS directory; default: $TFDS_DATA_DIR or ~/tensorflow_datasets.
     split: TFDS split string, for every source: 'train', 'train[:98%]'.
     target: kind of the labels of your files: 'single', 'multi', 'regression',
@@ -95,6 +97,7 @@ class DataConfig:
     shapes: settings of the source 'shapes'.
   """
   source: str = 'digits'
+  val_source: str = ''
   data_dir: str = ''
   split: str = 'train'
   target: label_rules.Kind = 'auto'
@@ -142,6 +145,9 @@ class DataConfig:
       raise ValueError(
           'examples_per_class, num_examples and fraction exclude each other. '
           'Give one of them.')
+    if self.val_source and self.holdout != columns_lib.HOLDOUT:
+      raise ValueError(
+          'val_source and holdout exclude each other. Give one of them.')
     self._check_normalisation()
     self.build_ops(train=True)  # Raises errors in their settings.
     self.build_ops(train=False)

@@ -129,7 +129,8 @@ def open_dataset(
     config: the section. `exclude`, `examples_per_class`, `num_examples` and
       `fraction` apply to its own split and source only.
     split: overrides the section's split; '' selects the split of published
-      results, 'all' every split.
+      results, or all images if another `source` has no splits; 'all' every
+      split.
     source: overrides the section's source.
     data_optional: whether sizes from the table of known datasets may replace
       data that are not available; enough to plan and compile.
@@ -139,8 +140,10 @@ def open_dataset(
     ValueError: if there is no such dataset or split.
   """
   name = config.source if source is None else source
+  # Files that are not trained on need no part for training.
+  whole = split == '' and name != config.source
   try:
-    opened = registry.open_splits(config, source=source)
+    opened = registry.open_splits(config, source=source, whole=whole)
   except (ValueError, OSError):
     planned = registry.open_planned(name) if data_optional else None
     if planned is None:
@@ -157,6 +160,11 @@ def open_dataset(
   split_strings.check_labelled(wanted, {*opened.unlabelled} - (
       set() if labelled else {*opened.splits}), name=name)
   examples = split_strings.select_split(opened, wanted, name=name)
+  if source is None and config.val_source and split_strings.names(
+      wanted) == [split_strings.VAL]:
+    name = config.val_source
+  elif whole and wanted == 'train':
+    wanted = 'all'
   excluded = ''
   if split is None and source is None:
     if config.exclude and not opened.planned:

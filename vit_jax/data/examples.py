@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 import dataclasses
-import time
 from typing import Any
 
 from jaxtyping import Float32, Float64, Int32, Shaped, UInt8
@@ -67,14 +66,6 @@ class LoadExample:
     index, image, _ = found
     with self.dataset.naming(index):
       return self._augment(image, np.random.default_rng(0))
-
-  def cost(self, index: int) -> tuple[float, float]:
-    """Returns the seconds to read and decode an example, and to augment it."""
-    start = time.perf_counter()
-    image, _ = self._read(index)
-    decoded = time.perf_counter()
-    self._augment(image, np.random.default_rng(0))
-    return decoded - start, time.perf_counter() - decoded
 
   def find_unreadable(self, index: int) -> list[unreadable_lib.Unreadable]:
     """Returns example `index` and, in training, its unreadable successors."""

@@ -132,20 +132,21 @@ def choose_workers(
     limit = min(_MAX_WORKERS, max(0, cores - 2) // 2)
   if not limit:
     return 0
-  secs = sum(median_cost(load)) * load.dataset.num_examples
+  secs = _secs_per_example(load) * load.dataset.num_examples
   return min(limit, int(secs / _SECS_PER_WORKER))
 
 
-def median_cost(load: examples.LoadExample) -> tuple[float, float]:
-  """Returns the median `cost` of a few examples; zeros if all unreadable."""
-  count, start = load.dataset.num_examples, time.perf_counter()
-  costs: list[tuple[float, float]] = []
+def _secs_per_example(load: examples.LoadExample) -> float:
+  """Returns the median time to load a few examples."""
+  times = [time.perf_counter()]
+  count = load.dataset.num_examples
   for index in range(0, count, max(1, count // _TIMED_EXAMPLES)):
     with contextlib.suppress(ValueError):  # Unreadable: reported when used.
-      costs.append(load.cost(index))
-    if time.perf_counter() - start > _TIMED_SECS:
+      load.image(index)
+    times.append(time.perf_counter())
+    if times[-1] - times[0] > _TIMED_SECS:
       break
-  return tuple(np.median(costs or [(0, 0)], axis=0).tolist())
+  return float(np.median(np.diff(times)))
 
 
 def _shard_size(batch_size: int, num_shards: int) -> int:

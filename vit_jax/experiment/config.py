@@ -18,6 +18,7 @@ from vit_jax import objectives
 from vit_jax import optim
 from vit_jax import schema
 from vit_jax.checkpoints import config as checkpoint_config
+from vit_jax.data.splits import split_strings
 from vit_jax.experiment import config_file
 from vit_jax.experiment import log_config
 from vit_jax.models import lora
@@ -151,6 +152,20 @@ def metrics_of(config: Config, evaluator: str) -> dict[str, evals.Mode]:
   section = config.evals[evaluator]
   return {**section.metrics(), **(
       config.objective.metrics() if section.reports_objective else {})}
+
+
+def name_by_split(config: Config, eval_split: str) -> Config:
+  """Renames the evaluator `test` to `val` if its default split is that."""
+  section, best = config.evals.get('test'), config.checkpoint.best
+  if section is None or section.source or section.split or (
+      'val' in config.evals or eval_split not in split_strings.VALIDATION):
+    return config
+  if best.startswith('test/'):
+    best = f'val/{best.removeprefix("test/")}'
+  return dataclasses.replace(
+      config, checkpoint=dataclasses.replace(config.checkpoint, best=best),
+      evals={'val' if name == 'test' else name: one
+             for name, one in config.evals.items()})
 
 
 def without_evals(config: Config) -> Config:

@@ -44,7 +44,8 @@ def opener(config: config_lib.Config, *, data_optional: bool) -> OpenData:
       masks: bool = False,
   ) -> tuple[data.Dataset, np.ndarray | None]:
     dataset = data.open_dataset(
-        config.data, split=split, source=source or None,
+        config.data, split=split,
+        source=None if source == config.data.source else source or None,
         data_optional=data_optional, labelled=config.objective.uses_labels)
     ranks = None
     if dataset.planned:

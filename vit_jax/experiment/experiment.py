@@ -242,6 +242,17 @@ class Experiment:
     """Evaluators by name."""
     return self.build_evaluators(self.config.num_microbatches)
 
+  def describe_evaluator(self, name: str) -> str:
+    """Returns 'test evaluates on 360 images of digits, split test'."""
+    section = self.config.evals[name]
+    dataset, _ = self.open_data(section.split, section.source)
+    text = (f'{name} evaluates on {dataset.num_examples:,} images of '
+            f'{dataset.name}, split {dataset.split}')
+    if train_split := getattr(section, 'train_split', ''):
+      train, _ = self.open_data(train_split, section.source)
+      text += f', with {train.num_examples:,} of {train.split}'
+    return text
+
   def evaluate(
       self, name: str, params: types.Params,
       on_batch: Callable[[], None] = lambda: None,

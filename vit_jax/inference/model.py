@@ -20,10 +20,12 @@ import functools
 import os
 from typing import Any
 
+import flax.linen as nn
 import jax
 from jaxtyping import Float
 import numpy as np
 
+from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
@@ -69,6 +71,11 @@ class Model(weights_lib.Weights):
   def params(self) -> types.Params:
     """The parameters, in memory: a nested dict of arrays."""
     return self.read()
+
+  @functools.cached_property
+  def module(self) -> nn.Module:
+    """The linen module: `module.apply({'params': params}, images)`."""
+    return models.build(self.config, num_classes=self.config.num_classes)
 
   def __call__(self, images: network_lib.Images) -> types.Outputs:
     """Applies the model to preprocessed images; compiles for each batch shape.

@@ -180,15 +180,14 @@ def _results(
 ) -> list[_Result]:
   last = summary['metrics']
   best = (summary.get('best') or {}).get('metrics', {})
-  dataset, rows = experiment.dataset, []
+  rows = []
   for key, value in last.items():
     name, _, metric = key.partition('/')
     section = experiment.config.evals.get(name)
     if section is not None and metric != 'examples':
-      default = 'default split' if section.source else dataset.eval_split
+      read, _ = experiment.open_data(section.split, section.source)
       rows.append(_Result(
-          name, escape.line(section.source or dataset.name),
-          escape.line(section.split or default),
+          name, escape.line(read.name), escape.line(read.split),
           last.get(f'{name}/examples'), metric, value, best.get(key)))
   return rows
 

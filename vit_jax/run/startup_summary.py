@@ -32,6 +32,7 @@ def describe(
       f'{dataset.num_examples:,} images of {height}x{width}x{channels}, '
       + _labels(experiment),
       dataset.description, dataset.excluded,
+      *map(experiment.describe_evaluator, config.evals),
       f'pixels: mean {console.format_numbers(scale["mean"])}, std '
       f'{console.format_numbers(scale["std"])} of images in [0, 1]',
       f'batch {size:,} = {hosts} host(s) x {mesh.size // hosts} '

@@ -4,6 +4,7 @@ The selection must use examples that are neither trained on nor part of the
 reported test data: both are checked, example by example.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 from vit_jax import data
@@ -67,9 +68,11 @@ def default_metric(config: config_lib.Config) -> str:
     return f'{name}/accuracy'
   section = config.evals[name]
   # Other evaluators need no data to know their metrics.
-  metrics = section.metrics_on(num_classes=0, multi_label=(
-      section.name == 'classification'
-      and _open(config, section, data_optional=True).multi_label))
+  if section.name not in ('auto', 'classification'):
+    return f'{name}/{section.metrics_on(multi_label=False, num_classes=0)[0]}'
+  dataset = _open(config, section, data_optional=True)
+  metrics = section.resolve(targets=bool(dataset.targets)).metrics_on(
+      multi_label=dataset.multi_label, num_classes=dataset.num_classes)
   return f'{name}/{metrics[0]}'
 
 
@@ -92,9 +95,17 @@ def check_metric(experiment: build_lib.Experiment, metric: str) -> None:
   """Raises if a grid run will not report the metric on its data."""
   config = experiment.config
   evaluators_lib.check_metric(
-      config, metric, setting='sweep.metric', train_data=experiment.dataset,
+      config, reported_metric(metric, config.evals), setting='sweep.metric',
+      train_data=experiment.dataset,
       objective_metrics=experiment.objective.metrics,
       open_data=experiment.open_data)
+
+
+def reported_metric(metric: str, evaluators: Collection[str]) -> str:
+  """Returns the metric, of `val` if a run renamed its evaluator `test`."""
+  name, _, key = metric.partition('/')
+  renamed = name == 'test' and name not in evaluators and 'val' in evaluators
+  return f'val/{key}' if renamed else metric
 
 
 def reported_evaluators(

@@ -59,13 +59,14 @@ def summarise(
     sweep: a sweep whose result is 'mean'.
     metrics: metrics of each finished run, by name.
   """
-  metric = sweep.section.metric
-  examples = f'{metric.split("/")[0]}/examples'
   points: dict[str, dict[str, Any]] = {}
   for point in sweep.points:
     rows = [metrics[name] for name in sweep.with_seeds(point.name, point.config)
             if name in metrics]
     if len(rows) == sweep.section.seeds:
+      metric = development_split.reported_metric(
+          sweep.section.metric, {key.split('/')[0] for key in rows[0]})
+      examples = f'{metric.split("/")[0]}/examples'
       values = [row[metric] for row in rows]
       points[point.name] = {
           'values': point.values, 'examples': rows[0].get(examples),

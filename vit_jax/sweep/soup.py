@@ -119,11 +119,14 @@ def make(
         names, read, (lambda params: sign * value_of(params))
         if method == 'greedy' else None)
     _write(workdir / f'soup_{method}', multihost.put(params, shardings),
-           dataclasses.replace(experiment.config, evals=final.evals),
+           dataclasses.replace(experiment.config, evals={
+               name: experiment.config.evals[name]
+               for name in experiment.config.evals if name != _SELECTION}),
            step=int(epath.Path(weights[names[0]].address).name),
            origin=f'mean of {", ".join(members)}',
            labels=experiment.dataset.classes.names)
-    reported = development_split.reported_evaluators(final, config)
+    reported = [name for name in development_split.reported_evaluators(
+        experiment.config, config) if name != _SELECTION]
     return {'method': method, 'members': members, 'value': value_of(params),
             'folder': f'soup_{method}', 'metrics': evaluate(params, *reported),
             'best_metrics': evaluate(best, *reported)}

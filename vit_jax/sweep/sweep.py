@@ -93,12 +93,12 @@ def _run_final(
     if isinstance(summary, health.NonFiniteError):
       raise summary
     summaries[name] = summary
+  reported = development_split.reported_evaluators(
+      best.config, best.development)
   return {
       'runs': {name: s['metrics'] for name, s in summaries.items()},
-      'statistics': runs.statistics(
-          list(summaries.values()),
-          evaluators=development_split.reported_evaluators(
-              best.config, best.development))}
+      'statistics': runs.statistics(list(summaries.values()), evaluators=[
+          *reported, *['val'] * ('test' in reported)])}  # May be renamed.
 
 
 def _grid_row(

@@ -15,7 +15,6 @@ from vit_jax import data
 from vit_jax.curation import check as check_lib
 from vit_jax.curation import scan as scan_lib
 from vit_jax.curation import similarity
-from vit_jax.curation import suspicious_labels
 
 COUNT = 20
 
@@ -105,7 +104,7 @@ def test_a_check_and_prepared_shards_have_no_labels(tmp_path):
   config = data.parse({'source': str(source)})
   report = check_lib.check(
       scan_lib.prepare(config), thresholds=similarity.Thresholds(),
-      settings=suspicious_labels.Settings(), features='', advance=lambda _: ())
+      features='', advance=lambda _: ())
   assert report.label_kind == 'none' and not report.classes
   assert report.labels_not_compared == 'there are no labels'
   assert main.main(['data', 'prepare', f'--source={source}', '--name=mine',

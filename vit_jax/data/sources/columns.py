@@ -61,6 +61,8 @@ class TableConfig:
 class LabelConfig:
   """Interpretation of a user's files: `data.target`, `table` and `holdout`.
 
+  With a `holdout` of 0, data without splits are all `train`.
+
   With `class_folders` beside a table, only a usual name makes a column a label;
   they are listed only when needed. `no_labels` says why no label was found.
   """

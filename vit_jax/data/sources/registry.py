@@ -23,6 +23,7 @@ from vit_jax.data.sources import class_folders
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import image_tables
+from vit_jax.data.sources import label_rules
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_files
 from vit_jax.data.sources import tfds_folders
@@ -34,14 +35,25 @@ _HUB = 'hf://datasets/'
 
 def open_splits(
     config: data_config.DataConfig, *, source: str | None = None,
+    whole: bool = False,
 ) -> protocol.DatasetSplits:
   """Opens all splits of the section's source or another; some may be empty.
+
+  With `whole`, or for training if there is a `val_source`, your own files are
+  not divided by a hash: without splits, all are `train`.
 
   Raises:
     ValueError: if there is no such dataset, with the remedy, or if labels are
       configured for a dataset that declares its own.
   """
   name = source or config.source
+  if source is None and config.val_source:
+    from vit_jax.data.sources import validation
+    trained = open_splits(
+        dataclasses.replace(config, val_source=''), whole=True)
+    return validation.add(trained, open_splits(
+        dataclasses.replace(config, target=_kind(trained)),
+        source=config.val_source, whole=True), config)
   labels = columns_lib.LabelConfig(
       config.target, config.table, config.holdout)
   if source is None and labels != columns_lib.AUTO and not is_path(name):
@@ -49,6 +61,8 @@ def open_splits(
         'data.target, data.table and data.holdout describe your own files, '
         f'but data.source is {name!r}, which declares its labels and splits. '
         'Remove them.')
+  if whole:
+    labels = dataclasses.replace(labels, holdout=0.0)
   # Each kind of source is imported when one is opened.
   if name in _BUILTIN:
     return (builtin.open_digits() if name == 'digits' else
@@ -60,6 +74,14 @@ def open_splits(
     return open_path(name, labels)
   from vit_jax.data.sources import tfds as tfds_lib
   return tfds_lib.open_tfds(name, config.data_dir)
+
+
+def _kind(opened: protocol.DatasetSplits) -> label_rules.Kind:
+  if opened.no_labels:
+    return 'none'
+  if opened.targets:
+    return 'regression'
+  return 'multi' if opened.multi_label else 'single'
 
 
 def open_path(

@@ -92,6 +92,8 @@ def build(
     raise ValueError(f'{where} holds no rows.')
   if columns.split is not None:
     splits = parse_splits(table[columns.split], columns.split, where)
+  if not config.holdout and splits and len({*splits}) == 1:
+    splits = None  # Used as a whole, such as val.csv.
   if columns.key is not None:
     groups = table[columns.key]
   rows_of = _rows_of_splits(splits, num_rows, where)
@@ -104,17 +106,22 @@ def build(
   of_kept = [splits[row] for row in kept] if splits else []
   keys = list(map(key_of, kept))
   by_hash = len(set(of_kept)) < 2
-  if by_hash:
+  whole = by_hash and not config.holdout
+  if whole:
+    by_hash, of_kept = False, ['train'] * len(kept)
+  elif by_hash:
     of_kept, few = _hold_out(
         keys if groups is None else [str(groups[row]) for row in kept], parsed,
         config.holdout, unlabelled)
     notes = [*notes, *few]
-  elif config.holdout != columns_lib.HOLDOUT:
+  elif config.holdout not in (0, columns_lib.HOLDOUT):
     raise ValueError(
         f'data.holdout is {config.holdout}, but {where} has splits '
         f'({", ".join(sorted(set(of_kept)))}). Remove it.')
   numbers = _hash_order(
       keys if order_by is None else [order_by[row] for row in kept], of_kept)
+  if whole:
+    numbers = {'train': numbers['train']}
   _check_trained(parsed, numbers, where)
   eval_split = split_strings.choose_eval_split(list(numbers))
   return protocol.DatasetSplits(
@@ -130,7 +137,8 @@ def build(
              * (not no_labels)),
           ', '.join(f'{name} {len(of):,}' for name, of in numbers.items())
           + ', chosen by a hash' * by_hash
-          + f', evaluated on {eval_split}' * (eval_split != 'test'),
+          + f', evaluated on {eval_split}' * (
+              eval_split not in ('test', 'train')),
           *map(protocol.describe_unlabelled, unlabelled), *notes]))
 
 

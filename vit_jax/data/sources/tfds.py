@@ -89,8 +89,8 @@ def open_tfds(name: str, data_dir: str) -> protocol.DatasetSplits:
   """Opens 'NAME[/CONFIG][:VERSION]' in `data_dir` or TFDS's default directory.
 
   Raises:
-    tfds_folders.NotPrepared: if it is missing or not readable, with the
-      command that prepares or converts it.
+    ValueError: if it is missing or not readable, with the command that prepares
+      or converts it.
   """
   return _open(tfds_folders.find(name, data_dir), name)
 

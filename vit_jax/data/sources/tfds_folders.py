@@ -15,18 +15,6 @@ from vit_jax.data.sources import files
 _INSTALL = '  pip install tensorflow tensorflow-datasets\n'
 
 
-class NotPrepared(ValueError):
-  """A dataset is missing, or in a format without random access.
-
-  Attributes:
-    command: command that prepares or converts it.
-  """
-
-  def __init__(self, message: str, command: str):
-    super().__init__(message)
-    self.command = command
-
-
 def is_prepared(folder: epath.Path) -> bool:
   """Whether TFDS prepared the content of a folder."""
   return (folder / 'dataset_info.json').exists() or bool(versions(folder))
@@ -38,7 +26,8 @@ def find(name: str, data_dir: str) -> epath.Path:
   '*' in a version matches any number.
 
   Raises:
-    NotPrepared: if it is missing, or in files without random access.
+    ValueError: if it is missing, or in files without random access, with the
+      command that prepares or converts it.
   """
   root = epath.Path(
       data_dir or os.environ.get('TFDS_DATA_DIR')
@@ -54,18 +43,17 @@ def find(name: str, data_dir: str) -> epath.Path:
     file_format(folder / matching[-1])
     return folder / matching[-1]
   if found:
-    raise NotPrepared(
+    raise ValueError(
         f'{path} is prepared in {folder} in the version(s) '
-        f'{", ".join(found)}, not in {version}.', command)
+        f'{", ".join(found)}, not in {version}.')
   present = (', '.join(files.subfolders(root)) or 'nothing'
              if root.is_dir() else 'no such directory')
-  raise NotPrepared(
+  raise ValueError(
       f'No dataset {name!r} in {root} (found: {present}).'
       f'{schema.nearest(path, [*known_datasets.DATASETS])} '
       f'Prepare it once, on any machine, with\n{_INSTALL}  {command}\n'
       'or give the directory that has it as --config.data.data_dir=DIR. '
-      'For a folder of images, write its path with a slash: ./my_images.',
-      command)
+      'For a folder of images, write its path with a slash: ./my_images.')
 
 
 def _find_config(path: str, root: epath.Path) -> epath.Path:
@@ -102,16 +90,15 @@ def read_info(folder: epath.Path) -> Any:
 
 
 def file_format(folder: epath.Path) -> str:
-  """Returns 'array_record' or 'tfrecord'; raises NotPrepared for others."""
+  """Returns 'array_record' or 'tfrecord'; raises ValueError for others."""
   info = read_info(folder)
   # A folder holds several formats after a conversion.
   formats = [info.file_format or 'tfrecord', *info.alternative_file_formats]
   for known in ('array_record', 'tfrecord'):
     if known in formats:
       return known
-  command = (f'tfds convert_format --dataset_version_dir={folder} '
-             '--out_file_format=array_record')
-  raise NotPrepared(
+  raise ValueError(
       f'{folder} holds {" and ".join(formats)} files; expected ArrayRecord or '
       f'TFRecord. Convert them once, which adds files, with\n{_INSTALL}'
-      f'  {command}', command)
+      f'  tfds convert_format --dataset_version_dir={folder} '
+      '--out_file_format=array_record')

@@ -24,6 +24,8 @@ _SPLIT_WORD = re.compile('train|val|test|dev|h[eo]ld', re.IGNORECASE)
 
 # In order of preference.
 _EVAL_SPLITS = ('test', 'val', 'validation', 'valid')
+VAL = 'val'  # The split of `data.val_source`.
+VALIDATION = (VAL, 'valid', 'validation', 'dev')
 
 
 def stable_hash(content: str | bytes) -> int:
@@ -90,12 +92,12 @@ def split_name(value: Any) -> str:
 
 
 def choose_eval_split(splits: Sequence[str]) -> str:
-  """Returns the split to evaluate on, from at least one besides `train`."""
+  """Returns the split to evaluate on; `train` only if there is no other."""
   for name in _EVAL_SPLITS:
     if name in splits:
       return name
   others = [split for split in splits if split != 'train']
-  return next((s for s in others if is_split_name(s)), others[0])
+  return next((s for s in others if is_split_name(s)), [*others, 'train'][0])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

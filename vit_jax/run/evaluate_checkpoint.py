@@ -1,0 +1,192 @@
+"""Evaluates weights outside of training, with the data of a config."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import dataclasses
+import functools
+import json
+from typing import Any
+
+from etils import epath
+import jax
+
+from vit_jax import classes
+from vit_jax import console as console_lib
+from vit_jax import data
+from vit_jax import escape
+from vit_jax import evals
+from vit_jax import models
+from vit_jax import schema
+from vit_jax import types
+from vit_jax.checkpoints import config as checkpoint_config
+from vit_jax.checkpoints import paths as checkpoint_paths
+from vit_jax.experiment import build as build_lib
+from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import fit_batch
+from vit_jax.experiment import fit_weights
+from vit_jax.experiment import load_config
+from vit_jax.inference import load as load_lib
+from vit_jax.inference import model as model_lib
+from vit_jax.parallel import multihost
+from vit_jax.weights import adapt as adapt_lib
+from vit_jax.weights import download
+from vit_jax.weights import open as open_lib
+from vit_jax.weights import weights as weights_lib
+
+
+def open_weights(
+    address: epath.PathLike, *, which: str = checkpoint_paths.AUTO,
+) -> weights_lib.Weights:
+  """Opens a run with all its parameters, or other weights as a `Model`."""
+  path = download.fetch(address)
+  if checkpoint_paths.is_run(path):
+    weights = open_lib.open(path, which=which)
+    if weights.run:  # Also with the parameters that only the objective uses.
+      return weights
+  return load_lib.load(path, which=which)
+
+
+def config_for(
+    weights: weights_lib.Weights, specification: str = '', *,
+    evaluators: Sequence[str] = (), overrides: Sequence[str] = (),
+    stage: str = '', source: str = '',
+) -> config_lib.Config:
+  """Returns the config that evaluates weights.
+
+  Args:
+    weights: a run, or a `Model`, which determines the section `model`.
+    specification: config file; by default, the config saved with the run.
+    evaluators: names of evaluators of the config, or of others with default
+      settings; by default, all of the config.
+    overrides: settings, such as 'data.source=cifar10'.
+    stage: stage of the config file.
+    source: data to evaluate on, with its default split, instead of the
+      config's.
+
+  Raises:
+    ValueError: if there is no config, or no such evaluator.
+  """
+  is_model = isinstance(weights, model_lib.Model)
+  # The weights determine the model, so the config may leave it open.
+  first = ([f'model={json.dumps(schema.to_plain(weights.config))}']
+           if is_model else [])
+  # Overrides of evaluators wait for the addition of those the config lacks.
+  later = [o for o in overrides if o.startswith('evals.')]
+  now = [*first, *(o for o in overrides if o not in later)]
+  if specification:
+    config = load_config.load_one(specification, now, stage=stage)
+  elif weights.run:
+    config = config_lib.resolve_with(weights.run, now)
+  else:
+    raise ValueError(
+        f'{weights.address or "The model"} has no config of a training run, '
+        'which selects data and evaluators. Use --config=configs/x.py.')
+  chosen = [name for name in evaluators if name] or list(config.evals)
+  if not chosen:
+    raise ValueError(
+        'The config has no evaluators: its section evals is empty. Use '
+        f'--evaluators. Known: {", ".join(evals.KINDS)}.')
+  raw = config_lib.to_plain(config)
+  for name in chosen:
+    schema.check_name(
+        name, list(dict.fromkeys(
+            [*config.evals, *evals.KINDS, *evals.DATASETS])),
+        what='evaluator (--evaluators)')
+    raw['evals'].setdefault(name, evals.DATASETS.get(name, {'name': name}))
+    if source:
+      raw['evals'][name] |= {'source': source, 'split': ''}
+  found = config_lib.resolve_with(raw, later).evals
+  config = dataclasses.replace(
+      config, evals={name: found[name] for name in chosen})
+  if is_model:
+    config = dataclasses.replace(config, model=weights.config)
+  return _with_training_scales(config, weights)
+
+
+def _with_training_scales(
+    config: config_lib.Config, weights: weights_lib.Weights,
+) -> config_lib.Config:
+  """Returns the config with the label and pixel scales of the training data.
+
+  With another config, measured scales would come from the evaluation data.
+  """
+  scales: dict[str, Any] = {
+      name: getattr(weights.preprocess, name) for name in ('mean', 'std')
+      if isinstance(getattr(config.data, name), str)}
+  targets = ('target_mean', 'target_std')
+  if isinstance(weights, model_lib.Model):
+    # The scale of labels was moved to the head.
+    if weights.preprocess.activation == 'none':
+      count = weights.config.num_classes
+      scales |= dict(zip(targets, ((0.0,) * count, (1.0,) * count)))
+  elif weights.run['data'].get('target_std'):
+    scales |= {name: tuple(weights.run['data'][name]) for name in targets}
+  return dataclasses.replace(
+      config, data=dataclasses.replace(config.data, **scales))
+
+
+def print_differences(
+    config: config_lib.Config, weights: weights_lib.Weights) -> None:
+  """Prints where evaluation preprocesses images unlike `predict`."""
+  preprocess = weights.preprocess
+  for note in data.scale_notes(
+      config.data, {'mean': preprocess.mean, 'std': preprocess.std}):
+    console_lib.print_lines(note)
+  if config.data.build_ops(train=False) != preprocess.resized(
+      config.data.size).ops:
+    console_lib.print_lines(
+        f'note: data.eval_ops is {list(config.data.eval_ops)}, but `predict` '
+        f'preprocesses images of this model by {preprocess.sections}')
+
+
+def restore(
+    config: config_lib.Config, weights: weights_lib.Weights,
+) -> tuple[build_lib.Experiment, types.Params]:
+  """Returns the experiment and the parameters to evaluate."""
+  # All parameters as trained; at other resolutions, positions are resized.
+  rules = adapt_lib.InitConfig(
+      new=(), ignored=tuple(f'{name}/.*' for name in models.PRETRAINING_ONLY),
+      positions=config.init.positions)
+  head = None
+  if any(section.uses_head for section in config.evals.values()):
+    if classes_of_head := adapt_lib.num_classes(weights.shapes):
+      head = classes.Classes(
+          'the model', classes_of_head, weights.preprocess.labels,
+          source=checkpoint_paths.display(weights.address))
+  else:  # It may have other classes, so it is dropped, and initialised to zero.
+    rules = dataclasses.replace(
+        rules, new=('head/.*',), ignored=('head/.*', *rules.ignored))
+  # The best checkpoint and the teacher concern the training run only. A batch
+  # is a microbatch of training, rounded up to a multiple of the devices.
+  count = jax.device_count()
+  experiment = build_lib.build(dataclasses.replace(
+      config, batch_size=-(-config.eval_batch_size // count) * count,
+      model=dataclasses.replace(config.model, num_classes=0), accumulation=1,
+      checkpoint=checkpoint_config.CheckpointConfig(best=''),
+      objective=config.objective.without_teacher()), head=head)
+  multihost.connect_cpus(experiment.mesh)
+  params, rows = fit_weights.fit(experiment, weights, rules=rules)
+  for row in rows:
+    if row.status != 'loaded' and not row.name.startswith('head/'):
+      print(escape.line(
+          f'{row.status} {row.name}: {row.old_shape} -> {row.new_shape}'))
+  return experiment, params
+
+
+def results(
+    experiment: build_lib.Experiment, params: types.Params,
+    beat: Callable[[str], None] = lambda name: None,
+) -> Iterator[tuple[str, evals.Result]]:
+  """Runs the evaluators; yields the name and the result of each.
+
+  `beat` is called with the evaluator's name at the start and after each batch.
+  """
+  for name in experiment.evaluators:
+    beat(name)
+    with fit_batch.evaluator_memory_advice(experiment.config, name):
+      result = experiment.evaluate(name, params, functools.partial(beat, name))
+    yield name, result
+
+
+def metrics_of(name: str, result: evals.Result) -> Mapping[str, float]:
+  """Returns the metrics of an evaluator by their full names."""
+  return {f'{name}/{key}': value for key, value in result.metrics.items()}
