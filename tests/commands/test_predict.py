@@ -213,7 +213,8 @@ def test_outputs_that_are_not_finite_are_errors_of_their_images(
     output = tmp_path / f'out.{suffix}'
     assert main.main([command, f'--model={tmp_path}/model', *paths,
                       f'--output={output}']) == 1
-    assert f'no result for {paths[1]}: the ' in capsys.readouterr().out
+    assert f'no result for {paths[1]}: the ' in ' '.join(
+        capsys.readouterr().out.split())
   rows = [json.loads(line, parse_constant=pytest.fail) for line in (
       tmp_path / 'out.jsonl').read_text().splitlines()]
   assert [row['path'] for row in rows] == paths
