@@ -239,7 +239,7 @@ def show(rows):
       cells.append((
           row['name'], row['batch_size'], row['images_per_sec'],
           rate and rate / 1e12,
-          f'{rate / products:.0%}' if rate and products else None,
+          f'{100 * rate / products:.0f} %' if rate and products else None,
           f'{best / row["images_per_sec"]:.2f}' if best else None,
           (row.get('peak_bytes') or 0) / 1e9 or None))
     device = next((row['device'] for row in done if row.get('device')), '')
@@ -250,7 +250,8 @@ def show(rows):
       if 'error' in row:
         print(f'{row["name"]}, batch {row["batch_size"]}: {row["error"]}')
       elif 'accuracy' in row:
-        print(f'{row["epochs"]} epochs: accuracy {row["accuracy"]:.2%} in '
+        print(f'{row["epochs"]} epochs: accuracy '
+              f'{100 * row["accuracy"]:.2f} % in '
               f'{row["images"] / row["images_per_sec"]:.0f} s')
 
 

@@ -87,7 +87,7 @@ def show(rows):
                   for kind, total in kinds.items()),
         *(1e3 * row['estimate']['bounds'].get(name, {'secs': 0})['secs']
           for name in ('compute', 'memory', 'interconnect')),
-        ' – '.join(f'{value:.0%}' for value in efficiency)))
+        ' – '.join(f'{100 * value:.0f} %' for value in efficiency)))
   console.table(
       f'Weak scaling, {rows[0]["images"]} images per device; bounds in ms', (
           'model', 'mesh', 'slice', 'sent, GB', 'compute', 'memory', 'links',

@@ -93,7 +93,7 @@ def get_config(
     config.evals = {'test': {'name': 'objective', 'every': 'auto'}}
     if pretrain.without_version(dataset) not in pretrain.MULTI_LABEL:
       for name in ('knn', 'fewshot'):
-        config.evals[name] = {'name': name, 'train_split': 'train[:10%]',
+        config.evals[name] = {'name': name, 'train_split': 'auto',
                               'every': {'percent': 10}}
     return config
   config.evals = {'test': {'every': 'auto'}}

@@ -109,7 +109,7 @@ def test_commands_offer_the_choices_of_the_library():
     return {flag: action for action in parser._actions
             for flag in action.option_strings}
 
-  assert flags('export')['--format'].choices == tuple(export.FORMATS)
+  assert flags('export')['--format'].choices == tuple(export.PROGRAMS)
   for name in save_lib.FORMATS:
     assert name in flags('convert')['--format'].help
   assert flags('convert')['--which'].choices == paths.WHICH

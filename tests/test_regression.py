@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow  # It trains models.
 CONFIG = toy.config(
     total={'steps': 60}, batch_size=32, model={'patch': 8},
     data={'source': 'lamps'}, optimizer={'learning_rate': 1e-2},
-    evals={'test': {'name': 'regression', 'every': {'steps': 30}}},
+    evals={'test': {'every': {'steps': 30}}},
     checkpoint={'best': 'test/root_mean_square_error'})
 
 

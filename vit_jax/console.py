@@ -1,6 +1,7 @@
 """Terminal output shared by all commands: tables, numbers, sizes, durations."""
 
 from collections.abc import Mapping, Sequence
+import re
 import textwrap
 from typing import Any
 
@@ -60,12 +61,22 @@ def table(
 
 
 def print_lines(text: str) -> None:
-  """Prints text, without control characters; terminals wrap it at spaces."""
+  """Prints text, without control characters, wrapped by `wrap`."""
   console = rich.console.Console()
-  for line in text.split('\n'):
-    # An indented line may be a command to copy, and logs have whole lines.
-    console.print(_text(line), soft_wrap=(
-        line.startswith('  ') or not console.is_terminal))
+  console.print(_text(wrap(text, width=console.width)), soft_wrap=True)
+
+
+def wrap(text: str, *, width: int) -> str:
+  """Wraps lines between words; continued lines are indented.
+
+  Indented lines are wrapped only if they begin with a key ('  model: ...'):
+  others may be commands to copy.
+  """
+  return '\n'.join(
+      line if re.match(r'  (?!\S[^:]*: )', line) else textwrap.fill(
+          line, width, break_long_words=False, break_on_hyphens=False,
+          subsequent_indent='    ' if line.startswith('  ') else '  ')
+      for line in text.split('\n'))
 
 
 def format_number(value: float, *, digits: int = 3) -> str:
@@ -88,6 +99,11 @@ def format_numbers(values: float | Sequence[float]) -> str:
 def format_count(count: int, noun: str) -> str:
   """Formats a number of things: '1 image', '1,024 images'."""
   return f'{count:,} {noun}' + 's' * (count != 1)
+
+
+def format_percent(fraction: float, *, digits: int = 0) -> str:
+  """Formats a fraction: '34 %'."""
+  return f'{100 * fraction:.{digits}f} %'
 
 
 def format_secs(secs: float) -> str:

@@ -46,6 +46,17 @@ def test_equal_models_have_equal_flops(monkeypatch, tmp_path, capsys):
   assert 'plain' in capsys.readouterr().out
 
 
+def test_tables_break_no_words_at_80_columns(capsys):
+  compiled = importlib.import_module('compiled')
+  names = [*compiled.rows('big_vision'), 'plain Flax']
+  figures = {key: 123.45 for part in compiled.COLUMNS for key in part}
+  compiled.show('Title', dict.fromkeys(names, figures))
+  shown = capsys.readouterr().out
+  assert max(map(len, shown.splitlines())) <= 80
+  words = ' '.join(names).replace('_saveable', '').split()
+  assert {*words} <= {*shown.split()}
+
+
 def test_a_malformed_setting_is_an_error(capsys):
   with pytest.raises(SystemExit):
     importlib.import_module('compiled').main(['--settings', 'L/16'])

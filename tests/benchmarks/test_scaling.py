@@ -29,8 +29,8 @@ def test_efficiency_compares_with_a_step_without_communication(
       f'--json={path}']) == 0
   lines = capsys.readouterr().out.splitlines()
   # 9 ms alone; 10 ms over all links, 12 ms over one of three axes.
-  assert any('v5p-8' in line and '90% – 75%' in line for line in lines)
-  assert any('v5p-16' in line and '100% – 100%' in line for line in lines)
+  assert any('v5p-8' in line and '90 % – 75 %' in line for line in lines)
+  assert any('v5p-16' in line and '100 % – 100 %' in line for line in lines)
   # The plan in the file was kept, and the other one added.
   assert [r['slice'] for r in json.loads(path.read_text())] == [
       'v5p-8', 'v5p-16']

@@ -1,7 +1,9 @@
 """Parsing of configs, config files, overrides and stages."""
 
 import json
+import pathlib
 import re
+import sys
 
 import pytest
 
@@ -12,6 +14,7 @@ from vit_jax.experiment import config_file
 from vit_jax.experiment import load_config
 from vit_jax.experiment import reference
 
+ROOT = pathlib.Path(__file__).parents[2]
 SMALL = toy.config(
     total={'steps': 10}, evals={'test': {'every': {'epochs': 1}}})
 MODEL = SMALL['model']
@@ -126,6 +129,28 @@ def test_wrong_file_arguments_are_errors(file, text, words):
 def test_a_missing_file_suggests_the_nearest(file):
   with pytest.raises(FileNotFoundError, match=r'Did you mean .*one\.py'):
     load(file.replace('one.py', 'onee.py'))
+
+
+@pytest.mark.parametrize('package', ['configs', 'vit_jax.configs'])
+def test_a_config_in_any_folder_extends_ours(package, tmp_path, monkeypatch):
+  # As after `pip install`: the root of the repository is not on the path.
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(sys, 'path', [
+      path for path in sys.path if pathlib.Path(path).resolve() not in (
+          ROOT, tmp_path)])
+  for name in [name for name in sys.modules
+               if re.match(r'(vit_jax\.)?configs\b', name)]:
+    monkeypatch.delitem(sys.modules, name)
+  path = tmp_path / 'mine' / 'pets.py'
+  path.parent.mkdir()
+  path.write_text(f'from {package} import finetune\n\n'
+                  'def get_config(dataset: str = "digits"):\n'
+                  '  config = finetune.get_config(dataset=dataset)\n'
+                  '  config.optimizer.learning_rate = 0.5\n'
+                  '  return config\n')
+  config = config_file.read('mine/pets.py:dataset=shapes')
+  assert config['data']['source'] == 'shapes'
+  assert config['optimizer']['learning_rate'] == 0.5
 
 
 def test_overrides_change_values(file):

@@ -139,6 +139,36 @@ def test_the_training_objective_cannot_be_averaged():
     toy.build(evals={'test': {'name': 'objective', 'flip': True}})
 
 
+@pytest.mark.parametrize(('targets', 'kind', 'best'), [
+    ((), 'classification', 'val/accuracy'),
+    (('price',), 'regression', 'val/root_mean_square_error'),
+    (('price', 'rooms'), 'regression', 'val/r2')])
+def test_the_task_determines_the_evaluator_and_its_metric(targets, kind, best):
+  config = config_lib.resolve(toy.config(
+      evals={'test': TEST}, data={
+          'target_mean': [0.0] * len(targets),
+          'target_std': [1.0] * len(targets)}))
+  dataset = dataclasses.replace(
+      data.open_dataset(config.data), splits=('train', 'val', 'test'),
+      targets=targets, num_classes=len(targets) or 10)
+  chosen = complete.complete(config, dataset, evaluators_lib.opener(
+      config, data_optional=False))
+  assert {one.name for one in chosen.evals.values()} == {kind}
+  assert chosen.checkpoint.best == best
+
+
+@pytest.mark.parametrize(('count', 'split'), [
+    (49_999, 'train'), (50_000, 'train[:10%]')])
+def test_knn_uses_all_training_images_unless_there_are_many(count, split):
+  experiment = toy.build(
+      data={'source': 'shapes', 'num_examples': 8,
+            'shapes': {'num_examples': count, 'label': 'single'}},
+      evals={'knn': {'name': 'knn', 'train_split': 'auto'}})
+  assert experiment.config.evals['knn'].train_split == split
+  used = count if split == 'train' else count // 10
+  assert f'with {used:,} of {split}' in experiment.describe_evaluator('knn')
+
+
 def test_each_split_is_opened_once(monkeypatch):
   opened, open_dataset = [], data.open_dataset
 

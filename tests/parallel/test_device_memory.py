@@ -32,7 +32,7 @@ def test_plans_and_runs_use_the_same_capacity(machine):
   mesh = mesh_lib.build(mesh_lib.MeshConfig(), jax.devices()[:2])
   planned, source = device_memory.capacity(jax.devices()[0], num_devices=2)
   assert planned == device_memory.free_bytes(mesh) == 18 * GIB
-  assert '90% of the free host memory' in source
+  assert '90 % of the free host memory' in source
 
 
 @pytest.mark.parametrize(('files', 'expected'), [

@@ -16,6 +16,7 @@ import jinja2
 from PIL import Image
 
 from vit_jax import atomic_files
+from vit_jax import console
 
 
 def write(path: epath.PathLike, template: str, **values: Any) -> None:
@@ -71,6 +72,6 @@ def _environment() -> jinja2.Environment:
   environment = jinja2.Environment(
       loader=jinja2.FileSystemLoader(folder), autoescape=True,
       undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-  environment.filters['percent'] = '{:.0%}'.format
+  environment.filters['percent'] = console.format_percent
   environment.filters['number'] = '{:,}'.format
   return environment

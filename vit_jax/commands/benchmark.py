@@ -102,7 +102,9 @@ def _rows(speed: step_speed.Speed) -> dict[str, str | None]:
       'seconds': speed.secs.text,
       'GFLOP/image': number(speed.flops_per_image / 1e9),
       'TFLOP/s': number(speed.flops_per_sec / 1e12),
-      '% of measured matmul peak': f'{speed.matmul_utilisation:.1%}',
+      '% of measured matmul peak': console.format_percent(
+          speed.matmul_utilisation, digits=1),
       '% of data sheet peak': (
-          None if datasheet is None else f'{datasheet:.1%}'),
+          None if datasheet is None
+          else console.format_percent(datasheet, digits=1)),
       'memory per device': console.format_bytes(speed.needed_bytes)}

@@ -61,7 +61,7 @@ def _run_tables() -> dict[str, Any]:
       ('model', 'epochs', 'GMACs', 'exaFLOPs', 'paper', 'difference'),
       [(row['variant'], row['epochs'], f'{row["multiply_adds"] / 1e9:.2f}',
         f'{row["exaflops"]:,.0f}', f'{row["paper"]:,.0f}',
-        f'{row["difference"]:+.1%}') for row in table_6])
+        f'{100 * row["difference"]:+.1f} %') for row in table_6])
   peak = hardware.named(paper_costs.DEVICE).peak_flops_per_core / 1e12
   console.table(
       f'Table 2: TPUv3-core-days, and implied utilisation of {peak:.1f} '
@@ -69,7 +69,8 @@ def _run_tables() -> dict[str, Any]:
       ('model', 'data', 'epochs', 'exaFLOPs', 'core-days', 'utilisation'),
       [(row['variant'], row['dataset'], row['epochs'],
         f'{row["exaflops"]:,.0f}', f'{row["core_days"]:,.0f}',
-        f'{row["utilisation"]:.1%}') for row in table_2])
+        console.format_percent(row['utilisation'], digits=1))
+       for row in table_2])
   return {'table_6': table_6, 'table_2': table_2}
 
 

@@ -75,7 +75,8 @@ class Report:
          [[name, *row.values()] for name, row in self.splits.items()]),
         (f'Classes: {len(self.classes):,}, with their share of the images',
          ['class', *self.splits, 'share'],
-         [[name, *row.values(), f'{sum(row.values()) / total:.1%}']
+         [[name, *row.values(), console.format_percent(
+             sum(row.values()) / total, digits=1)]
           for name, row in self.classes.items()]),
         ('Images', ['property', 'minimum', 'median', 'maximum'],
          [[name, *values] for name, values in self.ranges.items()]),

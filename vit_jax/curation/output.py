@@ -43,7 +43,7 @@ def show(report: check_lib.Report) -> None:
          f'{report.features}',
          ['split', 'example', 'label', 'suggested', 'margin'],
          [[s.example.split, s.example.key, s.example.label, s.suggested,
-           f'{s.margin:.0%}'] for s in report.suspicious_labels])
+           console.format_percent(s.margin)] for s in report.suspicious_labels])
   print('Findings:' if report.findings else 'No problems found.')
   for finding in report.findings:
     console.print_lines(f'{"!" if finding.harmful else "-"} {finding.text}')

@@ -113,7 +113,7 @@ def prepare(
       class_names=() if opened.targets or opened.no_labels else (
           opened.class_names or tuple(map(str, range(opened.num_classes)))),
       decode=config.decode, embed=embed, min_side=min_side,
-      description=' '.join(filter(
+      description='\n'.join(filter(
           None, [opened.description, opened.no_labels])))
 
 

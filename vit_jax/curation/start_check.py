@@ -70,8 +70,8 @@ def check(
     raise ValueError(
         '\n'.join(problems) + '\nRepair or remove these images (`data check` '
         f'lists all problems), or skip them with {flags}. '
-        f'At most {config.max_unreadable:.0%} (data.max_unreadable) or ten '
-        'images, whichever is more, are skipped.')
+        f'At most {100 * config.max_unreadable:g} % (data.max_unreadable) or '
+        'ten images, whichever is more, are skipped.')
   return scans
 
 

@@ -17,7 +17,7 @@ from vit_jax.evals.evaluator import Result
 from vit_jax.evals.evaluator import Split
 
 # Modules, each imported once a config uses it.
-KINDS = ('classification', 'multi_label', 'confusion', 'calibration',
+KINDS = ('auto', 'classification', 'multi_label', 'confusion', 'calibration',
          'fewshot', 'knn', 'objective', 'regression',
          'segmentation', 'shift')
 # Evaluators of known datasets, under their names.
@@ -43,7 +43,7 @@ def parse(sections: Mapping[str, Any]) -> dict[str, EvaluatorConfig]:
   """Returns a typed record for each evaluator of the section `evals`."""
   records = {}
   for name, section in sections.items():
-    where, section = f'evals.{name}', {'name': 'classification', **section}
+    where, section = f'evals.{name}', {'name': 'auto', **section}
     record = config_type(section['name'], where=where)
     records[name] = schema.parse(record, section, where=where)
   return records

@@ -36,7 +36,7 @@ class FewshotConfig(evaluator.EvaluatorConfig):
   Attributes:
     train_split: source of the few images; must not overlap with `split`. All
       of its labels are read once at the start of a run: use a part of very
-      large datasets ('train[:10%]').
+      large datasets ('train[:10%]'). 'auto': as for `knn`.
     shots: images per class; by default 1, 5, 10 and 25, except those that
       exceed the smallest class of `train_split`.
     seeds: number of random samples of images, whose accuracies are averaged.

@@ -27,8 +27,9 @@ class KnnConfig(evaluator.EvaluatorConfig):
   """An entry of the section `evals` with `name: 'knn'`.
 
   Attributes:
-    train_split: the neighbours; must not overlap with `split`. Each host keeps
-      their features: 3.9 GB for ImageNet at width 768.
+    train_split: the neighbours; must not overlap with `split`. 'auto' is
+      `train` if it has fewer than 50,000 images, else 'train[:10%]'. Each host
+      keeps their features: 3.9 GB for ImageNet at width 768.
     k: neighbours that vote.
     temperature: divides cosines; lower values favour the nearest neighbours.
     feature: as for `fewshot`.

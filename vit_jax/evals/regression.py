@@ -19,14 +19,20 @@ class RegressionConfig(evaluator.EvaluatorConfig):
   `mean_absolute_error` and `root_mean_square_error` are in the units of the
   labels, `r2` is the coefficient of determination, and `loss` is in standard
   deviations of the training split. With several targets, each metric is
-  reported per target and as their mean; if the units differ, select models by
-  `r2` or `loss`.
+  reported per target and as their mean. Their units may differ, so that `r2` is
+  then the default to select models by.
   """
   name: Literal['regression'] = 'regression'
 
   def metrics(self) -> dict[str, evaluator.Mode]:
     return {'root_mean_square_error': 'min', 'mean_absolute_error': 'min',
             'r2': 'max', 'loss': 'min'}
+
+  def metrics_on(
+      self, *, multi_label: bool, num_classes: int) -> tuple[str, ...]:
+    # `num_classes` is the number of targets; 0 if unknown.
+    return tuple(sorted(
+        self.metrics(), key=lambda name: num_classes > 1 and name != 'r2'))
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     split = context.open(self)

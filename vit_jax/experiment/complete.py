@@ -5,6 +5,7 @@ number of microbatches follows later, from the compiler (`fit_batch`).
 """
 
 import dataclasses
+from typing import Any
 
 from vit_jax import data
 from vit_jax import schema
@@ -13,6 +14,7 @@ from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
 
 _MAX_EVALUATIONS = 10  # By default.
+_MANY = 50_000  # Of so many training images, k-NN uses a tenth by default.
 
 
 def complete(
@@ -22,8 +24,8 @@ def complete(
   """Returns the config with the settings that depend on the data.
 
   These are the number of classes, the scales of pixels and targets, the loss of
-  the labels, the splits of evaluators, the metric of the best checkpoint, and
-  the intervals 'auto'.
+  the labels, the kinds and splits of evaluators, the metric of the best
+  checkpoint, and the intervals 'auto'.
 
   Raises:
     ValueError: if the config does not fit the data.
@@ -41,7 +43,7 @@ def complete(
         f'init.checkpoint ({config.init.checkpoint}), which were not read. '
         'Read the config with load_config.load, or set them.')
   config = config_lib.name_by_split(
-      _with_splits(config, open_data), dataset.eval_split)
+      _with_evaluators(config, dataset, open_data), dataset.eval_split)
   config = _with_intervals(
       _with_best(config, dataset), dataset, open_data)
   return dataclasses.replace(
@@ -52,19 +54,29 @@ def complete(
           targets=bool(dataset.targets), multi_label=dataset.multi_label))
 
 
-def _with_splits(
-    config: config_lib.Config, open_data: evaluators_lib.OpenData,
+def _with_evaluators(
+    config: config_lib.Config, dataset: data.Dataset,
+    open_data: evaluators_lib.OpenData,
 ) -> config_lib.Config:
-  """Returns the config with splits of evaluators that have training images.
+  """Returns the config with the kinds and training splits of its evaluators.
 
-  Images of another source are divided for them, but whole for others.
+  Images of another source are divided for evaluators with training images, but
+  whole for others.
   """
-  sections = dict(config.evals)
+  sections: dict[str, Any] = {
+      name: section.resolve(targets=bool(dataset.targets))
+      for name, section in config.evals.items()}
   for name, section in sections.items():
-    train_split = getattr(section, 'train_split', None)
-    if train_split is not None and section.source and not section.split:
-      sections[name] = dataclasses.replace(
-          section, split=open_data(train_split, section.source)[0].eval_split)
+    split, train_split = section.split, getattr(section, 'train_split', None)
+    if train_split is None:
+      continue
+    if train_split == 'auto':
+      count = open_data('train', section.source)[0].num_examples
+      train_split = 'train' if count < _MANY else 'train[:10%]'
+    if section.source and not split:
+      split = open_data(train_split, section.source)[0].eval_split
+    sections[name] = dataclasses.replace(
+        section, split=split, train_split=train_split)
   return dataclasses.replace(config, evals=sections)
 
 

@@ -23,6 +23,8 @@ from vit_jax import schema
 from vit_jax import tree
 from vit_jax.models import vit_config
 
+_PACKAGE = pathlib.Path(__file__).parents[1]  # Holds `configs`.
+
 
 def read(specification: str) -> dict[str, Any]:
   """Runs the `get_config` of a config file and returns its plain data.
@@ -35,7 +37,7 @@ def read(specification: str) -> dict[str, Any]:
     ValueError: for an unknown argument of the file or one of a wrong type.
   """
   path, _, text = specification.partition(':')
-  packaged = pathlib.Path(__file__).parents[1] / path
+  packaged = _PACKAGE / path
   if not pathlib.Path(path).is_file() and packaged.is_file():
     path = str(packaged)  # Such as configs/x.py, outside a clone.
   if not pathlib.Path(path).is_file():
@@ -47,14 +49,17 @@ def read(specification: str) -> dict[str, Any]:
   spec = importlib.util.spec_from_file_location('config_file', path)
   assert spec is not None and spec.loader is not None
   module = importlib.util.module_from_spec(spec)
-  # Lets configs import each other from any current directory.
+  # Lets configs import each other from any current directory, and a config in
+  # any folder import ours as `configs`.
   folders = pathlib.Path(path).resolve().parents
   configs = next((f for f in folders if f.name == 'configs'), folders[0])
-  sys.path.insert(0, str(configs.parent))
+  saved = list(sys.path)
+  # Ours are last, so that they hide no other module.
+  sys.path[:] = [str(configs.parent), *saved, str(_PACKAGE)]
   try:
     spec.loader.exec_module(module)
   finally:
-    sys.path.pop(0)
+    sys.path[:] = saved
   arguments = _arguments(module.get_config, text, path)
   try:
     config = module.get_config(**arguments)

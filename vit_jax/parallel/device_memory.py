@@ -82,7 +82,7 @@ def capacity(
   """
   if device.platform == 'cpu':
     return (free_host_bytes(num_devices),
-            f'{USABLE_FRACTION:.0%} of the free host memory'
+            f'{100 * USABLE_FRACTION:.0f} % of the free host memory'
             + f', shared by {num_devices} devices' * (num_devices > 1))
   try:
     limit = (device.memory_stats() or {}).get('bytes_limit')

@@ -105,10 +105,10 @@ def _show_memory(cost: step_cost.StepCost) -> None:
           for field, name in _MEMORY_ROWS.items()
           if (size := getattr(memory, field)) is not None]
   limit = result = ''
-  if memory.capacity_bytes:
+  if memory.capacity_bytes and memory.fraction is not None:
     size = console.format_bytes(memory.capacity_bytes)
     limit = f', of {size} ({memory.capacity_source})'
-    result = f'{memory.fraction:.0%} of {size}: ' + (
+    result = f'{console.format_percent(memory.fraction)} of {size}: ' + (
         'fits' if cost.fits else 'DOES NOT FIT')
   total = 'total' if cost.is_compiled else 'needed (compiler error)'
   console.table(
@@ -150,7 +150,7 @@ def _show_estimate(plan: Mapping[str, Any], e: roofline.Estimate) -> None:
       'epochs), by overlap of the bounds', ('', 'full overlap', 'no overlap'), [
           ('steps/s', *(s.steps_per_sec for s in speeds)),
           ('images/s', *(s.images_per_sec for s in speeds)),
-          ('MFU', *(f'{s.mfu:.0%}' for s in speeds)),
+          ('MFU', *(console.format_percent(s.mfu) for s in speeds)),
           ('hours', *(s.hours for s in speeds)),
           (f'{core}-days', *(s.core_days for s in speeds))])
   if days := plan['paper']['paper_core_days']:

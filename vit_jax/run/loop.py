@@ -47,6 +47,8 @@ from vit_jax.training import health
 from vit_jax.weights import weights as weights_lib
 
 IN_FLIGHT = 2  # Steps that the host may run ahead of the devices.
+_DRAWN = ('they are drawn by the CPU: raise data.num_workers, or keep them in '
+          'memory with data.cache_mib')
 
 
 def train(
@@ -168,7 +170,8 @@ class _Run:
     self._writer = files.open_metrics(config, resume_step=step)
     self._progress = progress_lib.Progress(
         experiment.total_steps, start_step=step, title=files.title,
-        active=files.is_active)
+        active=files.is_active,
+        remedy=_DRAWN if config.data.source == 'shapes' else '')
 
   def train(
       self, step_function: Callable, profiler: profiler_lib.Profiler,

@@ -25,13 +25,18 @@ class Progress:
   def __init__(
       self, total_steps: int, *, start_step: int = 0, title: str = '',
       console: rich.console.Console | None = None, active: bool = True,
+      remedy: str = '',
   ):
-    """Initialises the bar; entering the context shows it."""
+    """Initialises the bar; entering the context shows it.
+
+    `remedy` follows a note if training mostly waits for images.
+    """
     self._total_steps = total_steps
     self._start_step = start_step
     self._title = title
     self._console = console or rich.console.Console()
     self._active = active
+    self._remedy = remedy or 'docs/performance.md lists remedies'
     self._bar: rich.progress.Progress | None = None
     self._advised = False
 
@@ -64,7 +69,7 @@ class Progress:
     if not self._advised and share > _MAX_WAIT_SHARE:
       self._advised = True
       self.print(f'note: training waits for images {100 * share:.0f} % of the '
-                 'time; docs/performance.md lists remedies')
+                 f'time; {self._remedy}')
     text = ''.join(
         f'  {name.replace("_per_sec", "/s").replace("_", " ")} '
         f'{console_lib.format_number(value)}'
@@ -84,9 +89,9 @@ class Progress:
   def print(self, text: str) -> None:
     """Prints a line above the bar."""
     if self._active:
-      # Not wrapped in a log file, where each record is one line.
       self._console.print(
-          text, markup=False, highlight=False, soft_wrap=self._bar is None)
+          console_lib.wrap(text, width=self._console.width), markup=False,
+          highlight=False, soft_wrap=True)
 
   def _time_left(self, step: int) -> str:
     done = step - self._start_step

@@ -68,9 +68,11 @@ def default_metric(config: config_lib.Config) -> str:
     return f'{name}/accuracy'
   section = config.evals[name]
   # Other evaluators need no data to know their metrics.
-  metrics = section.metrics_on(num_classes=0, multi_label=(
-      section.name == 'classification'
-      and _open(config, section, data_optional=True).multi_label))
+  if section.name not in ('auto', 'classification'):
+    return f'{name}/{section.metrics_on(multi_label=False, num_classes=0)[0]}'
+  dataset = _open(config, section, data_optional=True)
+  metrics = section.resolve(targets=bool(dataset.targets)).metrics_on(
+      multi_label=dataset.multi_label, num_classes=dataset.num_classes)
   return f'{name}/{metrics[0]}'
 
 

@@ -116,12 +116,17 @@ def _read_previous(
   old = untrusted.read_json(path)
   changes = [
       str(each) for each in config_file.differences(old.get('plan', {}), plan)
-      if not each.is_in(*_FREE_SETTINGS)]
+      if not each.is_in(*_FREE_SETTINGS) and not _is_new_default(each)]
   if changes:
     raise ValueError(
         f'{path.parent} holds another sweep. Use another --workdir, or the '
         'same settings:\n  ' + '\n  '.join(changes))
   return old
+
+
+def _is_new_default(change: config_file.Difference) -> bool:
+  """Whether a setting is the default of a key or value added since then."""
+  return change.new == 'auto' or (change.old is None and not change.new)
 
 
 def write(workdir: epath.Path, result: Mapping[str, Any]) -> None:
