@@ -2,10 +2,9 @@
 
     python -m tests.faults --faults=40 --processes=2
 
-  kill    a lost host
-  halt    a host that hangs (SIGSTOP)
-  full    a full disk: all writes of a process to files fail (RLIMIT_FSIZE)
-  damage  between two starts, a file of the newest checkpoint is changed
+  kill  a lost host
+  halt  a host that hangs (SIGSTOP)
+  full  a full disk: all writes of a process to files fail (RLIMIT_FSIZE)
 
 They happen in the start, a step, a save or an evaluation. The other processes
 must end, and so must a halted one when it continues. At last, the run must end
@@ -15,11 +14,9 @@ bit for bit like an undisturbed one.
 import argparse
 from collections.abc import Callable, Sequence
 import dataclasses
-import functools
 import os
 import pathlib
 import random
-import re
 import resource
 import signal
 import subprocess
@@ -63,7 +60,7 @@ sys.exit(main.exit_code(sys.argv[3:]))
 """
 # Shorter limits than in a real run.
 HEARTBEAT_SECS = 20
-STALLED_SECS, HUNG_SECS = 8, 30
+STALLED_SECS, HUNG_SECS = 6, 20
 HUNG = (f'--config.log.stalled_secs={STALLED_SECS}',
         f'--config.log.hung_secs={HUNG_SECS}')
 LATE_SECS = 120  # For a process killed during its start.
@@ -79,26 +76,33 @@ class Ended:
 
 
 class Launch:
-  """The processes of a run on this machine, one device each."""
+  """Processes of main.py on this machine."""
 
   def __init__(
-      self, folder: pathlib.Path, workdir: pathlib.Path, *flags: str,
-      processes: int = 2,
+      self, workdir: pathlib.Path, *flags: str, processes: int = 2,
+      devices: int = 1, last: Sequence[str] = (),
       heartbeat_secs: int = HEARTBEAT_SECS):
-    """Starts the processes; `folder` holds logs and caches."""
-    folder.mkdir(parents=True, exist_ok=True)
-    workdir.mkdir(parents=True, exist_ok=True)
-    toy.write(folder / 'toy.py', **CONFIG)
+    """Starts the processes, with a cache beside the workdir.
+
+    Args:
+      workdir: the workdir, which all processes share.
+      *flags: command and flags of all processes.
+      processes: number of processes.
+      devices: number of devices per process.
+      last: more flags of the last process.
+      heartbeat_secs: limit for the reports of a process.
+    """
     self.workdir = workdir
     environment = {
         **os.environ, 'JAX_PLATFORMS': 'cpu',
-        'JAX_COMPILATION_CACHE_DIR': str(folder / 'cache')}
+        'JAX_NUM_CPU_DEVICES': str(devices),
+        'JAX_COMPILATION_CACHE_DIR': str(workdir.parent / 'cache')}
     address = f'localhost:{toy.free_port()}'
     self.processes = {i: subprocess.Popen(
         [sys.executable, '-c', MAIN, str(ROOT), str(heartbeat_secs),
-         f'--config={folder}/toy.py', f'--workdir={workdir}', *flags,
-         f'--coordinator={address}', f'--num-processes={processes}',
-         f'--process-id={i}'], env=environment, text=True,
+         *flags, f'--workdir={workdir}', f'--coordinator={address}',
+         f'--num-processes={processes}', f'--process-id={i}',
+         *(last if i == processes - 1 else ())], env=environment, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
                       for i in range(processes)}
     self._halted: set[int] = set()
@@ -212,83 +216,30 @@ def _counters(workdir: pathlib.Path) -> dict:
           if 'secs' not in name and name != 'train'}
 
 
-def damage(workdir: pathlib.Path, rng: random.Random) -> str:
-  """Changes a file of the newest checkpoint; returns a description.
+def draw(rng: random.Random, processes: int) -> tuple[
+    str, Callable[[Launch], None], tuple[str, ...], int]:
+  """Draws a fault: its name, what it does, and flags and limit of the start."""
+  one, every = [rng.choice([0, processes - 1])], list(range(processes))
 
-  Returns '' if there is no older checkpoint.
-  """
-  steps = paths.steps(
-      paths.absolute(workdir) / 'checkpoints/latest')
-  if len(steps) < 2:
-    return ''
-  newest = pathlib.Path(steps[-1])
-  path = rng.choice(sorted(p for p in newest.rglob('*') if p.is_file()))
-  kind, data = rng.choice(['flip', 'cut', 'delete']), path.read_bytes()
-  if kind == 'delete' or not data:
-    path.unlink()
-  elif kind == 'cut':
-    path.write_bytes(data[:rng.randrange(len(data))])
-  else:
-    at = rng.randrange(len(data))
-    path.write_bytes(
-        data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1:])
-  return f'{kind} {path.relative_to(newest.parent)}'
+  def halt(launch: Launch) -> None:
+    launch.send(signal.SIGSTOP, one)
 
-
-def start_damaged(start: Callable[[], Launch]) -> tuple[Launch, str]:
-  """Starts a run with a damaged checkpoint, and renames it if told to.
-
-  Returns the running processes, and what happened.
-  """
-  launch = start()
-  before = last_step(launch.workdir)
-  if launch.until(lambda: last_step(launch.workdir) > before):
-    return launch, 'not needed'  # Some metadata is redundant.
-  ended = launch.end()
-  named = re.search(r'The checkpoint (\S+) is damaged', ended.outputs[0])
-  assert named and set(ended.statuses) == {2}, ended
-  folder = pathlib.Path(named[1])
-  folder.rename(folder.with_name(f'{folder.name}.{time.time_ns()}.damaged'))
-  return start(), 'found and renamed'
-
-
-FULL = 0  # A full disk, in place of a signal.
-
-
-@dataclasses.dataclass(frozen=True)
-class Fault:
-  """A signal to some processes or a full disk, and the flags of that start."""
-  signum: int
-  victims: list[int]
-  flags: tuple[str, ...] = ()
-  heartbeat_secs: int = HEARTBEAT_SECS
-
-  @classmethod
-  def draw(cls, rng: random.Random, processes: int) -> 'Fault':
-    """Draws a fault; half of them are kills."""
-    one = rng.choice([0, processes - 1])
-    return rng.choice([
-        cls(signal.SIGKILL, [one]), cls(signal.SIGKILL, list(range(processes))),
-        # Found by the watchdog or by the heartbeat.
-        cls(signal.SIGSTOP, [one],
-            *rng.choice([(HUNG, 10 * HUNG_SECS), ((), HEARTBEAT_SECS)])),
-        cls(FULL, list(range(processes)))])
-
-  def __str__(self) -> str:
-    name = signal.Signals(self.signum).name if self.signum else 'full disk'
-    return f'{name} of {self.victims}'
-
-
-def where(workdir: pathlib.Path) -> str:
-  """Returns the current activity of a run."""
-  return ('in a save' if is_saving(workdir) else
-          'in an evaluation' if is_evaluating(workdir) else 'elsewhere')
+  return rng.choice([
+      (f'kill of {one}', lambda launch: launch.send(signal.SIGKILL, one), (),
+       HEARTBEAT_SECS),
+      ('kill of all', lambda launch: launch.send(signal.SIGKILL), (),
+       HEARTBEAT_SECS),
+      # Found by the watchdog or by the heartbeat.
+      (f'halt of {one}', halt, HUNG, 10 * HUNG_SECS),
+      (f'halt of {one}', halt, (), HEARTBEAT_SECS),
+      ('full disk', lambda launch: launch.fill_disk(every), (),
+       HEARTBEAT_SECS)])
 
 
 def disturb(
-    launch: Launch, fault: Fault, rng: random.Random, start_secs: float,
-) -> str:
-  """Sends the signal at a random moment; returns a description."""
+    launch: Launch, action: Callable[[Launch], None], rng: random.Random,
+    start_secs: float) -> str:
+  """Disturbs a run at a random moment; returns a description."""
   workdir, begun = launch.workdir, time.monotonic()
   before = last_step(workdir)
   if rng.random() < 0.2:  # During the start.
@@ -299,20 +250,16 @@ def disturb(
     step = before + rng.randrange(1, 16)
     came = launch.until(lambda: last_step(workdir) >= step)
     time.sleep(rng.uniform(0, 0.2))
-  place = where(workdir)
-  if came and fault.signum:
-    launch.send(fault.signum, fault.victims)
-  elif came:
-    launch.fill_disk(fault.victims)
+  place = ('in a save' if is_saving(workdir) else
+           'in an evaluation' if is_evaluating(workdir) else 'elsewhere')
+  if came:
+    action(launch)
   ended = launch.end()
   if not came and 76 in ended.statuses:  # By the watchdog, on a loaded machine.
-    return f'ended before the signal: statuses {ended.statuses}'
-  if not came or all(status == 0 for status in ended.statuses):
-    raise RuntimeError(
-        f'The run ended before the signal ({ended.statuses}); too few steps?\n'
-        + '\n'.join(ended.outputs))
-  assert 0 not in ended.statuses, ended
-  return (f'{fault} at step {last_step(workdir):3}, {place}; statuses '
+    return f'ended before the fault: statuses {ended.statuses}'
+  # Otherwise, the run has too few steps.
+  assert came and 0 not in ended.statuses, ended
+  return (f'at step {last_step(workdir):3}, {place}; statuses '
           f'{ended.statuses}, the last after {ended.secs:.1f} s')
 
 
@@ -325,11 +272,13 @@ def main() -> None:
   parser.add_argument('--folder', type=pathlib.Path)
   args = parser.parse_args()
   folder = args.folder or pathlib.Path(tempfile.mkdtemp())
+  folder.mkdir(parents=True, exist_ok=True)
   rng = random.Random(args.seed)
   total = 20 * args.faults  # More steps than the faults need.
-  flags = (f'--config.total.steps={total}', f'--start-timeout={LATE_SECS}')
+  flags = (f'--config={toy.write(folder / "toy.py", **CONFIG)}',
+           f'--config.total.steps={total}', f'--start-timeout={LATE_SECS}')
   start = time.monotonic()
-  launch = Launch(folder, folder / 'calm', *flags, processes=args.processes)
+  launch = Launch(folder / 'calm', *flags, processes=args.processes)
   launch.until(lambda: last_step(folder / 'calm') > 0)
   start_secs = time.monotonic() - start
   calm = launch.end()
@@ -338,18 +287,12 @@ def main() -> None:
         f'first after {start_secs:.0f} s; all in {folder}', flush=True)
   workdir = folder / 'killed'
   for number in range(1, args.faults + 1):
-    fault = Fault.draw(rng, args.processes)
-    start_run = functools.partial(
-        Launch, folder, workdir, *flags, *fault.flags,
-        processes=args.processes, heartbeat_secs=fault.heartbeat_secs)
-    damaged = damage(workdir, rng) if rng.random() < 0.3 else ''
-    if damaged:
-      launch, outcome = start_damaged(start_run)
-      print(f'    damage, {damaged}: {outcome}', flush=True)
-    else:
-      launch = start_run()
-    print(f'{number:2}: {disturb(launch, fault, rng, start_secs)}', flush=True)
-  done = Launch(folder, workdir, *flags, processes=args.processes).end()
+    name, action, more_flags, heartbeat_secs = draw(rng, args.processes)
+    launch = Launch(workdir, *flags, *more_flags, processes=args.processes,
+                    heartbeat_secs=heartbeat_secs)
+    print(f'{number:2}: {name} {disturb(launch, action, rng, start_secs)}',
+          flush=True)
+  done = Launch(workdir, *flags, processes=args.processes).end()
   assert done.statuses == [0] * args.processes, done
   arrays = assert_same_end(workdir, folder / 'calm')
   print(f'after {args.faults}: {arrays} arrays and {len(toy.rows(workdir))} '

@@ -203,17 +203,10 @@ def bad():
   text = zlib.compress(bytes(80 << 20))
   return {
       'empty': (b'', 'not an image'),
-      'foreign': (b'hello, world', 'not an image'),
       'postscript': (b'%!PS-Adobe-3.0 EPSF-3.0\n', 'not an image'),
-      'jpeg truncated': (files['jpeg'][:-300], 'truncated'),
-      'png truncated': (files['png'][:-300], 'truncated'),
-      'webp truncated': (files['webp'][:-100], 'not a'),
       'png corrupt': (
           files['png'][:-300] + b'\xff' * 300, 'not a readable image'),
       'jpeg huge': (with_size(files['jpeg'], huge, huge), 'Make it smaller'),
-      'jpeg progressive huge': (
-          with_size(progressive, huge, huge), 'Make it smaller'),
-      'png huge': (png(huge, huge), 'Make it smaller'),
       'webp huge': (webp(8200, 8200), 'Make it smaller'),
       'tiff huge': (tiff(width=huge, height=huge), 'Make it smaller'),
       'tiff of huge tiles': (
@@ -226,7 +219,6 @@ def bad():
       'too many scans, not progressive': (
           with_size(files['jpeg'], 4000, 4000) + b'\xff\xda' * 200, 'scans'),
       'jpeg of no width': (with_size(files['jpeg'], 0, 5), 'not a'),
-      'png of no width': (png(0, 5), 'not a'),
       'text bomb': (
           png(4, 4, chunks=[(b'zTXt', b'a\0\0' + text)]), 'not a'),
       'npy of many numbers': (

@@ -9,31 +9,22 @@ import signal
 import pytest
 
 from tests import faults
+from tests import toy
 from vit_jax import tree
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
 from vit_jax.run import watchdog as watchdog_lib
 
 
-@pytest.fixture(scope='module')
-def folder(tmp_path_factory):
-  return tmp_path_factory.mktemp('faults')
-
-
-@pytest.fixture(scope='module')
-def calm(folder):
-  """The workdir of an undisturbed run."""
-  ended = faults.Launch(folder, folder / 'calm').end()
-  assert ended.statuses == [0, 0], ended
-  return folder / 'calm'
-
-
 @pytest.mark.slow
-def test_a_kill_a_signal_and_a_hang_do_not_change_the_result(folder, calm):
-  workdir = folder / 'disturbed'
+def test_a_kill_a_signal_and_a_hang_do_not_change_the_result(tmp_path):
+  workdir, calm = tmp_path / 'disturbed', tmp_path / 'calm'
+  config = f'--config={toy.write(tmp_path / "toy.py", **faults.CONFIG)}'
+  ended = faults.Launch(calm, config).end()
+  assert ended.statuses == [0, 0], ended
 
   def disturb(moment, signum, which, *flags, **settings):
-    launch = faults.Launch(folder, workdir, *flags, **settings)
+    launch = faults.Launch(workdir, config, *flags, **settings)
     assert launch.until(moment), launch.end()
     launch.send(signum, which)
     return launch.end()
@@ -70,7 +61,7 @@ def test_a_kill_a_signal_and_a_hang_do_not_change_the_result(folder, calm):
       faults.STALLED_SECS <= secs < faults.HUNG_SECS for secs in reported)
   assert ends >= faults.HUNG_SECS
 
-  ended = faults.Launch(folder, workdir).end()
+  ended = faults.Launch(workdir, config).end()
   assert ended.statuses == [0, 0], ended
   assert 'Resuming from step' in ended.outputs[0]
   assert faults.assert_same_end(workdir, calm) > 50

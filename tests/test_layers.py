@@ -9,8 +9,6 @@ import graphlib
 import itertools
 import pathlib
 
-import pytest
-
 ROOT = pathlib.Path(__file__).parents[1]
 
 # Each row may import the rows above it. Within a row, a package may import
@@ -107,30 +105,34 @@ def may_import(importer, imported):
   return layer(above) > layer(below)
 
 
-@pytest.mark.parametrize(
-    'path', sources(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_modules_import_only_lower_layers(path):
-  found = imports(ast.parse(path.read_text()), modules=all_modules())
-  assert not ['.'.join(module) for module in sorted(found)
-              if module[0] == 'vit_jax'
-              and not may_import(module_of(path), module)]
+@functools.cache
+def imports_of(path, *, at_start=False):
+  """Returns the modules that a file imports, in all or at import."""
+  tree = ast.parse(path.read_text())
+  return imports(without_functions(tree) if at_start else tree,
+                 modules=all_modules())
+
+
+def test_modules_import_only_lower_layers():
+  assert not [
+      (str(path), '.'.join(module)) for path in sources()
+      for module in imports_of(path)
+      if module[0] == 'vit_jax' and not may_import(module_of(path), module)]
 
 
 def test_only_checkpoints_uses_orbax():
   users = {unit(module_of(path)) for path in sources()
-           if any(module[0] == 'orbax'
-                  for module in imports(ast.parse(path.read_text())))}
+           if any(module[0] == 'orbax' for module in imports_of(path))}
   assert users == {'checkpoints'}
 
 
-@pytest.mark.parametrize('path', sorted((ROOT / 'configs').glob('**/*.py')),
-                         ids=lambda path: path.name)
-def test_configs_import_only_config_modules(path):
-  roots = {module[0] for module in imports(ast.parse(path.read_text()))}
-  assert roots <= {'ml_collections', 'configs', 'typing'}
+def test_configs_import_only_config_modules():
+  for path in (ROOT / 'configs').glob('**/*.py'):
+    roots = {module[0] for module in imports_of(path)}
+    assert roots <= {'ml_collections', 'configs', 'typing'}, path
 
 
-def at_start(tree):
+def without_functions(tree):
   """Removes functions, which leaves the code that runs at import."""
   class RemoveFunctions(ast.NodeTransformer):
 
@@ -142,21 +144,18 @@ def at_start(tree):
   return RemoveFunctions().visit(tree)
 
 
-@pytest.mark.parametrize(
-    'path', sources(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_heavy_libraries_are_not_imported_at_start(path):
-  roots = {module[0] for module in imports(at_start(ast.parse(
-      path.read_text()))) if module}
-  assert not roots & set(HEAVY)
+def test_heavy_libraries_are_not_imported_at_start():
+  for path in sources():
+    roots = {module[0] for module in imports_of(path, at_start=True)}
+    assert not roots & set(HEAVY), path
 
 
 def test_no_modules_import_each_other_even_inside_functions():
   # `prepare` raises an error with the modules of a cycle. Modules of a package
   # do not count as importing its `__init__`, although Python runs it first.
   graphlib.TopologicalSorter({
-      module_of(path): imports(
-          ast.parse(path.read_text()), modules=all_modules())
-      - {module_of(path)} for path in sources()}).prepare()
+      module_of(path): imports_of(path) - {module_of(path)}
+      for path in sources()}).prepare()
 
 
 def test_no_module_has_a_meaningless_name():
@@ -174,20 +173,15 @@ def reached(name):
     if module in seen or module not in paths or module == ('vit_jax',):
       continue
     seen.add(module)
-    pending += imports(
-        at_start(ast.parse(paths[module].read_text())), modules=paths)
+    pending += imports_of(paths[module], at_start=True)
     pending += [module[:i] for i in range(1, len(module))]  # Its packages.
   return seen
 
 
-@pytest.mark.parametrize(('name', 'most'), [
-    ('vit_jax.training.step', 10), ('vit_jax.run.loop', 120)])
-def test_import_closures_stay_small(name, most):
-  assert len(reached(name)) <= most
-
-
-def test_the_training_loop_imports_no_planner_inference_or_exporter():
-  packages = {module[1] for module in reached('vit_jax.run.loop')}
-  assert not packages & {'plan', 'inference', 'sweep', 'benchmarking',
-                         'commands'}
-  assert ('vit_jax', 'weights', 'save') not in reached('vit_jax.run.loop')
+def test_the_step_and_the_loop_import_little():
+  assert len(reached('vit_jax.training.step')) <= 10
+  loop = reached('vit_jax.run.loop')
+  assert len(loop) <= 120
+  assert not {module[1] for module in loop} & {
+      'plan', 'inference', 'sweep', 'benchmarking', 'commands'}
+  assert ('vit_jax', 'weights', 'save') not in loop

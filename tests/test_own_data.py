@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from tests import own_data
 from tests import pictures
 from tests import toy
 import vit_jax
@@ -26,19 +27,15 @@ NAMES = ('ant', 'bee', 'cow')
 UNREADABLE = {'3.png', '8.png', '23.png', '28.png'}
 
 
-def write_table(root):
-  rows = ['photo,kind,weight,split']
-  for i in range(40):
-    file = pictures.encode(pictures.picture(i, side=9))
-    (root / f'{i}.png').write_bytes(
-        file[:99] if f'{i}.png' in UNREADABLE else file)
-    rows.append(f'{i}.png,{NAMES[i % 3]},{i},{"train" if i < 20 else "test"}')
-  (root / 'table.csv').write_text('\n'.join(rows))
-
-
 def test_a_restarted_run_names_classes_and_counts_unreadable_images(
     tmp_path, capsys, monkeypatch):
-  write_table(tmp_path)
+  for i in range(40):
+    file = pictures.encode(pictures.picture(i, side=9))
+    (tmp_path / f'{i}.png').write_bytes(
+        file[:99] if f'{i}.png' in UNREADABLE else file)
+  own_data.write_table(tmp_path, 'photo,kind,weight,split', [
+      (f'{i}.png', NAMES[i % 3], i, 'train' if i < 20 else 'test')
+      for i in range(40)], name='table.csv', images=False)
   toy.write(tmp_path / 'config.py', **CONFIG)
   workdir = tmp_path / 'run'
   command = ['train', f'--config={tmp_path}/config.py', f'--workdir={workdir}',

@@ -4,24 +4,17 @@ They are started by `main.py` and communicate through gloo.
 """
 
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
 import numpy as np
 from PIL import Image
 import pytest
 
+from tests import faults
 from tests import toy
 from vit_jax import __main__ as main
 from vit_jax import run as run_lib
 
 pytestmark = pytest.mark.slow
-
-ROOT = pathlib.Path(__file__).parents[1]
-# Generous, for loaded machines.
-TIMEOUT_SECS = 540
 
 CONFIG = toy.config(
     total={'steps': 4}, batch_size=16, model={'dropout': 0.1},
@@ -43,43 +36,11 @@ EVALUATORS = {
 }
 
 
-def run_processes(number, *argv, devices=1, last=()):
-  """Returns the status, output and error stream of each process of main.py.
-
-  Args:
-    number: number of processes.
-    *argv: arguments of all processes.
-    devices: number of devices per process.
-    last: additional arguments of the last process.
-  """
-  environ = {**os.environ, 'JAX_PLATFORMS': 'cpu',
-             'JAX_NUM_CPU_DEVICES': str(devices)}
-  started = []
-  try:
-    flags = [f'--coordinator=localhost:{toy.free_port()}',
-             f'--num-processes={number}']
-    for i in range(number):
-      started.append(subprocess.Popen(
-          [sys.executable, 'main.py', *map(str, argv), *flags,
-           f'--process-id={i}', *(last if i == number - 1 else ())],
-          cwd=ROOT, env=environ, text=True,
-          stdout=subprocess.PIPE, stderr=subprocess.PIPE))
-    outputs = [process.communicate(timeout=TIMEOUT_SECS) for process in started]
-    return [(process.returncode, *texts)
-            for process, texts in zip(started, outputs)]
-  except subprocess.TimeoutExpired:
-    for process in started:
-      process.kill()
-    pytest.fail('A process did not end.\n' + '\n'.join(
-        '\n'.join(process.communicate()) for process in started))
-  finally:
-    for process in started:
-      process.kill()
-
-
-def assert_all_succeeded(done):
-  for status, out, err in done:
-    assert status == 0, f'{out}\n{err}'
+def run_processes(number, workdir, *argv, status=0, **options):
+  """Returns the output of each process of main.py, which ends with a status."""
+  ended = faults.Launch(workdir, *argv, processes=number, **options).end()
+  assert set(ended.statuses) == {status}, ended
+  return ended.outputs
 
 
 def assert_same_metrics(rows, expected, *, first=1, prefix=''):
@@ -108,9 +69,8 @@ def four_processes(tmp_path_factory):
   """The workdir and the outputs of four training processes."""
   folder = tmp_path_factory.mktemp('four')
   config = toy.write(folder / 'config.py', **CONFIG)
-  done = run_processes(4, f'--config={config}', f'--workdir={folder / "run"}')
-  assert_all_succeeded(done)
-  return folder / 'run', done
+  return folder / 'run', run_processes(
+      4, folder / 'run', f'--config={config}')
 
 
 def test_four_processes_train_like_one_device(four_processes, reference):
@@ -118,9 +78,9 @@ def test_four_processes_train_like_one_device(four_processes, reference):
 
 
 def test_only_process_0_prints_and_writes(four_processes):
-  workdir, done = four_processes
-  lines = [[line for line in out.splitlines() if '[Gloo]' not in line]
-           for _, out, _ in done]
+  workdir, outputs = four_processes
+  lines = [[line for line in output.splitlines() if '[Gloo]' not in line]
+           for output in outputs]
   assert [output[0] for output in lines] == [
       f'process {i} of 4, 1 of 4 devices' for i in range(4)]
   assert 'batch 16 = 4 host(s) x 1' in '\n'.join(lines[0])
@@ -140,9 +100,8 @@ def test_two_processes_resume_a_checkpoint_of_four(
   # Attention heads are split over both processes.
   config = toy.write(
       tmp_path / 'config.py', **{**CONFIG, **RESUMED, 'mesh': {'tensor': 2}})
-  done = run_processes(2, f'--config={config}', f'--workdir={workdir}')
-  assert_all_succeeded(done)
-  assert 'Resuming from step 2' in done[0][1]
+  outputs = run_processes(2, workdir, f'--config={config}')
+  assert 'Resuming from step 2' in outputs[0]
   assert_same_metrics(
       toy.rows(workdir), reference, first=3, prefix='train/')
 
@@ -152,12 +111,12 @@ def test_two_processes_evaluate_like_one(four_processes, tmp_path):
            for name, section in EVALUATORS.items()}
   config = toy.write(tmp_path / 'config.py', **{
       **CONFIG, 'evals': evals, 'checkpoint': {}})
-  argv = ['evaluate', f'--config={config}', f'--workdir={four_processes[0]}',
-          f'--output={tmp_path / "pictures"}']
-  assert main.main([*argv, f'--json={tmp_path / "one.json"}']) == 0
-  done = run_processes(
-      2, *argv, f'--json={tmp_path / "two.json"}', devices=2)
-  assert_all_succeeded(done)
+  workdir, argv = four_processes[0], [
+      'evaluate', f'--config={config}', f'--output={tmp_path / "pictures"}']
+  assert main.main([*argv, f'--workdir={workdir}',
+                    f'--json={tmp_path / "one.json"}']) == 0
+  run_processes(
+      2, workdir, *argv, f'--json={tmp_path / "two.json"}', devices=2)
   one, two = (json.loads((tmp_path / f'{name}.json').read_text())
               for name in ('one', 'two'))
   assert {name.split('/')[0] for name in one['metrics']} == set(EVALUATORS)
@@ -172,13 +131,11 @@ def test_two_processes_evaluate_like_one(four_processes, tmp_path):
 
 def test_processes_with_different_configs_end_with_status_2(tmp_path):
   config = toy.write(tmp_path / 'config.py', **CONFIG)
-  done = run_processes(
-      2, f'--config={config}', f'--workdir={tmp_path / "run"}',
-      last=['--config.batch_size=32'])
-  for status, _, err in done:
-    assert status == 2
+  for output in run_processes(
+      2, tmp_path / 'run', f'--config={config}', status=2,
+      last=['--config.batch_size=32']):
     assert ('main.py: error: Processes of one run differ in config.batch_size: '
-            'process 0 has 16, process 1 has 32') in err
+            'process 0 has 16, process 1 has 32') in output
   assert not (tmp_path / 'run').exists()
 
 
@@ -194,7 +151,7 @@ def test_an_error_in_one_process_ends_all_processes(tmp_path):
       'total': {'epochs': 2}, 'batch_size': 4,
       'data': {'source': str(tmp_path / 'images'), 'channels': 1,
                'check_secs': 0}})
-  done = run_processes(2, f'--config={config}', f'--workdir={tmp_path / "run"}')
-  assert all(status != 0 for status, _, _ in done), done
+  ended = faults.Launch(tmp_path / 'run', f'--config={config}').end()
+  assert 0 not in ended.statuses, ended
   # Only one process read the file.
-  assert sum('3.png' in err for _, _, err in done) == 1, done
+  assert sum('3.png' in output for output in ended.outputs) == 1, ended

@@ -59,31 +59,22 @@ def picture(seed, *, size=(61, 47), mode='RGB'):
 
 
 @contextlib.contextmanager
-def serving(folder, **variables):
-  """Runs the server; yields its address."""
+def serving(folder, model):
+  """Runs the server; yields its address once it is ready."""
   port = toy.free_port()
-  address = f'http://127.0.0.1:{port}'
   with (folder / 'log').open('w') as log, subprocess.Popen(
       [sys.executable, '-m', 'uvicorn', 'server:app', '--port', str(port)],
       cwd=folder, stdout=log, stderr=log,
-      env={**os.environ, **variables}) as server:
+      env={**os.environ, 'MODEL': model}) as server:
     try:
       end = time.monotonic() + START_SECS
-      while not is_ready(address):
+      while 'startup complete' not in (folder / 'log').read_text():
         assert server.poll() is None and time.monotonic() < end, (
             folder / 'log').read_text()
         time.sleep(0.1)
-      yield address
+      yield f'http://127.0.0.1:{port}'
     finally:
       server.terminate()
-
-
-def is_ready(address):
-  try:
-    with request.urlopen(f'{address}/health') as response:
-      return response.status == 200
-  except OSError:
-    return False
 
 
 def post(address, data):
@@ -101,7 +92,9 @@ def test_the_server_returns_the_predictions_of_the_model(tmp_path, model):
   assert main.main(argv) == 0
   assert not (tmp_path / 'limits.py').is_symlink()
   responses = []
-  with serving(tmp_path, MODEL='model.stablehlo') as address:
+  with serving(tmp_path, 'model.stablehlo') as address:
+    with request.urlopen(f'{address}/health') as response:
+      assert response.status == 200
     for seed in (0, 1):
       data = pictures.encode(picture(seed), 'JPEG')
       responses.append(post(f'{address}/predict?top_k=3', data))
@@ -163,7 +156,6 @@ SETTINGS = (
     {'keep_aspect': True, 'crop': 0.9, 'interpolation': 'lanczos'},
     {'keep_aspect': True, 'resolution': (24, 32)},
     {'value_range': (16.0, 235.0), 'interpolation': 'bicubic'},
-    {'ops': [{'op': 'resize', 'shorter': 33}, {'op': 'central_crop'}]},
     {'ops': [{'op': 'resize', 'size': 36}, {'op': 'central_crop', 'size': 32}]},
     {'ops': [{'op': 'resize', 'cover': 36}, {'op': 'central_crop'}]},
 )
@@ -185,15 +177,10 @@ JPEG = PICTURES['jpeg']
 
 @pytest.mark.parametrize('data,message', [
     (hostile.png(8000, 8000), '8000 x 8000 pixels.*maximum is 25,000,000'),
-    (hostile.png(65_536, 1), '1 x 65536 pixels, but each side'),
-    (b'%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n', 'not an image'),
     (pictures.encode(picture(0), 'TIFF'), 'not an image of a supported'),
     (JPEG + b'\xff\xda' * 300_000, '300001 scans'),
-    (pictures.encode(picture(0), 'MPO', save_all=True, append_images=[
-        picture(1)]) + b'\xff\xda' * 300_000, '300002 scans'),
     (JPEG[:2] + b'\xff\xe5\0\2' * 50_000 + JPEG[2:], 'too many parts'),
-    (hostile.gif_with_comment(49_000), 'too many parts'),
-], ids=['pixels', 'side', 'eps', 'tiff', 'scans', 'mpo', 'segments', 'comment'])
+], ids=['pixels', 'tiff', 'scans', 'segments'])
 def test_hostile_images_are_refused_before_decoding(
     preprocess, monkeypatch, data, message):
   def load(image):

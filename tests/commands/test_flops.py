@@ -12,7 +12,11 @@ CONFIGS = pathlib.Path(__file__).parents[2] / 'configs'
 PRETRAIN, QUICKSTART = CONFIGS / 'pretrain.py', CONFIGS / 'quickstart.py'
 
 
-def test_the_tables_are_printed_and_written(tmp_path, capsys):
+def test_the_tables_are_printed_and_written(tmp_path, capsys, monkeypatch):
+  # Other tests count all rows.
+  monkeypatch.setattr(paper_costs, 'TABLE_6', [('B/16', 7, 224)])
+  monkeypatch.setattr(paper_costs, 'TABLE_2', [
+      row for row in paper_costs.TABLE_2 if row[:2] == ('L/16', 'jft')])
   path = tmp_path / 'new' / 'flops.json'
   assert main.main(['flops', f'--json={path}']) == 0
   lines = [line.split() for line in capsys.readouterr().out.splitlines()]
@@ -20,8 +24,8 @@ def test_the_tables_are_printed_and_written(tmp_path, capsys):
   assert ['L/16', 'jft', '14', '1,567', '680', '43.4%'] in lines
   written = json.loads(path.read_text())
   assert [(r['variant'], r['epochs'], r['paper'])
-          for r in written['table_6']] == list(paper_costs.TABLE_6)
-  assert len(written['table_2']) == len(paper_costs.TABLE_2)
+          for r in written['table_6']] == paper_costs.TABLE_6
+  assert len(written['table_2']) == 1
 
 
 def count(tmp_path, capsys, *arguments):
@@ -30,10 +34,9 @@ def count(tmp_path, capsys, *arguments):
   return json.loads(path.read_text()), capsys.readouterr().out
 
 
-@pytest.mark.parametrize('dataset', ['jft', 'jft:1.0.0'])
-def test_a_config_is_counted_without_its_data(tmp_path, capsys, dataset):
+def test_a_config_is_counted_without_its_data(tmp_path, capsys):
   written, output = count(
-      tmp_path, capsys, f'--config={PRETRAIN}:model=B/16,dataset={dataset}',
+      tmp_path, capsys, f'--config={PRETRAIN}:model=B/16,dataset=jft:1.0.0',
       f'--config.data.data_dir={tmp_path}')
   (stage,) = written['stages']
   assert stage['images'] == pytest.approx(7 * 303e6, rel=1e-5)
@@ -44,7 +47,7 @@ def test_a_config_is_counted_without_its_data(tmp_path, capsys, dataset):
   # 40 % of 61.5 TFLOP/s.
   assert stage['core_days'] == pytest.approx(
       stage['exaflops'] * 1e18 / (0.4 * 61.5e12 * 86400))
-  assert f'{dataset} is not available' in output
+  assert 'jft:1.0.0 is not available' in output
   assert 'Paper, Table 6: 224 exaFLOPs' in output
   assert 'an assumption: see --utilisation' in output
 

@@ -15,15 +15,15 @@ import vit_jax
 from vit_jax import __main__ as main
 
 READABLE = ['a.png', 'b.jpg', 'c.png', 'more/d.PNG']
+TINY = {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
+        'num_classes': 2}
 
 
 @pytest.fixture(scope='module', name='model')
 def _model(tmp_path_factory):
   path = tmp_path_factory.mktemp('model') / 'tiny'
-  random_models.make(
-      {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
-       'num_classes': 4},
-      side=8, labels=('ant', 'bee', 'cat', 'dog')).save(path)
+  random_models.make({**TINY, 'num_classes': 4}, side=8,
+                     labels=('ant', 'bee', 'cat', 'dog')).save(path)
   return str(path)
 
 
@@ -96,10 +96,8 @@ def test_tables_of_images_keep_their_order_and_labels(
 
 def test_several_targets_have_a_column_each(photos, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
-  random_models.make(
-      {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
-       'num_classes': 2}, side=8, labels=('age', 'weight'),
-      activation='none').save('model')
+  random_models.make(TINY, side=8, labels=('age', 'weight'),
+                     activation='none').save('model')
   (tmp_path / 'ages.jsonl').write_text(json.dumps(
       {'path': f'{photos}/a.png', 'age': 3, 'weight': 4.5}))
   assert main.main(['predict', '--model=model', 'ages.jsonl',
@@ -162,8 +160,7 @@ def test_hostile_names_are_shown_and_written_as_text(
     shutil.copy(photos / 'a.png', name)
   pathlib.Path('@x\r.png').write_text('no image')
   random_models.make(
-      {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
-       'num_classes': 2}, side=8, labels=('\x1b[8mant', '=bee')).save('model')
+      TINY, side=8, labels=('\x1b[8mant', '=bee')).save('model')
   assert main.main(['predict', '--model=model', '--output=p.csv', *names,
                     '@x\r.png', '--batch-size=5']) == 1
   printed = capsys.readouterr().out
@@ -203,9 +200,7 @@ def test_errors_leave_no_output(
 
 def test_outputs_that_are_not_finite_are_errors_of_their_images(
     tmp_path, capsys):
-  made = random_models.make(
-      {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
-       'num_classes': 2}, side=8, mean=(0.0,) * 3, std=(1.0,) * 3)
+  made = random_models.make(TINY, side=8, mean=(0.0,) * 3, std=(1.0,) * 3)
   made.params['patches']['kernel'][:] = 1e37  # White pixels overflow.
   made.save(tmp_path / 'model')
   paths = [str(tmp_path / f'{name}.png') for name in ('black', 'white')]

@@ -21,29 +21,21 @@ from vit_jax.weights import open as open_lib
 pytestmark = pytest.mark.slow  # It trains models.
 
 
-def save_teacher(path, num_classes=10):
-  return random_models.save_near_initial(
-      path, num_classes=num_classes, resolution=12, width=16, depth=1,
+@pytest.fixture(scope='module')
+def trained(tmp_path_factory):
+  path = tmp_path_factory.mktemp('distill')
+  teacher = random_models.save_near_initial(
+      path / 'teacher', num_classes=10, resolution=12, width=16, depth=1,
       num_heads=4, mlp_dim=16, patch=4)
-
-
-def build(teacher):
-  return toy.build(
-      devices=4, total={'steps': 6}, averaging=0.5,
-      mesh={'fsdp': 2, 'tensor': 2}, model={'distill_token': True},
+  experiment = toy.build(
+      devices=2, total={'steps': 6}, averaging=0.5, mesh={'fsdp': 2},
+      model={'distill_token': True},
       objective={'name': 'distill', 'teacher': str(teacher), 'weight': 0.5,
                  'feature_weight': 0.1},
       data={'mixup': 0.2},
       evals={'test': {'split': 'test', 'batch_size': 120},
              'loss': {'name': 'objective', 'batch_size': 120}},
       checkpoint={'every': {'steps': 3}, 'keep': 2})
-
-
-@pytest.fixture(scope='module')
-def trained(tmp_path_factory):
-  path = tmp_path_factory.mktemp('distill')
-  teacher = save_teacher(path / 'teacher')
-  experiment = build(teacher)
   return teacher, path / 'run', experiment, run_lib.train(
       experiment, path / 'run')
 
@@ -103,8 +95,3 @@ def test_evaluation_needs_no_teacher(trained, capsys):
     moved.rename(teacher)
   assert f'{100 * summary["metrics"]["test/accuracy"]:.2f} %' in (
       capsys.readouterr().out)
-
-
-def test_a_teacher_of_other_classes_is_an_error(tmp_path):
-  with pytest.raises(ValueError, match='has 7 classes, but the data has 10'):
-    build(save_teacher(tmp_path / 'x', num_classes=7))

@@ -16,7 +16,6 @@ from tests import faults
 from tests import random_models
 from tests import toy
 from tests.run import test_writer
-from vit_jax import console
 from vit_jax import evals
 from vit_jax import run as run_lib
 from vit_jax import schema
@@ -137,7 +136,6 @@ def test_a_best_metric_that_is_not_reported_is_an_error(base, tmp_path):
 def test_an_early_stop_logs_evaluates_and_plots_the_last_step(stopped):
   _, summary, workdir = stopped
   written = writer_lib.read_rows(workdir)
-  assert max(row['step'] for row in written) == 20
   # Neither every third step nor the evaluation at the end was due at 20.
   assert [r['step'] for r in written if 'train/loss' in r][-2:] == [18, 20]
   assert [r['step'] for r in written if 'end/loss' in r] == [20]
@@ -179,26 +177,19 @@ def test_a_best_last_checkpoint_is_evaluated_once(
 def test_a_run_that_stopped_early_is_finished(base, workdir, capsys):
   before = {name: (workdir / name).read_bytes()
             for name in ('metrics.jsonl', 'summary.json')}
-  untouched = scripted(base, patience=2, fail={0: AssertionError()})
-  assert train(untouched, workdir) == json.loads(before['summary.json'])
-  assert ('already finished at step 20 (stopped early)'
-          in capsys.readouterr().out)
-  # A missing summary is written again.
-  (workdir / 'summary.json').unlink()
-  train(untouched, workdir)
-  for name, content in before.items():
-    assert (workdir / name).read_bytes() == content
-
-
-def test_settings_missing_in_an_older_checkpoint_take_their_defaults(
-    base, workdir, capsys):
+  (workdir / 'summary.json').unlink()  # It is written again.
+  # Settings that an older checkpoint lacks have their defaults.
   random_models.edit_config(
       paths.find(workdir),
       lambda config: (config['data'].pop('sampling'), config.pop('card')))
-  train(scripted(base, patience=2), workdir)
+  untouched = scripted(base, patience=2, fail={0: AssertionError()})
+  train(untouched, workdir)
+  assert train(untouched, workdir) == json.loads(before['summary.json'])
   printed = capsys.readouterr().out
-  assert 'already finished' in printed
+  assert 'already finished at step 20 (stopped early)' in printed
   assert 'Changes' not in printed
+  for name, content in before.items():
+    assert (workdir / name).read_bytes() == content
 
 
 def test_more_patience_resumes_a_run_that_stopped_early(
@@ -212,14 +203,13 @@ def test_more_patience_resumes_a_run_that_stopped_early(
 
 def test_without_a_best_metric_a_run_needs_no_best_checkpoint(base, workdir):
   shutil.rmtree(workdir / 'checkpoints/best')
-  summary = train(scripted(base, patience=None, best='', begin=5), workdir)
+  summary = train(scripted(base, best='', begin=5), workdir)
   assert summary['steps'] == 40 and not summary['best']
 
 
 def test_the_best_values_of_two_metrics_are_not_compared(base, workdir):
   # The earlier minimum, 2.0, is below all later values.
-  summary = train(scripted(
-      base, patience=None, best_mode='max', begin=5), workdir)
+  summary = train(scripted(base, best_mode='max', begin=5), workdir)
   assert (summary['best']['value'], summary['best']['step']) == (2.6, 40)
 
 
@@ -255,13 +245,12 @@ def test_a_run_does_not_resume_with_an_incompatible_config(
     train(scripted(other, patience=patience), workdir)
 
 
-@pytest.mark.parametrize(('killed_at', 'saved'), [(3, 15), (4, 15)])
 def test_a_killed_run_stops_early_where_an_uninterrupted_one_does(
-    base, stopped, tmp_path, killed_at, saved):
+    base, stopped, tmp_path):
   with pytest.raises(Killed):
-    train(scripted(base, patience=2, fail={killed_at: Killed()}), tmp_path)
-  assert paths.find(tmp_path).name == str(saved)
-  train(scripted(base, patience=2, begin=saved // 4), tmp_path)
+    train(scripted(base, patience=2, fail={4: Killed()}), tmp_path)
+  assert paths.find(tmp_path).name == '15'
+  train(scripted(base, patience=2, begin=3), tmp_path)
   faults.assert_same_end(tmp_path, stopped[-1])
 
 
@@ -285,7 +274,6 @@ def test_cost_counts_images_at_changing_batch_sizes(base, workdir):
   summary = train(scripted(other, begin=5), workdir)
   assert summary['images'] == 20 * 8 + 4 * 16
   assert summary['flops'] == per_image * summary['images']
-  assert summary['exaflops'] == summary['flops'] / 1e18
   last = [r for r in writer_lib.read_rows(workdir) if 'train/exaflops' in r][-1]
   assert last['train/exaflops'] == summary['exaflops']
   assert last['train/images_seen'] == summary['images']
@@ -293,16 +281,13 @@ def test_cost_counts_images_at_changing_batch_sizes(base, workdir):
 
 
 def test_utilisation_is_logged_if_the_peak_is_known(
-    base, stopped, tmp_path, monkeypatch, capsys):
+    base, stopped, tmp_path, monkeypatch):
   assert not any('train/mfu' in row for row in toy.rows(stopped[-1]))
   monkeypatch.setattr(hardware, 'find', lambda kind: hardware.Hardware(
       kind, (kind,), peak_flops=1e9, memory_bytes=0,
       memory_bytes_per_sec=0.0))
   train(dataclasses.replace(scripted(base), total_steps=4), tmp_path)
   per_image = model_flops.per_image(base).training
-  flops = per_image * 8 * 4
-  assert (f'at least {console.format_number(flops / 1e9 / 3600)} core-hours'
-          in capsys.readouterr().out)
   for row in writer_lib.read_rows(tmp_path):
     if 'train/loss' in row:
       assert row['train/mfu'] == pytest.approx(

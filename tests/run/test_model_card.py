@@ -6,8 +6,6 @@ import shlex
 import shutil
 
 import markdown_it
-import numpy as np
-from PIL import Image
 import pytest
 import yaml
 
@@ -53,14 +51,12 @@ def test_a_card_holds_the_numbers_of_the_metrics(workdir):
       if name.startswith('val/') and name != 'val/examples'}
   assert result['dataset'] == {
       'name': 'digits', 'type': 'digits', 'split': 'test[:40]'}
-  summary = json.loads((workdir / 'summary.json').read_text())
-  best = summary['best']
+  best = json.loads((workdir / 'summary.json').read_text())['best']
   accuracy = f'{100 * rows[-1]["val/accuracy"]:.2f} %'
   at_best = f'{100 * best["metrics"]["val/accuracy"]:.2f} %'
   assert (f'| val | digits, split `test[:40]` | 40 | accuracy | {accuracy} | '
           f'{at_best} |') in text
   assert f'Best (step {best["step"]})' in text
-  assert f'**Parameters:** {summary["parameters"]:,}' in text
 
 
 def test_a_card_describes_the_recipe_and_unknown_facts(workdir):
@@ -90,34 +86,16 @@ def test_changing_the_card_section_updates_the_card_of_a_finished_run(
 
 
 def test_a_converted_folder_has_the_card_with_its_new_path(
-    workdir, tmp_path, capsys):
+    workdir, tmp_path):
   assert not main.main([
       'convert', f'--source={workdir}', f'--target={tmp_path}/hub',
       '--format=huggingface'])
-  capsys.readouterr()
   text = (tmp_path / 'hub' / 'README.md').read_text()
   assert f'--model={tmp_path}/hub photos/' in text
   assert str(workdir) not in text
   assert '## Intended use and limits' in text
   problem = json.loads((tmp_path / 'hub' / 'config.json').read_text())
   assert problem['problem_type'] == 'multi_label_classification'
-
-
-def test_predict_uses_the_loss_of_the_run(workdir, tmp_path, capsys):
-  Image.new('RGB', (8, 8), 'red').save(tmp_path / 'red.png')
-  probabilities = []
-  for flags in ([], ['--activation=softmax']):
-    output = tmp_path / f'{len(probabilities)}.jsonl'
-    assert not main.main([
-        'predict', f'--model={workdir}', f'{tmp_path}/red.png', '--top-k=10',
-        f'--output={output}', *flags])
-    probabilities.append(np.array([p['probability'] for p in json.loads(
-        output.read_text())['predictions']]))
-  sigmoid, softmax = probabilities
-  odds = sigmoid / (1 - sigmoid)
-  np.testing.assert_allclose(softmax, odds / odds.sum(), rtol=1e-4)
-  printed = ' '.join(capsys.readouterr().out.split())
-  assert 'sigmoid' in printed
 
 
 def test_hostile_names_are_text_in_a_card(experiment, workdir):

@@ -1,11 +1,9 @@
 """`metrics.jsonl` holds each row once, even after kills."""
 
-import errno
 import json
 import math
 import struct
 import sys
-import threading
 import types
 
 from etils import epath
@@ -198,18 +196,3 @@ def test_links_in_a_workdir_are_not_followed(tmp_path):
   assert [row['step'] for row in writer_lib.read_rows(workdir)] == [1, 2, 3]
   assert outside.read_text() == content
   assert not any(path.is_symlink() for path in workdir.iterdir())
-
-
-def test_no_thread_outlives_a_writer_that_cannot_flush(tmp_path, monkeypatch):
-  # The thread of tensorboardX failed at the end: 'handle is closed'.
-  before = threading.enumerate()
-  metric_writer = writer_lib.MetricWriter(tmp_path)
-  metric_writer.write(1, {'a': 1})
-  def fail(_):
-    raise OSError(errno.ENOSPC, 'No space left on device')
-
-  monkeypatch.setattr(writer_lib.event_file_writer.EventsWriter, 'flush', fail)
-  with pytest.raises(OSError, match='No space left'):
-    metric_writer.write(2, {'a': 1})
-  metric_writer.close()
-  assert threading.enumerate() == before
