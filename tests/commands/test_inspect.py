@@ -156,7 +156,7 @@ def test_missing_and_unreadable_images_are_listed(
   assert report['pictures'] == 1
   assert set(report['errors']) == {
       f'{tmp_path}/none.png', f'{tmp_path}/broken.png'}
-  assert 'none.png: no such file' in capsys.readouterr().out
+  assert 'none.png: no such file' in ' '.join(capsys.readouterr().out.split())
   assert inspect(tmp_path / 'none.png') == 2
 
 
