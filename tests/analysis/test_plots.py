@@ -136,3 +136,20 @@ def test_dollars_in_names_are_not_formulas(draw):
     shown, is_math = text._preprocess_math(text.get_text())
     assert not is_math
     assert shown in (r'$\run$', 'one $', 'train', 'val', 'a$b$')
+
+
+def test_noise_does_not_fill_an_axis_and_training_is_dashed(draw):
+  fig = draw({'run': [
+      {'step': i, 'train/accuracy': 0.995 + 1e-3 * (i % 2),
+       'test/accuracy': 0.99} for i in range(1, 9)]})
+  axes, = fig.axes
+  low, high = axes.get_ylim()
+  assert low < 0.91 and high < 1.01
+  assert [line.get_linestyle() for line in axes.lines] == ['--', '-']
+
+
+@pytest.mark.parametrize('suffix', ['svg', 'pdf'])
+def test_the_suffix_determines_the_format(suffix, tmp_path):
+  path = tmp_path / f'curves.{suffix}'
+  plots.curves({'run': make_rows()}, path)
+  assert path.read_bytes()[:5] in (b'<?xml', b'%PDF-')

@@ -43,7 +43,8 @@ def test_few_classes_show_names_counts_and_accuracies(tmp_path, texts):
   matrix = np.array([[8, 2, 0], [1, 1234, 0], [0, 0, 0]])
   prediction_figures.confusion(
       matrix, tmp_path / 'x.png', names=['cat', 'dog', 'owl'], title='test')
-  assert {'cat', 'dog', 'owl', '8', '2', '1,234', '80.0', '99.9', 'no example',
+  assert {'cat', 'dog', 'owl', '8', '2', '1,234', '80.0 / 88.9',
+          '99.9 / 99.8', 'no example',
           'test: 99.76 % of 1,245 correct'} <= set(texts)
 
 
@@ -69,7 +70,8 @@ def test_each_target_has_a_panel(tmp_path, texts):
   pairs = np.array([[[1.0, 2.0], [np.nan, 1.0]], [[3.0, 3.5], [np.nan, 2.0]]])
   path = tmp_path / 'answers.png'
   prediction_figures.scatter(pairs, path, names=['age', 'cost, $'], title='val')
-  assert {'val', 'age', r'cost, \$'} <= set(texts)
+  assert 'age: n = 2, R² = 0.375\nmean absolute error 0.75' in texts
+  assert {'val', r'cost, \$: no labels'} <= set(texts)
 
 
 @pytest.mark.filterwarnings('error')

@@ -42,6 +42,7 @@ def toy():
 
     return evals.Split(
         name='toy', batches=batches, image=lambda i: images[i],
+        original=lambda i: (images[i], f'{i}.png'),
         multi_label=labels.ndim == 2,
         num_examples=len(images) if num_examples is None else num_examples,
         num_classes=num_classes or images.shape[-1], **facts)

@@ -79,7 +79,7 @@ def test_confusion_matrix_agrees_with_scikit_learn(toy):
       sklearn_metrics.precision_score(
           LABELS, LOGITS.argmax(-1), labels=range(CLASSES), average=None,
           zero_division=0))
-  pairs = [(int(m.image().argmax()), m.label) for m in got.mistakes]
+  pairs = [(int(m.read()[0].argmax()), m.label) for m in got.mistakes]
   assert [m.prediction for m in got.mistakes] == [p for p, _ in pairs]
   assert all(prediction != label for prediction, label in pairs)
   shares = [m.confidence for m in got.mistakes]

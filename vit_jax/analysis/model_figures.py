@@ -18,11 +18,13 @@ _NONE: Mapping[str, Any] = types.MappingProxyType({})
 
 def filters(
     components: Float[np.ndarray, 'filters height width channels'],
-    path: epath.PathLike, *, columns: int = 7,
+    path: epath.PathLike, *, columns: int = 7, title: str = '',
 ) -> None:
   """Draws filters, each on its own scale; grey is zero (figure 7, left)."""
   fig, axes = plots.new_panels(
-      len(components), columns=columns, width=1.05, height=1.05, w_pad=0.05)
+      len(components), columns=columns, width=1.05, height=1.05,
+      title_inches=0.4, w_pad=0.05)
+  fig.suptitle(title, fontsize=10)
   for ax, component in zip(axes, components):
     is_rgb = component.shape[-1] >= 3
     image = component[..., :3] if is_rgb else component[..., 0]
@@ -59,6 +61,8 @@ def distance(
   A line marks the distance of `uniform` attention.
   """
   layers, heads = pixels.shape
+  low, high = (f(uniform, pixels.min(), pixels.max()) for f in (min, max))
+  margin = max(0.15 * (high - low), 0.05 * high)
   numbers = np.arange(1, layers + 1)
   fig = plots.new_figure(6.4, 4.2)
   ax = fig.subplots()
@@ -71,7 +75,7 @@ def distance(
              label='uniform attention')
   ax.set(xlabel='layer', ylabel='mean attention distance (pixels)',
          xlim=(0.5, layers + 0.5),
-         ylim=(0, 1.08 * max(uniform, float(pixels.max())) or 1))
+         ylim=(max(0, low - margin), high + margin))
   ax.set_xticks(numbers[::max(1, layers // 12)])
   plots.style(ax, grid=False)
   plots.legend(fig)
@@ -97,7 +101,8 @@ def rollout(
     brightness = 0.15 + 0.85 * np.asarray(resized).clip(0, 1)
     darkened.append((image * brightness[..., None]).astype(np.uint8))
   pictures({'input': images, 'brightness: rollout': darkened}, path,
-           maps={'share of each patch': 100 * maps}, unit=' %', titles=titles)
+           maps={'share of each patch': 100 * maps}, unit=' %', titles=titles,
+           limits=(0, float(100 * maps.max())))
 
 
 def patches(
@@ -180,18 +185,29 @@ def pictures(
 def heads(
     maps: Float[np.ndarray, 'layers heads rows columns'],
     path: epath.PathLike, *, title: str = '',
+    image: UInt8[np.ndarray, 'height width 3'] | None = None,
 ) -> None:
-  """Draws the attention map of each head, each on its own scale."""
+  """Draws an image and the attention map of each head, on its own scale."""
   layers, count, rows, columns = maps.shape
   title = _title(title, max(42, 6 * count))
   # Tiles have the image's aspect ratio and a constant area.
   side = 0.62 * np.sqrt([columns / rows, rows / columns]).clip(0.5, 2)
+  width = max(2.4, side[0] * count)
   fig = plots.new_figure(
-      max(3.2, side[0] * count + 1), max(2.2, side[1] * layers + 1),
+      width + 2.0 + 2.0 * (image is not None), max(2.4, side[1] * layers + 1),
       w_pad=0.05)
-  ax = fig.subplots()
+  *left, ax = fig.subplots(
+      1, 1 + (image is not None), squeeze=False, width_ratios=(
+          [2.0, width] if image is not None else [width])).flat
+  for panel in left:
+    panel.imshow(image)
+    panel.set_axis_off()
+    panel.set_title('input', fontsize=10)
   highest = np.maximum(maps.max((2, 3), keepdims=True), 1e-12)
-  _draw_mosaic(ax, maps / highest, vmin=0, aspect=side[1] / side[0])
+  drawn = _draw_mosaic(
+      ax, maps / highest, vmin=0, aspect=side[1] / side[0])
+  fig.colorbar(drawn, ax=ax, fraction=0.04, pad=0.02,
+               label='attention / highest attention of the head')
   ax.set(xlabel='head', ylabel='layer')
   fig.suptitle(title, fontsize=9)
   plots.save(fig, path)

@@ -25,8 +25,10 @@ _FONT = 'DejaVu Sans'  # Part of Matplotlib.
 _DPI = 150
 _LOG_SCALE_RATIO = 30  # Largest to smallest loss.
 _LENGTH_RATIO = 3  # Longest to shortest run that share an axis of steps.
-_PANEL_INCHES = 4.2
-_FEW_POINTS = 25  # Training curves of up to this many points have markers.
+_PANEL_INCHES = 2.8  # Readable when a page shrinks three panels to 800 pixels.
+# Smallest range of an axis, so that noise does not fill it: of fractions, and
+# of other metrics relative to their largest value.
+_FRACTION_RANGE, _RELATIVE_RANGE = 0.1, 0.1
 _TITLES = {'loss': 'Loss', 'accuracy': 'Accuracy',
            'precision_at_1': 'Precision at 1',
            'mean_average_precision': 'Mean average precision',
@@ -50,8 +52,8 @@ def curves(runs: Mapping[str, Rows], path: epath.PathLike) -> None:
   Each run has its colour. Of many runs, only those with the lowest final loss
   have one, in front of the others in grey.
 
-  Runs of very different lengths share an axis in percent. Training is a thin
-  line; each evaluator is a line with markers.
+  Runs of very different lengths share an axis in percent. Training is a dashed
+  line; each evaluator is a solid line with markers.
 
   Args:
     runs: rows by run name; each row holds `step` and metrics such as
@@ -72,7 +74,7 @@ def curves(runs: Mapping[str, Rows], path: epath.PathLike) -> None:
   markers = dict(zip(dict.fromkeys(
       s.name for s in series if s.name != 'train'), MARKERS * len(series)))
   fig, panels = new_panels(
-      len(metrics), columns=3, width=_PANEL_INCHES, height=4.0, w_pad=0.12)
+      len(metrics), columns=3, width=_PANEL_INCHES, height=2.8)
   for axes, metric in zip(panels, metrics):
     drawn = [s for s in series if s.metric == metric]
     for s in drawn:
@@ -225,13 +227,23 @@ def _format_panel(axes: Any, metric: str, values: Sequence[float]) -> None:
   axes.set_title(_TITLES[metric], fontsize=12, loc='left', fontweight='bold')
   style(axes)
   axes.xaxis.set_major_locator(ticker.MaxNLocator(
-      nbins=5, integer=True, min_n_ticks=1))
+      nbins=4, integer=True, min_n_ticks=1))
   axes.xaxis.set_major_formatter('{x:,.0f}')
   if metric == 'loss' and min(values) > 0 and (
       max(values) / min(values) > _LOG_SCALE_RATIO):
     axes.set_yscale('log')
     axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_minor_formatter(ticker.NullFormatter())
+  low, high = axes.get_ylim()
+  if console.is_fraction(metric):
+    high = min(high, 1.005)
+    least = _FRACTION_RANGE
+  else:
+    least = _RELATIVE_RANGE * max(map(abs, values))
+  if axes.get_yscale() == 'linear':
+    axes.set_ylim(min(low, high - least), high)
+  if metric == 'learning_rate':
+    axes.set_ylim(bottom=0)
   # Complete labels instead of a factor above the axis.
   axes.yaxis.set_major_formatter('{x:.4g}')
   if console.is_fraction(metric):
@@ -264,7 +276,6 @@ def _line_style(
     series: _Series, markers: Mapping[str, str]) -> dict[str, Any]:
   count = len(series.steps)
   if series.name == 'train':
-    return {'linewidth': 1.2, 'alpha': 0.75,
-            'marker': '.' if count <= _FEW_POINTS else ''}
+    return {'linewidth': 1.2, 'linestyle': (0, (4, 1.5))}
   return {'linewidth': 1.8, 'markersize': 4.5, 'marker': markers[series.name],
           'markevery': max(1, count // 12)}

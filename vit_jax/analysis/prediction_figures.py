@@ -22,7 +22,7 @@ def confusion(
     counts: Int[np.ndarray, 'classes classes'], path: epath.PathLike, *,
     names: Sequence[str] | None = None, title: str = '',
 ) -> None:
-  """Draws a confusion matrix, and the accuracy of each class.
+  """Draws a confusion matrix, with recall and precision of each class.
 
   Colours are shares of a row on a square-root scale, which shows rare
   confusions. With too many classes for names, the worst are listed.
@@ -53,16 +53,16 @@ def confusion(
     matrix.set_yticks(range(classes), names, fontsize=8)
     matrix.set_xticks(range(classes), names, fontsize=8,
                       rotation=90 if rotate else 0)
-    _draw_bars(bars, share, total)
+    _draw_bars(bars, share, counts)
   else:
     _draw_curve(bars, share, total, names)
-  bars.set_xlabel('class accuracy')
+  bars.set_xlabel('recall (bar) / precision (diamond)' if named else 'recall')
   plots.percent(bars.xaxis)
   plots.style(bars, grid=False)
   if counted:
     for (row, column), count in np.ndenumerate(counts):
       matrix.text(column, row, f'{count:,}' if count else '', ha='center',
-                  va='center', fontsize=7,
+                  va='center', fontsize=float(np.clip(40 / classes, 7, 16)),
                   color='white' if share[row, column] > 0.4 else 'black')
   accuracy = np.trace(counts) / max(1, counts.sum())
   plots.title(fig, f'{title}: ' * bool(title)
@@ -76,7 +76,7 @@ def mistakes(
 ) -> None:
   """Draws a sheet of images [height, width, channels], each with a title."""
   fig, panels = plots.new_panels(
-      len(images), columns=columns, width=2.0, height=2.4, title_inches=0.4,
+      len(images), columns=columns, width=2.0, height=2.5, title_inches=0.4,
       w_pad=0.05)
   for axes, image, text in zip(panels, images, titles):
     axes.set_axis_off()
@@ -115,7 +115,8 @@ def scatter(
 ) -> None:
   """Draws predictions against labels, one panel per regression target.
 
-  `pairs` are in the label's units; labels may be NaN.
+  `pairs` are in the label's units; labels may be NaN. Both axes have the same
+  limits; the title of a panel has R² and the mean absolute error.
   """
   count = pairs.shape[1]
   names = list(map(plots.drawable, names or map(str, range(count))))
@@ -123,14 +124,22 @@ def scatter(
       count, columns=3, width=3.8, height=3.6, title_inches=0.4, w_pad=0.08)
   for axes, name, values in zip(panels, names, pairs.swapaxes(0, 1)):
     values = values[np.isfinite(values).all(axis=1)]
+    text = f'{name}: no labels'
     if len(values):
-      ends = values.min(), values.max()
+      label, prediction = values.T
+      deviation = np.square(label - label.mean()).sum()
+      r2 = 1 - np.square(prediction - label).sum() / (deviation or np.nan)
+      text = (f'{name}: n = {len(values):,}, R² = {r2:.3f}\nmean absolute '
+              f'error {np.abs(prediction - label).mean():.4g}')
+      margin = 0.03 * np.ptp(values) or 1
+      ends = values.min() - margin, values.max() + margin
       axes.plot(ends, ends, color=GREY, linestyle='--', linewidth=1)
+      axes.set(xlim=ends, ylim=ends, aspect='equal')
     # Transparency shows the density of many points.
     axes.plot(*values.T, 'o', color=BLUE, markersize=3, markeredgewidth=0,
               alpha=np.clip(200 / max(1, len(values)), 0.05, 0.8))
     axes.set(xlabel='label', ylabel='prediction')
-    axes.set_title(name, fontsize=10)
+    axes.set_title(text, fontsize=9)
     plots.style(axes, grid=False)
   plots.title(fig, title)
   plots.save(fig, path)
@@ -180,15 +189,20 @@ def _displayed(image: np.ndarray) -> np.ndarray:
   return (shown - low) / (high - low)
 
 
-def _draw_bars(axes: Any, share: Any, total: Any) -> None:
-  accuracy = np.diag(share)
-  drawn = axes.barh(np.arange(len(total)), accuracy, color=BLUE, height=0.7)
-  axes.bar_label(drawn, [
-      f'{100 * value:.1f}' if count else 'no example'
-      for value, count in zip(accuracy, total)], padding=2, fontsize=7)
-  axes.set_xlim(0, 1.25)
+def _draw_bars(axes: Any, share: Any, counts: Any) -> None:
+  accuracy, total = np.diag(share), counts.sum(axis=1)
+  rows = np.arange(len(total))
+  axes.barh(rows, accuracy, color=BLUE, height=0.7)
+  with np.errstate(invalid='ignore'):  # NaN is not drawn.
+    precision = np.diag(counts) / counts.sum(axis=0)
+  axes.plot(precision, rows, 'D', color=ORANGE, markersize=4)
   axes.set_xticks((0, 0.5, 1))
   axes.tick_params(labelleft=False)
+  for row, values in enumerate(zip(accuracy, precision)):
+    text = ' / '.join(f'{100 * value:.1f}' for value in values)
+    axes.text(1.06, row, text if total[row] else 'no example', va='center',
+              fontsize=8)
+  axes.set_xlim(0, 1.6)
 
 
 def _draw_curve(axes: Any, share: Any, total: Any, names: Any) -> None:

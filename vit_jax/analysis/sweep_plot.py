@@ -35,7 +35,8 @@ def sweep(result: Mapping[str, Any], path: epath.PathLike) -> None:
   best = result['best']
   best_position = positions[json.dumps(best['values'][field])]
   axes.plot([best_position], [scale * best['value']], 'o', markersize=13,
-            markerfacecolor='none', markeredgecolor='#000000', label='chosen')
+            markerfacecolor='none', markeredgecolor='#000000',
+            label=plots.drawable(f'chosen: {_describe(best["values"])}'))
   if result['final'] is not None:
     _draw_final(axes, result['final'], metric, best_position, scale=scale,
                 first_colour=num_lines)
@@ -58,9 +59,8 @@ def _draw_grid(
   lines: dict[str, list[tuple[float, float]]] = {}
   diverged = set()
   for row in result['grid']:
-    others = ', '.join(f'{name.split(".")[-1]}={value}'
-                       for name, value in row['values'].items()
-                       if name != field)
+    others = _describe({name: value for name, value in row['values'].items()
+                        if name != field})
     points = lines.setdefault(f' ({others})' if others else '', [])
     position = positions[json.dumps(row['values'][field])]
     if row['value'] is None:
@@ -68,7 +68,10 @@ def _draw_grid(
     else:
       points.append((position, scale * row['value']))
   for i, (label, points) in enumerate(lines.items()):
-    axes.plot(*zip(*sorted(points)) if points else ([], []), 'o-',
+    # Each line has its style, so that equal lines do not hide each other.
+    axes.plot(*zip(*sorted(points)) if points else ([], []),
+              linestyle=('-', '--', ':', '-.')[i % 4],
+              marker=plots.MARKERS[i % len(plots.MARKERS)],
               color=plots.COLOURS[i % len(plots.COLOURS)], markersize=6,
               label=plots.drawable(result['plan']['metric'] + label),
               linewidth=1.6)
@@ -93,3 +96,8 @@ def _draw_final(
         color=plots.COLOURS[(first_colour + i) % len(plots.COLOURS)],
         markersize=7, label=plots.drawable(
             f'{name}, final (mean ± std of {len(final["runs"])})'), zorder=4)
+
+
+def _describe(values: Mapping[str, Any]) -> str:
+  return ', '.join(f'{name.split(".")[-1]}={value}'
+                   for name, value in values.items())

@@ -61,11 +61,20 @@ class LoadExample:
 
   def image(self, index: int) -> np.ndarray:
     """Returns the pixels of an example after the operations."""
-    found, _ = self._read_next(index, self.policy, replace=True)
-    assert found is not None
-    index, image, _ = found
+    index, image = self._readable(index)
     with self.dataset.naming(index):
       return self._augment(image, np.random.default_rng(0))
+
+  def original(self, index: int) -> tuple[np.ndarray, str]:
+    """Returns the pixels of an example as stored, and its name."""
+    index, image = self._readable(index)
+    return ops_lib.pixels(image), self.dataset.source.key(index)
+
+  def _readable(self, index: int) -> tuple[int, ops_lib.Picture]:
+    """Returns index and image of an example, or of its replacement."""
+    found, _ = self._read_next(index, self.policy, replace=True)
+    assert found is not None
+    return found[:2]
 
   def find_unreadable(self, index: int) -> list[unreadable_lib.Unreadable]:
     """Returns example `index` and, in training, its unreadable successors."""

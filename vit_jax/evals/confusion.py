@@ -78,7 +78,7 @@ def _mistakes(
   wrong = np.flatnonzero(values['prediction'] != values['label'])
   order = np.argsort(-values['confidence'][wrong], kind='stable')
   return tuple(evaluator.Mistake(
-      image=functools.partial(split.image, int(i)),
+      read=functools.partial(split.original, int(i)),
       label=int(values['label'][i]), prediction=int(values['prediction'][i]),
       confidence=float(values['confidence'][i]))
                for i in wrong[order[:_NUM_MISTAKES]])

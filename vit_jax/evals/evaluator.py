@@ -43,6 +43,8 @@ class Split:
     target_std: standard deviation of each target in its own units.
     image: returns the image of an example as uint8 [height, width, channels],
       resized and cropped as for the model.
+    original: returns the image of an example as stored, [height, width,
+      channels], and its name.
     ranks: position of each example among the sampled examples of its class, for
       each seed; -1 if not sampled. Only for splits sampled by class.
     max_unreadable: examples that may be missing because they are unreadable.
@@ -50,6 +52,7 @@ class Split:
   name: str
   batches: Callable[[], Iterator[types.Batch]]
   image: Callable[[int], np.ndarray]
+  original: Callable[[int], tuple[np.ndarray, str]]
   num_examples: int
   num_classes: int
   class_names: tuple[str, ...] | None = None
@@ -159,8 +162,8 @@ def _describe_labels(targets: tuple[str, ...]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Mistake:
-  """A wrong prediction with its probability; `image` reads the image."""
-  image: Callable[[], np.ndarray]
+  """A wrong prediction; `read` returns the image as stored, and its name."""
+  read: Callable[[], tuple[np.ndarray, str]]
   label: int
   prediction: int
   confidence: float

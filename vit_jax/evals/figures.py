@@ -5,6 +5,7 @@ from typing import Any
 
 from etils import epath
 
+from vit_jax import console
 from vit_jax.analysis import prediction_figures
 from vit_jax.evals import evaluator
 
@@ -39,10 +40,11 @@ def draw(
     yield path
   if result.mistakes:
     of_mistakes = output / f'{name}_mistakes.png'
+    images, files = zip(*(mistake.read() for mistake in result.mistakes))
     prediction_figures.mistakes(
-        [mistake.image() for mistake in result.mistakes],
-        [f'{result.name_of(m.label)}, predicted:\n'
+        images,
+        [f'{console.shorten(file, 26)}\n{result.name_of(m.label)}, predicted:\n'
          f'{result.name_of(m.prediction)} ({100 * m.confidence:.0f} %)'
-         for m in result.mistakes],
+         for file, m in zip(files, result.mistakes)],
         of_mistakes, title=name)
     yield of_mistakes

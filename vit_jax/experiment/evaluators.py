@@ -207,9 +207,10 @@ def _split_opener(
       section = dataclasses.replace(section, eval_unreadable='error')
     max_unreadable = 0 if section.policy(train=False) == 'error' else (
         data.allowed_unreadable(section.max_unreadable, dataset.num_examples))
+    load = examples.LoadExample(dataset, section, train=False)
     return evals.Split(
         name=f'{dataset.name} {dataset.split}', ranks=ranks,
-        image=examples.LoadExample(dataset, section, train=False).image,
+        image=load.image, original=load.original,
         batches=_eval_batches(section, dataset, batch_size, mesh, unreadable),
         num_examples=dataset.num_examples, max_unreadable=max_unreadable,
         num_classes=dataset.num_classes, class_names=dataset.class_names,

@@ -46,7 +46,10 @@ def filters(model: model_lib.Model, path: epath.Path) -> html_page.Section:
     drawn = embeddings.filters(np.asarray(params[PATCHES]))
     text = (f'Principal components of {PATCHES}, the strongest first (figure '
             '7, left)')
-  model_figures.filters(drawn, path, columns=8 if ROOT in params else 7)
+  model_figures.filters(
+      drawn, path, columns=8 if ROOT in params else 7, title=(
+          f'filters of {ROOT}' if ROOT in params else
+          f'principal components of {PATCHES}'))
   return html_page.Section('Filters', f'{text}; grey is zero.', path)
 
 
@@ -120,8 +123,7 @@ def patches(
     batch_size: images per batch.
   """
   name = 'patches' if layer is None else f'patches:{layer}'
-  if not paths or not model.config.num_layers or (
-      not images_lib.is_viewable(model.preprocess)):
+  if not paths or not model.config.num_layers:
     return []
   row, column = patch
   names: list[Any] = []
@@ -144,7 +146,7 @@ def patches(
       'all drawn images as red, green and blue (DINOv2, figure 1), and cosine '
       f'similarity to the patch in row {row + 1} and column {column + 1}, '
       + (f'after layer {layer}.' if layer is not None
-         else 'after the final norm.'), path)]
+         else 'after the final norm.') + _channels(model), path)]
 
 
 def attention(
@@ -208,25 +210,21 @@ def attention(
       f'{console_lib.format_count(len(distances), "image")} of {height} x '
       f'{width} pixels in patches of {patch[0]:g} x {patch[1]:g} (figure 7, '
       'right).', output / 'distance.png')]
-  rollout, preprocess = 'Attention rollout', model.preprocess
-  if not images_lib.is_viewable(preprocess):
-    sections.append(html_page.Section(
-        rollout, f'Not drawn: images of {preprocess.channels} channels of '
-        f'{preprocess.pixel_dtype} cannot be displayed.'))
-  else:
-    model_figures.rollout(
-        _pictures(model, names), np.stack(rollouts), output / 'rollout.png',
-        titles=list(map(_title, names)))
-    sections.append(html_page.Section(
-        rollout, 'Share of each patch in '
-        f'{_ROLLOUT_TARGETS[config.pooling]}: the product of the attention of '
-        'all layers, averaged over heads (figures 6 and 14).',
-        output / 'rollout.png'))
+  pictures = _pictures(model, names)
+  model_figures.rollout(
+      pictures, np.stack(rollouts), output / 'rollout.png',
+      titles=list(map(_title, names)))
+  sections.append(html_page.Section(
+      'Attention rollout', 'Share of each patch in '
+      f'{_ROLLOUT_TARGETS[config.pooling]}: the product of the attention of '
+      'all layers, averaged over heads (figures 6 and 14).'
+      + _channels(model), output / 'rollout.png'))
   query = 'the class token' if config.pooling == 'cls' else (
       'all patches on average')
-  for number, (name, of_heads) in enumerate(zip(names, maps), start=1):
+  for number, (name, of_heads, picture) in enumerate(
+      zip(names, maps, pictures), start=1):
     path = output / (f'heads_{number}.png' if number > 1 else 'heads.png')
-    model_figures.heads(of_heads, path, title=_title(name))
+    model_figures.heads(of_heads, path, title=_title(name), image=picture)
     sections.append(html_page.Section(
         f'Heads, image {number}', f'Attention of each head in {_title(name)} '
         f'from {query}; each map has its own scale.', path))
@@ -238,6 +236,14 @@ def _pictures(
   """Returns images as the model sees them, as RGB arrays."""
   return [np.asarray(images_lib.show(name, model.preprocess).convert('RGB'))
           for name in names]
+
+
+def _channels(model: model_lib.Model) -> str:
+  """Returns a sentence on the channels that are drawn, if not obvious."""
+  if images_lib.is_viewable(model.preprocess):
+    return ''
+  return (' Channels 1, 2 and 3 are drawn as red, green and blue.'
+          if model.preprocess.channels >= 3 else ' Channel 1 is drawn as grey.')
 
 
 def _title(path: str) -> str:

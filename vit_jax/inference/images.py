@@ -106,12 +106,19 @@ def is_viewable(preprocess: preprocessing_lib.Preprocess) -> bool:
 def show(
     image: ImageLike, preprocess: preprocessing_lib.Preprocess,
 ) -> Image.Image:
-  """Returns an image resized and cropped as the model sees it."""
-  if not is_viewable(preprocess):
-    raise ValueError(
-        f'Images of {preprocess.channels} channels of '
-        f'{preprocess.pixel_dtype} cannot be shown.')
-  return _read_resized(image, preprocess)
+  """Returns an image resized and cropped as the model sees it.
+
+  Of channels that are neither grey nor RGB, the first three are red, green and
+  blue, or the first is grey.
+  """
+  picture = _read_resized(image, preprocess)
+  if is_viewable(preprocess):
+    return picture
+  pixels = ops_lib.pixels(picture).astype(np.float32)
+  shown = pixels[..., :3] if pixels.shape[-1] >= 3 else pixels[..., 0]
+  low, high = preprocess.value_range or (shown.min(), shown.max())
+  fractions = ((shown - low) / max(high - low, 1e-6)).clip(0, 1)
+  return Image.fromarray((255 * fractions).astype(np.uint8))
 
 
 def _read_resized(

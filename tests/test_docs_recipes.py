@@ -1,0 +1,88 @@
+"""The commands of docs/recipes.md run, with two steps and a small model."""
+
+import pathlib
+import re
+import shlex
+
+import numpy as np
+from PIL import Image
+import pytest
+
+from tests import pictures
+from tests import random_models
+from vit_jax import __main__ as main
+
+pytestmark = [pytest.mark.slow,  # It trains models.
+              pytest.mark.usefixtures('one_device')]
+
+ROOT = pathlib.Path(__file__).parent.parent
+PAGE = (ROOT / 'docs' / 'recipes.md').read_text()
+RECIPES = dict(re.findall(r'## (.*?)\n.*?```bash\n(.*?)```', PAGE, re.DOTALL))
+SHORT = ['total={"steps":2}', 'batch_size=8', 'data.resolution=16',
+         'data.num_workers=0']
+
+
+def write_images(folder, count, start=0):
+  for i in range(start, start + count):
+    pictures.save(folder / f'{i}.png', pictures.picture(i, side=16))
+
+
+def write_table(path, *columns):
+  """Writes a table of 16 images, with 0 or 1 in each of the columns."""
+  write_images(path.parent / 'listed', 16)
+  rows = [f'listed/{i}.png,' + ','.join(
+      str((i >> n) % 2) if path.stem == 'findings' else str(i / 4 + n)
+      for n, _ in enumerate(columns)) for i in range(16)]
+  path.write_text('\n'.join([f'path,{",".join(columns)}', *rows]))
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+  """The files that the recipes name, in the current folder."""
+  monkeypatch.chdir(tmp_path)
+  for root in ('my_images', 'labelled'):
+    for i, name in enumerate('abcde'):
+      write_images(tmp_path / root / name, 6, start=10 * i)
+  write_images(tmp_path / 'unlabelled', 24)
+  write_images(tmp_path / 'photos', 3)
+  write_table(tmp_path / 'houses.csv', 'price', 'rooms')
+  write_table(tmp_path / 'findings.csv', 'fracture', 'nodule')
+  for split in ('train', 'test'):
+    write_images(tmp_path / 'scenes' / 'images' / split, 6)
+    for i in range(6):
+      mask = np.arange(256, dtype=np.uint8).reshape(16, 16) // 128
+      pictures.save(tmp_path / 'scenes' / 'masks' / split / f'{i}.png',
+                    Image.fromarray(mask))
+  random_models.make(
+      {'variant': 'vit_small_patch14_dinov2', 'patch': 8, 'width': 16,
+       'depth': 2, 'num_heads': 2, 'mlp_dim': 32, 'num_classes': 0},
+      side=16).save(tmp_path / 'backbone')
+
+
+def commands(recipe):
+  lines = RECIPES[recipe].replace('\\\n', ' ').split('\n')
+  text = '\n'.join(lines)
+  for address in re.findall(r'hf://\S+', text):
+    text = text.replace(address, 'backbone')
+  return [shlex.split(line)[2:] for line in text.split('\n')
+          if line.startswith('python main.py')]
+
+
+@pytest.mark.parametrize('recipe', RECIPES)
+def test_the_commands_of_a_recipe_run(recipe, files, capsys):
+  lines = commands(recipe)
+  if recipe == 'Serve a model':  # The model of the first recipe.
+    lines = [*commands(next(iter(RECIPES)))[1:2], *lines]
+  for words in lines:
+    configured = [word for word in words if word.startswith('--config=')]
+    words = [word.replace('configs/', f'{ROOT}/configs/')
+             .replace('model=S/16', 'model=Ti/8')
+             .replace('dataset=./', f'dataset={pathlib.Path.cwd()}/')
+             for word in words]
+    short = [f'--config.{setting}' for setting in SHORT] if configured else []
+    if 'lejepa' in str(configured):
+      short.append('--config.objective.views.local_size=8')
+    if words[0] == 'evaluate':
+      short = [word for word in short if 'total' not in word] * bool(configured)
+    assert main.main([*words, *short]) == 0, words
+  assert capsys.readouterr().out
