@@ -51,6 +51,9 @@ def test_lines_are_wrapped_between_words_but_not_commands(monkeypatch):
           '\n  declared by a.json: mean=0.5')
   monkeypatch.setattr(sys, 'stdout', file)
   console_lib.print_lines(text)
+  assert file.getvalue() == f'{text}\n'
+  file.truncate(file.seek(0))
+  console_lib.print_lines(text, in_logs=True)
   assert file.getvalue().splitlines() == [
       'prepare it once on', '  any machine:', text.splitlines()[1],
       '  declared by', '    a.json: mean=0.5']

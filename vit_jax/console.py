@@ -60,10 +60,16 @@ def table(
   console.print(drawn)
 
 
-def print_lines(text: str) -> None:
-  """Prints text, without control characters, wrapped by `wrap`."""
+def print_lines(text: str, *, in_logs: bool = False) -> None:
+  """Prints text, without control characters; terminals `wrap` it.
+
+  Without a terminal, only with `in_logs`: other lines may be records, such as
+  one for each file.
+  """
   console = rich.console.Console()
-  console.print(_text(wrap(text, width=console.width)), soft_wrap=True)
+  if console.is_terminal or in_logs:
+    text = wrap(text, width=console.width)
+  console.print(_text(text), soft_wrap=True)
 
 
 def wrap(text: str, *, width: int) -> str:

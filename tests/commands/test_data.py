@@ -36,6 +36,7 @@ def test_findings_are_in_every_format_and_fail_only_with_strict(
   assert found['findings'][0] == {
       'kind': 'unreadable', 'unit': 'images', 'count': 1,
       'text': '1 unreadable image', 'harmful': True}
+  assert 'Suspicious labels: none, by colours and edges' in printed
   assert _check(photos, '--strict') == 1
 
 
@@ -45,7 +46,7 @@ def test_set_selects_the_label_column_of_a_table(tmp_path, capsys):
         pictures.encode(pictures.picture(i, side=16)))
   (tmp_path / 'labels.csv').write_text('\n'.join(
       ['path,breed,note', *(f'{i}.png,{"ab"[i % 2]},x' for i in range(12))]))
-  assert _check(tmp_path) == 0  # The images are checked without labels.
+  assert _check(tmp_path) == 0  # Without labels.
   assert '--config.data.table.label=COLUMN' in capsys.readouterr().out
   for flag in ('--set=', '--config.data.'):
     assert _check(tmp_path, f'{flag}table.label=breed') == 0

@@ -20,8 +20,8 @@ def test_the_tables_are_printed_and_written(tmp_path, capsys, monkeypatch):
   path = tmp_path / 'new' / 'flops.json'
   assert main.main(['flops', f'--json={path}']) == 0
   lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-  assert ['B/16', '7', '17.56', '224', '224', '-0.2%'] in lines
-  assert ['L/16', 'jft', '14', '1,567', '680', '43.4%'] in lines
+  assert ['B/16', '7', '17.56', '224', '224', '-0.2', '%'] in lines
+  assert ['L/16', 'jft', '14', '1,567', '680', '43.4', '%'] in lines
   written = json.loads(path.read_text())
   assert [(r['variant'], r['epochs'], r['paper'])
           for r in written['table_6']] == paper_costs.TABLE_6

@@ -185,16 +185,19 @@ def test_hostile_names_are_shown_and_written_as_text(
     ('features', ['{photos}/a.png', '--output={photos}/a.npy'],
      'must end with .npz'),
     ('predict', ['{photos}/e.jpg', '--output={photos}/p.csv'],
-     'None of the images has a result. {photos}/e.jpg: not a readable image'),
+     'None of the images has a result.'),
     ('features', ['{photos}/e.jpg', '--output={photos}/f.npz'],
-     'None of the images has a result. {photos}/e.jpg: not a readable image'),
+     'None of the images has a result.'),
 ])
 def test_errors_leave_no_output(
     model, photos, capsys, command, arguments, message):
   before = sorted(photos.rglob('*'))
   assert main.main([command, f'--model={model}', *(
       text.format(photos=photos) for text in arguments)]) == 2
-  assert message.format(photos=photos) in capsys.readouterr().err
+  printed = capsys.readouterr()
+  assert message in printed.err
+  assert (printed.out + printed.err).count('not a readable image') == (
+      'None of' in message)
   assert sorted(photos.rglob('*')) == before
 
 

@@ -58,7 +58,7 @@ def _same(there, source):
 def test_a_folder_keeps_its_bytes_labels_names_and_order(
     folder, tmp_path, capsys):
   assert _prepare(folder, tmp_path, f'--json={tmp_path}/facts.json') == 0
-  assert 'train: 25 examples in 1 shard\n' in capsys.readouterr().out
+  assert 'train: 25 examples to read, in 1 shard\n' in capsys.readouterr().out
   for split in ('train', 'test'):
     there = _open('mine', split, data_dir=str(tmp_path))
     assert there.class_names == ('cat', 'dog')
@@ -193,7 +193,10 @@ def test_unreadable_images_are_refused_until_repaired_or_left_out(
   assert not (there / 'dataset_info.json').exists()
   (source / 'train/dog/7.jpeg').write_bytes(image)
   assert _prepare(source, tmp_path, '--set=unreadable=skip') == 0
-  assert '1 of 30 images cannot be read' in capsys.readouterr().out
+  printed = ' '.join(capsys.readouterr().out.split())
+  assert '1 of 30 images cannot be read' in printed
+  assert 'train: 25 examples to read' in printed
+  assert 'mine/1.0.0: train 24, test 5 examples, ' in printed
   row, = map(json.loads, (there / 'unreadable.jsonl').open())
   assert row['key'] == 'train/dog/9.png'
   (source / 'train/dog/9.png').unlink()

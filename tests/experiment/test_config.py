@@ -118,6 +118,7 @@ def test_file_arguments_have_the_types_of_their_defaults(file):
 
 @pytest.mark.parametrize(('text', 'words'), [
     ('widht=16', "Did you mean 'width'?"),
+    ('steps=20', 'set by flags, such as --steps'),
     ('width=wide', "must be int, but is 'wide'"),
     ('16', 'name=value'),
 ])
@@ -217,7 +218,8 @@ def test_a_stage_inherits_the_model_of_its_initial_stage(stages):
 
 
 def test_loading_needs_the_checkpoint(file):
-  with pytest.raises(FileNotFoundError, match='nothing at /no/where'):
+  with pytest.raises(FileNotFoundError, match=(
+      'nothing at /no/where. Set init.checkpoint')):
     load_config.load(file, ['init.checkpoint=/no/where'])
 
 

@@ -153,9 +153,12 @@ def _prepare(args: argparse.Namespace) -> tuple[int, Any]:
   if unreadable:
     console.print_lines(unreadable)
   size = sum(facts['file_bytes'] for facts in shards.values())
+  counts = ', '.join(
+      f'{split} {sum(shards[shard.name]["examples"] for shard in of_split):,}'
+      for split, of_split in planned.shards.items())
   console.print_lines(
-      f'Wrote {planned.folder}: {console.format_bytes(size)}, each shard '
-      'read back and compared, in '
+      f'Wrote {planned.folder}: {counts} examples, '
+      f'{console.format_bytes(size)}, each shard read back and compared, in '
       f'{console.format_secs(time.monotonic() - start)}\n'
       f'Train with --config.data.source={planned.name}:{planned.version} '
       f'--config.data.data_dir={args.to}')
@@ -166,8 +169,8 @@ def _print_plan(planned: prepare.Plan, kept: int) -> None:
   if planned.description:
     console.print_lines(planned.description)
   for split, shards in planned.shards.items():
-    print(f'{split}: {console.format_count(shards[-1].last, "example")} in '
-          f'{console.format_count(len(shards), "shard")}')
+    print(f'{split}: {console.format_count(shards[-1].last, "example")} to '
+          f'read, in {console.format_count(len(shards), "shard")}')
   if kept:
     print(f'{kept:,} of {len(planned.all_shards):,} shards were finished '
           'before and are kept')

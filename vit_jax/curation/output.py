@@ -44,6 +44,11 @@ def show(report: check_lib.Report) -> None:
          ['split', 'example', 'label', 'suggested', 'margin'],
          [[s.example.split, s.example.key, s.example.label, s.suggested,
            console.format_percent(s.margin)] for s in report.suspicious_labels])
+  if not report.suspicious_labels:
+    console.print_lines('Suspicious labels: ' + (
+        f'not searched, because {report.labels_not_compared}'
+        if report.label_agreement is None
+        else f'none, by {report.features}'))
   print('Findings:' if report.findings else 'No problems found.')
   for finding in report.findings:
     console.print_lines(f'{"!" if finding.harmful else "-"} {finding.text}')

@@ -81,7 +81,12 @@ def _arguments(function: Any, text: str, path: str) -> dict[str, Any]:
         argument, usage=f'A config file with arguments has the form '
         f'{path}:name=value,name=value (known: '
         f'{", ".join(parameters) or "none"})')
-    schema.check_name(name, list(parameters), what=f'argument of {path}')
+    try:
+      schema.check_name(name, list(parameters), what=f'argument of {path}')
+    except ValueError as error:
+      raise ValueError(
+          f'{error} Values of the config are set by flags, such as --steps, '
+          '--epochs, --lr or --config.SECTION.KEY.') from error
     default = parameters[name].default
     values[name] = schema.convert(
         value, Any if default is inspect.Parameter.empty else type(default),

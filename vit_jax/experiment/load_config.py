@@ -90,9 +90,14 @@ def load_with_weights(
 def _open(
     checkpoint: str, which: str, num_heads: int) -> weights_lib.Weights:
   """Opens initial weights; describes those of other codebases."""
-  weights = open_lib.open(checkpoint, which=which, num_heads=num_heads)
+  try:
+    weights = open_lib.open(checkpoint, which=which, num_heads=num_heads)
+  except FileNotFoundError as error:
+    raise FileNotFoundError(
+        f'{error} Set init.checkpoint to a run or other weights, by '
+        '--config.init.checkpoint.') from error
   for line in () if weights.is_checkpoint else weights.summary:
-    console.print_lines(escape.line(line))
+    console.print_lines(escape.line(line), in_logs=True)
   return weights
 
 

@@ -152,6 +152,5 @@ class ReadProgress:
 
   def none_readable(self) -> ValueError:
     """Returns the error for a command whose images are all unreadable."""
-    self.report()
-    path, error = next(iter(self.errors.items()))
-    return ValueError(f'None of the images has a result. {path}: {error}')
+    self.report()  # With the reasons.
+    return ValueError('None of the images has a result.')

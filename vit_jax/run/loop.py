@@ -133,7 +133,7 @@ def _restore_and_train(
       console.print_lines('\n'.join(filter(None, [
           startup_summary.describe(
               experiment, flops, fitted.memory, files.title),
-          fitted.message, start.message])))
+          fitted.message, start.message])), in_logs=True)
     run = _Run(experiment, files, checkpoints, stop, watchdog, unreadable,
                flops.training, state, start)
     del state  # The first step donates it.
