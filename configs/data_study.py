@@ -12,7 +12,7 @@ steps, and keeps its best checkpoint. The metric is accuracy, precision at 1
 --config.checkpoint.best=val/accuracy changes it. To compute the metric of
 figure 4, 5-shot accuracy:
 
-    python main.py evaluate --workdir=gs://bucket/study/9M --which=best
+    python main.py evaluate --workdir=gs://bucket/study/9M
 
 A demonstration takes minutes on two CPU cores and is too short for conclusions:
 

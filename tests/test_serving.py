@@ -108,6 +108,7 @@ def test_the_server_returns_the_predictions_of_the_model(tmp_path, model):
       with pytest.raises(error.HTTPError) as caught:
         post(f'{address}/{path}', body)
       assert caught.value.code == 400
+      assert b'object at' not in caught.value.read()
   assert responses[0] != responses[1]
 
 

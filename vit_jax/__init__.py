@@ -93,7 +93,7 @@ def train(
 def evaluate(
     path: str | os.PathLike, evaluators: Sequence[str] = (), *,
     config: str = '', source: str = '', overrides: Sequence[str] = (),
-    which: str = 'latest',
+    which: str = 'auto',
 ) -> dict[str, float]:
   """Evaluates a run or other weights, as the command line does.
 
@@ -103,7 +103,8 @@ def evaluate(
     config: config file with the data; by default, the config of the run.
     source: data to evaluate on, such as a folder, instead of the config's.
     overrides: settings, such as 'data.source=cifar10'.
-    which: 'latest' or 'best' checkpoint of a workdir.
+    which: 'latest' or 'best' checkpoint of a workdir; 'auto' is the best one if
+      the run has one.
 
   Returns:
     Metrics by name, such as 'test/accuracy', a fraction.

@@ -208,6 +208,7 @@ def test_a_best_checkpoint_of_a_later_step_is_replaced(tmp_path, step):
   with open_checkpoints(tmp_path) as checkpoints:
     save(checkpoints, new_state(step), best=True)
   best = paths.find(tmp_path, which='best')
+  assert paths.find(tmp_path, which='auto') == best
   assert items.read_config(best / 'config') == CONFIG
   assert steps(epath.Path(tmp_path) / 'checkpoints/best') == [str(step)]
 
@@ -218,8 +219,8 @@ def test_saving_a_step_twice_keeps_one_checkpoint_in_a_relative_path(
   with open_checkpoints('runs/one') as checkpoints:
     for _ in range(2):
       save(checkpoints, new_state(1, average=False))
-  assert paths.find('runs/one') == tmp_path / 'runs/one' / (
-      'checkpoints/latest/1')
+  assert paths.find('runs/one', which='auto') == paths.find(
+      'runs/one') == tmp_path / 'runs/one/checkpoints/latest/1'
   with pytest.raises(FileNotFoundError, match='holds no best checkpoint'):
     paths.find('runs/one', which='best')
 

@@ -115,6 +115,9 @@ def test_runs_that_predict_pixels_show_reconstructions(
   assert not inspect(photos)
   assert 'Reconstruction' in capsys.readouterr().out
   assert (path / 'inspect' / 'reconstruction.png').exists()
+  # Its head is not trained, although the data have classes.
+  assert main.main(['predict', f'--model={path}', str(photos)]) == 2
+  assert 'command or method `features`' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

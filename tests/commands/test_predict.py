@@ -81,6 +81,8 @@ def test_tables_of_images_keep_their_order_and_labels(
     assert main.main([*command, '--config.seed=1']) == 2
     table.write_text('path\na.png\nnone.png\n')
     assert main.main([*command[:3], '--output=none.csv']) == 2
+    table.write_text('path\na.png\n')
+    assert main.main([*command[:3], '--output=plain.csv']) == 0
   finally:
     table.unlink()
   rows = list(csv.DictReader(pathlib.Path('p.csv').read_text().splitlines()))
@@ -91,7 +93,8 @@ def test_tables_of_images_keep_their_order_and_labels(
   assert [line['label'] for line in lines] == ['dog', 'ant']
   assert [[p['name'] for p in line['predictions']] for line in lines] == [
       [row['prediction']] for row in rows]
-  assert sorted(os.listdir()) == ['p.csv', 'p.jsonl']
+  assert sorted(os.listdir()) == ['p.csv', 'p.jsonl', 'plain.csv']
+  assert pathlib.Path('plain.csv').read_text().startswith('path,prediction,')
 
 
 def test_several_targets_have_a_column_each(photos, tmp_path, monkeypatch):
@@ -213,7 +216,8 @@ def test_outputs_that_are_not_finite_are_errors_of_their_images(
     output = tmp_path / f'out.{suffix}'
     assert main.main([command, f'--model={tmp_path}/model', *paths,
                       f'--output={output}']) == 1
-    assert f'no result for {paths[1]}: the ' in capsys.readouterr().out
+    assert f'no result for {paths[1]}: the ' in ' '.join(
+        capsys.readouterr().out.split())
   rows = [json.loads(line, parse_constant=pytest.fail) for line in (
       tmp_path / 'out.jsonl').read_text().splitlines()]
   assert [row['path'] for row in rows] == paths

@@ -116,11 +116,17 @@ def test_a_finished_workdir_has_summary_curves_profile_and_checkpoints(
   assert 'qkv_kernel' in (workdir / 'parameters.txt').read_text()
 
 
-def test_evaluate_repeats_the_metrics_of_training(whole, tmp_path):
-  assert main.main(['evaluate', f'--workdir={whole[0]}',
-                    f'--json={tmp_path}/new/figures.json']) == 0
-  found = json.loads((tmp_path / 'new/figures.json').read_text())
+def test_evaluate_repeats_the_metrics_of_training(whole, tmp_path, capsys):
+  command = ['evaluate', f'--workdir={whole[0]}',
+             f'--json={tmp_path}/new/figures.json']
   summary = json.loads((whole[0] / 'summary.json').read_text())
+  assert main.main(command) == 0
+  assert 'the best checkpoint; which=latest is' in capsys.readouterr().out
+  found = json.loads((tmp_path / 'new/figures.json').read_text())
+  assert found['metrics']['test/loss'] == pytest.approx(
+      summary['best']['value'], rel=1e-6)
+  assert main.main([*command, '--which=latest']) == 0
+  found = json.loads((tmp_path / 'new/figures.json').read_text())
   assert found['parameters'] == 'average'
   assert found['metrics']['test/examples'] == 360
   for name, value in found['metrics'].items():

@@ -165,6 +165,15 @@ def test_an_export_that_differs_is_removed(tmp_path, capsys, monkeypatch):
   assert [path.name for path in tmp_path.iterdir()] == ['orbax']
 
 
+def test_the_server_is_refused_for_models_that_it_cannot_serve():
+  for settings, message in (
+      ({'channels': 4, 'mean': 0.5, 'std': 0.5}, 'takes 4 channels of uint8'),
+      ({'activation': 'none'}, 'predicts numbers')):
+    with pytest.raises(ValueError, match=f'8-bit RGB .* {message}'):
+      export_command._check_server(preprocessing.parse(
+          {'resolution': 32, **settings}))
+
+
 def test_the_server_has_the_operations_of_the_model_or_is_refused():
   def check(*ops):
     export_command._check_server(preprocessing.parse(

@@ -138,9 +138,9 @@ def test_wrong_arguments_are_errors(model):
     with pytest.raises(ValueError, match='a number from 1 to 2 may follow'):
       model.features(pixels(), layer=layer)
   headless = make(num_classes=0, labels=())
-  with pytest.raises(ValueError, match='has no head'):
+  with pytest.raises(ValueError, match='has no trained head'):
     headless.predict(pixels())
-  with pytest.raises(ValueError, match='has no head, and so no logits'):
+  with pytest.raises(ValueError, match='has no trained head, and so no logits'):
     headless.features(pixels(), layer='logits')
   assert headless.features(pixels()).shape == (12,)
 

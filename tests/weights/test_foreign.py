@@ -311,7 +311,7 @@ def test_a_missing_head_is_reported(tmp_path):
                    'head/bias')
   loaded = load('npz', arrays, tmp_path)
   assert loaded.config.num_classes == 0
-  assert ('  no head in the file: 0 classes, logits are empty'
+  assert ('  no trained head: 0 classes, logits are empty'
           in loaded.summary)
   with pytest.raises(ValueError, match=r'expected \(5,\), found \(0,\)'):
     load('npz', arrays, tmp_path, num_classes=5)

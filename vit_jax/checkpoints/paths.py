@@ -16,7 +16,8 @@ from vit_jax import schema
 
 FOLDER = 'checkpoints'
 LATEST, BEST = 'latest', 'best'
-WHICH = (LATEST, BEST)
+AUTO = 'auto'  # The best one if there is one, else the latest.
+WHICH = (AUTO, LATEST, BEST)
 DAMAGED = '.damaged'
 # Contents that distinguish a checkpoint from other folders named by a number.
 _ITEMS = ('params', 'average', '_CHECKPOINT_METADATA')
@@ -28,7 +29,7 @@ def find(path: epath.PathLike, *, which: str = LATEST) -> epath.Path:
 
   Args:
     path: a workdir, a folder of checkpoints, or one checkpoint.
-    which: 'latest' or 'best', if `path` is a workdir.
+    which: 'latest', 'best' or 'auto', if `path` is a workdir.
 
   Raises:
     FileNotFoundError: if there is no checkpoint.
@@ -38,7 +39,9 @@ def find(path: epath.PathLike, *, which: str = LATEST) -> epath.Path:
   path = absolute(path)
   if not path.exists():
     raise FileNotFoundError(f'{path} does not exist.')
-  for folder in (path / FOLDER / which, path / which, path):
+  names = (BEST, LATEST) if which == AUTO else (which,)
+  for folder in (*(path / parent / name for name in names
+                   for parent in (FOLDER, '')), path):
     step = newest(folder)
     if step is not None:
       return step
@@ -48,13 +51,13 @@ def find(path: epath.PathLike, *, which: str = LATEST) -> epath.Path:
     raise ValueError(
         f'{path} holds several runs. Name one of them: '
         + ', '.join(display(path / run) for run in runs) + '.')
-  names = (', '.join(sorted(p.name for p in path.iterdir())[:_MAX_NAMES])
-           if path.is_dir() else 'a file')
+  content = (', '.join(sorted(p.name for p in path.iterdir())[:_MAX_NAMES])
+             if path.is_dir() else 'a file')
   raise FileNotFoundError(
-      f'{path} holds no {which} checkpoint: expected a workdir with '
-      f'{FOLDER}/{which}/STEP, or the folder of one step. '
+      f'{path} holds no {names[-1]} checkpoint: expected a workdir with '
+      f'{FOLDER}/{names[-1]}/STEP, or the folder of one step. '
       + 'Only runs with checkpoint.best have it. ' * (which == BEST)
-      + f'Found: {names or "nothing"}.')
+      + f'Found: {content or "nothing"}.')
 
 
 def is_run(path: epath.Path) -> bool:
@@ -102,8 +105,8 @@ def check_writable(path: epath.PathLike) -> None:
 def others(path: epath.Path) -> list[epath.Path]:
   """Returns the other checkpoints of the same run."""
   folders = [path.parent]
-  if path.parent.name in WHICH:
-    folders = [path.parent.parent / name for name in WHICH]
+  if path.parent.name in (LATEST, BEST):
+    folders = [path.parent.parent / name for name in (LATEST, BEST)]
   return [step for folder in folders for step in steps(folder) if step != path]
 
 

@@ -31,8 +31,9 @@ with epy.lazy_imports():
 # Flags of several commands, with the arguments of `add_argument`.
 _FLAGS: Mapping[str, Mapping[str, Any]] = {
     '--which': dict(
-        choices=('latest', 'best'), default='latest',
-        help='which checkpoint of a workdir (default: %(default)s)'),
+        choices=('auto', 'latest', 'best'), default='auto',
+        help='which checkpoint of a workdir (default: the best one if the run '
+        'has one, else the latest)'),
     '--text-embeddings': dict(
         default='', metavar='FILE.npz',
         help='classify with the text embeddings of CLIP or SigLIP: '

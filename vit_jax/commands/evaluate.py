@@ -156,6 +156,9 @@ def _find(
     weights = arguments.load_model(args, args.workdir)
   else:
     weights = evaluate_checkpoint.open_weights(args.workdir, which=args.which)
+    if weights.run:  # The summary of others contains them.
+      for note in weights.notes:
+        console_lib.print_lines(note)
   config = evaluate_checkpoint.config_for(
       weights, args.config, evaluators=args.evaluators.split(','),
       overrides=args.overrides, stage=args.stage, source=args.source)

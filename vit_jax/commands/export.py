@@ -114,7 +114,14 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
 
 
 def _check_server(preprocess: preprocessing.Preprocess) -> None:
-  """Raises a ValueError for an operation that preprocess.py does not have."""
+  """Raises a ValueError for a model that preprocess.py cannot serve."""
+  if preprocess.activation == 'none' or preprocess.channels != 3 or (
+      preprocess.pixel_dtype != 'uint8'):
+    what = ('predicts numbers' if preprocess.activation == 'none' else
+            f'takes {preprocess.channels} channels of {preprocess.pixel_dtype}')
+    raise ValueError(
+        'The server returns the classes of 8-bit RGB images, but the model '
+        f'{what}. Export without --server.')
   for op in preprocess.sections:
     if op['op'] not in ('resize', 'central_crop') or not (
         op.get('antialias', True) and op.get('method') != 'area'):

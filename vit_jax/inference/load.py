@@ -11,6 +11,7 @@ import jax
 from vit_jax import console
 from vit_jax import escape
 from vit_jax import models
+from vit_jax import objectives
 from vit_jax import schema
 from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.inference import class_names
@@ -29,7 +30,7 @@ Log = Callable[[str], None]
 
 
 def load(
-    path: str | os.PathLike, *, which: str = checkpoint_paths.LATEST,
+    path: str | os.PathLike, *, which: str = checkpoint_paths.AUTO,
     log: Log | None = console.print_lines, base: str = '',
     text_embeddings: str | os.PathLike = '', **overrides: Any,
 ) -> model_lib.Model:
@@ -43,7 +44,8 @@ def load(
     path: a workdir or checkpoint; an .npz, .safetensors or PyTorch state dict;
       a folder with such a file and its config.json. Local, or at gs://,
       https:// or hf://user/model.
-    which: 'latest' or 'best' checkpoint of a workdir.
+    which: 'latest' or 'best' checkpoint of a workdir; 'auto' is the best one if
+      the run has one.
     base: location of the weights that a LoRA run adapts; by default where they
       were during training.
     text_embeddings: .npz file of text embeddings, which become the head of an
@@ -71,6 +73,10 @@ def load(
   resolution = overrides.pop('resolution', None) if patch else None
   model = model_lib.Model.read_from(open_lib.open_model(
       path, which=which, base=base, log=log, **overrides))
+  objective = model.run.get('objective', {}).get('name')
+  if objective in objectives.KINDS and not (
+      objectives.config_type(objective).uses_labels):
+    model = _without_head(model)
   if patch:
     model = _with_patch(model, patch, resolution)
   if positions:
@@ -82,6 +88,15 @@ def load(
   for line in model.summary:
     log(escape.line(line))
   return model
+
+
+def _without_head(model: model_lib.Model) -> model_lib.Model:
+  """Leaves out the head of a run without labels, which is not trained."""
+  return model.with_params(
+      {**model.params, 'head': jax.tree.map(
+          lambda array: array[..., :0], model.params['head'])},
+      config=dataclasses.replace(model.config, num_classes=0),
+      preprocess=dataclasses.replace(model.preprocess, labels=()))
 
 
 def _with_patch(

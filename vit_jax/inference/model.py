@@ -140,8 +140,9 @@ class Model(weights_lib.Weights):
     """Converts logits to predictions or estimates; see `predict`."""
     if not self.config.num_classes:
       raise ValueError(
-          f'{self.origin or "The model"} has no head, and so no classes. Use '
-          'model.features, or fine-tune it first.')
+          f'{self.origin or "The model"} has no trained head, and so no '
+          'classes. Use its features (the command or method `features`), or '
+          'fine-tune it first.')
     labels = self.preprocess.labels
     if self.preprocess.activation == 'none':
       return predictions.estimates(logits, labels=labels)
@@ -193,8 +194,8 @@ class Model(weights_lib.Weights):
       return f'layers/{number}'
     if layer == 'logits' and not self.config.num_classes:
       raise ValueError(
-          f'{self.origin or "The model"} has no head, and so no logits. Use '
-          "layer='representation', or fine-tune it first.")
+          f'{self.origin or "The model"} has no trained head, and so no '
+          "logits. Use layer='representation', or fine-tune it first.")
     return 'tokens' if tokens else layer
 
   def extract_layer(

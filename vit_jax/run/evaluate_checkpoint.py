@@ -34,7 +34,7 @@ from vit_jax.weights import weights as weights_lib
 
 
 def open_weights(
-    address: epath.PathLike, *, which: str = checkpoint_paths.LATEST,
+    address: epath.PathLike, *, which: str = checkpoint_paths.AUTO,
 ) -> weights_lib.Weights:
   """Opens a run with all its parameters, or other weights as a `Model`."""
   path = download.fetch(address)

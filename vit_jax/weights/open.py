@@ -42,7 +42,7 @@ def open(
     address: a workdir or checkpoint; an .npz, .safetensors or PyTorch state
       dict; a folder with such a file and its config.json. Local, or at gs://,
       https:// or hf://user/model.
-    which: 'latest' or 'best' checkpoint of a workdir.
+    which: 'latest', 'best' or 'auto' checkpoint of a workdir.
     base: address of the weights that a LoRA run adapts; by default where they
       were during training.
     num_heads: number of heads, which arrays do not always determine; 0 to

@@ -93,7 +93,7 @@ def _summary(weights: Weights) -> Iterator[str]:
   yield (f'  model: {size}{config.num_classes} classes, images '
          f'{height}x{width}' + listed(values.items(), start=', '))
   if not config.num_classes:
-    yield '  no head in the file: 0 classes, logits are empty'
+    yield '  no trained head: 0 classes, logits are empty'
   values = _values(weights)
   groups: dict[str, list[str]] = {}
   for name, origin in weights.settings.items():

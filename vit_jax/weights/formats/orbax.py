@@ -79,6 +79,8 @@ def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
       shapes=shapes, preprocess=preprocess, resolution=resolution,
       positions=saved.positions, address=str(step), kind=item,
       description=f'{paths.display(step)}: vit_jax checkpoint',
+      notes=('the best checkpoint; which=latest is the last one',) if (
+          which == paths.AUTO and step.parent.name == paths.BEST) else (),
       # `save` writes a part of a config, with the preprocessing.
       run=run if saved.preprocess is None else {},
       settings=dict.fromkeys(declared.REPORTED, 'declared by its config'))
