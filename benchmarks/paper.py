@@ -81,17 +81,23 @@ EXPERIMENTS = {
 ALIASES = {'3': ['4'], 'table2': ['4', 'table2']}
 
 
-def unfinished(command):
-  """Returns the fraction of the runs of a command that are not finished."""
+def finished(command):
+  """Returns whether each run of a command is finished, by its folder."""
   words = command.split()
   values = dict(w.removeprefix('--').split('=', 1) for w in words[1:])
   folder = pathlib.Path(values['workdir'])
   if words[0] == 'sweep':
     path = folder / 'sweep.json'
-    return float(not (path.exists() and json.loads(path.read_text())['final']))
-  stages = load_config.load(values['config'])
-  return sum(not (folder / stage / 'summary.json').exists()
-             for stage in stages) / len(stages)
+    return {folder: path.exists() and bool(
+        json.loads(path.read_text())['final'])}
+  return {folder / stage: (folder / stage / 'summary.json').exists()
+          for stage in load_config.load(f'{MAIN.parent}/{values["config"]}')}
+
+
+def unfinished(command):
+  """Returns the fraction of the runs of a command that are not finished."""
+  done = list(finished(command).values())
+  return done.count(False) / len(done)
 
 
 def read(folder, metric, xlabel):
@@ -115,13 +121,17 @@ def read(folder, metric, xlabel):
   return {series: found[series] | base for series in names if series in found}
 
 
-def plot(series, path, *, xlabel, ylabel):
-  """Plots the mean at each x, with a bar for the range over seeds."""
+def plot(series, path, *, names, xlabel, ylabel, title=''):
+  """Plots the mean at each x, with a bar for the range over seeds.
+
+  The position of a series in `names` determines its colour.
+  """
   from matplotlib import ticker
   fig = plots.new_figure(6.4, 4.4)
   axes = fig.subplots()
   _, ticks = CATEGORIES.get(xlabel, ((), ()))
-  for i, (label, points) in enumerate(series.items()):
+  for label, points in series.items():
+    i = names.index(label)
     x, values = zip(*sorted((ticks.index(x) if ticks else x, values)
                             for x, values in points.items()))
     mean = np.array([np.mean(v) for v in values])
@@ -144,7 +154,7 @@ def plot(series, path, *, xlabel, ylabel):
   if len(every_x) <= 6 and not ticks:
     axes.set_xticks(every_x, [_number(x) for x in every_x], minor=False)
     axes.minorticks_off()
-  axes.set(xlabel=xlabel, ylabel=ylabel)
+  axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
   plots.style(axes)
   fig.legend(loc='outside lower center', frameon=False, fontsize=10, ncols=4)
   plots.save(fig, path)
@@ -157,9 +167,15 @@ def _number(x):
 def draw(name, runs):
   """Writes plots and tables of an experiment; returns the paths of the plots.
 
-  Without finished runs, there are none.
+  Without finished runs, there are none. While runs are missing, their number is
+  the title, and NAME.partial.png does not replace NAME.png.
   """
   paths = []
+  done = {}
+  for command in EXPERIMENTS[name].commands:
+    done |= finished(command.format(runs=runs))
+  count = sum(done.values())
+  names = sorted({path.name.partition(',')[0] for path in done})
   folder = os.path.commonpath([  # Of the runs.
       command.rpartition('--workdir=')[2]
       for command in EXPERIMENTS[name].commands])
@@ -168,8 +184,13 @@ def draw(name, runs):
     if not series:
       continue
     ylabel = ('5-shot accuracy' if metric == SHOTS else 'accuracy') + ' (%)'
-    path = pathlib.Path(runs) / f'{picture}.png'
-    plot(series, path, xlabel=xlabel, ylabel=ylabel)
+    path = pathlib.Path(runs) / (
+        picture + '.partial' * (count < len(done)) + '.png')
+    plot(series, path, xlabel=xlabel, ylabel=ylabel,
+         names=list(dict.fromkeys([
+             *(CATEGORIES[xlabel][0] if xlabel in CATEGORIES else names),
+             *series])),  # Also those of an earlier config.
+         title=f'{count} of {len(done)} runs' * (count < len(done)))
     rows = (_matrix(series, *CATEGORIES[xlabel]) if xlabel in CATEGORIES else
             _list(series, xlabel, ylabel))
     rows.insert(1, ['---'] * len(rows[0]))

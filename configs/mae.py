@@ -69,6 +69,9 @@ def get_config(
       batch_size=batch_size or batch)
   epochs = epochs or usual_epochs
   config.total = {'epochs': epochs}
+  # The decoder has 8 layers of width 512 for every encoder, as in the paper
+  # (section 3), where that is light. A small encoder, such as Ti/8, trains
+  # faster with --config.objective.decoder_width and decoder_depth.
   config.objective = {'name': 'mae'}
   # Appendix A.1. The authors' code trains these embeddings in fine-tuning.
   config.model.position = 'sincos' if method == 'pretrain' else 'learned'

@@ -53,7 +53,7 @@ def test_a_restarted_run_names_classes_and_counts_unreadable_images(
     with pytest.raises(KeyboardInterrupt):
       main.main(command)
   assert not main.main(command)
-  printed = capsys.readouterr().out
+  printed = ' '.join(capsys.readouterr().out.split())
   assert ('table.csv: single-label, 3 classes: ant, bee, cow (column kind)'
           in printed)
   assert 'of 32 images were unreadable' in printed

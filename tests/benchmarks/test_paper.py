@@ -38,18 +38,35 @@ def test_the_table_shows_mean_and_range(tmp_path):
   assert paper.draw('9', tmp_path) == []
   write_run(tmp_path / 'figure9', 'cls,1e-03,0', 0.5)
   write_run(tmp_path / 'figure9', 'cls,1e-03,1', 0.75)
-  assert paper.draw('9', tmp_path) == [tmp_path / 'figure9.png']
-  assert (tmp_path / 'figure9.png').stat().st_size
+  assert paper.draw('9', tmp_path) == [tmp_path / 'figure9.partial.png']
+  assert (tmp_path / 'figure9.partial.png').stat().st_size
   assert '| cls | 0.001 | 62.5 | 50.0 – 75.0 | 2 |' in (
-      tmp_path / 'figure9.md').read_text()
+      tmp_path / 'figure9.partial.md').read_text()
+
+
+def test_a_picture_without_all_runs_says_so_and_keeps_its_colours(
+    tmp_path, monkeypatch):
+  drawn = []
+  monkeypatch.setattr(paper, 'plot', lambda series, path, **options: (
+      drawn.append((path.name, options['title'], options['names']))))
+  expected = list(paper.finished(
+      paper.EXPERIMENTS['9'].commands[0].format(runs=tmp_path)))
+  for i, path in enumerate(expected):
+    write_run(path.parent, path.name, 0.5)
+    if i in (0, len(expected) - 1):
+      paper.draw('9', tmp_path)
+  (first, title, names), (last, no_title, same) = drawn
+  assert (first, title) == (
+      'figure9.partial.png', f'1 of {len(expected)} runs')
+  assert (last, no_title, same) == ('figure9.png', '', names)
 
 
 def test_a_table_has_the_shape_of_the_paper(tmp_path):
   for name, accuracy in (('none,stem,0', 0.5), ('2d,layers,0', 0.75),
                          ('2d,layers,1', 0.5)):
     write_run(tmp_path / 'table8', name, accuracy)
-  assert paper.draw('table8', tmp_path) == [tmp_path / 'table8.png']
-  assert (tmp_path / 'table8.md').read_text().splitlines() == [
+  assert paper.draw('table8', tmp_path) == [tmp_path / 'table8.partial.png']
+  assert (tmp_path / 'table8.partial.md').read_text().splitlines() == [
       '|  | stem | layers | shared |', '| --- | --- | --- | --- |',
       '| none | 50.0 (50.0 – 50.0) | – | – |', '| learned | – | – | – |',
       '| 2d | – | 62.5 (50.0 – 75.0) | – |', '| relative | – | – | – |']
@@ -63,8 +80,8 @@ def test_stages_of_masked_patch_prediction_are_columns(tmp_path):
       json.dumps({'stages': {}}))
   assert paper.read(tmp_path / 'masked', 'test/accuracy', paper.TARGET) == {
       '0.5': {'patch': [75.0], 'from scratch': [50.0]}}
-  assert paper.draw('section4.6', tmp_path) == [tmp_path / 'masked.png']
-  assert (tmp_path / 'masked.md').read_text().splitlines()[2] == (
+  assert paper.draw('section4.6', tmp_path) == [tmp_path / 'masked.partial.png']
+  assert (tmp_path / 'masked.partial.md').read_text().splitlines()[2] == (
       '| 0.5 | – | – | 75.0 (75.0 – 75.0) | 50.0 (50.0 – 50.0) |')
 
 

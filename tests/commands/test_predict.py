@@ -112,16 +112,6 @@ def test_several_targets_have_a_column_each(photos, tmp_path, monkeypatch):
   assert (row['label age'], row['label weight']) == ('3', '4.5')
 
 
-def test_json_lines_hold_the_top_classes(model, photos, tmp_path):
-  output = tmp_path / 'p.jsonl'
-  assert not main.main([
-      'predict', f'--model={model}', f'{photos}/*.png', f'{photos}/a.png',
-      '--top-k=2', f'--output={output}'])
-  rows = [json.loads(line) for line in output.read_text().splitlines()]
-  assert [row['path'] for row in rows] == [f'{photos}/a.png', f'{photos}/c.png']
-  assert all(len(row['predictions']) == 2 for row in rows)
-
-
 def test_labels_may_come_from_a_file(model, photos, tmp_path, capsys):
   labels = tmp_path / 'labels.txt'
   command = ['predict', f'--model={model}', f'{photos}/a.png',

@@ -9,7 +9,7 @@ import rich.console
 from vit_jax.run import progress as progress_lib
 
 
-def make_console(*, terminal, width=80):
+def make_console(*, terminal=False, width=80):
   return rich.console.Console(
       file=io.StringIO(), force_terminal=terminal, width=width,
       color_system=None, legacy_windows=False, _environ={})
@@ -20,7 +20,7 @@ def text_of(console):
 
 
 def test_without_a_terminal_each_update_is_one_line():
-  console = make_console(terminal=False)
+  console = make_console()
   with progress_lib.Progress(
       1000, title='pretrain', console=console) as progress:
     progress.update(10, loss=2.3456, images_per_sec=812.4)
@@ -33,7 +33,7 @@ def test_without_a_terminal_each_update_is_one_line():
 
 
 def test_brackets_are_kept_and_lines_fit_80_columns_without_a_terminal():
-  console, text = make_console(terminal=False), 'kernel [768, 3072] [/b] ' * 9
+  console, text = make_console(), 'kernel [768, 3072] [/b] ' * 9
   with progress_lib.Progress(10, console=console) as progress:
     progress.print(text)
   shown = text_of(console)
@@ -42,7 +42,7 @@ def test_brackets_are_kept_and_lines_fit_80_columns_without_a_terminal():
 
 
 def test_a_starved_run_is_told_the_remedy_once():
-  console = make_console(terminal=False)
+  console = make_console()
   with progress_lib.Progress(
       100, console=console) as progress:
     for step, share in enumerate([0.4, 0.8, 0.9]):
@@ -73,7 +73,7 @@ def test_the_bar_fits_on_one_line(width):
 def test_the_remaining_time_counts_from_the_resumed_step(monkeypatch):
   now = [100.0]
   monkeypatch.setattr(progress_lib.time, 'monotonic', lambda: now[0])
-  console = make_console(terminal=False)
+  console = make_console()
   with progress_lib.Progress(1000, start_step=900, console=console) as progress:
     now[0] += 10
     progress.update(950)

@@ -1,6 +1,5 @@
 """A run without progress is reported, then ended."""
 
-import threading
 import time
 
 import pytest
@@ -14,21 +13,12 @@ class Wait:
 
   def __init__(self):
     self.texts, self.statuses = [], []
-    self._changed = threading.Condition()
-
-  def report(self, text):
-    with self._changed:
-      self.texts.append(text)
-      self._changed.notify_all()
-
-  def end(self, status):
-    with self._changed:
-      self.statuses.append(status)
-      self._changed.notify_all()
 
   def until(self, condition):
-    with self._changed:
-      return self._changed.wait_for(condition, timeout=30)
+    end = time.monotonic() + 30
+    while not condition() and time.monotonic() < end:
+      time.sleep(0.01)
+    return condition()
 
 
 @pytest.fixture
@@ -39,8 +29,8 @@ def wait():
 def watch(wait, report_secs, end_secs, start_secs=0):
   return watchdog_lib.Watchdog(
       log_config.LogConfig(stalled_secs=report_secs, hung_secs=end_secs,
-                       start_secs=start_secs),
-      'starting', report=wait.report, end=wait.end)
+                           start_secs=start_secs),
+      'starting', report=wait.texts.append, end=wait.statuses.append)
 
 
 def test_a_stalled_run_reports_its_stack_once(wait):

@@ -6,6 +6,7 @@ import pytest
 
 from tests import random_models
 import vit_jax
+from vit_jax.weights import adapt
 from vit_jax.weights import foreign
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.formats import npz
@@ -67,3 +68,20 @@ def test_a_run_declares_its_settings(tmp_path):
   assert lines[2:] == [
       '  declared by its config: mean=(0.485, 0.456, 0.406), keep_aspect=True, '
       'crop=0.8, interpolation=bicubic, labels=a, b, c, d, ..., num_heads=2']
+
+
+def test_a_copied_npz_names_the_file_that_it_lacks(tmp_path):
+  random_models.make_tiny(num_classes=5).save(tmp_path / 'x.npz', form='npz')
+  assert 'no x.json beside it' not in '\n'.join(
+      foreign.load(tmp_path / 'x.npz').summary)
+  (tmp_path / 'x.json').unlink()
+  assert 'no x.json beside it' in '\n'.join(
+      foreign.load(tmp_path / 'x.npz').summary)
+
+
+def test_new_and_ignored_parameters_have_one_shape():
+  lines = adapt.report([adapt.Row('a', 'new', None, (4, 8)),
+                        adapt.Row('b', 'ignored', (3,), None),
+                        adapt.Row('c', 'resized', (3,), (4,))]).splitlines()
+  assert lines[:3] == [
+      '  new      a (4, 8)', '  ignored  b (3,)', '  resized  c (3,) -> (4,)']

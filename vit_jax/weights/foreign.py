@@ -119,7 +119,7 @@ def _build(
       description=f'{paths.display(opened.path)}: {found.family.label} '
       f'({opened.format}{under})',
       settings=declared.settings({**given.model, **given.preprocess}),
-      notes=(*declared.notes, *_notes(found, given)),
+      notes=(*declared.notes, *_notes(found, declared, given)),
       report=tuple(_report(found, abstract)))
 
 
@@ -197,8 +197,15 @@ def _preprocess(
 
 
 def _notes(
-    found: matching.Found, given: overrides_lib.Overrides) -> Iterator[str]:
+    found: matching.Found, declared: declared_lib.Declared,
+    given: overrides_lib.Overrides,
+) -> Iterator[str]:
   """Yields lines about overrides and arrays that are not read."""
+  if found.opened.format == 'npz' and not declared.source:
+    # Our own .npz files cannot be distinguished from published ones.
+    name = pathlib.PurePath(declared_lib.json_path(found.opened.path)).name
+    yield (f'no {name} beside it, which vit_jax writes: settings that are '
+           'assumed may be wrong')
   if values := {**given.model, **given.preprocess}:
     yield weights_lib.listed(values.items(), start='overrides: ')
   if found.left_out:
