@@ -151,3 +151,8 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
   import importlib
   return getattr(importlib.import_module(f'vit_jax.{modules[name]}'), name)
+
+
+def __dir__() -> list[str]:
+  """Includes classes that are not yet imported."""
+  return sorted({*globals(), *__all__})
