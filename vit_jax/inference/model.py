@@ -74,7 +74,7 @@ class Model(weights_lib.Weights):
 
   @functools.cached_property
   def module(self) -> nn.Module:
-    """The linen module, for `module.apply({'params': params}, images)`."""
+    """The linen module, which applies `params` to images; see docs/api.md."""
     return models.build(self.config, num_classes=self.config.num_classes)
 
   def __call__(self, images: network_lib.Images) -> types.Outputs:
