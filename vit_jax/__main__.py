@@ -67,6 +67,8 @@ def main(argv: Sequence[str]) -> int:
     if named:
       schema.check_name(argv[0], list(COMMANDS), what='command')
     return run(argv[0] if named else DEFAULT, argv[1 if named else 0:])
+  except BrokenPipeError:
+    raise  # See `exit_code`.
   except (ValueError, OSError, RuntimeError, ImportError) as error:
     message = message_for_user(error)
     if message is None or sys.flags.dev_mode:

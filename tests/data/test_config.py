@@ -46,3 +46,12 @@ def test_another_mean_of_pixels_is_noted(ours, trained, noted):
       f'note: data.mean is {ours}, but the weights are for '
       f'{tuple(trained["mean"])}'
   ] if noted else [])
+
+
+@pytest.mark.parametrize(('resolution', 'is_noted'), [(24, True), (224, False)])
+def test_a_crop_for_another_resolution_is_noted(resolution, is_noted):
+  config = data.parse({
+      'source': 'digits', 'resolution': resolution,
+      'eval_ops': [{'op': 'resize', 'shorter': 256}, {'op': 'central_crop'}]})
+  note = config.crop_note()
+  assert ('keeps the central 24 of them' in note) == is_noted

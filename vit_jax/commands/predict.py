@@ -136,8 +136,9 @@ def _print(
       + f' in {escape.line(folder)}' * bool(folder)
       + ', independent class probabilities (sigmoid)' * (
           model.preprocess.activation == 'sigmoid'), columns, rows)
-  print(f'At most {_MAX_ROWS} images and {_MAX_CLASSES} classes are shown; '
-        f'{output} has all.' if count else '')
+  if count:
+    classes = f' and {_MAX_CLASSES} classes' * ('class' in columns)
+    print(f'At most {_MAX_ROWS} images{classes} are shown; {output} has all.')
 
 
 def _shorten(text: str) -> str:

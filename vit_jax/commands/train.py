@@ -101,8 +101,10 @@ def _print_summary(
     best_values = {**best.get('metrics', {}), best.get('metric'): best.get(
         'value')}
     start = [name or workdir.name, summary['steps'], metrics.get('train/loss')]
-    keys = [key for key in metrics if not key.startswith('train/') and (
-        key.endswith(SHOWN) or key in best_values)]
+    held_out = [key for key in metrics if not key.startswith('train/')]
+    keys = [key for key in held_out if (
+        key.endswith(SHOWN) or key in best_values)] or [
+            key for key in held_out if key.endswith('/loss')]
     rows += [[*start, key, *(
         console_lib.format_metric(key, values.get(key))
         for values in (metrics, best_values)), best.get('step')]

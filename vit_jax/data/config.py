@@ -27,6 +27,8 @@ _RANGES = {
     'max_pixels': (1, limits.LARGEST), 'examples_per_class': (1, np.inf),
     'num_examples': (1, np.inf), 'fraction': (1e-9, 1)}
 
+_LEAST_CROP = 0.5  # Usual crops keep 0.75 or more of a side.
+
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig:
@@ -225,6 +227,21 @@ class DataConfig:
         self.train_ops if train else self.eval_ops, size=self.size,
         where='train_ops' if train else 'eval_ops',
         any_channels=not self.is_picture)
+
+  def crop_note(self) -> str:
+    """Returns a note if evaluation crops away most of a resized image."""
+    sides = [min(op.least if isinstance(op, ops_lib.Resize)
+                 else ops_lib.height_width(op.size or 1))
+             for op in self.build_ops(train=False)
+             if isinstance(op, (ops_lib.Resize, ops_lib.CentralCrop))]
+    if len(sides) != 2 or sides[1] > _LEAST_CROP * sides[0]:
+      return ''
+    return (f'note: evaluation resizes images to {sides[0]} pixels and keeps '
+            f'the central {sides[1]} of them: data.eval_ops are for another '
+            'resolution. Give the resolution as an argument of the config, '
+            'such as --config=configs/pretrain.py:resolution='
+            f'{self.size[0]}, or set '
+            '--config.data.eval_ops.')
 
 
 def parse(section: Mapping[str, Any]) -> DataConfig:

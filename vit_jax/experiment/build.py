@@ -59,6 +59,7 @@ def build(
   open_data = evaluators_lib.opener(config, data_optional=data_optional)
   config = evaluators_lib.without_unlabelled(config, open_data, note)
   config = complete.complete(config, dataset, open_data)
+  note(config.data.crop_note())
   teacher = _teacher(config, dataset, note)
   model_config = models.for_devices(config.model, devices or jax.devices())
   model = config.objective.build_model(
@@ -148,7 +149,7 @@ def _with_patch_sizes(
 
 def _print_note(line: str) -> None:
   if line and jax.process_index() == 0:
-    console.print_lines(line)
+    console.print_lines(line, in_logs=True)
 
 
 def _with_head(

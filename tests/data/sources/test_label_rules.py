@@ -107,3 +107,12 @@ def test_declared_classes_keep_their_indices():
 def test_invalid_labels_are_errors(columns, kind, message):
   with pytest.raises(ValueError, match=message):
     parse(columns, kind=kind)
+
+
+def test_a_mistyped_number_is_an_error_and_not_a_class():
+  column = [*(f'{i / 4}' for i in range(10)), '12O.5'] * 2
+  with pytest.raises(ValueError, match=r"2 of 22; .*'12O.5' in row 11\."):
+    parse(column)
+  assert parse(column, kind='single').num_classes == 11
+  # Class names that are not measurements.
+  assert parse([*'0123456789' * 3, 'other']).num_classes == 11

@@ -22,6 +22,7 @@ Column = Sequence[Any]  # Text, numbers, lists or None.
 _SEPARATORS = ('|', ';')
 _MIN_SEPARATED = 0.05  # In a smaller fraction of cells, ';' is part of a name.
 _MAX_CLASSES, _ROWS_PER_CLASS = 100, 5
+_MAX_MISTYPED = 0.1  # Share of cells of measurements that are not numbers.
 _NUMBER = re.compile(r'[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?')
 # In numbers, and in splits that hold nothing else, these are missing labels;
 # beside other names, 'none' is a class.
@@ -206,8 +207,30 @@ def _infer_kind(
   if _find_separator(values):
     return 'multi'
   parsed = numbers(values)
-  is_regression = parsed is not None and _are_measurements(parsed)
-  return 'regression' if is_regression else 'single'
+  if parsed is None:
+    _check_mistyped(values, where)
+    return 'single'
+  return 'regression' if _are_measurements(parsed) else 'single'
+
+
+def _check_mistyped(values: Column, where: str) -> None:
+  """Raises if few cells of a column of measurements are not numbers."""
+  texts: list[int] = []
+  for row, value in enumerate(values):
+    if numbers([value]) is None and not is_missing(
+        value, marks=_MISSING_WORDS):
+      texts.append(row)
+      if len(texts) > _MAX_MISTYPED * len(values):
+        return
+  skipped = frozenset(texts)
+  rest = numbers([value for row, value in enumerate(values)
+                  if row not in skipped])
+  if texts and rest is not None and _are_measurements(rest):
+    raise ValueError(
+        f'The labels of {where} are numbers, except {len(texts):,} of '
+        f'{len(values):,}; the first is {values[texts[0]]!r} in row '
+        f'{texts[0] + 1}. Correct them, or leave them empty. If the numbers '
+        'are names of classes, use --config.data.target=single.')
 
 
 def _are_measurements(values: Float64[np.ndarray, 'rows']) -> bool:
