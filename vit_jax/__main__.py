@@ -7,6 +7,7 @@
 import argparse
 from collections.abc import Sequence
 import contextlib
+import dis
 import importlib
 import importlib.util
 import os
@@ -228,18 +229,25 @@ def add_process_flags(parser: argparse.ArgumentParser) -> None:
 def message_for_user(error: BaseException) -> str | None:
   """Returns the message of an error that tells the user what to do.
 
-  These are the errors raised by this package and those that name a file. None
-  for others, which need their traceback; `python -X dev` shows every one.
+  These are the errors that a `raise` statement of this package raised, and
+  file-system errors that name the file. None for others, which need their
+  traceback; `python -X dev` shows every one.
   """
   if isinstance(error, ModuleNotFoundError) and not (
       error.name or 'vit_jax').startswith('vit_jax'):
     return (f'{error.name} is not installed for {sys.executable}. Activate the '
             'right environment or run pip install -r requirements.txt; '
             '`python main.py doctor` lists what is missing.')
-  raised_in = traceback.extract_tb(error.__traceback__)[-1].filename
+  last = error.__traceback__
+  while last is not None and last.tb_next is not None:
+    last = last.tb_next
+  assert last is not None
+  # `int('x')` in our code has our frame, too, but another instruction.
+  code = last.tb_frame.f_code
   package = pathlib.Path(__file__).resolve().parent
-  if ((isinstance(error, OSError) and error.filename)
-      or package in pathlib.Path(raised_in).resolve().parents):
+  if ((isinstance(error, OSError) and error.filename) or (
+      package in pathlib.Path(code.co_filename).resolve().parents
+      and code.co_code[last.tb_lasti] == dis.opmap['RAISE_VARARGS'])):
     return schema.words(error)
   return None
 
