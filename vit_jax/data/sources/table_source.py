@@ -103,25 +103,14 @@ def build(
   if labels and not no_labels:
     _check_headers(table, labels, rows_of, where)
   unlabelled = sorted({*unlabelled} - {*rows_of} | {*missing})
-  of_kept = [splits[row] for row in kept] if splits else []
   keys = list(map(key_of, kept))
-  by_hash = len(set(of_kept)) < 2
-  whole = by_hash and not config.holdout
-  if whole:
-    by_hash, of_kept = False, ['train'] * len(kept)
-  elif by_hash:
-    of_kept, few = _hold_out(
-        keys if groups is None else [str(groups[row]) for row in kept], parsed,
-        config.holdout, unlabelled)
-    notes = [*notes, *few]
-  elif config.holdout not in (0, columns_lib.HOLDOUT):
-    raise ValueError(
-        f'data.holdout is {config.holdout}, but {where} has splits '
-        f'({", ".join(sorted(set(of_kept)))}). Remove it.')
+  of_kept, by_hash, few = _assign_splits(
+      [splits[row] for row in kept] if splits else [],
+      keys if groups is None else [str(groups[row]) for row in kept], parsed,
+      config.holdout, unlabelled, where)
   numbers = _hash_order(
-      keys if order_by is None else [order_by[row] for row in kept], of_kept)
-  if whole:
-    numbers = {'train': numbers['train']}
+      keys if order_by is None else [order_by[row] for row in kept], of_kept,
+      by_hash=by_hash)
   _check_trained(parsed, numbers, where)
   eval_split = split_strings.choose_eval_split(list(numbers))
   return protocol.DatasetSplits(
@@ -139,7 +128,7 @@ def build(
           + ', chosen by a hash' * by_hash
           + f', evaluated on {eval_split}' * (
               eval_split not in ('test', 'train')),
-          *map(protocol.describe_unlabelled, unlabelled), *notes]))
+          *map(protocol.describe_unlabelled, unlabelled), *notes, *few]))
 
 
 def _describe_columns(names: Sequence[str]) -> str:
@@ -212,6 +201,28 @@ def parse_splits(
         f'column {column!r} (the first: row {empty[0] + 1}). Fill them in, or '
         'remove the column: splits are then made by a hash.')
   return [split_strings.split_name(value) for value in values]
+
+
+def _assign_splits(
+    splits: Sequence[str], groups: Sequence[str],
+    parsed: label_rules.ParsedLabels, fraction: float,
+    unlabelled: Sequence[str], where: str,
+) -> tuple[Sequence[str], bool, list[str]]:
+  """Returns the split of each row, whether a hash chose it, and notes.
+
+  Rows of several splits keep them. Otherwise, a `fraction` is held out by the
+  hash of the groups; all rows are `train` if it is 0.
+  """
+  if len(set(splits)) > 1:
+    if fraction not in (0, columns_lib.HOLDOUT):
+      raise ValueError(
+          f'data.holdout is {fraction}, but {where} has splits '
+          f'({", ".join(sorted(set(splits)))}). Remove it.')
+    return splits, False, []
+  if not fraction:
+    return ['train'] * len(groups), False, []
+  held, notes = _hold_out(groups, parsed, fraction, unlabelled)
+  return held, True, notes
 
 
 def _hold_out(
@@ -293,13 +304,17 @@ def _check_headers(
 
 
 def _hash_order(
-    texts: Sequence[str], splits: Sequence[str],
+    texts: Sequence[str], splits: Sequence[str], *, by_hash: bool,
 ) -> dict[str, Int64[np.ndarray, 'examples']]:
-  """Returns the rows of each split in hash order: 'train[:50%]' is a sample."""
+  """Returns the rows of each split in hash order: 'train[:50%]' is a sample.
+
+  Besides `train`, splits made `by_hash` have one that is held out, even if it
+  is empty.
+  """
   order = np.argsort(np.array(list(map(
       split_strings.stable_hash, texts)), np.uint64), kind='stable')
   split_of = np.asarray(splits)[order]
-  others = sorted(set(splits) - {'train'}) or ['test']
+  others = sorted(set(splits) - {'train'}) or ['test'] * by_hash
   return {name: order[split_of == name].astype(np.int64)
           for name in ('train', *others)}
 
