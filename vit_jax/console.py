@@ -144,7 +144,7 @@ def format_metric(name: str, value: float | None, *, digits: int = 3) -> str:
   """Formats a value of a metric: '97.22 %', '0.113', a dash for None."""
   if value is None:
     return '–'
-  return (f'{100 * value:.2f} %' if is_fraction(name)
+  return (format_percent(value, digits=2) if is_fraction(name)
           else format_number(value, digits=digits))
 
 

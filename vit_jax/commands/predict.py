@@ -129,7 +129,8 @@ def _print(
     if 'values' in record:
       columns = ['image', *record['values']]
       rows.append([name, *record['values'].values()])
-    rows += [[name, _shorten(p['name']), f'{100 * p["probability"]:.1f} %']
+    rows += [[name, _shorten(p['name']),
+              console_lib.format_percent(p['probability'], digits=1)]
              for p in record.get('predictions', ())[:count]]
   console_lib.table(
       console_lib.format_count(len(records), 'image')

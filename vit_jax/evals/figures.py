@@ -44,7 +44,8 @@ def draw(
     prediction_figures.mistakes(
         images,
         [f'{console.shorten(file, 26)}\n{result.name_of(m.label)}, predicted:\n'
-         f'{result.name_of(m.prediction)} ({100 * m.confidence:.0f} %)'
+         f'{result.name_of(m.prediction)} '
+         f'({console.format_percent(m.confidence)})'
          for file, m in zip(files, result.mistakes)],
         of_mistakes, title=name)
     yield of_mistakes

@@ -68,8 +68,9 @@ class Progress:
     share = figures.get('wait_share', 0)
     if not self._advised and share > _MAX_WAIT_SHARE:
       self._advised = True
-      self.print(f'note: training waits for images {100 * share:.0f} % of the '
-                 f'time; {self._remedy}')
+      self.print('note: training waits for images '
+                 f'{console_lib.format_percent(share)} of the time; '
+                 f'{self._remedy}')
     text = ''.join(
         f'  {name.replace("_per_sec", "/s").replace("_", " ")} '
         f'{console_lib.format_number(value)}'
