@@ -19,6 +19,8 @@ from vit_jax.commands import arguments
 
 with epy.lazy_imports():
   from etils import epath
+  import jax
+  import ml_dtypes  # noqa: F401 registers bfloat16 with NumPy
   import numpy as np
 
   from vit_jax import atomic_files
@@ -49,6 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='npz: format of the published JAX weights; timm and huggingface: '
       'safetensors of these libraries; orbax: checkpoint of vit_jax')
   parser.add_argument(
+      '--dtype', default='float32', metavar='TYPE',
+      help='float32 (default), float16 or bfloat16: type of the arrays in the '
+      'file; the last two halve its size and round the parameters')
+  parser.add_argument(
       '--report', action='store_true',
       help='print the name in the source, our name and the shape of each '
       'parameter; --json always contains them')
@@ -70,6 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the command; returns the exit status and the results."""
   schema.check_name(args.format, save_lib.FORMATS, what='--format')
+  schema.check_name(args.dtype, save_lib.DTYPES, what='--dtype')
   if args.push:
     if not re.fullmatch(r'[\w.-]+/[\w.-]+', args.push):
       raise ValueError(f'--push must be USER/NAME; got {args.push!r}.')
@@ -81,7 +88,9 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   if args.report:
     for line in model.report:
       print(escape.line(line))
-  notes = model.save(args.target, form=args.format)
+  model = model.with_params(jax.tree.map(
+      lambda array: array.astype(args.dtype).astype(np.float32), model.params))
+  notes = model.save(args.target, form=args.format, dtype=args.dtype)
   for note in notes:
     print(escape.line(f'note: {note}'))
   _verify(model, args.target)

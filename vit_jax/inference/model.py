@@ -323,12 +323,14 @@ class Model(weights_lib.Weights):
 
   def save(
       self, target: str | os.PathLike, *, form: str = save_lib.ORBAX,
+      dtype: str = 'float32',
   ) -> list[str]:
     """Writes the model atomically.
 
     Args:
       target: a new file or folder, local or at gs://.
       form: one of `weights.save.FORMATS`.
+      dtype: type of the arrays in the file: 'float32', 'float16' or 'bfloat16'.
 
     Returns:
       Notes on settings for which the format's library computes differently.
@@ -338,4 +340,4 @@ class Model(weights_lib.Weights):
       ValueError: if the format cannot represent the model, or a parameter is
         not finite.
     """
-    return save_lib.save(target, form, self)
+    return save_lib.save(target, form, self, dtype=dtype)

@@ -33,6 +33,7 @@ from vit_jax.weights.formats import safetensors
 
 ORBAX = 'orbax'
 FORMATS = ('npz', 'timm', 'huggingface', ORBAX)
+DTYPES = ('float32', 'float16', 'bfloat16')
 # Family of a ResNet in each format.
 _RESNET_FAMILIES = {'npz': 'bit', 'timm': 'timm_bit'}
 _CONFIGS: Mapping[str, Any] = {
@@ -43,7 +44,8 @@ _DECLARED = {'timm': ('gelu',), 'huggingface': (
 
 
 def save(
-    target: str | os.PathLike, form: str, model: weights_lib.Weights,
+    target: str | os.PathLike, form: str, model: weights_lib.Weights, *,
+    dtype: str = 'float32',
 ) -> list[str]:
   """Saves a model; `vit_jax.load` reads it back exactly.
 
@@ -53,6 +55,8 @@ def save(
       config.json; huggingface and orbax: a folder.
     form: one of `FORMATS`.
     model: the model.
+    dtype: one of `DTYPES`; the type of the arrays in the file. Half precision
+      rounds the parameters.
 
   Returns:
     Notes on settings for which the format's library computes differently.
@@ -63,6 +67,10 @@ def save(
       an array of finite floats.
   """
   schema.check_name(form, FORMATS, what='format')
+  schema.check_name(dtype, DTYPES, what='dtype')
+  if form == ORBAX and dtype != 'float32':
+    raise ValueError(
+        f'The format {ORBAX} stores float32, but dtype is {dtype!r}.')
   preprocess = model.preprocess
   if form != ORBAX and preprocess.channels != 3:
     raise ValueError(
@@ -83,7 +91,8 @@ def save(
     return []
   config = model.config
   family = _family(form, config)
-  arrays = to_arrays(family, _for_format(form, config, params))
+  arrays = {name: array.astype(dtype) for name, array in to_arrays(
+      family, _for_format(form, config, params)).items()}
   if config.variant and not published_sizes.has_dimensions(
       config, config.variant):
     config = dataclasses.replace(config, variant='')
