@@ -73,7 +73,8 @@ def config_for(
   later = [o for o in overrides if o.startswith('evals.')]
   now = [*first, *(o for o in overrides if o not in later)]
   if specification:
-    config = load_config.load_one(specification, now, stage=stage)
+    config = config_lib.with_dtype_of(
+        load_config.load_one(specification, now, stage=stage), weights.run)
   elif weights.run:
     config = config_lib.resolve_with(weights.run, now)
   else:
