@@ -129,9 +129,13 @@ class Context:
       return split
     if bool(split.targets) != bool(self.targets):
       raise ValueError(
-          f'{self.where}: {split.name} has {_describe_labels(split.targets)}, '
-          f'but the model is trained on {self.train_name} with '
-          f'{_describe_labels(self.targets)}.')
+          f'{self.where}: {self.classes.title} predicts '
+          f'{_describe(self.classes, self.targets)}, but {split.name} has '
+          f'{_describe(split.classes, split.targets)}. Use data with '
+          f'the labels that it predicts: --config.{self.where}.source=DATA' + (
+              ', where the labels of a table are its columns --config.data.'
+              f'table.label={",".join(self.targets)}.' if self.targets
+              else '.'))
     note = classes.match(
         split.classes, self.classes, rename=RENAME,
         restrict='' if self.targets else (
@@ -156,8 +160,9 @@ class Context:
           'several.')
 
 
-def _describe_labels(targets: tuple[str, ...]) -> str:
-  return f'the targets {", ".join(targets)}' if targets else 'classes'
+def _describe(labels: classes.Classes, targets: tuple[str, ...]) -> str:
+  kind = 'regression targets' if targets else 'classes'
+  return f'{kind} ({classes.shorten(labels.names)})' if labels.names else kind
 
 
 @dataclasses.dataclass(frozen=True)
