@@ -128,7 +128,7 @@ def _best(
 def edges(result: Mapping[str, Any]) -> list[str]:
   """Returns a warning for each field whose best value ends its range.
 
-  There is none if a value inside the range is as good.
+  There is none if another value of the field is as good.
   """
   best = result['best']
   ties = [row['values'] for row in result['grid']
@@ -140,7 +140,8 @@ def edges(result: Mapping[str, Any]) -> list[str]:
     if not value or any(type(v) not in (int, float) for v in values):
       continue
     low, high = min(values), max(values)
-    if low < high and all(tie[field] in (low, high) for tie in ties):
+    if low < high and value in (low, high) and all(
+        tie[field] == value for tie in ties):
       word = 'smallest' if value == low else 'largest'
       warnings.append(
           f'{field}={value} is the {word} value of the grid: one beyond it may '
