@@ -88,8 +88,9 @@ class Context:
       messages.
     class_names: names of the model's classes, if known.
     open_split: opens (split, source='', batch_size=None, per_class=0,
-      seeds=(0,), real_labels='', masks=False), where `per_class` samples that
-      many examples of each class for each seed, `real_labels` is a file of ReaL
+      seeds=(0,), allow_fewer=False, real_labels='', masks=False), where
+      `per_class` samples that many examples of each class for each seed, or all
+      of a smaller class with `allow_fewer`, `real_labels` is a file of ReaL
       labels, and `masks` adds `segmentation` to batches.
     targets: names of the regression targets of the model, if any.
     grid: rows and columns of the patches, the last of the tokens.
