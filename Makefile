@@ -3,8 +3,10 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-# `make test-all CONSTRAIN=` installs the newest allowed versions.
-CONSTRAIN ?= -c constraints.txt
+# constraints.txt has no versions for newer Pythons. `make test-all CONSTRAIN=`
+# installs the newest allowed versions.
+CONSTRAIN ?= -c $(shell $(PYTHON) -c 'import sys; print("constraints-newest.txt" \
+  if sys.version_info >= (3, 13) else "constraints.txt")')
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check

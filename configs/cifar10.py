@@ -74,7 +74,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         'batch_size': 512, 'resolution': 32,
         'model': {'width': 256, 'depth': 7, 'num_heads': 4, 'mlp_dim': 512,
                   'patch': 4, 'unroll': 7, 'pooling': 'average',
-                  'stochastic_depth': 0.1, 'dtype': 'bfloat16'},
+                  'stochastic_depth': 0.1, 'dtype': 'auto'},
         'train_ops': [
             {'op': 'inception_crop', 'area': [0.8, 1.0]}, {'op': 'flip'},
             {'op': 'randaugment', 'num_layers': 2, 'magnitude': 9}],

@@ -98,7 +98,7 @@ def get_config(
       'total': total,
       'batch_size': batch_size,
       'averaging': 0.9999 if averaged else None,
-      'model': {'variant': model, 'dtype': 'bfloat16', 'remat': 'attention'},
+      'model': {'variant': model, 'dtype': 'auto', 'remat': 'attention'},
       'data': {
           'source': dataset, 'split': split, 'resolution': resolution,
           'train_ops': [*pretrain.CROP_AND_FLIP],

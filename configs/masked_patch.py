@@ -45,7 +45,7 @@ def get_config(
   return ConfigDict({
       'total': {'steps': 1_000_000},
       'batch_size': batch_size,
-      'model': {'variant': model, 'dtype': 'bfloat16', 'remat': 'attention'},
+      'model': {'variant': model, 'dtype': 'auto', 'remat': 'attention'},
       'data': {
           'source': dataset, 'split': pretrain.SPLITS.get(
               pretrain.without_version(dataset), 'train'),

@@ -97,7 +97,7 @@ def get_config(
       'batch_size': batch_size,
       'model': {
           'variant': model, **(of_vit if '/' in model else {}),
-          'dtype': 'bfloat16', 'remat': 'attention',
+          'dtype': 'auto', 'remat': 'attention',
           'head_bias': HEAD_BIAS[name] if loss == 'sigmoid' and in_paper
                        else 0.0,
       },

@@ -62,7 +62,7 @@ def get_config(
   return ConfigDict({
       'total': {'steps': 2500},
       'batch_size': batch_size,
-      'model': {'variant': model, 'dtype': 'bfloat16', 'remat': 'attention'},
+      'model': {'variant': model, 'dtype': 'auto', 'remat': 'attention'},
       'data': {
           'source': sources[0], 'split': 'train800+val200',
           'resolution': resolution,

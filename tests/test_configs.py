@@ -35,6 +35,8 @@ ARGUMENTS = {
     'vtab.py': (
         'model=B/16', 'model=L/16,task=clevr_closest_object_distance',
         'model=R50+B/16,task=smallnorb_label_azimuth'),
+    'transfer.py': (
+        'model=Ti/16,datasets=cifar10', 'model=S/16,datasets=digits+cifar100'),
     'masked_patch.py': (
         '', 'dataset=imagenet2012,target=patch,corrupted=0.15',
         'model=H/14,dataset=imagenet21k,target=downsampled'),

@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import os
 import pathlib
+import shutil
 import signal
 import sys
 import traceback
@@ -74,9 +75,16 @@ def main(argv: Sequence[str]) -> int:
     message = message_for_user(error)
     if message is None or sys.flags.dev_mode:
       raise
-    lines = escape.lines(message).replace('\n', '\n  ')
-    print(f'{PROGRAM}: error: {lines}', file=sys.stderr)
+    print_error(message)
     return getattr(error, 'exit_code', 2)
+
+
+def print_error(message: str) -> None:
+  """Prints the message of an error, wrapped if standard error is a terminal."""
+  text = escape.lines(f'{PROGRAM}: error: {message}')
+  if sys.stderr.isatty():
+    text = escape.wrap(text, width=shutil.get_terminal_size().columns - 2)
+  print(text.replace('\n', '\n  '), file=sys.stderr)
 
 
 def usage() -> str:

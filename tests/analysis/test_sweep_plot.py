@@ -27,3 +27,25 @@ def test_diverged_runs_are_marked(monkeypatch):
   (marks,) = [line for line in axes.lines if line.get_label() == 'diverged']
   assert list(marks.get_xdata()) == [2]
   assert axes.get_xlim()[1] > 2
+
+
+def test_each_task_has_a_panel_and_each_row_a_line(monkeypatch):
+  figures = []
+  monkeypatch.setattr(plots, 'save', lambda fig, path: figures.append(fig))
+  sweep_plot.cells({'columns': 'images per class', 'cells': [
+      {'panel': panel, 'row': row, 'column': column, 'metric': 'test/accuracy',
+       'mean': mean, 'std': std}
+      for panel, row, column, mean, std in (
+          ('flowers', 'probe', '5', 0.2, 0.1), ('flowers', 'probe', 'all', 0.4,
+                                                None),
+          ('flowers', 'tuned', 'all', 0.6, 0.1), ('$', 'probe', '5', 0.1, 0.1))
+  ]}, 'sweep.png')
+  (fig,) = figures
+  flowers, other = fig.axes
+  assert [axes.get_title(loc='left') for axes in fig.axes] == ['flowers', r'\$']
+  assert [list(line.lines[0].get_ydata()) for line in flowers.containers] == [
+      [0.2, 0.4], [0.6]]
+  assert [text.get_text() for text in flowers.get_xticklabels()] == ['5', 'all']
+  assert flowers.get_xlabel() == other.get_xlabel() == 'images per class'
+  assert {text.get_text() for text in fig.legends[0].get_texts()} == {
+      'probe', 'tuned'}

@@ -130,12 +130,15 @@ def foreign(trained, tmp_path_factory):
 
 
 def test_an_open_config_takes_the_model_of_the_weights(
-    evaluate, one_device, foreign):
+    evaluate, one_device, foreign, capsys):
   status, figures = evaluate(
       f'--workdir={foreign}', '--evaluators=knn', '--config.evals.knn.k=3',
-      '--config=configs/finetune.py:dataset=digits,resolution=8,batch_size=24')
+      '--config=configs/finetune.py:dataset=digits,resolution=8,batch_size=24',
+      f'--config.init.checkpoint={foreign}')
   assert status == 0
   assert figures['metrics']['knn/examples'] == 360
+  printed = capsys.readouterr().out
+  assert printed.count('\n  model: ') == 1 and 'overrides' not in printed
 
 
 def test_weights_are_evaluated_with_their_scale_of_pixels(

@@ -55,6 +55,7 @@ def test_local_devices_are_planned_without_the_data(tmp_path, capsys, config):
   assert cost['fits'] is True
   assert cost['recomputed_flops'] > 0
   assert 'all-reduce' in cost['collectives']
+  assert stage['settings']['dtype'] == 'bfloat16'
   assert stage['sizes_from'] == 'table'
   assert stage['epochs'] == pytest.approx(90, rel=1e-3)
   assert stage['estimate'] is None
@@ -103,10 +104,12 @@ def test_slices_are_planned(
     tmp_path, capsys, config, slice_, kind, name, gib):
   pytest.importorskip('libtpu')
   status, stage, output = plan(
-      tmp_path, capsys, f'--config={config}', f'--topology={slice_}')
+      tmp_path, capsys, f'--config={config}', f'--topology={slice_}',
+      '--config.model.dtype=auto')
   assert status == 0
   cost = stage['cost']
   assert cost['device_kind'] == kind
+  assert stage['settings']['dtype'] == 'bfloat16'  # Not that of the host.
   assert cost['fits'] is True
   assert cost['memory']['capacity_bytes'] / 2**30 == pytest.approx(
       gib, abs=0.25)

@@ -69,7 +69,7 @@ def test_unreadable_files_are_reported_and_skipped(
 
 
 def test_tables_of_images_keep_their_order_and_labels(
-    model, photos, tmp_path, monkeypatch):
+    model, photos, tmp_path, capsys, monkeypatch):
   monkeypatch.chdir(tmp_path)
   table = photos / 'table.tsv'
   table.write_text('where\tbreed\nc\tdog\na\tant\n')
@@ -77,6 +77,10 @@ def test_tables_of_images_keep_their_order_and_labels(
              '--config.data.table.path=where']
   try:
     assert main.main([*command, '--output=p.csv']) == 0
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ['image', 'label', 'class', 'probability'] in shown
+    assert [row[:2] for row in shown if row[:1] in (['c.png'], ['a.png'])] == [
+        ['c.png', 'dog']] * 2 + [['a.png', 'ant']] * 2
     assert main.main([*command, '--output=p.jsonl', '--top-k=1']) == 0
     assert main.main([*command, '--config.seed=1']) == 2
     table.write_text('path\na.png\nnone.png\n')
@@ -97,7 +101,8 @@ def test_tables_of_images_keep_their_order_and_labels(
   assert pathlib.Path('plain.csv').read_text().startswith('path,prediction,')
 
 
-def test_several_targets_have_a_column_each(photos, tmp_path, monkeypatch):
+def test_several_targets_have_a_column_each(
+    photos, tmp_path, capsys, monkeypatch):
   monkeypatch.chdir(tmp_path)
   random_models.make(TINY, side=8, labels=('age', 'weight'),
                      activation='none').save('model')
@@ -106,6 +111,10 @@ def test_several_targets_have_a_column_each(photos, tmp_path, monkeypatch):
   assert main.main(['predict', '--model=model', 'ages.jsonl',
                     '--config.data.table.label=age,weight',
                     '--output=p.csv']) == 0
+  shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+  assert [
+      'image', 'label', 'age', 'label', 'weight', 'age', 'weight'] in shown
+  assert ['a.png', '3', '4.5'] in [row[:3] for row in shown]
   row, = csv.DictReader(pathlib.Path('p.csv').read_text().splitlines())
   assert list(row) == [
       'path', 'label age', 'label weight', 'age', 'weight', 'error']

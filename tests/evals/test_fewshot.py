@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy import special
 from sklearn import linear_model
+from sklearn import metrics
 
 from vit_jax.evals import fewshot
+from vit_jax.evals import logistic
 
 RNG = np.random.default_rng(0)
 CLASSES, WIDTH = 4, 6
@@ -43,7 +46,7 @@ def sample(toy, images, labels, *, count, seeds):
   for row in ranks:
     for c in range(CLASSES):
       where = RNG.permutation(np.flatnonzero(labels == c))[:count]
-      row[where] = np.arange(count)
+      row[where] = np.arange(len(where))
   kept = (ranks >= 0).any(0)
   return toy.split(images[kept], labels[kept], num_classes=CLASSES,
                    ranks=ranks[:, kept]), images[kept], labels[kept]
@@ -93,3 +96,52 @@ def test_the_penalty_is_selected_on_held_out_images(toy):
   assert got['4_shot'] == pytest.approx(np.mean(test_labels == by_hand(
       few[chosen], few_labels[chosen], test_images, penalty=best)))
   assert '4_shot_std' not in got
+
+
+def test_a_linear_probe_agrees_with_scikit_learn():
+  x, labels = examples(30)
+  x = np.c_[(x - x.mean(0)) / x.std(0), np.full(len(x), fewshot.BIAS)]
+  held_out = np.arange(len(x)) % 5 == 4
+
+  def reference(rows, penalty):
+    return linear_model.LogisticRegression(
+        C=1 / (penalty * rows.sum()), tol=1e-10, max_iter=10_000).fit(
+            x[rows, :-1], labels[rows])
+
+  best = min(logistic.PENALTIES, key=lambda penalty: metrics.log_loss(
+      labels[held_out], reference(~held_out, penalty).predict_proba(
+          x[held_out, :-1])))
+  everything = np.ones(len(x), bool)
+  expected = reference(everything, best).predict_proba(x[:, :-1])
+  got = special.softmax(x @ logistic.fit_selected(
+      x, labels, held_out=held_out, num_classes=CLASSES,
+      constant=fewshot.BIAS), axis=1)
+  np.testing.assert_allclose(got, expected, atol=2e-3)
+  assert logistic.PENALTIES[0] > best > logistic.PENALTIES[-1]
+
+
+def test_classifiers_share_samples_and_all_images_are_one_sample(toy):
+  images, labels = examples(12)
+  images, labels = images[5:], labels[5:]  # The first class has 7 images.
+  train, *_ = sample(toy, images, labels, count=12, seeds=2)
+  queries, expected = examples(9)
+  splits = {'train': train,
+            '': toy.split(queries, expected, num_classes=CLASSES)}
+  got = toy({'name': 'fewshot', 'shots': [10, 0], 'seeds': 2,
+             'classifiers': ['ridge', 'linear', 'knn']}, splits)(
+                 toy.params).metrics
+  nearest = toy({'name': 'knn', 'k': 20}, splits)(toy.params).metrics
+  assert got['knn_all_shot'] == nearest['accuracy']
+  assert {'10_shot', '10_shot_std', 'linear_10_shot', 'linear_10_shot_std',
+          'knn_10_shot', 'knn_10_shot_std', 'all_shot', 'linear_all_shot',
+          'knn_all_shot', 'examples'} == set(got)
+  assert 0.4 < got['linear_all_shot'] < 1
+
+
+@pytest.mark.parametrize(('section', 'message'), [
+    ({'shots': (5, 0), 'held_out': 2}, 'Set held_out to 0'),
+    ({'classifiers': ()}, 'classifiers is empty'),
+    ({'shots': (-1,)}, 'or 0 for all images')])
+def test_wrong_settings_are_errors(section, message):
+  with pytest.raises(ValueError, match=message):
+    fewshot.FewshotConfig(**section)

@@ -80,6 +80,7 @@ def test_regression_of_classes_is_an_error(toy, split):
   classes = toy.split(np.eye(2), [0, 1])
   with pytest.raises(ValueError, match='name=classification'):
     build(toy, {'name': 'regression'}, classes, targets=())
-  with pytest.raises(ValueError, match='toy has classes, but the model is '
-                     'trained on toy with the targets age, mass'):
+  with pytest.raises(ValueError, match=r'the model \(toy\) predicts regression '
+                     r'targets \(age, mass\), but toy has classes.*table.'
+                     'label=age,mass'):
     build(toy, {'name': 'regression'}, classes)

@@ -331,3 +331,13 @@ def test_keys_of_a_config_can_be_set_to_the_values_that_are_shown():
   assert config_lib.resolve_with(plain, [
       f'{name}={key.value}' for name, key in shown.items()
       if key.value not in ('null', "''")]) == config
+
+
+def test_a_config_can_import_a_module_beside_it(tmp_path):
+  (tmp_path / 'my_rates_beside.py').write_text('RATE = 0.5\n')
+  config = tmp_path / 'my_config.py'
+  config.write_text(
+      'import ml_collections\nimport my_rates_beside\n\n'
+      'def get_config():\n'
+      '  return ml_collections.ConfigDict({"x": my_rates_beside.RATE})\n')
+  assert config_file.read(str(config)) == {'x': 0.5}

@@ -105,9 +105,10 @@ def test_a_best_value_at_the_edge_of_the_grid_is_a_warning(
   assert all(re.search(warning, one) for one in found)
 
 
-def test_a_tie_inside_the_grid_is_no_warning():
+@pytest.mark.parametrize('values', [(0.9, 0.9), (0.9, 0.9, 0.8)])
+def test_a_tie_with_another_value_is_no_warning(values):
   rows = [{'values': {'a': a}, 'value': value}
-          for a, value in ((1, 0.9), (2, 0.9), (3, 0.8))]
+          for a, value in enumerate(values, start=1)]
   assert sweep_lib.edges({'grid': rows, 'best': rows[0]}) == []
 
 

@@ -122,6 +122,12 @@ def test_html_pages_are_errors_and_not_cached(site, tmp_path):
   assert not cached_files(tmp_path)
 
 
+def test_a_missing_path_suggests_the_nearest_one(tmp_path):
+  (tmp_path / 'run1').mkdir()
+  with pytest.raises(FileNotFoundError, match="Did you mean 'run1'"):
+    download.fetch(tmp_path / 'run2')
+
+
 def test_a_chain_of_addresses_is_a_local_path():
   with pytest.raises(FileNotFoundError, match='There is nothing at .*/x::y:/z'):
     download.fetch('x::y://z')

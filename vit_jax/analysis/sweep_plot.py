@@ -1,4 +1,4 @@
-"""Plot of a sweep: the metric of every setting, and the final runs."""
+"""Plots of a sweep: the metric of every setting or task, and the final runs."""
 
 from collections.abc import Mapping
 import json
@@ -47,6 +47,42 @@ def sweep(result: Mapping[str, Any], path: epath.PathLike) -> None:
            ylabel=plots.drawable(metric) + (' (%)' if percent else ''))
   plots.style(axes)
   plots.legend(fig)
+  plots.save(fig, path)
+
+
+def cells(result: Mapping[str, Any], path: epath.PathLike) -> None:
+  """Plots the results of tasks: a panel for each, a line for each row.
+
+  Args:
+    result: content of `sweep.json`: `columns`, the label of the x axis, and
+      `cells` with `panel`, `row`, `column`, `metric`, `mean` and `std`.
+    path: file to write; the suffix determines the format (.png, .pdf, .svg).
+  """
+  panels, rows, columns = (
+      list(dict.fromkeys(cell[key] for cell in result['cells']))
+      for key in ('panel', 'row', 'column'))
+  fig, all_axes = plots.new_panels(
+      len(panels), columns=3, width=2.8, height=2.8)
+  for panel, axes in zip(panels, all_axes):
+    drawn = [cell for cell in result['cells'] if cell['panel'] == panel]
+    for i, row in enumerate(rows):
+      line = [cell for cell in drawn if cell['row'] == row]
+      # Side by side, so that error bars do not hide each other.
+      axes.errorbar(
+          [columns.index(cell['column']) + 0.04 * i for cell in line],
+          [cell['mean'] for cell in line],
+          yerr=[cell['std'] or 0 for cell in line], capsize=3, markersize=5,
+          marker=plots.MARKERS[i % len(plots.MARKERS)],
+          color=plots.COLOURS[i % len(plots.COLOURS)], linewidth=1.6,
+          label=plots.drawable(row))
+    axes.set_xticks(range(len(columns)), map(plots.drawable, columns))
+    axes.set_xlabel(plots.drawable(result['columns']))
+    axes.set_title(plots.drawable(panel), fontsize=12, loc='left',
+                   fontweight='bold')
+    if all(console.is_fraction(cell['metric']) for cell in drawn):
+      plots.percent(axes.yaxis)
+    plots.style(axes)
+  plots.legend(fig, all_axes[-1].get_legend_handles_labels()[0])
   plots.save(fig, path)
 
 

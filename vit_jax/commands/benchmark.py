@@ -59,10 +59,10 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   title = config.model.variant or args.config
   height, width = config.data.size
   _print(f'{title} at {height} x {width}, batch {config.batch_size:,}, '
-         f'{config.model.dtype}', found)
+         f'{experiment.config.model.dtype}', found)
   return 0, {
       'model': title, 'resolution': config.data.size,
-      'batch_size': config.batch_size, 'dtype': config.model.dtype,
+      'batch_size': config.batch_size, 'dtype': experiment.config.model.dtype,
       'cpu_cores': os.cpu_count(), **dataclasses.asdict(found)}
 
 

@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   if args.output:
     print(f'wrote {args.output}: '
           + console_lib.format_count(len(records), 'prediction'))
-  _print(model, records, args.output or '--output=FILE.csv')
+  _print(model, records, found, columns, args.output or '--output=FILE.csv')
   return progress.report(), records + failed
 
 
@@ -112,24 +112,32 @@ def _result(result: predictions.Result, top_k: int) -> dict[str, Any]:
 
 
 def _print(
-    model: model_lib.Model, records: Sequence[Mapping[str, Any]], output: str,
+    model: model_lib.Model, records: Sequence[Mapping[str, Any]],
+    found: Mapping[str, Mapping[str, Any]], known: Sequence[str], output: str,
 ) -> None:
   """Prints all classes of one image, or the first ones of several.
 
-  `output` is the file with all predictions.
+  Args:
+    model: the model.
+    records: its predictions.
+    found: labels of each image.
+    known: label columns of the tables of images.
+    output: file with all predictions.
   """
   count = None if len(records) == 1 else _MAX_CLASSES
   folder = ''
   with contextlib.suppress(ValueError):  # Absolute and relative paths.
     folder = os.path.commonpath([os.path.dirname(r['path']) for r in records])
-  columns, rows = ['image', 'class', 'probability'], []
+  first = ['image', *_titles(known)]
+  columns, rows = [*first, 'class', 'probability'], []
   for record in records[:_MAX_ROWS]:
     path = record['path']
-    name = _shorten(os.path.relpath(path, folder) if folder else path)
+    start = [_shorten(os.path.relpath(path, folder) if folder else path), *(
+        _shorten(str(found[path].get(name, ''))) for name in known)]
     if 'values' in record:
-      columns = ['image', *record['values']]
-      rows.append([name, *record['values'].values()])
-    rows += [[name, _shorten(p['name']),
+      columns = [*first, *record['values']]
+      rows.append([*start, *record['values'].values()])
+    rows += [[*start, _shorten(p['name']),
               console_lib.format_percent(p['probability'], digits=1)]
              for p in record.get('predictions', ())[:count]]
   console_lib.table(
@@ -140,6 +148,11 @@ def _print(
   if count:
     classes = f' and {_MAX_CLASSES} classes' * ('class' in columns)
     print(f'At most {_MAX_ROWS} images{classes} are shown; {output} has all.')
+
+
+def _titles(columns: Sequence[str]) -> list[str]:
+  """Returns the titles of label columns."""
+  return ['label'] if len(columns) == 1 else [f'label {n}' for n in columns]
 
 
 def _shorten(text: str) -> str:
@@ -182,9 +195,8 @@ def _output(
           record.get('error', '')]))
 
     rows.writerow(map(escape.csv_cell, [
-        'path', *(['label'] if len(columns) == 1 else
-                  [f'label {name}' for name in columns]),
-        *(name for name, _ in _cells(example)), 'error']))
+        'path', *_titles(columns), *(name for name, _ in _cells(example)),
+        'error']))
     yield write
 
 

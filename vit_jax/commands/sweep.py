@@ -4,13 +4,14 @@ Each setting is trained on a part of the training split and evaluated on the
 rest; the best one is trained on the whole split with several seeds and tested.
 The section `sweep` of the config sets the details; flags take precedence. With
 `result: 'mean'`, as in configs/vtab.py, each setting is trained on all data and
-the metric is averaged.
+the metric is averaged. With `tasks`, as in configs/transfer.py, each task has
+its own selection.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from etils import epy
@@ -66,9 +67,12 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   section = {
       key: getattr(args, key) for key in ('seeds', 'held_out', 'metric', 'soup')
       if getattr(args, key) is not None}
-  sweep = sweep_lib.plan(
-      args.config, args.overrides, grid=parse_grid(args.grid), **section)
+  plan = args.config, args.overrides
+  section['grid'] = parse_grid(args.grid)
   workdir = epath.Path(args.workdir).expanduser()
+  if tasks := sweep_lib.plan_tasks(*plan, **section):
+    return 0, _run_tasks(tasks, workdir)
+  sweep = sweep_lib.plan(*plan, **section)
   if sweep.section.result == 'mean':
     result = sweep_lib.run_mean(sweep, workdir)
     _print_mean(sweep, result)
@@ -87,6 +91,23 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     print(f'figure   {workdir / FIGURE}\n'
           f'results  {workdir / sweep_lib.RESULT}')
   return 0, result
+
+
+def _run_tasks(
+    tasks: Mapping[str, sweep_lib.Sweep], workdir: epath.Path) -> Any:
+  """Runs all tasks; draws and prints the results of each."""
+  result: Any = {}
+  for result in sweep_lib.run_tasks(tasks, workdir):
+    name, task = list(result['tasks'].items())[-1]
+    _print_cells(result['columns'], [
+        cell for cell in result['cells'] if cell['task'] == name])
+    for warning in sweep_lib.edges(task):
+      console_lib.print_lines(f'warning: {warning}.')
+    if jax.process_index() == 0:
+      sweep_plot.cells(result, workdir / FIGURE)
+  _print_cells(result['columns'], result['cells'])
+  print(f'figure   {workdir / FIGURE}\nresults  {workdir / sweep_lib.RESULT}')
+  return result
 
 
 def parse_grid(flags: list[str]) -> dict[str, tuple[schema.FlagText, ...]]:
@@ -142,6 +163,18 @@ def _print(sweep: sweep_lib.Sweep, result: Mapping[str, Any]) -> None:
         *[console_lib.format_statistics(name, values)] * several]
        for name, values in result['final']['statistics'].items()
        if not name.endswith('/examples')])
+
+
+def _print_cells(title: str, cells: Sequence[Mapping[str, Any]]) -> None:
+  columns = list(dict.fromkeys(cell['column'] for cell in cells))
+  rows: dict[tuple[str, str], dict[str, str]] = {}
+  for cell in cells:
+    rows.setdefault((cell['panel'], cell['row']), dict.fromkeys(columns, '–'))[
+        cell['column']] = console_lib.format_statistics(cell['metric'], cell)
+  print()
+  console_lib.table(
+      f'Mean ± standard deviation, by {title}', ['', '', *columns],
+      [[*headings, *row.values()] for headings, row in rows.items()])
 
 
 def _print_soup(sweep: sweep_lib.Sweep, result: Mapping[str, Any]) -> None:

@@ -65,7 +65,8 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
   log = next(iter(stages.values())).log
   print('opening the data', flush=True)
   with watchdog_lib.Watchdog(log, 'opening the data'):
-    experiments = {name: build_lib.build(config)
+    experiments = {name: build_lib.build(
+        workdir_lib.with_saved_dtype(config, workdir / name))
                    for name, config in stages.items()}
   for experiment in experiments.values():
     earlier = experiment.config.init.stage

@@ -13,6 +13,7 @@ from PIL import Image
 
 from vit_jax import atomic_files
 from vit_jax import console
+from vit_jax import escape
 from vit_jax.analysis import html_page
 from vit_jax.curation import check as check_lib
 from vit_jax.curation import duplicates as duplicates_lib
@@ -35,10 +36,7 @@ def show(report: check_lib.Report) -> None:
     console.print_lines(report.description + '\n')
   for table in report.tables():
     _table(*table)
-  _table(f'Groups of duplicates: {len(report.duplicates):,}',
-         ['group', 'examples'],
-         [[group.description, _list_examples(group)]
-          for group in report.duplicates])
+  _show_groups(report.duplicates)
   _table(f'Suspicious labels: {len(report.suspicious_labels):,}, by '
          f'{report.features}',
          ['split', 'example', 'label', 'suggested', 'margin'],
@@ -54,11 +52,19 @@ def show(report: check_lib.Report) -> None:
     console.print_lines(f'{"!" if finding.harmful else "-"} {finding.text}')
 
 
-def _list_examples(group: duplicates_lib.DuplicateGroup) -> str:
-  lines = [f'{example.split}: {example.key} ({example.label})'
-           for example in group.examples[:_GROUP_IMAGES]]
-  more = len(group.examples) - len(lines)
-  return '\n'.join(lines + [f'... and {more:,} more'] * bool(more))
+def _show_groups(groups: Sequence[duplicates_lib.DuplicateGroup]) -> None:
+  """Prints whole names, to copy; a table would break or shorten long ones."""
+  if groups:
+    print(f'Groups of duplicates: {len(groups):,}')
+  for group in groups[:_ROWS]:
+    lines = [escape.line(f'  {example.split}: {example.key} ({example.label})')
+             for example in group.examples[:_GROUP_IMAGES]]
+    more = len(group.examples) - len(lines)
+    console.print_lines('\n'.join([
+        f'- {group.description}', *lines,
+        *[f'  ... and {more:,} more'] * bool(more)]))
+  if groups:
+    _print_more(len(groups))
 
 
 def _table(
@@ -66,8 +72,13 @@ def _table(
 ) -> None:
   if rows:
     console.table(title, columns, rows[:_ROWS])
-  if len(rows) > _ROWS:
-    print(f'... and {console.format_count(len(rows) - _ROWS, "more row")}\n')
+  _print_more(len(rows))
+
+
+def _print_more(count: int) -> None:
+  """Prints how many of `count` rows are not shown."""
+  if count > _ROWS:
+    print(f'... and {console.format_count(count - _ROWS, "more row")}\n')
 
 
 def write_report(

@@ -48,7 +48,11 @@ class DataConfig:
     holdout: fraction of each class held out as `test` if your files have no
       splits.
     examples_per_class: keeps this many examples of each class of `split`, the
-      same ones in every run.
+      same ones in every run with the same `sample_seed`.
+    allow_fewer: whether classes with fewer than `examples_per_class` are kept
+      whole; by default, they are an error.
+    sample_seed: seed of the choice of `examples_per_class`. The final runs of a
+      sweep use that of the run.
     num_examples: keeps this many random examples of `split`, the same ones in
       every run; a smaller subset is part of a larger one.
     fraction: like `num_examples`, as a fraction of `split`.
@@ -106,6 +110,8 @@ class DataConfig:
   table: columns_lib.TableConfig = columns_lib.TableConfig()
   holdout: float = columns_lib.HOLDOUT
   examples_per_class: int | None = None
+  allow_fewer: bool = False
+  sample_seed: int = 0
   num_examples: int | None = None
   fraction: float | None = None
   sampling: class_sampling.Sampling = 'natural'

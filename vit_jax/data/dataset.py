@@ -184,7 +184,8 @@ def _reduce(
   if config.examples_per_class is not None:
     return class_sampling.draw_per_class(
         examples, config.examples_per_class, num_classes=opened.num_classes,
-        name=name)[0]
+        name=name, allow_fewer=config.allow_fewer,
+        seeds=(config.sample_seed,))[0]
   count = config.num_examples
   if config.fraction is not None:
     count = max(1, round(config.fraction * len(examples)))

@@ -88,8 +88,9 @@ class Context:
       messages.
     class_names: names of the model's classes, if known.
     open_split: opens (split, source='', batch_size=None, per_class=0,
-      seeds=(0,), real_labels='', masks=False), where `per_class` samples that
-      many examples of each class for each seed, `real_labels` is a file of ReaL
+      seeds=(0,), allow_fewer=False, real_labels='', masks=False), where
+      `per_class` samples that many examples of each class for each seed, or all
+      of a smaller class with `allow_fewer`, `real_labels` is a file of ReaL
       labels, and `masks` adds `segmentation` to batches.
     targets: names of the regression targets of the model, if any.
     grid: rows and columns of the patches, the last of the tokens.
@@ -129,9 +130,13 @@ class Context:
       return split
     if bool(split.targets) != bool(self.targets):
       raise ValueError(
-          f'{self.where}: {split.name} has {_describe_labels(split.targets)}, '
-          f'but the model is trained on {self.train_name} with '
-          f'{_describe_labels(self.targets)}.')
+          f'{self.where}: {self.classes.title} predicts '
+          f'{_describe(self.classes, self.targets)}, but {split.name} has '
+          f'{_describe(split.classes, split.targets)}. Use data with '
+          f'the labels that it predicts: --config.{self.where}.source=DATA' + (
+              ', where the labels of a table are its columns --config.data.'
+              f'table.label={",".join(self.targets)}.' if self.targets
+              else '.'))
     note = classes.match(
         split.classes, self.classes, rename=RENAME,
         restrict='' if self.targets else (
@@ -156,8 +161,9 @@ class Context:
           'several.')
 
 
-def _describe_labels(targets: tuple[str, ...]) -> str:
-  return f'the targets {", ".join(targets)}' if targets else 'classes'
+def _describe(labels: classes.Classes, targets: tuple[str, ...]) -> str:
+  kind = 'regression targets' if targets else 'classes'
+  return f'{kind} ({classes.shorten(labels.names)})' if labels.names else kind
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,25 +1,33 @@
-"""Few-shot linear accuracy in closed form (ViT, section 4.1).
+"""Accuracy of simple classifiers of a few frozen representations per class.
+
+The default is linear accuracy in closed form (ViT, section 4.1):
 
 Ridge regression from the representations of a few images of each class to
 targets in {-1, 1}. As in big_vision's `fewshot_lsr`, features are standardised
 with the mean and deviation of the few images, and the bias is a constant
-feature of 100, large enough that its weight is hardly penalised.
+feature of 100, large enough that its weight is hardly penalised. A logistic
+regression and nearest neighbours can share the features.
 """
 
 from collections.abc import Callable, Sequence
 import dataclasses
+import itertools
 from typing import ClassVar, Literal
 
 from jaxtyping import Float, Float64, Int
 import numpy as np
 
 from vit_jax import data
+from vit_jax import nearest_neighbours
 from vit_jax import schema
 from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import features as features_lib
+from vit_jax.evals import knn
+from vit_jax.evals import logistic
 
 SHOTS = (1, 5, 10, 25)
+ALL = np.iinfo(np.int64).max  # Images per class of a sample of all.
 BIAS = 100.0
 EPSILON = 1e-5  # Keeps constant features finite.
 _BLOCK_ROWS = 8192  # Images scored at a time: 65 MB for 1,000 classes.
@@ -38,7 +46,11 @@ class FewshotConfig(evaluator.EvaluatorConfig):
       of its labels are read once at the start of a run: use a part of very
       large datasets ('train[:10%]'). 'auto': as for `knn`.
     shots: images per class; by default 1, 5, 10 and 25, except those that
-      exceed the smallest class of `train_split`.
+      exceed the smallest class of `train_split`. 0 stands for all images; a
+      smaller class is then used whole for every number.
+    classifiers: 'ridge'; 'linear', a logistic regression whose penalty is
+      selected on a fifth of the same images; 'knn' as the evaluator `knn`, with
+      at most `shots` neighbours.
     seeds: number of random samples of images, whose accuracies are averaged.
     penalty: weight of the L2 penalty; the default is big_vision's.
     held_out: if positive, additional images per class on which the penalty is
@@ -50,6 +62,7 @@ class FewshotConfig(evaluator.EvaluatorConfig):
   name: Literal['fewshot'] = 'fewshot'
   train_split: str = 'train'
   shots: tuple[int, ...] | None = None
+  classifiers: tuple[Literal['ridge', 'linear', 'knn'], ...] = ('ridge',)
   seeds: int = 3
   penalty: float = 2.0 ** 10
   held_out: int = 0
@@ -60,18 +73,26 @@ class FewshotConfig(evaluator.EvaluatorConfig):
 
   def __post_init__(self):
     if self.shots is not None and (
-        not self.shots or min(self.shots) < 1
+        not self.shots or min(self.shots) < 0
         or len(set(self.shots)) < len(self.shots)):
       raise ValueError(
-          f'shots must be different numbers >= 1, but are {self.shots}.')
+          'shots must be different numbers >= 1, or 0 for all images, but are '
+          f'{self.shots}.')
+    if not self.classifiers:
+      raise ValueError("classifiers is empty. Use, for example, ['ridge'].")
     schema.check_range(self, 'seeds', low=1)
     schema.check_range(self, 'held_out')
     schema.check_range(self, 'penalty', 'penalties', above=0)
     if self.held_out and not self.penalties:
       raise ValueError('held_out needs penalties to choose from.')
+    if self.held_out and 0 in (self.shots or ()):
+      raise ValueError(
+          'held_out needs images besides those of shots, but shots has 0, all '
+          'images. Set held_out to 0.')
 
   def metrics(self) -> dict[str, evaluator.Mode]:
-    return {f'{shots}_shot': 'max' for shots in self.shots or SHOTS}
+    return {_metric(*each): 'max' for each in itertools.product(
+        self.classifiers, self.shots or SHOTS)}
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     test = context.open(self)
@@ -88,25 +109,34 @@ class FewshotConfig(evaluator.EvaluatorConfig):
       test_features = extract_test(params, on_batch)
       assert train.ranks is not None
       result: dict[str, float] = {}
-      for shots in all_shots:
+      for classifier, shots in itertools.product(self.classifiers, all_shots):
         found = []
-        for ranks in train.ranks:
+        # All images are the same sample for every seed.
+        for ranks in train.ranks if shots else train.ranks[:1]:
           found.append(_accuracy(
-              self, train_features, ranks, test_features, shots=shots,
-              max_shots=max(all_shots), num_classes=train.num_classes))
+              self, classifier, train_features, ranks, test_features,
+              shots=shots, max_shots=max(all_shots),
+              num_classes=train.num_classes))
           on_batch()
         accuracies, penalties = zip(*found)
-        result[f'{shots}_shot'] = float(np.mean(accuracies))
-        if self.seeds > 1:
-          result[f'{shots}_shot_std'] = float(np.std(accuracies, ddof=1))
-        if self.held_out:
-          result[f'{shots}_shot_penalty'] = float(
+        metric = _metric(classifier, shots)
+        result[metric] = float(np.mean(accuracies))
+        if len(found) > 1:
+          result[f'{metric}_std'] = float(np.std(accuracies, ddof=1))
+        if self.held_out and classifier == 'ridge':
+          result[f'{metric}_penalty'] = float(
               np.exp(np.mean(np.log(penalties))))
       # Not split.num_examples, which may include unreadable images.
       return evaluator.Result(
           {**result, 'examples': len(test_features.labels)})
 
     return run
+
+
+def _metric(classifier: str, shots: int) -> str:
+  """Returns '5_shot', 'linear_5_shot' or 'knn_all_shot'."""
+  prefix = '' if classifier == 'ridge' else f'{classifier}_'
+  return f'{prefix}{shots or "all"}_shot'
 
 
 def _open_train(
@@ -116,8 +146,8 @@ def _open_train(
   def open_split(shots: Sequence[int]) -> evaluator.Split:
     return context.open(
         dataclasses.replace(config, split=config.train_split),
-        per_class=max(shots) + config.held_out,
-        seeds=tuple(range(config.seeds)))
+        per_class=max(shots) + config.held_out if min(shots) else ALL,
+        allow_fewer=not min(shots), seeds=tuple(range(config.seeds)))
 
   shots = config.shots or SHOTS
   try:
@@ -152,14 +182,28 @@ def _check_classes(
 
 
 def _accuracy(
-    config: FewshotConfig, train: features_lib.Features,
+    config: FewshotConfig, classifier: str, train: features_lib.Features,
     ranks: Int[np.ndarray, 'examples'], test: features_lib.Features, *,
     shots: int, max_shots: int, num_classes: int,
 ) -> tuple[float, float]:
-  """Returns the accuracy of one random sample, and the penalty used."""
-  chosen = (ranks >= 0) & (ranks < shots)
+  """Returns the accuracy of one random sample, and the penalty of ridge."""
+  chosen = (ranks >= 0) & (ranks < (shots or ALL))
+  if classifier == 'knn':
+    usual = knn.KnnConfig()
+    cosines, rows = nearest_neighbours.nearest(
+        test.values, train.values[chosen],
+        k=min(usual.k, shots or usual.k, int(chosen.sum())))
+    return float(np.mean(test.labels == knn.predict(
+        cosines, train.labels[chosen][rows], temperature=usual.temperature,
+        num_classes=num_classes))), config.penalty
   held_out = (ranks >= max_shots) & (ranks < max_shots + config.held_out)
   standardise = standardiser(train.values[chosen])
+  if classifier == 'linear':
+    return _linear_accuracy(
+        standardise, test.values, test.labels, logistic.fit_selected(
+            standardise(train.values[chosen]), train.labels[chosen],
+            held_out=ranks[chosen] % 5 == 4, num_classes=num_classes,
+            constant=BIAS)), config.penalty
   targets = np.where(
       train.labels[chosen][:, None] == np.arange(num_classes), 1.0, -1.0)
   penalties = config.penalties if config.held_out else (config.penalty,)

@@ -58,10 +58,11 @@ def build(
     dataset = _with_head(dataset, head, note)
   open_data = evaluators_lib.opener(config, data_optional=data_optional)
   config = evaluators_lib.without_unlabelled(config, open_data, note)
-  config = complete.complete(config, dataset, open_data)
+  devices = devices or jax.devices()
+  config = complete.complete(config, dataset, open_data, devices)
   note(config.data.crop_note())
   teacher = _teacher(config, dataset, note)
-  model_config = models.for_devices(config.model, devices or jax.devices())
+  model_config = models.for_devices(config.model, devices)
   model = config.objective.build_model(
       model_config, image_shape=config.data.image_shape,
       num_classes=dataset.num_classes)

@@ -1,13 +1,17 @@
-"""Completes a config with the settings that depend on the data.
+"""Completes a config with the settings that depend on the data and devices.
 
 The completed config is the one that runs, is printed and is saved. Only the
 number of microbatches follows later, from the compiler (`fit_batch`).
 """
 
+from collections.abc import Sequence
 import dataclasses
 from typing import Any
 
+import jax
+
 from vit_jax import data
+from vit_jax import models
 from vit_jax import schema
 from vit_jax.data.splits import split_strings
 from vit_jax.experiment import config as config_lib
@@ -19,13 +23,13 @@ _MANY = 50_000  # Of so many training images, k-NN uses a tenth by default.
 
 def complete(
     config: config_lib.Config, dataset: data.Dataset,
-    open_data: evaluators_lib.OpenData,
+    open_data: evaluators_lib.OpenData, devices: Sequence[jax.Device],
 ) -> config_lib.Config:
-  """Returns the config with the settings that depend on the data.
+  """Returns the config with the settings that depend on data and devices.
 
   These are the number of classes, the scales of pixels and targets, the loss of
   the labels, the kinds and splits of evaluators, the metric of the best
-  checkpoint, and the intervals 'auto'.
+  checkpoint, the intervals 'auto' and the dtype 'auto'.
 
   Raises:
     ValueError: if the config does not fit the data.
@@ -49,7 +53,8 @@ def complete(
   return dataclasses.replace(
       config, data=data.measured(config.data, dataset),
       model=dataclasses.replace(
-          config.model, num_classes=dataset.num_classes),
+          models.with_dtype(config.model, devices),
+          num_classes=dataset.num_classes),
       objective=config.objective.resolve(
           targets=bool(dataset.targets), multi_label=dataset.multi_label))
 

@@ -50,12 +50,13 @@ def read(specification: str) -> dict[str, Any]:
   assert spec is not None and spec.loader is not None
   module = importlib.util.module_from_spec(spec)
   # Lets configs import each other from any current directory, and a config in
-  # any folder import ours as `configs`.
+  # any folder import ours as `configs` and modules beside itself.
   folders = pathlib.Path(path).resolve().parents
   configs = next((f for f in folders if f.name == 'configs'), folders[0])
   saved = list(sys.path)
   # Ours are last, so that they hide no other module.
-  sys.path[:] = [str(configs.parent), *saved, str(_PACKAGE)]
+  sys.path[:] = [
+      str(folders[0]), str(configs.parent), *saved, str(_PACKAGE)]
   try:
     spec.loader.exec_module(module)
   finally:

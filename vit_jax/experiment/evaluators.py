@@ -40,8 +40,8 @@ def opener(config: config_lib.Config, *, data_optional: bool) -> OpenData:
   @functools.cache
   def open_data(
       split: str, source: str, *, per_class: int = 0,
-      seeds: tuple[int, ...] = (0,), real_labels: str = '',
-      masks: bool = False,
+      seeds: tuple[int, ...] = (0,), allow_fewer: bool = False,
+      real_labels: str = '', masks: bool = False,
   ) -> tuple[data.Dataset, np.ndarray | None]:
     dataset = data.open_dataset(
         config.data, split=split,
@@ -53,7 +53,8 @@ def opener(config: config_lib.Config, *, data_optional: bool) -> OpenData:
     if per_class:
       drawn, ranks = class_sampling_lib.draw_per_class(
           dataset.source, per_class, num_classes=dataset.num_classes,
-          name=f'{dataset.name} {dataset.split}', seeds=seeds)
+          name=f'{dataset.name} {dataset.split}', seeds=seeds,
+          allow_fewer=allow_fewer)
       dataset = dataclasses.replace(dataset, source=drawn)
     if real_labels:
       dataset = imagenet_real.with_real_labels(dataset, real_labels)

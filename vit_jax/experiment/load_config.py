@@ -130,13 +130,14 @@ def inherit(
 
 def load_one(
     specification: str, overrides: Sequence[str] = (), *, stage: str = '',
+    read_weights: bool = True,
 ) -> config_lib.Config:
-  """Loads the config of a stage, or the only config of a file.
+  """Loads the config of a stage, or the only config of a file; see `load`.
 
   Raises:
     ValueError: if the file has several stages or lacks the stage.
   """
-  stages = load(specification, overrides)
+  stages = load(specification, overrides, read_weights=read_weights)
   if stage:
     schema.check_name(stage, list(stages), what='stage (--stage)')
     return stages[stage]

@@ -78,6 +78,19 @@ def inherit(
           **section}
 
 
+def with_dtype(
+    config: ModelConfig, devices: Sequence[jax.Device],
+) -> ModelConfig:
+  """Returns the config with the dtype for `devices` in place of 'auto'."""
+  if config.dtype != 'auto':
+    return config
+  # The fused kernel needs bfloat16, and CPUs replace it.
+  is_slow = config.attention == 'plain' and any(
+      device.platform == 'cpu' for device in devices)
+  return dataclasses.replace(
+      config, dtype='float32' if is_slow else 'bfloat16')
+
+
 def for_devices(
     config: ModelConfig, devices: Sequence[jax.Device],
 ) -> ModelConfig:

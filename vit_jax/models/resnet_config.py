@@ -70,7 +70,8 @@ class ResNetConfig:
     num_classes: outputs of the head; 0 uses the classes of the dataset.
     head_bias: initial bias of the head, whose kernel starts at zero.
     dtype: type of activations and convolutions. Parameters, norm statistics,
-      head and loss are always float32.
+      head and loss are always float32. 'auto' is bfloat16 on TPUs and GPUs, and
+      float32 on CPUs; the run keeps the dtype it starts with.
     remat: intermediates that the backward pass recomputes: 'none', 'dots' or
       'attention' (all except convolutions), or 'full' (all except the inputs of
       units).
@@ -83,7 +84,7 @@ class ResNetConfig:
       None, exported={'npz': _ANY, 'timm': _ANY})
   num_classes: int = 0
   head_bias: float = 0.0
-  dtype: Literal['float32', 'bfloat16'] = 'float32'
+  dtype: Literal['auto', 'float32', 'bfloat16'] = 'float32'
   remat: Literal['none', 'attention', 'dots', 'full'] = 'none'
   unroll: int = 1
 

@@ -129,6 +129,8 @@ class ViTConfig:
 
     dtype: type of activations and matrix products, including attention logits.
       Parameters, norm statistics, softmax, head and loss are always float32.
+      'auto' is bfloat16 on TPUs and GPUs, and float32, which is faster there,
+      on CPUs; the run keeps the dtype it starts with.
     attention: 'plain', or 'cudnn', the fused kernel for bfloat16 on GPUs (arXiv
       2205.14135), which keeps no attention weights in memory. 'plain' is used
       anyway on other devices, when weights are captured, with attention dropout
@@ -187,7 +189,7 @@ class ViTConfig:
   dropout: float = 0.0
   attention_dropout: float = 0.0
   stochastic_depth: float = 0.0
-  dtype: Literal['float32', 'bfloat16'] = 'float32'
+  dtype: Literal['auto', 'float32', 'bfloat16'] = 'float32'
   attention: Literal['plain', 'cudnn'] = 'plain'
   remat: Literal['none', 'attention', 'dots', 'full'] = 'attention'
   unroll: int = 1

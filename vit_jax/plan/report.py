@@ -44,7 +44,7 @@ def figures(
       'total_steps': total_steps,
       'settings': {
           'resolution': config.data.size, 'batch_size': config.batch_size,
-          'accumulation': config.num_microbatches,
+          'accumulation': config.num_microbatches, 'dtype': config.model.dtype,
           'remat': config.model.remat, 'attention': config.model.attention},
       'cost': {
           **dataclasses.asdict(cost), 'fits': cost.fits,

@@ -66,14 +66,18 @@ def config_for(
     ValueError: if there is no config, or no such evaluator.
   """
   is_model = isinstance(weights, model_lib.Model)
-  # The weights determine the model, so the config may leave it open.
+  # The weights determine the model, so the config may leave it open, and those
+  # that it starts training from are not read.
   first = ([f'model={json.dumps(schema.to_plain(weights.config))}']
            if is_model else [])
   # Overrides of evaluators wait for the addition of those the config lacks.
   later = [o for o in overrides if o.startswith('evals.')]
   now = [*first, *(o for o in overrides if o not in later)]
   if specification:
-    config = load_config.load_one(specification, now, stage=stage)
+    config = config_lib.with_dtype_of(
+        load_config.load_one(
+            specification, now, stage=stage, read_weights=not is_model),
+        weights.run)
   elif weights.run:
     config = config_lib.resolve_with(weights.run, now)
   else:

@@ -6,6 +6,7 @@ import rich.console
 import rich.progress
 
 from vit_jax import console as console_lib
+from vit_jax import escape
 
 _MAX_WAIT_SHARE = 0.5  # Advice is printed above.
 
@@ -91,7 +92,7 @@ class Progress:
     """Prints a line above the bar."""
     if self._active:
       self._console.print(
-          console_lib.wrap(text, width=self._console.width), markup=False,
+          escape.wrap(text, width=self._console.width), markup=False,
           highlight=False, soft_wrap=True)
 
   def _time_left(self, step: int) -> str:

@@ -37,6 +37,15 @@ def read_summary(workdir: epath.Path) -> dict[str, Any] | None:
     return None
 
 
+def with_saved_dtype(
+    config: config_lib.Config, workdir: epath.Path) -> config_lib.Config:
+  """Returns the config with the dtype of the run, if any, for 'auto'."""
+  with contextlib.suppress(OSError, ValueError):
+    return config_lib.with_dtype_of(
+        config, untrusted.read_json(workdir / CONFIG))
+  return config
+
+
 @dataclasses.dataclass(frozen=True)
 class Files:
   """The files of one run; process 0 writes them.

@@ -51,6 +51,13 @@ class SweepConfig:
       `metric` over points, as a benchmark of several datasets does.
     groups: for 'mean': values of a swept field by name of a group, such as
       {'pets': ['vtab/oxford_iiit_pet', ...]}; each group has its own mean.
+    tasks: separate sweeps, such as of several datasets: overrides of the config
+      by name of the task. Each has its own selection and final runs. A key
+      `sweep` overrides this section; with an empty grid, nothing is selected.
+    report: for tasks: metrics of the final runs by their cell in the table of
+      all tasks, 'PANEL/ROW/COLUMN', such as {'flowers/fine-tuned/5':
+      'test/accuracy'}.
+    columns: for tasks: heading of the columns of the table.
     soup: which runs of the grid are averaged (arXiv 2203.05482): 'none',
       'uniform' for all, or 'greedy' for those that improve the metric.
   """
@@ -61,6 +68,9 @@ class SweepConfig:
   seeds: int = 3
   result: Literal['best', 'mean'] = 'best'
   groups: dict[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
+  tasks: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+  report: dict[str, str] = dataclasses.field(default_factory=dict)
+  columns: str = ''
   soup: Literal['none', 'uniform', 'greedy'] = 'none'
 
   def __post_init__(self):
@@ -74,6 +84,13 @@ class SweepConfig:
       raise ValueError(
           f"soup is {self.soup!r}, but with result 'mean' the points are "
           "different tasks, whose parameters have no mean. Use 'none'.")
+    if self.tasks and (self.result, self.soup) != ('best', 'none'):
+      raise ValueError(
+          "With tasks, result must be 'best' and soup 'none', but they are "
+          f'{self.result!r} and {self.soup!r}.')
+    if wrong := [label for label in self.report if label.count('/') != 2]:
+      raise ValueError(
+          f'report: {wrong[0]!r} must have the form PANEL/ROW/COLUMN.')
     if self.development and 'evals' not in self.development:
       raise ValueError(
           'development needs a section evals for the selection, such as '

@@ -51,8 +51,16 @@ class Sweep:
   def with_seeds(
       self, name: str, config: config_lib.Config,
   ) -> dict[str, config_lib.Config]:
-    """Returns the configs of the runs of each seed, by name."""
-    return {f'{name},seed={seed}': dataclasses.replace(config, seed=seed)
+    """Returns the configs of the runs of each seed, by name.
+
+    Few images per class are another sample for each seed.
+    """
+    def with_seed(seed: int) -> config_lib.Config:
+      data = config.data if config.data.examples_per_class is None else (
+          dataclasses.replace(config.data, sample_seed=seed))
+      return dataclasses.replace(config, seed=seed, data=data)
+
+    return {f'{name},seed={seed}': with_seed(seed)
             for seed in range(config.seed, config.seed + self.section.seeds)}
 
   def to_plain(self) -> dict[str, Any]:
@@ -86,16 +94,64 @@ def plan(
     grid: values by field; override those in the file.
     **section: other keys of the section `sweep`; override those in the file.
   """
-  raw = config_file.read(specification).get('sweep', {})
-  parsed = schema.parse(sweep_config.SweepConfig, {
-      **raw, 'grid': grid or traverse_util.flatten_dict(
-          raw.get('grid', {}), sep='.'), **section},
-                        where='sweep')
+  parsed = _parse_section(_read_section(specification, grid, section))
   if not parsed.grid:
     raise ValueError(
         f'{specification} has no grid. Use, for example, --grid '
         'optimizer.learning_rate=0.001,0.003,0.01')
-  points = _resolve_points(specification, overrides, parsed)
+  return _plan(specification, overrides, parsed)
+
+
+def plan_tasks(
+    specification: str, overrides: Sequence[str] = (), *,
+    grid: Mapping[str, Sequence[str]] | None = None, **section: Any,
+) -> dict[str, Sweep]:
+  """Returns the sweep of each of the `tasks`, by name; see `plan`."""
+  raw = _read_section(specification, grid, section)
+  parsed = _parse_section(raw)
+  if not parsed.tasks:
+    return {}
+  if fixed := [*filter(_determines_others, parsed.grid)]:
+    raise ValueError(
+        f'grid: {fixed[0]} cannot be swept in a sweep over tasks, because it '
+        'determines other settings. Run one sweep for each value.')
+  # Weights are read once, and flags take precedence over tasks.
+  base = config_lib.to_plain(load_config.load_one(specification, overrides))
+  sweeps = {}
+  for name, task in parsed.tasks.items():
+    change = {**task}
+    own = _parse_section({**raw, 'tasks': {}, **change.pop('sweep', {})},
+                         where=f'sweep.tasks.{name}.sweep')
+    try:
+      config = config_lib.resolve_with(
+          config_lib.merge(base, change), overrides)
+      sweeps[name] = _plan(specification, overrides, own, config)
+    except ValueError as error:
+      raise ValueError(f'sweep.tasks.{name}: {error}') from error
+  return sweeps
+
+
+def _read_section(
+    specification: str, grid: Mapping[str, Sequence[str]] | None,
+    section: Mapping[str, Any],
+) -> dict[str, Any]:
+  return {**config_file.read(specification).get('sweep', {}), **section,
+          **({'grid': grid} if grid else {})}
+
+
+def _parse_section(
+    raw: Mapping[str, Any], where: str = 'sweep') -> sweep_config.SweepConfig:
+  return schema.parse(sweep_config.SweepConfig, {
+      **raw, 'grid': traverse_util.flatten_dict(raw.get('grid', {}), sep='.')},
+                      where=where)
+
+
+def _plan(
+    specification: str, overrides: Sequence[str],
+    parsed: sweep_config.SweepConfig, base: config_lib.Config | None = None,
+) -> Sweep:
+  """Plans a grid of changes of `base`, or of the config file."""
+  points = _resolve_points(specification, overrides, parsed, base)
   first = points[0]
   parsed = dataclasses.replace(
       parsed, metric=parsed.metric or development_split.default_metric(
@@ -106,9 +162,9 @@ def plan(
 
 def _resolve_points(
     specification: str, overrides: Sequence[str],
-    section: sweep_config.SweepConfig,
+    section: sweep_config.SweepConfig, base: config_lib.Config | None,
 ) -> list[Point]:
-  points, base = [], None
+  points = []
   for values in itertools.product(*section.grid.values()):
     chosen = [f'{field}={value}' for field, value in zip(section.grid, values)]
     try:

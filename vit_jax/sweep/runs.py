@@ -51,7 +51,8 @@ def build(
     try:
       with watchdog_lib.Watchdog(
           configs[name].log, f'opening the data of {name}'):
-        experiments[name] = build_lib.build(configs[name])
+        experiments[name] = build_lib.build(
+            workdir_lib.with_saved_dtype(configs[name], workdir / RUNS / name))
     except ValueError as error:
       problems.setdefault(str(error), []).append(name)
   if problems:

@@ -30,7 +30,9 @@ def run(sweep: grid_lib.Sweep, workdir: epath.PathLike) -> dict[str, Any]:
   for name, point in points.items():
     rows.setdefault(
         name, {'name': name, 'values': point.values, 'value': None})
-  todo = [name for name in points if not rows[name].get('diverged')]
+  # Without a grid, there is one point and nothing to select.
+  todo = [name for name in points if sweep.section.grid
+          and not rows[name].get('diverged')]
   result: dict[str, Any] = {
       'best': None, 'final': None, **previous, 'plan': sweep.to_plain(),
       'mode': sweep.mode, 'grid': [rows[name] for name in points]}
@@ -43,7 +45,8 @@ def run(sweep: grid_lib.Sweep, workdir: epath.PathLike) -> dict[str, Any]:
     for name, summary in runs.train(experiments, todo, workdir, stop=stop):
       rows[name] |= _grid_row(summary, sweep.section.metric)
       runs.write(workdir, result)
-    best = _best(result['grid'], sweep)
+    best = (_best(result['grid'], sweep) if sweep.section.grid
+            else result['grid'][0])
     result['best'] = {key: best[key] for key in ('name', 'values', 'value')}
     runs.write(workdir, result)
     if method != 'none':
@@ -128,7 +131,7 @@ def _best(
 def edges(result: Mapping[str, Any]) -> list[str]:
   """Returns a warning for each field whose best value ends its range.
 
-  There is none if a value inside the range is as good.
+  There is none if another value of the field is as good.
   """
   best = result['best']
   ties = [row['values'] for row in result['grid']
@@ -140,7 +143,8 @@ def edges(result: Mapping[str, Any]) -> list[str]:
     if not value or any(type(v) not in (int, float) for v in values):
       continue
     low, high = min(values), max(values)
-    if low < high and all(tie[field] in (low, high) for tie in ties):
+    if low < high and value in (low, high) and all(
+        tie[field] == value for tie in ties):
       word = 'smallest' if value == low else 'largest'
       warnings.append(
           f'{field}={value} is the {word} value of the grid: one beyond it may '

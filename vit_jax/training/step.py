@@ -1,10 +1,10 @@
 """The training step: a pure function of a state and a batch."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 import dataclasses
 import functools
 import math
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import clu.metrics
 import flax.linen as nn
@@ -18,11 +18,23 @@ from vit_jax import tree
 from vit_jax import types
 from vit_jax.training import health
 
-# An objective: `loss(params, batch, key)` returns the loss and each of
-# `loss.metrics` per example; see `objectives.Objective`. An objective that
-# compares the examples of a batch also has `embed` and `compare`, and calling
-# it is `compare(embed(params, batch, key), batch['mask'], key)`.
-Loss = Any
+
+@runtime_checkable
+class Loss(Protocol):
+  """The part of an `objectives.Objective` that a step needs.
+
+  One that compares the examples of a batch also has `embed` and `compare`, and
+  calling it is `compare(embed(params, batch, key), batch['mask'], key)`.
+  """
+
+  @property
+  def metrics(self) -> Collection[str]:
+    """Names of the metrics besides the loss."""
+
+  def __call__(
+      self, params: types.Params, batch: types.Batch, key: PRNGKeyArray,
+  ) -> tuple[Float[Array, 'batch'], Mapping[str, Float[Array, 'batch']]]:
+    """Returns the loss and metrics of each example."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +45,7 @@ class DrawnLoss:
     loss: version used outside training steps.
     versions: equally probable versions. All are compiled, and one is run.
   """
-  loss: Any
+  loss: Loss
   versions: tuple[Loss, ...]
 
   @property
@@ -263,7 +275,7 @@ _COTANGENT = 'cotangent'  # Gradient of the loss w.r.t. embeddings.
 @dataclasses.dataclass(frozen=True)
 class _Linearised:
   """Sum over independent examples with the gradient of a coupled loss."""
-  loss: Loss
+  loss: Any
   metrics: tuple[str, ...] = ()
 
   def __call__(
@@ -274,7 +286,7 @@ class _Linearised:
 
 
 def _coupled_gradients(
-    loss: Loss, params: types.Params, batch: types.Batch,
+    loss: Any, params: types.Params, batch: types.Batch,
     key: PRNGKeyArray, *, num_microbatches: int, replicas: int, trainable: Any,
 ) -> tuple[types.Params, dict[str, metrics.Mean]]:
   """Returns the same as `_gradients`, for the comparison of a whole batch.

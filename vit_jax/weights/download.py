@@ -20,6 +20,7 @@ import huggingface_hub
 from huggingface_hub import file_download
 
 from vit_jax import atomic_files
+from vit_jax import schema
 from vit_jax.checkpoints import errors
 from vit_jax.weights.configs import config_json
 from vit_jax.weights.configs import declared
@@ -57,7 +58,11 @@ def fetch(address: str | os.PathLike, *, log: Log = print) -> epath.Path:
   if scheme in ('', 'file'):
     path = epath.Path(os.path.abspath(os.path.expanduser(rest)))
     if not path.exists():
-      raise FileNotFoundError(f'There is nothing at {path}.')
+      names = ([sibling.name for sibling in path.parent.iterdir()]
+               if path.parent.is_dir() else [])
+      raise FileNotFoundError(
+          f'There is nothing at {path}.{schema.nearest(path.name, names)} '
+          'Expected a run, a checkpoint or a file of weights.')
     return path
   if scheme == 'hf':
     return _fetch_hub(rest, log)

@@ -4,7 +4,7 @@
 from collections.abc import Mapping
 import dataclasses
 import typing
-from typing import Any
+from typing import Any, Literal
 
 from vit_jax import schema
 from vit_jax.models import resnet_config
@@ -13,7 +13,8 @@ from vit_jax.weights.configs import preprocessing
 
 _MODEL: Mapping[str, Any] = {
     **typing.get_type_hints(resnet_config.ResNetConfig),
-    **typing.get_type_hints(vit_config.ViTConfig)}
+    **typing.get_type_hints(vit_config.ViTConfig),
+    'dtype': Literal['float32', 'bfloat16']}  # 'auto' is for training.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -115,3 +115,14 @@ def test_examples_per_class_are_balanced_and_nested():
   with pytest.raises(
       class_sampling_lib.TooFewExamples, match='of 3 classes .*0: 142'):
     draw_per_class(train, 143)
+
+
+def test_small_classes_may_be_kept_whole():
+  train = builtin.open_digits().splits['train']
+  labels = [train.label(i) for i in range(len(train))]
+  drawn, (ranks,) = class_sampling_lib.draw_per_class(
+      train, 143, num_classes=10, name='digits', allow_fewer=True)
+  counts = np.minimum(np.bincount(labels), 143)
+  assert np.bincount([drawn.label(i) for i in range(len(drawn))]
+                     ).tolist() == counts.tolist()
+  assert min(ranks) == 0 and max(ranks) == 142

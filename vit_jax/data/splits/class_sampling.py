@@ -71,24 +71,26 @@ class TooFewExamples(ValueError):
 
 def draw_per_class(
     source: protocol.Source, count: int, *, num_classes: int, name: str,
-    seeds: Sequence[int] = (0,),
+    seeds: Sequence[int] = (0,), allow_fewer: bool = False,
 ) -> tuple[split_strings.Subset, Int64[np.ndarray, 'seeds examples']]:
   """Draws `count` examples of each class by a hash of seed and key.
 
-  A smaller draw is part of a larger one. Reads every label once.
+  A smaller draw is part of a larger one. Reads every label once. With
+  `allow_fewer`, smaller classes are kept whole.
 
   Returns:
     The union of the draws of all seeds; and for each seed the rank of each
     example within its class, from 0, or -1 for examples of other draws.
 
   Raises:
-    ValueError: if a class has fewer, or an example several labels.
+    ValueError: if a class has fewer (TooFewExamples), or an example several
+      labels.
   """
   labels = class_labels(
       source, num_classes=num_classes, name=name, setting='examples_per_class')
   few = {label: number for label, number in enumerate(
       np.bincount(labels).tolist()) if 0 < number < count}
-  if few:
+  if few and not allow_fewer:
     raise TooFewExamples(
         f'examples_per_class is {count}, but {name} has fewer of {len(few):,} '
         'classes (class: examples): '

@@ -1,0 +1,69 @@
+"""The dtype 'auto' follows the devices once; the run then keeps its own."""
+
+import json
+from unittest import mock
+
+from etils import epath
+import jax
+import pytest
+
+from tests import toy
+from vit_jax import data
+from vit_jax.experiment import complete
+from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import evaluators as evaluators_lib
+from vit_jax.run import evaluate_checkpoint
+from vit_jax.run import workdir as workdir_lib
+from vit_jax.weights import overrides
+from vit_jax.weights import weights as weights_lib
+from vit_jax.weights.configs import preprocessing
+
+AUTO = config_lib.resolve(toy.config(model={'dtype': 'auto'}))
+
+
+def completed_dtype(platform, **model):
+  """Returns the dtype for devices of a platform, on a host with CPUs."""
+  config = config_lib.resolve(toy.config(model=model))
+  return complete.complete(
+      config, data.open_dataset(config.data),
+      evaluators_lib.opener(config, data_optional=False),
+      [mock.Mock(spec=jax.Device, platform=platform)]).model.dtype
+
+
+@pytest.mark.parametrize(('platform', 'expected'), [
+    ('cpu', 'float32'), ('gpu', 'bfloat16'), ('tpu', 'bfloat16')])
+def test_auto_follows_the_devices_of_the_experiment(platform, expected):
+  assert completed_dtype(platform, dtype='auto') == expected
+  assert completed_dtype(platform, dtype='float32') == 'float32'
+  assert completed_dtype(platform, dtype='bfloat16') == 'bfloat16'
+
+
+def test_the_fused_kernel_needs_bfloat16_on_any_device():
+  assert completed_dtype('cpu', dtype='auto', attention='cudnn') == 'bfloat16'
+
+
+def test_the_resolved_dtype_is_that_of_the_experiment():
+  experiment = toy.build(model={'dtype': 'auto'})
+  assert experiment.config.model.dtype == 'float32'
+  assert experiment.model.config.dtype == 'float32'
+
+
+def test_a_run_keeps_its_dtype(tmp_path):
+  tmp_path = epath.Path(tmp_path)
+  assert workdir_lib.with_saved_dtype(AUTO, tmp_path) == AUTO
+  saved = config_lib.to_plain(config_lib.resolve(
+      toy.config(model={'dtype': 'bfloat16'})))
+  (tmp_path / workdir_lib.CONFIG).write_text(json.dumps(saved))
+  kept = workdir_lib.with_saved_dtype(AUTO, tmp_path)
+  assert kept.model.dtype == 'bfloat16'
+  weights = mock.Mock(run=saved, spec=weights_lib.Weights, preprocess=(
+      preprocessing.parse({'resolution': 8})))
+  evaluated = evaluate_checkpoint.config_for(
+      weights, toy.write(tmp_path / 'toy.py', model={'dtype': 'auto'},
+                         evals={'test': {}}))
+  assert evaluated.model.dtype == 'bfloat16'
+
+
+def test_inference_needs_a_definite_dtype():
+  with pytest.raises(ValueError, match='dtype'):
+    overrides.parse({'dtype': 'auto'})

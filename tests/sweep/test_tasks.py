@@ -1,0 +1,131 @@
+"""Sweeps over tasks: the transfer of a model to several datasets."""
+
+import json
+import pathlib
+
+import pytest
+
+from vit_jax import __main__ as main
+from vit_jax import data
+from vit_jax import sweep as sweep_lib
+from vit_jax.experiment import load_config
+from vit_jax.sweep import tasks as tasks_lib
+
+pytestmark = [pytest.mark.slow,  # It builds and trains models.
+              pytest.mark.usefixtures('one_device')]
+
+TRANSFER = str(pathlib.Path(__file__).parents[2] / 'configs/transfer.py')
+TOY = ('model.width=8', 'model.depth=1', 'model.num_heads=2',
+       'model.mlp_dim=16', 'model.patch=4', 'data.resolution=8')
+FIELD = 'optimizer.learning_rate'
+
+
+def plan(arguments, *overrides, **options):
+  return sweep_lib.plan_tasks(
+      f'{TRANSFER}:{arguments}', [*TOY, *overrides], **options)
+
+
+def test_each_task_selects_on_training_images_and_is_tested_once(
+    tmp_path, training):
+  tasks = plan('datasets=digits,images=2+all,methods=fine-tuned', seeds=2,
+               grid={FIELD: ['0.001', '0.002']})
+  *_, result = sweep_lib.run_tasks(tasks, tmp_path)
+  assert training.names == 2 * [
+      'learning_rate=0.001', 'learning_rate=0.002', 'final,seed=0',
+      'final,seed=1']
+  for name, steps, count in (('digits_2', 100, 2), ('digits_all', 1500, None)):
+    for point in tasks[name].points:
+      assert point.development.total.steps == point.config.total.steps == steps
+      assert point.config.data.examples_per_class == count
+      assert point.development.data.split == 'train[:80%]'
+      assert [one.split for one in point.development.evals.values()] == [
+          'train[80%:]']
+    assert result['tasks'][name]['best']['values'] == {FIELD: 0.002}
+  few, all_images = result['cells']
+  configs = tasks['digits_2'].with_seeds('final', tasks['digits_2'].config)
+  samples = [data.open_dataset(config.data) for config in configs.values()]
+  assert [len(sample) for sample in samples] == [20, 20]
+  assert len({*map(str, (s.source.parts[0][1] for s in samples))}) == 2
+  assert few == {
+      'task': 'digits_2', 'panel': 'digits', 'row': 'fine-tuned', 'column': '2',
+      'metric': 'test/accuracy', 'mean': pytest.approx(0.052),
+      'std': pytest.approx(0.1 / 2**0.5)}
+  assert all_images['column'] == 'all'
+  assert json.loads((tmp_path / 'sweep.json').read_text()) == result
+  assert [*sweep_lib.run_tasks(tasks, tmp_path)][-1] == result
+  assert len(training.names) == 8
+
+
+def test_frozen_classifiers_need_one_run_per_dataset(tmp_path, capsys):
+  flags = [f'--config.{each}' for each in TOY]
+  assert main.main([
+      'sweep', f'--config={TRANSFER}:datasets=digits,images=1+all,'
+      'methods=frozen', f'--workdir={tmp_path}', *flags]) == 0
+  output = capsys.readouterr().out
+  run = tmp_path / 'tasks/digits_frozen/runs/final,seed=0'
+  assert [run] == [*run.parent.iterdir()]
+  metrics = json.loads((run / 'summary.json').read_text())['metrics']
+  cells = json.loads((tmp_path / 'sweep.json').read_text())['cells']
+  assert {(cell['row'], cell['column']): cell['mean'] for cell in cells} == {
+      (row, count): metrics[f'test/{prefix}{count}_shot']
+      for row, prefix in (
+          ('linear probe', 'linear_'), ('few-shot', ''), ('k-NN', 'knn_'))
+      for count in ('1', 'all')}
+  assert 0.5 < metrics['test/linear_all_shot'] < 1
+  cell = f'{100 * metrics["test/knn_1_shot"]:.2f} ± '
+  assert cell in output.split('Mean ± standard deviation')[1]
+  assert (tmp_path / 'sweep.png').exists()
+
+
+def test_means_are_over_all_panels():
+  tasks = plan('datasets=digits+shapes,images=5+all')
+
+  def done(value, names):
+    return {name: {'final': {'statistics': {
+        metric: {'mean': value + i, 'std': None}
+        for metric in tasks[name].section.report.values()}}}
+            for i, name in enumerate(names)}
+
+  def means(cells):
+    return {(cell['row'], cell['column']): cell['mean'] for cell in cells
+            if cell['panel'] == 'mean'}
+
+  assert not means(tasks_lib.cells(tasks, done(0.1, ['digits_5'])))
+  found = means(tasks_lib.cells(
+      tasks, done(0.1, ['digits_5', 'shapes_5', 'digits_all'])))
+  assert found == {('fine-tuned', '5'): pytest.approx(0.6)}
+
+
+def test_flags_take_precedence_over_tasks():
+  tasks = plan('datasets=digits,images=5+all', 'total.steps=7')
+  assert {sweep.config.total.steps for sweep in tasks.values()} == {7}
+  assert not tasks['digits_frozen'].section.grid
+  with pytest.raises(ValueError, match='model.width cannot be swept'):
+    plan('datasets=digits', grid={'model.width': ['8', '16']})
+
+
+@pytest.mark.parametrize(('section', 'message'), [
+    ({'report': {'a/b': 'test/accuracy'}}, 'form PANEL/ROW/COLUMN'),
+    ({'soup': 'greedy'}, "result must be 'best' and soup 'none'")])
+def test_wrong_settings_are_errors(section, message):
+  with pytest.raises(ValueError, match=message):
+    plan('datasets=digits', **section)
+
+
+def test_metrics_of_the_table_are_checked_before_training(tmp_path, training):
+  tasks = plan('datasets=digits,images=all,methods=fine-tuned',
+               'evals.test.name=calibration')
+  with pytest.raises(ValueError, match="sweep.report 'accuracy'"):
+    next(sweep_lib.run_tasks(tasks, tmp_path))
+  assert not training.names
+
+
+def test_the_baseline_keeps_random_weights():
+  config = load_config.load_one(
+      f'{TRANSFER}:datasets=digits,scratch=true', TOY)
+  assert config.init.new == ('.*',)
+
+
+def test_datasets_need_different_names():
+  with pytest.raises(ValueError, match='two have the same last name'):
+    plan('datasets=a/x+b/x')

@@ -1,0 +1,77 @@
+"""One sweep for each of several tasks, and the table of their results.
+
+Each task is a sweep in WORKDIR/tasks/NAME, with its own selection and files.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from etils import epath
+import jax
+import numpy as np
+
+from vit_jax.experiment import config as config_lib
+from vit_jax.sweep import grid as grid_lib
+from vit_jax.sweep import runs
+from vit_jax.sweep import sweep as sweep_lib
+
+TASKS = 'tasks'
+MEAN = 'mean'  # Panel of the means over the other panels.
+
+
+def run(
+    tasks: Mapping[str, grid_lib.Sweep], workdir: epath.PathLike,
+) -> Iterator[dict[str, Any]]:
+  """Runs or resumes each task; yields the contents of `sweep.json` after it.
+
+  Raises errors and `signals.Stopped` as `sweep.run`; missing data of any task
+  before the first one is trained.
+  """
+  workdir = epath.Path(workdir)
+  for sweep in tasks.values():
+    for metric in sweep.section.report.values():
+      config_lib.metric_mode(sweep.config, metric, setting='sweep.report')
+  runs.build({name: sweep.config for name, sweep in tasks.items()}, workdir)
+  done: dict[str, Any] = {}
+  for name, sweep in tasks.items():
+    if jax.process_index() == 0:
+      print(f'\nTask {name} ({len(done) + 1} of {len(tasks)})', flush=True)
+    found = sweep_lib.run(sweep, workdir / TASKS / name)
+    done[name] = {key: found[key] for key in ('best', 'grid', 'final')}
+    result = {'columns': sweep.section.columns, 'tasks': done,
+              'cells': cells(tasks, done)}
+    runs.write(workdir, result)
+    yield result
+
+
+def cells(
+    tasks: Mapping[str, grid_lib.Sweep], done: Mapping[str, Any],
+) -> list[dict[str, Any]]:
+  """Returns the cells of the table, by panel, and their means over panels.
+
+  A deviation is over runs, or over the samples of one run. A mean is over all
+  panels, once each has the cell.
+  """
+  found = []
+  for name, task in done.items():
+    statistics = task['final']['statistics']
+    for label, metric in tasks[name].section.report.items():
+      if metric not in statistics:  # `test` is called `val` if the split is.
+        metric = metric.replace('test/', 'val/', 1)
+      values = statistics[metric]
+      if values['std'] is None and f'{metric}_std' in statistics:
+        values = {**values, 'std': statistics[f'{metric}_std']['mean']}
+      panel, row, column = label.split('/')
+      found.append({'task': name, 'panel': panel, 'row': row, 'column': column,
+                    'metric': metric, **values})
+  panels = list(dict.fromkeys(cell['panel'] for cell in found))
+  found.sort(key=lambda cell: panels.index(cell['panel']))
+  groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+  for cell in found:
+    groups.setdefault((cell['row'], cell['column']), []).append(cell)
+  total = len({label.split('/')[0] for sweep in tasks.values()
+               for label in sweep.section.report})
+  return found + [
+      {**group[0], 'task': None, 'panel': MEAN, 'std': None,
+       'mean': float(np.mean([cell['mean'] for cell in group]))}
+      for group in groups.values() if len(group) == total > 1]
