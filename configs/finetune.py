@@ -117,7 +117,7 @@ def get_config(
           'grid': {'optimizer': {'learning_rate': list(rates)}},
           'held_out': held_out, 'seeds': 3,
       },
-  })
+  }, type_safe=False)  # A number may replace auto.
 
 
 def usual_resolution(model: str) -> int:

@@ -64,4 +64,4 @@ def get_config(
       },
       'evals': {'test': {'name': 'objective', 'every': 'auto'}},
       'checkpoint': {'every': {'steps': 1000}},
-  })
+  }, type_safe=False)  # A number may replace auto.

@@ -121,7 +121,7 @@ def get_config(
       },
       'evals': {'test': {'every': 'auto'}},
       'checkpoint': {'every': {'steps': 1000}},
-  })
+  }, type_safe=False)  # A number may replace auto.
 
 
 def hold_out_minival(config: ConfigDict) -> None:

@@ -148,10 +148,12 @@ def test_a_config_in_any_folder_extends_ours(package, tmp_path, monkeypatch):
                   'def get_config(dataset: str = "digits"):\n'
                   '  config = finetune.get_config(dataset=dataset)\n'
                   '  config.optimizer.learning_rate = 0.5\n'
+                  '  config.data.num_workers = 0\n'  # Instead of auto.
                   '  return config\n')
   config = config_file.read('mine/pets.py:dataset=shapes')
   assert config['data']['source'] == 'shapes'
   assert config['optimizer']['learning_rate'] == 0.5
+  assert config['data']['num_workers'] == 0
 
 
 def test_overrides_change_values(file):
