@@ -87,8 +87,7 @@ def reconstruction(
     which: checkpoint of the workdir: 'latest' or 'best'.
   """
   reconstruct = reconstruction_lib.load(address, model, which=which)
-  if reconstruct is None or not paths or not images_lib.is_viewable(
-      model.preprocess):
+  if reconstruct is None or not paths:
     return []
   # Unreadable images are reported with the attention.
   batch = next(images_lib.batches(
@@ -97,15 +96,17 @@ def reconstruction(
   if batch is None:
     return []
   names, arrays = batch
+  shown = 3 if model.preprocess.channels >= 3 else 1
   model_figures.pictures(
-      dict(zip(('input', 'masked', 'reconstructed'),
-               map(list, reconstruct(arrays[:len(names)])))), path,
+      dict(zip(('input', 'masked', 'reconstructed'), (
+          list(array[..., :shown])
+          for array in reconstruct(arrays[:len(names)])))), path,
       titles=[_title(str(name)) for name in names])
   return [html_page.Section(
       'Reconstruction', 'Images with random masked patches (grey), and with '
       'these patches as predicted in pre-training (MAE, figure 2). For '
       'normalised targets, mean and deviation of each patch are the true '
-      'ones.', path)]
+      f'ones.{_channels(model)}', path)]
 
 
 def patches(
