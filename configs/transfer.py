@@ -21,7 +21,8 @@ labelled images than it trains on.
 `datasets` are TFDS names, prepared datasets or folders of classes, joined by
 '+': `configs/transfer.py:datasets=cifar10+/my/images`. They need a training and
 a test split. `methods=frozen` leaves out fine-tuning, which takes nearly all of
-the time. Datasets and methods may be added later.
+the time. Datasets and methods may be added later; the table shows those of the
+last command.
 
 The same model from random weights, the baseline of every table:
 
@@ -31,8 +32,10 @@ The same model from random weights, the baseline of every table:
 Without a checkpoint, give the model: `:model=Ti/16`, or --config.model.width
 and so on. Other learning rates: --grid optimizer.learning_rate=3e-4,1e-3,3e-3.
 
-Hardware: 2 CPU cores for a ViT of 1.4 M parameters with 64 tokens: hours. Not
-measured yet.
+Hardware: 2 CPU cores. A ViT of 1.4 M parameters with 64 tokens trains on 95
+images/s on one busy core (2026-11-26), so the five datasets take about 4 hours,
+three of them with all images, or 15 minutes with `methods=frozen`. Results are
+not measured yet.
 """
 
 from typing import Any
