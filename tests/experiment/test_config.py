@@ -221,7 +221,7 @@ def test_a_stage_inherits_the_model_of_its_initial_stage(stages):
 
 def test_loading_needs_the_checkpoint(file):
   with pytest.raises(FileNotFoundError, match=(
-      'nothing at /no/where. Set init.checkpoint')):
+      'init.checkpoint: There is nothing at /no/where. Expected a run')):
     load_config.load(file, ['init.checkpoint=/no/where'])
 
 

@@ -93,9 +93,7 @@ def _open(
   try:
     weights = open_lib.open(checkpoint, which=which, num_heads=num_heads)
   except FileNotFoundError as error:
-    raise FileNotFoundError(
-        f'{error} Set init.checkpoint to a run or other weights, by '
-        '--config.init.checkpoint.') from error
+    raise FileNotFoundError(f'init.checkpoint: {error}') from error
   for line in () if weights.is_checkpoint else weights.summary:
     console.print_lines(escape.line(line), in_logs=True)
   return weights
