@@ -3,10 +3,11 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-# constraints.txt has no versions for newer Pythons. `make test-all CONSTRAIN=`
+# Exact versions that the tests last passed with. `make test-all CONSTRAIN=`
 # installs the newest allowed versions.
-CONSTRAIN ?= -c $(shell $(PYTHON) -c 'import sys; print("constraints-newest.txt" \
+PINS := $(shell $(PYTHON) -c 'import sys; print("constraints-newest.txt" \
   if sys.version_info >= (3, 13) else "constraints.txt")')
+CONSTRAIN ?= -c $(PINS)
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -74,7 +75,6 @@ docs: .venv-docs/.docs  ## Builds the documentation site, build/site/index.html.
 	.venv-docs/bin/python -m sphinx -q -E -W --keep-going -c docs . build/site
 	cp build/site/README.html build/site/index.html
 
-PINS ?= constraints.txt
 constraints:  ## Updates PINS to the newest allowed versions: CONTRIBUTING.md.
 	@echo 'Resolving the newest versions in a scratch environment ...'
 	rm -rf .venv-constraints
@@ -92,12 +92,12 @@ clean:  ## Removes the environments and caches, but not runs/.
 	find main.py configs vit_jax tests -name __pycache__ -prune -exec rm -rf {} +
 
 # Empty files in the environment record which requirements are installed.
-$(VENV)/.runtime: requirements.txt constraints.txt | $(BIN)/python
+$(VENV)/.runtime: requirements.txt $(PINS) | $(BIN)/python
 	@echo 'Installing the requirements into $(VENV) (once, a few minutes) ...'
 	@$(PIP) -r requirements.txt $(CONSTRAIN)
 	@touch $@
 
-$(VENV)/.dev: requirements.txt requirements-dev.txt constraints.txt | $(BIN)/python
+$(VENV)/.dev: requirements.txt requirements-dev.txt $(PINS) | $(BIN)/python
 	@echo 'Installing the requirements and the test tools into $(VENV) ...'
 	@$(PIP) -r requirements-dev.txt $(CONSTRAIN)
 	@touch $(VENV)/.runtime $@
@@ -109,14 +109,14 @@ $(VENV)/.plan: requirements-plan.txt $(VENV)/.dev
 
 # jax2onnx requires an older Orbax than the pinned one.
 $(VENV)/.export: requirements-export.txt requirements-dev.txt requirements.txt \
-    constraints.txt | $(BIN)/python
+    $(PINS) | $(BIN)/python
 	@echo 'Installing ONNX into $(VENV) (once, a few minutes) ...'
-	@grep -v '^orbax-checkpoint==' constraints.txt > $(VENV)/constraints.txt
+	@grep -v '^orbax-checkpoint==' $(PINS) > $(VENV)/constraints.txt
 	@$(PIP) -r requirements-dev.txt -r requirements-export.txt \
 	  $(if $(CONSTRAIN),-c $(VENV)/constraints.txt)
 	@touch $@
 
-.venv-docs/.docs: requirements-docs.txt requirements.txt constraints.txt
+.venv-docs/.docs: requirements-docs.txt requirements.txt $(PINS)
 	@$(MAKE) VENV=.venv-docs .venv-docs/bin/python
 	@echo 'Installing Sphinx into .venv-docs (once, a few minutes) ...'
 	@.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check \
