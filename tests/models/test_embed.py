@@ -72,7 +72,22 @@ def test_cubic_has_half_pixel_centres():
   assert np.abs(new[0, 0] - old[0, 0]).max() > 0.01
 
 
-@pytest.mark.parametrize('method', ['linear', 'cubic'])
+@pytest.mark.parametrize(('grid', 'want'), [
+    ((5, 2), [[-0.07525, 3.57525], [1.449751, 1.97825], [3.28125, 0.21875],
+              [3.138375, 0.973626], [2.6305, 1.9655]]),
+    ((2, 7), [[0.370074, 0.795511, 1.53736, 2.763672, 3.255836, 2.191561,
+               1.29712],
+              [1.018217, 2.403786, 4.057365, 3.167968, 1.544425, 1.391882,
+               1.457572]])])
+def test_bicubic_is_that_of_pytorch(grid, want):
+  # F.interpolate(..., mode='bicubic', align_corners=False) of torch 2.13.0.
+  values = (np.arange(12, dtype=np.float32) ** 2 % 7)[:, None]
+  got = embed.resize_positions(
+      values, old_grid=(3, 4), new_grid=grid, method='bicubic')
+  np.testing.assert_allclose(got.reshape(grid), want, atol=2e-6)
+
+
+@pytest.mark.parametrize('method', ['linear', 'cubic', 'bicubic'])
 def test_stacked_positions_are_resized_per_layer(method):
   layers = [positions((3, 4)) for _ in range(3)]
   sizes = {'old_grid': (3, 4), 'new_grid': (5, 2), 'method': method}

@@ -22,7 +22,6 @@ from vit_jax.models import vit_config
 from vit_jax.weights import check
 from vit_jax.weights import open as open_lib
 from vit_jax.weights import overrides as overrides_lib
-from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.families import infer_architecture
 
@@ -43,7 +42,7 @@ def load(
   Args:
     path: a workdir or checkpoint; an .npz, .safetensors or PyTorch state dict;
       a folder with such a file and its config.json. Local, or at gs://,
-      https:// or hf://user/model.
+      https:// or hf://user/model. Or a name in `download.bundled()`.
     which: 'latest' or 'best' checkpoint of a workdir; 'auto' is the best one if
       the run has one.
     base: location of the weights that a LoRA run adapts; by default where they
@@ -65,7 +64,7 @@ def load(
   log = log or (lambda line: None)
   positions = overrides.pop('positions', None)
   if positions is not None:
-    schema.convert(positions, weights_lib.Positions, where='positions')
+    schema.convert(positions, vit_config.Interpolation, where='positions')
   patch = overrides.pop('patch', None)
   labels = overrides_lib.parse(
       {'labels': overrides.pop('labels', ())}).preprocess['labels']

@@ -15,6 +15,8 @@ _switch, _ANY = architecture.switch, architecture.ANY
 _TIMM: architecture.Exported = {'timm': _ANY}
 _NPZ_TIMM: architecture.Exported = {'npz': _ANY, 'timm': _ANY}
 
+# Of position embeddings to another grid; see `embed.resize_positions`.
+Interpolation = Literal['linear', 'bilinear', 'cubic', 'bicubic']
 DIMENSIONS = ('width', 'depth', 'mlp_dim', 'num_heads', 'patch')
 
 

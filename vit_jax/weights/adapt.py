@@ -36,8 +36,8 @@ class InitConfig:
     which: 'latest' or 'best' checkpoint of a workdir.
     positions: interpolation of position embeddings to another grid: 'linear'
       with aligned corners, as in the paper's code; 'bilinear' as in FlexiViT;
-      'cubic' as in timm. None uses the method of the codebase that the weights
-      come from.
+      'cubic' as in timm; 'bicubic' as in Hugging Face Transformers. None uses
+      the method of the codebase that the weights come from.
     channels: adaptation of patch filters to another number of channels:
       'same' is an error; 'mean' gives each channel the mean filter, times the
       old number of channels over the new, so that an image with identical
@@ -52,7 +52,7 @@ class InitConfig:
   checkpoint: str = ''
   stage: str = ''
   which: Literal['latest', 'best'] = 'latest'
-  positions: weights_lib.Positions | None = None
+  positions: vit_config.Interpolation | None = None
   channels: Literal['same', 'mean'] = 'same'
   new: tuple[str, ...] = ('head/.*',)
   ignored: tuple[str, ...] = (

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 import dataclasses
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from vit_jax import models
 from vit_jax import schema
@@ -10,10 +10,9 @@ from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import items
 from vit_jax.models import architecture
+from vit_jax.models import vit_config
 from vit_jax.weights.configs import preprocessing
 
-# Interpolation of position embeddings to another grid.
-Positions = Literal['linear', 'bilinear', 'cubic']
 W = TypeVar('W', bound='Weights')
 _MAX_NAMES = 4  # Names of classes or arrays in a line.
 GIVEN = 'given'  # Origin of settings that the caller sets.
@@ -46,7 +45,7 @@ class Weights:
   shapes: Any
   preprocess: preprocessing.Preprocess
   resolution: tuple[int, int]
-  positions: Positions = 'linear'
+  positions: vit_config.Interpolation = 'linear'
   address: str = ''
   kind: str = ''
   description: str = ''

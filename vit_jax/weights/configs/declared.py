@@ -48,7 +48,7 @@ class Declared:
   model: dict[str, Any] = dataclasses.field(default_factory=dict)
   preprocess: dict[str, Any] = dataclasses.field(default_factory=dict)
   resolution: tuple[int, int] | None = None
-  positions: weights_lib.Positions | None = None
+  positions: vit_config.Interpolation | None = None
   embeds_prefix: bool | None = None
   origins: dict[str, str] = dataclasses.field(default_factory=dict)
   notes: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ class Metadata:
   model: dict[str, Any]
   preprocess: dict[str, Any] | None = None
   resolution: int | tuple[int, int] | None = None
-  positions: weights_lib.Positions = 'linear'
+  positions: vit_config.Interpolation = 'linear'
   data: dict[str, Any] = dataclasses.field(default_factory=dict)
   objective: dict[str, Any] = dataclasses.field(default_factory=dict)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from vit_jax.weights import weights as weights_lib
+from vit_jax.models import vit_config
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.families import layout
 from vit_jax.weights.families import names
@@ -43,7 +43,7 @@ class Family:
   prefix: str = ''
   settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   backbone: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  positions: weights_lib.Positions = 'linear'
+  positions: vit_config.Interpolation = 'linear'
   preprocess: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   num_heads: Mapping[int, int] = dataclasses.field(default_factory=dict)
   not_classified: str = ''
@@ -86,10 +86,10 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         'huggingface', 'Hugging Face ViT', names_huggingface.HUGGINGFACE,
         settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-12},
         # The classifier reads the class token, not the tanh layer.
-        positions='cubic', not_classified='representation/', base='vit.'),
+        positions='bicubic', not_classified='representation/', base='vit.'),
     Family(
         'dinov2', 'Hugging Face DINOv2', names_huggingface.DINOV2,
-        settings=_DINOV2, positions='cubic', preprocess=_IMAGENET,
+        settings=_DINOV2, positions='bicubic', preprocess=_IMAGENET,
         base='dinov2.'),
     Family(
         'dinov2_with_registers', 'Hugging Face DINOv2 with registers',
@@ -105,12 +105,12 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
     Family(
         'siglip', 'Hugging Face SigLIP', names_huggingface.SIGLIP,
         settings={'gelu': 'tanh', 'layer_norm_epsilon': 1e-6},
-        positions='cubic',
+        positions='bicubic',
         preprocess={'mean': preprocessing.HALF, 'std': preprocessing.HALF},
         not_classified='pooling/'),
     Family(
         'clip', 'Hugging Face CLIP', names_huggingface.CLIP,
-        settings={'layer_norm_epsilon': 1e-5}, positions='cubic',
+        settings={'layer_norm_epsilon': 1e-5}, positions='bicubic',
         preprocess={'mean': preprocessing.CLIP_MEAN,
                     'std': preprocessing.CLIP_STD, 'activation': 'none'},
         not_classified='final_norm/'),
