@@ -1,7 +1,8 @@
 """Transfer of one checkpoint to several datasets with 5, 25 and all images.
 
-    python main.py sweep --config=configs/transfer.py --workdir=runs/transfer \
-        --config.init.checkpoint=runs/x \
+    python main.py sweep \
+        --config=configs/transfer.py:datasets=cifar10+./my_images \
+        --workdir=runs/transfer --config.init.checkpoint=runs/x \
         --config.data.data_dir=$HOME/tensorflow_datasets
 
 For every dataset and number of training images per class, test accuracy of
@@ -18,24 +19,23 @@ same three samples of images for all methods. A class with fewer images is used
 whole. Fine-tuning with few images per class chooses its learning rate on more
 labelled images than it trains on.
 
-`datasets` are TFDS names, prepared datasets or folders of classes, joined by
-'+': `configs/transfer.py:datasets=cifar10+/my/images`. They need a training and
-a test split. `methods=frozen` leaves out fine-tuning, which takes nearly all of
-the time. Datasets and methods may be added later; the table shows those of the
-last command.
+`datasets` are values of `data.source`, joined by '+', with a training and a
+test split; docs/sweeps.md says how they are named. `methods=frozen` leaves out
+fine-tuning, which takes nearly all of the time. Datasets and methods may be
+added later; the table shows those of the last command.
 
 The same model from random weights, the baseline of every table:
 
-    python main.py sweep --config=configs/transfer.py:scratch=true \
+    python main.py sweep \
+        --config=configs/transfer.py:datasets=cifar10+./my_images,scratch=true \
         --workdir=runs/scratch --config.init.checkpoint=runs/x ...
 
 Without a checkpoint, give the model: `:model=Ti/16`, or --config.model.width
 and so on. Other learning rates: --grid optimizer.learning_rate=3e-4,1e-3,3e-3.
 
 Hardware: 2 CPU cores. A ViT of 1.4 M parameters with 64 tokens trains on 95
-images/s on one busy core (2026-11-26), so the five datasets take about 4 hours,
-three of them with all images, or 15 minutes with `methods=frozen`. Results are
-not measured yet.
+images/s on one busy core (2026-11-26), so a dataset takes about 75 minutes, or
+3 minutes with `methods=frozen`. Results are not measured yet.
 """
 
 from typing import Any
@@ -49,10 +49,9 @@ CLASSIFIERS = {'linear probe': 'linear_', 'few-shot': '', 'k-NN': 'knn_'}
 
 
 def get_config(
-    datasets: str = 'flowers5+trash6+textures10+blood5+cifar10',
-    images: str = '5+25+all', methods: str = 'frozen+fine-tuned',
-    model: str = '', resolution: int = 32, batch_size: int = 32,
-    steps: int = 1500, scratch: bool = False,
+    datasets: str, images: str = '5+25+all',
+    methods: str = 'frozen+fine-tuned', model: str = '', resolution: int = 32,
+    batch_size: int = 32, steps: int = 1500, scratch: bool = False,
 ) -> ConfigDict:
   """Returns one task for each dataset and training.
 
