@@ -51,8 +51,8 @@ class DataConfig:
       same ones in every run with the same `sample_seed`.
     allow_fewer: whether classes with fewer than `examples_per_class` are kept
       whole; by default, they are an error.
-    sample_seed: seed of the choice of `examples_per_class`. The final runs of a
-      sweep use that of the run.
+    sample_seed: seed of the choice of `examples_per_class`. A sweep sets it to
+      the seed of the run in its final runs.
     num_examples: keeps this many random examples of `split`, the same ones in
       every run; a smaller subset is part of a larger one.
     fraction: like `num_examples`, as a fraction of `split`.

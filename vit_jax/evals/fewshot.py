@@ -1,4 +1,4 @@
-"""Accuracy of simple classifiers of a few frozen representations per class.
+"""Few-shot accuracy of simple classifiers on frozen representations.
 
 The default is linear accuracy in closed form (ViT, section 4.1):
 
@@ -49,8 +49,9 @@ class FewshotConfig(evaluator.EvaluatorConfig):
       exceed the smallest class of `train_split`. 0 stands for all images; a
       smaller class is then used whole for every number.
     classifiers: 'ridge'; 'linear', a logistic regression whose penalty is
-      selected on a fifth of the same images; 'knn' as the evaluator `knn`, with
-      at most `shots` neighbours.
+      selected on a fifth of the same images, or is the strongest, 10, with
+      fewer than 5 images per class; 'knn' as the evaluator `knn`, with at most
+      `shots` neighbours.
     seeds: number of random samples of images, whose accuracies are averaged.
     penalty: weight of the L2 penalty; the default is big_vision's.
     held_out: if positive, additional images per class on which the penalty is
