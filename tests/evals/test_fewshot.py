@@ -123,15 +123,24 @@ def test_a_linear_probe_agrees_with_scikit_learn():
 def test_classifiers_share_samples_and_all_images_are_one_sample(toy):
   images, labels = examples(12)
   images, labels = images[5:], labels[5:]  # The first class has 7 images.
-  train, *_ = sample(toy, images, labels, count=12, seeds=2)
+  train, few, few_labels = sample(toy, images, labels, count=12, seeds=2)
   queries, expected = examples(9)
   splits = {'train': train,
             '': toy.split(queries, expected, num_classes=CLASSES)}
-  got = toy({'name': 'fewshot', 'shots': [10, 0], 'seeds': 2,
-             'classifiers': ['ridge', 'linear', 'knn']}, splits)(
-                 toy.params).metrics
+  section = {'name': 'fewshot', 'shots': [10, 0], 'seeds': 2,
+             'classifiers': ['ridge', 'linear', 'knn']}
+  got = toy(section, splits)(toy.params).metrics
   nearest = toy({'name': 'knn', 'k': 20}, splits)(toy.params).metrics
   assert got['knn_all_shot'] == nearest['accuracy']
+  alone = []  # The metrics of each sample, without the other images.
+  for ranks in train.ranks:
+    rows = ranks < 10
+    alone.append(toy({**section, 'shots': [10], 'seeds': 1}, {
+        **splits, 'train': toy.split(
+            few[rows], few_labels[rows], num_classes=CLASSES,
+            ranks=ranks[None, rows])})(toy.params).metrics)
+  for metric in ('10_shot', 'linear_10_shot', 'knn_10_shot'):
+    assert got[metric] == pytest.approx(np.mean([m[metric] for m in alone]))
   assert {'10_shot', '10_shot_std', 'linear_10_shot', 'linear_10_shot_std',
           'knn_10_shot', 'knn_10_shot_std', 'all_shot', 'linear_all_shot',
           'knn_all_shot', 'examples'} == set(got)

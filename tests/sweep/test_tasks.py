@@ -3,6 +3,7 @@
 import json
 import pathlib
 
+import numpy as np
 import pytest
 
 from vit_jax import __main__ as main
@@ -10,9 +11,9 @@ from vit_jax import data
 from vit_jax import sweep as sweep_lib
 from vit_jax.experiment import load_config
 from vit_jax.sweep import tasks as tasks_lib
+from vit_jax.weights import adapt
 
-pytestmark = [pytest.mark.slow,  # It builds and trains models.
-              pytest.mark.usefixtures('one_device')]
+pytestmark = pytest.mark.usefixtures('one_device')
 
 TRANSFER = str(pathlib.Path(__file__).parents[2] / 'configs/transfer.py')
 TOY = ('model.width=8', 'model.depth=1', 'model.num_heads=2',
@@ -56,6 +57,7 @@ def test_each_task_selects_on_training_images_and_is_tested_once(
   assert len(training.names) == 8
 
 
+@pytest.mark.slow  # Trains.
 def test_frozen_classifiers_need_one_run_per_dataset(tmp_path, capsys):
   flags = [f'--config.{each}' for each in TOY]
   assert main.main([
@@ -120,10 +122,15 @@ def test_metrics_of_the_table_are_checked_before_training(tmp_path, training):
   assert not training.names
 
 
-def test_the_baseline_keeps_random_weights():
+@pytest.mark.parametrize(('scratch', 'cls'), [('true', 0), ('false', 1)])
+def test_the_baseline_keeps_random_weights(scratch, cls):
   config = load_config.load_one(
-      f'{TRANSFER}:datasets=digits,scratch=true', TOY)
-  assert config.init.new == ('.*',)
+      f'{TRANSFER}:datasets=digits,scratch={scratch}', TOY)
+  random, trained = ({'cls': np.full(2, value), 'head': {
+      'bias': np.full(3, value)}} for value in (0, 1))
+  start, _ = adapt.adapt(
+      trained, random, config=config.init, resize=lambda _, array: array)
+  assert (start['cls'] == cls).all() and not start['head']['bias'].any()
 
 
 def test_datasets_need_different_names():
