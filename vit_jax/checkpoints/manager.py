@@ -12,11 +12,13 @@ checkpoints; the next run deletes partial ones.
 
 Why not `orbax.checkpoint.v1` (tried on 2026-11-26 with Orbax 0.11.36, which
 ONNX export needs, and 0.12.8): it reads these checkpoints, whole and in part,
-and saves in the background, but its `training.Checkpointer` makes a v0 manager
-of its own. That one asks JAX for preemption notices at each save, as `signals`
-does once a step; `_Manager` prevents this. In 0.11.36, it cannot delete
-a step, as a resumed run does with a later best checkpoint, and its methods have
-other names. Only this package uses Orbax, so a later move stays here.
+and saves in the background, but its `training.Checkpointer` has two drawbacks:
+  - It creates a v0 manager that asks JAX for preemption notices at each save.
+    JAX counts these calls, and `signals` makes one per step. `_Manager` makes
+    none, but cannot be used there.
+  - In 0.11.36, it cannot delete a step. A resumed run deletes best checkpoints
+    of later steps.
+Only this package uses Orbax, so a later move changes no other.
 """
 
 from collections.abc import Callable, Mapping, Sequence
