@@ -48,6 +48,12 @@ def test_few_classes_show_names_counts_and_accuracies(tmp_path, texts):
           'test: 99.76 % of 1,245 correct'} <= set(texts)
 
 
+def test_the_precision_of_a_class_that_is_never_predicted_is_a_dash(
+    tmp_path, texts):
+  prediction_figures.confusion(np.array([[2, 0], [1, 0]]), tmp_path / 'x.png')
+  assert '0.0 / –' in texts
+
+
 def test_many_classes_name_the_worst(tmp_path, texts):
   matrix = np.diag(np.full(100, 10))
   matrix[17] = 0

@@ -51,6 +51,13 @@ def test_the_origin_of_the_heads_is_reported(
 def test_heads_in_the_shapes_of_arrays_are_inferred(tmp_path):
   loaded = load(tmp_path, 'npz', {})
   assert '  inferred from the arrays: num_heads=2' in loaded.summary
+  assert '\n'.join(loaded.summary).count('num_heads') == 1
+
+
+def test_regressions_have_targets():
+  model = random_models.make(
+      {**random_models.TINY, 'num_classes': 1}, side=32, activation='none')
+  assert '  model: 1 target, ' in model.summary[1]
 
 
 def test_given_operations_are_not_declared(tmp_path):
