@@ -5,11 +5,12 @@ PYTHON ?= python3
 VENV ?= .venv
 # Exact versions that the tests last passed with. `make test-all CONSTRAIN=`
 # installs the newest allowed versions.
-PINS := $(shell $(PYTHON) -c 'import sys; print("constraints-newest.txt" \
-  if sys.version_info >= (3, 13) else "constraints.txt")')
+BIN := $(VENV)/bin
+PINS := $(shell $(or $(wildcard $(BIN)/python),$(PYTHON)) -c 'import sys; \
+  print("constraints-newest.txt" if sys.version_info >= (3, 13) \
+  else "constraints.txt")')
 CONSTRAIN ?= -c $(PINS)
 
-BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 NUMERICAL := tests/models tests/optim tests/objectives tests/training \
   tests/evals tests/analysis tests/weights tests/parallel tests/test_losses.py \

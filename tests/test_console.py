@@ -24,6 +24,12 @@ def test_numbers_have_three_digits(value, expected):
   assert console_lib.format_number(value) == expected
 
 
+def test_counts_and_undefined_fractions_read_well():
+  assert [console_lib.format_count(n, 'class') for n in (1, 1000)] == [
+      '1 class', '1,000 classes']
+  assert console_lib.format_metric('precision', float('nan')) == '–'
+
+
 @pytest.mark.parametrize('secs,expected', [
     (7.2, '0:07'), (59.7, '1:00'), (750, '12:30'), (11100, '3:05:00')])
 def test_durations_are_minutes_and_seconds(secs, expected):

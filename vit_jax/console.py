@@ -89,13 +89,14 @@ def format_numbers(values: float | Sequence[float]) -> str:
 
 
 def format_count(count: int, noun: str) -> str:
-  """Formats a number of things: '1 image', '1,024 images'."""
-  return f'{count:,} {noun}' + 's' * (count != 1)
+  """Formats a number of things: '1 image', '1,024 images', '2 classes'."""
+  plural = 'es' if noun.endswith('s') else 's'
+  return f'{count:,} {noun}' + plural * (count != 1)
 
 
 def format_percent(fraction: float, *, digits: int = 0) -> str:
-  """Formats a fraction: '34 %'."""
-  return f'{100 * fraction:.{digits}f} %'
+  """Formats a fraction: '34 %', a dash for NaN."""
+  return '–' if fraction != fraction else f'{100 * fraction:.{digits}f} %'
 
 
 def format_secs(secs: float) -> str:

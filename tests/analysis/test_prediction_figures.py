@@ -5,6 +5,7 @@ import numpy as np
 from PIL import Image
 import pytest
 
+from vit_jax.analysis import plots
 from vit_jax.analysis import prediction_figures
 
 RNG = np.random.default_rng(0)
@@ -48,6 +49,12 @@ def test_few_classes_show_names_counts_and_accuracies(tmp_path, texts):
           'test: 99.76 % of 1,245 correct'} <= set(texts)
 
 
+def test_the_precision_of_a_class_that_is_never_predicted_is_a_dash(
+    tmp_path, texts):
+  prediction_figures.confusion(np.array([[2, 0], [1, 0]]), tmp_path / 'x.png')
+  assert '0.0 / –' in texts
+
+
 def test_many_classes_name_the_worst(tmp_path, texts):
   matrix = np.diag(np.full(100, 10))
   matrix[17] = 0
@@ -72,6 +79,16 @@ def test_each_target_has_a_panel(tmp_path, texts):
   prediction_figures.scatter(pairs, path, names=['age', 'cost, $'], title='val')
   assert 'age: n = 2, R² = 0.375\nmean absolute error 0.75' in texts
   assert {'val', r'cost, \$: no labels'} <= set(texts)
+
+
+def test_a_title_fits_above_a_single_image(tmp_path, monkeypatch):
+  saved = []
+  monkeypatch.setattr(plots, 'save', lambda fig, path: saved.append(fig))
+  prediction_figures.mistakes(
+      [np.zeros((4, 4, 3), np.uint8)], ['name'], tmp_path / 'x.png',
+      title='corruptions_by_class')
+  title, = saved[0].texts
+  assert title.get_window_extent().width < saved[0].bbox.width
 
 
 @pytest.mark.filterwarnings('error')

@@ -52,6 +52,7 @@ def test_unreadable_files_are_reported_and_skipped(
   assert f'no result for {photos}/none.jpg: no such file' in printed
   assert f'no result for {photos}/e.jpg' in printed
   assert '2 images without a result' in printed
+  assert f'At most 2 classes are shown; {output} has all.' in printed
   assert 'notes.txt' not in printed
   rows = list(csv.DictReader(output.open()))
   assert [row['path'] for row in rows if not row['error']] == [
@@ -111,7 +112,9 @@ def test_several_targets_have_a_column_each(
   assert main.main(['predict', '--model=model', 'ages.jsonl',
                     '--config.data.table.label=age,weight',
                     '--output=p.csv']) == 0
-  shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+  printed = capsys.readouterr().out
+  assert 'At most' not in printed
+  shown = [line.split() for line in printed.splitlines()]
   assert [
       'image', 'label', 'age', 'label', 'weight', 'age', 'weight'] in shown
   assert ['a.png', '3', '4.5'] in [row[:3] for row in shown]

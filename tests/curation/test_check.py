@@ -1,5 +1,6 @@
 """Problems planted in a dataset are found, and nothing is changed."""
 
+import dataclasses
 import pathlib
 import re
 import shutil
@@ -119,6 +120,20 @@ def test_each_kind_of_duplicate_is_found_and_nothing_else(report):
   assert second.across_splits and not second.identical
   assert second.min_similarity >= 0.9
   assert not (last.across_splits or last.labels_differ)
+
+
+def test_groups_of_duplicates_are_listed_with_whole_names(report, capsys):
+  group, name = report.duplicates[0], 'x' * 200
+  example = dataclasses.replace(group.examples[0], key=name)
+  group = dataclasses.replace(group, examples=(example,) * 6)
+  output.show(dataclasses.replace(report, duplicates=(group,) * 12))
+  lines = capsys.readouterr().out.splitlines()
+  first = lines.index('Groups of duplicates: 12') + 1
+  assert lines[first:first + 6] == [
+      f'- {group.description}',
+      *[f'  {example.split}: {name} ({example.label})'] * 4,
+      '  ... and 2 more']
+  assert '... and 2 more groups' in lines
 
 
 def test_a_wrong_label_is_the_most_suspicious(report):

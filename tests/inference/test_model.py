@@ -138,7 +138,7 @@ def test_wrong_arguments_are_errors(model):
     with pytest.raises(ValueError, match='a number from 1 to 2 may follow'):
       model.features(pixels(), layer=layer)
   headless = make(num_classes=0, labels=())
-  with pytest.raises(ValueError, match='has no trained head'):
+  with pytest.raises(ValueError, match='The model has no trained head'):
     headless.predict(pixels())
   with pytest.raises(ValueError, match='has no trained head, and so no logits'):
     headless.features(pixels(), layer='logits')

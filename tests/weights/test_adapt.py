@@ -137,8 +137,8 @@ def test_the_report_names_parameters_that_are_not_loaded_and_the_counts():
                   initial(grid=(2, 2), classes=3), new_grid=(2, 2))
   lines = adapt_lib.report(list(rows.values())).splitlines()
   assert [line.split()[:2] for line in lines[:-1]] == [
-      ['new', 'head/dense/bias'], ['new', 'head/dense/kernel'],
-      ['resized', 'positions'], ['ignored', 'representation/dense/kernel']]
+      ['new:', 'head/dense/bias'], ['new:', 'head/dense/kernel'],
+      ['resized:', 'positions'], ['ignored:', 'representation/dense/kernel']]
   assert lines[2].endswith('(10, 6) -> (5, 6)')
   assert lines[-1].strip() == '2 loaded, 1 resized, 2 new, 1 ignored'
 

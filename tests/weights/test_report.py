@@ -6,6 +6,7 @@ import pytest
 
 from tests import random_models
 import vit_jax
+from vit_jax import escape
 from vit_jax.weights import adapt
 from vit_jax.weights import foreign
 from vit_jax.weights import weights as weights_lib
@@ -50,6 +51,13 @@ def test_the_origin_of_the_heads_is_reported(
 def test_heads_in_the_shapes_of_arrays_are_inferred(tmp_path):
   loaded = load(tmp_path, 'npz', {})
   assert '  inferred from the arrays: num_heads=2' in loaded.summary
+  assert '\n'.join(loaded.summary).count('num_heads') == 1
+
+
+def test_regressions_have_targets():
+  model = random_models.make(
+      {**random_models.TINY, 'num_classes': 1}, side=32, activation='none')
+  assert '  model: 1 target, ' in model.summary[1]
 
 
 def test_given_operations_are_not_declared(tmp_path):
@@ -83,5 +91,15 @@ def test_new_and_ignored_parameters_have_one_shape():
   lines = adapt.report([adapt.Row('a', 'new', None, (4, 8)),
                         adapt.Row('b', 'ignored', (3,), None),
                         adapt.Row('c', 'resized', (3,), (4,))]).splitlines()
-  assert lines[:3] == [
-      '  new      a (4, 8)', '  ignored  b (3,)', '  resized  c (3,) -> (4,)']
+  assert lines[:3] == ['  new:      a (4, 8)', '  ignored:  b (3,)',
+                       '  resized:  c (3,) -> (4,)']
+
+
+def test_long_lines_of_the_report_fit_a_terminal():
+  name = 'masked_patch/decoder/layers/attention/output/kernel'
+  report = adapt.report(
+      [adapt.Row(name, 'resized', (12, 6, 64, 384), (12, 6, 64, 192))])
+  wrapped = escape.wrap(report, width=80).splitlines()
+  assert max(map(len, wrapped)) <= 80
+  assert ' '.join(map(str.strip, wrapped)) == ' '.join(
+      map(str.strip, report.splitlines()))

@@ -199,7 +199,8 @@ def _draw_bars(axes: Any, share: Any, counts: Any) -> None:
   axes.set_xticks((0, 0.5, 1))
   axes.tick_params(labelleft=False)
   for row, values in enumerate(zip(accuracy, precision)):
-    text = ' / '.join(f'{100 * value:.1f}' for value in values)
+    text = ' / '.join(
+        '–' if np.isnan(value) else f'{100 * value:.1f}' for value in values)
     axes.text(1.06, row, text if total[row] else 'no example', va='center',
               fontsize=8)
   axes.set_xlim(0, 1.6)

@@ -88,8 +88,10 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   if args.report:
     for line in model.report:
       print(escape.line(line))
-  model = model.with_params(jax.tree.map(
-      lambda array: array.astype(args.dtype).astype(np.float32), model.params))
+  if args.dtype != 'float32':
+    model = model.with_params(jax.tree.map(
+        lambda array: array.astype(args.dtype).astype(np.float32),
+        model.params))
   notes = model.save(args.target, form=args.format, dtype=args.dtype)
   for note in notes:
     print(escape.line(f'note: {note}'))

@@ -125,7 +125,8 @@ def _show(
   dataset, _ = experiment.open_data(section.split, section.source)
   console_lib.table(
       f'{name}: {dataset.name} {dataset.split}, '
-      f'{result.metrics["examples"]:,} images in {secs:.1f} s',
+      f'{console_lib.format_count(int(result.metrics["examples"]), "image")} '
+      f'in {secs:.1f} s',
       ['metric', 'value'],
       [[key, console_lib.format_metric(key, value, digits=5)]
        for key, value in result.metrics.items() if key != 'examples'])

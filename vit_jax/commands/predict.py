@@ -145,9 +145,11 @@ def _print(
       + f' in {escape.line(folder)}' * bool(folder)
       + ', independent class probabilities (sigmoid)' * (
           model.preprocess.activation == 'sigmoid'), columns, rows)
-  if count:
-    classes = f' and {_MAX_CLASSES} classes' * ('class' in columns)
-    print(f'At most {_MAX_ROWS} images{classes} are shown; {output} has all.')
+  limits = [f'{_MAX_ROWS} images'] * (len(records) > _MAX_ROWS)
+  if count and 'class' in columns and model.config.num_classes > count:
+    limits.append(f'{count} classes')
+  if limits:
+    print(f'At most {" and ".join(limits)} are shown; {output} has all.')
 
 
 def _titles(columns: Sequence[str]) -> list[str]:

@@ -63,8 +63,7 @@ def _show_groups(groups: Sequence[duplicates_lib.DuplicateGroup]) -> None:
     console.print_lines('\n'.join([
         f'- {group.description}', *lines,
         *[f'  ... and {more:,} more'] * bool(more)]))
-  if groups:
-    _print_more(len(groups))
+  _print_more(len(groups), 'group')
 
 
 def _table(
@@ -72,13 +71,13 @@ def _table(
 ) -> None:
   if rows:
     console.table(title, columns, rows[:_ROWS])
-  _print_more(len(rows))
+  _print_more(len(rows), 'row')
 
 
-def _print_more(count: int) -> None:
-  """Prints how many of `count` rows are not shown."""
+def _print_more(count: int, noun: str) -> None:
+  """Prints how many of `count` rows or groups are not shown."""
   if count > _ROWS:
-    print(f'... and {console.format_count(count - _ROWS, "more row")}\n')
+    print(f'... and {console.format_count(count - _ROWS, f"more {noun}")}\n')
 
 
 def write_report(

@@ -113,8 +113,9 @@ def prepare(
       class_names=() if opened.targets or opened.no_labels else (
           opened.class_names or tuple(map(str, range(opened.num_classes)))),
       decode=config.decode, embed=embed, min_side=min_side,
-      description='\n'.join(filter(
-          None, [opened.description, opened.no_labels])))
+      description='\n'.join(filter(None, [
+          opened.description, opened.no_labels
+          and f'Labels are not checked: {opened.no_labels}'])))
 
 
 @dataclasses.dataclass(eq=False)

@@ -54,8 +54,8 @@ def read(specification: str) -> dict[str, Any]:
   folders = pathlib.Path(path).resolve().parents
   configs = next((f for f in folders if f.name == 'configs'), folders[0])
   saved = list(sys.path)
-  # The config's folder is first, as a script's is, and may hide other modules;
-  # the package is last, so that its modules hide none.
+  # As for scripts, the config's own folder is first. Ours is last, so that its
+  # configs hide no installed module.
   sys.path[:] = [
       str(folders[0]), str(configs.parent), *saved, str(_PACKAGE)]
   try:

@@ -16,6 +16,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec
 from jaxtyping import Array, Float
 
+from vit_jax import console
 from vit_jax import data
 from vit_jax import evals
 from vit_jax import objectives
@@ -246,8 +247,9 @@ class Experiment:
     """Returns 'test evaluates on 360 images of digits, split test'."""
     section = self.config.evals[name]
     dataset, _ = self.open_data(section.split, section.source)
-    text = (f'{name} evaluates on {dataset.num_examples:,} images of '
-            f'{dataset.name}, split {dataset.split}')
+    images = console.format_count(dataset.num_examples, 'image')
+    text = (f'{name} evaluates on {images} of {dataset.name}, '
+            f'split {dataset.split}')
     if train_split := getattr(section, 'train_split', ''):
       train, _ = self.open_data(train_split, section.source)
       text += f', with {train.num_examples:,} of {train.split}'

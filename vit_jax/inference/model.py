@@ -105,7 +105,7 @@ class Model(weights_lib.Weights):
     height, width = self.resolution
     return (f'Model({self.origin or self.config.name}: '
             f'{tree.num_elements(self.params):,} parameters, images of '
-            f'{height} x {width}, {self.config.num_classes} classes)')
+            f'{height} x {width}, {self.head_size})')
 
   def predict(
       self, images: ImageLike | Iterable[ImageLike], top_k: int = 5, *,
@@ -140,7 +140,7 @@ class Model(weights_lib.Weights):
     """Converts logits to predictions or estimates; see `predict`."""
     if not self.config.num_classes:
       raise ValueError(
-          f'{self.origin or "The model"} has no trained head, and so no '
+          f'{self.address or "The model"} has no trained head, and so no '
           'classes. Use its features (the command or method `features`), or '
           'fine-tune it first.')
     labels = self.preprocess.labels
@@ -194,7 +194,7 @@ class Model(weights_lib.Weights):
       return f'layers/{number}'
     if layer == 'logits' and not self.config.num_classes:
       raise ValueError(
-          f'{self.origin or "The model"} has no trained head, and so no '
+          f'{self.address or "The model"} has no trained head, and so no '
           "logits. Use layer='representation', or fine-tune it first.")
     return 'tokens' if tokens else layer
 

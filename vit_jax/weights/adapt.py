@@ -234,11 +234,11 @@ def _with_positions(
 
 def report(rows: Sequence[Row]) -> str:
   """Returns the counts, and a line for each parameter that is not loaded."""
-  changed = [row for row in rows if row.status != 'loaded']
-  width = max((len(row.name) for row in changed), default=0)
-  lines = [f'  {row.status:8} {row.name:{width}} '
+  # The colon marks lines that terminals may wrap; see `escape.wrap`.
+  lines = [f'  {row.status + ":":9} {row.name} '
            + ' -> '.join(str(shape) for shape in (row.old_shape, row.new_shape)
-                         if shape is not None) for row in changed]
+                         if shape is not None)
+           for row in rows if row.status != 'loaded']
   counts = collections.Counter(row.status for row in rows)
   return '\n'.join([*lines, '  ' + ', '.join(
       f'{counts[status]} {status}' for status in typing.get_args(Status))])

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import dataclasses
 from typing import Any, TypeVar
 
+from vit_jax import console
 from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
@@ -75,6 +76,12 @@ class Weights:
     return f'{self.kind}: {self.address}' if self.address else self.kind
 
   @property
+  def head_size(self) -> str:
+    """Number of outputs, for messages: '10 classes' or '1 target'."""
+    return console.format_count(self.config.num_classes, (
+        'target' if self.preprocess.activation == 'none' else 'class'))
+
+  @property
   def summary(self) -> tuple[str, ...]:
     """Lines about found, declared, inferred and assumed settings."""
     return tuple(_summary(self))
@@ -84,13 +91,14 @@ def _summary(weights: Weights) -> Iterator[str]:
   config = weights.config
   yield f'{weights.description}, {count(weights.shapes)}'
   values = {name: schema.to_plain(value) for name, value in
-            architecture.non_default(config).items()}
+            architecture.non_default(config).items()
+            if name not in weights.settings}  # Listed below.
   if getattr(config, 'representation_layer', False):
     values['representation_layer'] = True
   size = f'{config.variant}, ' if config.variant else ''
   height, width = weights.resolution
-  yield (f'  model: {size}{config.num_classes} classes, images '
-         f'{height}x{width}' + listed(values.items(), start=', '))
+  yield (f'  model: {size}{weights.head_size}, images {height}x{width}'
+         + listed(values.items(), start=', '))
   if not config.num_classes:
     yield '  no trained head: 0 classes, logits are empty'
   values = _values(weights)

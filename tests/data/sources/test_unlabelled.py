@@ -105,6 +105,7 @@ def test_a_check_and_prepared_shards_have_no_labels(tmp_path):
   report = check_lib.check(
       scan_lib.prepare(config), thresholds=similarity.Thresholds(),
       features='', advance=lambda _: ())
+  assert 'Labels are not checked: Found' in report.description
   assert report.label_kind == 'none' and not report.classes
   assert report.labels_not_compared == 'there are no labels'
   assert main.main(['data', 'prepare', f'--source={source}', '--name=mine',
