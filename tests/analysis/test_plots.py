@@ -2,6 +2,7 @@
 
 import itertools
 
+import matplotlib
 from PIL import Image
 import pytest
 
@@ -153,3 +154,11 @@ def test_the_suffix_determines_the_format(suffix, tmp_path):
   path = tmp_path / f'curves.{suffix}'
   plots.curves({'run': make_rows()}, path)
   assert path.read_bytes()[:5] in (b'<?xml', b'%PDF-')
+
+
+def test_png_files_have_a_copy_in_the_format_of_matplotlibs_settings(tmp_path):
+  with matplotlib.rc_context({'savefig.format': 'pdf'}):
+    for name in ('curves.png', 'other.svg'):
+      plots.curves({'run': make_rows()}, tmp_path / name)
+  assert {path.name for path in tmp_path.iterdir()} == {
+      'curves.png', 'curves.pdf', 'other.svg'}

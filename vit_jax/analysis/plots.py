@@ -192,11 +192,18 @@ def drawable(text: str) -> str:
 
 
 def save(fig: Any, path: epath.PathLike) -> None:
-  """Writes a figure, also to a bucket; the suffix determines the format."""
-  buffer = io.BytesIO()
-  fig.savefig(
-      buffer, format=epath.Path(path).suffix.removeprefix('.') or 'png')
+  """Writes a figure, also to a bucket; the suffix determines the format.
+
+  A copy of a .png file is written in Matplotlib's `savefig.format`, which users
+  set in a file `matplotlibrc`, so that all figures can be vector graphics.
+  """
+  import matplotlib
+  path, buffer = epath.Path(path), io.BytesIO()
+  fig.savefig(buffer, format=path.suffix.removeprefix('.') or 'png')
   atomic_files.write_bytes(path, buffer.getvalue())
+  also = f'.{matplotlib.rcParams["savefig.format"]}'
+  if path.suffix == '.png' != also:
+    save(fig, path.with_suffix(also))
 
 
 def _scale_steps(runs: Mapping[str, Rows]) -> tuple[str, Mapping[str, Rows]]:
