@@ -50,7 +50,7 @@ def test_each_task_selects_on_training_images_and_is_tested_once(
   assert few == {
       'task': 'digits_2', 'panel': 'digits', 'row': 'fine-tuned', 'column': '2',
       'metric': 'test/accuracy', 'mean': pytest.approx(0.052),
-      'std': pytest.approx(0.1 / 2**0.5)}
+      'std': pytest.approx(0.1 / 2**0.5), 'runs': few['runs']}
   assert all_images['column'] == 'all'
   assert json.loads((tmp_path / 'sweep.json').read_text()) == result
   assert [*sweep_lib.run_tasks(tasks, tmp_path)][-1] == result
@@ -83,9 +83,8 @@ def test_means_are_over_all_panels():
   tasks = plan('datasets=digits+shapes,images=5+all')
 
   def done(value, names):
-    return {name: {'final': {'statistics': {
-        metric: {'mean': value + i, 'std': None}
-        for metric in tasks[name].section.report.values()}}}
+    return {name: {'final': {'runs': {'seed': {
+        metric: value + i for metric in tasks[name].section.report.values()}}}}
             for i, name in enumerate(names)}
 
   def means(cells):
@@ -108,7 +107,7 @@ def test_flags_take_precedence_over_tasks():
 
 @pytest.mark.parametrize(('section', 'message'), [
     ({'report': {'a/b': 'test/accuracy'}}, 'form PANEL/ROW/COLUMN'),
-    ({'soup': 'greedy'}, "result must be 'best' and soup 'none'")])
+    ({'soup': 'greedy'}, "soup is 'greedy', but different tasks")])
 def test_wrong_settings_are_errors(section, message):
   with pytest.raises(ValueError, match=message):
     plan('datasets=digits', **section)

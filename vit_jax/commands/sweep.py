@@ -3,9 +3,8 @@
 Each setting is trained on a part of the training split and evaluated on the
 rest; the best one is trained on the whole split with several seeds and tested.
 The section `sweep` of the config sets the details; flags take precedence. With
-`result: 'mean'`, as in configs/vtab.py, each setting is trained on all data and
-the metric is averaged. With `tasks`, as in configs/transfer.py, each task has
-its own selection.
+`tasks`, as in configs/vtab.py and configs/transfer.py, each task has its own
+selection, and results are averaged over tasks.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       'with several fields, all combinations are trained')
   parser.add_argument(
       '--seeds', type=int, metavar='N',
-      help='number of final runs with the best setting, or of runs with each '
-      'setting that is averaged (default: as in the config)')
+      help='number of final runs with the best setting (default: as in the '
+      'config)')
   parser.add_argument(
       '--held-out', type=int, metavar='PERCENT',
       help='percentage of the training split that is held out for the '
@@ -73,11 +72,6 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   if tasks := sweep_lib.plan_tasks(*plan, **section):
     return 0, _run_tasks(tasks, workdir)
   sweep = sweep_lib.plan(*plan, **section)
-  if sweep.section.result == 'mean':
-    result = sweep_lib.run_mean(sweep, workdir)
-    _print_mean(sweep, result)
-    print(f'results  {workdir / sweep_lib.RESULT}')
-    return 0, result
   console_lib.print_lines(
       f'{console_lib.format_count(len(sweep.points), "setting")} trained on '
       f'{sweep.points[0].development.data.split}, selected by '
@@ -190,19 +184,3 @@ def _print_soup(sweep: sweep_lib.Sweep, result: Mapping[str, Any]) -> None:
       ['metric', 'best single run', 'soup'],
       [[name, *(console_lib.format_metric(name, value) for value in values)]
        for name, values in rows.items()])
-
-
-def _print_mean(sweep: sweep_lib.Sweep, result: Mapping[str, Any]) -> None:
-  metric = sweep.section.metric
-  print()
-  console_lib.table(
-      'All settings', [*sweep.section.grid, 'images', metric],
-      [[*map(str, row['values'].values()), row['examples'],
-        console_lib.format_statistics(metric, row)]
-       for row in result['points'].values()])
-  mean = result['mean']
-  partial = ': not comparable' * (mean['count'] < mean['total'])
-  console_lib.table('Means', ['', 'settings', metric], [
-      [name, f'{row["count"]} of {row["total"]}',
-       console_lib.format_statistics(metric, row)]
-      for name, row in (*result['groups'].items(), (f'all{partial}', mean))])

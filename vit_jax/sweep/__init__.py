@@ -7,16 +7,13 @@ rest, the development split. The best one is then trained on the whole split
 with several seeds and tested. Grid runs have no evaluator of the test split,
 so the selection cannot depend on it.
 
-A sweep whose `result` is 'mean' has no selection: every point is trained on all
-data, and the metric is averaged over the points, such as the tasks of VTAB.
-
-A sweep with `tasks` selects, trains and tests for each of them separately.
+A sweep with `tasks` selects, trains and tests for each of them separately, and
+averages over them, as VTAB does.
 
   config             the section `sweep` of a config file
   grid               from a config file to the configs of all runs
   development_split  data, evaluators and metric of the grid runs
   sweep              grid, selection, final runs, `sweep.json`
-  mean               training of every point, and means over points
   tasks              one sweep for each task, and the table of their results
   soup               mean parameters of the grid runs
   runs               consecutive runs in WORKDIR/runs/NAME, resumable
@@ -26,7 +23,6 @@ from vit_jax.sweep.config import SweepConfig
 from vit_jax.sweep.grid import plan
 from vit_jax.sweep.grid import plan_tasks
 from vit_jax.sweep.grid import Sweep
-from vit_jax.sweep.mean import run as run_mean
 from vit_jax.sweep.runs import RESULT
 from vit_jax.sweep.sweep import edges
 from vit_jax.sweep.sweep import run
@@ -34,4 +30,4 @@ from vit_jax.sweep.tasks import run as run_tasks
 
 __all__ = [
     'RESULT', 'Sweep', 'SweepConfig', 'edges', 'plan', 'plan_tasks', 'run',
-    'run_mean', 'run_tasks']
+    'run_tasks']

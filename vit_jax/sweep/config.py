@@ -45,12 +45,7 @@ class SweepConfig:
       of the statistics of the final runs.
     metric: selection criterion, an evaluator of the grid runs and its metric;
       '' is the default metric of the evaluator 'dev', such as 'dev/accuracy'.
-    seeds: number of final runs of the best point, or of each point.
-    result: 'best' selects the best point by `metric` on held-out data and
-      trains it on all data. 'mean' trains every point on all data and averages
-      `metric` over points, as a benchmark of several datasets does.
-    groups: for 'mean': values of a swept field by name of a group, such as
-      {'pets': ['vtab/oxford_iiit_pet', ...]}; each group has its own mean.
+    seeds: number of final runs of the best point.
     tasks: separate sweeps, such as of several datasets: overrides of the config
       by name of the task. Each has its own selection and final runs. A key
       `sweep` overrides this section; with an empty grid, nothing is selected.
@@ -66,8 +61,6 @@ class SweepConfig:
   development: dict[str, Any] = dataclasses.field(default_factory=dict)
   metric: str = ''
   seeds: int = 3
-  result: Literal['best', 'mean'] = 'best'
-  groups: dict[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
   tasks: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
   report: dict[str, str] = dataclasses.field(default_factory=dict)
   columns: str = ''
@@ -80,14 +73,10 @@ class SweepConfig:
           f'but is {self.held_out}.')
     if self.seeds < 1:
       raise ValueError(f'seeds must be at least 1, but is {self.seeds}.')
-    if self.result == 'mean' and self.soup != 'none':
+    if self.tasks and self.soup != 'none':
       raise ValueError(
-          f"soup is {self.soup!r}, but with result 'mean' the points are "
-          "different tasks, whose parameters have no mean. Use 'none'.")
-    if self.tasks and (self.result, self.soup) != ('best', 'none'):
-      raise ValueError(
-          "With tasks, result must be 'best' and soup 'none', but they are "
-          f'{self.result!r} and {self.soup!r}.')
+          f"soup is {self.soup!r}, but different tasks have different "
+          "parameters, which have no mean. Use 'none'.")
     if wrong := [label for label in self.report if label.count('/') != 2]:
       raise ValueError(
           f'report: {wrong[0]!r} must have the form PANEL/ROW/COLUMN.')

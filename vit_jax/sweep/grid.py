@@ -24,8 +24,7 @@ class Point:
     name: name of its run, such as 'learning_rate=0.01'.
     values: resolved values of the swept fields.
     config: config of the final runs, which train on all data.
-    development: config of the grid run, which holds out training data if the
-      sweep selects the best point.
+    development: config of the grid run, which holds out training data.
   """
   name: str
   values: dict[str, Any]
@@ -66,12 +65,6 @@ class Sweep:
   def to_plain(self) -> dict[str, Any]:
     """Returns the identity of the sweep as JSON values."""
     config = config_lib.to_plain(self.config)
-    if self.section.result == 'mean':  # Points and seeds may be added later.
-      fields = traverse_util.flatten_dict(config, sep='.')
-      for field in (*self.section.grid, 'seed'):
-        fields.pop(field, None)
-      return {'metric': self.section.metric,
-              'config': traverse_util.unflatten_dict(fields, sep='.')}
     grid = {field: list({repr(p.values[field]): p.values[field]
                          for p in self.points}.values())
             for field in self.points[0].values}
@@ -175,9 +168,7 @@ def _resolve_points(
             specification, [*overrides, *chosen])
       else:
         config = config_lib.resolve_with(config_lib.to_plain(base), chosen)
-      development = (
-          config if section.result == 'mean'
-          else development_split.development_config(config, section))
+      development = development_split.development_config(config, section)
     except ValueError as error:
       raise ValueError(f'sweep, at {", ".join(chosen)}: {error}') from error
     base = base or config

@@ -3,6 +3,7 @@
 Each task is a sweep in WORKDIR/tasks/NAME, with its own selection and files.
 """
 
+import collections
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ import jax
 import numpy as np
 
 from vit_jax.experiment import config as config_lib
+from vit_jax.sweep import development_split
 from vit_jax.sweep import grid as grid_lib
 from vit_jax.sweep import runs
 from vit_jax.sweep import sweep as sweep_lib
@@ -49,29 +51,31 @@ def cells(
 ) -> list[dict[str, Any]]:
   """Returns the cells of the table, by panel, and their means over panels.
 
-  A deviation is over runs, or over the samples of one run. A mean is over all
-  panels, once each has the cell.
+  A deviation is over runs, or over the samples of one run. A mean over panels
+  is given once each panel has the cell; its deviation is over seeds.
   """
   found = []
   for name, task in done.items():
-    statistics = task['final']['statistics']
     for label, metric in tasks[name].section.report.items():
-      if metric not in statistics:  # `test` is called `val` if the split is.
-        metric = metric.replace('test/', 'val/', 1)
-      values = statistics[metric]
-      if values['std'] is None and f'{metric}_std' in statistics:
-        values = {**values, 'std': statistics[f'{metric}_std']['mean']}
+      metrics = list(task['final']['runs'].values())
+      metric = development_split.reported_metric(
+          metric, {key.split('/')[0] for key in metrics[0]})
+      values = [each[metric] for each in metrics]
+      statistics = runs.mean_and_std(values)
+      if len(values) == 1:
+        statistics['std'] = metrics[0].get(f'{metric}_std')
       panel, row, column = label.split('/')
       found.append({'task': name, 'panel': panel, 'row': row, 'column': column,
-                    'metric': metric, **values})
+                    'metric': metric, 'runs': values, **statistics})
   panels = list(dict.fromkeys(cell['panel'] for cell in found))
   found.sort(key=lambda cell: panels.index(cell['panel']))
-  groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+  totals = collections.Counter(
+      label.partition('/')[2] for label in {
+          label for sweep in tasks.values() for label in sweep.section.report})
+  groups: dict[str, list[dict[str, Any]]] = {}
   for cell in found:
-    groups.setdefault((cell['row'], cell['column']), []).append(cell)
-  total = len({label.split('/')[0] for sweep in tasks.values()
-               for label in sweep.section.report})
+    groups.setdefault(f'{cell["row"]}/{cell["column"]}', []).append(cell)
   return found + [
-      {**group[0], 'task': None, 'panel': MEAN, 'std': None,
-       'mean': float(np.mean([cell['mean'] for cell in group]))}
-      for group in groups.values() if len(group) == total > 1]
+      {**group[0], 'task': None, 'panel': MEAN, **runs.mean_and_std(
+          np.mean([cell['runs'] for cell in group], axis=0).tolist())}
+      for name, group in groups.items() if len(group) == totals[name] > 1]

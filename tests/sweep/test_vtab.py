@@ -1,4 +1,4 @@
-"""Means over tasks: VTAB, on tiny versions of its datasets."""
+"""VTAB, on tiny versions of its datasets."""
 
 import json
 import pathlib
@@ -8,7 +8,7 @@ import pytest
 from vit_jax import __main__ as main
 from vit_jax import sweep as sweep_lib
 from vit_jax.data import vtab
-from vit_jax.sweep import mean as mean_lib
+from vit_jax.sweep import tasks as tasks_lib
 
 pytestmark = [pytest.mark.slow,  # It trains models.
               pytest.mark.usefixtures('one_device')]
@@ -38,38 +38,41 @@ def done(one_device, tiny_vtab, tmp_path_factory):
   return workdir, json.loads((workdir / 'sweep.json').read_text())
 
 
+def cells(result, panel):
+  return {cell['column']: cell['mean'] for cell in result['cells']
+          if cell['panel'] == panel}
+
+
 def test_tasks_are_trained_on_1000_images_and_tested_on_all(done):
   workdir, result = done
-  assert list(result['points']) == [f'source=vtab-{task}' for task in TASKS]
-  for task, row, images in zip(TASKS, result['points'].values(), (47, 30)):
-    folder = workdir / 'runs' / f'source=vtab-{task},seed=0'
+  assert list(result['tasks']) == list(TASKS)
+  for task, images in zip(TASKS, (47, 30)):
+    folder = workdir / 'tasks' / task / 'runs' / 'final,seed=0'
     config = json.loads((folder / 'config.json').read_text())
     assert config['data']['source'] == f'vtab/{task}'
     assert config['data']['split'] == 'train800+val200'
     metrics = json.loads((folder / 'summary.json').read_text())['metrics']
-    assert metrics['test/examples'] == row['examples'] == images
-    assert metrics['test/accuracy'] == row['mean']
+    assert metrics['test/examples'] == images
+    assert cells(result, task)['all'] == metrics['test/accuracy']
 
 
 def test_a_mean_of_some_tasks_is_marked_as_partial(done, tiny_vtab, capsys):
   workdir, result = done
-  scores = [row['mean'] for row in result['points'].values()]
-  assert result['mean']['mean'] == pytest.approx(sum(scores) / 2)
-  assert {group: row['mean'] for group, row in result['groups'].items()} == {
-      'natural': scores[0], 'specialized': None, 'structured': scores[1]}
+  natural, structured = (cells(result, task)['all'] for task in TASKS)
+  assert cells(result, 'mean') == {
+      'all': pytest.approx((natural + structured) / 2)}
+  assert cells(result, TASKS[0])['natural'] == natural
   assert run(workdir, tiny_vtab) == 0
   output = capsys.readouterr().out
-  for text in ('all: not comparable', '2 of 19', '0 of 4', '1 of 7', '1 of 8',
-               f'{100 * result["mean"]["mean"]:.2f} %'):
-    assert text in output
+  assert 'not comparable: 2 of 19 tasks' in output
+  assert f'{50 * (natural + structured):.2f} %' in output
   assert output.count('already finished') == 2
 
 
 def test_missing_data_is_listed_before_training(tiny_vtab, tmp_path, capsys):
   assert run(tmp_path / 'work', tiny_vtab, tasks=()) == 2
   error = capsys.readouterr().err
-  assert ('run source=vtab-clevr_count_all,seed=0, '
-          'source=vtab-clevr_closest_object_distance,seed=0: ') in error
+  assert 'run clevr_count_all, clevr_closest_object_distance: ' in error
   assert error.count(f'tfds build clevr --data_dir={tiny_vtab} ') == 1
   assert not (tmp_path / 'work').exists()
 
@@ -81,15 +84,17 @@ def test_tasks_can_be_added_later(done, tiny_vtab, capsys):
   output = capsys.readouterr().out
   assert output.count('already finished') == 2 and '3 of 19' in output
   result = json.loads((workdir / 'sweep.json').read_text())
-  added = result['points']['source=vtab-smallnorb_label_azimuth']
-  assert added['examples'] == 200  # The second half of its test split.
-  assert before['points'].items() <= result['points'].items()
+  assert cells(result, 'mean').keys() == {'all', 'structured'}
+  added = result['tasks']['smallnorb_label_azimuth']['final']['runs']
+  # The second half of its test split.
+  assert added['final,seed=0']['test/examples'] == 200
+  assert before['tasks'].items() <= result['tasks'].items()
 
 
 def test_tasks_are_selected_by_name_or_group():
   def sources(task):
-    sweep = sweep_lib.plan(f'{VTAB}:model=B/16,task={task}')
-    return [point.values['data.source'] for point in sweep.points]
+    sweeps = sweep_lib.plan_tasks(f'{VTAB}:model=B/16,task={task}')
+    return [sweep.config.data.source for sweep in sweeps.values()]
 
   assert sources('') == [
       f'vtab/{task}' for task in vtab.TASKS]
@@ -99,21 +104,24 @@ def test_tasks_are_selected_by_name_or_group():
     sources('structurd')
 
 
-def test_the_result_is_the_mean_of_tasks_over_seeds():
-  sweep = sweep_lib.plan(f'{VTAB}:model=B/16', seeds=3)
-  metrics = {
-      run: {'test/accuracy': 0.5 + 0.01 * config.seed + 0.001 * i,
-            'test/examples': 10.0}
-      for i, point in enumerate(sweep.points)
-      for run, config in sweep.with_seeds(point.name, point.config).items()}
-  result = mean_lib.summarise(sweep, metrics)
-  assert [row['count'] for row in result['groups'].values()] == [7, 4, 8]
-  assert result['mean']['count'] == result['mean']['total'] == 19
-  assert result['mean']['mean'] == pytest.approx(0.51 + 0.001 * 9)
-  assert result['mean']['std'] == pytest.approx(0.01)
-  assert result['groups']['natural']['mean'] == pytest.approx(0.51 + 0.001 * 3)
+def test_means_are_over_tasks_and_their_deviation_over_seeds():
+  sweeps = sweep_lib.plan_tasks(f'{VTAB}:model=B/16', seeds=3)
+  found = tasks_lib.cells(sweeps, {
+      name: {'final': {'runs': {str(seed): {
+          'test/accuracy': 0.5 + 0.01 * seed + 0.001 * i}
+                                for seed in range(3)}}}
+      for i, name in enumerate(sweeps)})
+  means = {cell['column']: cell for cell in found if cell['panel'] == 'mean'}
+  assert means.keys() == {'natural', 'specialized', 'structured', 'all'}
+  assert means['all']['mean'] == pytest.approx(0.51 + 0.001 * 9)
+  assert means['all']['std'] == pytest.approx(0.01)
+  assert means['natural']['mean'] == pytest.approx(0.51 + 0.001 * 3)
 
 
-def test_a_mean_over_tasks_has_no_soup():
-  with pytest.raises(ValueError, match="soup is 'greedy', but with result"):
-    sweep_lib.plan(f'{VTAB}:model=B/16', soup='greedy')
+def test_each_task_may_select_a_learning_rate():
+  sweeps = sweep_lib.plan_tasks(
+      f'{VTAB}:model=B/16', grid={'optimizer.learning_rate': ['0.003', '0.01']})
+  for sweep in sweeps.values():
+    assert [point.development.data.split for point in sweep.points] == [
+        'train800'] * 2
+    assert sweep.section.metric == 'dev/accuracy'
