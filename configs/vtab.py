@@ -6,12 +6,13 @@ To run all tasks and compute the means of the groups and of all:
         --config.init.checkpoint=runs/b16 \
         --config.data.data_dir=$HOME/tensorflow_datasets
 
-`task` selects groups and tasks: `configs/vtab.py:task=natural+dmlab`. To run
-one task, or a sweep that selects on the benchmark's 200 validation images:
+`task` selects groups and tasks: `configs/vtab.py:task=natural+dmlab`. A single
+run takes one of them:
 
     python main.py --config=configs/vtab.py:task=dtd --workdir=runs/dtd ...
-    python main.py sweep --config=configs/vtab.py:task=dtd --workdir=... \
-        --grid optimizer.learning_rate=0.003,0.01
+
+`--grid optimizer.learning_rate=0.003,0.01` chooses a learning rate for each
+task on the benchmark's 200 validation images.
 
 The settings are those of arXiv 2010.11929, table 4 and appendix B.1.1: 2,500
 steps with learning rate 0.01 on the 800 + 200 images of each task, at 384

@@ -83,7 +83,8 @@ def test_means_are_over_all_panels():
   tasks = plan('datasets=digits+shapes,images=5+all')
 
   def done(value, names):
-    return {name: {'final': {'runs': {'seed': dict.fromkeys(tasks[name].section.report.values(), value + i)}}}
+    return {name: {'final': {'runs': {'seed': dict.fromkeys(
+        tasks[name].section.report.values(), value + i)}}}
             for i, name in enumerate(names)}
 
   def means(cells):
