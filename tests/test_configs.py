@@ -47,6 +47,7 @@ ARGUMENTS = {
         '', 'model=H/14,method=finetune', 'model=L/16,method=probe',
         'dataset=imagenet21k'),
     'position_ablation.py': ('dataset=cifar10',),
+    'photos.py': ('source=cifar10,test_split=test',),
     'cifar10.py': ('', 'recipe=best', 'recipe=resnet', 'recipe=gpu'),
 }
 CASES = [f'{name}:{arguments}' for name in FILES

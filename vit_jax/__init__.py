@@ -36,8 +36,9 @@ def load(path: str | os.PathLike, **overrides: Any) -> 'Model':
   """Loads a model with its weights, from whatever format they are in.
 
   `path` is a run's workdir or checkpoint; an .npz, .safetensors or PyTorch
-  state dict; or a folder with such a file and its config.json. It is local or
-  at gs://, https:// or hf://user/model. `overrides` are, for example,
+  state dict; a folder with such a file and its config.json, all of them local
+  or at gs://, https:// or hf://user/model; or 'photos', a small ViT that is
+  part of the package. `overrides` are, for example,
   `which='best'` for a workdir, `log=None` for no output, `num_heads=4`,
   `resolution=384` or `labels=...`: see `vit_jax.inference.load.load`.
   """
@@ -125,20 +126,24 @@ def evaluate(
 
 
 def list_models(pattern: str = '*') -> list[str]:
-  """Returns the known values of `model.variant` that match a pattern.
+  """Returns the names of models that match a pattern.
 
   Args:
     pattern: shell pattern, such as `*dinov3*`. Case does not matter.
 
   Returns:
-    Names of timm's architectures and of the models of the paper. `load` reads
-    weights of the former: 'hf://timm/' and the name with a tag.
+    Names of weights that are part of the package, such as 'photos', which
+    `load` reads; then values of `model.variant`: timm's architectures and the
+    models of the paper. `load` reads weights of timm's as 'hf://timm/' and the
+    name with a tag.
   """
   import fnmatch
 
   from vit_jax.models import backbones
   from vit_jax.models import variants
-  return [name for name in (*backbones.table(), *variants.PUBLISHED)
+  from vit_jax.weights import download
+  return [name for name in (
+      *download.bundled(), *backbones.table(), *variants.PUBLISHED)
           if fnmatch.fnmatch(name.lower(), pattern.lower())]
 
 

@@ -5,8 +5,9 @@ its own cache, and https:// into ours; it resumes lost connections. fsspec reads
 gs:// and other addresses.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -39,8 +40,8 @@ def fetch(address: str | os.PathLike, *, log: Log = print) -> epath.Path:
   """Returns a readable path of the file or folder at an address.
 
   Args:
-    address: a path, gs://bucket/file, https://host/file, optionally followed
-      by #sha256=HEX, or hf://user/model[@revision][/file].
+    address: a name in `bundled`, a path, gs://bucket/file, https://host/file,
+      optionally followed by #sha256=HEX, or hf://user/model[@revision][/file].
     log: receives a line for each download, with its SHA-256.
 
   Raises:
@@ -51,6 +52,8 @@ def fetch(address: str | os.PathLike, *, log: Log = print) -> epath.Path:
     errors.StorageError: if a bucket denies access.
   """
   text = os.fspath(address)
+  if text in bundled():
+    return bundled()[text]
   if not text:
     raise ValueError('The path of the weights is empty. Name a file, a folder '
                      'or an address.')
@@ -71,6 +74,16 @@ def fetch(address: str | os.PathLike, *, log: Log = print) -> epath.Path:
       if epath.Path(text).is_dir():
         return epath.Path(text)
   return _fetch_file(text, log)
+
+
+@functools.cache
+def bundled() -> Mapping[str, epath.Path]:
+  """Returns the weights that are part of the package, by name.
+
+  A file or folder of the same name is addressed as ./NAME.
+  """
+  folder = epath.resource_path('vit_jax') / 'weights' / 'bundled'
+  return {file.stem: file for file in sorted(folder.glob('*.npz'))}
 
 
 def local(path: epath.Path, *, log: Log = print) -> pathlib.Path:

@@ -41,7 +41,7 @@ def open(
   Args:
     address: a workdir or checkpoint; an .npz, .safetensors or PyTorch state
       dict; a folder with such a file and its config.json. Local, or at gs://,
-      https:// or hf://user/model.
+      https:// or hf://user/model. Or a name in `download.bundled()`.
     which: 'latest', 'best' or 'auto' checkpoint of a workdir.
     base: address of the weights that a LoRA run adapts; by default where they
       were during training.
