@@ -15,9 +15,9 @@ def test_weights_of_the_package_load_and_have_a_card(name):
   assert name in vit_jax.list_models()
   model = vit_jax.load(name)
   image = np.zeros((*model.resolution, 3), np.uint8)
-  predictions = model.predict(image, top=1000)
-  assert len({p.label for p in predictions}) == model.config.num_classes
-  assert sum(p.probability for p in predictions) == pytest.approx(1)
+  prediction = model.predict(image, top_k=model.config.num_classes)
+  assert len({*prediction.names}) == model.config.num_classes
+  assert sum(prediction.probabilities) == pytest.approx(1)
 
 
 def test_a_name_wins_over_a_folder_of_the_same_name(tmp_path, monkeypatch):

@@ -40,7 +40,9 @@ def operations_of_configs():
   """Returns the different `eval_ops` of the config files."""
   found = {}
   for path in sorted((ROOT / 'configs').glob('*.py')):
-    section = config_file.read(str(path)).get('data', {})
+    # A required argument.
+    datasets = ':datasets=cifar10' * (path.name == 'transfer.py')
+    section = config_file.read(f'{path}{datasets}').get('data', {})
     if section.get('eval_ops'):
       found[str(section['eval_ops'])] = (
           section['eval_ops'], section['resolution'])
