@@ -8,7 +8,9 @@ trains with patches of 8 pixels, which cost a quarter; `fine` continues with
 patches of 4 pixels. `vit_jax.load('photos')` has weights of this recipe;
 vit_jax/weights/bundled/photos.md tells how they were trained.
 
-Hardware: one CPU core, about 2:20 hours.
+Hardware: one CPU core, 2:20 hours, estimated from 375 images/s with patches of
+8 pixels and 93 with patches of 4 (measured 2026-11-26, 2-core Xeon). The whole
+recipe has not been run.
 """
 
 from typing import Any

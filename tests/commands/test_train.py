@@ -181,10 +181,10 @@ def test_a_stage_starts_from_the_parameters_of_an_earlier_one(
   output = capsys.readouterr().out
   lines = [line.split() for line in output.splitlines()]
   action = {line[1]: line[0] for line in lines if len(line) > 1 and line[0] in (
-      'resized', 'new', 'ignored')}
-  assert action['positions'] == 'resized'
-  assert action['head/dense/kernel'] == 'new'
-  assert action['representation/dense/kernel'] == 'ignored'
+      'resized:', 'new:', 'ignored:')}
+  assert action['positions'] == 'resized:'
+  assert action['head/dense/kernel'] == 'new:'
+  assert action['representation/dense/kernel'] == 'ignored:'
   before, after = (tree.flatten(items.read_params(paths.find(
       tmp_path / 'run' / stage))) for stage in ('pretrain', 'finetune'))
   for name in after.keys() - {'positions'}:

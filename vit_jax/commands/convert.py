@@ -20,7 +20,6 @@ from vit_jax.commands import arguments
 with epy.lazy_imports():
   from etils import epath
   import jax
-  import ml_dtypes  # noqa: F401 registers bfloat16 with NumPy
   import numpy as np
 
   from vit_jax import atomic_files
