@@ -6,6 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
+from tests import toy
 from vit_jax import __main__ as main
 from vit_jax import data
 from vit_jax import sweep as sweep_lib
@@ -103,6 +104,15 @@ def test_flags_take_precedence_over_tasks():
   assert not tasks['digits_frozen'].section.grid
   with pytest.raises(ValueError, match='model.width cannot be swept'):
     plan('datasets=digits', grid={'model.width': ['8', '16']})
+
+
+def test_a_task_keeps_its_changes_in_its_own_grid(tmp_path):
+  # Each point of such a grid would be loaded from the file, without them.
+  file = toy.write(tmp_path / 'own.py', **toy.CONFIG, sweep={'tasks': {'a': {
+      'data': {'resolution': 16}, 'sweep': {
+          'grid': {'model': {'width': [8, 16]}}}}}})
+  with pytest.raises(ValueError, match='tasks.a: grid: model.width cannot be'):
+    sweep_lib.plan_tasks(str(file))
 
 
 @pytest.mark.parametrize(('section', 'message'), [

@@ -104,10 +104,6 @@ def plan_tasks(
   parsed = _parse_section(raw)
   if not parsed.tasks:
     return {}
-  if fixed := [*filter(_determines_others, parsed.grid)]:
-    raise ValueError(
-        f'grid: {fixed[0]} cannot be swept in a sweep over tasks, because it '
-        'determines other settings. Run one sweep for each value.')
   # Weights are read once, and flags take precedence over tasks.
   base = config_lib.to_plain(load_config.load_one(specification, overrides))
   sweeps = {}
@@ -116,6 +112,10 @@ def plan_tasks(
     own = _parse_section({**raw, 'tasks': {}, **change.pop('sweep', {})},
                          where=f'sweep.tasks.{name}.sweep')
     try:
+      if fixed := [*filter(_determines_others, own.grid)]:
+        raise ValueError(
+            f'grid: {fixed[0]} cannot be swept in a sweep over tasks, because '
+            'it determines other settings. Run one sweep for each value.')
       config = config_lib.resolve_with(
           config_lib.merge(base, change), overrides)
       sweeps[name] = _plan(specification, overrides, own, config)
