@@ -96,10 +96,9 @@ def reconstruction(
   if batch is None:
     return []
   names, arrays = batch
-  shown = 3 if model.preprocess.channels >= 3 else 1
   model_figures.pictures(
       dict(zip(('input', 'masked', 'reconstructed'), (
-          list(array[..., :shown])
+          list(images_lib.visible(array))
           for array in reconstruct(arrays[:len(names)])))), path,
       titles=[_title(str(name)) for name in names])
   return [html_page.Section(

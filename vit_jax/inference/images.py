@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 from etils import epath
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float
+from jaxtyping import Float, Real
 import numpy as np
 from PIL import Image
 
@@ -108,17 +108,24 @@ def show(
 ) -> Image.Image:
   """Returns an image resized and cropped as the model sees it.
 
-  Of channels that are neither grey nor RGB, the first three are red, green and
-  blue, or the first is grey.
+  Of channels that are neither grey nor RGB, the `visible` ones are shown.
   """
   picture = _read_resized(image, preprocess)
   if is_viewable(preprocess):
     return picture
   pixels = ops_lib.pixels(picture).astype(np.float32)
-  shown = pixels[..., :3] if pixels.shape[-1] >= 3 else pixels[..., 0]
+  shown = visible(pixels)
   low, high = preprocess.value_range or (shown.min(), shown.max())
   fractions = ((shown - low) / max(high - low, 1e-6)).clip(0, 1)
-  return Image.fromarray((255 * fractions).astype(np.uint8))
+  values = (255 * fractions).astype(np.uint8)
+  return Image.fromarray(values if shown.shape[-1] == 3 else values[..., 0])
+
+
+def visible(
+    pixels: Real[np.ndarray, '*images channels'],
+) -> Real[np.ndarray, '*images shown']:
+  """Returns the first three channels, as RGB, or the first one, as grey."""
+  return pixels[..., :3 if pixels.shape[-1] >= 3 else 1]
 
 
 def _read_resized(
