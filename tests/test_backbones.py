@@ -1,4 +1,4 @@
-"""Each family of backbones trains on any mesh.
+"""Each family of backbones trains, and resumes, on any mesh.
 
 The settings are those of the published models, the dimensions are small.
 """
@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 
 from tests import toy
+from vit_jax.checkpoints import config as checkpoint_config
+from vit_jax.checkpoints import manager
 
 pytestmark = pytest.mark.slow  # Compiles two training steps each.
 
 FAMILIES = {
     'AIMv2': 'aimv2_large_patch14_224',
     'AugReg and MAE': 'vit_base_patch16_224',
+    'BEiT': 'beit_base_patch16_224',
     'CLIP': 'vit_base_patch32_clip_quickgelu_224',
     'DeiT III': 'deit3_small_patch16_224',
     'DeiT, distilled': 'deit_small_distilled_patch16_224',
@@ -24,13 +27,15 @@ FAMILIES = {
     'EVA-02-CLIP': 'eva02_base_patch16_clip_224',
     'FlexiViT': 'flexivit_small',
     'Perception Encoder': 'vit_pe_core_tiny_patch16_384',
+    'relative positions, shared': 'vit_srelpos_small_patch16_224',
+    'residual norms': 'vit_relpos_medium_patch16_rpn_224',
     'RoPE-ViT': 'vit_small_patch16_rope_224',
     'RoPE-ViT mixed': 'vit_small_patch16_rope_mixed_ape_224',
     'SigLIP': 'vit_base_patch16_siglip_224',
     'timm gap': 'vit_medium_patch16_rope_reg1_gap_256',
     'timm map': 'vit_so150m_patch16_reg4_map_256'}
 # These have most components: norms, gates, registers, rotary positions.
-TYPICAL = {'AIMv2', 'DINOv2 g with registers', 'Perception Encoder',
+TYPICAL = {'AIMv2', 'BEiT', 'relative positions, shared', 'DINOv2 g with registers', 'Perception Encoder',
            'RoPE-ViT mixed'}
 SETTINGS = {'DINOv2': {'pooling': 'cls_average'},  # As its classifiers.
             'FlexiViT': {'patch_sizes': (2, 4)}}
@@ -55,11 +60,21 @@ def step(built, state):
 @pytest.mark.parametrize('family', [
     pytest.param(name, marks=[pytest.mark.large] * (name not in TYPICAL))
     for name in FAMILIES])
-def test_losses_depend_neither_on_the_mesh_nor_on_unrolling(family):
+def test_losses_depend_neither_on_the_mesh_nor_on_unrolling_nor_on_a_restart(
+    family, tmp_path):
   losses = []
+  checkpoint = manager.Checkpoints(
+      tmp_path, checkpoint_config.CheckpointConfig())
   for built in (build(family), build(family, devices=8, unroll=2, mesh={
       'data': 2, 'fsdp': 2, 'tensor': 2})):
     state, first = step(built, built.init_state())
+    if not losses:
+      with checkpoint:
+        checkpoint.save(state, config={}, progress={}, which='latest')
     losses.append([first, step(built, state)[1]])
-  np.testing.assert_allclose(*losses, rtol=1e-5)
+  with manager.Checkpoints(
+      tmp_path, checkpoint_config.CheckpointConfig()) as checkpoint:
+    restored = checkpoint.restore(built.abstract_state).state
+  losses.append([first, step(built, restored)[1]])
+  np.testing.assert_allclose(losses, losses[:1] * 3, rtol=1e-5)
   assert losses[0][0] != losses[0][1]

@@ -11,7 +11,8 @@ from vit_jax.weights.formats import safetensors
 
 GOLDEN = pathlib.Path(__file__).parent / 'golden'
 FILES = sorted(path.stem for path in GOLDEN.glob('*.npz'))
-MODERN = sorted(path.stem for path in GOLDEN.glob('modern/*.npz'))
+MODERN = sorted(f'{path.parent.name}/{path.stem}' for path in (
+    *GOLDEN.glob('modern/*.npz'), *GOLDEN.glob('toys/*.npz')))
 HUGGINGFACE = sorted(path.stem for path in GOLDEN.glob('huggingface/*.npz'))
 
 
@@ -57,13 +58,13 @@ def test_logits_are_those_of_the_other_implementation(name, golden, tmp_path):
   assert_saved(written, arrays)
 
 
-@pytest.mark.slow  # Fourteen models at full size.
 @pytest.mark.parametrize('name', [pytest.param(
-    name, marks=[pytest.mark.large] * ('aimv2_large' in name or 'so150m' in name
-                                       )) for name in MODERN])
+    name, marks=[pytest.mark.slow] * name.startswith('modern')  # Full size.
+    + [pytest.mark.large] * ('aimv2_large' in name or 'so150m' in name))
+                                  for name in MODERN])
 def test_logits_are_those_of_a_backbone_with_its_config(name, golden, tmp_path):
-  arrays, images, logits = golden(f'modern/{name}')
-  write_folder(tmp_path / 'in', f'modern/{name}.npz', arrays)
+  arrays, images, logits = golden(name)
+  write_folder(tmp_path / 'in', f'{name}.npz', arrays)
   model = vit_jax.load(tmp_path / 'in', log=None)
   assert_close(model(images)['logits'], logits)
   model.save(tmp_path / 'out', form='timm')

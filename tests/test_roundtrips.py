@@ -40,6 +40,20 @@ BACKBONES = {
     'AIMv2': {'norm': 'rms', 'mlp': 'swiglu', 'proj_bias': False,
               'stem_norm': 'patches', 'pooling': 'average',
               'layer_norm_epsilon': 1e-5},
+    'BEiT': {'position': 'relative_2d', 'key_bias': False, 'gelu': 'exact',
+             'layer_scale': 0.1, 'pooling': 'average', 'cls': True,
+             'pool_norm': True, 'final_norm': False},
+    'BEiT, shared': {'position': 'relative_2d', 'key_bias': False,
+                     'position_at': 'shared', 'gelu': 'exact'},
+    'offsets without a class token': {
+        'position': 'relative_2d', 'pooling': 'average', 'gelu': 'exact'},
+    'an MLP of offsets': {
+        'position': 'relative_mlp', 'position_at': 'shared', 'gelu': 'exact',
+        'position_mlp_dim': 7, 'qk_norm': True, 'post_norm': True},
+    'residual norms': {'post_norm': True, 'gelu': 'exact'},
+    'residual norms, rotary': {
+        'post_norm': True, 'gelu': 'exact', 'num_heads': 3,
+        'rotary': {'reference': 16}},
     'norms of queries and keys': {'qk_norm': True}}
 # Models of Hugging Face that only that format and our own can store.
 HEADS = {
@@ -94,7 +108,8 @@ REFUSED = {
     'timm': {*ONLY_ORBAX, *HEADS, 'representation'},
     'huggingface': set(SETTINGS) - {
         'plain', 'no classes', 'settings that no array shows', 'no qkv bias',
-        'patches that are not square', 'average', *HEADS, *TOWERS}}
+        'patches that are not square', 'average', 'BEiT', 'BEiT, shared',
+        *HEADS, *TOWERS}}
 
 
 @pytest.mark.parametrize('setting', SETTINGS)

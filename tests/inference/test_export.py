@@ -28,6 +28,9 @@ MODELS = {
     'backbone': {
         **VIT, 'mlp': 'swiglu', 'inner_norm': 'both', 'stem_norm': 'tokens',
         'key_bias': False, 'rotary': {'learned': True}, 'registers': 2},
+    'relative': {**VIT, 'position': 'relative_2d', 'post_norm': True},
+    'relative, shared': {
+        **VIT, 'position': 'relative_mlp', 'position_at': 'shared'},
 }
 
 
@@ -51,7 +54,8 @@ def test_a_jax_file_computes_in_float32_on_any_platform_with_any_batch_size(
 
 
 @pytest.mark.parametrize(('name', 'form'), [
-    *((name, 'jax') for name in ('resnet', 'no head')),
+    *((name, 'jax') for name in (
+        'resnet', 'no head', 'relative', 'relative, shared')),
     *((name, 'onnx') for name in MODELS)])
 def test_exports_give_the_same_logits_for_any_batch_size(tmp_path, name, form):
   for library in export.LIBRARIES[form]:

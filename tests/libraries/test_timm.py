@@ -15,6 +15,7 @@ from vit_jax.weights.formats import safetensors
 torch = pytest.importorskip('torch', reason='torch is not installed')
 timm = pytest.importorskip('timm', reason='timm is not installed')
 
+TABLE = {'rel_pos_type': 'bias', 'shared_rel_pos': True}
 TINY = {'img_size': 32, 'patch_size': 8, 'embed_dim': 24, 'depth': 2,
         'num_heads': 2, 'num_classes': 5}
 
@@ -95,6 +96,31 @@ def test_a_distilled_deit(torch_models, tmp_path):
     np.testing.assert_allclose(found[name], logits, rtol=1e-4, atol=1e-4)
   again = rebuilt(ours, tmp_path / 'out')
   np.testing.assert_array_equal(torch_models.logits(again, images), expected)
+
+
+@pytest.mark.parametrize(('name', 'settings'), [
+    ('beit_base_patch16_224', {}),
+    ('beit_base_patch16_224', {
+        'use_rel_pos_bias': False, 'use_shared_rel_pos_bias': True,
+        'global_pool': 'token', 'init_values': 0}),
+    ('vit_relpos_base_patch16_cls_224', {'rel_pos_type': 'bias'}),
+    ('vit_srelpos_small_patch16_224', {**TABLE, 'qk_norm': True})], ids=str)
+def test_tables_of_relative_positions(name, settings, torch_models, tmp_path):
+  theirs = torch_models.perturbed(timm.create_model(
+      name, **{**TINY, 'img_size': (16, 40), **settings}))
+  # The table alone does not say which grid it is for.
+  ours, expected = check_both_ways(
+      theirs, torch_models, tmp_path, size=(16, 40), num_heads=2,
+      resolution=(16, 40))
+  again = rebuilt(ours, tmp_path / 'out')
+  images = torch_models.images(16, 40)
+  np.testing.assert_array_equal(torch_models.logits(again, images), expected)
+  # Of another grid, as timm resizes it.
+  theirs.set_input_size((48, 56))
+  images = torch_models.images(48, 56)
+  np.testing.assert_allclose(
+      ours(images)['logits'], torch_models.logits(theirs, images),
+      rtol=1e-4, atol=1e-4)
 
 
 @pytest.fixture

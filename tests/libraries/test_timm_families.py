@@ -16,10 +16,15 @@ SMALL = {'depth': 2, 'embed_dim': 48, 'num_heads': 4, 'num_classes': 5}
 
 @pytest.mark.parametrize('name', [
     'aimv2_huge_patch14_336', 'beit3_base_patch16_224',
+    'beit_base_patch16_224', 'beitv2_large_patch16_224',
     'deit3_medium_patch16_224', 'eva02_base_patch14_448',
-    'eva02_base_patch16_clip_224', 'eva02_small_patch14_336',
+    'eva02_base_patch16_clip_224', 'eva02_enormous_patch14_clip_224',
+    'eva02_small_patch14_336',
     'eva_giant_patch14_clip_224', 'flexivit_base',
-    'vit_7b_patch16_dinov3', 'vit_base_patch16_dinov3_qkvb',
+    'vit_7b_patch16_dinov3', 'vit_base_patch16_rpn_224',
+    'vit_relpos_base_patch16_clsgap_224', 'vit_relpos_medium_patch16_cls_224',
+    'vit_relpos_medium_patch16_rpn_224', 'vit_srelpos_small_patch16_224',
+    'vit_base_patch16_dinov3_qkvb',
     'vit_base_patch16_lingbot', 'vit_base_patch16_plus_clip_240',
     'vit_base_patch16_siglip_gap_224', 'vit_giant_patch14_dinov2',
     'vit_giant_patch14_reg4_dinov2', 'vit_huge_patch14_clip_quickgelu_224',

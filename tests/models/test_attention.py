@@ -91,6 +91,7 @@ def trace(section, **options):
 @pytest.mark.parametrize(('section', 'options', 'fused'), [
     ({}, {}, True), ({}, {'train': True}, True), ({}, {'capture': True}, False),
     ({'position': 'relative'}, {}, False),
+    ({'position': 'relative_2d'}, {}, False),
     ({'attention_dropout': 0.1}, {'train': True}, False),
     ({'attention_dropout': 0.1}, {}, True),
     ({'axial': True, 'pooling': 'average'}, {}, True)])

@@ -38,7 +38,13 @@ PARAMETERS = [
     ('vit_base_patch16_rope_mixed_ape_224', 86_594_536),
     ('vit_medium_patch16_rope_reg1_gap_256', 38_743_016),
     ('vit_pe_core_gigantic_patch14_448', 1_881_603_560),
-    ('aimv2_3b_patch14_224', 2_723_731_432)]
+    ('aimv2_3b_patch14_224', 2_723_731_432),
+    ('beit_base_patch16_224', 86_530_984),
+    ('beit_large_patch16_512', 305_674_728),
+    ('vit_relpos_base_patch16_clsgap_224', 86_430_328),
+    ('vit_srelpos_medium_patch16_224', 38_735_856),
+    ('vit_relpos_base_patch32_plus_rpn_256', 119_423_760),
+    ('eva02_enormous_patch14_clip_224', 4_350_513_896)]
 
 
 @pytest.mark.parametrize(('name', 'expected'), PARAMETERS)

@@ -55,7 +55,7 @@ def gelu(x, kind):
   return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
-def attend(query, key, value, distances=None):
+def attend(query, key, value, distances=None, bias=0):
   """One head: softmax(q k^T / sqrt(D_h)) v (appendix A, equations 6 and 7).
 
   Relative positions add q r_(i - j) to q k^T (appendix D.4).
@@ -66,7 +66,28 @@ def attend(query, key, value, distances=None):
     logits += [[q @ distances[i - j + count - 1] for j in range(count)]
                for i, q in enumerate(query)]
   return scipy.special.softmax(
-      logits / np.sqrt(query.shape[-1]), axis=-1) @ value
+      logits / np.sqrt(query.shape[-1]) + bias, axis=-1) @ value
+
+
+def offset_bias(p, c, grid, head):
+  """Biases of a head, pair by pair (arXiv 2106.08254, 2111.09883)."""
+  places = [None] * c.num_prefix + list(np.ndindex(grid))
+  bias = np.zeros((len(places), len(places)))
+  for i, one in enumerate(places):
+    for j, other in enumerate(places):
+      if 'hidden' in p:
+        if one and other:
+          at = np.subtract(one, other)
+          at = np.sign(at) * np.log(1 + np.abs(at))
+          hidden = np.maximum(dense(at, p['hidden']), 0)
+          bias[i, j] = dense(hidden, p['out'])[head]
+      elif one and other:
+        down, right = np.subtract(one, other) + grid - np.array([1, 1])
+        bias[i, j] = p['offsets'][down * (2 * grid[1] - 1) + right, head]
+      else:  # The last three are of class tokens.
+        bias[i, j] = p['offsets'][-1 if one == other else -2 if one else -3,
+                                  head]
+  return bias
 
 
 def dense(x, p):
@@ -106,7 +127,7 @@ def rotated(x, c, grid, learned=None):
   return x
 
 
-def self_attention(x, p, c, grid):
+def self_attention(x, p, c, grid, shared):
   values = []
   for head in range(c.num_heads):
     bias = p.get('qkv_bias', np.zeros((3, c.num_heads, c.head_dim)))
@@ -121,7 +142,9 @@ def self_attention(x, p, c, grid):
       learned = p['frequencies'][:, head] if 'frequencies' in p else None
       q, k = (rotated(x, c, grid, learned) for x in (q, k))
     distances = (p['distances'][:, head] if c.position == 'relative' else None)
-    values.append(attend(q, k, v, distances))
+    relative = p.get('relative', shared)
+    bias = 0 if relative is None else offset_bias(relative, c, grid, head)
+    values.append(attend(q, k, v, distances, bias))
   merged = np.concatenate(values, axis=-1)
   if 'inner_norm' in p:
     merged = layer_norm(merged, p['inner_norm'], c.layer_norm_epsilon)
@@ -129,13 +152,19 @@ def self_attention(x, p, c, grid):
       p['out'].get('bias', 0))
 
 
-def block(z, layer, c, lines, grid):
+def block(z, layer, c, lines, grid, shared=None):
   """A layer with attention within lines of tokens."""
+  if c.post_norm:  # arXiv 2111.09883, figure 1.
+    attended = self_attention(z, layer['attention'], c, grid, shared)
+    z = z + layer_norm(attended, layer['attention_norm'], c.layer_norm_epsilon)
+    return z + layer_norm(
+        mlp(z, layer['mlp'], c), layer['mlp_norm'], c.layer_norm_epsilon)
   # Equation 2.
   normed = layer_norm(z, layer['attention_norm'], c.layer_norm_epsilon)
   attended = np.zeros_like(z)
   for line in lines:
-    attended[line] = self_attention(normed[line], layer['attention'], c, grid)
+    attended[line] = self_attention(
+        normed[line], layer['attention'], c, grid, shared)
   z = z + attended * layer.get('attention_scale', 1)
   # Equation 3; parallel layers: arXiv 2302.05442, section 2.1.
   if not c.parallel:
@@ -183,7 +212,7 @@ def reference(params, image, c):
   for i in range(c.depth):
     layer = jax.tree.map(lambda leaf, i=i: leaf[i], p['encoder']['layers'])
     if not c.axial:
-      z = block(z, layer, c, [np.arange(len(z))], grid)
+      z = block(z, layer, c, [np.arange(len(z))], grid, p.get('relative'))
       continue
     places = np.arange(len(z)).reshape(grid)
     z = block(z, layer['row'], c, places, grid)
@@ -227,6 +256,10 @@ def reference(params, image, c):
     ({'parallel': True, 'qk_norm': True, 'qkv_bias': False, 'norm': 'rms'},
      (8, 8, 3)),
     ({'qk_norm': True, 'position': 'relative'}, (8, 8, 3)),
+    ({'position': 'relative_2d', 'registers': 1}, (8, 12, 3)),
+    ({'position': 'relative_2d', 'pooling': 'average', 'post_norm': True,
+      'position_at': 'shared'}, (12, 8, 3)),
+    ({'position': 'relative_mlp', 'position_mlp_dim': 6}, (8, 12, 3)),
     ({'gelu': 'quick', 'stem_norm': 'tokens'}, (8, 8, 3)),
     ({'mlp': 'swiglu', 'proj_bias': False, 'stem_norm': 'patches',
       'pooling': 'attention', 'pool_prefix': True, 'cls': True,

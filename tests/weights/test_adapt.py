@@ -159,7 +159,9 @@ KINDS = [
     {'position': 'learned', 'position_at': 'shared', 'position_cls': False},
     {'position': '2d', 'position_at': 'layers', 'axial': True,
      'pooling': 'average'},
-    {'position': 'none'}]
+    {'position': 'none'}, {'position': 'relative_2d'},
+    {'position': 'relative_2d', 'position_at': 'shared', 'pooling': 'average'},
+    {'position': 'relative_mlp'}]
 
 
 @pytest.mark.parametrize('settings', KINDS, ids=str)

@@ -487,6 +487,30 @@ def test_settings_that_no_array_shows_are_needed(
   assert (loaded.config.rotary is not None) == ('rotary' in given)
 
 
+@pytest.mark.parametrize(('name', 'component'), [
+    ('blocks.0.attn.rel_pos_h', 'SAM'), ('blocks.1.proj.weight', 'Hiera'),
+    ('layers.0.blocks.0.attn.qkv.bias', 'Swin'),
+    ('patch_embed.backbone.bn1.running_mean', 'batch norm')])
+def test_an_array_of_a_missing_component_names_it(name, component, tmp_path):
+  safetensors.write(
+      tmp_path / 'x', {**random_models.arrays('timm'), name: np.ones(3)})
+  with pytest.raises(ValueError, match=f'{name}: unexpected .*{component}'):
+    foreign.load(tmp_path / 'x')
+
+
+@pytest.mark.parametrize(('settings', 'resolution', 'given'), [
+    ({}, (32, 32), {}), ({'pooling': 'average'}, (32, 32), {}),
+    ({'position_at': 'shared'}, (16, 40), {'resolution': (16, 40)})])
+def test_the_grid_of_relative_positions_is_inferred(
+    settings, resolution, given, tmp_path):
+  safetensors.write(tmp_path / 'x', random_models.arrays(
+      'timm', resolution, position='relative_2d', **settings))
+  loaded = foreign.load(tmp_path / 'x', {'num_heads': 2, **given})
+  assert loaded.resolution == resolution
+  assert (loaded.config.position, loaded.config.position_at) == (
+      'relative_2d', settings.get('position_at', 'stem'))
+
+
 def test_a_missing_component_is_named_before_its_arrays(tmp_path):
   arrays = {**random_models.arrays('timm'), 'blocks.0.attn.gate.1': np.ones(3)}
   safetensors.write(tmp_path / 'model.safetensors', arrays)

@@ -20,7 +20,7 @@ def dot_product_attention(
     key: Float[Array, 'batch keys heads head_dim'],
     value: Float[Array, 'batch keys heads head_dim'],
     *,
-    bias: Float[Array, 'batch heads queries keys'] | None = None,
+    bias: Float[Array, '#batch heads queries keys'] | None = None,
     drop: Callable[[jax.Array], jax.Array] = lambda weights: weights,
 ) -> tuple[Float[Array, 'batch queries heads head_dim'],
            Float[Array, 'batch heads queries keys']]:

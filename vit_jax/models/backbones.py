@@ -56,6 +56,9 @@ _EVA02_POOL = {**_EVA02, **_POOL_NORM, 'cls': True}
 _EVA02_INNER = {**_EVA02_POOL, 'inner_norm': 'mlp'}
 _EVA02_CLIP = {**_EVA02, 'inner_norm': 'both'}
 _ROPE_GAP = {**_SCALED, **_POOL_NORM, 'key_bias': False}
+_BEIT = {**_SCALED, **_POOL_NORM, 'position': 'relative_2d', 'cls': True,
+         'key_bias': False}
+_RELPOS = {'position': 'relative_mlp', 'layer_scale': 1e-6, 'qkv_bias': False}
 # arXiv 2411.14402 (AIMv2), table 1.
 _AIMV2 = {**_SWIGLU, 'pooling': 'average', 'stem_norm': 'patches',
           'norm': 'rms', 'qkv_bias': False, 'proj_bias': False}
@@ -111,12 +114,33 @@ _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
      (224, 448), _EVA02_INNER),
     ('eva02_{}_patch16_clip_{}', {'base': _Size(768, 12, 2048, 12)}, (224,),
      _EVA02_CLIP),
+    ('eva02_{}_patch14_clip_{}', {'enormous': _Size(1792, 64, 15360, 16)},
+     (224,), {'key_bias': False}),
     ('eva02_{}_patch14_clip_{}', {'large': _Size(1024, 24, 2730, 16)},
      (224, 336), _EVA02_CLIP),
     # arXiv 2403.13298 (RoPE-ViT).
     *((f'vit_{{}}_patch16_{kind}_{{}}', _SBL, (224,), _SCALED)
       for kind in ('rope', 'rope_ape', 'rope_mixed', 'rope_mixed_ape')),
+    # arXiv 2106.08254 (BEiT); 2208.06366 (BEiT v2).
+    ('beit_{}_patch16_{}', {'base': _B, 'large': _L}, (224, 384), _BEIT),
+    ('beit_{}_patch16_{}', {'large': _L}, (512,), _BEIT),
+    ('beitv2_{}_patch16_{}', {'base': _B, 'large': _L}, (224,), _BEIT),
     # timm's own.
+    *(('vit_srelpos_{}_patch16_{}', {word: size}, (224,), {
+        **_RELPOS, 'position_at': 'shared', 'position_mlp_dim': size.width})
+      for word, size in (('small', _S), ('medium', _MEDIUM))),
+    ('vit_relpos_{}_patch16_{}', {'small': _S, 'medium': _MEDIUM, 'base': _B},
+     (224,), {**_RELPOS, **_POOL_NORM}),
+    ('vit_relpos_{}_patch16_clsgap_{}', {'base': _B}, (224,),
+     {**_RELPOS, **_POOL_NORM, 'cls': True}),
+    ('vit_relpos_{}_patch16_cls_{}', {'medium': _MEDIUM}, (224,),
+     {**_RELPOS, 'position_mlp_dim': 256}),
+    ('vit_relpos_{}_patch16_rpn_{}', {'medium': _MEDIUM}, (224,),
+     {**_RELPOS, 'layer_scale': None}),
+    ('vit_relpos_{}_patch32_plus_rpn_{}', {'base': _Size(896, 12, 3584, 14)},
+     (256,), {'position': 'relative_mlp'}),
+    ('vit_{}_patch16_rpn_{}', {'base': _B}, (224,),
+     {'pooling': 'average', 'qkv_bias': False}),
     ('vit_{}_patch16_rope_reg1_gap_{}', {'medium': _MEDIUM, 'base': _B},
      (256,), {**_ROPE_GAP, 'registers': 1}),
     ('vit_{}_patch16_reg4_gap_{}', {'medium': _MEDIUM}, (256,),

@@ -10,11 +10,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 import numpy as np
 
+from vit_jax.models import relative
 from vit_jax.models import vit_config
 
 # Last path components of the parameters that `resize` interpolates.
 POSITION_PARAMS = (
-    'positions', 'positions_rows', 'positions_columns', 'distances')
+    'positions', 'positions_rows', 'positions_columns', 'distances', 'offsets')
 
 
 class PatchEmbedding(nn.Module):
@@ -168,7 +169,8 @@ def resize(
   """Interpolates a parameter to another grid of patches.
 
   Position embeddings are interpolated separately for each layer: `positions`
-  over the grid, `positions_rows` and `positions_columns` along their axis.
+  over the grid, `positions_rows` and `positions_columns` along their axis;
+  `offsets` as in `relative.resize`, whatever the `method`.
   Other parameters are returned unchanged. `name` is a path such as
   'encoder/layers/positions'.
 
@@ -184,6 +186,8 @@ def resize(
       old_grid, new_grid = (old_grid[0], 1), (new_grid[0], 1)
     case 'positions_columns':
       old_grid, new_grid = (old_grid[1], 1), (new_grid[1], 1)
+    case 'offsets':
+      return relative.resize(array, old_grid=old_grid, new_grid=new_grid)
     case 'distances':
       raise ValueError(
           f'{name}: relative positions are distances in a sequence of patches '

@@ -15,11 +15,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
-import numpy as np
 
 from vit_jax.models import attention as attention_lib
 from vit_jax.models import embed
 from vit_jax.models import layers
+from vit_jax.models import relative
 from vit_jax.models import rotary as rotary_lib
 from vit_jax.models import vit_config
 
@@ -52,8 +52,10 @@ class SelfAttention(nn.Module):
   @nn.compact
   def __call__(
       self, tokens: Float[Array, 'batch tokens width'],
+      bias: Float[Array, '1 heads tokens tokens'] | None = None,
   ) -> tuple[Float[Array, 'batch tokens width'],
              Float[Array, 'batch heads tokens tokens'] | None]:
+    """Applies attention; `bias`, if given, is that of all layers."""
     c = self.config
     # Xavier for each of the three matrices, not for their concatenation.
     xavier = nn.initializers.variance_scaling(
@@ -65,13 +67,13 @@ class SelfAttention(nn.Module):
         (c.width, 3, c.num_heads, c.head_dim))
     biases: Any = (0, 0, 0)
     if c.qkv_bias:
-      bias = self.param(
+      qkv_bias = self.param(
           'qkv_bias' if c.key_bias else 'qv_bias',
           nn.with_logical_partitioning(
               nn.initializers.zeros, (None, 'heads', 'head_dim')),
           (3 if c.key_bias else 2, c.num_heads, c.head_dim))
-      bias = bias.astype(c.compute_dtype)
-      biases = bias if c.key_bias else (bias[0], 0, bias[1])
+      qkv_bias = qkv_bias.astype(c.compute_dtype)
+      biases = qkv_bias if c.key_bias else (qkv_bias[0], 0, qkv_bias[1])
     # Three products: slices of a joint result would be copied.
     names: tuple[layers.Saved, ...] = ('query', 'key', 'value')
     query, key, value = (
@@ -84,7 +86,10 @@ class SelfAttention(nn.Module):
       key = layers.layer_norm(c, 'key_norm', axis='head_dim')(key)
     if c.rotary is not None:
       query, key = self._rotate(c.rotary, query, key)
-    bias = self._relative_bias(query) if c.position == 'relative' else None
+    if c.position == 'relative':
+      bias = relative.distance_bias(self.param, query)
+    elif c.has_offset_bias and c.position_at != 'shared':
+      bias = relative.RelativeBias(c, self.grid, name='relative')()
     drops = self.train and c.attention_dropout > 0
     needs_weights = bias is not None or self.capture or drops
     weights = None
@@ -119,29 +124,11 @@ class SelfAttention(nn.Module):
     return [rotary_lib.rotate(array, angles, halves=config.halves)
             for array in arrays]
 
-  def _relative_bias(
-      self, query: Float[Array, 'batch tokens heads head_dim'],
-  ) -> Float[Array, 'batch heads tokens tokens']:
-    """Attention logits of the distances p_q - p_k (appendix D.4)."""
-    c, length = self.config, query.shape[1]
-    distances = self.param(
-        'distances',
-        nn.with_logical_partitioning(
-            nn.initializers.normal(0.02), (None, 'heads', 'head_dim')),
-        (2 * length - 1, c.num_heads, c.head_dim))
-    logits = jnp.einsum(
-        'bqnh,dnh->bnqd', query * c.head_dim ** -0.5,
-        distances.astype(c.compute_dtype),
-        preferred_element_type=jnp.float32)
-    # Distances are -(length - 1) ... length - 1.
-    token = np.arange(length)
-    index = token[:, None] - token[None, :] + length - 1
-    return jnp.take_along_axis(logits, index[None, None], axis=-1)
-
 
 class Block(nn.Module):
   """Pre-norm Transformer layer: attention, then MLP, with residuals.
 
+  With `post_norm`, a branch ends with its norm instead of starting with it.
   Parallel layers compute y = x + Attention(Norm(x)) + MLP(Norm(x)) with one
   norm (arXiv 2302.05442, section 2.1).
 
@@ -163,24 +150,27 @@ class Block(nn.Module):
       self,
       tokens: Float[Array, 'batch tokens width'],
       drop_path: Float[Array, ''],
-      positions: Float[Array, 'embeddings width'] | None,
+      positions: Float[Array, '...'] | None,
   ) -> tuple[Float[Array, 'batch tokens width'], dict[str, jax.Array]]:
     c = self.config
     if c.position_at == 'layers' and self.within != 'column':
       positions = embed.position_embeddings(self.param, c, self.grid)
-    if positions is not None:
+    bias = positions if c.has_offset_bias else None
+    if positions is not None and bias is None:
       tokens = embed.add_positions(
           tokens, positions, num_patches=self.grid[0] * self.grid[1])
-    normed = layers.layer_norm(c, 'attention_norm')(tokens)
-    attended, weights = self._attend(normed)
+    normed = self._norm('attention_norm', tokens, after=False)
+    attended, weights = self._attend(normed, bias)
     attended = layers.Dropout(c.dropout, deterministic=not self.train)(attended)
+    attended = self._norm('attention_norm', attended, after=True)
     if c.layer_scale is not None and not self.folded:
       attended *= self._layer_scale('attention_scale', attended.dtype)
     after_attention = layers.saved(
         tokens + self._drop_path(attended, drop_path), 'after_attention')
     if not c.parallel:
-      normed = layers.layer_norm(c, 'mlp_norm')(after_attention)
+      normed = self._norm('mlp_norm', after_attention, after=False)
     mixed = layers.Mlp(c, self.train, name='mlp')(normed)
+    mixed = self._norm('mlp_norm', mixed, after=True)
     if c.layer_scale is not None and not self.folded:
       mixed *= self._layer_scale('mlp_scale', mixed.dtype)
     after_mlp = after_attention + self._drop_path(mixed, drop_path)
@@ -190,13 +180,19 @@ class Block(nn.Module):
     return after_mlp, {'attention': weights, 'after_attention': after_attention,
                        'after_mlp': after_mlp}
 
+  def _norm(self, name: str, tokens: jax.Array, *, after: bool) -> jax.Array:
+    """Normalises tokens before or `after` a branch, see `post_norm`."""
+    if self.config.post_norm != after:
+      return tokens
+    return layers.layer_norm(self.config, name)(tokens)
+
   def _attend(
-      self, tokens: Float[Array, 'batch tokens width'],
+      self, tokens: Float[Array, 'batch tokens width'], bias: Any,
   ) -> tuple[Float[Array, 'batch tokens width'], Float[Array, '...'] | None]:
     attention = SelfAttention(
         self.config, self.train, self.capture, self.grid, name='attention')
     if self.within == 'grid':
-      return attention(tokens)
+      return attention(tokens, bias)
     rows, columns = self.grid
     split, merge = {
         'row': ('b (r c) d -> (b r) c d', '(b r) c d -> b (r c) d'),
@@ -274,7 +270,8 @@ def _fold_layer_scale(params: Any) -> Any:
 def _cast_params(params: Any, *, dtype: jnp.dtype) -> Any:
   """Casts the parameters of all layers to the compute dtype.
 
-  Norms and rotary frequencies, which are computed in float32, stay as they are.
+  Norms, rotary frequencies and relative biases, which are computed in float32,
+  stay as they are.
 
   The scan then stacks the gradients in that dtype: for L/16 in bfloat16 this
   saves 0.6 GiB of memory and as much traffic. Without gradients it saves
@@ -282,8 +279,8 @@ def _cast_params(params: Any, *, dtype: jnp.dtype) -> Any:
   """
 
   def convert(path: Any, leaf: jax.Array) -> jax.Array:
-    exact = any(getattr(key, 'key', '').endswith(('_norm', 'frequencies'))
-                for key in path)
+    exact = any(getattr(key, 'key', '').endswith(
+        ('_norm', 'frequencies', 'relative')) for key in path)
     return leaf if exact else leaf.astype(dtype)
 
   return jax.tree_util.tree_map_with_path(convert, params)
@@ -311,9 +308,13 @@ class Encoder(nn.Module):
   def __call__(
       self,
       tokens: Float[Array, 'batch tokens width'],
-      positions: Float[Array, 'embeddings width'] | None,
+      positions: Float[Array, '...'] | None,
   ) -> tuple[Float[Array, 'batch tokens width'], dict[str, Any]]:
-    """Applies the blocks; `positions`, if given, are added before each."""
+    """Applies the blocks.
+
+    `positions`, if given, are added to the tokens before each block, or are the
+    `relative.RelativeBias` of all blocks.
+    """
     c = self.config
     block: Any = AxialBlock if c.axial else Block
     if c.remat != 'none':

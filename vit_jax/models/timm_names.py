@@ -13,16 +13,18 @@ _HEADS: Mapping[str, int] = {
     'tiny': 3, 'wee': 4, 'xsmall': 4, 'little': 5, 'small': 6, 'medium': 8,
     'mediumd': 8, 'betwixt': 10, 'base': 12, 'so150m2': 13, 'so150m': 14,
     'intern300m': 16, 'large': 16, 'huge': 16, 'so400m': 16, 'giant': 16,
-    'giantopt': 16, 'gigantic': 16}
+    'giantopt': 16, 'gigantic': 16, 'enormous': 16}
 _SIZE = f'(?P<size>{"|".join(_HEADS)})'
 # Words whose effects on a block follow from the arrays or the rules below,
-# unlike rpn and xp.
+# unlike xp.
 _WORDS = (r'(_(\d+|dinov2|tipsv2|miil|36x1|gap|map|siglip|reg\d|clip|quickgelu'
-          r'|plus|radio_v\d))*')
+          r'|plus|rpn|radio_v\d))*')
 _VIT = (
     rf'(vit|deit3?|beit3)_{_SIZE}(_distilled)?_patch\d+{_WORDS}',
     rf'vit_{_SIZE}_r\d*_s\d+(_p8)?(_\d+)?', rf'flexivit_{_SIZE}',
-    r'aimv2_(large|huge|1b|3b)_patch14_\d+', r'test_vit2?')
+    r'aimv2_(large|huge|1b|3b)_patch14_\d+', r'test_vit2?',
+    rf'beit(v2)?_{_SIZE}_patch\d+_\d+', 'test_vit_relpos',
+    rf'vit_s?relpos_{_SIZE}_patch\d+(_plus)?(_cls|_clsgap|_rpn)?_\d+')
 _EVA = (
     rf'eva02_{_SIZE}_patch\d+_(clip_)?\d+',
     r'eva_(giant|large)_patch14_(clip_)?\d+',
@@ -35,7 +37,11 @@ _DINOV3 = {'coordinates': 'normalized', 'base': 100.0, 'halves': True}
 _RULES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ('vit_base_patch16_gap_224', {'num_heads': 16}),
     ('test_vit2?', {'num_heads': 2}),
-    (r'vit_.*_plus_(clip_)?\d+', {'num_heads': 14}),
+    ('test_vit_relpos', {'num_heads': 3}),
+    ('beit(v2)?_.*|.*relpos.*', {'pooling': 'average'}),
+    ('vit_relpos_.*_cls_.*', {'pooling': 'cls'}),
+    ('.*_rpn_.*', {'post_norm': True}),
+    (r'vit_.*_plus_((clip|rpn)_)?\d+', {'num_heads': 14}),
     (r'vit_giant_patch\d+_.*(dinov2|tipsv2|radio_v\d|lingbot)',
      {'num_heads': 24}),
     ('vit_huge_plus_.*', {'num_heads': 20}),
@@ -53,6 +59,7 @@ _RULES: tuple[tuple[str, Mapping[str, Any]], ...] = (
         ('large', 8), ('huge', 12), ('1b', 16), ('3b', 24))),
     ('eva.*_clip_.*|.*_lingbot', {'pooling': 'cls'}),
     (r'eva02_.*|.*_rope_reg\d_gap_\d+', {'rotary': {'reference': 16}}),
+    ('eva02_enormous_.*', {'post_norm': True, 'rotary': None}),
     (r'.*_dinov3(_qkvb)?|.*_lingbot', {
         'rotary': _DINOV3, 'layer_norm_epsilon': 1e-5}),
     (r'.*_rope_(mixed_|ape_)*\d+', {
@@ -74,14 +81,16 @@ _RULES: tuple[tuple[str, Mapping[str, Any]], ...] = (
 )
 # Components that our models lack, by words of a name.
 _MISSING = (
-    (r'.*_rpn_.*|eva02_enormous_.*', 'norms after the residual branches'),
     (r'.*_xp_.*|vit_d?pwee_.*', "timm's parallel layers"),
     (r'.*_\d\dx2_.*', 'pairs of parallel layers'),
     (r'vit_d(little|wee)_.*', 'differential attention'),
     (r'.*_sapiens2', 'grouped-query attention'),
     (r'.*_mci_.*', 'a convolutional stem'),
-    (r'vit_relpos_.*|vit_srelpos_.*|beit(v2)?_.*',
-     'relative position biases of rows and columns'))
+    (r'vit_.*_resnet\d+d_.*', 'a ResNet-D with batch norm'),
+    ('hiera.*', 'pooling between layers (Hiera)'),
+    ('sam(vit|2|_.*)?(_.*)?', 'attention within windows (SAM)'),
+    ('swin.*', 'attention within shifted windows (Swin)'),
+    ('(dinov3_)?convnext.*', 'a convolutional network (ConvNeXt)'))
 
 
 def find_architecture(name: str) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from vit_jax.models import embed
 from vit_jax.models import encoder
 from vit_jax.models import heads
 from vit_jax.models import layers
+from vit_jax.models import relative
 from vit_jax.models import resnet
 from vit_jax.models import vit_config
 
@@ -127,7 +128,7 @@ class ViT(nn.Module):
   ) -> tuple[jax.Array, jax.Array | None]:
     """Returns [class; x_1 E; ...; x_N E] + E_pos (equation 1).
 
-    Also returns the positions that every layer adds, if any.
+    Also returns the positions or relative biases that every layer adds, if any.
     """
     c = self.config
     normal = nn.initializers.normal(0.02)
@@ -139,6 +140,8 @@ class ViT(nn.Module):
     embedded = jnp.concatenate([*tokens, patches], axis=1)
     if c.position_at == 'layers':
       return embedded, None
+    if c.has_offset_bias and c.position_at == 'shared':
+      return embedded, relative.RelativeBias(c, grid, name='relative')()
     own = self.grid or grid  # Grid of the position embeddings.
     if self.patch is not None and c.position == 'learned':
       own = vit_config.grid_shape(

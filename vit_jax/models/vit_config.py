@@ -71,12 +71,17 @@ class ViTConfig:
     registers: number of learned tokens that no output uses, after class and
       distillation token (arXiv 2309.16588). They have no position embedding.
     position: position embedding (appendix D.4): 'learned' (1-D), 'none', '2d'
-      (concatenated row and column embeddings), 'relative' (learned per distance
-      in the sequence and added to attention logits), or 'sincos' (fixed 2-D
-      sine-cosine, arXiv 2104.02057).
+      (concatenated row and column embeddings), 'sincos' (fixed 2-D sine-cosine,
+      arXiv 2104.02057), or relative ones, added to attention logits: 'relative'
+      (an embedding per distance in the sequence, times the queries),
+      'relative_2d' (a learned bias per head and offset in rows and columns, as
+      in BEiT, arXiv 2106.08254), or 'relative_mlp' (a bias that an MLP computes
+      from that offset, arXiv 2111.09883).
     position_at: where position embeddings are added: to the 'stem', or to the
       input of every layer, either each layer's own ('layers') or 'shared' ones.
-      Does not apply to relative positions.
+      Relative positions are each layer's own, unless the biases of rows and
+      columns are 'shared'.
+    position_mlp_dim: hidden units of the MLP of 'relative_mlp'.
     position_cls: whether class and distillation token have position embeddings.
     rotary: rotation of queries and keys by patch positions, in addition to
       `position`; None for none.
@@ -88,6 +93,8 @@ class ViTConfig:
       (appendix D.6). Allows patch tokens only.
     parallel: attention and MLP of a layer share one norm and one input (arXiv
       2302.05442, section 2.1).
+    post_norm: whether the norms of a layer are after attention and MLP, at the
+      end of the residual branches (arXiv 2111.09883, section 3.2).
     qkv_bias: whether queries, keys and values have biases.
     key_bias: false for queries and values only, since a bias of the keys
       changes no attention weight (BEiT, arXiv 2106.08254).
@@ -157,15 +164,19 @@ class ViTConfig:
   cls: bool | None = _switch(None, exported=_ANY)
   distill_token: bool = _switch(False, exported=_TIMM)
   registers: int = _switch(0, exported=_TIMM)
-  position: Literal['learned', 'none', '2d', 'relative', 'sincos'] = _switch(
-      'learned', exported={'npz': ('none',), 'timm': ('none',)})
+  position: Literal[
+      'learned', 'none', '2d', 'sincos', 'relative', 'relative_2d',
+      'relative_mlp'] = _switch('learned', exported={
+          'npz': ('none',), 'timm': ('none', 'relative_2d', 'relative_mlp')})
   position_at: Literal['stem', 'layers', 'shared'] = _switch('stem')
+  position_mlp_dim: int = _switch(128, exported=_TIMM)
   position_cls: bool = _switch(True, exported=_NPZ_TIMM)
   rotary: rotary_lib.RotaryConfig | None = _switch(None, exported=_TIMM)
   stem_norm: Literal['none', 'patches', 'tokens'] = _switch(
       'none', exported=_TIMM)
   axial: bool = _switch(False)
   parallel: bool = _switch(False)
+  post_norm: bool = _switch(False, exported=_TIMM)
   qkv_bias: bool = _switch(True, exported=_ANY)
   key_bias: bool = _switch(True, exported=_TIMM)
   proj_bias: bool = _switch(True, exported=_TIMM)
@@ -202,7 +213,7 @@ class ViTConfig:
     schema.check_range(
         self, *DIMENSIONS, 'num_classes', 'registers', 'pool_heads',
         'pool_mlp_dim', 'projection')
-    schema.check_range(self, 'unroll', low=1)
+    schema.check_range(self, 'unroll', 'position_mlp_dim', low=1)
     for heads in (self.num_heads, self.pool_heads):
       if self.width and heads and self.width % heads:
         raise ValueError(
@@ -225,6 +236,8 @@ class ViTConfig:
           "pooling to 'average' or 'attention', cls to false and registers to "
           '0.')
 
+    if self.post_norm and (self.parallel or self.layer_scale is not None):
+      raise ValueError('post_norm excludes parallel layers and layer_scale.')
     if self.distill_token and (
         self.pooling != 'cls' or self.pool_norm or self.representation_layer
         or self.projection or self.cosine_head):
@@ -241,10 +254,14 @@ class ViTConfig:
           f'to the stem: patch_sizes={self.patch_sizes}, '
           f'backbone={self.backbone}, position={self.position!r}, '
           f'position_at={self.position_at!r}.')
-    if (self.position in ('none', 'relative') and self.position_at != 'stem'):
+    if self.position_at != 'stem' and (
+        self.position in ('none', 'relative')
+        or (self.has_offset_bias and self.position_at == 'layers')):
       raise ValueError(
           f'position {self.position!r} adds nothing to the tokens, so '
           f'position_at cannot be {self.position_at!r}. Leave it out.')
+    if self.has_offset_bias and self.axial:
+      raise ValueError(f'position {self.position!r} excludes axial attention.')
     if self.rotary is not None and (self.axial or (
         self.num_heads and self.width and self.head_dim % 4)):
       raise ValueError(
@@ -256,6 +273,11 @@ class ViTConfig:
       raise ValueError(
           f'position {self.position!r} needs a width divisible by {divisor}, '
           f'but it is {self.width}.')
+
+  @property
+  def has_offset_bias(self) -> bool:
+    """Whether `relative.RelativeBias` is added to attention logits."""
+    return self.position in ('relative_2d', 'relative_mlp')
 
   @property
   def has_cls(self) -> bool:

@@ -78,7 +78,7 @@ class LejepaConfig(objective.ObjectiveConfig):
       raise ValueError(
           'objective lejepa needs a ViT, but the model is a '
           f'{model.name}. Choose another model.variant.')
-    if model.position == 'relative' or (
+    if model.position.startswith('relative') or (
         model.position_at != 'stem' and model.position != 'none'):
       raise ValueError(
           'objective lejepa interpolates position embeddings to the grid of '

@@ -52,7 +52,7 @@ class MaeConfig(masked_patch.MaskingConfig):
     """Returns the decoder of a model, or raises if it is not supported."""
     unsupported = {
         'axial': model.axial, 'rotary': model.rotary is not None,
-        'position': model.position == 'relative',
+        'position': model.position.startswith('relative'),
         'position_at': model.position_at != 'stem'}
     for name, found in unsupported.items():
       if found:

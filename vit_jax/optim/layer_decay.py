@@ -25,8 +25,8 @@ _ADAPTERS = 'lora/'
 # First components of the paths of embeddings. Paths that are neither here nor
 # in a layer come after the layers: final_norm, pooling, representation, head.
 EMBEDDINGS = (
-    'backbone', 'patch', 'patches', 'stem', 'positions', 'cls', 'distill',
-    'registers')
+    'backbone', 'patch', 'patches', 'stem', 'positions', 'relative', 'cls',
+    'distill', 'registers')
 
 
 def multipliers(params: Any, decay: float) -> Any:

@@ -20,6 +20,7 @@ import numpy as np
 from vit_jax import models
 from vit_jax import tree
 from vit_jax.checkpoints import paths
+from vit_jax.models import relative
 from vit_jax.models import vit_config
 from vit_jax.weights import check
 from vit_jax.weights import overrides as overrides_lib
@@ -134,6 +135,16 @@ def _positions(
   """
   requested = given.preprocess.get('resolution')
   stored = declared.preprocess.get('resolution')
+  resolutions = {'declared': declared.resolution, 'stored': stored,
+                 'requested': requested}
+  if isinstance(config, vit_config.ViTConfig) and (
+      config.position == 'relative_2d'):
+    count = max((array.shape[-2] for name, array in shapes.items()
+                 if name.endswith('relative/offsets')), default=0)
+    grid, _ = infer_architecture.position_grid(
+        config, count, num_prefix=relative.PREFIX_ENTRIES,
+        embeds_prefix=bool(config.num_prefix), **resolutions)
+    return config, infer_architecture.image_size(config, grid), 0
   if not isinstance(config, vit_config.ViTConfig) or (
       'positions' not in shapes or config.position != 'learned'):
     return config, (
@@ -142,8 +153,8 @@ def _positions(
   if config.has_cls and 'position_cls' in given.model:
     embeds_prefix = given.model['position_cls']
   grid, prefix = infer_architecture.position_grid(
-      config, len(shapes['positions']), declared=declared.resolution,
-      stored=stored, requested=requested, embeds_prefix=embeds_prefix,
+      config, len(shapes['positions']), **resolutions,
+      embeds_prefix=embeds_prefix,
       # In timm, registers have position embeddings, too.
       num_prefix=config.num_prefix if found.family.name == 'timm'
       else config.num_class_tokens)

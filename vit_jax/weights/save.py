@@ -133,12 +133,15 @@ def _family(form: str, config: models.ModelConfig) -> families.Family:
   """Returns the family to write."""
   if form == 'huggingface' and isinstance(config, vit_config.ViTConfig):
     return _huggingface_family(config)
+  if isinstance(config, vit_config.ViTConfig) and config.has_offset_bias:
+    # Names of arrays show whether biases are shared.
+    config = dataclasses.replace(config, position_at='stem')
   architecture.check_exportable(config, form)
   if isinstance(config, vit_config.ViTConfig):
     family = families.FAMILIES[form]
     return family if form != 'timm' else dataclasses.replace(
         family, table=names.timm_written(
-            eva=timm_export.is_eva(config),
+            eva=timm_export.is_eva(config), beit=timm_export.is_beit(config),
             separate_qkv=timm_export.has_separate_qkv(config),
             separate_gate=timm_export.has_separate_gate(config)))
   if form == 'npz' and config.backbone and not config.backbone.preactivation:

@@ -83,6 +83,12 @@ def test_arguments_of_training_and_defaults_are_accepted():
 
 @pytest.mark.parametrize(('config', 'words'), [
     ({'architecture': 'vit_5b_patch16_sapiens2'}, 'grouped-query attention'),
+    *(({'architecture': name}, component) for name, component in (
+        ('hiera_tiny_224.mae', 'pooling between layers'),
+        ('samvit_base_patch16.sa1b', 'attention within windows'),
+        ('swin_tiny_patch4_window7_224', 'within shifted windows'),
+        ('convnext_tiny.fb_in1k', 'a convolutional network'),
+        ('vit_small_resnet26d_224', 'a ResNet-D with batch norm'))),
     *(({**BASE, 'model_args': without(**{key: value})}, words)
       for key, value, words in (
           ('norm_layer', 'rmsnorm', "model_args has norm_layer='rmsnorm'"),

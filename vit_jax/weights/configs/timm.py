@@ -32,7 +32,10 @@ _KNOWN = (
     # Arguments of Eva.
     'qkv_fused', 'attn_type', 'swiglu_mlp', 'swiglu_align_to', 'scale_mlp',
     'scale_attn_inner', 'use_pre_transformer_norm', 'use_post_transformer_norm',
-    'use_fc_norm', 'attn_pool_mlp_ratio')
+    'use_fc_norm', 'attn_pool_mlp_ratio',
+    # Arguments of Beit and VisionTransformerRelPos.
+    'use_abs_pos_emb', 'use_rel_pos_bias', 'use_shared_rel_pos_bias',
+    'rel_pos_type', 'rel_pos_dim', 'shared_rel_pos')
 # Arguments of training and of the input, which are ignored.
 _IRRELEVANT = (
     'drop_rate', 'pos_drop_rate', 'patch_drop_rate', 'proj_drop_rate',
@@ -70,7 +73,8 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
     raise ValueError(f'architecture is {name!r}, which has {missing}: our '
                      'models lack that component.')
   if name and not resnet and not re.match(
-      r'vit_|test_vit\d*(_.*)?$|deit3?_|flexivit_|eva(02)?_|aimv2_|beit3_',
+      r'vit_|test_vit\d*(_.*)?$|deit3?_|flexivit_|eva(02)?_|aimv2_|'
+      r'beit(v2|3)?_',
       name):
     raise ValueError(f'architecture is {name!r}, expected a ViT, DeiT or BiT, '
                      'or one of the families in docs/models.md.')

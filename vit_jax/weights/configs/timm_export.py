@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 from vit_jax import models
+from vit_jax.models import architecture
 from vit_jax.models import vit_config
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import preprocessing
@@ -18,6 +19,11 @@ _HYBRIDS: Mapping[tuple[int, ...], str] = {
 _BITS = ('R50x1', 'R50x3', 'R101x1', 'R101x3', 'R152x2', 'R152x4')
 # Epsilons of the norms in timm's architectures, which no argument sets.
 EPSILONS = (1e-6, 1e-5)
+# Settings of models with relative biases that arguments set.
+_RELATIVE = (
+    *vit_config.DIMENSIONS, 'position', 'position_at', 'position_mlp_dim', 'cls',
+    'qkv_bias', 'key_bias', 'qk_norm', 'post_norm', 'layer_scale', 'gelu',
+    'pooling', 'pool_norm', 'final_norm')
 _GLOBAL_POOL = {ours: theirs for theirs, ours in timm.POOLING.items()}
 _ACT_LAYER = {ours: theirs for theirs, ours in timm.GELU.items()}
 
@@ -46,7 +52,8 @@ def config_files(model: weights_lib.Weights) -> dict[str, dict[str, Any]]:
         'num_features': config.width,
         'model_args': {
             **_shared_arguments(config, model.resolution),
-            **(_eva_arguments(config) if is_eva(config)
+            **(_relative_arguments(config) if config.has_offset_bias
+               else _eva_arguments(config) if is_eva(config)
                else _vit_arguments(config))}}
   else:
     name = next((name for name in _BITS
@@ -89,10 +96,15 @@ def is_eva(config: models.ModelConfig) -> bool:
       config.rotary is not None or not config.key_bias)
 
 
+def is_beit(config: models.ModelConfig) -> bool:
+  """Whether timm builds a model with its class Beit."""
+  return is_eva(config) and config.position == 'relative_2d'
+
+
 def has_separate_qkv(config: vit_config.ViTConfig) -> bool:
   """Whether queries, keys and values are separate arrays, as in EVA-02 B, L."""
   return is_eva(config) and config.inner_norm != 'none' and not (
-      config.qkv_bias and config.key_bias)
+      config.position == 'relative_2d' or config.qkv_bias and config.key_bias)
 
 
 def has_separate_gate(config: vit_config.ViTConfig) -> bool:
@@ -118,6 +130,8 @@ def _architecture(config: vit_config.ViTConfig) -> str:
     if not name or backbone.width != 64 or backbone.preactivation:
       raise _no_architecture(config, 'backbone')
     return name
+  if config.has_offset_bias:
+    return _relative_architecture(config)
   swiglu = config.mlp == 'swiglu'
   plain = config.norm == 'layer' and config.stem_norm != 'patches'
   if is_eva(config):
@@ -147,12 +161,33 @@ def _architecture(config: vit_config.ViTConfig) -> str:
     possible = possible and name == 'vit_base_patch16_224' and (
         not config.registers and embeds_prefix(config))
     name = 'deit_base_distilled_patch16_224'
+  elif config.post_norm and not is_eva(config):
+    possible = possible and name == 'vit_base_patch16_224'
+    name = 'vit_base_patch16_rpn_224'
   if not possible:
     raise _no_architecture(
         config, 'rotary', 'norm', 'stem_norm', 'layer_scale', 'mlp', 'gelu',
         'inner_norm', 'proj_bias', 'pool_prefix', 'pool_heads', 'pool_mlp_dim',
-        'distill_token', 'registers', 'position_cls')
+        'distill_token', 'registers', 'position_cls', 'post_norm')
   return name
+
+
+def _relative_architecture(config: vit_config.ViTConfig) -> str:
+  """Returns the architecture of a model with relative biases.
+
+  Raises:
+    ValueError: if timm has none.
+  """
+  beit = is_beit(config)
+  if set(architecture.non_default(config)) - {*_RELATIVE} or (
+      config.gelu != 'exact' or config.key_bias == beit
+      or config.final_norm == config.pool_norm
+      or config.pooling not in ('cls', 'average') or beit and not (
+          config.has_cls and not config.qk_norm and not config.post_norm)):
+    raise _no_architecture(config, *architecture.non_default(config))
+  return ('beit_base_patch16_224' if beit else
+          'vit_relpos_base_patch16_rpn_224' if config.post_norm else
+          'vit_relpos_base_patch16_224')
 
 
 def _no_architecture(config: models.ModelConfig, *names: str) -> ValueError:
@@ -168,10 +203,11 @@ def _shared_arguments(
   arguments: dict[str, Any] = {
       'img_size': list(resolution), 'patch_size': config.patch,
       'embed_dim': config.width, 'depth': config.depth,
-      'num_heads': config.num_heads, 'class_token': config.has_cls,
-      'global_pool': _GLOBAL_POOL[config.pooling],
-      'qkv_bias': config.qkv_bias, 'qk_norm': config.qk_norm,
-      'no_embed_class': not embeds_prefix(config)}
+      'num_heads': config.num_heads,
+      'global_pool': _GLOBAL_POOL[config.pooling], 'qkv_bias': config.qkv_bias}
+  if not config.has_offset_bias:
+    arguments |= {'class_token': config.has_cls, 'qk_norm': config.qk_norm,
+                  'no_embed_class': not embeds_prefix(config)}
   if config.layer_scale is not None:
     arguments['init_values'] = config.layer_scale
   return arguments
@@ -210,7 +246,7 @@ def _eva_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
       'scale_attn_inner': config.inner_norm == 'both',
       'use_pre_transformer_norm': config.stem_norm == 'tokens',
       'use_post_transformer_norm': config.final_norm,
-      'use_fc_norm': config.pool_norm,
+      'use_fc_norm': config.pool_norm, 'use_post_norm': config.post_norm,
       'use_abs_pos_emb': config.position == 'learned',
       'use_rot_pos_emb': rotary is not None}
   if config.pooling == 'attention':
@@ -228,6 +264,20 @@ def _eva_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
     if rotary.reference:
       arguments['ref_feat_shape'] = [rotary.reference] * 2
   return arguments
+
+
+def _relative_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
+  """Returns arguments of timm's classes Beit and VisionTransformerRelPos."""
+  shared = config.position_at == 'shared'
+  arguments = {'mlp_ratio': _ratio(config.mlp_dim, config.width),
+               'init_values': config.layer_scale or 0.0}
+  if is_beit(config):
+    return {**arguments, 'use_rel_pos_bias': not shared,
+            'use_shared_rel_pos_bias': shared, 'use_fc_norm': config.pool_norm}
+  return {**arguments, 'class_token': config.has_cls, 'qk_norm': config.qk_norm,
+          'fc_norm': config.pool_norm, 'shared_rel_pos': shared,
+          'rel_pos_type': 'mlp' if config.position == 'relative_mlp' else 'bias',
+          'rel_pos_dim': config.position_mlp_dim}
 
 
 def _ratio(hidden: int, width: int) -> float:

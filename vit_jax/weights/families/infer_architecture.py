@@ -10,6 +10,7 @@ from vit_jax import models
 from vit_jax.models import sizes
 from vit_jax.models import vit_config
 from vit_jax.weights.families import families
+from vit_jax.weights.families import names
 
 _LAYERS = 'encoder/layers'
 _QKV = f'{_LAYERS}/attention/qkv_kernel'
@@ -69,7 +70,7 @@ def _encoder(
       'patch': patch[0] if patch[0] == patch[1] else patch,
       'distill_token': 'distill' in params,
       'registers': _length(params, 'registers'),
-      **_blocks(params),
+      **_blocks(params), **_relative(params),
       'pool_norm': 'pool_norm/scale' in params,
       'representation_layer': 'representation/dense/kernel' in params}
   if f'{_LAYERS}/attention_scale' in params:
@@ -88,11 +89,12 @@ def _check_undetermined(
     ValueError: if rotary positions or the GELU of CLIP are unknown.
   """
   clip = 'stem_norm/scale' in params
-  rotates = (f'{_LAYERS}/attention/qv_bias' in params
-             or (clip and 'pooling/probe' in params)
-             # DINOv3 and RoPE-ViT.
-             or ('positions' not in params
-                 and f'{_LAYERS}/attention_scale' in params))
+  rotates = not _relative(params) and (
+      f'{_LAYERS}/attention/qv_bias' in params
+      or (clip and 'pooling/probe' in params)
+      # DINOv3 and RoPE-ViT.
+      or ('positions' not in params
+          and f'{_LAYERS}/attention_scale' in params))
   advice = ('Put the config.json of the model next to its weights, or load it '
             'with ')
   if rotates and 'rotary' not in declared:
@@ -122,6 +124,19 @@ def _blocks(params: Mapping[str, Any]) -> dict[str, Any]:
                      'mlp' if has('mlp/inner_norm/scale') else 'none'),
       'stem_norm': ('tokens' if 'stem_norm/scale' in params else
                     'patches' if 'patch_norm/scale' in params else 'none')}
+
+
+def _relative(params: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the settings of relative positions; {} without them."""
+  for module, place in ((names.RELATIVE, 'stem'),
+                        (names.SHARED_RELATIVE, 'shared')):
+    if f'{module}/offsets' in params:
+      return {'position': 'relative_2d', 'position_at': place}
+    hidden = params.get(f'{module}/hidden/kernel')
+    if hidden is not None:
+      return {'position': 'relative_mlp', 'position_at': place,
+              'position_mlp_dim': int(hidden.shape[-1])}
+  return {}
 
 
 def _pooling(
@@ -192,7 +207,7 @@ def position_grid(
 
   Args:
     config: the ViT.
-    count: number of position embeddings.
+    count: number of position embeddings, or of offsets of 'relative_2d'.
     num_prefix: position embeddings of tokens before the patches, if there are
       any.
     embeds_prefix: whether there are any; None if unknown.
@@ -210,12 +225,15 @@ def position_grid(
           (num_prefix, embeds_prefix is not False),
           (0, not embeds_prefix)) if possible)
 
+  offsets = config.position == 'relative_2d'
+
   def fit(resolution: tuple[int, int]) -> tuple[tuple[int, int], int] | None:
     try:
       rows, columns = config.grid(resolution)
     except ValueError:
       return None
-    prefix = count - rows * columns
+    prefix = count - ((2 * rows - 1) * (2 * columns - 1) if offsets
+                      else rows * columns)
     return ((rows, columns), prefix) if prefix in prefixes else None
 
   for resolution in filter(None, (declared, stored)):
@@ -239,6 +257,7 @@ def position_grid(
         f'{grids}. Set the image size that they are for: '
         'resolution=(height, width).')
   (prefix, side), = squares.items()
+  side = (side + 1) // 2 if offsets else side
   return (side, side), prefix
 
 

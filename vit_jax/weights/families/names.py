@@ -149,6 +149,10 @@ def _backbone_timm(
 
 
 _TIMM_BACKBONE = 'patch_embed.backbone.'
+_TABLE = 'relative_position_bias_table'
+# Relative biases of each layer and of all layers.
+RELATIVE = f'{LAYERS}/attention/relative'
+SHARED_RELATIVE = 'relative'
 
 TIMM = Table('timm', rows=(
     *both('patches', 'patch_embed.proj', kernel=CONV, **WEIGHT),
@@ -189,6 +193,16 @@ TIMM = Table('timm', rows=(
     Row(f'{LAYERS}/mlp_scale', 'blocks.{layer}.gamma_2'),
     Row(f'{LAYERS}/attention/frequencies', 'rope.freqs',
         'n l h e -> l n h e'),
+    # BEiT, and relative-position ViTs.
+    *(Row(f'{ours}/offsets', f'{theirs}.{_TABLE}') for ours, theirs in (
+        (RELATIVE, 'blocks.{layer}.attn'), (SHARED_RELATIVE, 'rel_pos_bias'),
+        (RELATIVE, 'blocks.{layer}.attn.rel_pos'),
+        (SHARED_RELATIVE, 'shared_rel_pos'))),
+    *(row for ours, theirs, kernels in (
+        (RELATIVE, 'blocks.{layer}.attn.rel_pos', DENSES),
+        (SHARED_RELATIVE, 'shared_rel_pos', DENSE))
+      for end, layer in (('hidden', 'fc1'), ('out', 'fc2'))
+      for row in both(f'{ours}/{end}', f'{theirs}.mlp.{layer}', **kernels)),
     *norm('patch_norm', 'patch_embed.norm', **WEIGHT),
     *norm('stem_norm', 'norm_pre', **WEIGHT),
     *norm('final_norm', 'norm', **WEIGHT),
@@ -217,26 +231,33 @@ TIMM = Table('timm', rows=(
     *_backbone_timm(_TIMM_BACKBONE, 'units', '{unit+1}', CONVS)),
     # A root without stages.
     renames={rf'^({_TIMM_BACKBONE})(conv|norm)\.': r'\1stem.\2.'},
+    ignored=(r'.*\.relative_position_index',),  # Of Microsoft's BEiT.
     unsupported={
         r'blocks\.\d+\.attn\.gate\..*': (
             'a gate of the attention, which our models lack'),
-        r'.*relative_position_bias_table|rel_pos.*': (
-            'relative position biases, which our models lack'),
-    })
+        r'blocks\.\d+\.attn\.rel_pos_[hw]': (
+            'attention within windows (SAM), which our models lack'),
+        r'blocks\.\d+\.proj\..*': (
+            'pooling between layers (Hiera), which our models lack'),
+        r'layers\.\d+\.(blocks|downsample)\..*': (
+            'shifted windows (Swin), which our models lack'),
+        r'.*\.running_(mean|var)': 'batch norm, which our models lack'})
 
 
 def timm_written(
-    *, eva: bool, separate_qkv: bool, separate_gate: bool,
+    *, eva: bool, beit: bool, separate_qkv: bool, separate_gate: bool,
 ) -> Table:
   """Returns `TIMM` with the rows that are written for a model.
 
   Args:
-    eva: whether timm builds it with its class Eva.
+    eva: whether timm builds it with its class Eva or Beit.
+    beit: whether timm builds it with its class Beit.
     separate_qkv: whether queries, keys and values have one array each.
     separate_gate: whether the gate of SwiGLU has its own array.
   """
   return TIMM.without(
       *(('.ls1.', '.ls2.') if eva else ('.gamma_',)),
+      *(('rel_pos.',) if beit else (f'attn.{_TABLE}', 'rel_pos_bias.')),
       *(('attn.qkv.', 'v}_bias') if separate_qkv else ('v}_proj.',)),
       *(('.fc1.',) if separate_gate else ('.fc1_x.', '.fc1_g.')))
 
@@ -255,7 +276,7 @@ META = dataclasses.replace(
     # DINOv2's training saves layers in chunks.
     renames={r'^blocks\.\d+\.(\d+\.)': r'blocks.\1'},
     ignored=(
-        'mask_token', 'decoder_.*',
+        *TIMM.ignored, 'mask_token', 'decoder_.*',
         r'(\w*head|fc|\w*proj(ector|ection)?|pred(ictor)?|prototypes)'
         r'\.(\w+\.)+\w+', r'prototypes(\.weight)?'),
     unsupported={

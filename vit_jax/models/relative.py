@@ -1,0 +1,123 @@
+"""Biases of attention logits by the relative position of query and key."""
+
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+import numpy as np
+
+from vit_jax.models import layers
+from vit_jax.models import vit_config
+
+# Biases of tokens before the patches: from them to patches, from patches to
+# them, and among them (BEiT's code).
+PREFIX_ENTRIES = 3
+
+
+def distance_bias(
+    param: Callable[..., Any],
+    query: Float[Array, 'batch tokens heads head_dim'],
+) -> Float[Array, 'batch heads tokens tokens']:
+  """Returns attention logits of the distances p_q - p_k (ViT, appendix D.4).
+
+  `param` is `self.param` of the module that owns the embeddings.
+  """
+  _, length, heads, head_dim = query.shape
+  distances = param(
+      'distances', nn.with_logical_partitioning(
+          nn.initializers.normal(0.02), (None, 'heads', 'head_dim')),
+      (2 * length - 1, heads, head_dim))
+  logits = jnp.einsum(
+      'bqnh,dnh->bnqd', query * head_dim ** -0.5,
+      distances.astype(query.dtype), preferred_element_type=jnp.float32)
+  # Distances are -(length - 1) ... length - 1.
+  token = np.arange(length)
+  index = token[:, None] - token[None, :] + length - 1
+  return jnp.take_along_axis(logits, index[None, None], axis=-1)
+
+
+class RelativeBias(nn.Module):
+  """Bias of each head, query and key, by their offset in rows and columns.
+
+  'relative_2d' learns a table of all offsets (BEiT, arXiv 2106.08254, section
+  3.1; arXiv 2103.14030, equation 4), which starts at zero. 'relative_mlp'
+  computes it from the logarithms of the offsets, without biases of tokens
+  before the patches (timm's variant of arXiv 2111.09883, equation 4).
+  """
+  config: vit_config.ViTConfig
+  grid: tuple[int, int]
+
+  @nn.compact
+  def __call__(self) -> Float[Array, '1 heads tokens tokens']:
+    c, (rows, columns) = self.config, self.grid
+    axes = [np.arange(1 - size, size) for size in self.grid]
+    offsets = np.stack(np.meshgrid(*axes, indexing='ij'), axis=-1)
+    count = offsets[..., 0].size
+    if c.position == 'relative_mlp':
+      inputs = np.sign(offsets) * np.log1p(np.abs(offsets, dtype=np.float32))
+      hidden = nn.relu(layers.dense(
+          c.position_mlp_dim, (None, 'mlp'), 'hidden', dtype=jnp.float32)(
+              inputs.reshape(-1, 2)))
+      table = layers.dense(
+          c.num_heads, ('mlp', 'heads'), 'out', dtype=jnp.float32)(hidden)
+    else:
+      table = self.param(
+          'offsets', nn.with_logical_partitioning(
+              nn.initializers.zeros, (None, 'heads')),
+          (count + PREFIX_ENTRIES * bool(c.num_prefix), c.num_heads))
+    table, others = jnp.split(table, [count])
+    # Products with one-hot matrices: the gradient of a gather would be a
+    # scatter of all pairs of tokens, which is slow on accelerators.
+    bias = jnp.einsum(
+        'ijh,rsi,ctj->hrcst', table.reshape(*offsets.shape[:2], c.num_heads),
+        _one_hot(rows), _one_hot(columns), precision='highest')
+    bias = jnp.pad(bias.reshape(c.num_heads, rows * columns, -1), [
+        (0, 0), (c.num_prefix, 0), (c.num_prefix, 0)])
+    if len(others):
+      query = jnp.arange(bias.shape[-1])[:, None] < c.num_prefix
+      key = query.T
+      kinds = jnp.stack([query & ~key, ~query & key, query & key])
+      bias += jnp.einsum(
+          'kh,kqt->hqt', others, kinds.astype(bias.dtype), precision='highest')
+    return bias[None]
+
+
+def _one_hot(size: int) -> Float[np.ndarray, 'queries keys offsets']:
+  """Returns the one-hot offsets of all pairs of positions."""
+  at = np.arange(size)
+  return np.eye(2 * size - 1, dtype=np.float32)[at[:, None] - at + size - 1]
+
+
+def resize(
+    offsets: Float[np.ndarray, '*stacked entries heads'], *,
+    old_grid: tuple[int, int], new_grid: tuple[int, int],
+) -> Float[np.ndarray, '*stacked new_entries heads']:
+  """Interpolates a table of offsets to another grid.
+
+  As in BEiT's code, the old offsets are spread out in a geometric progression,
+  since those of near patches matter most. The interpolation is linear, as in
+  timm.
+  """
+  *stacked, _, heads = offsets.shape
+  old = [2 * size - 1 for size in old_grid]
+  table, others = np.split(offsets, [old[0] * old[1]], axis=-2)
+  table = np.einsum(
+      '...ijh,ki,lj->...klh', table.reshape(*stacked, *old, heads),
+      *map(_interpolation, old_grid, new_grid))
+  return np.concatenate([
+      table.reshape(*stacked, -1, heads), others], axis=-2, dtype=offsets.dtype)
+
+
+def _interpolation(old: int, new: int) -> Float[np.ndarray, 'new old']:
+  """Returns the matrix that interpolates the offsets of one axis."""
+  low, high = 1.01, 1.5  # Bisection of the ratio, as in BEiT's code.
+  while high - low > 1e-6:
+    ratio = (low + high) / 2
+    steps = ratio ** np.arange(old - 1)
+    low, high = (low, ratio) if steps.sum() > new - 1 else (ratio, high)
+  points = np.cumsum(steps)
+  points = np.concatenate([-points[::-1], [0], points])
+  return np.stack([np.interp(np.arange(1 - new, new), points, row)
+                   for row in np.eye(2 * old - 1)], axis=1)
