@@ -80,6 +80,13 @@ def two_towers(kind, **settings):
 
 # Name of the class, and its config.
 FAMILIES = {
+    'BeitForImageClassification': ('BeitConfig', {
+        **TINY, 'use_relative_position_bias': True, 'num_labels': 5}),
+    'BeitModel, class token': ('BeitConfig', {
+        **TINY, 'use_shared_relative_position_bias': True,
+        'use_mean_pooling': False, 'layer_scale_init_value': 0.0}),
+    'Data2VecVisionForImageClassification': ('Data2VecVisionConfig', {
+        **TINY, 'use_relative_position_bias': True, 'num_labels': 5}),
     'DeiTForImageClassificationWithTeacher': (
         'DeiTConfig', {**TINY, 'num_labels': 5}),
     'Dinov2Model': ('Dinov2Config', DINOV2),

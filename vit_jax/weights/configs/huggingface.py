@@ -12,6 +12,7 @@ from typing import Any
 
 from vit_jax import schema
 from vit_jax.data.augment import ops as ops_lib
+from vit_jax.models import timm_names
 from vit_jax.weights.configs import declared
 
 # The first name of each is written.
@@ -57,6 +58,11 @@ TYPES: Mapping[str, ModelType] = {
     'deit': ModelType(
         'huggingface', 'DeiTModel', 'DeiTForImageClassificationWithTeacher',
         {'distill_token': True}, free=('qkv_bias',), num_heads=0),
+    'beit': ModelType(
+        'beit', 'BeitModel', 'BeitForImageClassification',
+        {'position': 'relative_2d', 'key_bias': False},
+        free=('position_at', 'layer_scale', 'pool_norm')),
+    'data2vec-vision': ModelType('beit'),
     'dinov2': ModelType(
         'dinov2', 'Dinov2Model', 'Dinov2ForImageClassification', free=_DINO),
     'dinov2_with_registers': ModelType(
@@ -82,9 +88,6 @@ TYPES: Mapping[str, ModelType] = {
 # Components that our models lack, of other model types of these families.
 MISSING: Mapping[str, str] = {
     'siglip2': 'patches and positions of images of any aspect ratio (NaFlex)',
-    'dinov3_convnext': 'a convolutional network (ConvNeXt)',
-    'beit': 'relative position biases of rows and columns',
-    'data2vec-vision': 'relative position biases of rows and columns',
     'vit_mae': 'the decoder of MAE; use the encoder of timm, such as '
                'hf://timm/vit_base_patch16_224.mae'}
 
@@ -155,7 +158,7 @@ def _model_type(kind: str | None) -> ModelType:
   """
   found = TYPES.get('vit' if kind is None else str(kind))
   if found is None:
-    missing = MISSING.get(str(kind))
+    missing = MISSING.get(str(kind)) or timm_names.missing_component(str(kind))
     raise ValueError(
         f'model_type is {kind!r}, '
         + (f'which has {missing}: our models lack that component.' if missing

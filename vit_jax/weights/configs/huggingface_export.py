@@ -26,6 +26,8 @@ def model_type(config: vit_config.ViTConfig) -> str:
   classes = bool(config.num_classes)
   if config.distill_token:
     kind = 'deit'
+  elif config.position == 'relative_2d' and config.has_cls:
+    kind = 'beit'
   elif config.rotary is not None:
     kind = 'dinov3_vit'
   elif config.stem_norm == 'tokens':
@@ -48,6 +50,9 @@ def model_type(config: vit_config.ViTConfig) -> str:
         'layer_scale': config.layer_scale or 1e-5,
         'rotary': rotary_lib.RotaryConfig(
             'normalized', base=config.rotary.base, halves=True)}
+  if kind == 'beit':
+    expected |= {'final_norm': not config.pool_norm,
+                 'pooling': 'average' if config.pool_norm else 'cls'}
   if found.family.startswith('dinov2') and classes:
     expected['pooling'] = 'cls_average'
   expected['num_classes'] = config.num_classes * bool(found.classifier)
@@ -111,6 +116,12 @@ def _model(
   if kind.startswith('dinov2'):
     result |= {'use_swiglu_ffn': config.mlp == 'swiglu',
                'mlp_ratio': _dinov2_ratio(config)}
+  if kind == 'beit':
+    shared = config.position_at == 'shared'
+    result |= {'use_relative_position_bias': not shared,
+               'use_shared_relative_position_bias': shared,
+               'use_mean_pooling': config.pool_norm,
+               'layer_scale_init_value': config.layer_scale or 0.0}
   if config.registers:
     result['num_register_tokens'] = config.registers
   if kind == 'dinov3_vit':

@@ -88,6 +88,10 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         # The classifier reads the class token, not the tanh layer.
         positions='bicubic', not_classified='representation/', base='vit.'),
     Family(
+        'beit', 'Hugging Face BEiT', names_huggingface.BEIT,
+        settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-12},
+        positions='bicubic', base='beit.'),
+    Family(
         'dinov2', 'Hugging Face DINOv2', names_huggingface.DINOV2,
         settings=_DINOV2, positions='bicubic', preprocess=_IMAGENET,
         base='dinov2.'),

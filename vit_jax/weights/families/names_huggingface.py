@@ -14,6 +14,8 @@ from vit_jax.weights.families.names import DENSES
 from vit_jax.weights.families.names import LAYERS
 from vit_jax.weights.families.names import norm
 from vit_jax.weights.families.names import OUT
+from vit_jax.weights.families.names import RELATIVE
+from vit_jax.weights.families.names import SHARED_RELATIVE
 from vit_jax.weights.families.names import WEIGHT
 
 
@@ -50,6 +52,13 @@ def _layers(
 
 
 _MLP = {'fc1': 'hidden', 'fc2': 'out'}
+_BEFORE_5 = {  # Names of transformers before version 5.
+    r'\.encoder\.layer\.': '.layers.',
+    r'\.attention\.attention\.(query|key|value)\.': (
+        lambda found: f'.attention.{found[1][0]}_proj.'),
+    r'\.attention\.output\.dense\.': '.attention.o_proj.',
+    r'(\d)\.intermediate\.dense\.': r'\1.mlp.fc1.',
+    r'(\d)\.output\.dense\.': r'\1.mlp.fc2.'}
 
 # ----------------------------------------------------------------- ViT, DeiT
 
@@ -65,14 +74,33 @@ HUGGINGFACE = Table('huggingface', rows=(
         '^cls_classifier': 'classifier',
         # A model without a head, and DeiT.
         r'^(deit\.)?(embeddings|encoder|layers|layernorm|pooler)\.': r'vit.\2.',
-        # Before transformers 5.
-        r'^vit\.encoder\.layer\.': 'vit.layers.',
-        r'\.attention\.attention\.(query|key|value)\.': (
-            lambda found: f'.attention.{found[1][0]}_proj.'),
-        r'\.attention\.output\.dense\.': '.attention.o_proj.',
-        r'(\d)\.intermediate\.dense\.': r'\1.mlp.fc1.',
-        r'(\d)\.output\.dense\.': r'\1.mlp.fc2.'},
+        **_BEFORE_5},
     unsupported={r'.*mask_token': 'a mask token, which our models lack'})
+
+# ----------------------------------------------------------- BEiT, data2vec
+
+_TABLE = 'relative_position_bias_table'
+BEIT = Table('beit', rows=(
+    *_stem('beit'),
+    *_layers('beit.layers.{layer}', qkv='attention.{q|k|v}_proj',
+             bias='qv_bias', out='attention.o_proj', mlp=_MLP,
+             norms=('layernorm_before', 'layernorm_after')),
+    Row(f'{LAYERS}/attention_scale', 'beit.layers.{layer}.lambda_1'),
+    Row(f'{LAYERS}/mlp_scale', 'beit.layers.{layer}.lambda_2'),
+    Row(f'{RELATIVE}/offsets',
+        f'beit.layers.{{layer}}.relative_position_bias.{_TABLE}'),
+    Row(f'{SHARED_RELATIVE}/offsets', f'beit.shared_position_bias.{_TABLE}'),
+    *norm('pool_norm', 'beit.pooler.layernorm', **WEIGHT)),
+    renames={
+        # A model without a head, and data2vec.
+        r'^(data2vec_vision\.)?(embeddings|encoder|layers|layernorm|pooler)\.': (
+            r'beit.\2.'),
+        **_BEFORE_5,
+        r'\.attention\.attention\.relative_': '.relative_',
+        r'\.encoder\.relative_position': '.shared_position'},
+    # Masked patches are only for pre-training.
+    ignored=(r'.*\.mask_token', r'lm_head\..*', r'.*\.relative_position_index'),
+).without('.layer_scale')
 
 # ------------------------------------------------------------ DINOv2, DINOv3
 
