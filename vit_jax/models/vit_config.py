@@ -16,7 +16,9 @@ _TIMM: architecture.Exported = {'timm': _ANY}
 _NPZ_TIMM: architecture.Exported = {'npz': _ANY, 'timm': _ANY}
 
 # Of position embeddings to another grid; see `embed.resize_positions`.
-Interpolation = Literal['linear', 'bilinear', 'cubic', 'bicubic']
+Interpolation = Literal[
+    'linear', 'bilinear', 'bilinear_sharp', 'bilinear_square', 'cubic',
+    'bicubic', 'bicubic_offset']
 DIMENSIONS = ('width', 'depth', 'mlp_dim', 'num_heads', 'patch')
 
 

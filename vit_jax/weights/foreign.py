@@ -114,7 +114,7 @@ def _build(
       read=lambda: tree.unflatten(adapt(matching.read(found, **heads))),
       shapes=tree.unflatten(abstract), resolution=resolution,
       preprocess=preprocess,
-      positions=declared.positions or found.family.positions,
+      positions=declared.positions or found.positions,
       address=opened.path, kind=found.family.name,
       description=f'{paths.display(opened.path)}: {found.family.label} '
       f'({opened.format}{under})',
