@@ -213,9 +213,10 @@ class ViTConfig:
       if self.width and heads and self.width % heads:
         raise ValueError(
             f'width {self.width} does not divide into {heads} heads.')
+    learned = self.rotary is not None and self.rotary.learned
     if self.num_kv_heads and (
-        self.num_heads % self.num_kv_heads or (
-            'kv' in self.projections and self.rotary and self.rotary.learned)):
+        self.num_heads % self.num_kv_heads
+        or (learned and 'kv' in self.projections)):
       raise ValueError(
           'num_kv_heads must divide num_heads, without rotary.learned, but is '
           f'{self.num_kv_heads} for {self.num_heads} heads.')
