@@ -17,21 +17,42 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+# The other objectives use no labels. As in configs/masked_patch_small.py, short
+# runs have small decoders, few views, and views of whole images.
+OBJECTIVES = {
+    'supervised': {'label_smoothing': 0.1},
+    'mae': {'decoder_width': 64, 'decoder_depth': 2, 'decoder_heads': 4},
+    'lejepa': {'directions': 256, 'hidden': 256, 'views': {
+        'num_local': 2, 'local_size': 16, 'global_area': (0.4, 1.0),
+        'local_area': (0.2, 0.5)}},
+}
+
 
 def get_config(
     source: str = 'tiny-imagenet-200', test_split: str = 'val',
-    coarse: int = 10, fine: int = 5, width: int = 128, depth: int = 7,
+    coarse: int = 5, fine: int = 5, width: int = 128, depth: int = 7,
+    objective: str = 'supervised',
 ) -> ConfigDict:
   """Returns the stages `coarse` and `fine`.
 
   Args:
     source: the photographs; see `data.source`.
     test_split: split of the images that are never trained on.
-    coarse: epochs with patches of 8 pixels.
+    coarse: epochs with patches of 8 pixels; 0 leaves the stage out.
     fine: epochs with patches of 4 pixels.
     width: width of the model; attention heads have 32 channels.
     depth: number of layers.
+    objective: 'supervised', or without labels 'mae' or 'lejepa'.
   """
+  if objective not in OBJECTIVES:
+    raise ValueError(
+        f'objective must be one of {", ".join(OBJECTIVES)}, but is '
+        f'{objective!r}.')
+  stages = {'fine': _stage(fine, objective, patch=4, schedule='cosine')}
+  if coarse:
+    stages = {
+        'coarse': _stage(coarse, objective, patch=8, schedule='constant'),
+        'fine': {**stages['fine'], 'init': {'stage': 'coarse', 'new': []}}}
   return ConfigDict({
       'batch_size': 128,
       'model': {
@@ -42,30 +63,29 @@ def get_config(
       },
       'data': {
           'source': source, 'split': 'train', 'resolution': 32,
-          'train_ops': [{'op': 'inception_crop', 'area': [0.35, 1.0]},
-                        {'op': 'flip'}],
+          'train_ops': [{'op': 'resize'}] if objective == 'lejepa' else [
+              {'op': 'inception_crop', 'area': [0.35, 1.0]}, {'op': 'flip'}],
           'cache_mib': 1024,  # All images.
       },
-      'objective': {'label_smoothing': 0.1},
-      'evals': {'test': {'split': test_split, 'every': {'percent': 10}}},
+      'objective': {'name': objective, **OBJECTIVES[objective]},
+      'evals': {'test': {
+          'name': 'auto' if objective == 'supervised' else 'objective',
+          'split': test_split, 'every': {'percent': 10}}},
       'log': {'every': {'percent': 2}},
       # The last weights are used: the test split must not select any.
       'checkpoint': {'every': {'percent': 5}, 'best': ''},
-      'stages': {
-          'coarse': _stage(coarse, patch=8, schedule='constant'),
-          'fine': {
-              **_stage(fine, patch=4, schedule='cosine'),
-              'init': {'stage': 'coarse', 'new': []}},
-      },
+      'stages': ConfigDict(stages, sort_keys=False),
   }, sort_keys=False)
 
 
 def _stage(
-    epochs: int, *, patch: int, schedule: str) -> dict[str, Any]:
+    epochs: int, objective: str, *, patch: int, schedule: str,
+) -> dict[str, Any]:
   return {
       'total': {'epochs': epochs},
-      # Activations of a microbatch fit into the cache.
-      'accumulation': 128 // patch ** 2,
+      # Activations of a microbatch fit into the cache; but LeJEPA embeds each
+      # microbatch twice.
+      'accumulation': 1 if objective == 'lejepa' else 128 // patch ** 2,
       'model': {'patch': patch},
       'optimizer': {
           'name': 'muon', 'learning_rate': 0.005, 'weight_decay': 0.05,

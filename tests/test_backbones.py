@@ -35,8 +35,8 @@ FAMILIES = {
     'timm gap': 'vit_medium_patch16_rope_reg1_gap_256',
     'timm map': 'vit_so150m_patch16_reg4_map_256'}
 # These have most components: norms, gates, registers, rotary positions.
-TYPICAL = {'AIMv2', 'BEiT', 'relative positions, shared', 'DINOv2 g with registers', 'Perception Encoder',
-           'RoPE-ViT mixed'}
+TYPICAL = {'AIMv2', 'BEiT', 'DINOv2 g with registers', 'Perception Encoder',
+           'relative positions, shared', 'RoPE-ViT mixed'}
 SETTINGS = {'DINOv2': {'pooling': 'cls_average'},  # As its classifiers.
             'FlexiViT': {'patch_sizes': (2, 4)}}
 

@@ -47,7 +47,9 @@ ARGUMENTS = {
         '', 'model=H/14,method=finetune', 'model=L/16,method=probe',
         'dataset=imagenet21k'),
     'position_ablation.py': ('dataset=cifar10',),
-    'photos.py': ('source=cifar10,test_split=test',),
+    'photos.py': tuple(
+        f'source=cifar10,test_split=test,objective={name}'
+        for name in ('supervised', 'mae', 'lejepa')),
     'cifar10.py': ('', 'recipe=best', 'recipe=resnet', 'recipe=gpu'),
 }
 CASES = [f'{name}:{arguments}' for name in FILES

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 import numpy as np
 
-from vit_jax.models import relative
 from vit_jax.models import vit_config
 
 # Last path components of the parameters that `resize` interpolates.
@@ -187,6 +186,7 @@ def resize(
     case 'positions_columns':
       old_grid, new_grid = (old_grid[1], 1), (new_grid[1], 1)
     case 'offsets':
+      from vit_jax.models import relative  # Linen modules, rarely needed.
       return relative.resize(array, old_grid=old_grid, new_grid=new_grid)
     case 'distances':
       raise ValueError(
@@ -216,9 +216,13 @@ def resize_positions(
       optionally stacked over layers; in a compiled function not 'linear'.
     old_grid: rows and columns of `positions`.
     new_grid: rows and columns of the result.
-    method: 'linear' with aligned corners, as in the paper's code; 'bilinear'
-      (FlexiViT) or 'cubic' (timm) with half-pixel centres and anti-aliasing;
-      'bicubic' (Hugging Face) without anti-aliasing, and sharper than 'cubic'.
+    method: 'linear' with aligned corners, as in the paper's code; the others
+      have half-pixel centres. With anti-aliasing: 'bilinear' (FlexiViT) and
+      'cubic' (timm). Without: 'bilinear_sharp' (FlexiViT in timm);
+      'bilinear_square', to a square of the longer side whose first rows and
+      columns are used (RADIO); 'bicubic' (Hugging Face), sharper than 'cubic';
+      and 'bicubic_offset', which adds 0.1 to the new size that gives the scale
+      of either axis (DINO, DINOv2 and iBOT in Meta's code).
 
   Raises:
     ValueError: if `positions` holds fewer tokens than `old_grid`.
@@ -249,19 +253,28 @@ def _interpolate(
     return ndimage.zoom(
         array.astype(np.float64), factors, order=1, mode='nearest',
     ).astype(array.dtype)
-  if method == 'bicubic':
-    for axis, (old, new) in enumerate(zip(array.shape, shape)):
-      if old != new:
+  if method.startswith('bicubic'):
+    offset = 0.1 if method == 'bicubic_offset' else 0.0
+    for axis in (-3, -2):
+      old, new = array.shape[axis], shape[axis]
+      if old != new or offset:
         array = jnp.moveaxis(jnp.tensordot(
-            _bicubic_weights(old, new), array, (1, axis),
+            _bicubic_weights(old, new, offset), array, (1, axis),
             precision='highest'), 0, axis)
     return array
-  return jax.image.resize(array, shape, method=method)
+  if method in ('cubic', 'bilinear'):
+    return jax.image.resize(array, shape, method=method)
+  *layers, rows, columns, width = shape
+  if method == 'bilinear_square':
+    shape = (*layers, *(max(rows, columns),) * 2, width)
+  return jax.image.resize(
+      array, shape, method='bilinear', antialias=False)[..., :rows, :columns, :]
 
 
-def _bicubic_weights(old: int, new: int) -> Float[np.ndarray, 'new old']:
+def _bicubic_weights(
+    old: int, new: int, offset: float) -> Float[np.ndarray, 'new old']:
   """Returns weights of Keys' kernel with a = -0.75, as PyTorch's 'bicubic'."""
-  centres = (np.arange(new) + 0.5) * old / new - 0.5
+  centres = (np.arange(new) + 0.5) * old / (new + offset) - 0.5
   taps = np.floor(centres)[:, None] + np.arange(-1, 3)
   d, a = np.abs(centres[:, None] - taps), -0.75
   values = np.where(

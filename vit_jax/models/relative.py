@@ -11,11 +11,6 @@ import numpy as np
 from vit_jax.models import layers
 from vit_jax.models import vit_config
 
-# Biases of tokens before the patches: from them to patches, from patches to
-# them, and among them (BEiT's code).
-PREFIX_ENTRIES = 3
-
-
 def distance_bias(
     param: Callable[..., Any],
     query: Float[Array, 'batch tokens heads head_dim'],
@@ -66,7 +61,7 @@ class RelativeBias(nn.Module):
       table = self.param(
           'offsets', nn.with_logical_partitioning(
               nn.initializers.zeros, (None, 'heads')),
-          (count + PREFIX_ENTRIES * bool(c.num_prefix), c.num_heads))
+          (count + c.num_prefix_offsets, c.num_heads))
     table, others = jnp.split(table, [count])
     # Products with one-hot matrices: the gradient of a gather would be a
     # scatter of all pairs of tokens, which is slow on accelerators.

@@ -20,7 +20,6 @@ import numpy as np
 from vit_jax import models
 from vit_jax import tree
 from vit_jax.checkpoints import paths
-from vit_jax.models import relative
 from vit_jax.models import vit_config
 from vit_jax.weights import check
 from vit_jax.weights import overrides as overrides_lib
@@ -115,7 +114,7 @@ def _build(
       read=lambda: tree.unflatten(adapt(matching.read(found, **heads))),
       shapes=tree.unflatten(abstract), resolution=resolution,
       preprocess=preprocess,
-      positions=declared.positions or found.family.positions,
+      positions=declared.positions or found.positions,
       address=opened.path, kind=found.family.name,
       description=f'{paths.display(opened.path)}: {found.family.label} '
       f'({opened.format}{under})',
@@ -142,7 +141,7 @@ def _positions(
     count = max((array.shape[-2] for name, array in shapes.items()
                  if name.endswith('relative/offsets')), default=0)
     grid, _ = infer_architecture.position_grid(
-        config, count, num_prefix=relative.PREFIX_ENTRIES,
+        config, count, num_prefix=config.num_prefix_offsets,
         embeds_prefix=bool(config.num_prefix), **resolutions)
     return config, infer_architecture.image_size(config, grid), 0
   if not isinstance(config, vit_config.ViTConfig) or (

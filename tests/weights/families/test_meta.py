@@ -57,6 +57,15 @@ def test_metas_names_are_read(settings, rename, others, tmp_path):
   assert loaded.preprocess.mean == preprocessing.IMAGENET_MEAN
 
 
+def test_patches_of_videos_are_refused_by_name(tmp_path):  # V-JEPA 2.
+  arrays = random_models.arrays('timm', num_classes=0)
+  kernel = arrays['patch_embed.proj.weight']
+  arrays['patch_embed.proj.weight'] = np.stack([kernel, kernel], axis=2)
+  safetensors.write(tmp_path / 'x', arrays)
+  with pytest.raises(ValueError, match='video frames.*, which our models lack'):
+    foreign.load(tmp_path / 'x')
+
+
 def test_dinov3_is_refused_with_the_formats_to_use(tmp_path):
   arrays = random_models.arrays('timm', **DINOV2, position='none')
   arrays |= {name: np.zeros(4, np.float32) for name in (

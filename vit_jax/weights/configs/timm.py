@@ -11,6 +11,7 @@ from typing import Any
 
 from vit_jax import schema
 from vit_jax.models import timm_names
+from vit_jax.models import vit_config
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import preprocessing
 
@@ -47,6 +48,11 @@ _IRRELEVANT = (
 _DEFAULTS: Mapping[str, Any] = {
     'mean': preprocessing.IMAGENET_MEAN, 'std': preprocessing.IMAGENET_STD,
     'crop': 0.875, 'keep_aspect': True, 'interpolation': 'bicubic'}
+# Interpolation of position embeddings by architecture, where it is not cubic:
+# `_create_vision_transformer` in timm 1.0.31. 'linear' has aligned corners.
+_POSITIONS: Mapping[str, vit_config.Interpolation] = {
+    r'vit_(base|huge)_patch16_radio_v3': 'linear',
+    r'vit_.*_radio_.*|flexivit_.*': 'bilinear_sharp'}
 # Arguments with the only value that our models support.
 _REQUIRED: Mapping[str, Any] = {
     'in_chans': 3, 'norm_layer': 'layernorm', 'use_post_norm': False,
@@ -127,6 +133,8 @@ def _parse_vit(
     model |= implied
     if arguments.get('num_heads') is None:
       result.origins['num_heads'] = f'inferred from the architecture {name}'
+  result.positions = next((method for pattern, method in _POSITIONS.items()
+                           if re.fullmatch(pattern, name)), None)
   model |= {ours: arguments[theirs]
             for theirs, ours in _MODEL_KEYS.items() if theirs in arguments}
   if 'img_size' in arguments:

@@ -21,9 +21,9 @@ _BITS = ('R50x1', 'R50x3', 'R101x1', 'R101x3', 'R152x2', 'R152x4')
 EPSILONS = (1e-6, 1e-5)
 # Settings of models with relative biases that arguments set.
 _RELATIVE = (
-    *vit_config.DIMENSIONS, 'position', 'position_at', 'position_mlp_dim', 'cls',
-    'qkv_bias', 'key_bias', 'qk_norm', 'post_norm', 'layer_scale', 'gelu',
-    'pooling', 'pool_norm', 'final_norm')
+    *vit_config.DIMENSIONS, 'position', 'position_at', 'position_mlp_dim',
+    'cls', 'qkv_bias', 'key_bias', 'qk_norm', 'post_norm', 'layer_scale',
+    'gelu', 'pooling', 'pool_norm', 'final_norm')
 _GLOBAL_POOL = {ours: theirs for theirs, ours in timm.POOLING.items()}
 _ACT_LAYER = {ours: theirs for theirs, ours in timm.GELU.items()}
 
@@ -98,13 +98,14 @@ def is_eva(config: models.ModelConfig) -> bool:
 
 def is_beit(config: models.ModelConfig) -> bool:
   """Whether timm builds a model with its class Beit."""
-  return is_eva(config) and config.position == 'relative_2d'
+  return isinstance(config, vit_config.ViTConfig) and is_eva(config) and (
+      config.position == 'relative_2d')
 
 
 def has_separate_qkv(config: vit_config.ViTConfig) -> bool:
   """Whether queries, keys and values are separate arrays, as in EVA-02 B, L."""
   return is_eva(config) and config.inner_norm != 'none' and not (
-      config.position == 'relative_2d' or config.qkv_bias and config.key_bias)
+      is_beit(config) or (config.qkv_bias and config.key_bias))
 
 
 def has_separate_gate(config: vit_config.ViTConfig) -> bool:
@@ -182,8 +183,8 @@ def _relative_architecture(config: vit_config.ViTConfig) -> str:
   if set(architecture.non_default(config)) - {*_RELATIVE} or (
       config.gelu != 'exact' or config.key_bias == beit
       or config.final_norm == config.pool_norm
-      or config.pooling not in ('cls', 'average') or beit and not (
-          config.has_cls and not config.qk_norm and not config.post_norm)):
+      or config.pooling not in ('cls', 'average') or (beit and (
+          not config.has_cls or config.qk_norm or config.post_norm))):
     raise _no_architecture(config, *architecture.non_default(config))
   return ('beit_base_patch16_224' if beit else
           'vit_relpos_base_patch16_rpn_224' if config.post_norm else
@@ -269,6 +270,7 @@ def _eva_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
 def _relative_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
   """Returns arguments of timm's classes Beit and VisionTransformerRelPos."""
   shared = config.position_at == 'shared'
+  kind = 'mlp' if config.position == 'relative_mlp' else 'bias'
   arguments = {'mlp_ratio': _ratio(config.mlp_dim, config.width),
                'init_values': config.layer_scale or 0.0}
   if is_beit(config):
@@ -276,8 +278,7 @@ def _relative_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
             'use_shared_rel_pos_bias': shared, 'use_fc_norm': config.pool_norm}
   return {**arguments, 'class_token': config.has_cls, 'qk_norm': config.qk_norm,
           'fc_norm': config.pool_norm, 'shared_rel_pos': shared,
-          'rel_pos_type': 'mlp' if config.position == 'relative_mlp' else 'bias',
-          'rel_pos_dim': config.position_mlp_dim}
+          'rel_pos_type': kind, 'rel_pos_dim': config.position_mlp_dim}
 
 
 def _ratio(hidden: int, width: int) -> float:

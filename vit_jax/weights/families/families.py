@@ -29,6 +29,8 @@ class Family:
       determine.
     backbone: such keys of the section `model.backbone`.
     positions: interpolation of position embeddings in the original code.
+    positions_by: that of other models of the family, by regular expressions of
+      an array's name that only they have, and no other family.
     preprocess: keys of `Preprocess`, unless a file declares them.
     num_heads: number of heads by width, where it differs from published sizes
       and no file declares it.
@@ -44,6 +46,8 @@ class Family:
   settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   backbone: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   positions: vit_config.Interpolation = 'linear'
+  positions_by: Mapping[str, vit_config.Interpolation] = dataclasses.field(
+      default_factory=dict)
   preprocess: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   num_heads: Mapping[int, int] = dataclasses.field(default_factory=dict)
   not_classified: str = ''
@@ -78,7 +82,14 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
     Family(
         'meta', 'self-supervised ViT', names.META,
         settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6},
-        positions='cubic', preprocess=_IMAGENET, num_heads={1536: 24}),
+        # DINO, iBOT and DINOv2; then TIPS, DINOv2 with registers, MAE, and
+        # I-JEPA and MSN.
+        positions='bicubic_offset', positions_by={
+            r'vision_encoder\..*': 'bilinear',
+            r'(.*\.)?register_tokens': 'cubic',
+            r'(.*\.)?decoder_pos_embed': 'bicubic',
+            r'target_encoder\..*': 'bicubic'},
+        preprocess=_IMAGENET, num_heads={1536: 24}),
     Family(
         'timm_bit', 'timm BiT', names.TIMM_BIT, settings={'name': 'resnet'},
         backbone={**_BIT_BACKBONE, 'variance_epsilon': 1e-8}),

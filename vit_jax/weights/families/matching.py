@@ -1,12 +1,13 @@
 """Maps the arrays of a file to our parameter names."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import re
 from typing import Any
 
 import numpy as np
 
+from vit_jax.models import vit_config
 from vit_jax.weights.families import families
 from vit_jax.weights.families import layout
 from vit_jax.weights.formats import array_file
@@ -16,6 +17,10 @@ from vit_jax.weights.formats import array_file
 _OPTIMIZER = re.compile(
     r'(.*[/.])?(opt|optim|optimizer|opt_state|optimizer_state)[/.]'
     r'(?!target/).*')
+# Patches of other models, by the axes of their kernel.
+_OTHER_PATCHES = {
+    2: 'flattened patches of images of any aspect ratio (NaFlex)',
+    5: 'patches of several video frames (tubelets)'}
 # The first kernel of a ViT or ResNet.
 _STEMS = ('patches/kernel', 'backbone/root/kernel')
 
@@ -40,6 +45,17 @@ class Found:
     """Whether the arrays have an axis for the heads."""
     # Patterns that split the heads from another axis name them.
     return not any('heads' in match.layout for match in self.matches)
+
+  @property
+  def positions(self) -> vit_config.Interpolation:
+    """Interpolation of position embeddings in the original code."""
+    return next((
+        method for pattern, method in self.family.positions_by.items()
+        if _matching_any(pattern, self.opened.shapes)), self.family.positions)
+
+
+def _matching_any(pattern: str, names: Iterable[str]) -> bool:
+  return any(re.fullmatch(pattern, name) for name in names)
 
 
 def find(opened: array_file.ArrayFile, *, prefix: str | None = None) -> Found:
@@ -123,7 +139,8 @@ def candidates(names: Sequence[str]) -> list[tuple[families.Family, str]]:
     table, prefix = found[0].table, found[1]
     # Projection heads may be beside the backbone that has the prefix.
     parent = re.sub(r'[^/.]+[/.]$', '', prefix)
-    return sum(
+    return any(_matching_any(pattern, names)
+               for pattern in found[0].positions_by) + sum(
         _knows(table, name[len(prefix):]) if name.startswith(prefix)
         else table.ignores(name.removeprefix(parent))
         for name in names if name.startswith(parent))
@@ -188,10 +205,10 @@ def _convert(
           parts=2 if 'pooling/key_value/' in match.ours else 3,
           heads=heads, pool_heads=pool_heads or heads)
     except ValueError as error:
-      flat = len(found.opened.shapes[found.prefix + match.theirs[0]]) == 2
+      axes = len(found.opened.shapes[found.prefix + match.theirs[0]])
       problems.append(f'{error}' + (
-          ': flattened patches of images of any aspect ratio (NaFlex), which '
-          'our models lack' if match.ours == 'patches/kernel' and flat else ''))
+          f': {_OTHER_PATCHES[axes]}, which our models lack'
+          if match.ours == 'patches/kernel' and axes in _OTHER_PATCHES else ''))
   if problems:
     raise ValueError(f'{found.opened.path} has arrays of unexpected shapes:\n'
                      + array_file.indented(problems))

@@ -4,6 +4,7 @@ The same file holds other models, such as a text tower, which are ignored.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from vit_jax.weights.families.layout import Row
 from vit_jax.weights.families.layout import Table
@@ -52,7 +53,7 @@ def _layers(
 
 
 _MLP = {'fc1': 'hidden', 'fc2': 'out'}
-_BEFORE_5 = {  # Names of transformers before version 5.
+_BEFORE_5: Mapping[str, Any] = {  # Names of transformers before version 5.
     r'\.encoder\.layer\.': '.layers.',
     r'\.attention\.attention\.(query|key|value)\.': (
         lambda found: f'.attention.{found[1][0]}_proj.'),
@@ -93,7 +94,7 @@ BEIT = Table('beit', rows=(
     *norm('pool_norm', 'beit.pooler.layernorm', **WEIGHT)),
     renames={
         # A model without a head, and data2vec.
-        r'^(data2vec_vision\.)?(embeddings|encoder|layers|layernorm|pooler)\.': (
+        r'^(data2vec_vision\.)?(embeddings|encoder|layer(s|norm)|pooler)\.': (
             r'beit.\2.'),
         **_BEFORE_5,
         r'\.attention\.attention\.relative_': '.relative_',
