@@ -40,6 +40,13 @@ BACKBONES = {
     'AIMv2': {'norm': 'rms', 'mlp': 'swiglu', 'proj_bias': False,
               'stem_norm': 'patches', 'pooling': 'average',
               'layer_norm_epsilon': 1e-5},
+    'Qwen3-ViT': {
+        'rotary': {'halves': True}, 'num_heads': 3, 'pooling': 'average',
+        'pool_norm': True, 'pool_norm_affine': False, 'final_norm': False},
+    'DeepSeek-ViT': {
+        'rotary': {'halves': True}, 'num_heads': 3, 'pooling': 'average',
+        'pool_norm': True, 'pool_norm_affine': False, 'position': 'none',
+        'mlp': 'swiglu', 'norm': 'rms', 'mlp_bias': False, 'gelu': 'exact'},
     'norms of queries and keys': {'qk_norm': True}}
 # Models of Hugging Face that only that format and our own can store.
 HEADS = {

@@ -133,6 +133,10 @@ _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
         'large': _Size(1024, 24, 2816, 8), 'huge': _Size(1536, 24, 4096, 12),
         '1b': _Size(2048, 24, 5632, 16), '3b': _Size(3072, 24, 8192, 24)},
      (224, 336, 448), _AIMV2),
+    # The encoders of Qwen3-VL (arXiv 2511.21631) and DeepSeek-V4.
+    ('qwen3_vit_{}', {'88m': _B, '306m': _L, '416m': _SO400M}, (768,), {}),
+    ('deepseek_vit_{}', {'412m': _Size(1024, 32, 2816, 16)}, (546,), {
+        **_SWIGLU, 'patch': 14, 'norm': 'rms', 'mlp_bias': False}),
 )
 
 
@@ -141,12 +145,13 @@ def table() -> Mapping[str, Backbone]:
   """Returns all backbones by name."""
   found = {}
   for template, family_sizes, resolutions, settings in _FAMILIES:
-    patch = re.search(r'patch(\d+)', template)
+    found_patch = re.search(r'patch(\d+)', template)
+    patch = int(found_patch[1]) if found_patch else settings.get('patch', 16)
     for word, size in family_sizes.items():
       for resolution in resolutions:
         name = template.format(word, resolution)
         found[name] = Backbone(
-            size, int(patch[1]) if patch else 16, resolution,
+            size, patch, resolution,
             {**_implied(name), **settings})
   return found
 

@@ -175,5 +175,6 @@ class ViT(nn.Module):
       case _:
         pooled = heads.AttentionPooling(c, train, name='pooling')(inputs)
     if c.pool_norm:
-      pooled = layers.layer_norm(c, 'pool_norm')(pooled)
+      pooled = layers.layer_norm(
+          c, 'pool_norm', affine=c.pool_norm_affine)(pooled)
     return pooled

@@ -98,6 +98,7 @@ class ViTConfig:
       changes no attention weight (BEiT, arXiv 2106.08254).
     proj_bias: whether the output projection of attention and the MLP have
       biases.
+    mlp_bias: false for an MLP without biases, whatever `proj_bias` says.
     qk_norm: norm of queries and keys over `head_dim`, which bounds attention
       logits (arXiv 2302.05442, section 2.1).
     layer_scale: initial value of the factor per channel of each residual branch
@@ -116,6 +117,7 @@ class ViTConfig:
       concatenated (DINOv2, arXiv 2304.07193), or 'attention' (MAP
       head, arXiv 2106.04560).
     pool_norm: norm after pooling (timm's `fc_norm`).
+    pool_norm_affine: whether `pool_norm` has parameters.
     pool_prefix: whether class token and registers are averaged or attended as
       well.
     pool_heads: heads of attention pooling; 0 for `num_heads`.
@@ -175,6 +177,7 @@ class ViTConfig:
   qkv_bias: bool = _switch(True, exported=_ANY)
   key_bias: bool = _switch(True, exported=_TIMM)
   proj_bias: bool = _switch(True, exported=_TIMM)
+  mlp_bias: bool = _switch(True, exported=_TIMM)
   qk_norm: bool = _switch(False, exported=_TIMM)
   layer_scale: float | None = _switch(None, exported=_TIMM)
   mlp: Literal['gelu', 'swiglu'] = _switch('gelu', exported=_TIMM)
@@ -187,6 +190,7 @@ class ViTConfig:
       'cls', exported={'npz': ('average', 'attention'),
                        'timm': ('average', 'attention')})
   pool_norm: bool = _switch(False, exported=_TIMM)
+  pool_norm_affine: bool = _switch(True, exported=_TIMM)
   pool_prefix: bool = _switch(False, exported=_TIMM)
   pool_heads: int = _switch(0, exported=_TIMM)
   pool_mlp_dim: int = _switch(0, exported=_TIMM)
@@ -206,8 +210,8 @@ class ViTConfig:
     schema.check_range(
         self, 'dropout', 'attention_dropout', 'stochastic_depth', end=1)
     schema.check_range(
-        self, *DIMENSIONS, 'num_kv_heads', 'num_classes', 'registers', 'pool_heads',
-        'pool_mlp_dim', 'projection')
+        self, *DIMENSIONS, 'num_kv_heads', 'num_classes', 'registers',
+        'pool_heads', 'pool_mlp_dim', 'projection')
     schema.check_range(self, 'unroll', low=1)
     for heads in (self.num_heads, self.pool_heads):
       if self.width and heads and self.width % heads:

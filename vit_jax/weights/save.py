@@ -135,8 +135,9 @@ def _family(form: str, config: models.ModelConfig) -> families.Family:
     return _huggingface_family(config)
   architecture.check_exportable(config, form)
   if isinstance(config, vit_config.ViTConfig):
-    family = families.FAMILIES[form]
-    return family if form != 'timm' else dataclasses.replace(
+    encoder = form == 'timm' and timm_export.encoder_architecture(config)
+    family = families.FAMILIES[encoder.split('_')[0] if encoder else form]
+    return family if encoder or form != 'timm' else dataclasses.replace(
         family, table=names.timm_written(
             eva=timm_export.is_eva(config),
             separate_qkv=timm_export.has_separate_qkv(config),

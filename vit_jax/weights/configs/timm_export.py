@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 from vit_jax import models
+from vit_jax.models import architecture
 from vit_jax.models import vit_config
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import preprocessing
@@ -44,7 +45,8 @@ def config_files(model: weights_lib.Weights) -> dict[str, dict[str, Any]]:
         'architecture': _architecture(config),
         'global_pool': _GLOBAL_POOL[config.pooling],
         'num_features': config.width,
-        'model_args': {
+        'model_args': _encoder_arguments(config, model.resolution)
+                      if encoder_architecture(config) else {
             **_shared_arguments(config, model.resolution),
             **(_eva_arguments(config) if is_eva(config)
                else _vit_arguments(config))}}
@@ -83,6 +85,16 @@ def _resize_and_crop(preprocess: preprocessing.Preprocess) -> dict[str, Any]:
           'interpolation': resize.method}
 
 
+def encoder_architecture(config: models.ModelConfig) -> str:
+  """Returns the encoder of a multimodal model with these settings, or ''."""
+  return next((
+      name for name in ('qwen3_vit_88m', 'deepseek_vit_412m')
+      if all(getattr(config, key, None) == getattr(want, key)
+             for want in [models.parse({'variant': name})]
+             for key in architecture.switches(want)
+             if key not in vit_config.DIMENSIONS)), '')
+
+
 def is_eva(config: models.ModelConfig) -> bool:
   """Whether timm builds a model with its class Eva."""
   return isinstance(config, vit_config.ViTConfig) and (
@@ -113,6 +125,8 @@ def _architecture(config: vit_config.ViTConfig) -> str:
   Raises:
     ValueError: if timm has none.
   """
+  if name := encoder_architecture(config):
+    return name
   if backbone := config.backbone:
     name = _HYBRIDS.get(tuple(backbone.depths), '')
     if not name or backbone.width != 64 or backbone.preactivation:
@@ -147,11 +161,13 @@ def _architecture(config: vit_config.ViTConfig) -> str:
     possible = possible and name == 'vit_base_patch16_224' and (
         not config.registers and embeds_prefix(config))
     name = 'deit_base_distilled_patch16_224'
-  if not possible:
+  if not (possible and config.pool_norm_affine and (
+      config.mlp_bias or not config.proj_bias)):
     raise _no_architecture(
         config, 'rotary', 'norm', 'stem_norm', 'layer_scale', 'mlp', 'gelu',
-        'inner_norm', 'proj_bias', 'pool_prefix', 'pool_heads', 'pool_mlp_dim',
-        'distill_token', 'registers', 'position_cls')
+        'inner_norm', 'proj_bias', 'mlp_bias', 'pool_norm_affine',
+        'pool_prefix', 'pool_heads', 'pool_mlp_dim', 'distill_token',
+        'registers', 'position_cls')
   return name
 
 
@@ -174,6 +190,29 @@ def _shared_arguments(
       'no_embed_class': not embeds_prefix(config)}
   if config.layer_scale is not None:
     arguments['init_values'] = config.layer_scale
+  return arguments
+
+
+def _encoder_arguments(
+    config: vit_config.ViTConfig, resolution: tuple[int, int],
+) -> dict[str, Any]:
+  """Returns arguments of timm's encoders of multimodal models.
+
+  Raises:
+    ValueError: if the grid of position embeddings is not square.
+  """
+  arguments: dict[str, Any] = {
+      'img_size': list(resolution), 'patch_size': config.patch,
+      'embed_dim': config.width, 'depth': config.depth,
+      'num_heads': config.num_heads,
+      'mlp_ratio': _ratio(config.mlp_dim, config.width)}
+  if config.position == 'learned':
+    rows, columns = config.grid(resolution)
+    if rows != columns:
+      raise ValueError(
+          f'timm has square grids of position embeddings for this model, but '
+          f'the grid is {rows}x{columns}. Save it as orbax.')
+    arguments['pos_embed_grid_size'] = rows
   return arguments
 
 

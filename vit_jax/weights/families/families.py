@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from vit_jax.models import timm_names
 from vit_jax.models import vit_config
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.families import layout
@@ -61,7 +62,25 @@ _IMAGENET = {'mean': preprocessing.IMAGENET_MEAN,
              'std': preprocessing.IMAGENET_STD}
 _DINOV2 = {'gelu': 'exact', 'layer_norm_epsilon': 1e-6}
 
+
+def _vision_encoders(
+    name: str, label: str, variant: str, absent: str,
+) -> tuple[Family, Family]:
+  """Returns families of timm's classifiers, and of encoders alone."""
+  implied = timm_names.find_architecture(variant) or {}
+  settings = {key: value for key, value in implied.items()
+              if key not in ('num_heads', 'position_cls')}
+  return tuple(Family(  # type: ignore[return-value]
+      name + end, label, names.vision_encoder('timm', prefix, absent),
+      settings=settings, num_heads={1024: 16, 1152: 16})
+      for end, prefix in (('', 'encoder.'), ('_encoder', '')))
+
+
 FAMILIES: Mapping[str, Family] = {family.name: family for family in (
+    *_vision_encoders('qwen3', 'timm Qwen3-ViT', 'qwen3_vit_88m', r'norm\..*'),
+    *_vision_encoders(
+        'deepseek', 'timm DeepSeek-ViT', 'deepseek_vit_412m',
+        r'pos_embed|(.*\.)?norm\d?\.bias|.*\.fc\d\.bias'),
     Family(
         'resnet', "big_vision's ResNet", names.RESNET_NPZ,
         settings={'name': 'resnet'}),

@@ -37,7 +37,7 @@ def section(
       **family.settings,
       'num_classes': 0 if head is None else int(head.shape[-1])}
   if name == 'vit':
-    result |= _encoder(params, family, declared)
+    result = {**_encoder(params, family, declared), **result}
     if heads_in_shapes:
       result['num_heads'] = int(params[_QKV].shape[-2])
     result |= _pooling(params, declared)
@@ -115,6 +115,7 @@ def _blocks(params: Mapping[str, Any]) -> dict[str, Any]:
       'qkv_bias': has('attention/qkv_bias') or has('attention/qv_bias'),
       'key_bias': not has('attention/qv_bias'),
       'proj_bias': has('attention/out/bias'),
+      'mlp_bias': has('mlp/out/bias') or not has('attention/out/bias'),
       'qk_norm': has('attention/query_norm/scale'),
       'norm': 'layer' if has('attention_norm/bias') else 'rms',
       'mlp': 'swiglu' if has('mlp/gate/kernel') else 'gelu',

@@ -2,6 +2,7 @@
 """
 
 import dataclasses
+import re
 from typing import Any
 
 from vit_jax.weights.families.layout import Row
@@ -239,6 +240,22 @@ def timm_written(
       *(('.ls1.', '.ls2.') if eva else ('.gamma_',)),
       *(('attn.qkv.', 'v}_bias') if separate_qkv else ('v}_proj.',)),
       *(('.fc1.',) if separate_gate else ('.fc1_x.', '.fc1_g.')))
+
+
+# Qwen3-ViT and DeepSeek-ViT: timm's classifiers have the encoder, without class
+# token, under a prefix; a projector to a language model is no part of ours.
+_ENCODER = (r'patch_embed\.proj\..*|pos_embed|norm\..*|head\..*'
+            r'|blocks\.\{layer\}\.(norm\d|attn\.(qkv|proj)|mlp\.fc\d)\..*')
+
+
+def vision_encoder(name: str, prefix: str, absent: str) -> Table:
+  """Returns the names of an encoder; it lacks the rows matching `absent`."""
+  return Table(name, tuple(
+      dataclasses.replace(row, theirs=(
+          '' if row.theirs.startswith('head.') else prefix) + row.theirs)
+      for row in TIMM.rows if re.fullmatch(_ENCODER, row.theirs)
+      and not re.fullmatch(absent, row.theirs)),
+               ignored=(rf'{prefix}(merger|aligner)\..*',))
 
 
 # ------------------------- DINO, DINOv2, MAE and other self-supervision (.pth)
