@@ -149,14 +149,18 @@ def _family(form: str, config: models.ModelConfig) -> families.Family:
 def _huggingface_family(config: vit_config.ViTConfig) -> families.Family:
   kind = huggingface_export.model_type(config)
   family = families.FAMILIES[huggingface.TYPES[kind].family]
+  if kind == 'tipsv2_vision_model':
+    return dataclasses.replace(family, table=names.tipsv2_written(
+        swiglu=config.mlp == 'swiglu'))
   skipped = ['.weights_' if config.mlp == 'gelu' else '.mlp.fc']
   unused = family.table.unused
-  if kind == 'deit':
+  if kind in ('deit', 'ijepa'):
     family = dataclasses.replace(
-        family, base='deit.', table=dataclasses.replace(
+        family, base=f'{kind}.', table=dataclasses.replace(
             family.table, rows=tuple(dataclasses.replace(
-                row, theirs=re.sub('^classifier', 'cls_classifier', re.sub(
-                    '^vit', 'deit', row.theirs)))
+                row, theirs=re.sub('^vit', kind, row.theirs if kind != 'deit'
+                                   else re.sub('^classifier', 'cls_classifier',
+                                               row.theirs)))
                                                for row in family.table.rows)))
   elif kind == 'clip_vision_model':
     skipped += ['classifier']

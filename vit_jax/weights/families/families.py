@@ -59,6 +59,7 @@ _BIT_BACKBONE = {'preactivation': True, 'group_norm_epsilon': 1e-5,
                  'std_epsilon': 0.0}
 _IMAGENET = {'mean': preprocessing.IMAGENET_MEAN,
              'std': preprocessing.IMAGENET_STD}
+_CLIP = {'mean': preprocessing.CLIP_MEAN, 'std': preprocessing.CLIP_STD}
 _DINOV2 = {'gelu': 'exact', 'layer_norm_epsilon': 1e-6}
 
 FAMILIES: Mapping[str, Family] = {family.name: family for family in (
@@ -85,7 +86,8 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         # DINO, iBOT and DINOv2; then TIPS, DINOv2 with registers, MAE, and
         # I-JEPA and MSN.
         positions='bicubic_offset', positions_by={
-            r'vision_encoder\..*': 'bilinear',
+            r'vision_encoder\..*|(.*\.)?blocks\.\d+\.mlp\.c_fc\.weight': (
+                'bilinear'),
             r'(.*\.)?register_tokens': 'cubic',
             r'(.*\.)?decoder_pos_embed': 'bicubic',
             r'target_encoder\..*': 'bicubic'},
@@ -108,6 +110,10 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         positions='cubic', preprocess=_IMAGENET,
         base='dinov2_with_registers.'),
     Family(
+        'aimv2', 'Hugging Face AIMv2', names_huggingface.AIMV2,
+        settings={'layer_norm_epsilon': 1e-5}, positions='bicubic',
+        preprocess=_CLIP, base='vision_model.'),
+    Family(
         'dinov3', 'Hugging Face DINOv3', names_huggingface.DINOV3,
         settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-5,
                   'position': 'none', 'rotary': {
@@ -122,8 +128,7 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
     Family(
         'clip', 'Hugging Face CLIP', names_huggingface.CLIP,
         settings={'layer_norm_epsilon': 1e-5}, positions='bicubic',
-        preprocess={'mean': preprocessing.CLIP_MEAN,
-                    'std': preprocessing.CLIP_STD, 'activation': 'none'},
+        preprocess={**_CLIP, 'activation': 'none'},
         not_classified='final_norm/'),
     Family(
         'scratch', '"Implementing Vision Transformer from scratch"',
