@@ -79,13 +79,14 @@ SETTINGS = {
     'sine-cosine positions': {'position': 'sincos'},
     'positions in every layer': {'position_at': 'layers'},
     'axial': {'axial': True, 'pooling': 'average'},
+    'grouped queries': {'num_kv_heads': 1},
     'parallel': {'parallel': True, 'qk_norm': True, 'norm': 'rms',
                  'qkv_bias': False},
     **BACKBONES, **HEADS, **TOWERS,
 }
 ONLY_ORBAX = {
     '2-D positions', 'relative positions', 'sine-cosine positions',
-    'positions in every layer', 'axial', 'parallel'}
+    'positions in every layer', 'axial', 'parallel', 'grouped queries'}
 REFUSED = {
     'orbax': set(),
     'npz': {*ONLY_ORBAX, 'registers', 'registers without positions',

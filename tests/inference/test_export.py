@@ -24,6 +24,7 @@ MODELS = {
     'hybrid': {**VIT, 'backbone': {'depths': (1, 1)}, 'patch': 1},
     'resnet': {'name': 'resnet', 'num_classes': 3, 'backbone': {
         'depths': (1, 1), 'width': 32, 'preactivation': True}},
+    'grouped': {**VIT, 'num_kv_heads': 1, 'rotary': {}},
     'no head': {**VIT, 'num_classes': 0},
     'backbone': {
         **VIT, 'mlp': 'swiglu', 'inner_norm': 'both', 'stem_norm': 'tokens',
@@ -51,7 +52,7 @@ def test_a_jax_file_computes_in_float32_on_any_platform_with_any_batch_size(
 
 
 @pytest.mark.parametrize(('name', 'form'), [
-    *((name, 'jax') for name in ('resnet', 'no head')),
+    *((name, 'jax') for name in ('resnet', 'no head', 'grouped')),
     *((name, 'onnx') for name in MODELS)])
 def test_exports_give_the_same_logits_for_any_batch_size(tmp_path, name, form):
   for library in export.LIBRARIES[form]:

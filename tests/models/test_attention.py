@@ -17,19 +17,21 @@ GPU, CPU, TPU = (mock.Mock(spec=jax.Device, platform=name)
                  for name in ('gpu', 'cpu', 'tpu'))
 
 
-@pytest.mark.parametrize('tokens', [4, 5])
-def test_fused_attention_equals_attention_for_any_number_of_tokens(tokens):
+@pytest.mark.parametrize(('tokens', 'groups'), [(4, 3), (5, 3), (5, 1)])
+def test_fused_attention_equals_attention_for_any_number_of_tokens(
+    tokens, groups):
   rng = np.random.default_rng(tokens)
   query, key, value, seen = (
-      jnp.asarray(rng.normal(size=(2, tokens, 3, 8)), jnp.float32)
-      for _ in range(4))
+      jnp.asarray(rng.normal(size=(2, tokens, heads, 8)), jnp.float32)
+      for heads in (3, groups, groups, 3))
 
   def loss(attend):
     return lambda *qkv: (attend(*qkv) * seen).sum()
 
   # XLA's form of the same function takes the same arguments as the kernel.
   fused = functools.partial(attention_lib.fused_attention, implementation='xla')
-  plain = lambda *qkv: attention_lib.dot_product_attention(*qkv)[0]
+  plain = lambda query, *others: attention_lib.dot_product_attention(
+      query, *(attention_lib.repeat_heads(array, 3) for array in others))[0]
   np.testing.assert_allclose(
       fused(query, key, value), plain(query, key, value), rtol=1e-5, atol=1e-6)
   for one, other in zip(*(

@@ -117,7 +117,7 @@ def test_remat_saves_less_for_the_backward_pass():
 
 @pytest.mark.parametrize('kind', [
     {}, {'parallel': True}, {'qk_norm': True}, {'layer_scale': 0.1},
-    {'rotary': {}}], ids=str)
+    {'rotary': {}}, {'num_kv_heads': 1}], ids=str)
 def test_attention_remat_saves_projections_in_the_compute_dtype(kind):
   # Neither attention weights, nor float32 parts of norms, nor dropout's masks.
   saved = residuals(
@@ -129,9 +129,11 @@ def test_attention_remat_saves_projections_in_the_compute_dtype(kind):
   sums = {((BATCH, TOKENS), 'float32'): 2 + 2 * after,
           ((BATCH, TOKENS, 2), 'float32'): 4 if 'qk_norm' in kind else 0,
           ((BATCH, 2, TOKENS), 'float32'): 1}
+  grouped = 2 if 'num_kv_heads' in kind else 0
   assert floats == +collections.Counter({
       ((BATCH, TOKENS, 8), 'bfloat16'): 1 + after,
-      ((BATCH, TOKENS, 2, 4), 'bfloat16'): 3,
+      ((BATCH, TOKENS, 2, 4), 'bfloat16'): 3 - grouped,
+      ((BATCH, TOKENS, 1, 4), 'bfloat16'): grouped,
       ((BATCH, TOKENS, 64), 'bfloat16'): 1, **sums})
   assert not any(dtype == 'bool' for _, dtype in saved)
 

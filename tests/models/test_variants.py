@@ -135,6 +135,7 @@ def test_model_inherits_what_its_own_variant_does_not_set(source, target):
     ({'name': 'resnet'}, 'A ResNet needs its stages'),
     ({'name': 'resnet', 'variant': 'B/16'}, "is a vit, but model.name is 'res"),
     ({'variant': 'B/16', 'cls': False}, "pooling 'cls' needs the class token"),
+    ({'variant': 'B/16', 'num_kv_heads': 5}, 'num_kv_heads must divide'),
     ({'variant': 'B/16', 'axial': True}, 'neither a class token nor registers'),
     ({'variant': 'B/16', 'position': 'none', 'position_at': 'layers'},
      "position_at cannot be 'layers'"),

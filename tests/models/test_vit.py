@@ -108,6 +108,10 @@ def rotated(x, c, grid, learned=None):
 
 def self_attention(x, p, c, grid):
   values = []
+  if c.num_kv_heads:  # Grouped queries: a group has equal keys and values.
+    p = {**p, **{f'qkv_{end}': np.concatenate([p[f'q_{end}'], np.repeat(
+        p[f'kv_{end}'], c.num_heads // c.num_kv_heads, axis=-2)], axis=-3)
+                 for end in ('kernel', 'bias')}}
   for head in range(c.num_heads):
     bias = p.get('qkv_bias', np.zeros((3, c.num_heads, c.head_dim)))
     if 'qv_bias' in p:
@@ -239,6 +243,7 @@ def reference(params, image, c):
     ({'rotary': {'coordinates': 'normalized', 'base': 100, 'halves': True},
       **ROTARY, 'position': 'none', 'pooling': 'average'}, (8, 12, 3)),
     ({'rotary': {'learned': True, 'x_first': True}, **ROTARY}, (8, 12, 3)),
+    ({'num_heads': 6, 'num_kv_heads': 2, 'qk_norm': True}, (8, 8, 3)),
 ], ids=str)
 def test_forward_pass_is_equations_1_to_4(section, image):
   model, params = build(image, **section)

@@ -146,6 +146,7 @@ def test_adafactor_follows_the_formula(section):
 def test_muon_updates_each_matrix_of_a_stack_and_adam_the_rest():
   shapes = {'encoder': {'layers': {
       'qkv_kernel': (2, 6, 3, 2, 4),  # layers, width, q k v, heads, head_dim
+      'kv_kernel': (2, 6, 2, 1, 4),
       'out': {'kernel': (2, 2, 4, 6)},  # layers, heads, head_dim, width
       'hidden': {'kernel': (2, 6, 9)}}},
       'backbone': {'block1': {
@@ -156,6 +157,8 @@ def test_muon_updates_each_matrix_of_a_stack_and_adam_the_rest():
   as_matrices = {
       'encoder/layers/qkv_kernel': lambda a: np.moveaxis(
           a.reshape(2, 6, 3, 8), 2, 1).reshape(6, 6, 8),
+      'encoder/layers/kv_kernel': lambda a: np.moveaxis(
+          a.reshape(2, 6, 2, 4), 2, 1).reshape(4, 6, 4),
       'encoder/layers/out/kernel': lambda a: a.reshape(2, 8, 6),
       'encoder/layers/hidden/kernel': lambda a: a,
       'backbone/block1/unit1/conv2/kernel': lambda a: a.reshape(1, 18, 4),

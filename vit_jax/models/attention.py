@@ -15,6 +15,18 @@ from jaxtyping import Array, Float
 from vit_jax.models import layers
 
 
+def repeat_heads(
+    array: Float[Array, 'batch keys groups head_dim'], num_heads: int,
+) -> Float[Array, 'batch keys heads head_dim']:
+  """Repeats each head of keys or values for its group of query heads.
+
+  Grouped-query attention, arXiv 2305.13245, section 2.2. `fused_attention`
+  needs no repetition.
+  """
+  repeats = num_heads // array.shape[2]
+  return array if repeats == 1 else jnp.repeat(array, repeats, axis=2)
+
+
 def dot_product_attention(
     query: Float[Array, 'batch queries heads head_dim'],
     key: Float[Array, 'batch keys heads head_dim'],
@@ -111,8 +123,8 @@ def _logits(
 
 def fused_attention(
     query: Float[Array, 'batch tokens heads head_dim'],
-    key: Float[Array, 'batch tokens heads head_dim'],
-    value: Float[Array, 'batch tokens heads head_dim'],
+    key: Float[Array, 'batch tokens groups head_dim'],
+    value: Float[Array, 'batch tokens groups head_dim'],
     *, implementation: Any = 'cudnn',
 ) -> Float[Array, 'batch tokens heads head_dim']:
   """Attention in one kernel that keeps no attention weights in memory.

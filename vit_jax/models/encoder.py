@@ -55,30 +55,11 @@ class SelfAttention(nn.Module):
   ) -> tuple[Float[Array, 'batch tokens width'],
              Float[Array, 'batch heads tokens tokens'] | None]:
     c = self.config
-    # Xavier for each of the three matrices, not for their concatenation.
-    xavier = nn.initializers.variance_scaling(
-        1.0, 'fan_avg', 'uniform', in_axis=0, out_axis=(2, 3), batch_axis=1)
-    kernel = self.param(
-        'qkv_kernel',
-        nn.with_logical_partitioning(
-            xavier, ('width', None, 'heads', 'head_dim')),
-        (c.width, 3, c.num_heads, c.head_dim))
-    biases: Any = (0, 0, 0)
-    if c.qkv_bias:
-      bias = self.param(
-          'qkv_bias' if c.key_bias else 'qv_bias',
-          nn.with_logical_partitioning(
-              nn.initializers.zeros, (None, 'heads', 'head_dim')),
-          (3 if c.key_bias else 2, c.num_heads, c.head_dim))
-      bias = bias.astype(c.compute_dtype)
-      biases = bias if c.key_bias else (bias[0], 0, bias[1])
     # Three products: slices of a joint result would be copied.
     names: tuple[layers.Saved, ...] = ('query', 'key', 'value')
     query, key, value = (
-        layers.saved(jnp.einsum(
-            'btw,wnh->btnh', tokens, kernel[:, i].astype(c.compute_dtype)
-        ) + biases[i], name)
-        for i, name in enumerate(names))
+        layers.saved(jnp.einsum('btw,wnh->btnh', tokens, kernel) + bias, name)
+        for name, (kernel, bias) in zip(names, self._projections()))
     if c.qk_norm:
       query = layers.layer_norm(c, 'query_norm', axis='head_dim')(query)
       key = layers.layer_norm(c, 'key_norm', axis='head_dim')(key)
@@ -88,7 +69,11 @@ class SelfAttention(nn.Module):
     drops = self.train and c.attention_dropout > 0
     needs_weights = bias is not None or self.capture or drops
     weights = None
-    if c.attention == 'cudnn' and not needs_weights:
+    fused = c.attention == 'cudnn' and not needs_weights
+    if not fused:
+      key, value = (attention_lib.repeat_heads(array, c.num_heads)
+                    for array in (key, value))
+    if fused:
       values = attention_lib.fused_attention(query, key, value)
     elif c.remat == 'attention' and not needs_weights:
       values = attention_lib.recomputed_attention(query, key, value)
@@ -103,6 +88,36 @@ class SelfAttention(nn.Module):
         c.width, ('heads', 'head_dim', 'width'), 'out', dtype=c.compute_dtype,
         bias=nn.initializers.zeros if c.proj_bias else None)
     return out(values), weights
+
+  def _projections(self) -> list[tuple[jax.Array, Any]]:
+    """Returns kernel [width, heads, head_dim] and bias of q, k and v.
+
+    Fewer heads of keys and values have an array of their own.
+    """
+    c = self.config
+    # Xavier for each matrix, not for their concatenation.
+    xavier = nn.initializers.variance_scaling(
+        1.0, 'fan_avg', 'uniform', in_axis=0, out_axis=(2, 3), batch_axis=1)
+    kernels: list[jax.Array] = []
+    biases: list[Any] = []
+    for name, heads in c.projections.items():
+      kernel = self.param(
+          f'{name}_kernel',
+          nn.with_logical_partitioning(
+              xavier, ('width', None, 'heads', 'head_dim')),
+          (c.width, len(name), heads, c.head_dim))
+      kernels += [kernel[:, i].astype(c.compute_dtype)
+                  for i in range(len(name))]
+      if c.qkv_bias:
+        biased = name if c.key_bias else name.replace('k', '')
+        bias = self.param(
+            f'{biased}_bias',
+            nn.with_logical_partitioning(
+                nn.initializers.zeros, (None, 'heads', 'head_dim')),
+            (len(biased), heads, c.head_dim)).astype(c.compute_dtype)
+        biases += [bias[biased.index(letter)] if letter in biased else 0
+                   for letter in name]
+    return list(zip(kernels, biases or (0, 0, 0)))
 
   def _rotate(
       self, config: rotary_lib.RotaryConfig, *arrays: jax.Array,

@@ -140,9 +140,9 @@ def check_frozen(trainable: Any) -> None:
 
 def _axes(name: str, kernel: Sequence[Any], rank: Any) -> tuple[Any, Any]:
   """Returns the axes of a and b from the kernel's axes: sizes or names."""
-  if name.endswith('qkv_kernel'):
-    layers, width, three, *heads = kernel
-    return (layers, width, three, rank), (layers, three, rank, *heads)
+  if name.endswith(('q_kernel', 'kv_kernel')):
+    layers, width, count, *heads = kernel
+    return (layers, width, count, rank), (layers, count, rank, *heads)
   layers, *inputs, outputs = kernel
   return (layers, *inputs, rank), (layers, rank, outputs)
 
@@ -153,6 +153,6 @@ def _product(
   def multiply(a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.tensordot(a, b, axes=1)
 
-  if name.endswith('qkv_kernel'):
+  if name.endswith(('q_kernel', 'kv_kernel')):
     multiply = jax.vmap(multiply, in_axes=(1, 0), out_axes=1)
   return jax.vmap(multiply)(a, b)

@@ -57,6 +57,9 @@ class ViTConfig:
     depth: L, the number of layers.
     mlp_dim: hidden units of the MLP.
     num_heads: attention heads; divides `width`.
+    num_kv_heads: heads of keys and values; each serves a group of consecutive
+      query heads (grouped-query attention, arXiv 2305.13245); 0 for
+      `num_heads`.
     patch: side of a patch, or (height, width), in pixels; with a backbone, in
       positions of its feature map.
     backbone: convolutional network of a hybrid, whose feature map replaces the
@@ -151,6 +154,7 @@ class ViTConfig:
   depth: int = _switch(0, exported=_ANY)
   mlp_dim: int = _switch(0, exported=_ANY)
   num_heads: int = _switch(0, exported=_ANY)
+  num_kv_heads: int = _switch(0)
   patch: int | tuple[int, int] = _switch(0, exported=_ANY)
   backbone: resnet_config.BackboneConfig | None = _switch(
       None, exported=_NPZ_TIMM)
@@ -202,13 +206,20 @@ class ViTConfig:
     schema.check_range(
         self, 'dropout', 'attention_dropout', 'stochastic_depth', end=1)
     schema.check_range(
-        self, *DIMENSIONS, 'num_classes', 'registers', 'pool_heads',
+        self, *DIMENSIONS, 'num_kv_heads', 'num_classes', 'registers', 'pool_heads',
         'pool_mlp_dim', 'projection')
     schema.check_range(self, 'unroll', low=1)
     for heads in (self.num_heads, self.pool_heads):
       if self.width and heads and self.width % heads:
         raise ValueError(
             f'width {self.width} does not divide into {heads} heads.')
+    learned = self.rotary is not None and self.rotary.learned
+    if self.num_kv_heads and (
+        self.num_heads % self.num_kv_heads
+        or (learned and 'kv' in self.projections)):
+      raise ValueError(
+          'num_kv_heads must divide num_heads, without rotary.learned, but is '
+          f'{self.num_kv_heads} for {self.num_heads} heads.')
     if self.attention == 'cudnn' and self.dtype == 'float32':
       raise ValueError(
           "attention 'cudnn' needs bfloat16, but dtype is 'float32'. Set dtype "
@@ -284,6 +295,13 @@ class ViTConfig:
   def head_dim(self) -> int:
     """Width of a head."""
     return self.width // self.num_heads
+
+  @property
+  def projections(self) -> dict[str, int]:
+    """Number of heads by the letters of the projections in one array."""
+    if self.num_kv_heads in (0, self.num_heads):
+      return {'qkv': self.num_heads}
+    return {'q': self.num_heads, 'kv': self.num_kv_heads}
 
   @property
   def compute_dtype(self) -> jnp.dtype:

@@ -50,6 +50,7 @@ def _axes(name: str, leaf: Any) -> contrib.MuonDimensionNumbers:
   """
   first = int(layer_decay.STACKED in name or '/units/' in name)
   last = len(leaf.shape) - 1
-  if name.endswith('qkv_kernel'):  # [layer, width, 3, heads, head_dim]
+  # [layer, width, 3, heads, head_dim], or queries and the rest separately.
+  if name.endswith(('q_kernel', 'kv_kernel')):
     return contrib.MuonDimensionNumbers((first,), (last - 1, last))
   return contrib.MuonDimensionNumbers(tuple(range(first, last)), (last,))
