@@ -32,14 +32,35 @@ def in_chunks(name):
   return re.sub(r'^blocks\.(\d+)', r'blocks.\1.\1', metas(name))
 
 
+def under(prefix):
+  return lambda name: prefix + metas(name)
+
+
+PLAIN = {'num_classes': 0, 'gelu': 'exact'}
+
+
 @pytest.mark.parametrize(('settings', 'rename', 'others'), [
     (DINOV2, metas, {'mask_token': (1, 12)}),
     (REGISTERS, metas, {'mask_token': (1, 12)}),
     (REGISTERS, in_chunks, {}), (GIANT, giants, {}),
-    ({'num_classes': 0, 'gelu': 'exact'}, metas, {
+    (PLAIN, metas, {
         'mask_token': (1, 1, 8), 'decoder_pos_embed': (1, 17, 8),
-        'decoder_blocks.0.attn.qkv.bias': (24,)})],
-    ids=['DINOv2', 'registers', 'chunks', 'giant', 'MAE with its decoder'])
+        'decoder_blocks.0.attn.qkv.bias': (24,)}),
+    (PLAIN, under('teacher.backbone.'), {
+        'teacher.head.mlp.0.weight': (8, 12),
+        'teacher.head.last_layer.weight_v': (8, 4)}),
+    (PLAIN, under('module.base_encoder.'), {
+        'module.base_encoder.head.0.weight': (8, 12),
+        'module.base_encoder.head.1.running_mean': (8,),
+        'module.predictor.0.weight': (8, 8)}),
+    (PLAIN, under('target_encoder.module.'), {
+        'target_encoder.module.fc.fc1.weight': (8, 12), 'prototypes': (4, 8)}),
+    ({**PLAIN, 'cls': False, 'pooling': 'average'},
+     under('target_encoder.module.'), {
+         'predictor.module.predictor_pos_embed': (1, 16, 8),
+         'predictor.module.predictor_blocks.0.norm1.bias': (8,)})],
+    ids=['DINOv2', 'registers', 'chunks', 'giant', 'MAE with its decoder',
+         'DINO, iBOT', 'MoCo v3', 'MSN', 'I-JEPA'])
 def test_metas_names_are_read(settings, rename, others, tmp_path):
   family = families.FAMILIES['timm']
   written = {**random_models.params(random_models.config_of(**settings))}
