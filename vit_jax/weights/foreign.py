@@ -144,9 +144,9 @@ def _positions(
   grid, prefix = infer_architecture.position_grid(
       config, len(shapes['positions']), declared=declared.resolution,
       stored=stored, requested=requested, embeds_prefix=embeds_prefix,
-      # In timm, registers have position embeddings, too.
-      num_prefix=config.num_prefix if found.family.name == 'timm'
-      else config.num_class_tokens)
+      # In timm and Pixio, registers have position embeddings, too.
+      num_prefix=config.num_prefix if found.family.name in (
+          'timm', 'huggingface') else config.num_class_tokens)
   resolution = infer_architecture.image_size(config, grid)
   if config.has_cls:
     config = dataclasses.replace(config, position_cls=bool(prefix))

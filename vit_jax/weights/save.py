@@ -154,7 +154,7 @@ def _huggingface_family(config: vit_config.ViTConfig) -> families.Family:
         swiglu=config.mlp == 'swiglu'))
   skipped = ['.weights_' if config.mlp == 'gelu' else '.mlp.fc']
   unused = family.table.unused
-  if kind in ('deit', 'ijepa'):
+  if kind in ('deit', 'ijepa', 'pixio'):
     family = dataclasses.replace(
         family, base=f'{kind}.', table=dataclasses.replace(
             family.table, rows=tuple(dataclasses.replace(
@@ -182,10 +182,12 @@ def _for_format(
     # The projection of CLIP has no bias.
     flat = {name: array for name, array in flat.items()
             if name != 'head/dense/bias' or np.any(array)}
-  if (form != 'timm' or 'registers' not in flat
-      or not timm_export.embeds_prefix(config)):
+  pixio = form == 'huggingface' and (
+      getattr(config, 'pooling', '') == 'cls_registers')
+  if 'registers' not in flat or not (pixio or (
+      form == 'timm' and timm_export.embeds_prefix(config))):
     return flat
-  # timm's registers have position embeddings, too.
+  # The registers of timm and Pixio have position embeddings, too.
   assert isinstance(config, vit_config.ViTConfig)
   cls, patches = np.split(
       np.asarray(flat['positions']), [config.num_class_tokens])

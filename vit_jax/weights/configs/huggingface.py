@@ -82,6 +82,9 @@ _TYPES: Mapping[str, ModelType] = {
     'vit_msn': ModelType(
         'huggingface', 'ViTMSNModel', 'ViTMSNForImageClassification',
         free=('qkv_bias',), epsilon=1e-6),
+    'pixio': ModelType(
+        'huggingface', 'PixioModel', settings={'pooling': 'cls_registers'},
+        free=('qkv_bias', 'registers'), epsilon=1e-6, num_heads=16),
     'clip_vision_model': ModelType(
         'clip', 'CLIPVisionModel', 'CLIPVisionModelWithProjection',
         {'stem_norm': 'tokens'}, gelu='quick'),
@@ -105,7 +108,6 @@ MISSING: Mapping[str, str] = {
     'siglip2': 'patches and positions of images of any aspect ratio (NaFlex)',
     'dinov3_convnext': 'a convolutional network (ConvNeXt)',
     'mlcd_vision_model': 'a learned rotation of the class token',
-    'pixio': 'the mean of several class tokens as its output',
     'radio': 'several class tokens as its output, and positions of 2048 pixels'
              '; use that of timm, such as vit_so400m_patch16_radio_v4',
     'vjepa2': 'patches of several video frames (tubelets)',

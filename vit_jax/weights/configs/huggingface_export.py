@@ -32,6 +32,8 @@ def model_type(config: vit_config.ViTConfig) -> str:
   elif config.stem_norm == 'tokens':
     averaged = classes and config.has_cls and config.pooling == 'average'
     kind = 'clip' if averaged else 'clip_vision_model'
+  elif config.pooling == 'cls_registers':
+    kind = 'pixio'
   elif config.norm == 'rms':
     kind = 'aimv2_vision_model'
   elif config.layer_scale is not None:
@@ -119,7 +121,9 @@ def _model(
       'initializer_range': 0.02,
       'image_size': height if height == width else [height, width],
       'num_channels': 3}
-  if kind.startswith(('dinov2', 'tipsv2')):
+  if kind == 'pixio':
+    result |= {'n_cls_tokens': 1 + config.registers}
+  if kind.startswith(('dinov2', 'tipsv2', 'pixio')):
     fraction = kind == 'tipsv2_vision_model' and config.mlp == 'gelu'
     result |= {'use_swiglu_ffn': config.mlp == 'swiglu', 'mlp_ratio': (
         timm_export.mlp_ratio(config.mlp_dim, config.width) if fraction

@@ -139,9 +139,12 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
 
 
 def split_pairs(params: dict[str, Any]) -> dict[str, Any]:
-  """Splits joint arrays: (queries,) keys and values of attention pooling, and
-  gates before hidden units.
+  """Splits joint arrays: (queries,) keys and values of attention pooling,
+  gates before hidden units, and several class tokens, of which all but the
+  first become registers.
   """
+  if len(params.get('cls', ())) > 1:  # Pixio.
+    params['cls'], params['registers'] = np.split(params['cls'], [1])
   hidden, out = params.get(f'{_MLP}/hidden/kernel'), params.get(
       f'{_MLP}/out/kernel')
   if hidden is not None and out is not None and (
@@ -165,6 +168,8 @@ def join_pairs(
   """Inverts `split_pairs`, for the arrays that are joint in a family."""
   written = {row.ours for row in family.table.rows if not row.read_only}
   result = dict(params)
+  if family.name == 'huggingface' and 'registers' in result:
+    result['cls'] = np.concatenate([result['cls'], result.pop('registers')])
   for end in ('kernel', 'bias'):
     gate, hidden = f'{_MLP}/gate/{end}', f'{_MLP}/hidden/{end}'
     if gate in result and gate not in written:

@@ -44,14 +44,17 @@ def _layers(
       *norm(f'{LAYERS}/attention_norm', f'{layer}.{norms[0]}', **WEIGHT),
       *norm(f'{LAYERS}/mlp_norm', f'{layer}.{norms[1]}', **WEIGHT),
       *(row for theirs, ours in mlp.items() for row in both(
-          f'{LAYERS}/mlp/{ours}', f'{layer}.{mlp_name}.{theirs}', **DENSES)),
-      Row(f'{LAYERS}/attention_scale', f'{layer}.layer_scale1.lambda1'),
-      Row(f'{LAYERS}/mlp_scale', f'{layer}.layer_scale2.lambda1'))
+          f'{LAYERS}/mlp/{ours}', f'{layer}.{mlp_name}.{theirs}', **DENSES)))
+
+
+def _layer_scales(layer: str) -> tuple[Row, Row]:
+  return (Row(f'{LAYERS}/attention_scale', f'{layer}.layer_scale1.lambda1'),
+          Row(f'{LAYERS}/mlp_scale', f'{layer}.layer_scale2.lambda1'))
 
 
 _MLP = {'fc1': 'hidden', 'fc2': 'out'}
 
-# ----------------------------------------------- ViT, DeiT, I-JEPA, MSN
+# ----------------------------------------- ViT, DeiT, I-JEPA, MSN, Pixio
 
 HUGGINGFACE = Table('huggingface', rows=(
     *_stem('vit'),
@@ -63,14 +66,16 @@ HUGGINGFACE = Table('huggingface', rows=(
     *both('head/distill', 'distillation_classifier', **DENSE)),
     renames={
         '^cls_classifier': 'classifier',
-        # A model without a head, DeiT and I-JEPA.
-        r'^((deit|ijepa)\.)?(embeddings|encoder|layers|layernorm|pooler)\.': (
+        # A model without a head, DeiT, I-JEPA and Pixio.
+        r'^((deit|ijepa|pixio)\.)?(embeddings|encoder|layers|layernorm|pooler)\.': (
             r'vit.\3.'),
         # Before transformers 5.
         r'^vit\.encoder\.layer\.': 'vit.layers.',
         r'\.attention\.attention\.(query|key|value)\.': (
             lambda found: f'.attention.{found[1][0]}_proj.'),
         r'\.attention\.output\.dense\.': '.attention.o_proj.',
+        r'(\d)\.norm1\.': r'\1.layernorm_before.',
+        r'(\d)\.norm2\.': r'\1.layernorm_after.',
         r'(\d)\.intermediate\.dense\.': r'\1.mlp.fc1.',
         r'(\d)\.output\.dense\.': r'\1.mlp.fc2.'},
     unsupported={r'.*mask_token': 'a mask token, which our models lack'})
@@ -80,7 +85,7 @@ HUGGINGFACE = Table('huggingface', rows=(
 
 def _dinov2(name: str, *rows: Row) -> Table:
   return Table(name, rows=(
-      *_stem(name), *rows,
+      *_stem(name), *rows, *_layer_scales(f'{name}.encoder.layer.{{layer}}'),
       *_layers(f'{name}.encoder.layer.{{layer}}',
                qkv='attention.attention.{query|key|value}',
                out='attention.output.dense', norms=('norm1', 'norm2'),
@@ -100,6 +105,7 @@ DINOV3 = Table('dinov3', rows=(
     *both('patches', 'embeddings.patch_embeddings', kernel=CONV, **WEIGHT),
     Row('cls', 'embeddings.cls_token', '1 n d -> n d'),
     Row('registers', 'embeddings.register_tokens', '1 n d -> n d'),
+    *_layer_scales('layer.{layer}'),
     *_layers('layer.{layer}', qkv='attention.{q|k|v}_proj', bias='qv_bias',
              out='attention.o_proj', norms=('norm1', 'norm2'), mlp={
                  'up_proj': 'hidden', 'gate_proj': 'gate',
