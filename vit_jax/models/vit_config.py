@@ -208,8 +208,8 @@ class ViTConfig:
     schema.check_range(
         self, 'dropout', 'attention_dropout', 'stochastic_depth', end=1)
     schema.check_range(
-        self, *DIMENSIONS, 'num_kv_heads', 'num_classes', 'registers', 'pool_heads',
-        'pool_mlp_dim', 'projection')
+        self, *DIMENSIONS, 'num_kv_heads', 'num_classes', 'registers',
+        'pool_heads', 'pool_mlp_dim', 'projection')
     schema.check_range(self, 'unroll', low=1)
     for heads in (self.num_heads, self.pool_heads):
       if self.width and heads and self.width % heads:

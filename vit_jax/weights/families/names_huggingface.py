@@ -67,8 +67,8 @@ HUGGINGFACE = Table('huggingface', rows=(
     renames={
         '^cls_classifier': 'classifier',
         # A model without a head, DeiT, I-JEPA and Pixio.
-        r'^((deit|ijepa|pixio)\.)?(embeddings|encoder|layers|layernorm|pooler)\.': (
-            r'vit.\3.'),
+        (r'^((deit|ijepa|pixio)\.)?'
+         r'(embeddings|encoder|layers|layernorm|pooler)\.'): r'vit.\3.',
         # Before transformers 5.
         r'^vit\.encoder\.layer\.': 'vit.layers.',
         r'\.attention\.attention\.(query|key|value)\.': (
