@@ -206,6 +206,10 @@ def _notes(
     name = pathlib.PurePath(declared_lib.json_path(found.opened.path)).name
     yield (f'no {name} beside it, which vit_jax writes: settings that are '
            'assumed may be wrong')
+  if found.family.name == 'timm' and not declared.source:
+    yield ("no config.json: read as timm's. Backbones of DINO, iBOT, MAE and "
+           "I-JEPA have the same names, but ImageNet's mean and std, and other "
+           'positions at another size (docs/models.md)')
   if values := {**given.model, **given.preprocess}:
     yield weights_lib.listed(values.items(), start='overrides: ')
   if found.left_out:

@@ -78,6 +78,13 @@ def test_metas_names_are_read(settings, rename, others, tmp_path):
   assert loaded.preprocess.mean == preprocessing.IMAGENET_MEAN
 
 
+def test_a_file_with_only_timms_names_is_read_with_a_note(tmp_path):
+  safetensors.write(tmp_path / 'x', random_models.arrays('timm', **PLAIN))
+  loaded = foreign.load(tmp_path / 'x', {'num_heads': 2})
+  assert (loaded.kind, loaded.positions) == ('timm', 'cubic')
+  assert any('DINO, iBOT, MAE' in note for note in loaded.notes)
+
+
 def test_patches_of_videos_are_refused_by_name(tmp_path):  # V-JEPA 2.
   arrays = random_models.arrays('timm', num_classes=0)
   kernel = arrays['patch_embed.proj.weight']
