@@ -60,7 +60,13 @@ TOWERS = {
         **BACKBONES['DINOv3'], 'qkv_bias': True, 'key_bias': False,
         'num_classes': 0},
     'CLIP without a head': {**BACKBONES['CLIP'], 'num_classes': 0},
-    'SigLIP': {'pooling': 'attention', 'num_classes': 0}}
+    'SigLIP': {'pooling': 'attention', 'num_classes': 0},
+    'I-JEPA': {'pooling': 'average', 'num_classes': 0},
+    'Pixio': {'pooling': 'cls_registers', 'registers': 2, 'num_classes': 0,
+              'mlp_dim': 24},
+    'AIMv2 without a head': {
+        **BACKBONES['AIMv2'], 'qkv_bias': False, 'num_classes': 0},
+    'TIPSv2': {'layer_scale': 1.0, 'registers': 1, 'num_classes': 0}}
 SETTINGS = {
     'plain': {},
     'no classes': {'num_classes': 0},
@@ -98,8 +104,8 @@ REFUSED = {
     'orbax': set(),
     'npz': {*ONLY_ORBAX, 'registers', 'registers without positions',
             'registers, average', 'layer scale', 'norm after pooling',
-            *BACKBONES, *HEADS, *set(TOWERS) - {'SigLIP'}},
-    'timm': {*ONLY_ORBAX, *HEADS, 'representation'},
+            *BACKBONES, *HEADS, *set(TOWERS) - {'SigLIP', 'I-JEPA'}},
+    'timm': {*ONLY_ORBAX, *HEADS, 'representation', 'Pixio'},
     'huggingface': set(SETTINGS) - {
         'plain', 'no classes', 'settings that no array shows', 'no qkv bias',
         'patches that are not square', 'average', *HEADS, *TOWERS}}

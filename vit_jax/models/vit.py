@@ -169,6 +169,8 @@ class ViT(nn.Module):
                   else tokens[:, 0])
       case 'average':
         pooled = inputs.mean(axis=1)
+      case 'cls_registers':
+        pooled = tokens[:, :c.num_prefix].mean(axis=1)
       case 'cls_average':
         pooled = jnp.concatenate(
             [tokens[:, 0], inputs.mean(axis=1)], axis=1)

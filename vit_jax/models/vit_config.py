@@ -17,8 +17,8 @@ _NPZ_TIMM: architecture.Exported = {'npz': _ANY, 'timm': _ANY}
 
 # Of position embeddings to another grid; see `embed.resize_positions`.
 Interpolation = Literal[
-    'linear', 'bilinear', 'bilinear_sharp', 'bilinear_square', 'cubic',
-    'bicubic', 'bicubic_offset']
+    'linear', 'bilinear', 'bilinear_sharp', 'cubic', 'bicubic',
+    'bicubic_offset']
 DIMENSIONS = ('width', 'depth', 'mlp_dim', 'num_heads', 'patch')
 
 
@@ -114,8 +114,9 @@ class ViTConfig:
     final_norm: norm after the last layer (equation 4).
 
     pooling: 'cls' token, 'average' of patch tokens, 'cls_average' for both,
-      concatenated (DINOv2, arXiv 2304.07193), or 'attention' (MAP
-      head, arXiv 2106.04560).
+      concatenated (DINOv2, arXiv 2304.07193), 'cls_registers' for the mean of
+      class token and registers (Pixio), or 'attention' (MAP head, arXiv
+      2106.04560).
     pool_norm: norm after pooling (timm's `fc_norm`).
     pool_norm_affine: whether `pool_norm` has parameters.
     pool_prefix: whether class token and registers are averaged or attended as
@@ -186,9 +187,10 @@ class ViTConfig:
   norm: Literal['layer', 'rms'] = _switch('layer', exported=_TIMM)
   layer_norm_epsilon: float = _switch(1e-6, exported=_ANY)
   final_norm: bool = _switch(True, exported=_NPZ_TIMM)
-  pooling: Literal['cls', 'average', 'cls_average', 'attention'] = _switch(
-      'cls', exported={'npz': ('average', 'attention'),
-                       'timm': ('average', 'attention')})
+  pooling: Literal[
+      'cls', 'average', 'cls_average', 'cls_registers', 'attention'] = _switch(
+          'cls', exported={'npz': ('average', 'attention'),
+                           'timm': ('average', 'attention')})
   pool_norm: bool = _switch(False, exported=_TIMM)
   pool_norm_affine: bool = _switch(True, exported=_TIMM)
   pool_prefix: bool = _switch(False, exported=_TIMM)

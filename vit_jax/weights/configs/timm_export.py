@@ -221,7 +221,7 @@ def _vit_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
   packed = config.mlp == 'swiglu' and not has_separate_gate(config)
   arguments: dict[str, Any] = {
       'reg_tokens': config.registers, 'fc_norm': config.pool_norm,
-      'mlp_ratio': _ratio((1 + packed) * config.mlp_dim, config.width),
+      'mlp_ratio': mlp_ratio((1 + packed) * config.mlp_dim, config.width),
       'final_norm': config.final_norm or config.pool_norm,
       'pre_norm': config.stem_norm == 'tokens',
       'proj_bias': config.proj_bias,
@@ -240,7 +240,7 @@ def _eva_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
   rotary = config.rotary
   arguments: dict[str, Any] = {
       'num_reg_tokens': config.registers, 'dynamic_img_size': False,
-      'mlp_ratio': _ratio(config.mlp_dim, config.width),
+      'mlp_ratio': mlp_ratio(config.mlp_dim, config.width),
       'attn_type': 'rope' if config.key_bias else 'eva',
       'qkv_fused': not has_separate_qkv(config),
       'swiglu_mlp': config.mlp == 'swiglu',
@@ -255,7 +255,7 @@ def _eva_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
   if config.pooling == 'attention':
     arguments |= {
         'attn_pool_num_heads': config.pool_heads or config.num_heads,
-        'attn_pool_mlp_ratio': _ratio(
+        'attn_pool_mlp_ratio': mlp_ratio(
             config.pool_mlp_dim or config.mlp_dim, config.width)}
   if rotary is not None:
     arguments |= {
@@ -269,7 +269,7 @@ def _eva_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
   return arguments
 
 
-def _ratio(hidden: int, width: int) -> float:
+def mlp_ratio(hidden: int, width: int) -> float:
   """Returns the ratio whose product with the width timm rounds to `hidden`."""
   ratio = hidden / width
   # timm rounds the product down.

@@ -60,6 +60,7 @@ _BIT_BACKBONE = {'preactivation': True, 'group_norm_epsilon': 1e-5,
                  'std_epsilon': 0.0}
 _IMAGENET = {'mean': preprocessing.IMAGENET_MEAN,
              'std': preprocessing.IMAGENET_STD}
+_CLIP = {'mean': preprocessing.CLIP_MEAN, 'std': preprocessing.CLIP_STD}
 _DINOV2 = {'gelu': 'exact', 'layer_norm_epsilon': 1e-6}
 
 
@@ -104,7 +105,8 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         # DINO, iBOT and DINOv2; then TIPS, DINOv2 with registers, MAE, and
         # I-JEPA and MSN.
         positions='bicubic_offset', positions_by={
-            r'vision_encoder\..*': 'bilinear',
+            r'vision_encoder\..*|(.*\.)?blocks\.\d+\.mlp\.c_fc\.weight': (
+                'bilinear'),
             r'(.*\.)?register_tokens': 'cubic',
             r'(.*\.)?decoder_pos_embed': 'bicubic',
             r'target_encoder\..*': 'bicubic'},
@@ -127,6 +129,10 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         positions='cubic', preprocess=_IMAGENET,
         base='dinov2_with_registers.'),
     Family(
+        'aimv2', 'Hugging Face AIMv2', names_huggingface.AIMV2,
+        settings={'layer_norm_epsilon': 1e-5}, positions='bicubic',
+        preprocess=_CLIP, base='vision_model.'),
+    Family(
         'dinov3', 'Hugging Face DINOv3', names_huggingface.DINOV3,
         settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-5,
                   'position': 'none', 'rotary': {
@@ -141,8 +147,7 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
     Family(
         'clip', 'Hugging Face CLIP', names_huggingface.CLIP,
         settings={'layer_norm_epsilon': 1e-5}, positions='bicubic',
-        preprocess={'mean': preprocessing.CLIP_MEAN,
-                    'std': preprocessing.CLIP_STD, 'activation': 'none'},
+        preprocess={**_CLIP, 'activation': 'none'},
         not_classified='final_norm/'),
     Family(
         'scratch', '"Implementing Vision Transformer from scratch"',
@@ -153,9 +158,12 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
 
 
 def split_pairs(params: dict[str, Any]) -> dict[str, Any]:
-  """Splits joint arrays: (queries,) keys and values of attention pooling, and
-  gates before hidden units.
+  """Splits joint arrays: (queries,) keys and values of attention pooling,
+  gates before hidden units, and several class tokens, of which all but the
+  first become registers.
   """
+  if len(params.get('cls', ())) > 1:  # Pixio.
+    params['cls'], params['registers'] = np.split(params['cls'], [1])
   hidden, out = params.get(f'{_MLP}/hidden/kernel'), params.get(
       f'{_MLP}/out/kernel')
   if hidden is not None and out is not None and (
@@ -179,6 +187,8 @@ def join_pairs(
   """Inverts `split_pairs`, for the arrays that are joint in a family."""
   written = {row.ours for row in family.table.rows if not row.read_only}
   result = dict(params)
+  if family.name == 'huggingface' and 'registers' in result:
+    result['cls'] = np.concatenate([result['cls'], result.pop('registers')])
   for end in ('kernel', 'bias'):
     gate, hidden = f'{_MLP}/gate/{end}', f'{_MLP}/hidden/{end}'
     if gate in result and gate not in written:

@@ -40,7 +40,7 @@ def section(
     result = {**_encoder(params, family, declared), **result}
     if heads_in_shapes:
       result['num_heads'] = int(params[_QKV].shape[-2])
-    result |= _pooling(params, declared)
+    result |= _pooling(params, family, declared)
     if family.name in ('timm', 'meta', 'clip'):
       _check_undetermined(params, declared)
       if result['stem_norm'] != 'none':
@@ -126,7 +126,8 @@ def _blocks(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pooling(
-    params: Mapping[str, Any], declared: Mapping[str, Any],
+    params: Mapping[str, Any], family: families.Family,
+    declared: Mapping[str, Any],
 ) -> dict[str, Any]:
   has_cls = 'cls' in params
   pooling = declared.get('pooling') or (
@@ -135,6 +136,9 @@ def _pooling(
       # The head reads both, as in DINOv2.
       else 'cls_average' if 'head/dense/kernel' in params and (
           len(params['head/dense/kernel']) == 2 * params['cls'].shape[-1])
+      # Of ViT's names, only Pixio has several class tokens.
+      else 'cls_registers' if (
+          family.name == 'huggingface' and 'registers' in params)
       else 'cls')
   cls = None if has_cls == pooling.startswith('cls') else has_cls
   result = {'pooling': pooling, 'cls': cls}

@@ -268,7 +268,10 @@ META = dataclasses.replace(
         Row('registers', 'register_tokens', '1 n d -> n d'),
         # SwiGLU: the gates are before the hidden units.
         *both(f'{LAYERS}/mlp/hidden', 'blocks.{layer}.mlp.w12', **DENSES),
-        *both(f'{LAYERS}/mlp/out', 'blocks.{layer}.mlp.w3', **DENSES)),
+        *both(f'{LAYERS}/mlp/out', 'blocks.{layer}.mlp.w3', **DENSES),
+        # TIPS.
+        *both(f'{LAYERS}/mlp/hidden', 'blocks.{layer}.mlp.c_fc', **DENSES),
+        *both(f'{LAYERS}/mlp/out', 'blocks.{layer}.mlp.c_proj', **DENSES)),
     # DINOv2's training saves layers in chunks.
     renames={r'^blocks\.\d+\.(\d+\.)': r'blocks.\1'},
     ignored=(
@@ -280,6 +283,13 @@ META = dataclasses.replace(
         r'storage_tokens|rope_embed\..*|.*\.qkv\.bias_mask': (
             "Meta's names of DINOv3; load it as a folder of timm or Hugging "
             'Face, such as hf://timm/vit_small_patch16_dinov3.lvd1689m')})
+
+
+def tipsv2_written(*, swiglu: bool) -> Table:
+  """Returns `META` with the rows that are written for a TIPSv2 model."""
+  table = META.without('reg_token', '.fc', '.gamma_', 'v}_', *(
+      ('.c_',) if swiglu else ('.w12.', '.w3.')))
+  return dataclasses.replace(table, unused={'mask_token': (1, 0)})
 
 
 # ---------------------------------------------------------------- timm's BiT
