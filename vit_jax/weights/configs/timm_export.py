@@ -205,7 +205,7 @@ def _encoder_arguments(
       'img_size': list(resolution), 'patch_size': config.patch,
       'embed_dim': config.width, 'depth': config.depth,
       'num_heads': config.num_heads,
-      'mlp_ratio': _ratio(config.mlp_dim, config.width)}
+      'mlp_ratio': mlp_ratio(config.mlp_dim, config.width)}
   if config.position == 'learned':
     rows, columns = config.grid(resolution)
     if rows != columns:
