@@ -105,8 +105,8 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         # DINO, iBOT and DINOv2; then TIPS, DINOv2 with registers, MAE, and
         # I-JEPA and MSN.
         positions='bicubic_offset', positions_by={
-            r'vision_encoder\..*|(.*\.)?blocks\.\d+\.mlp\.c_fc\.weight': (
-                'bilinear'),
+            r'vision_encoder\.mask_token': 'bilinear',
+            r'(.*\.)?blocks\.\d+\.mlp\.c_fc\.weight': 'bilinear',
             r'(.*\.)?register_tokens': 'cubic',
             r'(.*\.)?decoder_pos_embed': 'bicubic',
             r'target_encoder\..*': 'bicubic'},
