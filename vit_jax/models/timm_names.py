@@ -89,6 +89,8 @@ _MISSING = (
      'layers with fewer heads of keys and values between layers without'),
     ('qwen3_vit_.*_merge|deepseek_vit_.*_align',
      'a projector to a language model before the head'),
+    (r'naflexvit_.*',
+     'patches and positions of images of any aspect ratio (NaFlex)'),
     (r'.*_mci_.*', 'a convolutional stem'),
     (r'vit_relpos_.*|vit_srelpos_.*|beit(v2)?_.*',
      'relative position biases of rows and columns'))

@@ -83,6 +83,7 @@ def test_arguments_of_training_and_defaults_are_accepted():
 
 @pytest.mark.parametrize(('config', 'words'), [
     ({'architecture': 'vit_5b_patch16_sapiens2'}, 'fewer heads of keys'),
+    ({'architecture': 'naflexvit_base_patch16_gap'}, 'NaFlex'),
     ({'architecture': 'qwen3_vit_88m_merge'}, 'projector to a language'),
     *(({**BASE, 'model_args': without(**{key: value})}, words)
       for key, value, words in (
