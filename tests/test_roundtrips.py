@@ -54,6 +54,13 @@ BACKBONES = {
     'residual norms, rotary': {
         'post_norm': True, 'gelu': 'exact', 'num_heads': 3,
         'rotary': {'reference': 16}},
+    'Qwen3-ViT': {
+        'rotary': {'halves': True}, 'num_heads': 3, 'pooling': 'average',
+        'pool_norm': True, 'pool_norm_affine': False, 'final_norm': False},
+    'DeepSeek-ViT': {
+        'rotary': {'halves': True}, 'num_heads': 3, 'pooling': 'average',
+        'pool_norm': True, 'pool_norm_affine': False, 'position': 'none',
+        'mlp': 'swiglu', 'norm': 'rms', 'mlp_bias': False, 'gelu': 'exact'},
     'norms of queries and keys': {'qk_norm': True}}
 # Models of Hugging Face that only that format and our own can store.
 HEADS = {
@@ -67,7 +74,13 @@ TOWERS = {
         **BACKBONES['DINOv3'], 'qkv_bias': True, 'key_bias': False,
         'num_classes': 0},
     'CLIP without a head': {**BACKBONES['CLIP'], 'num_classes': 0},
-    'SigLIP': {'pooling': 'attention', 'num_classes': 0}}
+    'SigLIP': {'pooling': 'attention', 'num_classes': 0},
+    'I-JEPA': {'pooling': 'average', 'num_classes': 0},
+    'Pixio': {'pooling': 'cls_registers', 'registers': 2, 'num_classes': 0,
+              'mlp_dim': 24},
+    'AIMv2 without a head': {
+        **BACKBONES['AIMv2'], 'qkv_bias': False, 'num_classes': 0},
+    'TIPSv2': {'layer_scale': 1.0, 'registers': 1, 'num_classes': 0}}
 SETTINGS = {
     'plain': {},
     'no classes': {'num_classes': 0},
@@ -105,8 +118,8 @@ REFUSED = {
     'orbax': set(),
     'npz': {*ONLY_ORBAX, 'registers', 'registers without positions',
             'registers, average', 'layer scale', 'norm after pooling',
-            *BACKBONES, *HEADS, *set(TOWERS) - {'SigLIP'}},
-    'timm': {*ONLY_ORBAX, *HEADS, 'representation'},
+            *BACKBONES, *HEADS, *set(TOWERS) - {'SigLIP', 'I-JEPA'}},
+    'timm': {*ONLY_ORBAX, *HEADS, 'representation', 'Pixio'},
     'huggingface': set(SETTINGS) - {
         'plain', 'no classes', 'settings that no array shows', 'no qkv bias',
         'patches that are not square', 'average', 'BEiT', 'BEiT, shared',

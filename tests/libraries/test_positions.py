@@ -32,11 +32,7 @@ def interpolated(array, old, new, method):
   size = {'size': new}
   if method == 'bicubic_offset':  # Meta's DINO and DINOv2.
     size = {'scale_factor': tuple((n + 0.1) / o for n, o in zip(new, old))}
-  elif method == 'bilinear_square':  # RADIO.
-    size = {'size': (max(new),) * 2}
-  found = torch.nn.functional.interpolate(
-      rows, **size, **RULES.get(method, {'mode': 'bilinear'}))
-  found = found[..., :new[0], :new[1]]
+  found = torch.nn.functional.interpolate(rows, **size, **RULES[method])
   return np.concatenate(
       [array[:1], found.permute(0, 2, 3, 1).reshape(-1, WIDTH).numpy()])
 
@@ -45,7 +41,7 @@ def assert_close(found, expected):
   assert np.abs(np.asarray(found) - expected).max() <= 1e-5 * expected.std()
 
 
-@pytest.mark.parametrize('method', [*RULES, 'bilinear_square'])
+@pytest.mark.parametrize('method', RULES)
 @pytest.mark.parametrize('new', [(9, 9), (16, 20), (37, 37), (24, 10)])
 def test_a_rule_computes_what_torch_does(method, new):
   array = positions((16, 16))

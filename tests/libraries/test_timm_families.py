@@ -27,17 +27,21 @@ SMALL = {'depth': 2, 'embed_dim': 48, 'num_heads': 4, 'num_classes': 5}
     'vit_base_patch16_dinov3_qkvb',
     'vit_base_patch16_lingbot', 'vit_base_patch16_plus_clip_240',
     'vit_base_patch16_siglip_gap_224', 'vit_giant_patch14_dinov2',
-    'vit_giant_patch14_reg4_dinov2', 'vit_huge_patch14_clip_quickgelu_224',
+    'vit_giant_patch14_reg1_tipsv2', 'vit_giant_patch14_reg4_dinov2',
+    'vit_giant_patch16_lingbot', 'vit_huge_patch14_clip_quickgelu_224',
     'vit_huge_plus_patch16_dinov3', 'vit_intern300m_patch14_448',
     'vit_large_patch14_clip_224', 'vit_large_patch16_radio_v3',
     'vit_mediumd_patch16_rope_reg1_gap_256', 'vit_pe_core_base_patch16_224',
     'vit_pe_core_gigantic_patch14_448', 'vit_pe_lang_large_patch14_448',
     'vit_pe_spatial_tiny_patch16_512', 'vit_small_patch16_rope_224',
     'vit_small_patch16_rope_ape_224', 'vit_small_patch16_rope_mixed_224',
-    'vit_so150m2_patch16_reg1_gap_256', 'vit_so400m_patch16_siglip_256'])
+    'vit_so150m2_patch16_reg1_gap_256', 'vit_so400m_patch16_siglip_256',
+    'qwen3_vit_88m', 'qwen3_vit_416m', 'deepseek_vit_412m'])
 def test_a_family_computes_the_same_logits(name, torch_models, tmp_path):
-  side = 56 if 'patch14' in name else 64
+  side = 56 if 'patch14' in name or 'deepseek' in name else 64
   arguments = {**SMALL, 'img_size': side}
+  if 'qwen3' in name:
+    arguments['pos_embed_grid_size'] = 4
   theirs = torch_models.perturbed(timm.create_model(name, **arguments))
   arrays, images = torch_models.arrays(theirs), torch_models.images(side, side)
   expected = torch_models.logits(theirs, images)
@@ -79,3 +83,28 @@ def test_metas_state_dict_computes_what_timm_makes_of_it(
   ours = vit_jax.load(tmp_path / 'x.pth', log=None, num_heads=4)
   found = np.asarray(ours(images)['representation'])
   assert np.abs(found - expected).max() <= 1e-4 * expected.std()
+
+
+@pytest.mark.parametrize(('name', 'arguments'), [
+    ('qwen3_vit_88m_enc', {'pos_embed_grid_size': 3}),
+    ('deepseek_vit_412m_enc', {})])
+def test_the_encoder_of_a_multimodal_model_works_at_any_grid(
+    name, arguments, torch_models, tmp_path):
+  size = (56, 84) if 'deepseek' in name else (64, 96)
+  arguments = {**SMALL, **arguments, 'out_features': 7}
+  del arguments['num_classes']
+  theirs = torch_models.perturbed(timm.create_model(name, **arguments))
+  folder = tmp_path / 'x'
+  folder.mkdir()
+  safetensors.write(folder / 'model.safetensors', torch_models.arrays(theirs))
+  (folder / 'config.json').write_text(json.dumps({
+      'architecture': name, 'model_args': arguments,
+      'global_pool': theirs.global_pool}))
+  ours = vit_jax.load(folder, log=None, resolution=size)
+  images = torch_models.images(*size)
+  found = np.asarray(ours(images)['tokens'])
+  with torch.no_grad():
+    expected = theirs.forward_features(
+        torch.from_numpy(images.transpose(0, 3, 1, 2).copy())).numpy()
+  expected = expected.reshape(found.shape)
+  assert np.abs(found - expected).max() <= 1e-5 * expected.std()

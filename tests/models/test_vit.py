@@ -230,7 +230,8 @@ def reference(params, image, c):
       'attention': lambda: attention_pooling(inputs, p['pooling'], c),
   }[c.pooling]()
   if c.pool_norm:
-    pooled = layer_norm(pooled, p['pool_norm'], c.layer_norm_epsilon)
+    pooled = layer_norm(pooled, p['pool_norm'] if c.pool_norm_affine else {
+        'scale': 1}, c.layer_norm_epsilon)
   representation = pooled
   if c.representation_layer:
     representation = np.tanh(dense(pooled, p['representation']['dense']))
@@ -276,6 +277,8 @@ def reference(params, image, c):
     ({'rotary': {'coordinates': 'normalized', 'base': 100, 'halves': True},
       **ROTARY, 'position': 'none', 'pooling': 'average'}, (8, 12, 3)),
     ({'rotary': {'learned': True, 'x_first': True}, **ROTARY}, (8, 12, 3)),
+    ({'pooling': 'average', 'pool_norm': True, 'pool_norm_affine': False,
+      'mlp_bias': False, 'norm': 'rms'}, (8, 8, 3)),
     ({'num_heads': 6, 'num_kv_heads': 2, 'qk_norm': True}, (8, 8, 3)),
 ], ids=str)
 def test_forward_pass_is_equations_1_to_4(section, image):

@@ -516,5 +516,5 @@ def test_a_missing_component_is_named_before_its_arrays(tmp_path):
   safetensors.write(tmp_path / 'model.safetensors', arrays)
   (tmp_path / 'config.json').write_text(
       '{"architecture": "vit_base_patch16_sapiens2"}')
-  with pytest.raises(ValueError, match='has grouped-query attention'):
+  with pytest.raises(ValueError, match='has layers with fewer heads of keys'):
     foreign.load(tmp_path)

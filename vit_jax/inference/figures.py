@@ -30,6 +30,8 @@ _ROLLOUT_TARGETS = {
     'cls': 'the class token',
     'average': 'the mean of the patches',
     'cls_average': 'the mean of the patches (without the class token)',
+    'cls_registers': 'the mean of the patches (without class token and '
+                     'registers)',
     'attention': 'the mean of the patches (without the attention pooling of '
                  'the head)'}
 

@@ -48,6 +48,7 @@ _MAP = {'pooling': 'attention'}
 _DINOV3 = {**_SCALED, 'cls': True, 'registers': 4}
 _QV_BIAS = {**_DINOV3, 'key_bias': False}
 _NO_QKV = {**_DINOV3, 'qkv_bias': False}
+_TIPSV2 = {'layer_scale': 1.0, 'registers': 1}
 # arXiv 2103.00020 (CLIP), table 20; arXiv 2212.07143 (OpenCLIP).
 _CLIP = {'stem_norm': 'tokens'}
 # arXiv 2303.11331 (EVA-02), table 3; arXiv 2303.15389 (EVA-CLIP).
@@ -96,6 +97,21 @@ _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
     ('vit_{}_patch16_dinov3_qkvb', {
         'small_plus': _S, 'huge_plus': _Size(1280, 32, 5120, 20)}, (256,),
      {**_QV_BIAS, **_SWIGLU}),
+    # arXiv 2604.12012 (TIPSv2).
+    ('vit_{}_patch14_reg1_tipsv2', {
+        'base': _B, 'large': _L, 'so400m': _SO400M}, (448,), _TIPSV2),
+    ('vit_{}_patch14_reg1_tipsv2', _GIANT, (448,), {**_TIPSV2, **_SWIGLU}),
+    # arXiv 2412.07679 (C-RADIOv3); 2601.17237 (C-RADIOv4).
+    ('vit_{}_patch16_radio_v3', {'base': _B, 'large': _L}, (512,),
+     {**_SCALED, 'registers': 7}),
+    ('vit_{}_patch16_radio_v3', {
+        'huge': _H, 'giant': _Size(1536, 40, 6144, 24)}, (512,),
+     {'registers': 7}),
+    ('vit_{}_patch16_radio_v4', {'so400m': _SO400M, 'huge': _H}, (512,),
+     {'registers': 9}),
+    # arXiv 2607.05247 (LingBot-Vision).
+    ('vit_{}_patch16_lingbot', _SBL, (512,), _QV_BIAS),
+    ('vit_{}_patch16_lingbot', _GIANT, (512,), {**_NO_QKV, **_SWIGLU}),
     *((f'vit_{{}}_patch{patch}_{kind}_{{}}', rows, resolutions, _CLIP)
       for kind in ('clip', 'clip_quickgelu') for patch, rows, resolutions in (
           (32, {'base': _B}, (224,)), (16, {'base': _B}, (224,)),
@@ -157,6 +173,10 @@ _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
         'large': _Size(1024, 24, 2816, 8), 'huge': _Size(1536, 24, 4096, 12),
         '1b': _Size(2048, 24, 5632, 16), '3b': _Size(3072, 24, 8192, 24)},
      (224, 336, 448), _AIMV2),
+    # The encoders of Qwen3-VL (arXiv 2511.21631) and DeepSeek-V4.
+    ('qwen3_vit_{}', {'88m': _B, '306m': _L, '416m': _SO400M}, (768,), {}),
+    ('deepseek_vit_{}', {'412m': _Size(1024, 32, 2816, 16)}, (546,), {
+        **_SWIGLU, 'patch': 14, 'norm': 'rms', 'mlp_bias': False}),
 )
 
 
@@ -165,12 +185,13 @@ def table() -> Mapping[str, Backbone]:
   """Returns all backbones by name."""
   found = {}
   for template, family_sizes, resolutions, settings in _FAMILIES:
-    patch = re.search(r'patch(\d+)', template)
+    found_patch = re.search(r'patch(\d+)', template)
+    patch = int(found_patch[1]) if found_patch else settings.get('patch', 16)
     for word, size in family_sizes.items():
       for resolution in resolutions:
         name = template.format(word, resolution)
         found[name] = Backbone(
-            size, int(patch[1]) if patch else 16, resolution,
+            size, patch, resolution,
             {**_implied(name), **settings})
   return found
 

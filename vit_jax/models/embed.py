@@ -218,11 +218,10 @@ def resize_positions(
     new_grid: rows and columns of the result.
     method: 'linear' with aligned corners, as in the paper's code; the others
       have half-pixel centres. With anti-aliasing: 'bilinear' (FlexiViT) and
-      'cubic' (timm). Without: 'bilinear_sharp' (FlexiViT in timm);
-      'bilinear_square', to a square of the longer side whose first rows and
-      columns are used (RADIO); 'bicubic' (Hugging Face), sharper than 'cubic';
-      and 'bicubic_offset', which adds 0.1 to the new size that gives the scale
-      of either axis (DINO, DINOv2 and iBOT in Meta's code).
+      'cubic' (timm). Without: 'bilinear_sharp' (FlexiViT and RADIO in timm);
+      'bicubic' (Hugging Face), sharper than 'cubic'; and 'bicubic_offset',
+      which adds 0.1 to the new size that gives the scale of either axis (DINO,
+      DINOv2 and iBOT in Meta's code).
 
   Raises:
     ValueError: if `positions` holds fewer tokens than `old_grid`.
@@ -262,13 +261,9 @@ def _interpolate(
             _bicubic_weights(old, new, offset), array, (1, axis),
             precision='highest'), 0, axis)
     return array
-  if method in ('cubic', 'bilinear'):
-    return jax.image.resize(array, shape, method=method)
-  *layers, rows, columns, width = shape
-  if method == 'bilinear_square':
-    shape = (*layers, *(max(rows, columns),) * 2, width)
   return jax.image.resize(
-      array, shape, method='bilinear', antialias=False)[..., :rows, :columns, :]
+      array, shape, method=method.removesuffix('_sharp'),
+      antialias=method != 'bilinear_sharp')
 
 
 def _bicubic_weights(

@@ -55,7 +55,7 @@ class SelfAttention(nn.Module):
       bias: Float[Array, '1 heads tokens tokens'] | None = None,
   ) -> tuple[Float[Array, 'batch tokens width'],
              Float[Array, 'batch heads tokens tokens'] | None]:
-    """Applies attention; `bias`, if given, is that of all layers."""
+    """Applies attention; `bias` is that of all layers."""
     c = self.config
     # Three products: slices of a joint result would be copied.
     names: tuple[layers.Saved, ...] = ('query', 'key', 'value')

@@ -22,7 +22,8 @@ class AttentionPooling(nn.Module):
       self, tokens: Float[Array, 'batch tokens width'],
   ) -> Float[Array, 'batch width']:
     c = dataclasses.replace(
-        self.config, mlp='gelu', inner_norm='none', proj_bias=True, rotary=None,
+        self.config, mlp='gelu', inner_norm='none', proj_bias=True,
+        mlp_bias=True, rotary=None,
         num_heads=self.config.pool_heads or self.config.num_heads,
         mlp_dim=self.config.pool_mlp_dim or self.config.mlp_dim)
     probe = self.param(

@@ -60,16 +60,17 @@ def dense(
 
 def layer_norm(
     config: vit_config.ViTConfig, name: str, *, axis: str = 'norm',
+    affine: bool = True,
 ) -> nn.LayerNorm | nn.RMSNorm:
   """Layer norm or RMS norm over the logical `axis`, float32 statistics."""
   options: dict[str, Any] = {
       'epsilon': config.layer_norm_epsilon, 'dtype': config.compute_dtype,
       'scale_init': nn.with_logical_partitioning(
-          nn.initializers.ones, (axis,)), 'name': name}
+          nn.initializers.ones, (axis,)), 'use_scale': affine, 'name': name}
   if config.norm == 'rms':
     return nn.RMSNorm(**options)
   return nn.LayerNorm(
-      **options, bias_init=nn.with_logical_partitioning(
+      **options, use_bias=affine, bias_init=nn.with_logical_partitioning(
           nn.initializers.zeros, (axis,)))
 
 
@@ -108,7 +109,8 @@ class Mlp(nn.Module):
     c = self.config
     options: Any = {
         'dtype': c.compute_dtype,
-        'bias': nn.initializers.normal(1e-6) if c.proj_bias else None}
+        'bias': (nn.initializers.normal(1e-6)
+                 if c.proj_bias and c.mlp_bias else None)}
 
     def project(name: str) -> jax.Array:
       projected = dense(

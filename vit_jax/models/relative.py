@@ -11,6 +11,7 @@ import numpy as np
 from vit_jax.models import layers
 from vit_jax.models import vit_config
 
+
 def distance_bias(
     param: Callable[..., Any],
     query: Float[Array, 'batch tokens heads head_dim'],

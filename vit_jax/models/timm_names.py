@@ -31,7 +31,8 @@ _EVA = (
     rf'vit_(7b|{_SIZE}(_plus)?)_patch16_(dinov3(_qkvb)?|lingbot)',
     rf'vit_{_SIZE}_patch\d+_rope_(mixed_)?(ape_)?\d+',
     rf'vit_{_SIZE}_patch\d+_rope_reg\d_gap_\d+',
-    rf'vit_pe_(core|lang|spatial)_{_SIZE}_patch\d+_\d+')
+    rf'vit_pe_(core|lang|spatial)_{_SIZE}_patch\d+_\d+',
+    r'(qwen3|deepseek)_vit_\d+m(_enc)?')
 _DINOV3 = {'coordinates': 'normalized', 'base': 100.0, 'halves': True}
 # Every rule that matches a name applies; later ones override earlier ones.
 _RULES: tuple[tuple[str, Mapping[str, Any]], ...] = (
@@ -78,13 +79,24 @@ _RULES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ('vit_pe_.*_gigantic_.*', {'rotary': {'reference': 32, 'x_first': True}}),
     ('vit_pe_core_.*', {'pooling': 'attention', 'pool_heads': 8}),
     ('vit_pe_lang_large_.*', {'depth': 23}),
+    ('(qwen3|deepseek)_vit_.*', {
+        'rotary': {'halves': True}, 'pool_norm': True,
+        'pool_norm_affine': False}),
+    ('qwen3_vit_.*', {'gelu': 'tanh', 'final_norm': False}),
+    ('qwen3_vit_88m.*', {'num_heads': 12}),
+    ('deepseek_vit_.*', {'position': 'none'}),
 )
 # Components that our models lack, by words of a name.
 _MISSING = (
     (r'.*_xp_.*|vit_d?pwee_.*', "timm's parallel layers"),
     (r'.*_\d\dx2_.*', 'pairs of parallel layers'),
     (r'vit_d(little|wee)_.*', 'differential attention'),
-    (r'.*_sapiens2', 'grouped-query attention'),
+    (r'.*_sapiens2',
+     'layers with fewer heads of keys and values between layers without'),
+    ('qwen3_vit_.*_merge|deepseek_vit_.*_align',
+     'a projector to a language model before the head'),
+    (r'naflexvit_.*',
+     'patches and positions of images of any aspect ratio (NaFlex)'),
     (r'.*_mci_.*', 'a convolutional stem'),
     (r'vit_.*_resnet\d+d_.*', 'a ResNet-D with batch norm'),
     ('hiera.*', 'pooling between layers (Hiera)'),

@@ -172,11 +172,14 @@ class ViT(nn.Module):
                   else tokens[:, 0])
       case 'average':
         pooled = inputs.mean(axis=1)
+      case 'cls_registers':
+        pooled = tokens[:, :c.num_prefix].mean(axis=1)
       case 'cls_average':
         pooled = jnp.concatenate(
             [tokens[:, 0], inputs.mean(axis=1)], axis=1)
       case _:
         pooled = heads.AttentionPooling(c, train, name='pooling')(inputs)
     if c.pool_norm:
-      pooled = layers.layer_norm(c, 'pool_norm')(pooled)
+      pooled = layers.layer_norm(
+          c, 'pool_norm', affine=c.pool_norm_affine)(pooled)
     return pooled

@@ -17,8 +17,8 @@ _NPZ_TIMM: architecture.Exported = {'npz': _ANY, 'timm': _ANY}
 
 # Of position embeddings to another grid; see `embed.resize_positions`.
 Interpolation = Literal[
-    'linear', 'bilinear', 'bilinear_sharp', 'bilinear_square', 'cubic',
-    'bicubic', 'bicubic_offset']
+    'linear', 'bilinear', 'bilinear_sharp', 'cubic', 'bicubic',
+    'bicubic_offset']
 DIMENSIONS = ('width', 'depth', 'mlp_dim', 'num_heads', 'patch')
 
 
@@ -105,6 +105,7 @@ class ViTConfig:
       changes no attention weight (BEiT, arXiv 2106.08254).
     proj_bias: whether the output projection of attention and the MLP have
       biases.
+    mlp_bias: false for an MLP without biases, whatever `proj_bias` says.
     qk_norm: norm of queries and keys over `head_dim`, which bounds attention
       logits (arXiv 2302.05442, section 2.1).
     layer_scale: initial value of the factor per channel of each residual branch
@@ -120,9 +121,11 @@ class ViTConfig:
     final_norm: norm after the last layer (equation 4).
 
     pooling: 'cls' token, 'average' of patch tokens, 'cls_average' for both,
-      concatenated (DINOv2, arXiv 2304.07193), or 'attention' (MAP
-      head, arXiv 2106.04560).
+      concatenated (DINOv2, arXiv 2304.07193), 'cls_registers' for the mean of
+      class token and registers (Pixio), or 'attention' (MAP head, arXiv
+      2106.04560).
     pool_norm: norm after pooling (timm's `fc_norm`).
+    pool_norm_affine: whether `pool_norm` has parameters.
     pool_prefix: whether class token and registers are averaged or attended as
       well.
     pool_heads: heads of attention pooling; 0 for `num_heads`.
@@ -186,6 +189,7 @@ class ViTConfig:
   qkv_bias: bool = _switch(True, exported=_ANY)
   key_bias: bool = _switch(True, exported=_TIMM)
   proj_bias: bool = _switch(True, exported=_TIMM)
+  mlp_bias: bool = _switch(True, exported=_TIMM)
   qk_norm: bool = _switch(False, exported=_TIMM)
   layer_scale: float | None = _switch(None, exported=_TIMM)
   mlp: Literal['gelu', 'swiglu'] = _switch('gelu', exported=_TIMM)
@@ -194,10 +198,12 @@ class ViTConfig:
   norm: Literal['layer', 'rms'] = _switch('layer', exported=_TIMM)
   layer_norm_epsilon: float = _switch(1e-6, exported=_ANY)
   final_norm: bool = _switch(True, exported=_NPZ_TIMM)
-  pooling: Literal['cls', 'average', 'cls_average', 'attention'] = _switch(
-      'cls', exported={'npz': ('average', 'attention'),
-                       'timm': ('average', 'attention')})
+  pooling: Literal[
+      'cls', 'average', 'cls_average', 'cls_registers', 'attention'] = _switch(
+          'cls', exported={'npz': ('average', 'attention'),
+                           'timm': ('average', 'attention')})
   pool_norm: bool = _switch(False, exported=_TIMM)
+  pool_norm_affine: bool = _switch(True, exported=_TIMM)
   pool_prefix: bool = _switch(False, exported=_TIMM)
   pool_heads: int = _switch(0, exported=_TIMM)
   pool_mlp_dim: int = _switch(0, exported=_TIMM)

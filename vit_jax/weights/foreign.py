@@ -154,9 +154,9 @@ def _positions(
   grid, prefix = infer_architecture.position_grid(
       config, len(shapes['positions']), **resolutions,
       embeds_prefix=embeds_prefix,
-      # In timm, registers have position embeddings, too.
-      num_prefix=config.num_prefix if found.family.name == 'timm'
-      else config.num_class_tokens)
+      # In timm and Pixio, registers have position embeddings, too.
+      num_prefix=config.num_prefix if found.family.name in (
+          'timm', 'huggingface') else config.num_class_tokens)
   resolution = infer_architecture.image_size(config, grid)
   if config.has_cls:
     config = dataclasses.replace(config, position_cls=bool(prefix))
@@ -216,6 +216,10 @@ def _notes(
     name = pathlib.PurePath(declared_lib.json_path(found.opened.path)).name
     yield (f'no {name} beside it, which vit_jax writes: settings that are '
            'assumed may be wrong')
+  if found.family.name == 'timm' and not declared.source:
+    yield ("no config.json: read as timm's. Backbones of DINO, iBOT, MAE and "
+           "I-JEPA have the same names, but ImageNet's mean and std, and other "
+           'positions at another size (docs/models.md)')
   if values := {**given.model, **given.preprocess}:
     yield weights_lib.listed(values.items(), start='overrides: ')
   if found.left_out:

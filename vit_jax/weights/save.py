@@ -138,8 +138,9 @@ def _family(form: str, config: models.ModelConfig) -> families.Family:
     config = dataclasses.replace(config, position_at='stem')
   architecture.check_exportable(config, form)
   if isinstance(config, vit_config.ViTConfig):
-    family = families.FAMILIES[form]
-    return family if form != 'timm' else dataclasses.replace(
+    encoder = form == 'timm' and timm_export.encoder_architecture(config)
+    family = families.FAMILIES[encoder.split('_')[0] if encoder else form]
+    return family if encoder or form != 'timm' else dataclasses.replace(
         family, table=names.timm_written(
             eva=timm_export.is_eva(config), beit=timm_export.is_beit(config),
             separate_qkv=timm_export.has_separate_qkv(config),
@@ -152,14 +153,18 @@ def _family(form: str, config: models.ModelConfig) -> families.Family:
 def _huggingface_family(config: vit_config.ViTConfig) -> families.Family:
   kind = huggingface_export.model_type(config)
   family = families.FAMILIES[huggingface.TYPES[kind].family]
+  if kind == 'tipsv2_vision_model':
+    return dataclasses.replace(family, table=names.tipsv2_written(
+        swiglu=config.mlp == 'swiglu'))
   skipped = ['.weights_' if config.mlp == 'gelu' else '.mlp.fc']
   unused = family.table.unused
-  if kind == 'deit':
+  if kind in ('deit', 'ijepa', 'pixio'):
     family = dataclasses.replace(
-        family, base='deit.', table=dataclasses.replace(
+        family, base=f'{kind}.', table=dataclasses.replace(
             family.table, rows=tuple(dataclasses.replace(
-                row, theirs=re.sub('^classifier', 'cls_classifier', re.sub(
-                    '^vit', 'deit', row.theirs)))
+                row, theirs=re.sub('^vit', kind, row.theirs if kind != 'deit'
+                                   else re.sub('^classifier', 'cls_classifier',
+                                               row.theirs)))
                                                for row in family.table.rows)))
   elif kind == 'clip_vision_model':
     skipped += ['classifier']
@@ -181,10 +186,12 @@ def _for_format(
     # The projection of CLIP has no bias.
     flat = {name: array for name, array in flat.items()
             if name != 'head/dense/bias' or np.any(array)}
-  if (form != 'timm' or 'registers' not in flat
-      or not timm_export.embeds_prefix(config)):
+  pixio = form == 'huggingface' and (
+      getattr(config, 'pooling', '') == 'cls_registers')
+  if 'registers' not in flat or not (pixio or (
+      form == 'timm' and timm_export.embeds_prefix(config))):
     return flat
-  # timm's registers have position embeddings, too.
+  # The registers of timm and Pixio have position embeddings, too.
   assert isinstance(config, vit_config.ViTConfig)
   cls, patches = np.split(
       np.asarray(flat['positions']), [config.num_class_tokens])

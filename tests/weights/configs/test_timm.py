@@ -82,7 +82,9 @@ def test_arguments_of_training_and_defaults_are_accepted():
 
 
 @pytest.mark.parametrize(('config', 'words'), [
-    ({'architecture': 'vit_5b_patch16_sapiens2'}, 'grouped-query attention'),
+    ({'architecture': 'vit_5b_patch16_sapiens2'}, 'fewer heads of keys'),
+    ({'architecture': 'naflexvit_base_patch16_gap'}, 'NaFlex'),
+    ({'architecture': 'qwen3_vit_88m_merge'}, 'projector to a language'),
     *(({'architecture': name}, component) for name, component in (
         ('hiera_tiny_224.mae', 'pooling between layers'),
         ('samvit_base_patch16.sa1b', 'attention within windows'),

@@ -32,14 +32,35 @@ def in_chunks(name):
   return re.sub(r'^blocks\.(\d+)', r'blocks.\1.\1', metas(name))
 
 
+def under(prefix):
+  return lambda name: prefix + metas(name)
+
+
+PLAIN = {'num_classes': 0, 'gelu': 'exact'}
+
+
 @pytest.mark.parametrize(('settings', 'rename', 'others'), [
     (DINOV2, metas, {'mask_token': (1, 12)}),
     (REGISTERS, metas, {'mask_token': (1, 12)}),
     (REGISTERS, in_chunks, {}), (GIANT, giants, {}),
-    ({'num_classes': 0, 'gelu': 'exact'}, metas, {
+    (PLAIN, metas, {
         'mask_token': (1, 1, 8), 'decoder_pos_embed': (1, 17, 8),
-        'decoder_blocks.0.attn.qkv.bias': (24,)})],
-    ids=['DINOv2', 'registers', 'chunks', 'giant', 'MAE with its decoder'])
+        'decoder_blocks.0.attn.qkv.bias': (24,)}),
+    (PLAIN, under('teacher.backbone.'), {
+        'teacher.head.mlp.0.weight': (8, 12),
+        'teacher.head.last_layer.weight_v': (8, 4)}),
+    (PLAIN, under('module.base_encoder.'), {
+        'module.base_encoder.head.0.weight': (8, 12),
+        'module.base_encoder.head.1.running_mean': (8,),
+        'module.predictor.0.weight': (8, 8)}),
+    (PLAIN, under('target_encoder.module.'), {
+        'target_encoder.module.fc.fc1.weight': (8, 12), 'prototypes': (4, 8)}),
+    ({**PLAIN, 'cls': False, 'pooling': 'average'},
+     under('target_encoder.module.'), {
+         'predictor.module.predictor_pos_embed': (1, 16, 8),
+         'predictor.module.predictor_blocks.0.norm1.bias': (8,)})],
+    ids=['DINOv2', 'registers', 'chunks', 'giant', 'MAE with its decoder',
+         'DINO, iBOT', 'MoCo v3', 'MSN', 'I-JEPA'])
 def test_metas_names_are_read(settings, rename, others, tmp_path):
   family = families.FAMILIES['timm']
   written = {**random_models.params(random_models.config_of(**settings))}
@@ -55,6 +76,13 @@ def test_metas_names_are_read(settings, rename, others, tmp_path):
   assert loaded.kind == 'meta'
   random_models.assert_same(loaded.read(), written)
   assert loaded.preprocess.mean == preprocessing.IMAGENET_MEAN
+
+
+def test_a_file_with_only_timms_names_is_read_with_a_note(tmp_path):
+  safetensors.write(tmp_path / 'x', random_models.arrays('timm', **PLAIN))
+  loaded = foreign.load(tmp_path / 'x', {'num_heads': 2})
+  assert (loaded.kind, loaded.positions) == ('timm', 'cubic')
+  assert any('DINO, iBOT, MAE' in note for note in loaded.notes)
 
 
 def test_patches_of_videos_are_refused_by_name(tmp_path):  # V-JEPA 2.

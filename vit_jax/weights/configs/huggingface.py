@@ -36,6 +36,7 @@ class ModelType:
     settings: our settings that differ from a plain ViT.
     free: our settings that may have any value.
     gelu: default of `hidden_act`; '' for that of the family.
+    epsilon: default of `layer_norm_eps`; 0 for that of the family.
     num_heads: default of `num_attention_heads`; 0 to use a published size.
     inner: key of the section that holds the settings of the images' model.
   """
@@ -45,6 +46,7 @@ class ModelType:
   settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   free: tuple[str, ...] = ()
   gelu: str = ''
+  epsilon: float = 0.0
   num_heads: int = 12
   inner: str = ''
 
@@ -52,7 +54,7 @@ class ModelType:
 _DINO = ('qkv_bias', 'layer_scale', 'mlp')
 _VISION = 'vision_config'
 
-TYPES: Mapping[str, ModelType] = {
+_TYPES: Mapping[str, ModelType] = {
     'vit': ModelType('huggingface', 'ViTModel', 'ViTForImageClassification',
                      free=('qkv_bias',), num_heads=0),
     'deit': ModelType(
@@ -72,6 +74,23 @@ TYPES: Mapping[str, ModelType] = {
     'dinov3_vit': ModelType(
         'dinov3', 'DINOv3ViTModel', settings={'position': 'none'}, free=_DINO,
         num_heads=6),
+    'tipsv2_vision_model': ModelType(
+        'meta', 'Tipsv2VisionModel', free=(*_DINO, 'registers'),
+        inner=_VISION),
+    'aimv2_vision_model': ModelType(
+        'aimv2', 'Aimv2VisionModel', settings={
+            'norm': 'rms', 'stem_norm': 'patches', 'mlp': 'swiglu',
+            'qkv_bias': False, 'proj_bias': False, 'pooling': 'average'},
+        num_heads=8, inner=_VISION),
+    'ijepa': ModelType(
+        'huggingface', 'IJepaModel', 'IJepaForImageClassification',
+        {'pooling': 'average'}, free=('qkv_bias',)),
+    'vit_msn': ModelType(
+        'huggingface', 'ViTMSNModel', 'ViTMSNForImageClassification',
+        free=('qkv_bias',), epsilon=1e-6),
+    'pixio': ModelType(
+        'huggingface', 'PixioModel', settings={'pooling': 'cls_registers'},
+        free=('qkv_bias', 'registers'), epsilon=1e-6, num_heads=16),
     'clip_vision_model': ModelType(
         'clip', 'CLIPVisionModel', 'CLIPVisionModelWithProjection',
         {'stem_norm': 'tokens'}, gelu='quick'),
@@ -84,10 +103,19 @@ TYPES: Mapping[str, ModelType] = {
     'siglip': ModelType(
         'siglip', '', 'SiglipForImageClassification', {'pooling': 'average'},
         inner=_VISION)}
+# Two towers whose image tower alone is a type, and types of the same tower.
+TYPES: Mapping[str, ModelType] = {
+    **_TYPES, 'tipsv2': _TYPES['tipsv2_vision_model'],
+    'aimv2': _TYPES['aimv2_vision_model'], 'metaclip_2': _TYPES['clip'],
+    'metaclip_2_vision_model': _TYPES['clip_vision_model']}
 
 # Components that our models lack, of other model types of these families.
 MISSING: Mapping[str, str] = {
     'siglip2': 'patches and positions of images of any aspect ratio (NaFlex)',
+    'mlcd_vision_model': 'a learned rotation of the class token',
+    'radio': 'several class tokens as its output, and positions of 2048 pixels'
+             '; use that of timm, such as vit_so400m_patch16_radio_v4',
+    'vjepa2': 'patches of several video frames (tubelets)',
     'vit_mae': 'the decoder of MAE; use the encoder of timm, such as '
                'hf://timm/vit_base_patch16_224.mae'}
 
@@ -117,6 +145,11 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   result.model = {ours: inner[theirs]
                   for theirs, ours in MODEL_KEYS.items()
                   if inner.get(theirs) is not None}
+  if epsilon := inner.get('rms_norm_eps') or found.epsilon:
+    result.model.setdefault('layer_norm_epsilon', epsilon)
+  if inner.get('is_native'):
+    raise ValueError('is_native is true: sine-cosine positions of any grid, '
+                     'which our models lack.')
   if found.num_heads and 'num_heads' not in result.model:
     result.model['num_heads'] = found.num_heads
     result.origins['num_heads'] = f'inferred from model_type {kind}'
@@ -124,6 +157,10 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
     result.model['rotary'] = {
         'coordinates': 'normalized', 'base': float(config['rope_theta']),
         'halves': True}
+  if found.family == 'meta':  # TIPSv2.
+    result.positions = 'bilinear'
+    result.add_defaults({'mean': (0.0,) * 3, 'std': (1.0,) * 3},
+                        f'assumed, as for model_type {kind}')
   if inner.get('image_size') is not None:
     result.resolution = declared.sides(inner['image_size'])
   result.model |= _gelu(inner, found)
@@ -134,7 +171,7 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   architectures = config.get('architectures') or (
       ('Classification',) if found.family == 'huggingface' else ())
   if any('Classification' in str(name) for name in architectures):
-    if kind == 'clip':
+    if found.family == 'clip':
       result.model |= {**found.settings, 'cls': True}
       result.preprocess.setdefault('activation', 'softmax')
     count = len(labels) or config.get('num_labels', config.get('num_classes'))
@@ -175,8 +212,8 @@ def _gelu(
     ValueError: for another activation.
   """
   act = config.get('hidden_act')
-  gated = config.get('use_gated_mlp')  # SwiGLU.
-  if act is None and not gated:
+  gated = config.get('use_gated_mlp') or kind.family == 'aimv2'  # SwiGLU.
+  if act is None and (not gated or kind.family == 'aimv2'):
     return {'gelu': kind.gelu} if kind.gelu else {}
   if gated:
     if act != 'silu':

@@ -10,6 +10,7 @@ from vit_jax.models import vit_config
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import huggingface
 from vit_jax.weights.configs import preprocessing
+from vit_jax.weights.configs import timm_export
 
 # Settings that every model type stores, and others.
 _STORED = ('name', 'cls', 'gelu', 'layer_norm_epsilon', *vit_config.DIMENSIONS)
@@ -33,13 +34,24 @@ def model_type(config: vit_config.ViTConfig) -> str:
   elif config.stem_norm == 'tokens':
     averaged = classes and config.has_cls and config.pooling == 'average'
     kind = 'clip' if averaged else 'clip_vision_model'
+  elif config.pooling == 'cls_registers':
+    kind = 'pixio'
+  elif config.norm == 'rms':
+    kind = 'aimv2_vision_model'
   elif config.layer_scale is not None:
-    kind = 'dinov2_with_registers' if config.registers else 'dinov2'
+    # Of the published models, only TIPSv2 has one register.
+    kind = ('tipsv2_vision_model' if config.registers == 1 and not classes else
+            'dinov2_with_registers' if config.registers else 'dinov2')
+  elif not config.has_cls and not config.registers and (
+      config.pooling == 'average' and (
+          config.gelu == 'exact' or not classes)):
+    kind = 'ijepa'
   elif not config.has_cls and not config.registers and (
       config.pooling == ('average' if classes else 'attention')):
     kind = 'siglip' if classes else 'siglip_vision_model'
   else:
-    kind = 'vit'
+    # Unlike ViTModel, ViTMSNModel has no representation layer.
+    kind = 'vit' if classes or config.representation_layer else 'vit_msn'
   found = huggingface.TYPES[kind]
   expected = {**dataclasses.asdict(vit_config.ViTConfig()), **found.settings}
   if kind == 'dinov3_vit':
@@ -76,7 +88,7 @@ def config_files(model: weights_lib.Weights) -> dict[str, dict[str, Any]]:
   kind = model_type(config)
   found = huggingface.TYPES[kind]
   result: dict[str, Any] = _model(config, model.resolution, kind)
-  if found.inner:
+  if found.inner and found.classifier:
     result = {found.inner: result, 'text_config': {}}
   problem = huggingface.PROBLEM_TYPES.get(preprocess.activation)
   result |= {
@@ -101,7 +113,8 @@ def _model(
     ValueError: if the model type has no such model.
   """
   height, width = resolution
-  if kind != 'vit' and (height != width or not isinstance(config.patch, int)):
+  if kind not in ('vit', 'vit_msn') and (
+      height != width or not isinstance(config.patch, int)):
     raise ValueError(
         f'Models of type {kind} in transformers need square images and '
         f'patches, but these are for {height}x{width} and patches of '
@@ -113,9 +126,13 @@ def _model(
       'initializer_range': 0.02,
       'image_size': height if height == width else [height, width],
       'num_channels': 3}
-  if kind.startswith('dinov2'):
-    result |= {'use_swiglu_ffn': config.mlp == 'swiglu',
-               'mlp_ratio': _dinov2_ratio(config)}
+  if kind == 'pixio':
+    result |= {'n_cls_tokens': 1 + config.registers}
+  if kind.startswith(('dinov2', 'tipsv2', 'pixio')):
+    fraction = kind == 'tipsv2_vision_model' and config.mlp == 'gelu'
+    result |= {'use_swiglu_ffn': config.mlp == 'swiglu', 'mlp_ratio': (
+        timm_export.mlp_ratio(config.mlp_dim, config.width) if fraction
+        else _dinov2_ratio(config))}
   if kind == 'beit':
     shared = config.position_at == 'shared'
     result |= {'use_relative_position_bias': not shared,
@@ -131,6 +148,9 @@ def _model(
                'use_gated_mlp': config.mlp == 'swiglu'}
     if config.mlp == 'swiglu':
       result['hidden_act'] = 'silu'
+  if kind == 'aimv2_vision_model':
+    result |= {'rms_norm_eps': result.pop('layer_norm_eps'),
+               'hidden_act': 'silu', 'use_head': False}
   if kind == 'siglip':
     result['vision_use_head'] = False
   return result

@@ -54,6 +54,11 @@ _POSITIONS: Mapping[str, vit_config.Interpolation] = {
     r'vit_(base|huge)_patch16_radio_v3': 'linear',
     r'vit_.*_radio_.*|flexivit_.*': 'bilinear_sharp'}
 # Arguments with the only value that our models support.
+# Arguments of encoders of multimodal models; those of their projectors are
+# ignored, like the projectors.
+_ENCODER = (
+    'pos_embed_grid_size', 'rope_temperature', 'norm_eps', 'encoder_pool',
+    'out_features', 'merge_size', 'downsample_ratio')
 _REQUIRED: Mapping[str, Any] = {
     'in_chans': 3, 'norm_layer': 'layernorm', 'use_post_norm': False,
     'attn_only_layer_scale': False}
@@ -79,20 +84,26 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
     raise ValueError(f'architecture is {name!r}, which has {missing}: our '
                      'models lack that component.')
   if name and not resnet and not re.match(
-      r'vit_|test_vit\d*(_.*)?$|deit3?_|flexivit_|eva(02)?_|aimv2_|'
-      r'beit(v2|3)?_',
+      r'vit_|test_vit\d*(_.*)?$|(qwen3|deepseek)_vit_|deit3?_|flexivit_|'
+      r'eva(02)?_|aimv2_|beit(v2|3)?_',
       name):
     raise ValueError(f'architecture is {name!r}, expected a ViT, DeiT or BiT, '
                      'or one of the families in docs/models.md.')
-  families = ('timm_bit',) if resnet else (
-      ('timm',) if name else ('timm', 'timm_bit'))
+  encoder = re.match('(qwen3|deepseek)_vit_', name)
+  families = (encoder[1], f'{encoder[1]}_encoder') if encoder else (
+      ('timm_bit',) if resnet else ('timm',) if name else ('timm', 'timm_bit'))
   result = declared.Declared(families=families)
   # timm itself ignores arguments that are null.
   arguments = {k: v for k, v in (config.get('model_args') or {}).items()
                if v is not None}
-  _check_arguments(arguments, _RESNET if resnet else _KNOWN)
+  _check_arguments(arguments, _RESNET if resnet else (
+      *_KNOWN, *_ENCODER) if encoder else _KNOWN)
   if config.get('num_classes') is not None:
     result.model['num_classes'] = config['num_classes']
+  if encoder and inner.get('crop_mode') == 'border':
+    inner = {**inner, 'crop_mode': 'squash'}
+    result.notes += ('images are resized to the resolution, not padded to its '
+                     'aspect ratio as in timm',)
   result.preprocess = parse_preprocessing(inner)
   result.add_defaults(_DEFAULTS, 'assumed, as timm does for this file')
   labels = config.get('label_names') or inner.get('label_names') or (
@@ -100,6 +111,9 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   if labels:
     result.preprocess['labels'] = declared.class_names(labels)
   pool = arguments.get('global_pool', config.get('global_pool'))
+  if encoder:
+    pool = None  # That of the projector, or the average.
+    arguments.pop('img_size', None)  # The grid of positions is another.
   if not resnet:
     if 'num_features' in config:
       result.model['width'] = config['num_features']

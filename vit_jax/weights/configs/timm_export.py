@@ -50,7 +50,8 @@ def config_files(model: weights_lib.Weights) -> dict[str, dict[str, Any]]:
         'architecture': _architecture(config),
         'global_pool': _GLOBAL_POOL[config.pooling],
         'num_features': config.width,
-        'model_args': {
+        'model_args': _encoder_arguments(config, model.resolution)
+                      if encoder_architecture(config) else {
             **_shared_arguments(config, model.resolution),
             **(_relative_arguments(config) if config.has_offset_bias
                else _eva_arguments(config) if is_eva(config)
@@ -90,6 +91,16 @@ def _resize_and_crop(preprocess: preprocessing.Preprocess) -> dict[str, Any]:
           'interpolation': resize.method}
 
 
+def encoder_architecture(config: models.ModelConfig) -> str:
+  """Returns the encoder of a multimodal model with these settings, or ''."""
+  return next((
+      name for name in ('qwen3_vit_88m', 'deepseek_vit_412m')
+      if all(getattr(config, key, None) == getattr(want, key)
+             for want in [models.parse({'variant': name})]
+             for key in architecture.switches(want)
+             if key not in vit_config.DIMENSIONS)), '')
+
+
 def is_eva(config: models.ModelConfig) -> bool:
   """Whether timm builds a model with its class Eva."""
   return isinstance(config, vit_config.ViTConfig) and (
@@ -126,6 +137,8 @@ def _architecture(config: vit_config.ViTConfig) -> str:
   Raises:
     ValueError: if timm has none.
   """
+  if name := encoder_architecture(config):
+    return name
   if backbone := config.backbone:
     name = _HYBRIDS.get(tuple(backbone.depths), '')
     if not name or backbone.width != 64 or backbone.preactivation:
@@ -165,11 +178,13 @@ def _architecture(config: vit_config.ViTConfig) -> str:
   elif config.post_norm and not is_eva(config):
     possible = possible and name == 'vit_base_patch16_224'
     name = 'vit_base_patch16_rpn_224'
-  if not possible:
+  if not (possible and config.pool_norm_affine and (
+      config.mlp_bias or not config.proj_bias)):
     raise _no_architecture(
         config, 'rotary', 'norm', 'stem_norm', 'layer_scale', 'mlp', 'gelu',
-        'inner_norm', 'proj_bias', 'pool_prefix', 'pool_heads', 'pool_mlp_dim',
-        'distill_token', 'registers', 'position_cls', 'post_norm')
+        'inner_norm', 'proj_bias', 'mlp_bias', 'pool_norm_affine',
+        'pool_prefix', 'pool_heads', 'pool_mlp_dim', 'distill_token',
+        'registers', 'position_cls', 'post_norm')
   return name
 
 
@@ -214,12 +229,35 @@ def _shared_arguments(
   return arguments
 
 
+def _encoder_arguments(
+    config: vit_config.ViTConfig, resolution: tuple[int, int],
+) -> dict[str, Any]:
+  """Returns arguments of timm's encoders of multimodal models.
+
+  Raises:
+    ValueError: if the grid of position embeddings is not square.
+  """
+  arguments: dict[str, Any] = {
+      'img_size': list(resolution), 'patch_size': config.patch,
+      'embed_dim': config.width, 'depth': config.depth,
+      'num_heads': config.num_heads,
+      'mlp_ratio': mlp_ratio(config.mlp_dim, config.width)}
+  if config.position == 'learned':
+    rows, columns = config.grid(resolution)
+    if rows != columns:
+      raise ValueError(
+          f'timm has square grids of position embeddings for this model, but '
+          f'the grid is {rows}x{columns}. Save it as orbax.')
+    arguments['pos_embed_grid_size'] = rows
+  return arguments
+
+
 def _vit_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
   """Returns arguments of timm's class VisionTransformer."""
   packed = config.mlp == 'swiglu' and not has_separate_gate(config)
   arguments: dict[str, Any] = {
       'reg_tokens': config.registers, 'fc_norm': config.pool_norm,
-      'mlp_ratio': _ratio((1 + packed) * config.mlp_dim, config.width),
+      'mlp_ratio': mlp_ratio((1 + packed) * config.mlp_dim, config.width),
       'final_norm': config.final_norm or config.pool_norm,
       'pre_norm': config.stem_norm == 'tokens',
       'proj_bias': config.proj_bias,
@@ -238,7 +276,7 @@ def _eva_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
   rotary = config.rotary
   arguments: dict[str, Any] = {
       'num_reg_tokens': config.registers, 'dynamic_img_size': False,
-      'mlp_ratio': _ratio(config.mlp_dim, config.width),
+      'mlp_ratio': mlp_ratio(config.mlp_dim, config.width),
       'attn_type': 'rope' if config.key_bias else 'eva',
       'qkv_fused': not has_separate_qkv(config),
       'swiglu_mlp': config.mlp == 'swiglu',
@@ -253,7 +291,7 @@ def _eva_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
   if config.pooling == 'attention':
     arguments |= {
         'attn_pool_num_heads': config.pool_heads or config.num_heads,
-        'attn_pool_mlp_ratio': _ratio(
+        'attn_pool_mlp_ratio': mlp_ratio(
             config.pool_mlp_dim or config.mlp_dim, config.width)}
   if rotary is not None:
     arguments |= {
@@ -271,7 +309,7 @@ def _relative_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
   """Returns arguments of timm's classes Beit and VisionTransformerRelPos."""
   shared = config.position_at == 'shared'
   kind = 'mlp' if config.position == 'relative_mlp' else 'bias'
-  arguments = {'mlp_ratio': _ratio(config.mlp_dim, config.width),
+  arguments = {'mlp_ratio': mlp_ratio(config.mlp_dim, config.width),
                'init_values': config.layer_scale or 0.0}
   if is_beit(config):
     return {**arguments, 'use_rel_pos_bias': not shared,
@@ -281,7 +319,7 @@ def _relative_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
           'rel_pos_type': kind, 'rel_pos_dim': config.position_mlp_dim}
 
 
-def _ratio(hidden: int, width: int) -> float:
+def mlp_ratio(hidden: int, width: int) -> float:
   """Returns the ratio whose product with the width timm rounds to `hidden`."""
   ratio = hidden / width
   # timm rounds the product down.

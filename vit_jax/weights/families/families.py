@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from vit_jax.models import timm_names
 from vit_jax.models import vit_config
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.families import layout
@@ -59,9 +60,28 @@ _BIT_BACKBONE = {'preactivation': True, 'group_norm_epsilon': 1e-5,
                  'std_epsilon': 0.0}
 _IMAGENET = {'mean': preprocessing.IMAGENET_MEAN,
              'std': preprocessing.IMAGENET_STD}
+_CLIP = {'mean': preprocessing.CLIP_MEAN, 'std': preprocessing.CLIP_STD}
 _DINOV2 = {'gelu': 'exact', 'layer_norm_epsilon': 1e-6}
 
+
+def _vision_encoders(
+    name: str, label: str, variant: str, absent: str,
+) -> tuple[Family, Family]:
+  """Returns families of timm's classifiers, and of encoders alone."""
+  implied = timm_names.find_architecture(variant) or {}
+  settings = {key: value for key, value in implied.items()
+              if key not in ('num_heads', 'position_cls')}
+  return tuple(Family(  # type: ignore[return-value]
+      name + end, label, names.vision_encoder('timm', prefix, absent),
+      settings=settings, num_heads={1024: 16, 1152: 16})
+      for end, prefix in (('', 'encoder.'), ('_encoder', '')))
+
+
 FAMILIES: Mapping[str, Family] = {family.name: family for family in (
+    *_vision_encoders('qwen3', 'timm Qwen3-ViT', 'qwen3_vit_88m', r'norm\..*'),
+    *_vision_encoders(
+        'deepseek', 'timm DeepSeek-ViT', 'deepseek_vit_412m',
+        r'pos_embed|(.*\.)?norm\d?\.bias|.*\.fc\d\.bias'),
     Family(
         'resnet', "big_vision's ResNet", names.RESNET_NPZ,
         settings={'name': 'resnet'}),
@@ -85,7 +105,8 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         # DINO, iBOT and DINOv2; then TIPS, DINOv2 with registers, MAE, and
         # I-JEPA and MSN.
         positions='bicubic_offset', positions_by={
-            r'vision_encoder\..*': 'bilinear',
+            r'vision_encoder\.mask_token': 'bilinear',
+            r'(.*\.)?blocks\.\d+\.mlp\.c_fc\.weight': 'bilinear',
             r'(.*\.)?register_tokens': 'cubic',
             r'(.*\.)?decoder_pos_embed': 'bicubic',
             r'target_encoder\..*': 'bicubic'},
@@ -112,6 +133,10 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         positions='cubic', preprocess=_IMAGENET,
         base='dinov2_with_registers.'),
     Family(
+        'aimv2', 'Hugging Face AIMv2', names_huggingface.AIMV2,
+        settings={'layer_norm_epsilon': 1e-5}, positions='bicubic',
+        preprocess=_CLIP, base='vision_model.'),
+    Family(
         'dinov3', 'Hugging Face DINOv3', names_huggingface.DINOV3,
         settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-5,
                   'position': 'none', 'rotary': {
@@ -126,8 +151,7 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
     Family(
         'clip', 'Hugging Face CLIP', names_huggingface.CLIP,
         settings={'layer_norm_epsilon': 1e-5}, positions='bicubic',
-        preprocess={'mean': preprocessing.CLIP_MEAN,
-                    'std': preprocessing.CLIP_STD, 'activation': 'none'},
+        preprocess={**_CLIP, 'activation': 'none'},
         not_classified='final_norm/'),
     Family(
         'scratch', '"Implementing Vision Transformer from scratch"',
@@ -138,9 +162,12 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
 
 
 def split_pairs(params: dict[str, Any]) -> dict[str, Any]:
-  """Splits joint arrays: (queries,) keys and values of attention pooling, and
-  gates before hidden units.
+  """Splits joint arrays: (queries,) keys and values of attention pooling,
+  gates before hidden units, and several class tokens, of which all but the
+  first become registers.
   """
+  if len(params.get('cls', ())) > 1:  # Pixio.
+    params['cls'], params['registers'] = np.split(params['cls'], [1])
   hidden, out = params.get(f'{_MLP}/hidden/kernel'), params.get(
       f'{_MLP}/out/kernel')
   if hidden is not None and out is not None and (
@@ -164,6 +191,8 @@ def join_pairs(
   """Inverts `split_pairs`, for the arrays that are joint in a family."""
   written = {row.ours for row in family.table.rows if not row.read_only}
   result = dict(params)
+  if family.name == 'huggingface' and 'registers' in result:
+    result['cls'] = np.concatenate([result['cls'], result.pop('registers')])
   for end in ('kernel', 'bias'):
     gate, hidden = f'{_MLP}/gate/{end}', f'{_MLP}/hidden/{end}'
     if gate in result and gate not in written:

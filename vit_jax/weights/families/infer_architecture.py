@@ -38,10 +38,10 @@ def section(
       **family.settings,
       'num_classes': 0 if head is None else int(head.shape[-1])}
   if name == 'vit':
-    result |= _encoder(params, family, declared)
+    result = {**_encoder(params, family, declared), **result}
     if heads_in_shapes:
       result['num_heads'] = int(params[_QKV].shape[-2])
-    result |= _pooling(params, declared)
+    result |= _pooling(params, family, declared)
     if family.name in ('timm', 'meta', 'clip'):
       _check_undetermined(params, declared)
       if result['stem_norm'] != 'none':
@@ -117,6 +117,7 @@ def _blocks(params: Mapping[str, Any]) -> dict[str, Any]:
       'qkv_bias': has('attention/qkv_bias') or has('attention/qv_bias'),
       'key_bias': not has('attention/qv_bias'),
       'proj_bias': has('attention/out/bias'),
+      'mlp_bias': has('mlp/out/bias') or not has('attention/out/bias'),
       'qk_norm': has('attention/query_norm/scale'),
       'norm': 'layer' if has('attention_norm/bias') else 'rms',
       'mlp': 'swiglu' if has('mlp/gate/kernel') else 'gelu',
@@ -140,7 +141,8 @@ def _relative(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pooling(
-    params: Mapping[str, Any], declared: Mapping[str, Any],
+    params: Mapping[str, Any], family: families.Family,
+    declared: Mapping[str, Any],
 ) -> dict[str, Any]:
   has_cls = 'cls' in params
   pooling = declared.get('pooling') or (
@@ -149,6 +151,9 @@ def _pooling(
       # The head reads both, as in DINOv2.
       else 'cls_average' if 'head/dense/kernel' in params and (
           len(params['head/dense/kernel']) == 2 * params['cls'].shape[-1])
+      # Of ViT's names, only Pixio has several class tokens.
+      else 'cls_registers' if (
+          family.name == 'huggingface' and 'registers' in params)
       else 'cls')
   cls = None if has_cls == pooling.startswith('cls') else has_cls
   result = {'pooling': pooling, 'cls': cls}

@@ -2,6 +2,7 @@
 """
 
 import dataclasses
+import re
 from typing import Any
 
 from vit_jax.weights.families.layout import Row
@@ -262,6 +263,22 @@ def timm_written(
       *(('.fc1.',) if separate_gate else ('.fc1_x.', '.fc1_g.')))
 
 
+# Qwen3-ViT and DeepSeek-ViT: timm's classifiers have the encoder, without class
+# token, under a prefix; a projector to a language model is no part of ours.
+_ENCODER = (r'patch_embed\.proj\..*|pos_embed|norm\..*|head\..*'
+            r'|blocks\.\{layer\}\.(norm\d|attn\.(qkv|proj)|mlp\.fc\d)\..*')
+
+
+def vision_encoder(name: str, prefix: str, absent: str) -> Table:
+  """Returns the names of an encoder; it lacks the rows matching `absent`."""
+  return Table(name, tuple(
+      dataclasses.replace(row, theirs=(
+          '' if row.theirs.startswith('head.') else prefix) + row.theirs)
+      for row in TIMM.rows if re.fullmatch(_ENCODER, row.theirs)
+      and not re.fullmatch(absent, row.theirs)),
+               ignored=(rf'{prefix}(merger|aligner)\..*',))
+
+
 # ------------------------- DINO, DINOv2, MAE and other self-supervision (.pth)
 
 # timm's names, with a few others. MAE's decoder and the projection heads (MLPs
@@ -272,7 +289,10 @@ META = dataclasses.replace(
         Row('registers', 'register_tokens', '1 n d -> n d'),
         # SwiGLU: the gates are before the hidden units.
         *both(f'{LAYERS}/mlp/hidden', 'blocks.{layer}.mlp.w12', **DENSES),
-        *both(f'{LAYERS}/mlp/out', 'blocks.{layer}.mlp.w3', **DENSES)),
+        *both(f'{LAYERS}/mlp/out', 'blocks.{layer}.mlp.w3', **DENSES),
+        # TIPS.
+        *both(f'{LAYERS}/mlp/hidden', 'blocks.{layer}.mlp.c_fc', **DENSES),
+        *both(f'{LAYERS}/mlp/out', 'blocks.{layer}.mlp.c_proj', **DENSES)),
     # DINOv2's training saves layers in chunks.
     renames={r'^blocks\.\d+\.(\d+\.)': r'blocks.\1'},
     ignored=(
@@ -284,6 +304,13 @@ META = dataclasses.replace(
         r'storage_tokens|rope_embed\..*|.*\.qkv\.bias_mask': (
             "Meta's names of DINOv3; load it as a folder of timm or Hugging "
             'Face, such as hf://timm/vit_small_patch16_dinov3.lvd1689m')})
+
+
+def tipsv2_written(*, swiglu: bool) -> Table:
+  """Returns `META` with the rows that are written for a TIPSv2 model."""
+  table = META.without('reg_token', '.fc', '.gamma_', 'v}_', *(
+      ('.c_',) if swiglu else ('.w12.', '.w3.')))
+  return dataclasses.replace(table, unused={'mask_token': (1, 0)})
 
 
 # ---------------------------------------------------------------- timm's BiT

@@ -34,7 +34,7 @@ def _stem(name: str) -> tuple[Row, ...]:
 
 def _layers(
     layer: str, *, qkv: str, out: str, norms: tuple[str, str],
-    mlp: Mapping[str, str], bias: str = 'qkv_bias',
+    mlp: Mapping[str, str], bias: str = 'qkv_bias', mlp_name: str = 'mlp',
 ) -> tuple[Row, ...]:
   """Rows of all layers; `mlp` has the names for ours."""
   biases = qkv if bias == 'qkv_bias' else qkv.replace('|k|', '|')
@@ -47,9 +47,12 @@ def _layers(
       *norm(f'{LAYERS}/attention_norm', f'{layer}.{norms[0]}', **WEIGHT),
       *norm(f'{LAYERS}/mlp_norm', f'{layer}.{norms[1]}', **WEIGHT),
       *(row for theirs, ours in mlp.items() for row in both(
-          f'{LAYERS}/mlp/{ours}', f'{layer}.mlp.{theirs}', **DENSES)),
-      Row(f'{LAYERS}/attention_scale', f'{layer}.layer_scale1.lambda1'),
-      Row(f'{LAYERS}/mlp_scale', f'{layer}.layer_scale2.lambda1'))
+          f'{LAYERS}/mlp/{ours}', f'{layer}.{mlp_name}.{theirs}', **DENSES)))
+
+
+def _layer_scales(layer: str) -> tuple[Row, Row]:
+  return (Row(f'{LAYERS}/attention_scale', f'{layer}.layer_scale1.lambda1'),
+          Row(f'{LAYERS}/mlp_scale', f'{layer}.layer_scale2.lambda1'))
 
 
 _MLP = {'fc1': 'hidden', 'fc2': 'out'}
@@ -61,7 +64,7 @@ _BEFORE_5: Mapping[str, Any] = {  # Names of transformers before version 5.
     r'(\d)\.intermediate\.dense\.': r'\1.mlp.fc1.',
     r'(\d)\.output\.dense\.': r'\1.mlp.fc2.'}
 
-# ----------------------------------------------------------------- ViT, DeiT
+# ----------------------------------------- ViT, DeiT, I-JEPA, MSN, Pixio
 
 HUGGINGFACE = Table('huggingface', rows=(
     *_stem('vit'),
@@ -73,9 +76,12 @@ HUGGINGFACE = Table('huggingface', rows=(
     *both('head/distill', 'distillation_classifier', **DENSE)),
     renames={
         '^cls_classifier': 'classifier',
-        # A model without a head, and DeiT.
-        r'^(deit\.)?(embeddings|encoder|layers|layernorm|pooler)\.': r'vit.\2.',
-        **_BEFORE_5},
+        # A model without a head, DeiT, I-JEPA and Pixio.
+        (r'^((deit|ijepa|pixio)\.)?'
+         r'(embeddings|encoder|layers|layernorm|pooler)\.'): r'vit.\3.',
+        **_BEFORE_5,
+        r'(\d)\.norm1\.': r'\1.layernorm_before.',
+        r'(\d)\.norm2\.': r'\1.layernorm_after.'},
     unsupported={r'.*mask_token': 'a mask token, which our models lack'})
 
 # ----------------------------------------------------------- BEiT, data2vec
@@ -108,7 +114,7 @@ BEIT = Table('beit', rows=(
 
 def _dinov2(name: str, *rows: Row) -> Table:
   return Table(name, rows=(
-      *_stem(name), *rows,
+      *_stem(name), *rows, *_layer_scales(f'{name}.encoder.layer.{{layer}}'),
       *_layers(f'{name}.encoder.layer.{{layer}}',
                qkv='attention.attention.{query|key|value}',
                out='attention.output.dense', norms=('norm1', 'norm2'),
@@ -128,6 +134,7 @@ DINOV3 = Table('dinov3', rows=(
     *both('patches', 'embeddings.patch_embeddings', kernel=CONV, **WEIGHT),
     Row('cls', 'embeddings.cls_token', '1 n d -> n d'),
     Row('registers', 'embeddings.register_tokens', '1 n d -> n d'),
+    *_layer_scales('layer.{layer}'),
     *_layers('layer.{layer}', qkv='attention.{q|k|v}_proj', bias='qv_bias',
              out='attention.o_proj', norms=('norm1', 'norm2'), mlp={
                  'up_proj': 'hidden', 'gate_proj': 'gate',
@@ -138,7 +145,7 @@ DINOV3 = Table('dinov3', rows=(
     unsupported={r'.*\.k_proj\.bias': (
         'a bias of the keys, which DINOv3 has not, and no output uses')})
 
-# -------------------------------------------------- image towers: CLIP, SigLIP
+# ------------------------------------------- image towers: CLIP, SigLIP, AIMv2
 
 
 def _tower(name: str, *rows: Row) -> Table:
@@ -183,3 +190,20 @@ CLIP = _tower(
     Row('cls', 'vision_model.embeddings.class_embedding', 'd -> 1 d'),
     *norm('stem_norm', 'vision_model.pre_layrnorm', **WEIGHT),
     Row('head/dense/kernel', 'visual_projection.weight', 'o i -> i o'))
+
+AIMV2 = Table('aimv2', rows=(
+    *both('patches', 'vision_model.embeddings.patch_embed', kernel=CONV,
+          **WEIGHT),
+    Row('positions', 'vision_model.embeddings.position_embedding.weight'),
+    Row('patch_norm/scale', 'vision_model.embeddings.rms_norm.weight'),
+    *_layers('vision_model.encoder.layers.{layer}', mlp_name='ffn',
+             qkv='attention.{q|k|v}_proj', out='attention.out_proj',
+             norms=('rms_norm1', 'rms_norm2'), mlp={
+                 'up_proj': 'hidden', 'gate_proj': 'gate',
+                 'down_proj': 'out'}),
+    Row('final_norm/scale', 'vision_model.rms_norm.weight')),
+    renames={r'^(embeddings|encoder|rms_norm|head)\.': r'vision_model.\1.'},
+    ignored=CLIP.ignored,
+    unsupported={r'(vision_model\.)?head\..*|visual_projection\..*': (
+        'attention pooling without a query projection and an MLP, which our '
+        'models lack')})
