@@ -54,10 +54,10 @@ class RelativeBias(nn.Module):
     if c.position == 'relative_mlp':
       inputs = np.sign(offsets) * np.log1p(np.abs(offsets, dtype=np.float32))
       hidden = nn.relu(layers.dense(
-          c.position_mlp_dim, (None, 'mlp'), 'hidden', dtype=jnp.float32)(
+          c.position_mlp_dim, (None, None), 'hidden', dtype=jnp.float32)(
               inputs.reshape(-1, 2)))
       table = layers.dense(
-          c.num_heads, ('mlp', 'heads'), 'out', dtype=jnp.float32)(hidden)
+          c.num_heads, (None, 'heads'), 'out', dtype=jnp.float32)(hidden)
     else:
       table = self.param(
           'offsets', nn.with_logical_partitioning(
