@@ -199,6 +199,7 @@ class Block(nn.Module):
     """Normalises tokens before or `after` a branch, see `post_norm`."""
     if self.config.post_norm != after:
       return tokens
+    tokens = layers.saved(tokens, 'branch') if after else tokens
     return layers.layer_norm(self.config, name)(tokens)
 
   def _attend(
@@ -325,11 +326,7 @@ class Encoder(nn.Module):
       tokens: Float[Array, 'batch tokens width'],
       positions: Float[Array, '...'] | None,
   ) -> tuple[Float[Array, 'batch tokens width'], dict[str, Any]]:
-    """Applies the blocks.
-
-    `positions`, if given, are added to the tokens before each block, or are the
-    `relative.RelativeBias` of all blocks.
-    """
+    """Applies blocks that add `positions`, or use them as relative biases."""
     c = self.config
     block: Any = AxialBlock if c.axial else Block
     if c.remat != 'none':

@@ -22,7 +22,7 @@ XAVIER = nn.initializers.xavier_uniform()
 # weights, which are quadratic in tokens, and not outputs of norms, GELU and
 # dropout.
 Saved = Literal['query', 'key', 'value', 'attended', 'log_sums',
-                'after_attention', 'hidden']
+                'after_attention', 'hidden', 'branch']
 
 
 def saved(array: jax.Array, name: Saved) -> jax.Array:
