@@ -5,12 +5,12 @@
 
 `source` is Tiny ImageNet as it is published, in 200 classes. The stage `coarse`
 trains with patches of 8 pixels, which cost a quarter; `fine` continues with
-patches of 4 pixels. `vit_jax.load('photos')` has weights of this recipe;
-vit_jax/weights/bundled/photos.md tells how they were trained.
+patches of 4 pixels. `vit_jax.load('photos')` has the weights of such a run:
+vit_jax/weights/bundled/photos.md.
 
-Hardware: one CPU core, 2:20 hours, estimated from 375 images/s with patches of
-8 pixels and 93 with patches of 4 (measured 2026-11-26, 2-core Xeon). The whole
-recipe has not been run.
+Hardware: 2 CPU cores, 1:20 hours from 370 and 155 images/s; 2:12 hours beside
+other work. Accuracy on the 10,000 validation images, reduced to 40 pixels:
+37.98 % (measured 2026-11-26 on a Xeon, seed 0).
 """
 
 from typing import Any
