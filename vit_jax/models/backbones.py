@@ -21,12 +21,11 @@ class Backbone:
 
   Attributes:
     size: dimensions of the encoder.
-    patch: side of a patch.
     resolution: side of the images of its weights.
-    settings: other keys of the section `model` that differ from a plain ViT.
+    settings: `patch`, and other keys of the section `model` that differ from a
+      plain ViT.
   """
   size: sizes.Size
-  patch: int
   resolution: int
   settings: Mapping[str, Any]
 
@@ -185,14 +184,13 @@ def table() -> Mapping[str, Backbone]:
   """Returns all backbones by name."""
   found = {}
   for template, family_sizes, resolutions, settings in _FAMILIES:
-    found_patch = re.search(r'patch(\d+)', template)
-    patch = int(found_patch[1]) if found_patch else settings.get('patch', 16)
+    patch = re.search(r'patch(\d+)', template)
     for word, size in family_sizes.items():
       for resolution in resolutions:
         name = template.format(word, resolution)
         found[name] = Backbone(
-            size, patch, resolution,
-            {**_implied(name), **settings})
+            size, resolution, {'patch': int(patch[1]) if patch else 16,
+                               **_implied(name), **settings})
   return found
 
 

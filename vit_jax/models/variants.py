@@ -84,7 +84,7 @@ def section(variant: str) -> dict[str, Any]:
   if '_' in variant:
     schema.check_name(variant, list(backbones.table()), what='backbone')
     found = backbones.table()[variant]
-    return _vit(found.size, **{'patch': found.patch, **found.settings})
+    return _vit(found.size, **found.settings)
   match = re.fullmatch(r'(\w+)/(\d+)', variant)
   if not match or int(match[2]) == 0:
     raise ValueError(
