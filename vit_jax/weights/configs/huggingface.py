@@ -212,10 +212,10 @@ def _gelu(
     ValueError: for another activation.
   """
   act = config.get('hidden_act')
-  gated = config.get('use_gated_mlp') or kind.family == 'aimv2'  # SwiGLU.
-  if act is None and (not gated or kind.family == 'aimv2'):
+  gated = config.get('use_gated_mlp')  # SwiGLU.
+  if act is None and not gated:
     return {'gelu': kind.gelu} if kind.gelu else {}
-  if gated:
+  if gated or kind.family == 'aimv2':
     if act != 'silu':
       raise ValueError(
           f'use_gated_mlp is true and hidden_act is {act!r}, but our models '

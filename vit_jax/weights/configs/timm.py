@@ -53,12 +53,12 @@ _DEFAULTS: Mapping[str, Any] = {
 _POSITIONS: Mapping[str, vit_config.Interpolation] = {
     r'vit_(base|huge)_patch16_radio_v3': 'linear',
     r'vit_.*_radio_.*|flexivit_.*': 'bilinear_sharp'}
-# Arguments with the only value that our models support.
 # Arguments of encoders of multimodal models; those of their projectors are
 # ignored, like the projectors.
 _ENCODER = (
     'pos_embed_grid_size', 'rope_temperature', 'norm_eps', 'encoder_pool',
     'out_features', 'merge_size', 'downsample_ratio')
+# Arguments with the only value that our models support.
 _REQUIRED: Mapping[str, Any] = {
     'in_chans': 3, 'norm_layer': 'layernorm', 'use_post_norm': False,
     'attn_only_layer_scale': False}

@@ -107,7 +107,7 @@ BEIT = Table('beit', rows=(
         r'\.encoder\.relative_position': '.shared_position'},
     # Masked patches are only for pre-training.
     ignored=(r'.*\.mask_token', r'lm_head\..*', r'.*\.relative_position_index'),
-).without('.layer_scale')
+)
 
 # ------------------------------------------------------------ DINOv2, DINOv3
 
