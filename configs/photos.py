@@ -9,8 +9,8 @@ patches of 4 pixels. `vit_jax.load('photos')` has the weights of such a run:
 vit_jax/weights/bundled/photos.md.
 
 Hardware: 2 CPU cores, 2:12 hours beside other work; without it, 1:20 hours,
-estimated from 370 and 155 images/s. Accuracy on the 10,000 validation images, reduced to 40 pixels:
-37.98 % (measured 2026-11-26 on a Xeon, seed 0).
+estimated from 370 and 155 images/s. Accuracy on the 10,000 validation images,
+reduced to 40 pixels: 37.98 % (measured 2026-11-26 on a Xeon, seed 0).
 """
 
 from typing import Any
