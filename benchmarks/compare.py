@@ -8,7 +8,11 @@ Implementations whose libraries are missing are skipped. All processes keep
 their memory: `gpu.py` measures one at a time, on a GPU.
 
 `--also 'remat=model.remat=attention'` adds ours with other config settings or
-XLA flags, `--also 'one=--xla_flag=value'`; separate several by spaces.
+XLA flags, `--also 'one=--xla_flag=value'`; separate several by spaces. `--set`
+changes the model of every implementation in JAX:
+
+    python benchmarks/compare.py --task=train --model= --resolution=32 \
+        --set 'model.width=128 model.depth=7 model.patch=4 ...'
 """
 
 import argparse
@@ -47,13 +51,14 @@ def main(argv):
       args.task.split(','), args.dtype.split(',')):
     setting = {'task': task, 'dtype': dtype, 'model': args.model,
                'resolution': args.resolution, 'batch_size': args.batch_size}
+    shared = args.set.split()
     found = measure(
-        {name: command(name, setting, pythons) for name in names}
-        | {name: command(OURS, setting, pythons, words.split())
+        {name: command(name, setting, pythons, shared) for name in names}
+        | {name: command(OURS, setting, pythons, [*shared, *words.split()])
            for name, words in also.items()},
         setting, batches=args.batches, rounds=args.rounds)
     rows += found
-    show(f'{task}, {args.model} at {args.resolution}, {dtype}, '
+    show(f'{task}, {args.model or args.set} at {args.resolution}, {dtype}, '
          f'{os.cpu_count()} CPU cores, medians of {args.rounds} rounds', found)
     if args.json:
       atomic_files.write_json(args.json, rows)
@@ -68,6 +73,8 @@ def parser():
                      metavar='NAME=PYTHON', help='Python interpreter to use')
   flags.add_argument('--also', action='append', default=[],
                      metavar='NAME=SETTINGS')
+  flags.add_argument('--set', default='', metavar='SETTINGS',
+                     help='settings of every implementation in JAX')
   flags.add_argument('--task', default='train,inference')
   flags.add_argument('--dtype', default='float32')
   flags.add_argument('--model', default='B/16')

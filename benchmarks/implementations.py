@@ -32,7 +32,7 @@ TIMM_SIZES = {
 
 def ours(setting):
   """Our training step or forward pass."""
-  experiment = _experiment(setting, source='imagenet2012')
+  experiment = _experiment(setting)
   from vit_jax.experiment import model_flops
   flops = model_flops.per_image(experiment)
   if setting.task == 'inference':
@@ -69,18 +69,21 @@ def ours_with_input(setting):
   return run, {'flops_per_image': model_flops.per_image(experiment).training}
 
 
-def _experiment(setting, *, source, num_workers=0):
-  import jax
-
+def _config(setting, *, source='imagenet2012', num_workers=0):
   from vit_jax.benchmarking import workload
-  from vit_jax.experiment import build as build_lib
-  config = workload.config(
+  return workload.config(
       setting.model, resolution=setting.resolution,
       batch_size=setting.batch_size, dtype=setting.dtype, source=source,
       num_workers=num_workers,
       overrides=['model.gelu=exact', *setting.overrides])
+
+
+def _experiment(setting, **options):
+  import jax
+
+  from vit_jax.experiment import build as build_lib
   return build_lib.build(
-      config, jax.devices()[:1], data_optional=True)
+      _config(setting, **options), jax.devices()[:1], data_optional=True)
 
 
 def _training(experiment):
@@ -114,8 +117,7 @@ def matmul(setting):
   """The encoder's products with parameters; in training, with gradients."""
   import jax
 
-  from vit_jax import models
-  model = models.parse({'variant': setting.model})
+  model = _config(setting).model
   rows, columns = model.grid((setting.resolution, setting.resolution))
   tokens = rows * columns + model.num_prefix
   keys = map(functools.partial(jax.random.fold_in, jax.random.key(0)),
@@ -151,11 +153,8 @@ def plain_flax(setting):
   import jax.numpy as jnp
   import plain_flax as plain
 
-  from vit_jax import models
-
   model = plain.ViT(
-      models.parse({'variant': setting.model}), NUM_CLASSES,
-      jnp.dtype(setting.dtype))
+      _config(setting).model, NUM_CLASSES, jnp.dtype(setting.dtype))
   images = jax.random.normal(jax.random.key(0), (
       setting.batch_size, setting.resolution, setting.resolution, 3))
   if setting.task == 'train':
