@@ -31,8 +31,9 @@ quickstart: $(VENV)/.runtime  ## Pre-trains, fine-tunes and evaluates a small Vi
 	$(BIN)/python main.py --config=configs/quickstart.py --workdir=runs/quickstart
 
 FIGURE ?=
+DATA ?=
 paper: $(VENV)/.runtime  ## Runs the small experiments of docs/paper.md; FIGURE=9 runs one.
-	$(BIN)/python benchmarks/paper.py --figures=$(FIGURE)
+	$(BIN)/python benchmarks/paper.py --figures=$(FIGURE) --data=$(DATA)
 
 PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile \
   --no-loadscope-reorder tests

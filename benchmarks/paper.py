@@ -3,6 +3,7 @@
     make paper                 # everything
     make paper FIGURE=8        # one row of EXPERIMENTS
     make paper FIGURE=8,9      # several
+    make paper DATA=$HOME/tensorflow_datasets    # also those on photographs
 
 Prints how long the unfinished runs will take, then runs commands of main.py. An
 interrupted command resumes exactly; finished runs are not repeated. Plots and
@@ -25,6 +26,7 @@ from vit_jax import console
 from vit_jax.analysis import plots
 from vit_jax.experiment import load_config
 
+PHOTOGRAPHS = ('tiny_imagenet_40', 'cifar10', 'flowers5')
 MAIN = pathlib.Path(__file__).parents[1] / 'main.py'
 FLOPS = 'training GFLOP'
 
@@ -34,6 +36,7 @@ class Experiment:
   """A figure or table."""
   minutes: float  # Measured, on one or two cores shared with other work.
   commands: tuple[str, ...]  # Arguments of main.py.
+  photographs: bool = False  # Whether it needs the datasets PHOTOGRAPHS.
   # Metric and x label by file name. x is the middle part of a run's name
   # (SERIES,X,SEED), or the training FLOPs.
   pictures: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
@@ -42,11 +45,17 @@ class Experiment:
 def _stages(minutes, name, **pictures):
   return Experiment(minutes, (
       f'train --config=configs/paper/{name}.py --workdir={{runs}}/{name}',),
-                    pictures)
+                    pictures=pictures)
+
+
+def _photographs(minutes, name, **pictures):
+  return Experiment(minutes, (
+      f'train --config=configs/paper/{name}.py:dataset={PHOTOGRAPHS[0]} '
+      f'--workdir={{runs}}/{name}_photographs',), True, pictures)
 
 
 RATE, IMAGES, ACCURACY = 'learning rate', 'pre-training images', 'test/accuracy'
-SHOTS = 'fewshot/5_shot'
+SHOTS = 'digits/5_shot'
 EMBEDDINGS, TARGET = 'where position embeddings are added', 'target'
 # Series and values of x, in order, where x is not a number.
 CATEGORIES = {
@@ -56,7 +65,7 @@ CATEGORIES = {
              ('mean_color', 'downsampled', 'patch', 'from scratch'))}
 EXPERIMENTS = {
     '4': _stages(45, 'figure4', figure4=(SHOTS, IMAGES),
-                 figure3=(ACCURACY, IMAGES)),
+                 figure3=('digits/accuracy', IMAGES)),
     '5': _stages(60, 'figure5', figure5=(SHOTS, FLOPS)),
     'table2': Experiment(6, tuple(
         f'sweep --config=configs/paper/table2.py:family={family},'
@@ -68,14 +77,25 @@ EXPERIMENTS = {
     '13': _stages(6, 'figure13', figure13=(ACCURACY, FLOPS)),
     'table8': Experiment(5, (
         'train --config=configs/position_ablation.py:seeds=3 '
-        '--workdir={runs}/table8',), {'table8': (ACCURACY, EMBEDDINGS)}),
+        '--workdir={runs}/table8',),
+                         pictures={'table8': (ACCURACY, EMBEDDINGS)}),
     'section4.6': Experiment(45, tuple(
         'train --config=configs/masked_patch_small.py:dataset=digits,'
         f'target={target},corrupted={rate} --config.seed={seed} '
         f'--workdir={{runs}}/masked/{rate},{target},{seed}'
         for seed in range(3)
         for target in ('mean_color', 'downsampled', 'patch')
-        for rate in (0.5, 0.15)), {'masked': (ACCURACY, TARGET)}),
+        for rate in (0.5, 0.15)), pictures={'masked': (ACCURACY, TARGET)}),
+    '4-photographs': _photographs(
+        200, 'figure4',
+        figure4_cifar10=('cifar10/5_shot', IMAGES),
+        figure4_flowers5=('flowers5/5_shot', IMAGES),
+        figure3_cifar10=('cifar10/accuracy', IMAGES),
+        figure3_flowers5=('flowers5/accuracy', IMAGES)),
+    '5-photographs': _photographs(
+        200, 'figure5',
+        figure5_cifar10=('cifar10/5_shot', FLOPS),
+        figure5_flowers5=('flowers5/5_shot', FLOPS)),
 }
 # Other names of experiments, and those that need the runs of others.
 ALIASES = {'3': ['4'], 'table2': ['4', 'table2']}
@@ -183,7 +203,7 @@ def draw(name, runs):
     series = read(pathlib.Path(folder.format(runs=runs)), metric, xlabel)
     if not series:
       continue
-    ylabel = ('5-shot accuracy' if metric == SHOTS else 'accuracy') + ' (%)'
+    ylabel = '5-shot ' * metric.endswith('shot') + 'accuracy (%)'
     path = pathlib.Path(runs) / (
         picture + '.partial' * (count < len(done)) + '.png')
     plot(series, path, xlabel=xlabel, ylabel=ylabel,
@@ -234,13 +254,22 @@ def main():
       description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
   parser.add_argument('--figures', default='', help=', '.join(EXPERIMENTS))
   parser.add_argument('--runs', default='runs/paper')
+  parser.add_argument('--data', default='', help=(
+      'folder of the TFDS datasets ' + ', '.join(PHOTOGRAPHS)))
   args = parser.parse_args()
-  names = list(filter(None, args.figures.split(','))) or list(EXPERIMENTS)
+  names = list(filter(None, args.figures.split(','))) or [
+      name for name, experiment in EXPERIMENTS.items()
+      if args.data or not experiment.photographs]
   if unknown := set(names) - set(EXPERIMENTS) - set(ALIASES):
     parser.error(f'unknown: {", ".join(sorted(unknown))}; known: '
                  + ', '.join(EXPERIMENTS))
   names = list(dict.fromkeys(
       part for name in names for part in ALIASES.get(name, [name])))
+  if not args.data and (missing := [
+      name for name in names if EXPERIMENTS[name].photographs]):
+    parser.error(
+        f'{", ".join(missing)} need(s) DATA=FOLDER (--data), the folder of the '
+        f'TFDS datasets {", ".join(PHOTOGRAPHS)}: docs/paper.md')
   todo = {name: {command: unfinished(command) for command in (
       c.format(runs=args.runs) for c in EXPERIMENTS[name].commands)}
           for name in names}
@@ -256,6 +285,8 @@ def main():
   for name in names:
     for command, share in todo[name].items():
       if share:
+        if EXPERIMENTS[name].photographs:
+          command += f' --config.data.data_dir={args.data}'
         print(f'\npython main.py {command}', flush=True)
         status = run([sys.executable, MAIN, *command.split()], env)
         if status:

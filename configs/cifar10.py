@@ -70,6 +70,14 @@ RECIPES: dict[str, dict[str, Any]] = {
         'label_smoothing': 0.1,
         'optimizer': _muon(0.02, warmup_percent=10),
     },
+    'photos': {
+        'batch_size': 128, 'resolution': 32, 'accumulation': 8,
+        'init': {'checkpoint': 'photos', 'new': ['head/.*']},
+        'model': {'unroll': 7, 'remat': 'none'},
+        'train_ops': [{'op': 'pad_crop'}, {'op': 'flip'}],
+        'label_smoothing': 0.1,
+        'optimizer': _muon(0.003, warmup_percent=5),
+    },
     'gpu': {
         'batch_size': 512, 'resolution': 32,
         'model': {'width': 256, 'depth': 7, 'num_heads': 4, 'mlp_dim': 512,
@@ -98,6 +106,8 @@ def get_config(epochs: int = 100, recipe: str = 'page') -> ConfigDict:
   return ConfigDict({
       'total': {'epochs': epochs},
       'batch_size': row['batch_size'],
+      'accumulation': row.get('accumulation', 1),
+      'init': row.get('init', {}),
       'model': row['model'],
       'data': {
           'source': 'cifar10', 'split': 'train',

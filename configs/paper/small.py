@@ -13,8 +13,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-# All have 16 patches: digits of 8 x 8 pixels, drawn shapes of 16 x 16 and
-# CIFAR-10 of 32 x 32.
+# 16 patches: digits of 8 x 8 pixels, drawn shapes of 16 x 16 and CIFAR-10 of
+# 32 x 32; 64 patches: Tiny ImageNet of 32 x 32.
 DATASETS: dict[str, dict[str, Any]] = {
     'digits': {'total': {'steps': 300}, 'resolution': 8, 'patch': 2,
                'train_ops': [{'op': 'resize'}]},
@@ -22,6 +22,10 @@ DATASETS: dict[str, dict[str, Any]] = {
                'train_ops': []},
     'cifar10': {'total': {'steps': 4000}, 'resolution': 32, 'patch': 8,
                 'train_ops': [{'op': 'pad_crop'}, {'op': 'flip'}]},
+    'tiny_imagenet_40': {
+        'total': {'steps': 1000}, 'resolution': 32, 'patch': 4,
+        'train_ops': [{'op': 'inception_crop', 'area': [0.35, 1.0]},
+                      {'op': 'flip'}]},
 }
 
 
@@ -29,7 +33,8 @@ def get_config(dataset: str = 'digits') -> ConfigDict:
   """Returns the base config.
 
   Args:
-    dataset: 'digits', 'shapes' (drawn, with several labels) or 'cifar10'.
+    dataset: 'digits', 'shapes' (drawn, with several labels), 'cifar10' or
+      'tiny_imagenet_40' (docs/paper.md says how it is made).
   """
   if dataset not in DATASETS:
     raise ValueError(
