@@ -14,8 +14,10 @@ import dataclasses
 import itertools
 from typing import ClassVar, Literal
 
-from jaxtyping import Float, Float64, Int
+from jaxtyping import Bool, Float, Float64, Int
 import numpy as np
+from sklearn import linear_model
+from sklearn import metrics as sklearn_metrics
 
 from vit_jax import data
 from vit_jax import nearest_neighbours
@@ -24,12 +26,14 @@ from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import features as features_lib
 from vit_jax.evals import knn
-from vit_jax.evals import logistic
 
 SHOTS = (1, 5, 10, 25)
 ALL = np.iinfo(np.int64).max  # Images per class of a sample of all.
 BIAS = 100.0
 EPSILON = 1e-5  # Keeps constant features finite.
+# Of the logistic regression, relative to the mean loss; the strongest first, so
+# that ties go to it.
+LINEAR_PENALTIES = tuple(10.0 ** i for i in range(1, -6, -1))
 _BLOCK_ROWS = 8192  # Images scored at a time: 65 MB for 1,000 classes.
 
 Standardise = Callable[
@@ -200,32 +204,40 @@ def _accuracy(
   held_out = (ranks >= max_shots) & (ranks < max_shots + config.held_out)
   standardise = standardiser(train.values[chosen])
   if classifier == 'linear':
-    return _linear_accuracy(
-        standardise, test.values, test.labels, logistic.fit_selected(
-            standardise(train.values[chosen]), train.labels[chosen],
-            held_out=ranks[chosen] % 5 == 4, num_classes=num_classes,
-            constant=BIAS)), config.penalty
+    fitted = logistic_regression(
+        standardise(train.values[chosen])[:, :-1], train.labels[chosen],
+        held_out=ranks[chosen] % 5 == 4)
+    return _share_correct(
+        lambda x: fitted.predict(standardise(x)[:, :-1]),
+        test.values, test.labels), config.penalty
   targets = np.where(
       train.labels[chosen][:, None] == np.arange(num_classes), 1.0, -1.0)
   penalties = config.penalties if config.held_out else (config.penalty,)
   weights = ridge(standardise(train.values[chosen]), targets, penalties)
+
+  def accuracy(
+      weights: Float64[np.ndarray, 'width_and_bias classes'],
+      values: Float[np.ndarray, 'examples width'],
+      labels: Int[np.ndarray, 'examples'],
+  ) -> float:
+    return _share_correct(
+        lambda x: (standardise(x) @ weights).argmax(axis=-1), values, labels)
+
   best = 0
   if config.held_out:
-    best = int(np.argmax([_linear_accuracy(
-        standardise, train.values[held_out], train.labels[held_out], w)
-                          for w in weights]))
-  return _linear_accuracy(
-      standardise, test.values, test.labels, weights[best]), penalties[best]
+    best = int(np.argmax([
+        accuracy(w, train.values[held_out], train.labels[held_out])
+        for w in weights]))
+  return accuracy(weights[best], test.values, test.labels), penalties[best]
 
 
-def _linear_accuracy(
-    standardise: Standardise, values: Float[np.ndarray, 'examples width'],
+def _share_correct(
+    predict: Callable[[np.ndarray], np.ndarray],
+    values: Float[np.ndarray, 'examples width'],
     labels: Int[np.ndarray, 'examples'],
-    weights: Float64[np.ndarray, 'width_and_bias classes'],
 ) -> float:
   blocks = np.array_split(values, -(-len(values) // _BLOCK_ROWS))
-  return float(np.mean(labels == np.concatenate(
-      [(standardise(block) @ weights).argmax(axis=-1) for block in blocks])))
+  return float(np.mean(labels == np.concatenate([*map(predict, blocks)])))
 
 
 def standardiser(train: Float[np.ndarray, 'examples width']) -> Standardise:
@@ -264,3 +276,32 @@ def ridge(
     s, q = np.linalg.eigh(x @ x.T)
     left, right = x.T @ q, q.T @ y
   return [(left / (s + penalty)) @ right for penalty in penalties]
+
+
+def logistic_regression(
+    x: Float64[np.ndarray, 'examples width'],
+    labels: Int[np.ndarray, 'examples'], *,
+    held_out: Bool[np.ndarray, 'examples'],
+) -> linear_model.LogisticRegression:
+  """Returns the regression with the penalty that is best on held-out examples.
+
+  After the selection by loss, all examples are fitted. Without held-out
+  examples, the penalty is the strongest.
+
+  Args:
+    x: standardised features.
+    labels: their classes.
+    held_out: examples for the selection; the others have all classes.
+  """
+  def fit(
+      rows: Bool[np.ndarray, 'examples'], penalty: float,
+  ) -> linear_model.LogisticRegression:
+    return linear_model.LogisticRegression(
+        C=1 / (penalty * rows.sum()), max_iter=1000).fit(x[rows], labels[rows])
+
+  penalty = LINEAR_PENALTIES[0]
+  if held_out.any():
+    penalty = min(LINEAR_PENALTIES, key=lambda p: sklearn_metrics.log_loss(
+        labels[held_out], fit(~held_out, p).predict_proba(x[held_out]),
+        labels=np.unique(labels)))
+  return fit(np.ones_like(held_out), penalty)
