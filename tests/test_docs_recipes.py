@@ -44,7 +44,7 @@ def files(tmp_path, monkeypatch):
     for i, name in enumerate('abcde'):
       write_images(tmp_path / root / name, 6, start=10 * i)
   write_images(tmp_path / 'unlabelled', 24)
-  write_images(tmp_path / 'photos', 3)
+  write_images(tmp_path / 'new_images', 3)
   write_table(tmp_path / 'houses.csv', 'price', 'rooms')
   write_table(tmp_path / 'findings.csv', 'fracture', 'nodule')
   for split in ('train', 'test'):

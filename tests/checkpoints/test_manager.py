@@ -158,6 +158,9 @@ def test_a_missing_checkpoint_is_an_error_that_lists_the_folder(tmp_path):
   with pytest.raises(ValueError, match='several runs. Name one of them: .*'
                      'finetune, .*pretrain'):
     paths.find(tmp_path)
+  (tmp_path / 'finetune' / 'checkpoints').rmdir()
+  with pytest.raises(FileNotFoundError, match='/pretrain holds no latest'):
+    paths.find(tmp_path)  # The only run is meant.
 
 
 def test_a_partial_checkpoint_is_ignored_and_removed(

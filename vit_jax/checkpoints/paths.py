@@ -28,7 +28,8 @@ def find(path: epath.PathLike, *, which: str = LATEST) -> epath.Path:
   """Returns the folder of the checkpoint to start from or to evaluate.
 
   Args:
-    path: a workdir, a folder of checkpoints, or one checkpoint.
+    path: a workdir, also of a single stage, a folder of checkpoints, or one
+      checkpoint.
     which: 'latest', 'best' or 'auto', if `path` is a workdir.
 
   Raises:
@@ -47,7 +48,10 @@ def find(path: epath.PathLike, *, which: str = LATEST) -> epath.Path:
       return step
   if is_checkpoint(path):
     return path
-  if runs := stages(path):
+  runs = stages(path)
+  if len(runs) == 1:
+    return find(path / runs[0], which=which)
+  if runs:
     raise ValueError(
         f'{path} holds several runs. Name one of them: '
         + ', '.join(display(path / run) for run in runs) + '.')

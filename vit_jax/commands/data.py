@@ -1,10 +1,10 @@
 """Checks a dataset, or prepares it for training.
 
-    python main.py data check --source=./photos --html=photos.html
+    python main.py data check --source=./my_images --html=photos.html
 
 `check` reports unreadable files, duplicates and suspicious labels of a source.
 
-    python main.py data prepare --source=./photos --to=tfds --name=photos
+    python main.py data prepare --source=./my_images --to=tfds --name=photos
     python main.py --config=... --config.data.source=photos:1.0.0 \
         --config.data.data_dir=tfds
 

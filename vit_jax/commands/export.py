@@ -1,7 +1,7 @@
 """Exports a model for other runtimes and verifies the result.
 
     python main.py export --model=runs/quickstart/finetune --format=onnx \
-        --output=digits.onnx photos/
+        --output=digits.onnx my_images/
 
 Preprocessing and class names are written to a file next to it, here
 digits.onnx.json; --server adds a server for HTTP.

@@ -1,7 +1,7 @@
 """Writes the features of images, one row per image.
 
     python main.py features --model=runs/quickstart/finetune \
-        --output=features.npz photos/
+        --output=features.npz my_images/
 
 Rows are in the order of the files, with their names. Unreadable files are
 reported and skipped; the exit status is then 1.

@@ -1,6 +1,6 @@
 """Draws the analyses of the paper's section 4.5 for a model.
 
-    python main.py inspect --model=runs/quickstart/finetune photos/
+    python main.py inspect --model=runs/quickstart/finetune my_images/
 
 Writes PNG files and one HTML page of filters, position embeddings and, for the
 given images, mean attention distance, rollout, the attention of each head, and

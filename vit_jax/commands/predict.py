@@ -1,6 +1,6 @@
 """Classifies images with any model that `vit_jax.load` accepts.
 
-    python main.py predict --model=runs/quickstart/finetune photos/ cat.jpg
+    python main.py predict --model=runs/quickstart/finetune my_images/ cat.jpg
     python main.py predict --model=runs/mine test.csv --output=predictions.csv
 
 Unreadable files, and images whose outputs are not finite, are reported and

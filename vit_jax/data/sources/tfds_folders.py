@@ -51,9 +51,9 @@ def find(name: str, data_dir: str) -> epath.Path:
   raise ValueError(
       f'No dataset {name!r} in {root} (found: {present}).'
       f'{schema.nearest(path, [*known_datasets.DATASETS])} '
-      f'Prepare it once, on any machine, with\n{_INSTALL}  {command}\n'
-      'or give the directory that has it as --config.data.data_dir=DIR. '
-      'For a folder of images, write its path with a slash: ./my_images.')
+      'Give the directory that has it as --config.data.data_dir=DIR, or, for a '
+      'folder of images, its path with a slash: ./my_images. If TFDS lists it, '
+      f'prepare it once, on any machine, with\n{_INSTALL}  {command}')
 
 
 def _find_config(path: str, root: epath.Path) -> epath.Path:
