@@ -9,10 +9,16 @@ their memory: `gpu.py` measures one at a time, on a GPU.
 
 `--also 'remat=model.remat=attention'` adds ours with other config settings or
 XLA flags, `--also 'one=--xla_flag=value'`; separate several by spaces. `--set`
-changes the model of every implementation in JAX:
+changes the model of every implementation in JAX. For `photos`:
 
     python benchmarks/compare.py --task=train --model= --resolution=32 \
-        --set 'model.width=128 model.depth=7 model.patch=4 ...'
+        --batch-size=128 --batches=2 --rounds=8 \
+        --implementations=ours,plain-flax,matmul \
+        --set 'model.width=128 model.depth=7 model.mlp_dim=512
+            model.num_heads=4 model.patch=4 model.unroll=7 model.remat=none' \
+        --also 'microbatches=accumulation=8' \
+        --also 'recipe=accumulation=8 optimizer.name=muon
+            model.pooling=average'
 """
 
 import argparse
