@@ -41,7 +41,7 @@ class TrainState:
     step: number of completed updates, an int32 scalar.
     params: float32 parameters.
     opt_state: state of the Optax transformation.
-    average: Polyak average of the parameters, or None.
+    average: average of the parameters over steps, or None.
     metrics: sums since the last log line, so that a resumed run logs the same
       values.
   """

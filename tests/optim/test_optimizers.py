@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import optax.contrib
 import pytest
 
 from tests import random_models
@@ -125,6 +126,30 @@ def test_adam_and_sgd_are_those_of_optax(name, section, reference):
   alone = optim.Optimizer(
       reference(optimizer.schedule), optimizer.schedule, None)
   random_models.assert_close(run(optimizer), run(alone), rtol=1e-6)
+
+
+@pytest.mark.parametrize('frozen', [(), ('body/.*',)])
+def test_the_average_of_schedule_free_is_that_of_optax(frozen):
+  optimizer = build(
+      'schedule_free', schedule={'name': 'constant', 'warmup': {'steps': 3}},
+      beta2=0.8, weight_decay=0.1, weight_decay_rules=[['.*', 1.0]],
+      frozen=frozen)
+  reference = optax.contrib.schedule_free_adamw(
+      0.1, warmup_steps=3, b2=0.8, weight_decay=0.1)
+  points, averages = [], []
+  for tx, average in ((optimizer.tx, optimizer.average),
+                      (reference, optax.contrib.schedule_free_eval_params)):
+    params, state = PARAMS, tx.init(PARAMS)
+    for grad in GRADS:
+      updates, state = jax.jit(tx.update)(grad, state, params)
+      params = optax.apply_updates(params, updates)
+    points.append(params['head'])
+    averages.append(average(state, params))
+  random_models.assert_close(*points, rtol=1e-5)
+  random_models.assert_close(*(x['head'] for x in averages), rtol=1e-5)
+  assert (averages[0]['head']['kernel'] != points[0]['kernel']).all()
+  if frozen:
+    random_models.assert_close(averages[0]['body'], PARAMS['body'], rtol=0)
 
 
 @pytest.mark.parametrize('section', [

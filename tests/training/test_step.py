@@ -65,7 +65,7 @@ def build(loss, *, tx=TX, prepare=keep, **settings):
 def new_state(loss=None, params=None, *, tx=TX, averaging=None):
   return step_lib.init_state(
       LINEAR_PARAMS if params is None else params, tx=tx,
-      loss=loss or Linear(), averaging=averaging)
+      loss=loss or Linear(), averaging=bool(averaging))
 
 
 def measured(state):

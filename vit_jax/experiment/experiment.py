@@ -128,7 +128,8 @@ class Experiment:
     init_key, _ = jax.random.split(jax.random.key(self.config.seed))
     return step_lib.init_state(
         self.init_params(init_key), tx=self.optimizer.tx,
-        loss=self.loss, averaging=self.config.averaging)
+        loss=self.loss, averaging=bool(
+            self.config.averaging or self.optimizer.average))
 
   @functools.cached_property
   def init_state(self) -> Callable[[], types.TrainState]:
@@ -137,6 +138,13 @@ class Experiment:
     return jax.jit(
         self._init_state, out_shardings=self.shardings, compiler_options={
             'xla_backend_optimization_level': 0})
+
+  @functools.cached_property
+  def init_opt_state(self) -> Callable[[types.Params], Any]:
+    """Jitted function from parameters to the optimizer state of step 0."""
+    return jax.jit(
+        self.optimizer.tx.init, out_shardings=self.shardings.opt_state,
+        compiler_options={'xla_backend_optimization_level': 0})
 
   def empty_metrics(self) -> Any:
     """Returns running metrics of zero steps."""
@@ -159,7 +167,8 @@ class Experiment:
     replicas = mesh_lib.replicas(self.mesh) if local else 1
     step = step_lib.build(
         tx=self.optimizer.tx, replicas=replicas,
-        averaging=self.config.averaging, **self._gradient_settings)
+        averaging=self.config.averaging, average_of=self.optimizer.average,
+        **self._gradient_settings)
     # With replicas, each device sees only its own rows.
     return self._jit(step, self.shardings, keep_batch_split=replicas == 1,
                      donate_argnums=0)

@@ -24,7 +24,13 @@ def start(
       initial=multihost.fetch(state.params))
   average = None if state.average is None else jax.tree.map(
       lambda x: x.copy(), params)
-  return dataclasses.replace(state, params=params, average=average), rows
+  # Some optimizers keep a copy of the initial parameters. Both states at a time
+  # might not fit into memory.
+  for leaf in jax.tree.leaves(state.opt_state):
+    leaf.delete()
+  return dataclasses.replace(
+      state, params=params, average=average,
+      opt_state=experiment.init_opt_state(params)), rows
 
 
 def check(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 import dataclasses
 import inspect
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import optax
 from optax import contrib
@@ -48,6 +48,9 @@ class CommonConfig:
     momentum_dtype: bfloat16 halves the memory of the momentum
       (arXiv:2106.04560, sec. 3.4).
   """
+  # Whether the state has an average of the parameters, which is evaluated.
+  keeps_average: ClassVar[bool] = False
+
   learning_rate: float
   schedule: schedules.ScheduleConfig
   weight_decay: float = 0.0
@@ -94,6 +97,30 @@ class AdamConfig(CommonConfig):
     super().__post_init__()
     schema.check_range(self, 'beta1', 'beta2', end=1)
     schema.check_range(self, 'epsilon')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScheduleFreeConfig(AdamConfig):
+  """Schedule-free AdamW (arXiv:2405.15682): an average replaces the schedule.
+
+  Three sequences of parameters: z, the steps of Adam without momentum; x, their
+  mean, which is evaluated, saved and exported as the average; and
+  beta1 x + (1 - beta1) z, where gradients are computed. Steps have the weight
+  of their squared learning rate, so that those of the warm-up count little.
+  """
+  keeps_average: ClassVar[bool] = True
+
+  name: Literal['schedule_free'] = 'schedule_free'  # type: ignore[assignment]
+
+  def __post_init__(self):
+    super().__post_init__()
+    schema.check_range(self, 'beta1', above=0)
+    for key, found, needed in (
+        ('schedule.name', self.schedule.name, 'constant'),
+        ('momentum_dtype', self.momentum_dtype, 'float32')):
+      if found != needed:
+        raise ValueError(
+            f'{key} is {found!r}, but schedule_free needs {needed!r}.')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -188,8 +215,8 @@ class MuonConfig(AdamConfig):
 def _optax_optimizers() -> dict[str, Callable[..., Any]]:
   """Returns Optax's optimizers by name: 'optax.lion', 'optax.contrib.adopt'.
 
-  An optimizer is a public function with a learning rate. `schedule_free`
-  variants are left out: their evaluation parameters differ from `params`.
+  An optimizer is a public function with a learning rate. Its `schedule_free`
+  variants are left out, because `ScheduleFreeConfig` evaluates their average.
   """
   return {
       f'{module.__name__}.{name}': function
@@ -238,11 +265,13 @@ class OptaxConfig(CommonConfig):
           f'{self.momentum_dtype!r}. Set it to float32.')
 
 
-Config = AdamConfig | SgdConfig | AdafactorConfig | MuonConfig | OptaxConfig
+Config = (AdamConfig | ScheduleFreeConfig | SgdConfig | AdafactorConfig
+          | MuonConfig | OptaxConfig)
 
 CONFIGS: Mapping[str, type] = {
     'adam': AdamConfig, 'sgd': SgdConfig, 'adafactor': AdafactorConfig,
-    'muon': MuonConfig, **dict.fromkeys(OPTAX, OptaxConfig)}
+    'muon': MuonConfig, 'schedule_free': ScheduleFreeConfig,
+    **dict.fromkeys(OPTAX, OptaxConfig)}
 
 
 def parse(section: Any) -> Config:

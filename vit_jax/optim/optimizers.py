@@ -20,6 +20,7 @@ the paper (0.1 and 0.03). Values from other codebases convert as follows:
 """
 
 from collections.abc import Callable
+import functools
 import inspect
 import re
 from typing import Any, NamedTuple
@@ -27,9 +28,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+import optax.contrib
 
 from vit_jax import schema
 from vit_jax import tree
+from vit_jax import types
 from vit_jax.optim import config as optim_config
 from vit_jax.optim import layer_decay
 from vit_jax.optim import schedules
@@ -46,10 +49,13 @@ class Optimizer(NamedTuple):
       moments lack one axis, and unused ones have shape [1].
     schedule: learning rate as a function of the number of earlier updates.
     trainable: tree of booleans like the parameters: False where frozen.
+    average: returns the parameters to evaluate for (optimizer state,
+      parameters), if they differ from the parameters.
   """
   tx: optax.GradientTransformation
   schedule: schedules.Schedule
   trainable: Any
+  average: Callable[[Any, types.Params], types.Params] | None = None
 
 
 def build(
@@ -101,11 +107,31 @@ def build(
         lambda updates, params: _map_trained(
             lambda multiplier, u: multiplier * u, multipliers, updates))))
   steps.append(('learning_rate', optax.scale_by_learning_rate(schedule)))
-  tx = optax.named_chain(*steps)
+  tx: optax.GradientTransformation = optax.named_chain(*steps)
+  average = None
+  if isinstance(config, optim_config.ScheduleFreeConfig):
+    tx = optax.contrib.schedule_free(tx, schedule, b1=config.beta1)
+    average = functools.partial(_schedule_free_average, config.beta1)
   if config.frozen:
     frozen = jax.tree.map(lambda trained: not trained, trainable)
     tx = optax.selective_transform(tx, freeze_mask=frozen)
-  return Optimizer(tx=tx, schedule=schedule, trainable=trainable)
+  return Optimizer(
+      tx=tx, schedule=schedule, trainable=trainable, average=average)
+
+
+def _schedule_free_average(
+    beta1: float, opt_state: Any, params: types.Params) -> types.Params:
+  """Returns x for y = beta1 x + (1 - beta1) z; z is in the state."""
+  (found,) = [leaf for leaf in jax.tree.leaves(
+      opt_state, is_leaf=_is_schedule_free) if _is_schedule_free(leaf)]
+  return jax.tree.map(
+      lambda z, y: y if isinstance(z, optax.MaskedNode) else (
+          y - (1 - beta1) * z) / beta1,
+      found.z, params, is_leaf=lambda z: isinstance(z, optax.MaskedNode))
+
+
+def _is_schedule_free(node: Any) -> bool:
+  return isinstance(node, optax.contrib.ScheduleFreeState)
 
 
 def _trainable(config: optim_config.Config, params: Any) -> Any:
@@ -145,6 +171,10 @@ def _scale(
         accumulator_dtype=momentum_dtype)
   if isinstance(config, optim_config.AdafactorConfig):
     return _scale_by_adafactor(config, params)
+  if isinstance(config, optim_config.ScheduleFreeConfig):
+    return optax.scale_by_rms(
+        decay=config.beta2, eps=config.epsilon, eps_in_sqrt=False,
+        bias_correction=True)
   adam = optax.scale_by_adam(
       b1=config.beta1, b2=config.beta2, eps=config.epsilon,
       mu_dtype=momentum_dtype)

@@ -73,9 +73,9 @@ def empty_metrics(loss: Loss, params: types.Params) -> dict[str, Any]:
 
 def init_state(
     params: types.Params, *, tx: optax.GradientTransformation, loss: Loss,
-    averaging: float | None,
+    averaging: bool,
 ) -> types.TrainState:
-  """Returns the state before the first step."""
+  """Returns the state before the first step, with or without an average."""
   params = nn.unbox(params)
   average = jax.tree.map(jnp.copy, params) if averaging else None
   return types.TrainState(
@@ -92,6 +92,7 @@ def build(
     accumulation: int = 1,
     replicas: int = 1,
     averaging: float | None = None,
+    average_of: Callable[[Any, types.Params], types.Params] | None = None,
     trainable: Any = None,
 ) -> Callable[[types.TrainState, types.Batch],
               tuple[types.TrainState, Float[Array, '']]]:
@@ -109,6 +110,8 @@ def build(
       every microbatch and sends nearly `accumulation` times as much.
     averaging: decay b of the Polyak average, or None. Parameters of k steps ago
       have weight b^k relative to the latest; the initial ones have none.
+    average_of: returns the average for the optimizer state and parameters, in
+      place of a Polyak average.
     trainable: tree of booleans, False for frozen parameters, whose gradients
       are zero and not computed; None trains all.
   """
@@ -125,6 +128,8 @@ def build(
     if averaging is not None:
       average = optax.incremental_update(
           params, state.average, _weight_of_latest(averaging, state.step))
+    elif average_of is not None:
+      average = average_of(opt_state, params)
     # Not `updates`: XLA would write them to memory for their norm alone.
     change = jax.tree.map(jnp.subtract, params, state.params)
     norms = (grads, change, params)
