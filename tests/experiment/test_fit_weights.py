@@ -34,7 +34,8 @@ def test_initial_weights_replace_all_copies_in_the_state(name, count):
   assert len(found) == count
   for value in found:
     np.testing.assert_array_equal(value, expected)
-  state, loss = experiment.train_step(state, next(experiment.batches(start_step=0)))
+  batch = next(experiment.batches(start_step=0))
+  state, loss = experiment.train_step(state, batch)
   assert np.isfinite(loss)
   average = tree.flatten(state.eval_params)['patches/kernel']
   assert (average != expected).any()
