@@ -24,9 +24,12 @@ import numpy as np
 
 from vit_jax import console
 from vit_jax.analysis import plots
+from vit_jax.experiment import config_file
 from vit_jax.experiment import load_config
 
-PHOTOGRAPHS = ('tiny_imagenet_40', 'cifar10', 'flowers5')
+# Datasets with at least 25 images in each class, and all.
+LARGER = ('flowers5', 'trash6', 'textures10', 'cifar10')
+SMALL = (*LARGER, 'blood5')
 MAIN = pathlib.Path(__file__).parents[1] / 'main.py'
 FLOPS = 'training GFLOP'
 
@@ -35,8 +38,8 @@ FLOPS = 'training GFLOP'
 class Experiment:
   """A figure or table."""
   minutes: float  # Measured, on one or two cores shared with other work.
-  commands: tuple[str, ...]  # Arguments of main.py.
-  photographs: bool = False  # Whether it needs the datasets PHOTOGRAPHS.
+  # Arguments of main.py. With {data}, it needs DATA: docs/paper.md.
+  commands: tuple[str, ...]
   # Metric and x label by file name. x is the middle part of a run's name
   # (SERIES,X,SEED), or the training FLOPs.
   pictures: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
@@ -45,13 +48,22 @@ class Experiment:
 def _stages(minutes, name, **pictures):
   return Experiment(minutes, (
       f'train --config=configs/paper/{name}.py --workdir={{runs}}/{name}',),
-                    pictures=pictures)
+                    pictures)
 
 
 def _photographs(minutes, name, **pictures):
   return Experiment(minutes, (
-      f'train --config=configs/paper/{name}.py:dataset={PHOTOGRAPHS[0]} '
-      f'--workdir={{runs}}/{name}_photographs',), True, pictures)
+      f'train --config=configs/paper/{name}.py:dataset=tiny_imagenet_40 '
+      '--config.data.data_dir={data} '
+      f'--workdir={{runs}}/{name}_photographs',), pictures)
+
+
+def _transfer(datasets, runs, **arguments):
+  settings = ','.join(
+      f'{name}={value}' for name, value in arguments.items())
+  return (f'sweep --config=configs/transfer.py:datasets={"+".join(datasets)},'
+          f'{settings} --config.data.data_dir={{data}} '
+          f'--config.init.checkpoint=photos --workdir={{runs}}/{runs}')
 
 
 RATE, IMAGES, ACCURACY = 'learning rate', 'pre-training images', 'test/accuracy'
@@ -77,15 +89,14 @@ EXPERIMENTS = {
     '13': _stages(6, 'figure13', figure13=(ACCURACY, FLOPS)),
     'table8': Experiment(5, (
         'train --config=configs/position_ablation.py:seeds=3 '
-        '--workdir={runs}/table8',),
-                         pictures={'table8': (ACCURACY, EMBEDDINGS)}),
+        '--workdir={runs}/table8',), {'table8': (ACCURACY, EMBEDDINGS)}),
     'section4.6': Experiment(45, tuple(
         'train --config=configs/masked_patch_small.py:dataset=digits,'
         f'target={target},corrupted={rate} --config.seed={seed} '
         f'--workdir={{runs}}/masked/{rate},{target},{seed}'
         for seed in range(3)
         for target in ('mean_color', 'downsampled', 'patch')
-        for rate in (0.5, 0.15)), pictures={'masked': (ACCURACY, TARGET)}),
+        for rate in (0.5, 0.15)), {'masked': (ACCURACY, TARGET)}),
     '4-photographs': _photographs(
         200, 'figure4',
         figure4_cifar10=('cifar10/5_shot', IMAGES),
@@ -96,9 +107,22 @@ EXPERIMENTS = {
         200, 'figure5',
         figure5_cifar10=('cifar10/5_shot', FLOPS),
         figure5_flowers5=('flowers5/5_shot', FLOPS)),
+    'transfer': Experiment(120, (
+        _transfer(SMALL, 'transfer/frozen', methods='frozen'),
+        _transfer(SMALL, 'transfer/frozen_scratch', methods='frozen',
+                  scratch='true'),
+        _transfer(LARGER, 'transfer/25', images=25,
+                  methods='fine-tuned'),
+        _transfer(LARGER, 'transfer/25_scratch', images=25,
+                  methods='fine-tuned', scratch='true'))),
 }
 # Other names of experiments, and those that need the runs of others.
 ALIASES = {'3': ['4'], 'table2': ['4', 'table2']}
+
+
+def needs_data(experiment):
+  """Whether an experiment needs datasets that are not built in."""
+  return any('{data}' in command for command in experiment.commands)
 
 
 def finished(command):
@@ -108,8 +132,11 @@ def finished(command):
   folder = pathlib.Path(values['workdir'])
   if words[0] == 'sweep':
     path = folder / 'sweep.json'
-    return {folder: path.exists() and bool(
-        json.loads(path.read_text())['final'])}
+    done = json.loads(path.read_text()) if path.exists() else {}
+    config = config_file.read(f'{MAIN.parent}/{values["config"]}')
+    return {folder / name: name in done.get('tasks', ())
+            for name in config['sweep'].get('tasks', ())} or {
+                folder: bool(done.get('final'))}
   return {folder / stage: (folder / stage / 'summary.json').exists()
           for stage in load_config.load(f'{MAIN.parent}/{values["config"]}')}
 
@@ -193,7 +220,7 @@ def draw(name, runs):
   paths = []
   done = {}
   for command in EXPERIMENTS[name].commands:
-    done |= finished(command.format(runs=runs))
+    done |= finished(command.format(runs=runs, data=''))
   count = sum(done.values())
   names = sorted({path.name.partition(',')[0] for path in done})
   folder = os.path.commonpath([  # Of the runs.
@@ -255,23 +282,24 @@ def main():
   parser.add_argument('--figures', default='', help=', '.join(EXPERIMENTS))
   parser.add_argument('--runs', default='runs/paper')
   parser.add_argument('--data', default='', help=(
-      'folder of the TFDS datasets ' + ', '.join(PHOTOGRAPHS)))
+      'folder of the TFDS datasets of photographs: docs/paper.md'))
   args = parser.parse_args()
   names = list(filter(None, args.figures.split(','))) or [
       name for name, experiment in EXPERIMENTS.items()
-      if args.data or not experiment.photographs]
+      if args.data or not needs_data(experiment)]
   if unknown := set(names) - set(EXPERIMENTS) - set(ALIASES):
     parser.error(f'unknown: {", ".join(sorted(unknown))}; known: '
                  + ', '.join(EXPERIMENTS))
   names = list(dict.fromkeys(
       part for name in names for part in ALIASES.get(name, [name])))
   if not args.data and (missing := [
-      name for name in names if EXPERIMENTS[name].photographs]):
+      name for name in names if needs_data(EXPERIMENTS[name])]):
     parser.error(
-        f'{", ".join(missing)} need(s) DATA=FOLDER (--data), the folder of the '
-        f'TFDS datasets {", ".join(PHOTOGRAPHS)}: docs/paper.md')
+        f'{", ".join(missing)}: set DATA=FOLDER (--data) to the folder of the '
+        'TFDS datasets of photographs (docs/paper.md).')
   todo = {name: {command: unfinished(command) for command in (
-      c.format(runs=args.runs) for c in EXPERIMENTS[name].commands)}
+      c.format(runs=args.runs, data=args.data)
+      for c in EXPERIMENTS[name].commands)}
           for name in names}
   left = {name: EXPERIMENTS[name].minutes * sum(shares.values()) / len(shares)
           for name, shares in todo.items()}
@@ -285,8 +313,6 @@ def main():
   for name in names:
     for command, share in todo[name].items():
       if share:
-        if EXPERIMENTS[name].photographs:
-          command += f' --config.data.data_dir={args.data}'
         print(f'\npython main.py {command}', flush=True)
         status = run([sys.executable, MAIN, *command.split()], env)
         if status:

@@ -50,7 +50,7 @@ def test_a_picture_without_all_runs_says_so_and_keeps_its_colours(
   monkeypatch.setattr(paper, 'plot', lambda series, path, **options: (
       drawn.append((path.name, options['title'], options['names']))))
   expected = list(paper.finished(
-      paper.EXPERIMENTS['9'].commands[0].format(runs=tmp_path)))
+      paper.EXPERIMENTS['9'].commands[0].format(runs=tmp_path, data='')))
   for i, path in enumerate(expected):
     write_run(path.parent, path.name, 0.5)
     if i in (0, len(expected) - 1):
@@ -130,14 +130,18 @@ sys.exit(130)"""], None) == 130
 def test_finished_stages_are_left_out_of_the_estimate(
     name, tmp_path, monkeypatch):
   monkeypatch.chdir(paper.MAIN.parent)
-  command = paper.EXPERIMENTS[name].commands[0].format(runs=tmp_path)
+  command = paper.EXPERIMENTS[name].commands[0].format(
+      runs=tmp_path, data='data')
   assert paper.unfinished(command) == 1.0
   folder = command.rpartition('--workdir=')[2]
   if command.startswith('sweep'):  # It is finished as a whole.
     paper.pathlib.Path(folder).mkdir(parents=True)
     result = paper.pathlib.Path(folder, 'sweep.json')
-    for final, left in ((None, 1.0), ({'runs': {}}, 0.0)):
-      result.write_text(json.dumps({'final': final}))
+    results = (({'final': None}, 1.0), ({'final': {'runs': {}}}, 0.0))
+    if name == 'transfer':
+      results = (({'tasks': {'flowers5_frozen': {}}}, 0.8),)
+    for content, left in results:
+      result.write_text(json.dumps(content))
       assert paper.unfinished(command) == left
     return
   config = dict(w.removeprefix('--').split('=', 1)
@@ -146,3 +150,10 @@ def test_finished_stages_are_left_out_of_the_estimate(
   for stage in stages[:-1]:
     write_run(paper.pathlib.Path(folder), stage, 0.5)
   assert paper.unfinished(command) == pytest.approx(1 / len(stages))
+
+
+def test_experiments_on_photographs_need_data(monkeypatch, capsys):
+  monkeypatch.setattr(paper.sys, 'argv', ['paper.py', '--figures=9,transfer'])
+  with pytest.raises(SystemExit):
+    paper.main()
+  assert 'transfer: set DATA=FOLDER' in capsys.readouterr().err
