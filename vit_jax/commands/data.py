@@ -152,13 +152,13 @@ def _prepare(args: argparse.Namespace) -> tuple[int, Any]:
     shards, unreadable = prepare.finish(planned)
   if unreadable:
     console.print_lines(unreadable)
-  size = sum(facts['file_bytes'] for facts in shards.values())
+  size = sum(facts['record_bytes'] for facts in shards.values())
   counts = ', '.join(
       f'{split} {sum(shards[shard.name]["examples"] for shard in of_split):,}'
       for split, of_split in planned.shards.items())
   console.print_lines(
       f'Wrote {planned.folder}: {counts} examples, '
-      f'{console.format_bytes(size)}, each shard read back and compared, in '
+      f'{console.format_bytes(size)}, in '
       f'{console.format_secs(time.monotonic() - start)}\n'
       f'Train with --config.data.source={planned.name}:{planned.version} '
       f'--config.data.data_dir={args.to}')

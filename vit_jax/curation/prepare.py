@@ -2,7 +2,6 @@
 
     TO/NAME/1.0.0/NAME-train.array_record-00000-of-00004
                   features.json  label.labels.txt  dataset_info.json
-                  checksums.json   content of each shard
 
 `dataset_info.json` is written last and makes the folder a dataset.
 """
@@ -148,7 +147,7 @@ def begin(planned: Plan) -> int:
   for shard in planned.all_shards:
     facts = shards_lib.finished(shard)
     if facts and facts['unreadable']:
-      shard.facts_path.unlink()  # Images may have been repaired since.
+      shard.path.unlink()  # Images may have been repaired since.
     elif facts:
       kept += 1
   return kept
@@ -186,14 +185,13 @@ def finish(planned: Plan) -> tuple[dict[str, dict[str, Any]], str]:
     found = shards_lib.finished(shard)
     if found is None:
       raise RuntimeError(
-          f'{shard.path} is missing or incomplete. Check that all workers can '
-          f'access {folder}, and run the command again to continue.')
+          f'{shard.path} is missing. Check that all workers can access '
+          f'{folder}, and run the command again to continue.')
     facts[shard.name] = found
   report = _report_unreadable(planned, [
       row for found in facts.values() for row in found.pop('unreadable')])
   first = planned.all_shards[0]
   first.features.write(folder, first.selection.open())
-  atomic_files.write_json(folder / 'checksums.json', facts)
   atomic_files.write_json(
       folder / 'dataset_info.json', _dataset_info(planned, facts))
   # Including leftovers of killed workers. epath's `glob` would take the name of

@@ -1,16 +1,15 @@
-"""Writes one shard of tf.train.Example records, and reads it back.
+"""Writes one shard of tf.train.Example records.
 
 Shards are contiguous ranges of examples, so that 'train[:90%]' selects the same
 examples before and after. Each record also stores the example's key in its
-source. A hidden JSON file next to each finished shard lets a restarted command
-keep it.
+source. A shard gets its name once it is complete, so a restarted command keeps
+the shards that exist. A hidden JSON file beside each one holds its counts.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import json
 from typing import Any
 
@@ -29,7 +28,7 @@ from vit_jax.data.images import unreadable as unreadable_lib
 
 FORMAT = 'array_record'
 KEY, FILE_NAME = 'key', 'file_name'
-_READ_RECORDS = 64  # Records in memory when a shard is read back.
+_CHUNK = 64  # Images in memory.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,66 +118,48 @@ class Shard:
 
   @property
   def facts_path(self) -> epath.Path:
-    """Path of the JSON file that marks the shard as finished."""
+    """Path of the JSON file with the counts of a finished shard."""
     return epath.Path(self.folder) / f'.{self.name}.json'
 
 
 def finished(shard: Shard) -> dict[str, Any] | None:
-  """Returns the facts that `write` stored of a finished shard, or None."""
-  try:
-    facts = untrusted.read_json(shard.facts_path)
-    is_whole = shard.path.stat().length == facts['file_bytes']
-    return facts if is_whole else None
-  except (OSError, ValueError, KeyError):
-    return None
+  """Returns the counts that `write` stored of a finished shard, or None."""
+  return untrusted.read_json(shard.facts_path) if shard.path.exists() else None
 
 
 def write(shard: Shard) -> None:
-  """Writes and verifies a shard, unless it is finished.
+  """Writes the readable examples of a shard, unless it is finished.
 
   Raises:
     ValueError: naming an example that cannot be stored.
-    RuntimeError: if the file read back differs from what was written.
   """
-  if finished(shard) is not None:
+  if shard.path.exists():
     return
-  shard.path.unlink(missing_ok=True)
-  with atomic_files.create(shard.path) as path:
-    unreadable: list[unreadable_lib.Unreadable] = []
-    written = _digest(_write_records(path, shard, unreadable))
-    found = _digest(read_records(path))
-    if found != written:
-      raise RuntimeError(
-          f'{shard.path}: wrote {written[0]:,} examples, but read back '
-          f'{found[0]:,} with other content. Check the disk.')
-    size = path.stat().st_size
-  atomic_files.write_json(shard.facts_path, {
-      'examples': written[0], 'record_bytes': written[1],
-      'file_bytes': size, 'checksum': written[2],
-      'unreadable': [dataclasses.asdict(one) for one in unreadable]})
-
-
-def _write_records(
-    path: Any, shard: Shard, unreadable: list[unreadable_lib.Unreadable],
-) -> Iterator[bytes]:
-  """Writes readable examples, yields their records, and lists the others."""
   from array_record.python import array_record_module
   load = examples.LoadExample(
       shard.selection.open(), shard.selection.config, train=False)
-  # One record per group, as TFDS writes them, for fast random access.
-  with contextlib.closing(array_record_module.ArrayRecordWriter(
-      str(path), 'group_size:1')) as writer:
-    for records, failed in decode.read_chunks(
-        range(shard.first, shard.last),
-        functools.partial(_read_record, load, shard.features),
-        size=_READ_RECORDS, errors=(unreadable_lib.UnreadableError,)):
-      unreadable += [
-          unreadable_lib.Unreadable(
-              shard.selection.name, load.dataset.source.key(index), str(error))
-          for index, error in failed]
-      for _, record in records:
-        writer.write(record)
-        yield record
+  num_examples = num_bytes = 0
+  unreadable: list[unreadable_lib.Unreadable] = []
+  with atomic_files.create(shard.path) as path:
+    # One record per group, as TFDS writes them, for fast random access.
+    with contextlib.closing(array_record_module.ArrayRecordWriter(
+        str(path), 'group_size:1')) as writer:
+      for records, failed in decode.read_chunks(
+          range(shard.first, shard.last),
+          functools.partial(_read_record, load, shard.features),
+          size=_CHUNK, errors=(unreadable_lib.UnreadableError,)):
+        unreadable += [
+            unreadable_lib.Unreadable(
+                shard.selection.name, load.dataset.source.key(index),
+                str(error)) for index, error in failed]
+        for _, record in records:
+          writer.write(record)
+          num_bytes += len(record)
+        num_examples += len(records)
+    # First, because the shard counts as finished once it has its name.
+    atomic_files.write_json(shard.facts_path, {
+        'examples': num_examples, 'record_bytes': num_bytes,
+        'unreadable': [dataclasses.asdict(one) for one in unreadable]})
 
 
 def _read_record(
@@ -206,23 +187,3 @@ def _read_record(
     feature[FILE_NAME].bytes_list.value.append(
         example[FILE_NAME].encode(errors='surrogatepass'))
   return message.SerializeToString(deterministic=True)
-
-
-def read_records(path: Any) -> Iterator[bytes]:
-  """Yields the records of a shard."""
-  from array_record.python import array_record_module
-  reader: Any
-  with contextlib.closing(
-      array_record_module.ArrayRecordReader(str(path))) as reader:
-    indices = range(reader.num_records())
-    for first in indices[::_READ_RECORDS]:
-      yield from reader.read(list(indices[first:first + _READ_RECORDS]))
-
-
-def _digest(records: Iterable[bytes]) -> tuple[int, int, str]:
-  """Returns the number of records, their total size, and a hash."""
-  digest, count, size = hashlib.blake2b(digest_size=16), 0, 0
-  for record in records:
-    digest.update(len(record).to_bytes(8, 'little') + record)
-    count, size = count + 1, size + len(record)
-  return count, size, digest.hexdigest()
