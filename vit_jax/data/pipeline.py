@@ -80,8 +80,7 @@ def train_batches(
   if config.sampling != 'natural':
     stream = stream.map_with_index(class_sampling.build(
         dataset_lib.class_labels(dataset, setting='data.sampling'),
-        num_classes=dataset.num_classes, sampling=config.sampling,
-        seed=seed % 2**32))
+        sampling=config.sampling, seed=seed % 2**32))
   stream = stream.random_map(load).batch(_shard_size(batch_size, num_shards))
   workers = config.num_workers
   return _iterate(

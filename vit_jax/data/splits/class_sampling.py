@@ -4,16 +4,14 @@
   sqrt       each class in proportion to the square root of its examples
   balanced   every class equally often
 
-An epoch always has as many draws as there are examples; each class has a fixed
-quota of them. Within a class, the draws follow random permutations of its
-examples that continue across epochs. Draw i is a pure function of (seed, i).
+Draws of 'sqrt' and 'balanced' are independent, with replacement, as in other
+libraries. Draw i is a pure function of (seed, i).
 """
 
 from collections.abc import Mapping, Sequence
 import dataclasses
 from typing import Literal
 
-import grain
 from jaxtyping import Float64, Int64
 import numpy as np
 
@@ -23,11 +21,8 @@ from vit_jax.data.splits import split_strings
 
 Sampling = Literal['natural', 'balanced', 'sqrt']
 
-# Up to this size NumPy's permutation is faster than Grain's index shuffle
-# (measured 2026-11-21 on a 2-core Xeon).
-_SMALL = 2048
-# Draws of a class are proportional to this power of its number of examples.
-_POWERS = {'natural': 1.0, 'balanced': 0.0, 'sqrt': 0.5}
+# A class is drawn in proportion to this power of its number of examples.
+_POWERS = {'natural': 1.0, 'sqrt': 0.5, 'balanced': 0.0}
 
 
 def class_labels(
@@ -109,70 +104,29 @@ def draw_per_class(
   return split_strings.Subset.where(source, chosen), ranks[:, chosen]
 
 
-def quotas(
-    counts: Int64[np.ndarray, 'classes'], sampling: Sampling,
-) -> Int64[np.ndarray, 'classes']:
-  """Returns the draws of each class per epoch; they sum to `counts.sum()`.
-
-  Quotas are rounded by the largest remainder method.
-  """
-  weights: Float64[np.ndarray, 'classes'] = np.where(
-      counts > 0, np.maximum(counts, 1).astype(np.float64)**_POWERS[sampling],
-      0)
-  shares = weights / weights.sum() * counts.sum()
-  rounded = np.floor(shares).astype(np.int64)
-  missing = int(counts.sum() - rounded.sum())
-  order = np.argsort(-(shares - rounded), kind='stable')
-  rounded[order[:missing]] += 1
-  return rounded
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class ClassSampler:
   """Maps draw i of the endless stream to the index of an example.
 
   Attributes:
-    by_class: indices of the examples, sorted by class.
-    starts: start of each class in `by_class`, and the total.
-    ends: cumulative quotas.
-    seed: seed of the permutations within classes.
+    cumulative: sums of the probabilities of the examples.
+    seed: seed of the draws.
   """
-  by_class: Int64[np.ndarray, 'examples']
-  starts: Int64[np.ndarray, 'classes_and_one']
-  ends: Int64[np.ndarray, 'classes']
+  cumulative: Float64[np.ndarray, 'examples']
   seed: int
 
-  def __call__(self, draw: int, place: int) -> int:
-    """Returns the index of an example; draws are numbered from 0.
-
-    `place`, its shuffled position in the epoch, selects the class.
-    """
-    epoch = draw // len(self.by_class)
-    label = int(np.searchsorted(self.ends, place, side='right'))
-    first = int(self.ends[label - 1]) if label else 0
-    quota = int(self.ends[label]) - first
-    start = int(self.starts[label])
-    count = int(self.starts[label + 1]) - start
-    repeat, rank = divmod(epoch * quota + place - first, count)
-    seed = np.random.SeedSequence([self.seed, label, repeat])
-    return int(self.by_class[start + _permuted(rank, count, seed)])
-
-
-def _permuted(rank: int, count: int, seed: np.random.SeedSequence) -> int:
-  """Returns element `rank` of a random permutation of `count` numbers."""
-  if count <= _SMALL:
-    return int(np.random.default_rng(seed).permutation(count)[rank])
-  return grain.experimental.index_shuffle(
-      rank, max_index=count - 1, seed=int(seed.generate_state(1)[0]), rounds=4)
+  def __call__(self, draw: int, shuffled: int) -> int:
+    """Returns the index of an example, instead of that of a shuffled epoch."""
+    del shuffled
+    u = np.random.default_rng([self.seed, draw]).random()
+    return int(np.searchsorted(
+        self.cumulative, u * self.cumulative[-1], side='right'))
 
 
 def build(
-    labels: Int64[np.ndarray, 'examples'], *, num_classes: int,
-    sampling: Sampling, seed: int,
+    labels: Int64[np.ndarray, 'examples'], *, sampling: Sampling, seed: int,
 ) -> ClassSampler:
   """Returns the sampler for examples with these labels."""
-  counts = np.bincount(labels, minlength=num_classes)
+  counts = np.bincount(labels).astype(np.float64)
   return ClassSampler(
-      by_class=np.argsort(labels, kind='stable'),
-      starts=np.concatenate([[0], np.cumsum(counts)]),
-      ends=np.cumsum(quotas(counts, sampling)), seed=seed)
+      np.cumsum(counts[labels]**(_POWERS[sampling] - 1)), seed)
