@@ -8,9 +8,10 @@ Transformer from scratch": AdamW, constant learning rate of 0.01, batch size
 256, 100 epochs. `:recipe=best` trains the same model (width 48, 4 layers, 4
 heads, patch 4) for the same number of epochs with Muon, a cosine schedule,
 batch size 128 and average pooling. `:recipe=resnet` trains a BiT ResNet with
-747,594 parameters. `:recipe=gpu,epochs=300` trains a ViT with 3,721,738
-parameters: the dimensions of ViT-Lite-7/4 and the augmentations of CCT-7/3x1
-(arXiv 2104.05704, github.com/SHI-Labs/Compact-Transformers), with Muon.
+747,594 parameters. `:recipe=photos,epochs=16` fine-tunes the model `photos` of
+this package. `:recipe=gpu,epochs=300` trains a ViT with 3,721,738 parameters:
+the dimensions of ViT-Lite-7/4 and the augmentations of CCT-7/3x1 (arXiv
+2104.05704, github.com/SHI-Labs/Compact-Transformers), with Muon.
 
 Hardware: one CPU core, 2 hours with --config.accumulation=16, which nearly
 halves the time of a ViT because the activations of a microbatch fit into the
@@ -76,7 +77,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         'model': {'unroll': 7, 'remat': 'none'},
         'train_ops': [{'op': 'pad_crop'}, {'op': 'flip'}],
         'label_smoothing': 0.1,
-        'optimizer': _muon(0.003, warmup_percent=5),
+        'optimizer': _muon(0.005, warmup_percent=5),
     },
     'gpu': {
         'batch_size': 512, 'resolution': 32,
@@ -97,7 +98,7 @@ def get_config(epochs: int = 100, recipe: str = 'page') -> ConfigDict:
 
   Args:
     epochs: passes over the 50,000 training images.
-    recipe: 'page', 'best', 'resnet' or 'gpu'.
+    recipe: 'page', 'best', 'resnet', 'photos' or 'gpu'.
   """
   if recipe not in RECIPES:
     raise ValueError(

@@ -50,7 +50,8 @@ ARGUMENTS = {
     'photos.py': tuple(
         f'source=cifar10,test_split=test,objective={name}'
         for name in ('supervised', 'mae', 'lejepa')),
-    'cifar10.py': ('', 'recipe=best', 'recipe=resnet', 'recipe=gpu'),
+    'cifar10.py': (
+        '', 'recipe=best', 'recipe=resnet', 'recipe=photos', 'recipe=gpu'),
 }
 CASES = [f'{name}:{arguments}' for name in FILES
          for arguments in ARGUMENTS.get(name, ('',))]
