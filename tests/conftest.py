@@ -10,6 +10,7 @@ from importlib import metadata
 import json
 import os
 import pathlib
+import tempfile
 import zlib
 
 # Before JAX starts. Tests do not use GPUs or TPUs.
@@ -25,6 +26,12 @@ os.environ['XLA_FLAGS'] = ' '.join([
        '--xla_cpu_parallel_codegen_split_count=1']
       if metadata.version('jax').startswith('0.10.') else []),
     os.environ.get('XLA_FLAGS', '')])
+# Workers and the commands that tests start share what they compile.
+if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
+  compiled = tempfile.TemporaryDirectory()
+  os.environ.update({
+      'JAX_COMPILATION_CACHE_DIR': compiled.name,
+      'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0'})
 
 import jax
 import numpy as np
@@ -63,11 +70,12 @@ def weight_of_torch(name, shape):
   return noise(name, shape) / np.sqrt(np.prod(shape[1:]))
 
 
-def pytest_collection_finish():
-  """Excludes imported objects from garbage collection.
+@pytest.fixture(scope='module', autouse=True)
+def frozen_objects():
+  """Excludes what libraries and earlier files keep from garbage collection.
 
-  A run collects garbage before it measures free memory, which takes a second
-  with the objects of all tests and libraries.
+  A run collects garbage before it measures free memory, which would take
+  seconds with the traced functions that JAX keeps of all earlier files.
   """
   gc.collect()
   gc.freeze()
