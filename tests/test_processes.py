@@ -65,53 +65,49 @@ def reference(tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
-def four_processes(tmp_path_factory):
-  """The workdir and the outputs of four training processes."""
-  folder = tmp_path_factory.mktemp('four')
+def two_processes(tmp_path_factory):
+  """The workdir and the outputs of two training processes with two devices."""
+  folder = tmp_path_factory.mktemp('two')
   config = toy.write(folder / 'config.py', **CONFIG)
   return folder / 'run', run_processes(
-      4, folder / 'run', f'--config={config}')
+      2, folder / 'run', f'--config={config}', devices=2)
 
 
-def test_four_processes_train_like_one_device(four_processes, reference):
-  assert_same_metrics(toy.rows(four_processes[0]), reference)
+def test_two_processes_train_like_one_device(two_processes, reference):
+  assert_same_metrics(toy.rows(two_processes[0]), reference)
 
 
-def test_only_process_0_prints_and_writes(four_processes):
-  workdir, outputs = four_processes
+def test_only_process_0_prints_and_writes(two_processes):
+  workdir, outputs = two_processes
   lines = [[line for line in output.splitlines() if '[Gloo]' not in line]
            for output in outputs]
   assert [output[0] for output in lines] == [
-      f'process {i} of 4, 1 of 4 devices' for i in range(4)]
-  assert 'batch 16 = 4 host(s) x 1' in '\n'.join(lines[0])
-  assert [output[1:] for output in lines[1:]] == [[], [], []]
+      f'process {i} of 2, 2 of 4 devices' for i in range(2)]
+  assert 'batch 16 = 2 host(s) x 2' in '\n'.join(lines[0])
+  assert not lines[1][1:]
   assert len(list(workdir.glob('events.out.tfevents.*'))) == 1
   steps = [row['step'] for row in toy.rows(workdir) if 'train/loss' in row]
   assert steps == [1, 2, 3, 4]
 
 
-# Settings of resumed runs; evaluations are compared in other tests.
-RESUMED = {'evals': {}, 'checkpoint': {'every': {'steps': 2}}}
-
-
-def test_two_processes_resume_a_checkpoint_of_four(
-    four_processes, reference, tmp_path):
-  workdir = toy.copy_at(four_processes[0], tmp_path / 'run', step=2)
-  # Attention heads are split over both processes.
-  config = toy.write(
-      tmp_path / 'config.py', **{**CONFIG, **RESUMED, 'mesh': {'tensor': 2}})
-  outputs = run_processes(2, workdir, f'--config={config}')
-  assert 'Resuming from step 2' in outputs[0]
+def test_one_process_resumes_a_checkpoint_of_two(
+    two_processes, reference, tmp_path, capsys):
+  workdir = toy.copy_at(two_processes[0], tmp_path / 'run', step=2)
+  # Evaluations are compared in other tests.
+  run_lib.train(toy.build(devices=2, **{
+      **CONFIG, 'evals': {}, 'checkpoint': {'every': {'steps': 2}},
+      'mesh': {'tensor': 2}}), workdir)
+  assert 'Resuming from step 2' in capsys.readouterr().out
   assert_same_metrics(
       toy.rows(workdir), reference, first=3, prefix='train/')
 
 
-def test_two_processes_evaluate_like_one(four_processes, tmp_path):
+def test_two_processes_evaluate_like_one(two_processes, tmp_path):
   evals = {name: {'split': 'test[:50]', **section}
            for name, section in EVALUATORS.items()}
   config = toy.write(tmp_path / 'config.py', **{
       **CONFIG, 'evals': evals, 'checkpoint': {}})
-  workdir, argv = four_processes[0], [
+  workdir, argv = two_processes[0], [
       'evaluate', f'--config={config}', f'--output={tmp_path / "pictures"}']
   assert main.main([*argv, f'--workdir={workdir}',
                     f'--json={tmp_path / "one.json"}']) == 0
