@@ -20,6 +20,15 @@ PAGE = (ROOT / 'docs' / 'recipes.md').read_text()
 RECIPES = dict(re.findall(r'## (.*?)\n.*?```bash\n(.*?)```', PAGE, re.DOTALL))
 SHORT = ['total={"steps":2}', 'batch_size=8', 'data.resolution=16',
          'data.num_workers=0']
+SMALL = {
+    'mae.py': [
+        'model.width=16', 'model.depth=1', 'model.num_heads=2',
+        'model.mlp_dim=32', 'objective.decoder_width=16',
+        'objective.decoder_depth=1', 'objective.decoder_heads=2'],
+    'lejepa.py': [
+        'objective.hidden=16', 'objective.directions=16',
+        'objective.views.num_local=1', 'objective.views.local_size=8'],
+}
 
 
 def write_images(folder, count, start=0):
@@ -79,9 +88,9 @@ def test_the_commands_of_a_recipe_run(recipe, files, capsys):
              .replace('model=S/16', 'model=Ti/8')
              .replace('dataset=./', f'dataset={pathlib.Path.cwd()}/')
              for word in words]
-    short = [f'--config.{setting}' for setting in SHORT] if configured else []
-    if 'lejepa' in str(configured):
-      short.append('--config.objective.views.local_size=8')
+    short = [f'--config.{setting}' for setting in [*SHORT, *(
+        setting for name, small in SMALL.items() if name in configured[0]
+        for setting in small)]] if configured else []
     if words[0] == 'evaluate':
       short = [word for word in short if 'total' not in word] * bool(configured)
     assert main.main([*words, *short]) == 0, words
