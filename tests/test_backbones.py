@@ -34,9 +34,9 @@ FAMILIES = {
     'SigLIP': 'vit_base_patch16_siglip_224',
     'timm gap': 'vit_medium_patch16_rope_reg1_gap_256',
     'timm map': 'vit_so150m_patch16_reg4_map_256'}
-# These have most components: norms, gates, registers, rotary positions.
-TYPICAL = {'AIMv2', 'BEiT', 'DINOv2 g with registers', 'Perception Encoder',
-           'relative positions, shared', 'RoPE-ViT mixed'}
+# These have most components: gates, registers, relative and rotary positions.
+TYPICAL = {
+    'DINOv2 g with registers', 'relative positions, shared', 'RoPE-ViT mixed'}
 SETTINGS = {'DINOv2': {'pooling': 'cls_average'},  # As its classifiers.
             'FlexiViT': {'patch_sizes': (2, 4)}}
 

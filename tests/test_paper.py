@@ -34,9 +34,10 @@ def test_every_file_is_covered_and_short():
 
 @pytest.mark.slow  # It trains models.
 @pytest.mark.parametrize('case', [
-    # Three models and stages each; others train each model.
-    pytest.param(case, marks=[pytest.mark.large] * (
-        case in ('figure4.py', 'figure5.py'))) for case in CASES])
+    # Three models and stages each; others train each model. The notebook of the
+    # paper trains those of figure 13.
+    pytest.param(case, marks=[pytest.mark.large] * (case in (
+        'figure4.py', 'figure5.py', 'figure13.py'))) for case in CASES])
 def test_stages_train(case, tmp_path):
   stages = load_config.load(f'{FOLDER}/{case}', [
       'total.steps=2', 'batch_size=8', 'data.shapes.num_examples=600',
