@@ -75,6 +75,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   labels, errors = image_files.find(args.paths)
   found = list(labels)[:MAX_IMAGES]
   loaded = arguments.load_model(args)
+  loaded.preprocess.check_one_size('An export')
   if args.server:
     _check_server(loaded.preprocess)
   model = export.in_float32(loaded)
@@ -148,7 +149,7 @@ def _verification_batches(
         (pixels - preprocess.mean) / preprocess.std).astype(np.float32)
   if not found:
     return batches
-  for sources, images in images_lib.batches(
+  for sources, ((_, images),) in images_lib.batches(
       found, preprocess, size=MAX_IMAGES, on_error=reading.add_error):
     batches[console_lib.format_count(len(sources), 'image')] = (
         images[:len(sources)])

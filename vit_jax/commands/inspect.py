@@ -57,6 +57,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   arguments.check_positive(args, 'show')
   found, errors = arguments.find_images(args)
   model = arguments.load_model(args)
+  model.preprocess.check_one_size('inspect')
   # Checked before all images are read.
   if args.layer is not None:
     model.layer_output(f'patches:{args.layer}')

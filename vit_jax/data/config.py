@@ -11,6 +11,7 @@ from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
 from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
+from vit_jax.data.images import resize as resize_lib
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import label_rules
@@ -229,10 +230,16 @@ class DataConfig:
 
   def build_ops(self, *, train: bool) -> tuple[ops_lib.Op, ...]:
     """Returns the image operations of training or evaluation."""
-    return ops_lib.build(
-        self.train_ops if train else self.eval_ops, size=self.size,
-        where='train_ops' if train else 'eval_ops',
+    where = 'train_ops' if train else 'eval_ops'
+    ops = ops_lib.build(
+        getattr(self, where), size=self.size, where=where,
         any_channels=not self.is_picture)
+    if ops and isinstance(ops[-1], resize_lib.ResizeToPatches):
+      raise ValueError(
+          f'{where} ends with resize_to_patches, but images in training and '
+          'evaluation have one size. Use resize. Only predict and features '
+          'keep the aspect ratio.')
+    return ops
 
   def crop_note(self) -> str:
     """Returns a note if evaluation crops away most of a resized image."""

@@ -97,7 +97,7 @@ def reconstruction(
       on_error=lambda *_: None), None)
   if batch is None:
     return []
-  names, arrays = batch
+  names, ((_, arrays),) = batch
   model_figures.pictures(
       dict(zip(('input', 'masked', 'reconstructed'), (
           list(images_lib.visible(array))

@@ -21,6 +21,7 @@ from PIL import Image
 from vit_jax import untrusted
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
+from vit_jax.inference import groups
 from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
 ImageLike = str | os.PathLike | Image.Image | np.ndarray
@@ -44,8 +45,9 @@ def read(
 
   Raises a `FileNotFoundError`, or a `ValueError` if it is not an image.
   """
-  pixels = ops_lib.to_array(
-      _read_resized(image, preprocess), size=preprocess.resolution)
+  picture = _read_resized(image, preprocess)
+  pixels = ops_lib.pixels(picture) if preprocess.any_aspect else (
+      ops_lib.to_array(picture, size=preprocess.resolution))
   low, high = preprocess.value_range or (0.0, 255.0)
   mean, std = (np.asarray(v, np.float32)
                for v in (preprocess.mean, preprocess.std))
@@ -55,11 +57,11 @@ def read(
 def batches(
     images: Iterable[ImageLike], preprocess: preprocessing_lib.Preprocess, *,
     size: int, on_error: OnError | None = None,
-) -> Iterator[tuple[
-    tuple[ImageLike, ...], Float[np.ndarray, 'batch height width channels']]]:
-  """Yields images and preprocessed batches, padded with zeros to one size.
+) -> Iterator[tuple[tuple[ImageLike, ...], list[groups.Group]]]:
+  """Yields images, and their pixels in groups of the same height and width.
 
-  A few batches are in memory at a time. Unreadable images are left out.
+  A few batches are in memory at a time. Unreadable images are left out. There
+  is one group if all images are resized to the resolution.
 
   Args:
     images: see the module.
@@ -75,8 +77,7 @@ def batches(
       on_error(image, error)
     if readable:
       sources, arrays = zip(*readable)
-      padding = ((0, size - len(arrays)), (0, 0), (0, 0), (0, 0))
-      yield sources, np.pad(np.stack(arrays), padding)
+      yield sources, groups.by_size(arrays, size=size)
 
 
 def check_batch(images: Any, preprocess: preprocessing_lib.Preprocess) -> None:

@@ -30,6 +30,7 @@ from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.analysis import attention as attention_maps
+from vit_jax.inference import groups as groups_lib
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import network as network_lib
 from vit_jax.inference import predictions
@@ -181,6 +182,8 @@ class Model(weights_lib.Weights):
     kind, colon, number = layer.partition(':')
     schema.check_name(kind, (*FEATURES, *TOKEN_FEATURES), what='layer')
     tokens = kind in TOKEN_FEATURES
+    if kind in ('tokens', 'patches'):
+      self.preprocess.check_one_size(f'The layer {layer!r}')
     if tokens or kind == 'pooled':
       self._check_has_tokens(kind, instead="layer='representation'")
     if kind == 'cls' and not self.config.has_cls:
@@ -202,7 +205,11 @@ class Model(weights_lib.Weights):
       self, outputs: Mapping[str, Any], layer: str,
   ) -> Float[np.ndarray, 'batch ...']:
     """Returns a feature layer of the outputs of a batch, as float32."""
-    values = outputs[self.layer_output(layer)]
+    name = self.layer_output(layer)
+    values = outputs[name]
+    if values.dtype == object:  # Images of several sizes.
+      return np.concatenate([self.extract_layer({name: value[None]}, layer)
+                             for value in values])
     kind = layer.partition(':')[0]
     if kind == 'cls':
       values = values[:, 0]
@@ -255,6 +262,7 @@ class Model(weights_lib.Weights):
   ) -> Any:
     """Applies `function` to the attention weights of the images."""
     self._check_has_tokens('attention', instead='model.features')
+    self.preprocess.check_one_size('Attention')
     if self.config.axial:
       raise ValueError(
           'Axial attention is limited to rows and columns, so there is no '
@@ -289,11 +297,14 @@ class Model(weights_lib.Weights):
       raise ValueError(f'batch_size must be at least 1, but is {batch_size}.')
     if isinstance(images, Sized):  # One image is not padded to a full batch.
       batch_size = min(batch_size, max(len(images), 1))
+    if 'layers' in names:
+      self.preprocess.check_one_size('Attention')
     apply = network_lib.forward(self.config, tuple(names), flip=flip)
-    params = self.params_for(self.preprocess.resolution)
-    for sources, arrays in images_lib.batches(
+    for sources, groups in images_lib.batches(
         images, self.preprocess, size=batch_size, on_error=on_error):
-      outputs = jax.device_get(apply(params, arrays))
+      outputs = groups_lib.in_order([
+          (rows, jax.device_get(apply(self.params_for(of.shape[1:3]), of)))
+          for rows, of in groups])
       rows = predictions.finite_rows(
           outputs, sources, dtype=self.config.dtype, on_error=on_error)
       if rows:

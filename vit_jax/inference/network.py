@@ -17,7 +17,7 @@ from vit_jax.weights import weights as weights_lib
 Images = (Float[Array, 'batch height width channels'] |
           Float[np.ndarray, 'batch height width channels'])
 
-_MAX_RESOLUTIONS = 4  # Resolutions whose position embeddings are cached.
+_MAX_RESOLUTIONS = 64  # Resolutions whose position embeddings are cached.
 
 
 def params_by_size(

@@ -284,7 +284,8 @@ _8_BIT: dict[str, type] = {
     'trivial_augment': colour.TrivialAugment}
 OPS: dict[str, type] = {
     'central_crop': CentralCrop, 'flip': Flip, 'inception_crop': InceptionCrop,
-    'pad_crop': PadCrop, 'resize': Resize, **_8_BIT}
+    'pad_crop': PadCrop, 'resize': Resize,
+    'resize_to_patches': resize_lib.ResizeToPatches, **_8_BIT}
 
 
 def to_sections(ops: Sequence[Op]) -> list[dict[str, Any]]:
@@ -323,5 +324,7 @@ def build(
     if getattr(op, 'size', size) is None and not (
         getattr(op, 'shorter', None) or getattr(op, 'cover', None)):
       op = dataclasses.replace(op, size=size)
+    if getattr(op, 'max_patches', 1) == 0:
+      op = op.at(size)
     ops.append(op)
   return tuple(ops)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from vit_jax import schema
 from vit_jax.data.augment import ops as ops_lib
+from vit_jax.data.images import resize as resize_lib
 
 Activation = Literal['softmax', 'sigmoid', 'none']
 
@@ -65,6 +66,23 @@ class Preprocess:
     """The operations as plain data, like `data.eval_ops`."""
     return ops_lib.to_sections(self.ops or ())
 
+  @property
+  def any_aspect(self) -> bool:
+    """Whether the size of the model's input depends on that of the image."""
+    return isinstance((self.ops or ((),))[-1], resize_lib.ResizeToPatches)
+
+  def check_one_size(self, user: str) -> None:
+    """Raises a ValueError if images have several sizes.
+
+    Args:
+      user: operation that needs images of one size, for the message.
+    """
+    if self.any_aspect:
+      raise ValueError(
+          f'{user} needs images of one size, but the model keeps their aspect '
+          'ratio. Load it with ops=[{"op": "resize"}] and resolution=(height, '
+          "width); in commands --set ops='[{\"op\": \"resize\"}]'.")
+
   def resized(self, resolution: tuple[int, int]) -> 'Preprocess':
     """Returns the preprocessing for another resolution; sizes are scaled."""
     if resolution == self.resolution:
@@ -78,6 +96,9 @@ class Preprocess:
 
     ops = []
     for op in self.ops or ():
+      if isinstance(op, resize_lib.ResizeToPatches):
+        ops.append(op.at(resolution))
+        continue
       changes: dict[str, Any] = {
           name: scale(getattr(op, name)) for name in ('size', 'cover')
           if getattr(op, name, None) is not None}
@@ -240,7 +261,7 @@ def build_ops(
     return tuple(sections)
   if method:
     sections = [{'method': method, **section}
-                if section.get('op') == 'resize' else section
+                if str(section.get('op')).startswith('resize') else section
                 for section in sections]
   return ops_lib.build(
       sections, size=preprocess.resolution, where='ops',
@@ -269,8 +290,8 @@ def override(preprocess: Preprocess, given: Mapping[str, Any]) -> Preprocess:
            if name in given and 'ops' not in given}
   if terms.keys() == {'interpolation'}:
     section['ops'] = [
-        {**op, 'method': terms['interpolation']} if op['op'] == 'resize'
-        else op for op in result.sections]
+        {**op, 'method': terms['interpolation']}
+        if op['op'].startswith('resize') else op for op in result.sections]
   elif terms:
     described, rounding = ResizeAndCrop.of(result)
     section['ops'] = schema.parse(
