@@ -98,12 +98,12 @@ def golden():
   def of(name):
     with np.load(GOLDEN / f'{name}.npz') as file:
       keys, logits = json.loads(str(file['keys'])), file['logits']
-      side = int(file['size']) if 'size' in file else 224
+      height, width = np.broadcast_to(file.get('size', 224), 2)
     of_torch = name.split('/')[-1].startswith(('timm-', 'hf-'))
     rule = weight_of_torch if of_torch else weight_of_jax
     arrays = {key: np.asarray(rule(key, shape), np.float32)
               for key, shape in keys.items()}
-    shape = (2, 3, side, side) if of_torch else (2, side, side, 3)
+    shape = (2, 3, height, width) if of_torch else (2, height, width, 3)
     images = np.random.RandomState(0).uniform(-1, 1, shape).astype(np.float32)
     return (arrays, images.transpose(0, 2, 3, 1) if of_torch else images,
             logits)

@@ -26,6 +26,7 @@ FAMILIES = {
     'EVA-02': 'eva02_base_patch14_224',
     'EVA-02-CLIP': 'eva02_base_patch16_clip_224',
     'FlexiViT': 'flexivit_small',
+    'NaFlex, factorized positions': 'naflexvit_base_patch16_parfac_gap',
     'Perception Encoder': 'vit_pe_core_tiny_patch16_384',
     'relative positions, shared': 'vit_srelpos_small_patch16_224',
     'residual norms': 'vit_relpos_medium_patch16_rpn_224',

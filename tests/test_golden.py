@@ -120,5 +120,5 @@ def test_a_naflex_model_of_big_vision_is_refused_by_name(golden, tmp_path):
   kernel = arrays['params/img/embedding/kernel']
   arrays['params/img/embedding/kernel'] = kernel.reshape(-1, kernel.shape[-1])
   npz.write(tmp_path / 'x.npz', arrays)
-  with pytest.raises(ValueError, match='NaFlex.*, which our models lack'):
+  with pytest.raises(ValueError, match='NaFlex.*only in files of timm'):
     vit_jax.load(tmp_path / 'x.npz', log=None)

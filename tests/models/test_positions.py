@@ -73,6 +73,39 @@ def test_2d_positions_concatenate_row_and_column():
   assert_same(apply(params, position='2d'), apply(learned))
 
 
+def test_factorized_positions_add_row_and_column():
+  section = {'position': 'factorized', 'pooling': 'average'}
+  params = randomized(**section)
+  places = [params['positions_rows'][r] + params['positions_columns'][c]
+            for r in range(2) for c in range(3)]
+  learned = {**without(params, 'positions_rows', 'positions_columns'),
+             'positions': jnp.stack(places)}
+  assert_same(apply(params, **section), apply(learned, pooling='average'))
+
+
+@pytest.mark.parametrize('grid', [(2, 6), (6, 2), (4, 4), (3, 7)])
+@pytest.mark.parametrize('method', ['cubic', 'bilinear_sharp', 'linear'])
+def test_a_square_of_positions_is_cropped_to_the_grid(method, grid):
+  positions = np.random.default_rng(0).normal(size=(17, 5)).astype(np.float32)
+  side = max(grid)
+  square = embed.resize('positions', positions, old_grid=(4, 4),
+                        new_grid=(side, side), method=method)
+  found = embed.resize('positions', positions, old_grid=(4, 4), new_grid=grid,
+                       method=f'{method}_square')
+  np.testing.assert_array_equal(found[0], positions[0])
+  np.testing.assert_array_equal(
+      found[1:].reshape(*grid, 5),
+      square[1:].reshape(side, side, 5)[:grid[0], :grid[1]])
+  # Row and column embeddings have the scale of the longer side, too.
+  for axis, name in enumerate(('positions_rows', 'positions_columns')):
+    lines = positions[:4]
+    np.testing.assert_allclose(
+        embed.resize(name, lines, old_grid=(4, 4), new_grid=grid,
+                     method=f'{method}_square'),
+        embed.resize(name, lines, old_grid=(4, 4), new_grid=(side, side),
+                     method=method)[:grid[axis]], atol=1e-6)
+
+
 def test_sincos_positions_follow_moco_v3():
   got = embed.sincos_positions(GRID, 12)
   for r in range(2):

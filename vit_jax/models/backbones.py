@@ -101,13 +101,12 @@ _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
         'base': _B, 'large': _L, 'so400m': _SO400M}, (448,), _TIPSV2),
     ('vit_{}_patch14_reg1_tipsv2', _GIANT, (448,), {**_TIPSV2, **_SWIGLU}),
     # arXiv 2412.07679 (C-RADIOv3); 2601.17237 (C-RADIOv4).
-    ('vit_{}_patch16_radio_v3', {'base': _B, 'large': _L}, (512,),
-     {**_SCALED, 'registers': 7}),
-    ('vit_{}_patch16_radio_v3', {
-        'huge': _H, 'giant': _Size(1536, 40, 6144, 24)}, (512,),
-     {'registers': 7}),
-    ('vit_{}_patch16_radio_v4', {'so400m': _SO400M, 'huge': _H}, (512,),
-     {'registers': 9}),
+    *((f'{kind}_{{}}_patch16_radio_v{version}', rows, (512,), settings)
+      for kind in ('vit', 'naflexvit') for version, rows, settings in (
+          (3, {'base': _B, 'large': _L}, {**_SCALED, 'registers': 7}),
+          (3, {'huge': _H, 'giant': _Size(1536, 40, 6144, 24)},
+           {'registers': 7}),
+          (4, {'so400m': _SO400M, 'huge': _H}, {'registers': 9}))),
     # arXiv 2607.05247 (LingBot-Vision).
     ('vit_{}_patch16_lingbot', _SBL, (512,), _QV_BIAS),
     ('vit_{}_patch16_lingbot', _GIANT, (512,), {**_NO_QKV, **_SWIGLU}),
@@ -162,6 +161,18 @@ _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
      {**_SCALED, **_POOL_NORM, 'registers': 4}),
     ('vit_{}_patch16_reg4_map_{}', {'so150m': _Size(896, 18, 2304, 14)},
      (256,), {**_MAP, 'registers': 4}),
+    # NaFlex: arXiv 2307.06304 (NaViT); 2502.14786 (SigLIP 2).
+    *((f'naflexvit_{{}}_patch16_{kind}', {'base': _B}, (384,),
+       {**_SCALED, **_POOL_NORM, 'registers': 4})
+      for kind in ('gap', 'par_gap', 'parfac_gap')),
+    ('naflexvit_{}_patch16_map', {'base': _B}, (384,),
+     {**_SCALED, **_MAP, 'registers': 1}),
+    *((f'naflexvit_{{}}_patch16_reg1_{kind}', {
+        'so150m2': _Size(832, 21, 2176, 13)}, (384,),
+       {**_SCALED, **pool, 'registers': 1, 'qkv_bias': False})
+      for kind, pool in (('gap', _POOL_NORM), ('map', _MAP))),
+    ('naflexvit_{}_patch16_siglip', {'base': _B, 'so400m': _SO400M}, (384,),
+     _MAP),
     ('vit_pe_core_{}_patch16_{}', {'tiny': _TI, 'small': _S}, (384,),
      _PERCEPTION),
     ('vit_pe_core_{}_patch16_{}', {'base': _B}, (224,), _PERCEPTION),

@@ -86,11 +86,14 @@ def position_embeddings(
   match config.position:
     case 'learned':
       return learned('positions', prefix + rows * columns, width)
-    case '2d':
-      of_row = learned('positions_rows', rows, width // 2)
-      of_column = learned('positions_columns', columns, width // 2)
-      patches = jnp.concatenate([jnp.repeat(of_row, columns, axis=0),
-                                 jnp.tile(of_column, (rows, 1))], axis=1)
+    case '2d' | 'factorized':
+      each = width // 2 if config.position == '2d' else width
+      of_row = jnp.repeat(
+          learned('positions_rows', rows, each), columns, axis=0)
+      of_column = jnp.tile(
+          learned('positions_columns', columns, each), (rows, 1))
+      patches = jnp.concatenate([of_row, of_column], axis=1) if (
+          config.position == '2d') else of_row + of_column
       return jnp.concatenate(
           [learned('positions_cls', prefix, width), patches]
           if prefix else [patches])
@@ -178,13 +181,17 @@ def resize(
   """
   if tuple(old_grid) == tuple(new_grid):
     return array
-  match name.split('/')[-1]:
+  match last := name.split('/')[-1]:
     case 'positions':
-      pass
-    case 'positions_rows':
-      old_grid, new_grid = (old_grid[0], 1), (new_grid[0], 1)
-    case 'positions_columns':
-      old_grid, new_grid = (old_grid[1], 1), (new_grid[1], 1)
+      return resize_positions(
+          array, old_grid=old_grid, new_grid=new_grid, method=method)
+    case 'positions_rows' | 'positions_columns':
+      axis = ('positions_rows', 'positions_columns').index(last)
+      plain: Any = method.removesuffix('_square')
+      length = new_grid[axis] if plain == method else max(new_grid)
+      return resize_positions(
+          array, old_grid=(old_grid[axis], 1), new_grid=(length, 1),
+          method=plain)[..., :new_grid[axis], :]
     case 'offsets':
       return resize_offsets(array, old_grid=old_grid, new_grid=new_grid)
     case 'distances':
@@ -195,8 +202,6 @@ def resize(
           'of the checkpoint.')
     case _:
       return array
-  return resize_positions(
-      array, old_grid=old_grid, new_grid=new_grid, method=method)
 
 
 def resize_positions(
@@ -220,7 +225,8 @@ def resize_positions(
       'cubic' (timm). Without: 'bilinear_sharp' (FlexiViT and RADIO in timm);
       'bicubic' (Hugging Face), sharper than 'cubic'; and 'bicubic_offset',
       which adds 0.1 to the new size that gives the scale of either axis (DINO,
-      DINOv2 and iBOT in Meta's code).
+      DINOv2 and iBOT in Meta's code). '_square' after a method keeps the aspect
+      ratio: a square as long as the longer side is cropped (RADIO).
 
   Raises:
     ValueError: if `positions` holds fewer tokens than `old_grid`.
@@ -234,7 +240,11 @@ def resize_positions(
   if tuple(old_grid) == tuple(new_grid):
     return positions
   grid = positions[..., prefix:, :].reshape(*layers, *old_grid, width)
-  resized = _interpolate(grid, (*layers, *new_grid, width), method)
+  rows, columns = new_grid
+  plain = method.removesuffix('_square')
+  whole = new_grid if plain == method else (max(new_grid),) * 2
+  resized = _interpolate(grid, (*layers, *whole, width), plain)[
+      ..., :rows, :columns, :]
   module: Any = np if isinstance(positions, np.ndarray) else jnp
   return module.concatenate(
       [positions[..., :prefix, :], resized.reshape(*layers, -1, width)],
@@ -242,8 +252,7 @@ def resize_positions(
 
 
 def _interpolate(
-    array: Float[Any, '...'], shape: tuple[int, ...],
-    method: vit_config.Interpolation,
+    array: Float[Any, '...'], shape: tuple[int, ...], method: str,
 ) -> Float[Any, '...']:
   if method == 'linear':
     from scipy import ndimage  # As in the paper's code; takes 0.2 s to import.

@@ -24,6 +24,7 @@ _VIT = (
     rf'vit_{_SIZE}_r\d*_s\d+(_p8)?(_\d+)?', rf'flexivit_{_SIZE}',
     r'aimv2_(large|huge|1b|3b)_patch14_\d+', r'test_vit2?',
     rf'beit(v2)?_{_SIZE}_patch\d+_\d+', 'test_vit_relpos',
+    rf'naflexvit_{_SIZE}_patch16_((par|parfac|reg1)_)?(gap|map|siglip|radio_v\d)',
     rf'vit_s?relpos_{_SIZE}_patch\d+(_plus)?(_cls|_clsgap|_rpn)?_\d+')
 _EVA = (
     rf'eva02_{_SIZE}_patch\d+_(clip_)?\d+',
@@ -43,18 +44,20 @@ _RULES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ('vit_relpos_.*_cls_.*', {'pooling': 'cls'}),
     ('.*_rpn_.*', {'post_norm': True}),
     (r'vit_.*_plus_((clip|rpn)_)?\d+', {'num_heads': 14}),
-    (r'vit_giant_patch\d+_.*(dinov2|tipsv2|radio_v\d|lingbot)',
+    (r'(naflex)?vit_giant_patch\d+_.*(dinov2|tipsv2|radio_v\d|lingbot)',
      {'num_heads': 24}),
     ('vit_huge_plus_.*', {'num_heads': 20}),
     ('vit_7b_.*', {'num_heads': 32}),
     # The first SigLIP uses the exact GELU, later ones the approximation.
-    (r'vit_(base_patch32|so400m_patch16|giantopt_patch16)_siglip_.*'
+    (r'naflexvit_.*_siglip'
+     r'|vit_(base_patch32|so400m_patch16|giantopt_patch16)_siglip_.*'
      r'|vit_large_patch16_siglip_(gap_)?512', {'gelu': 'tanh'}),
     ('vit_.*_quickgelu_.*', {'gelu': 'quick'}),
     (r'vit_.*_clip_.*|aimv2_.*|beit3_.*', {'layer_norm_epsilon': 1e-5}),
-    (r'vit_(?!so150m).*_reg\d.*|vit_.*_radio_.*|deit3_.*|flexivit_.*',
+    (r'vit_(?!so150m).*_reg\d.*|vit_.*_radio_.*|(deit3|flexivit|naflexvit)_.*',
      {'position_cls': False}),
-    ('vit_.*_radio_.*|vit_intern300m_.*|vit_pe_(lang|spatial)_.*',
+    ('naflexvit_.*_parfac_.*', {'position': 'factorized'}),
+    ('(naflex)?vit_.*_radio_.*|vit_intern300m_.*|vit_pe_(lang|spatial)_.*',
      {'final_norm': False}),
     *((f'aimv2_{size}_.*', {'num_heads': heads}) for size, heads in (
         ('large', 8), ('huge', 12), ('1b', 16), ('3b', 24))),
@@ -95,8 +98,6 @@ _MISSING = (
      'layers with fewer heads of keys and values between layers without'),
     ('qwen3_vit_.*_merge|deepseek_vit_.*_align',
      'a projector to a language model before the head'),
-    (r'naflexvit_.*',
-     'patches and positions of images of any aspect ratio (NaFlex)'),
     (r'.*_mci_.*', 'a convolutional stem'),
     (r'vit_.*_resnet\d+d_.*', 'a ResNet-D with batch norm'),
     ('hiera.*', 'pooling between layers (Hiera)'),

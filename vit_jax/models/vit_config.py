@@ -18,7 +18,8 @@ _NPZ_TIMM: architecture.Exported = {'npz': _ANY, 'timm': _ANY}
 # Of position embeddings to another grid; see `embed.resize_positions`.
 Interpolation = Literal[
     'linear', 'bilinear', 'bilinear_sharp', 'cubic', 'bicubic',
-    'bicubic_offset']
+    'bicubic_offset', 'linear_square', 'bilinear_square',
+    'bilinear_sharp_square', 'cubic_square', 'bicubic_square']
 DIMENSIONS = ('width', 'depth', 'mlp_dim', 'num_heads', 'patch')
 
 
@@ -76,8 +77,9 @@ class ViTConfig:
     registers: number of learned tokens that no output uses, after class and
       distillation token (arXiv 2309.16588). They have no position embedding.
     position: position embedding (appendix D.4): 'learned' (1-D), 'none', '2d'
-      (concatenated row and column embeddings), 'sincos' (fixed 2-D sine-cosine,
-      arXiv 2104.02057), or relative ones, added to attention logits: 'relative'
+      (concatenated row and column embeddings), 'factorized' (their sums, arXiv
+      2307.06304), 'sincos' (fixed 2-D sine-cosine, arXiv 2104.02057), or
+      relative ones, added to attention logits: 'relative'
       (an embedding per distance in the sequence, times the queries),
       'relative_2d' (a learned bias per head and offset in rows and columns, as
       in BEiT, arXiv 2106.08254), or 'relative_mlp' (a bias that an MLP computes
@@ -174,9 +176,10 @@ class ViTConfig:
   distill_token: bool = _switch(False, exported=_TIMM)
   registers: int = _switch(0, exported=_TIMM)
   position: Literal[
-      'learned', 'none', '2d', 'sincos', 'relative', 'relative_2d',
-      'relative_mlp'] = _switch('learned', exported={
-          'npz': ('none',), 'timm': ('none', 'relative_2d', 'relative_mlp')})
+      'learned', 'none', '2d', 'factorized', 'sincos', 'relative',
+      'relative_2d', 'relative_mlp'] = _switch('learned', exported={
+          'npz': ('none',), 'timm': (
+              'none', 'factorized', 'relative_2d', 'relative_mlp')})
   position_at: Literal['stem', 'layers', 'shared'] = _switch('stem')
   position_mlp_dim: int = _switch(128, exported=_TIMM)
   position_cls: bool = _switch(True, exported=_NPZ_TIMM)

@@ -38,8 +38,9 @@ class InitConfig:
       with aligned corners, as in the paper's code; 'bilinear' as in FlexiViT
       and TIPS; 'bilinear_sharp' as timm's FlexiViT; 'cubic' as in timm;
       'bicubic' as in Hugging Face Transformers, MAE and I-JEPA;
-      'bicubic_offset' as in Meta's DINO and DINOv2. None uses the method of
-      the codebase that the weights come from.
+      'bicubic_offset' as in Meta's DINO and DINOv2. '_square' after a method
+      resizes to a square and crops it, as RADIO. None uses the method of the
+      codebase that the weights come from.
     channels: adaptation of patch filters to another number of channels:
       'same' is an error; 'mean' gives each channel the mean filter, times the
       old number of channels over the new, so that an image with identical

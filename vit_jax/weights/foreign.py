@@ -105,8 +105,14 @@ def _build(
   abstract = adapt(shapes)
   check.check_params(config, abstract, resolution, path=opened.path,
         theirs={match.ours: match.theirs[0] for match in found.matches})
-  declared.add_defaults(
-      found.family.preprocess, f'assumed, as for a {found.family.label}')
+  origin = f'assumed, as for a {found.family.label}'
+  if found.family.any_aspect and 'ops' not in declared.preprocess:
+    assert isinstance(config, vit_config.ViTConfig)
+    for term in ('keep_aspect', 'crop'):
+      declared.preprocess.pop(term, None)
+    declared.add_defaults({'ops': [{
+        'op': 'resize_to_patches', 'patch': config.patch_shape[0]}]}, origin)
+  declared.add_defaults(found.family.preprocess, origin)
   preprocess = _preprocess(config, resolution, declared, given)
   under = f', under {found.prefix}' if found.prefix else ''
   return weights_lib.Weights(
@@ -145,9 +151,17 @@ def _positions(
         embeds_prefix=bool(config.num_prefix), **resolutions)
     return config, infer_architecture.image_size(config, grid), 0
   if not isinstance(config, vit_config.ViTConfig) or (
-      'positions' not in shapes or config.position != 'learned'):
+      config.position not in ('learned', 'factorized')
+      or not {'positions', 'positions_rows'} & set(shapes)):
     return config, (
         requested or declared.resolution or stored or DEFAULT_SIZE), 0
+  if found.family.name == 'naflex':  # The array has the shape of the grid.
+    rows, columns = (
+        [len(shapes[name]) for name in ('positions_rows', 'positions_columns')]
+        if config.position == 'factorized' else
+        found.opened.shapes[f'{found.prefix}embeds.pos_embed'][1:3])
+    return (dataclasses.replace(config, position_cls=not config.has_cls),
+            infer_architecture.image_size(config, (rows, columns)), 0)
   embeds_prefix = declared.embeds_prefix
   if config.has_cls and 'position_cls' in given.model:
     embeds_prefix = given.model['position_cls']
@@ -198,7 +212,8 @@ def _preprocess(
   preprocess = preprocessing.parse(
       {'resolution': resolution, **declared.preprocess})
   if not declared.ours:
-    preprocess = preprocess.resized(resolution)
+    if not preprocess.any_aspect:
+      preprocess = preprocess.resized(resolution)
     if not config.num_classes:
       preprocess = dataclasses.replace(preprocess, labels=())
   preprocess = preprocessing.override(preprocess, given.preprocess)

@@ -90,9 +90,10 @@ def save(
     orbax.save(target, model)
     return []
   config = model.config
-  family = _family(form, config)
+  family = _family(form, model)
   arrays = {name: array.astype(dtype) for name, array in to_arrays(
-      family, _for_format(form, config, params)).items()}
+      family, _for_format(form, config, params),
+      rows=config.grid(model.resolution)[0]).items()}
   if config.variant and not published_sizes.has_dimensions(
       config, config.variant):
     config = dataclasses.replace(config, variant='')
@@ -129,14 +130,17 @@ def _write_safetensors(
       declared.KEY: json.dumps(metadata)})
 
 
-def _family(form: str, config: models.ModelConfig) -> families.Family:
+def _family(form: str, model: weights_lib.Weights) -> families.Family:
   """Returns the family to write."""
+  config = model.config
   if form == 'huggingface' and isinstance(config, vit_config.ViTConfig):
-    return _huggingface_family(config)
+    return _huggingface_family(model)
   if isinstance(config, vit_config.ViTConfig) and config.has_offset_bias:
     # Names of arrays show whether biases are shared.
     config = dataclasses.replace(config, position_at='stem')
   architecture.check_exportable(config, form)
+  if form == 'timm' and timm_export.is_naflex(model):
+    return families.FAMILIES['naflex']
   if isinstance(config, vit_config.ViTConfig):
     encoder = form == 'timm' and timm_export.encoder_architecture(config)
     family = families.FAMILIES[encoder.split('_')[0] if encoder else form]
@@ -150,8 +154,9 @@ def _family(form: str, config: models.ModelConfig) -> families.Family:
   return families.FAMILIES[_RESNET_FAMILIES[form]]
 
 
-def _huggingface_family(config: vit_config.ViTConfig) -> families.Family:
-  kind = huggingface_export.model_type(config)
+def _huggingface_family(model: weights_lib.Weights) -> families.Family:
+  config: Any = model.config
+  kind = huggingface_export.model_type(model)
   family = families.FAMILIES[huggingface.TYPES[kind].family]
   if kind == 'tipsv2_vision_model':
     return dataclasses.replace(family, table=names.tipsv2_written(
@@ -200,9 +205,12 @@ def _for_format(
 
 
 def to_arrays(
-    family: families.Family, params: Mapping[str, Any],
+    family: families.Family, params: Mapping[str, Any], **lengths: int,
 ) -> dict[str, np.ndarray]:
   """Converts parameters, by our names, to a family's arrays, by its names.
+
+  `lengths` are those of axes in the layouts that shapes do not determine:
+  `rows` of the grid of positions.
 
   Raises:
     ValueError: if the family has no such parameter.
@@ -214,7 +222,7 @@ def to_arrays(
   problems = []
   for name, array in flat.items():
     try:
-      arrays |= layout.to_theirs(family.table, name, array)
+      arrays |= layout.to_theirs(family.table, name, array, **lengths)
     except ValueError as error:
       problems.append(str(error))
   if problems:

@@ -120,7 +120,6 @@ def test_a_config_of_two_towers_needs_only_what_differs_from_the_defaults():
 
 
 @pytest.mark.parametrize(('config', 'words'), [
-    ({'model_type': 'siglip2'}, 'which has .*NaFlex.*our models lack'),
     ({'model_type': 'radio'}, 'which has several class tokens'),
     ({'model_type': 'aimv2_vision_model', 'is_native': True}, 'is_native'),
     ({'model_type': 'vit_mae'}, 'which has the decoder of MAE'),

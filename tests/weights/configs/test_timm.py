@@ -83,7 +83,10 @@ def test_arguments_of_training_and_defaults_are_accepted():
 
 @pytest.mark.parametrize(('config', 'words'), [
     ({'architecture': 'vit_5b_patch16_sapiens2'}, 'fewer heads of keys'),
-    ({'architecture': 'naflexvit_base_patch16_gap'}, 'NaFlex'),
+    ({'architecture': 'naflexvit_base_patch16_gap', 'model_args': {
+        'rope_type': 'axial'}}, "rope_type='axial': the argument is not"),
+    ({'architecture': 'naflexvit_base_patch16_gap', 'model_args': {
+        'pos_embed_align_corners': True}}, 'lack that interpolation'),
     ({'architecture': 'qwen3_vit_88m_merge'}, 'projector to a language'),
     *(({'architecture': name}, component) for name, component in (
         ('hiera_tiny_224.mae', 'pooling between layers'),

@@ -102,7 +102,12 @@ _TYPES: Mapping[str, ModelType] = {
         'siglip', 'SiglipVisionModel', '', {'pooling': 'attention'}),
     'siglip': ModelType(
         'siglip', '', 'SiglipForImageClassification', {'pooling': 'average'},
-        inner=_VISION)}
+        inner=_VISION),
+    'siglip2_vision_model': ModelType(
+        'siglip2', 'Siglip2VisionModel', '', {'pooling': 'attention'}),
+    'siglip2': ModelType(
+        'siglip2', '', 'Siglip2ForImageClassification',
+        {'pooling': 'average'}, inner=_VISION)}
 # Two towers whose image tower alone is a type, and types of the same tower.
 TYPES: Mapping[str, ModelType] = {
     **_TYPES, 'tipsv2': _TYPES['tipsv2_vision_model'],
@@ -111,7 +116,6 @@ TYPES: Mapping[str, ModelType] = {
 
 # Components that our models lack, of other model types of these families.
 MISSING: Mapping[str, str] = {
-    'siglip2': 'patches and positions of images of any aspect ratio (NaFlex)',
     'mlcd_vision_model': 'a learned rotation of the class token',
     'radio': 'several class tokens as its output, and positions of 2048 pixels'
              '; use that of timm, such as vit_so400m_patch16_radio_v4',
@@ -248,6 +252,11 @@ def parse_preprocessor(config: Mapping[str, Any]) -> dict[str, Any]:
     result['resolution'] = (size['height'], size['width'])
   elif isinstance(size, int):
     result['resolution'] = (size, size)
+  patch, count = config.get('patch_size'), config.get('max_num_patches')
+  if patch and count:  # NaFlex.
+    side = math.isqrt(count) * patch
+    result |= {'resolution': (side, side), 'ops': [{
+        'op': 'resize_to_patches', 'patch': patch, 'max_patches': count}]}
   resample = config.get('resample')
   if resample is not None:
     if resample not in RESAMPLE:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
+from vit_jax.data.images import resize as resize_lib
 from vit_jax.models import architecture
 from vit_jax.models import rotary as rotary_lib
 from vit_jax.models import vit_config
@@ -18,14 +19,18 @@ _CHECKED = (*(name for name in architecture.switches(vit_config.ViTConfig)
               if name not in _STORED), 'representation_layer', 'num_classes')
 
 
-def model_type(config: vit_config.ViTConfig) -> str:
-  """Returns the model type that a model is written as.
+def model_type(model: weights_lib.Weights) -> str:
+  """Returns the model type that a ViT is written as.
 
   Raises:
     ValueError: naming a setting that the model type does not have.
   """
+  config = model.config
+  assert isinstance(config, vit_config.ViTConfig)
   classes = bool(config.num_classes)
-  if config.distill_token:
+  if model.preprocess.any_aspect:
+    kind = 'siglip2' if classes else 'siglip2_vision_model'
+  elif config.distill_token:
     kind = 'deit'
   elif config.position == 'relative_2d' and config.has_cls:
     kind = 'beit'
@@ -85,7 +90,7 @@ def config_files(model: weights_lib.Weights) -> dict[str, dict[str, Any]]:
   assert isinstance(config, vit_config.ViTConfig)
   classes = config.num_classes
   labels = preprocess.labels or huggingface.default_labels(classes)
-  kind = model_type(config)
+  kind = model_type(model)
   found = huggingface.TYPES[kind]
   result: dict[str, Any] = _model(config, model.resolution, kind)
   if found.inner and found.classifier:
@@ -151,8 +156,12 @@ def _model(
   if kind == 'aimv2_vision_model':
     result |= {'rms_norm_eps': result.pop('layer_norm_eps'),
                'hidden_act': 'silu', 'use_head': False}
-  if kind == 'siglip':
+  if kind in ('siglip', 'siglip2'):
     result['vision_use_head'] = False
+  if kind.startswith('siglip2'):
+    rows, columns = config.grid(resolution)
+    result['num_patches'] = rows * columns
+    del result['image_size']
   return result
 
 
@@ -186,6 +195,16 @@ def _preprocessor(preprocess: preprocessing.Preprocess) -> dict[str, Any]:
     ValueError: if transformers cannot express the operations.
   """
   height, width = preprocess.resolution
+  common = {
+      'do_resize': True, 'do_rescale': True, 'rescale_factor': 1 / 255,
+      'do_normalize': True, 'image_mean': list(preprocess.mean),
+      'image_std': list(preprocess.std)}
+  match preprocess.ops:
+    case [resize_lib.ResizeToPatches() as op]:
+      return {**common, 'image_processor_type': 'Siglip2ImageProcessor',
+              'resample': _key(huggingface.RESAMPLE, op.method),
+              'patch_size': op.patch,
+              'max_num_patches': op.max_patches}
   resize, _ = preprocess.check_resize_and_crop(
       'transformers', remedy='Save the model as orbax or npz.')
   if resize.cover and (height != width or resize.least[0] != resize.least[1]):
@@ -193,12 +212,8 @@ def _preprocessor(preprocess: preprocessing.Preprocess) -> dict[str, Any]:
         f'transformers cannot express the operations {preprocess.sections}: it '
         'resizes the shorter side. Save the model as orbax, npz or timm.')
   config: dict[str, Any] = {
-      'size': {'height': height, 'width': width},
-      'do_resize': True,
-      'resample': _key(huggingface.RESAMPLE, resize.method),
-      'do_rescale': True, 'rescale_factor': 1 / 255,
-      'do_normalize': True,
-      'image_mean': list(preprocess.mean), 'image_std': list(preprocess.std)}
+      **common, 'size': {'height': height, 'width': width},
+      'resample': _key(huggingface.RESAMPLE, resize.method)}
   crop = {'do_center_crop': True, 'crop_size': config['size']}
   # These types are in transformers 4 and 5.
   if not resize.size:

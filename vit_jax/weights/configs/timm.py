@@ -14,6 +14,7 @@ from vit_jax.models import timm_names
 from vit_jax.models import vit_config
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import preprocessing
+from vit_jax.weights.configs import timm_naflex
 
 GELU = {'gelu': 'exact', 'gelu_tanh': 'tanh', 'quick_gelu': 'quick'}
 POOLING = {'token': 'cls', 'avg': 'average', 'map': 'attention'}
@@ -85,19 +86,22 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
                      'models lack that component.')
   if name and not resnet and not re.match(
       r'vit_|test_vit\d*(_.*)?$|(qwen3|deepseek)_vit_|deit3?_|flexivit_|'
-      r'eva(02)?_|aimv2_|beit(v2|3)?_',
+      r'eva(02)?_|aimv2_|beit(v2|3)?_|naflexvit_',
       name):
     raise ValueError(f'architecture is {name!r}, expected a ViT, DeiT or BiT, '
                      'or one of the families in docs/models.md.')
   encoder = re.match('(qwen3|deepseek)_vit_', name)
+  naflex = name.startswith('naflexvit_')
   families = (encoder[1], f'{encoder[1]}_encoder') if encoder else (
-      ('timm_bit',) if resnet else ('timm',) if name else ('timm', 'timm_bit'))
+      ('timm_bit',) if resnet else ('naflex',) if naflex else
+      ('timm',) if name else ('timm', 'timm_bit'))
   result = declared.Declared(families=families)
   # timm itself ignores arguments that are null.
   arguments = {k: v for k, v in (config.get('model_args') or {}).items()
                if v is not None}
   _check_arguments(arguments, _RESNET if resnet else (
-      *_KNOWN, *_ENCODER) if encoder else _KNOWN)
+      *_KNOWN, *_ENCODER) if encoder else (
+          *_MODEL_KEYS, *timm_naflex.KNOWN) if naflex else _KNOWN)
   if config.get('num_classes') is not None:
     result.model['num_classes'] = config['num_classes']
   if encoder and inner.get('crop_mode') == 'border':
@@ -113,6 +117,7 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   pool = arguments.get('global_pool', config.get('global_pool'))
   if encoder:
     pool = None  # That of the projector, or the average.
+  if encoder or naflex:
     arguments.pop('img_size', None)  # The grid of positions is another.
   if not resnet:
     if 'num_features' in config:
@@ -149,6 +154,8 @@ def _parse_vit(
       result.origins['num_heads'] = f'inferred from the architecture {name}'
   result.positions = next((method for pattern, method in _POSITIONS.items()
                            if re.fullmatch(pattern, name)), None)
+  if name.startswith('naflexvit_'):
+    result.positions = timm_naflex.positions(name, arguments)
   model |= {ours: arguments[theirs]
             for theirs, ours in _MODEL_KEYS.items() if theirs in arguments}
   if 'img_size' in arguments:
@@ -161,8 +168,8 @@ def _parse_vit(
     model['pool_prefix'] = model['pooling'] == 'attention'
   if arguments.get('final_norm') is False:
     model['final_norm'] = False
-  if arguments.get('pos_embed') in ('none', ''):
-    model['position'] = 'none'
+  if arguments.get('pos_embed', 'learn') != 'learn':
+    model['position'] = arguments['pos_embed'] or 'none'
   if 'no_embed_class' in arguments:
     result.embeds_prefix = not arguments['no_embed_class']
   act = arguments.get('act_layer')

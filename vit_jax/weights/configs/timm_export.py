@@ -5,11 +5,13 @@ import math
 from typing import Any
 
 from vit_jax import models
+from vit_jax.data.images import resize as resize_lib
 from vit_jax.models import architecture
 from vit_jax.models import vit_config
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.configs import timm
+from vit_jax.weights.configs import timm_naflex
 from vit_jax.weights.families import published_sizes
 
 # The convolutional network is set by the architecture's name alone.
@@ -45,13 +47,22 @@ def config_files(model: weights_lib.Weights) -> dict[str, dict[str, Any]]:
   if preprocess.labels:
     result['label_names'] = list(preprocess.labels)
   if isinstance(config, vit_config.ViTConfig):
+    naflex = is_naflex(model)
+    if naflex and not timm_naflex.supports(config):
+      raise _no_architecture(config, *architecture.non_default(config))
     result |= {
         # The arguments override the settings of this architecture.
-        'architecture': _architecture(config),
+        'architecture': (
+            timm_naflex.ARCHITECTURE if naflex else _architecture(config)),
         'global_pool': _GLOBAL_POOL[config.pooling],
         'num_features': config.width,
         'model_args': _encoder_arguments(config, model.resolution)
-                      if encoder_architecture(config) else {
+                      if encoder_architecture(config) else
+                      timm_naflex.arguments(
+            config, config.grid(model.resolution), model.positions, {
+                **_shared_arguments(config, model.resolution),
+                **_vit_arguments(config), **_pool_arguments(config)})
+                      if naflex else {
             **_shared_arguments(config, model.resolution),
             **(_relative_arguments(config) if config.has_offset_bias
                else _eva_arguments(config) if is_eva(config)
@@ -71,6 +82,11 @@ def _resize_and_crop(preprocess: preprocessing.Preprocess) -> dict[str, Any]:
   Raises:
     ValueError: if timm cannot express the operations.
   """
+  match preprocess.ops:
+    case [resize_lib.ResizeToPatches() as op] if (
+        op == op.at(preprocess.resolution)):
+      return {'crop_pct': 1.0, 'crop_mode': 'center',
+              'interpolation': op.method}
   resize, _ = preprocess.check_resize_and_crop(
       'timm', remedy='Save the model as orbax or npz.')
   before = resize.least
@@ -99,6 +115,12 @@ def encoder_architecture(config: models.ModelConfig) -> str:
              for want in [models.parse({'variant': name})]
              for key in architecture.switches(want)
              if key not in vit_config.DIMENSIONS)), '')
+
+
+def is_naflex(model: weights_lib.Weights) -> bool:
+  """Whether timm builds a model with its class NaFlexVit."""
+  return isinstance(model.config, vit_config.ViTConfig) and (
+      model.preprocess.any_aspect or model.config.position == 'factorized')
 
 
 def is_eva(config: models.ModelConfig) -> bool:
@@ -288,11 +310,7 @@ def _eva_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
       'use_fc_norm': config.pool_norm, 'use_post_norm': config.post_norm,
       'use_abs_pos_emb': config.position == 'learned',
       'use_rot_pos_emb': rotary is not None}
-  if config.pooling == 'attention':
-    arguments |= {
-        'attn_pool_num_heads': config.pool_heads or config.num_heads,
-        'attn_pool_mlp_ratio': mlp_ratio(
-            config.pool_mlp_dim or config.mlp_dim, config.width)}
+  arguments |= _pool_arguments(config)
   if rotary is not None:
     arguments |= {
         'rope_type': ('mixed' if rotary.learned else 'dinov3'
@@ -303,6 +321,14 @@ def _eva_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
     if rotary.reference:
       arguments['ref_feat_shape'] = [rotary.reference] * 2
   return arguments
+
+
+def _pool_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
+  """Returns arguments of attention pooling."""
+  return {} if config.pooling != 'attention' else {
+      'attn_pool_num_heads': config.pool_heads or config.num_heads,
+      'attn_pool_mlp_ratio': mlp_ratio(
+          config.pool_mlp_dim or config.mlp_dim, config.width)}
 
 
 def _relative_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:

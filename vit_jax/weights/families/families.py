@@ -39,6 +39,9 @@ class Family:
       not use; '' for none.
     base: prefix of all names except the classifier's. Models without a
       classifier are written without it.
+    any_aspect: whether images keep their aspect ratio (NaFlex), unless a file
+      declares other operations.
+    flat: family with the same names, if the kernel of the patches is a matrix.
   """
   name: str
   label: str
@@ -53,6 +56,8 @@ class Family:
   num_heads: Mapping[int, int] = dataclasses.field(default_factory=dict)
   not_classified: str = ''
   base: str = ''
+  any_aspect: bool = False
+  flat: str = ''
 
 
 _MLP = 'encoder/layers/mlp'
@@ -60,6 +65,7 @@ _BIT_BACKBONE = {'preactivation': True, 'group_norm_epsilon': 1e-5,
                  'std_epsilon': 0.0}
 _IMAGENET = {'mean': preprocessing.IMAGENET_MEAN,
              'std': preprocessing.IMAGENET_STD}
+_HALF = {'mean': preprocessing.HALF, 'std': preprocessing.HALF}
 _CLIP = {'mean': preprocessing.CLIP_MEAN, 'std': preprocessing.CLIP_STD}
 _DINOV2 = {'gelu': 'exact', 'layer_norm_epsilon': 1e-6}
 
@@ -99,6 +105,10 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         backbone={'group_norm_epsilon': 1e-5, 'std_epsilon': 0.0,
                   'variance_epsilon': 1e-8},
         positions='cubic'),
+    Family(
+        'naflex', 'timm NaFlex ViT', names.NAFLEX,
+        settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6},
+        positions='cubic', any_aspect=True),
     Family(
         'meta', 'self-supervised ViT', names.META,
         settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6},
@@ -146,8 +156,12 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         'siglip', 'Hugging Face SigLIP', names_huggingface.SIGLIP,
         settings={'gelu': 'tanh', 'layer_norm_epsilon': 1e-6},
         positions='bicubic',
-        preprocess={'mean': preprocessing.HALF, 'std': preprocessing.HALF},
-        not_classified='pooling/'),
+        preprocess=_HALF, not_classified='pooling/', flat='siglip2'),
+    Family(
+        'siglip2', 'Hugging Face SigLIP 2 (NaFlex)', names_huggingface.SIGLIP2,
+        settings={'gelu': 'tanh', 'layer_norm_epsilon': 1e-6},
+        positions='bilinear',
+        preprocess=_HALF, not_classified='pooling/', any_aspect=True),
     Family(
         'clip', 'Hugging Face CLIP', names_huggingface.CLIP,
         settings={'layer_norm_epsilon': 1e-5}, positions='bicubic',

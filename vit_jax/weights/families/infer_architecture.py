@@ -70,7 +70,7 @@ def _encoder(
       'patch': patch[0] if patch[0] == patch[1] else patch,
       'distill_token': 'distill' in params,
       'registers': _length(params, 'registers'),
-      **_blocks(params), **_relative(params),
+      **_blocks(params), **_positions(params),
       'pool_norm': 'pool_norm/scale' in params,
       'representation_layer': 'representation/dense/kernel' in params}
   if f'{_LAYERS}/attention_scale' in params:
@@ -89,7 +89,7 @@ def _check_undetermined(
     ValueError: if rotary positions or the GELU of CLIP are unknown.
   """
   clip = 'stem_norm/scale' in params
-  rotates = not _relative(params) and (
+  rotates = not _positions(params) and (
       f'{_LAYERS}/attention/qv_bias' in params
       or (clip and 'pooling/probe' in params)
       # DINOv3 and RoPE-ViT.
@@ -127,8 +127,10 @@ def _blocks(params: Mapping[str, Any]) -> dict[str, Any]:
                     'patches' if 'patch_norm/scale' in params else 'none')}
 
 
-def _relative(params: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the settings of relative positions; {} without them."""
+def _positions(params: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the settings of positions; {} for one array or none."""
+  if 'positions_rows' in params:
+    return {'position': 'factorized'}
   for module, place in ((names.RELATIVE, 'stem'),
                         (names.SHARED_RELATIVE, 'shared')):
     if f'{module}/offsets' in params:

@@ -280,8 +280,7 @@ def _rearrange(
 ) -> np.ndarray:
   if not match.layout:
     return stacked
-  known = {k: n for k, n in lengths.items()
-           if re.search(rf'\b{k}\b', match.layout)}
+  known = _used(match.layout, lengths)
   try:
     return einops.rearrange(stacked, match.layout, **known)
   except einops.EinopsError as error:
@@ -292,10 +291,15 @@ def _rearrange(
         f', found {stacked.shape}') from error
 
 
+def _used(layout: str, lengths: Mapping[str, int]) -> dict[str, int]:
+  return {name: length for name, length in lengths.items()
+          if re.search(rf'\b{name}\b', layout)}
+
+
 def to_theirs(
-    table: Table, name: str, array: np.ndarray,
+    table: Table, name: str, array: np.ndarray, **lengths: int,
 ) -> dict[str, np.ndarray]:
-  """Converts one of our parameters to their arrays.
+  """Converts one of our parameters to their arrays; lengths as in `to_ours`.
 
   Raises:
     ValueError: if the format has no such parameter.
@@ -306,7 +310,8 @@ def to_theirs(
       continue
     if row.layout:
       left, right = row.layout.split('->')
-      array = einops.rearrange(array, f'{right} -> {left}')
+      array = einops.rearrange(
+          array, f'{right} -> {left}', **_used(row.layout, lengths))
     pattern = _pattern(row.theirs)
     axes = len(pattern.stacked)
     result = {}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
+import math
 import re
 from typing import Any
 
@@ -19,8 +20,9 @@ _OPTIMIZER = re.compile(
     r'(?!target/).*')
 # Patches of other models, by the axes of their kernel.
 _OTHER_PATCHES = {
-    2: 'flattened patches of images of any aspect ratio (NaFlex)',
-    5: 'patches of several video frames (tubelets)'}
+    2: 'flattened patches (NaFlex), read only in files of timm and '
+       'transformers',
+    5: 'patches of several video frames (tubelets), which our models lack'}
 # The first kernel of a ViT or ResNet.
 _STEMS = ('patches/kernel', 'backbone/root/kernel')
 
@@ -91,6 +93,11 @@ def find(opened: array_file.ArrayFile, *, prefix: str | None = None) -> Found:
   if problems:
     raise ValueError(f'{opened.path} looks like a {family.label}, but:\n'
                      + array_file.indented(problems))
+  if family.flat and any(
+      match.ours == 'patches/kernel' and len(
+          opened.shapes[prefix + match.theirs[0]]) == 2 for match in matches):
+    family = families.FAMILIES[family.flat]
+    matches, _ = _matches(names, prefix, {**models, prefix: family})
   if family.not_classified and any(
       'classifier.weight' in match.theirs for match in matches):
     matches = [match for match in matches
@@ -203,11 +210,13 @@ def _convert(
       params[match.ours] = convert(
           [get(found.prefix + name) for name in match.theirs], match,
           parts=2 if 'pooling/key_value/' in match.ours else 3,
-          heads=heads, pool_heads=pool_heads or heads)
+          heads=heads, pool_heads=pool_heads or heads,
+          channels=3, side=math.isqrt((found.opened.shapes[
+              found.prefix + match.theirs[0]] or (0,))[-1] // 3))
     except ValueError as error:
       axes = len(found.opened.shapes[found.prefix + match.theirs[0]])
       problems.append(f'{error}' + (
-          f': {_OTHER_PATCHES[axes]}, which our models lack'
+          f': {_OTHER_PATCHES[axes]}'
           if match.ours == 'patches/kernel' and axes in _OTHER_PATCHES else ''))
   if problems:
     raise ValueError(f'{found.opened.path} has arrays of unexpected shapes:\n'

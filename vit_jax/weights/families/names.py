@@ -263,6 +263,22 @@ def timm_written(
       *(('.fc1.',) if separate_gate else ('.fc1_x.', '.fc1_g.')))
 
 
+# timm's NaFlexVit projects flattened patches and has a grid of positions, of
+# which class token and registers have none.
+FLAT = 'o (side w channels) -> side w channels o'
+NAFLEX = dataclasses.replace(
+    TIMM, name='naflex', rows=(
+        *both('patches', 'embeds.proj', kernel=FLAT, **WEIGHT),
+        Row('cls', 'embeds.cls_token', '1 n d -> n d'),
+        Row('registers', 'embeds.reg_token', '1 n d -> n d'),
+        Row('positions', 'embeds.pos_embed', '1 rows w d -> (rows w) d'),
+        Row('positions_rows', 'embeds.pos_embed_y', '1 n d -> n d'),
+        Row('positions_columns', 'embeds.pos_embed_x', '1 n d -> n d'),
+        *(row for row in TIMM.rows if re.fullmatch(
+            r'blocks\.\{layer\}\.(norm\d|attn\.(qkv|proj|norm|[qk]_norm)|ls\d'
+            r'|mlp\.(fc\d|norm))\..*|(norm(_pre)?|fc_norm|attn_pool|head)\..*',
+            row.theirs))))
+
 # Qwen3-ViT and DeepSeek-ViT: timm's classifiers have the encoder, without class
 # token, under a prefix; a projector to a language model is no part of ours.
 _ENCODER = (r'patch_embed\.proj\..*|pos_embed|norm\..*|head\..*'

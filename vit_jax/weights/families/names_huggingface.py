@@ -4,6 +4,7 @@ The same file holds other models, such as a text tower, which are ignored.
 """
 
 from collections.abc import Mapping
+import dataclasses
 from typing import Any
 
 from vit_jax.weights.families.layout import Row
@@ -12,6 +13,7 @@ from vit_jax.weights.families.names import both
 from vit_jax.weights.families.names import CONV
 from vit_jax.weights.families.names import DENSE
 from vit_jax.weights.families.names import DENSES
+from vit_jax.weights.families.names import FLAT
 from vit_jax.weights.families.names import LAYERS
 from vit_jax.weights.families.names import norm
 from vit_jax.weights.families.names import OUT
@@ -184,6 +186,11 @@ SIGLIP = _tower(
     *norm('pooling/mlp_norm', f'{_POOLING}.layernorm', **WEIGHT),
     *both('pooling/mlp/hidden', f'{_POOLING}.mlp.fc1', **DENSE),
     *both('pooling/mlp/out', f'{_POOLING}.mlp.fc2', **DENSE))
+
+# Patches of images of any aspect ratio are flat (NaFlex).
+SIGLIP2 = dataclasses.replace(SIGLIP, name='siglip2', rows=tuple(
+    dataclasses.replace(row, layout=FLAT) if row.layout == CONV else row
+    for row in SIGLIP.rows))
 
 CLIP = _tower(
     'clip',

@@ -1,0 +1,175 @@
+"""NaFlex models of timm and transformers compute the same at any grid."""
+
+import json
+
+import numpy as np
+from PIL import Image
+import pytest
+
+import vit_jax
+from vit_jax.data.images import resize as resize_lib
+from vit_jax.weights.formats import safetensors
+
+torch = pytest.importorskip('torch', reason='torch is not installed')
+timm = pytest.importorskip('timm', reason='timm is not installed')
+transformers = pytest.importorskip(
+    'transformers', reason='transformers is not installed')
+
+TIMM = {'depth': 2, 'embed_dim': 48, 'num_heads': 4, 'num_classes': 5,
+        'patch_size': 4, 'pos_embed_grid_size': (8, 8)}
+VISION = {'hidden_size': 24, 'num_hidden_layers': 2, 'num_attention_heads': 2,
+          'intermediate_size': 48, 'patch_size': 4, 'num_patches': 64}
+TEXT = {'hidden_size': 24, 'intermediate_size': 16, 'num_hidden_layers': 1,
+        'num_attention_heads': 2, 'vocab_size': 20, 'bos_token_id': 1,
+        'eos_token_id': 2, 'max_position_embeddings': 8}
+# That of the position embeddings, others of each orientation, and a larger one.
+SIZES = [(32, 32), (48, 24), (20, 40), (16, 32), (40, 64)]
+
+
+def assert_close(found, expected):
+  assert np.abs(np.asarray(found) - expected).max() <= 1e-5 * expected.std()
+
+
+def of_timm(model, images):
+  """Returns logits of flat patches with their coordinates."""
+  flat, (rows, columns) = timm.models.naflexvit.batch_patchify(
+      torch.from_numpy(images.transpose(0, 3, 1, 2).copy()), (4, 4))
+  indices = torch.cartesian_prod(torch.arange(rows), torch.arange(columns))
+  with torch.no_grad():
+    return model.eval()(
+        flat, patch_coord=indices.expand(len(images), -1, -1),
+        patch_valid=torch.ones(flat.shape[:2], dtype=torch.bool)).numpy()
+
+
+def write(folder, arrays, name, arguments):
+  folder.mkdir()
+  safetensors.write(folder / 'model.safetensors', arrays)
+  (folder / 'config.json').write_text(json.dumps({
+      'architecture': name, 'model_args': arguments}))
+
+
+@pytest.mark.parametrize(('name', 'settings'), [
+    *((name, {}) for name in timm.list_models('naflexvit_*')),
+    ('naflexvit_base_patch16_gap', {'pos_embed_grid_size': (4, 9)}),
+    ('naflexvit_base_patch16_gap', {
+        'pos_embed_antialias': False, 'pos_embed_ar_preserving': True}),
+    ('naflexvit_base_patch16_map', {
+        'class_token': True, 'qk_norm': True, 'pool_include_prefix': True,
+        'attn_pool_num_heads': 2, 'attn_pool_mlp_ratio': 2.0}),
+    ('naflexvit_base_patch16_parfac_gap', {
+        'pos_embed_ar_preserving': False, 'fc_norm': False}),
+    ('naflexvit_base_patch16_siglip', {
+        'pos_embed': 'none', 'pre_norm': True, 'scale_mlp_norm': True,
+        'proj_bias': False, 'act_layer': 'gelu'})], ids=str)
+def test_a_model_of_timm(name, settings, torch_models, tmp_path):
+  arguments = {**TIMM, **settings}
+  theirs = torch_models.perturbed(timm.create_model(name, **arguments))
+  arrays = torch_models.arrays(theirs)
+  write(tmp_path / 'x', arrays, name, arguments)
+  ours = vit_jax.load(tmp_path / 'x', log=None)
+  for size in SIZES:
+    images = torch_models.images(*size)
+    assert_close(ours(images)['logits'], of_timm(theirs, images))
+  ours.save(tmp_path / 'out', form='timm')
+  again = timm.create_model(f'local-dir:{tmp_path / "out"}', pretrained=True)
+  for key, array in torch_models.arrays(again).items():
+    np.testing.assert_array_equal(array, arrays[key], err_msg=key)
+  np.testing.assert_array_equal(of_timm(again, images), of_timm(theirs, images))
+  # Without our metadata, the arguments alone say the same.
+  config = json.loads((tmp_path / 'out' / 'config.json').read_text())
+  write(tmp_path / 'plain', arrays, config['architecture'],
+        config['model_args'])
+  plain = vit_jax.load(tmp_path / 'plain', log=None)
+  assert plain.positions == ours.positions
+  np.testing.assert_array_equal(plain(images)['logits'], ours(images)['logits'])
+
+
+def siglip(model, inputs):
+  if hasattr(model, 'get_image_features'):  # Of two towers.
+    model.forward = model.get_image_features
+  with torch.no_grad():
+    found = model.eval()(**inputs)
+  return np.asarray(found['logits' if 'logits' in found else 'pooler_output'])
+
+
+def inputs_of(images):
+  b, height, width, _ = images.shape
+  rows, columns = height // 4, width // 4
+  flat = images.reshape(b, rows, 4, columns, 4, 3).swapaxes(2, 3)
+  return {'pixel_values': torch.from_numpy(
+              flat.reshape(b, rows * columns, -1).copy()),
+          'pixel_attention_mask': torch.ones(
+              b, rows * columns, dtype=torch.int32),
+          'spatial_shapes': torch.tensor([[rows, columns]] * b)}
+
+
+@pytest.mark.parametrize('name', [
+    'Siglip2VisionModel', 'Siglip2Model', 'Siglip2ForImageClassification'])
+def test_siglip_2(name, torch_models, tmp_path):
+  config = transformers.Siglip2VisionConfig(**VISION) if 'Vision' in name else (
+      transformers.Siglip2Config(
+          vision_config=VISION, text_config=TEXT, num_labels=5))
+  theirs = torch_models.perturbed(getattr(transformers, name)(config))
+  theirs.save_pretrained(tmp_path / 'x')
+  ours = vit_jax.load(tmp_path / 'x', log=None)
+  assert ours.preprocess.sections == [{
+      'op': 'resize_to_patches', 'patch': 4, 'max_patches': 64,
+      'method': 'bilinear'}]
+  output = 'logits' if ours.config.num_classes else 'representation'
+  for size in SIZES:
+    images = torch_models.images(*size)
+    assert_close(ours(images)[output], siglip(theirs, inputs_of(images)))
+  ours.save(tmp_path / 'out', form='huggingface')
+  kind = json.loads((tmp_path / 'out' / 'config.json').read_text())[
+      'architectures'][0]
+  again, report = getattr(transformers, kind).from_pretrained(
+      tmp_path / 'out', output_loading_info=True)
+  assert not any(report.values()), report
+  np.testing.assert_array_equal(
+      siglip(again, inputs_of(images)), siglip(theirs, inputs_of(images)))
+  processor = transformers.AutoImageProcessor.from_pretrained(tmp_path / 'out')
+  assert (processor.max_num_patches, processor.patch_size) == (64, 4)
+
+
+def test_features_of_images_of_any_size_are_those_of_the_processor(tmp_path):
+  theirs = transformers.Siglip2VisionModel(
+      transformers.Siglip2VisionConfig(**VISION))
+  theirs.save_pretrained(tmp_path)
+  # The processor that resizes with Pillow.
+  processor = transformers.Siglip2ImageProcessorPil(
+      patch_size=4, max_num_patches=100)
+  processor.save_pretrained(tmp_path)
+  rng = np.random.default_rng(0)
+  pictures = [rng.integers(0, 256, (*rng.integers(20, 100, 2), 3), np.uint8)
+              for _ in range(12)]
+  expected = siglip(theirs, processor(
+      list(map(Image.fromarray, pictures)), return_tensors='pt'))
+  found = vit_jax.load(tmp_path, log=None).features(pictures, batch_size=8)
+  assert_close(found, expected)
+
+
+def test_sizes_are_those_of_timm_and_transformers():
+  theirs = (
+      transformers.models.siglip2.image_processing_siglip2
+      .get_image_size_for_max_num_patches)
+  rng = np.random.default_rng(0)
+  for height, width, patch, count in rng.integers(
+      (1, 1, 4, 1), (3000, 3000, 17, 1100), (300, 4)).tolist():
+    found = resize_lib.ResizeToPatches(patch, count).target(height, width)
+    assert found == theirs(height, width, patch, count)
+    # timm refuses images that are enlarged a hundredfold.
+    if max(found) < 50 * min(height, width):
+      assert found == timm.data.naflex_transforms.get_image_size_for_seq(
+          (height, width), patch, count)[1]
+
+
+def test_images_are_resized_as_by_timm():
+  rng = np.random.default_rng(0)
+  theirs = timm.data.naflex_transforms.ResizeToSequence(
+      8, 64, interpolation='bicubic')
+  ours = resize_lib.ResizeToPatches(8, 64, 'bicubic')
+  for _ in range(20):
+    picture = Image.fromarray(rng.integers(
+        0, 256, (*rng.integers(20, 300, 2), 3), np.uint8))
+    np.testing.assert_array_equal(
+        np.asarray(ours(picture, rng)), np.asarray(theirs(picture)))
