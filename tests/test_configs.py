@@ -1,4 +1,4 @@
-"""Every file in configs/ builds at full size; three train at toy size."""
+"""Every file in configs/ builds at full size; one trains at toy size."""
 
 import pathlib
 
@@ -58,10 +58,6 @@ CASES = [f'{name}:{arguments}' for name in FILES
 
 TOY_MODEL = ('width=16', 'depth=1', 'num_heads=2', 'mlp_dim=32', 'patch=8',
              'unroll=1')
-TOY_OBJECTIVE = {
-    'mae.py': ('decoder_width=16', 'decoder_depth=1', 'decoder_heads=2'),
-    'lejepa.py': ('hidden=16', 'directions=16', 'views.local_size=8',
-                  'views.num_local=1')}
 
 
 @pytest.mark.parametrize('case', CASES)
@@ -83,16 +79,15 @@ def test_models_for_cifar10_have_the_documented_size(recipe, count):
   assert tree.num_elements(experiment.model_params) == count
 
 
-@pytest.mark.parametrize('name', ['pretrain.py', 'mae.py', 'lejepa.py'])
-def test_configs_train_at_toy_size(name, tmp_path):
+# The recipes of the docs train mae.py and lejepa.py.
+def test_a_config_trains_at_toy_size(tmp_path):
   flags = [
       *(f'model.{setting}' for setting in TOY_MODEL), 'model.variant=',
-      *(f'objective.{setting}' for setting in TOY_OBJECTIVE.get(name, ())),
       'total.steps=1', 'batch_size=8', 'data.num_workers=0',
       'data.resolution=16', 'log.every.steps=1',
       'data.eval_ops=[{"op": "resize"}]']
   config, = load_config.load(
-      f'{ROOT}/configs/{name}:dataset=digits', flags).values()
+      f'{ROOT}/configs/pretrain.py:dataset=digits', flags).values()
   experiment = build_lib.build(config, devices=jax.devices()[:1])
   summary = run_lib.train(experiment, tmp_path)
   assert (summary['steps'], summary['images']) == (1, 8)
