@@ -23,7 +23,9 @@ from vit_jax import tree
 from vit_jax import types
 
 ROOT = 'lora'
-# Kernels of layers are stacked along their first axis.
+# Kernels of layers are stacked along their first axis. Those of queries, keys
+# and values are the only ones with five axes: [layer, width, 3, heads,
+# head_dim], or queries and the rest separately.
 _STACKED = 'encoder/layers/'
 
 
@@ -75,8 +77,8 @@ def init(
           f'lora.kernels matches {name}, but only kernels of the encoder can '
           f'be adapted: {_STACKED}.*kernel.')
     box = boxes[name]
-    shapes = _axes(name, box.value.shape, config.rank)
-    axes = _axes(name, box.names, None)
+    shapes = _axes(box.value.shape, config.rank)
+    axes = _axes(box.names, None)
     inputs = box.value.size * config.rank / math.prod(shapes[1])
     adapters |= {
         f'{name}/a': nn.LogicallyPartitioned(
@@ -92,7 +94,7 @@ def merge(params: types.Params, config: LoraConfig) -> types.Params:
   merged = tree.flatten({k: v for k, v in params.items() if k != ROOT})
   adapters = tree.flatten(params[ROOT])
   for name in names(params):
-    product = _product(name, *(
+    product = _product(*(
         jnp.asarray(adapters[f'{name}/{matrix}']) for matrix in 'ab'))
     merged[name] = merged[name] + config.alpha / config.rank * product
   return tree.unflatten(merged)
@@ -138,9 +140,9 @@ def check_frozen(trainable: Any) -> None:
           "optimizer.frozen=['(?!head/|lora/).*'].")
 
 
-def _axes(name: str, kernel: Sequence[Any], rank: Any) -> tuple[Any, Any]:
+def _axes(kernel: Sequence[Any], rank: Any) -> tuple[Any, Any]:
   """Returns the axes of a and b from the kernel's axes: sizes or names."""
-  if name.endswith(('q_kernel', 'kv_kernel')):
+  if len(kernel) == 5:
     layers, width, count, *heads = kernel
     return (layers, width, count, rank), (layers, count, rank, *heads)
   layers, *inputs, outputs = kernel
@@ -148,11 +150,11 @@ def _axes(name: str, kernel: Sequence[Any], rank: Any) -> tuple[Any, Any]:
 
 
 def _product(
-    name: str, a: Float[Array, 'layers ...'], b: Float[Array, 'layers ...'],
+    a: Float[Array, 'layers ...'], b: Float[Array, 'layers ...'],
 ) -> Float[Array, 'layers ...']:
   def multiply(a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.tensordot(a, b, axes=1)
 
-  if name.endswith(('q_kernel', 'kv_kernel')):
+  if b.ndim == 5:
     multiply = jax.vmap(multiply, in_axes=(1, 0), out_axes=1)
   return jax.vmap(multiply)(a, b)

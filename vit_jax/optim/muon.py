@@ -48,9 +48,10 @@ def _axes(name: str, leaf: Any) -> contrib.MuonDimensionNumbers:
   Stacked layers and ResNet units are separate matrices, and so are queries,
   keys and values.
   """
-  first = int(layer_decay.STACKED in name or '/units/' in name)
+  in_layers = layer_decay.STACKED in name
+  first = int(in_layers or '/units/' in name)
   last = len(leaf.shape) - 1
   # [layer, width, 3, heads, head_dim], or queries and the rest separately.
-  if name.endswith(('q_kernel', 'kv_kernel')):
+  if in_layers and last == 4:
     return contrib.MuonDimensionNumbers((first,), (last - 1, last))
   return contrib.MuonDimensionNumbers(tuple(range(first, last)), (last,))
