@@ -10,9 +10,36 @@ import functools
 import re
 from typing import Any
 
-from vit_jax.models import sizes
 from vit_jax.models import timm_names
 from vit_jax.models import vit_config
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+  """Dimensions of an encoder (a row of table 1 of the paper)."""
+  width: int
+  depth: int
+  mlp_dim: int
+  num_heads: int
+
+
+SIZES = {
+    # arXiv 2106.10270 (AugReg), table 2; Ti and S are DeiT's (2012.12877).
+    'Ti': Size(width=192, depth=12, mlp_dim=768, num_heads=3),
+    'S': Size(width=384, depth=12, mlp_dim=1536, num_heads=6),
+    # arXiv 2010.11929 (ViT), figure 4: B "with all hidden dimensions
+    # halved", and its number of heads.
+    'b': Size(width=384, depth=12, mlp_dim=1536, num_heads=12),
+    # arXiv 2010.11929 (ViT), table 1.
+    'B': Size(width=768, depth=12, mlp_dim=3072, num_heads=12),
+    'L': Size(width=1024, depth=24, mlp_dim=4096, num_heads=16),
+    'H': Size(width=1280, depth=32, mlp_dim=5120, num_heads=16),
+    # arXiv 2106.04560 (Scaling Vision Transformers), table 2.
+    'g': Size(width=1408, depth=40, mlp_dim=6144, num_heads=16),
+    'G': Size(width=1664, depth=48, mlp_dim=8192, num_heads=16),
+    # arXiv 2302.05442 (Scaling ViTs to 22 Billion Parameters), table 1.
+    '22B': Size(width=6144, depth=48, mlp_dim=24576, num_heads=48),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,19 +52,18 @@ class Backbone:
     settings: `patch`, and other keys of the section `model` that differ from a
       plain ViT.
   """
-  size: sizes.Size
+  size: Size
   resolution: int
   settings: Mapping[str, Any]
 
 
-_Size = sizes.Size
-_TI, _S, _B, _L, _H = (sizes.SIZES[name] for name in (
+_TI, _S, _B, _L, _H = (SIZES[name] for name in (
     'Ti', 'S', 'B', 'L', 'H'))
 _SBL = {'small': _S, 'base': _B, 'large': _L}
-_MEDIUM = _Size(512, 12, 2048, 8)
-_SO400M = _Size(1152, 27, 4304, 16)  # arXiv 2305.13035, table 1.
-_GIANT = {'giant': _Size(1536, 40, 4096, 24)}  # arXiv 2304.07193, table 17.
-_GIANTOPT = _Size(1536, 40, 6144, 16)  # SigLIP 2: arXiv 2502.14786.
+_MEDIUM = Size(512, 12, 2048, 8)
+_SO400M = Size(1152, 27, 4304, 16)  # arXiv 2305.13035, table 1.
+_GIANT = {'giant': Size(1536, 40, 4096, 24)}  # arXiv 2304.07193, table 17.
+_GIANTOPT = Size(1536, 40, 6144, 16)  # SigLIP 2: arXiv 2502.14786.
 
 _SCALED = {'layer_scale': 1e-5}
 _SWIGLU = {'mlp': 'swiglu'}
@@ -65,7 +91,7 @@ _AIMV2 = {**_SWIGLU, 'pooling': 'average', 'stem_norm': 'patches',
 # arXiv 2504.13181 (Perception Encoders), table 1.
 _PERCEPTION = {**_CLIP, 'cls': True, 'pool_prefix': True}
 
-_Sizes = Mapping[str, sizes.Size]
+_Sizes = Mapping[str, Size]
 # Template of the names, sizes, resolutions, and the settings that `timm_names`
 # does not imply.
 _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
@@ -91,10 +117,10 @@ _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
     ('vit_{}_patch16_dinov3', _SBL, (256,), _NO_QKV),
     ('vit_{}_patch16_dinov3_qkvb', {'tiny': _TI, **_SBL}, (256,), _QV_BIAS),
     ('vit_{}_patch16_dinov3', {
-        'small_plus': _S, 'huge_plus': _Size(1280, 32, 5120, 20),
-        '7b': _Size(4096, 40, 8192, 32)}, (256,), {**_NO_QKV, **_SWIGLU}),
+        'small_plus': _S, 'huge_plus': Size(1280, 32, 5120, 20),
+        '7b': Size(4096, 40, 8192, 32)}, (256,), {**_NO_QKV, **_SWIGLU}),
     ('vit_{}_patch16_dinov3_qkvb', {
-        'small_plus': _S, 'huge_plus': _Size(1280, 32, 5120, 20)}, (256,),
+        'small_plus': _S, 'huge_plus': Size(1280, 32, 5120, 20)}, (256,),
      {**_QV_BIAS, **_SWIGLU}),
     # arXiv 2604.12012 (TIPSv2).
     ('vit_{}_patch14_reg1_tipsv2', {
@@ -104,7 +130,7 @@ _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
     *((f'{kind}_{{}}_patch16_radio_v{version}', rows, (512,), settings)
       for kind in ('vit', 'naflexvit') for version, rows, settings in (
           (3, {'base': _B, 'large': _L}, {**_SCALED, 'registers': 7}),
-          (3, {'huge': _H, 'giant': _Size(1536, 40, 6144, 24)},
+          (3, {'huge': _H, 'giant': Size(1536, 40, 6144, 24)},
            {'registers': 7}),
           (4, {'so400m': _SO400M, 'huge': _H}, {'registers': 9}))),
     # arXiv 2607.05247 (LingBot-Vision).
@@ -121,16 +147,16 @@ _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
     ('vit_{}_patch16_siglip_{}', {'so400m': _SO400M}, (256, 384, 512), _MAP),
     ('vit_{}_patch16_siglip_{}', {'giantopt': _GIANTOPT}, (256, 384), _MAP),
     ('eva02_{}_patch14_{}', {
-        'tiny': _Size(192, 12, 512, 3), 'small': _Size(384, 12, 1024, 6)},
+        'tiny': Size(192, 12, 512, 3), 'small': Size(384, 12, 1024, 6)},
      (224, 336), _EVA02_POOL),
     ('eva02_{}_patch14_{}', {
-        'base': _Size(768, 12, 2048, 12), 'large': _Size(1024, 24, 2730, 16)},
+        'base': Size(768, 12, 2048, 12), 'large': Size(1024, 24, 2730, 16)},
      (224, 448), _EVA02_INNER),
-    ('eva02_{}_patch16_clip_{}', {'base': _Size(768, 12, 2048, 12)}, (224,),
+    ('eva02_{}_patch16_clip_{}', {'base': Size(768, 12, 2048, 12)}, (224,),
      _EVA02_CLIP),
-    ('eva02_{}_patch14_clip_{}', {'enormous': _Size(1792, 64, 15360, 16)},
+    ('eva02_{}_patch14_clip_{}', {'enormous': Size(1792, 64, 15360, 16)},
      (224,), {'key_bias': False}),
-    ('eva02_{}_patch14_clip_{}', {'large': _Size(1024, 24, 2730, 16)},
+    ('eva02_{}_patch14_clip_{}', {'large': Size(1024, 24, 2730, 16)},
      (224, 336), _EVA02_CLIP),
     # arXiv 2403.13298 (RoPE-ViT).
     *((f'vit_{{}}_patch16_{kind}_{{}}', _SBL, (224,), _SCALED)
@@ -151,7 +177,7 @@ _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
      {**_RELPOS, 'position_mlp_dim': 256}),
     ('vit_relpos_{}_patch16_rpn_{}', {'medium': _MEDIUM}, (224,),
      {**_RELPOS, 'layer_scale': None}),
-    ('vit_relpos_{}_patch32_plus_rpn_{}', {'base': _Size(896, 12, 3584, 14)},
+    ('vit_relpos_{}_patch32_plus_rpn_{}', {'base': Size(896, 12, 3584, 14)},
      (256,), {'position': 'relative_mlp'}),
     ('vit_{}_patch16_rpn_{}', {'base': _B}, (224,),
      {'pooling': 'average', 'qkv_bias': False}),
@@ -159,7 +185,7 @@ _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
      (256,), {**_ROPE_GAP, 'registers': 1}),
     ('vit_{}_patch16_reg4_gap_{}', {'medium': _MEDIUM}, (256,),
      {**_SCALED, **_POOL_NORM, 'registers': 4}),
-    ('vit_{}_patch16_reg4_map_{}', {'so150m': _Size(896, 18, 2304, 14)},
+    ('vit_{}_patch16_reg4_map_{}', {'so150m': Size(896, 18, 2304, 14)},
      (256,), {**_MAP, 'registers': 4}),
     # NaFlex: arXiv 2307.06304 (NaViT); 2502.14786 (SigLIP 2).
     *((f'naflexvit_{{}}_patch16_{kind}', {'base': _B}, (384,),
@@ -168,7 +194,7 @@ _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
     ('naflexvit_{}_patch16_map', {'base': _B}, (384,),
      {**_SCALED, **_MAP, 'registers': 1}),
     *((f'naflexvit_{{}}_patch16_reg1_{kind}', {
-        'so150m2': _Size(832, 21, 2176, 13)}, (384,),
+        'so150m2': Size(832, 21, 2176, 13)}, (384,),
        {**_SCALED, **pool, 'registers': 1, 'qkv_bias': False})
       for kind, pool in (('gap', _POOL_NORM), ('map', _MAP))),
     ('naflexvit_{}_patch16_siglip', {'base': _B, 'so400m': _SO400M}, (384,),
@@ -177,15 +203,15 @@ _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
      _PERCEPTION),
     ('vit_pe_core_{}_patch16_{}', {'base': _B}, (224,), _PERCEPTION),
     ('vit_pe_core_{}_patch14_{}', {'large': _L}, (336,), _PERCEPTION),
-    ('vit_pe_core_{}_patch14_{}', {'gigantic': _Size(1536, 50, 8960, 16)},
+    ('vit_pe_core_{}_patch14_{}', {'gigantic': Size(1536, 50, 8960, 16)},
      (448,), {**_PERCEPTION, 'cls': False, 'pool_mlp_dim': 6144}),
     ('aimv2_{}_patch14_{}', {
-        'large': _Size(1024, 24, 2816, 8), 'huge': _Size(1536, 24, 4096, 12),
-        '1b': _Size(2048, 24, 5632, 16), '3b': _Size(3072, 24, 8192, 24)},
+        'large': Size(1024, 24, 2816, 8), 'huge': Size(1536, 24, 4096, 12),
+        '1b': Size(2048, 24, 5632, 16), '3b': Size(3072, 24, 8192, 24)},
      (224, 336, 448), _AIMV2),
     # The encoders of Qwen3-VL (arXiv 2511.21631) and DeepSeek-V4.
     ('qwen3_vit_{}', {'88m': _B, '306m': _L, '416m': _SO400M}, (768,), {}),
-    ('deepseek_vit_{}', {'412m': _Size(1024, 32, 2816, 16)}, (546,), {
+    ('deepseek_vit_{}', {'412m': Size(1024, 32, 2816, 16)}, (546,), {
         **_SWIGLU, 'patch': 14, 'norm': 'rms', 'mlp_bias': False}),
 )
 

@@ -6,7 +6,6 @@ parameters.
 """
 
 from collections.abc import Callable, Mapping
-import functools
 import typing
 from typing import Any, Literal
 
@@ -19,8 +18,6 @@ from jaxtyping import Array, Float
 from vit_jax.models import attention as attention_lib
 from vit_jax.models import embed
 from vit_jax.models import layers
-from vit_jax.models import relative
-from vit_jax.models import rotary as rotary_lib
 from vit_jax.models import vit_config
 
 # Intermediates that are saved for the backward pass; others are recomputed.
@@ -37,107 +34,6 @@ REMAT_POLICIES: Mapping[str, Callable | None] = {
     # Saves only the input of each layer.
     'full': jax.checkpoint_policies.nothing_saveable,
 }
-
-
-class SelfAttention(nn.Module):
-  """Multi-head self-attention with one projection for q, k and v.
-
-  The fused kernel returns no weights and supports neither dropout nor bias.
-  """
-  config: vit_config.ViTConfig
-  train: bool
-  capture: bool
-  grid: tuple[int, int]
-
-  @nn.compact
-  def __call__(
-      self, tokens: Float[Array, 'batch tokens width'],
-      bias: Float[Array, '1 heads tokens tokens'] | None = None,
-  ) -> tuple[Float[Array, 'batch tokens width'],
-             Float[Array, 'batch heads tokens tokens'] | None]:
-    """Applies attention; `bias` is that of all layers."""
-    c = self.config
-    # Three products: slices of a joint result would be copied.
-    names: tuple[layers.Saved, ...] = ('query', 'key', 'value')
-    query, key, value = (
-        layers.saved(jnp.einsum('btw,wnh->btnh', tokens, kernel) + bias, name)
-        for name, (kernel, bias) in zip(names, self._projections()))
-    if c.qk_norm:
-      query = layers.layer_norm(c, 'query_norm', axis='head_dim')(query)
-      key = layers.layer_norm(c, 'key_norm', axis='head_dim')(key)
-    if c.rotary is not None:
-      query, key = self._rotate(c.rotary, query, key)
-    if c.position == 'relative':
-      bias = relative.distance_bias(self.param, query)
-    elif c.has_offset_bias and c.position_at != 'shared':
-      bias = relative.RelativeBias(c, self.grid, name='relative')()
-    drops = self.train and c.attention_dropout > 0
-    needs_weights = bias is not None or self.capture or drops
-    weights = None
-    fused = c.attention == 'cudnn' and not needs_weights
-    if not fused:
-      key, value = (attention_lib.repeat_heads(array, c.num_heads)
-                    for array in (key, value))
-    if fused:
-      values = attention_lib.fused_attention(query, key, value)
-    elif c.remat == 'attention' and not needs_weights:
-      values = attention_lib.recomputed_attention(query, key, value)
-    else:
-      drop = layers.Dropout(c.attention_dropout, deterministic=not self.train)
-      values, weights = attention_lib.dot_product_attention(
-          query, key, value, bias=bias, drop=drop)
-    if c.inner_norm == 'both':
-      merged = einops.rearrange(values, 'b t n h -> b t (n h)')
-      values = layers.layer_norm(c, 'inner_norm')(merged).reshape(values.shape)
-    out = layers.dense(
-        c.width, ('heads', 'head_dim', 'width'), 'out', dtype=c.compute_dtype,
-        bias=nn.initializers.zeros if c.proj_bias else None)
-    return out(values), weights
-
-  def _projections(self) -> list[tuple[jax.Array, Any]]:
-    """Returns kernel [width, heads, head_dim] and bias of q, k and v.
-
-    Fewer heads of keys and values have an array of their own.
-    """
-    c = self.config
-    # Xavier for each matrix, not for their concatenation.
-    xavier = nn.initializers.variance_scaling(
-        1.0, 'fan_avg', 'uniform', in_axis=0, out_axis=(2, 3), batch_axis=1)
-    kernels: list[jax.Array] = []
-    biases: list[Any] = []
-    for name, heads in c.projections.items():
-      kernel = self.param(
-          f'{name}_kernel',
-          nn.with_logical_partitioning(
-              xavier, ('width', None, 'heads', 'head_dim')),
-          (c.width, len(name), heads, c.head_dim))
-      kernels += [kernel[:, i].astype(c.compute_dtype)
-                  for i in range(len(name))]
-      if c.qkv_bias:
-        biased = name if c.key_bias else name.replace('k', '')
-        bias = self.param(
-            f'{biased}_bias',
-            nn.with_logical_partitioning(
-                nn.initializers.zeros, (None, 'heads', 'head_dim')),
-            (len(biased), heads, c.head_dim)).astype(c.compute_dtype)
-        biases += [bias[biased.index(letter)] if letter in biased else 0
-                   for letter in name]
-    return list(zip(kernels, biases or (0, 0, 0)))
-
-  def _rotate(
-      self, config: rotary_lib.RotaryConfig, *arrays: jax.Array,
-  ) -> list[jax.Array]:
-    """Rotates the channels of queries and keys (see `rotary`)."""
-    c, learned = self.config, None
-    if config.learned:
-      init = functools.partial(rotary_lib.random_frequencies, config=config)
-      learned = self.param(
-          'frequencies',
-          nn.with_logical_partitioning(init, (None, 'heads', 'head_dim')),
-          (2, c.num_heads, c.head_dim // 2))
-    angles = rotary_lib.angles(config, self.grid, c.head_dim, learned)
-    return [rotary_lib.rotate(array, angles, halves=config.halves)
-            for array in arrays]
 
 
 class Block(nn.Module):
@@ -205,7 +101,7 @@ class Block(nn.Module):
   def _attend(
       self, tokens: Float[Array, 'batch tokens width'], bias: Any,
   ) -> tuple[Float[Array, 'batch tokens width'], Float[Array, '...'] | None]:
-    attention = SelfAttention(
+    attention = attention_lib.SelfAttention(
         self.config, self.train, self.capture, self.grid, name='attention')
     if self.within == 'grid':
       return attention(tokens, bias)

@@ -7,7 +7,6 @@ from typing import Any
 
 from vit_jax import schema
 from vit_jax.models import backbones
-from vit_jax.models import sizes
 
 # Settings of a size that differ from the plain encoder.
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
@@ -80,7 +79,7 @@ def section(variant: str) -> dict[str, Any]:
   if '+' in variant:
     schema.check_name(variant, list(HYBRIDS), what='hybrid')
     size, depths, patch = HYBRIDS[variant]
-    return _vit(sizes.SIZES[size], patch, backbone={'depths': depths})
+    return _vit(backbones.SIZES[size], patch, backbone={'depths': depths})
   if '_' in variant:
     schema.check_name(variant, list(backbones.table()), what='backbone')
     found = backbones.table()[variant]
@@ -89,13 +88,13 @@ def section(variant: str) -> dict[str, Any]:
   if not match or int(match[2]) == 0:
     raise ValueError(
         f'A variant has the form SIZE/PATCH, such as "B/16", but is '
-        f'{variant!r}. Sizes: {", ".join(sizes.SIZES)}.')
-  schema.check_name(match[1], list(sizes.SIZES), what='model size')
+        f'{variant!r}. Sizes: {", ".join(backbones.SIZES)}.')
+  schema.check_name(match[1], list(backbones.SIZES), what='model size')
   return _vit(
-      sizes.SIZES[match[1]], int(match[2]), **SETTINGS.get(match[1], {}))
+      backbones.SIZES[match[1]], int(match[2]), **SETTINGS.get(match[1], {}))
 
 
-def _vit(size: sizes.Size, patch: int, **settings: Any) -> dict[str, Any]:
+def _vit(size: backbones.Size, patch: int, **settings: Any) -> dict[str, Any]:
   """Returns the keys of a ViT with `settings` unlike a plain one's."""
   return {'name': 'vit', 'backbone': None, **dataclasses.asdict(size),
           'patch': patch, **settings}

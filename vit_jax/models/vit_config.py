@@ -5,10 +5,10 @@ from typing import Literal
 
 import jax.numpy as jnp
 
-from vit_jax import schema
 from vit_jax.models import architecture
 from vit_jax.models import resnet_config
 from vit_jax.models import rotary as rotary_lib
+from vit_jax.models import vit_checks
 
 _switch, _ANY = architecture.switch, architecture.ANY
 # Formats that can store any value of a switch.
@@ -20,7 +20,7 @@ Interpolation = Literal[
     'linear', 'bilinear', 'bilinear_sharp', 'cubic', 'bicubic',
     'bicubic_offset', 'linear_square', 'bilinear_square',
     'bilinear_sharp_square', 'cubic_square', 'bicubic_square']
-DIMENSIONS = ('width', 'depth', 'mlp_dim', 'num_heads', 'patch')
+DIMENSIONS = vit_checks.DIMENSIONS
 
 
 def grid_shape(
@@ -223,78 +223,7 @@ class ViTConfig:
   unroll: int = 1
 
   def __post_init__(self):
-    schema.check_range(
-        self, 'dropout', 'attention_dropout', 'stochastic_depth', end=1)
-    schema.check_range(
-        self, *DIMENSIONS, 'num_kv_heads', 'num_classes', 'registers',
-        'pool_heads', 'pool_mlp_dim', 'projection')
-    schema.check_range(self, 'unroll', 'position_mlp_dim', low=1)
-    for heads in (self.num_heads, self.pool_heads):
-      if self.width and heads and self.width % heads:
-        raise ValueError(
-            f'width {self.width} does not divide into {heads} heads.')
-    learned = self.rotary is not None and self.rotary.learned
-    if self.num_kv_heads and (
-        self.num_heads % self.num_kv_heads
-        or (learned and 'kv' in self.projections)):
-      raise ValueError(
-          'num_kv_heads must divide num_heads, without rotary.learned, but is '
-          f'{self.num_kv_heads} for {self.num_heads} heads.')
-    if self.attention == 'cudnn' and self.dtype == 'float32':
-      raise ValueError(
-          "attention 'cudnn' needs bfloat16, but dtype is 'float32'. Set dtype "
-          "to 'bfloat16', or attention to 'plain'.")
-    self._check_tokens()
-    self._check_positions()
-
-  def _check_tokens(self):
-    if self.pooling.startswith('cls') and self.cls is False:
-      raise ValueError(
-          f'pooling {self.pooling!r} needs the class token, but cls is false. '
-          "Set pooling to 'average' or 'attention', or leave cls out.")
-    if self.axial and (self.has_cls or self.registers):
-      raise ValueError(
-          'Axial attention supports neither a class token nor registers. Set '
-          "pooling to 'average' or 'attention', cls to false and registers to "
-          '0.')
-
-    if self.post_norm and (self.parallel or self.layer_scale is not None):
-      raise ValueError('post_norm excludes parallel layers and layer_scale.')
-    if self.distill_token and (
-        self.pooling != 'cls' or self.pool_norm or self.representation_layer
-        or self.projection or self.cosine_head):
-      raise ValueError(
-          "distill_token needs pooling 'cls', and a linear head without pool_"
-          'norm, representation_layer, projection and cosine_head.')
-
-  def _check_positions(self):
-    if self.patch_sizes and (
-        min(self.patch_sizes) < 1 or self.backbone or self.position not in (
-            'learned', 'sincos', 'none') or self.position_at != 'stem'):
-      raise ValueError(
-          'patch_sizes need patches of the image, and positions that are added '
-          f'to the stem: patch_sizes={self.patch_sizes}, '
-          f'backbone={self.backbone}, position={self.position!r}, '
-          f'position_at={self.position_at!r}.')
-    if self.position_at != 'stem' and (
-        self.position in ('none', 'relative')
-        or (self.has_offset_bias and self.position_at == 'layers')):
-      raise ValueError(
-          f'position {self.position!r} adds nothing to the tokens, so '
-          f'position_at cannot be {self.position_at!r}. Leave it out.')
-    if self.has_offset_bias and self.axial:
-      raise ValueError(f'position {self.position!r} excludes axial attention.')
-    if self.rotary is not None and (self.axial or (
-        self.num_heads and self.width and self.head_dim % 4)):
-      raise ValueError(
-          'Rotary positions need heads of a multiple of 4 channels, and '
-          f'attention over the whole grid: num_heads={self.num_heads} for '
-          f'width {self.width}, axial={self.axial}.')
-    divisor = {'2d': 2, 'sincos': 4}.get(self.position, 1)
-    if self.width % divisor:
-      raise ValueError(
-          f'position {self.position!r} needs a width divisible by {divisor}, '
-          f'but it is {self.width}.')
+    vit_checks.check(self)
 
   @property
   def has_offset_bias(self) -> bool:

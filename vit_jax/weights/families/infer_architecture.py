@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from vit_jax import models
-from vit_jax.models import sizes
+from vit_jax.models import backbones
 from vit_jax.models import vit_config
 from vit_jax.weights.families import families
 from vit_jax.weights.families import names
@@ -192,7 +192,7 @@ def num_heads(
   width = section['width']
   if width in family.num_heads:
     return family.num_heads[width], f'as {family.label} has at this width'
-  for name, size in sizes.SIZES.items():
+  for name, size in backbones.SIZES.items():
     if (size.width, size.mlp_dim) == (section['width'], section['mlp_dim']):
       return size.num_heads, f'as ViT-{name} has'
   raise ValueError(

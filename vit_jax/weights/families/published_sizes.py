@@ -3,7 +3,7 @@
 from typing import Any
 
 from vit_jax import models
-from vit_jax.models import sizes
+from vit_jax.models import backbones
 from vit_jax.models import variants
 from vit_jax.models import vit_config
 
@@ -36,7 +36,7 @@ def _candidates(config: models.ModelConfig) -> list[str]:
   names = [name for name in variants.PUBLISHED
            if (name in variants.RESNETS) == (config.name == 'resnet')]
   if isinstance(config, vit_config.ViTConfig) and not config.backbone:
-    names += [f'{size}/{config.patch_shape[0]}' for size in sizes.SIZES]
+    names += [f'{size}/{config.patch_shape[0]}' for size in backbones.SIZES]
   return list(dict.fromkeys(names))
 
 
