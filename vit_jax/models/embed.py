@@ -1,9 +1,8 @@
-"""Patch embeddings, position embeddings and their interpolation."""
+"""Position embeddings; interpolation of these and of patch filters."""
 
 from collections.abc import Callable
 from typing import Any
 
-import einops
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -15,48 +14,6 @@ from vit_jax.models import vit_config
 # Last path components of the parameters that `resize` interpolates.
 POSITION_PARAMS = (
     'positions', 'positions_rows', 'positions_columns', 'distances', 'offsets')
-
-
-class PatchEmbedding(nn.Module):
-  """Projects the patches of images (equation 1: x_p E).
-
-  A convolution with stride = kernel size, written as a matrix product, which is
-  fast on every backend. The kernel has the shape of a convolution,
-  [patch_height, patch_width, channels, width].
-
-  `resized`: size of the patches, if it differs from that of the kernel.
-  """
-  patch: tuple[int, int]
-  width: int
-  dtype: jnp.dtype
-  use_bias: bool = True
-  resized: tuple[int, int] | None = None
-
-  @nn.compact
-  def __call__(
-      self, images: Float[Array, 'batch height width channels'],
-  ) -> Float[Array, 'batch rows columns embedding']:
-    rows, columns = vit_config.grid_shape(
-        (images.shape[1], images.shape[2]), self.resized or self.patch)
-    kernel = self.param(
-        'kernel',
-        nn.with_logical_partitioning(
-            nn.initializers.lecun_normal(), (None, None, None, 'width')),
-        (*self.patch, images.shape[-1], self.width))
-    if self.resized is not None:
-      kernel = resize_filters(kernel, self.resized)
-    patches = einops.rearrange(
-        images.astype(self.dtype), 'b (r p) (c q) ch -> b r c (p q ch)',
-        r=rows, c=columns)
-    matrix = kernel.reshape(-1, self.width).astype(self.dtype)
-    embedded = jnp.einsum('brcp,pw->brcw', patches, matrix)
-    if not self.use_bias:
-      return embedded
-    bias = self.param(
-        'bias',
-        nn.with_logical_partitioning(nn.initializers.zeros, ('norm',)),
-        (self.width,))
-    return embedded + bias.astype(self.dtype)
 
 
 def position_embeddings(

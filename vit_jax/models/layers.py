@@ -1,4 +1,4 @@
-"""Layers shared by encoder and heads: dense layers, norms, dropout, MLP.
+"""Layers: patch embedding, dense layers, norms, dropout, MLP.
 
 Layers name the logical axes of their parameters for `parallel.sharding`, and
 the intermediates that rematerialisation saves.
@@ -7,12 +7,14 @@ the intermediates that rematerialisation saves.
 from collections.abc import Callable
 from typing import Any, Literal
 
+import einops
 import flax.linen as nn
 import jax
 from jax import ad_checkpoint
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray, Shaped
 
+from vit_jax.models import embed
 from vit_jax.models import vit_config
 
 XAVIER = nn.initializers.xavier_uniform()
@@ -92,6 +94,48 @@ class Dropout(nn.Module):
             key, 1 - self.rate, (batch, *inputs.shape[1:])),
         self.make_rng('dropout'), inputs))
     return jnp.where(kept, inputs / (1 - self.rate), 0)
+
+
+class PatchEmbedding(nn.Module):
+  """Projects the patches of images (equation 1: x_p E).
+
+  A convolution with stride = kernel size, written as a matrix product, which is
+  fast on every backend. The kernel has the shape of a convolution,
+  [patch_height, patch_width, channels, width].
+
+  `resized`: size of the patches, if it differs from that of the kernel.
+  """
+  patch: tuple[int, int]
+  width: int
+  dtype: jnp.dtype
+  use_bias: bool = True
+  resized: tuple[int, int] | None = None
+
+  @nn.compact
+  def __call__(
+      self, images: Float[Array, 'batch height width channels'],
+  ) -> Float[Array, 'batch rows columns embedding']:
+    rows, columns = vit_config.grid_shape(
+        (images.shape[1], images.shape[2]), self.resized or self.patch)
+    kernel = self.param(
+        'kernel',
+        nn.with_logical_partitioning(
+            nn.initializers.lecun_normal(), (None, None, None, 'width')),
+        (*self.patch, images.shape[-1], self.width))
+    if self.resized is not None:
+      kernel = embed.resize_filters(kernel, self.resized)
+    patches = einops.rearrange(
+        images.astype(self.dtype), 'b (r p) (c q) ch -> b r c (p q ch)',
+        r=rows, c=columns)
+    matrix = kernel.reshape(-1, self.width).astype(self.dtype)
+    embedded = jnp.einsum('brcp,pw->brcw', patches, matrix)
+    if not self.use_bias:
+      return embedded
+    bias = self.param(
+        'bias',
+        nn.with_logical_partitioning(nn.initializers.zeros, ('norm',)),
+        (self.width,))
+    return embedded + bias.astype(self.dtype)
 
 
 class Mlp(nn.Module):

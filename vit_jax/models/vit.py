@@ -115,7 +115,7 @@ class ViT(nn.Module):
     c = self.config
     if c.backbone is not None:
       images = resnet.Backbone(c, name='backbone')(images)
-    patches = embed.PatchEmbedding(
+    patches = layers.PatchEmbedding(
         c.patch_shape, c.width, c.compute_dtype,
         use_bias=c.stem_norm != 'tokens', resized=self.patch,
         name='patches')(images)

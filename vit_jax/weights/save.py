@@ -21,10 +21,11 @@ from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import huggingface
 from vit_jax.weights.configs import huggingface_export
+from vit_jax.weights.configs import timm_arguments
 from vit_jax.weights.configs import timm_export
 from vit_jax.weights.families import families
 from vit_jax.weights.families import layout
-from vit_jax.weights.families import names
+from vit_jax.weights.families import names_timm
 from vit_jax.weights.families import published_sizes
 from vit_jax.weights.formats import array_file
 from vit_jax.weights.formats import npz
@@ -139,16 +140,17 @@ def _family(form: str, model: weights_lib.Weights) -> families.Family:
     # Names of arrays show whether biases are shared.
     config = dataclasses.replace(config, position_at='stem')
   architecture.check_exportable(config, form)
-  if form == 'timm' and timm_export.is_naflex(model):
+  if form == 'timm' and timm_arguments.is_naflex(model):
     return families.FAMILIES['naflex']
   if isinstance(config, vit_config.ViTConfig):
-    encoder = form == 'timm' and timm_export.encoder_architecture(config)
+    encoder = form == 'timm' and timm_arguments.encoder_architecture(config)
     family = families.FAMILIES[encoder.split('_')[0] if encoder else form]
     return family if encoder or form != 'timm' else dataclasses.replace(
-        family, table=names.timm_written(
-            eva=timm_export.is_eva(config), beit=timm_export.is_beit(config),
-            separate_qkv=timm_export.has_separate_qkv(config),
-            separate_gate=timm_export.has_separate_gate(config)))
+        family, table=names_timm.timm_written(
+            eva=timm_arguments.is_eva(config),
+            beit=timm_arguments.is_beit(config),
+            separate_qkv=timm_arguments.has_separate_qkv(config),
+            separate_gate=timm_arguments.has_separate_gate(config)))
   if form == 'npz' and config.backbone and not config.backbone.preactivation:
     return families.FAMILIES['resnet']
   return families.FAMILIES[_RESNET_FAMILIES[form]]
@@ -159,7 +161,7 @@ def _huggingface_family(model: weights_lib.Weights) -> families.Family:
   kind = huggingface_export.model_type(model)
   family = families.FAMILIES[huggingface.TYPES[kind].family]
   if kind == 'tipsv2_vision_model':
-    return dataclasses.replace(family, table=names.tipsv2_written(
+    return dataclasses.replace(family, table=names_timm.tipsv2_written(
         swiglu=config.mlp == 'swiglu'))
   skipped = ['.weights_' if config.mlp == 'gelu' else '.mlp.fc']
   unused = family.table.unused
@@ -194,7 +196,7 @@ def _for_format(
   pixio = form == 'huggingface' and (
       getattr(config, 'pooling', '') == 'cls_registers')
   if 'registers' not in flat or not (pixio or (
-      form == 'timm' and timm_export.embeds_prefix(config))):
+      form == 'timm' and timm_arguments.embeds_prefix(config))):
     return flat
   # The registers of timm and Pixio have position embeddings, too.
   assert isinstance(config, vit_config.ViTConfig)

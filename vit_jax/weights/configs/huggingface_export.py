@@ -11,7 +11,7 @@ from vit_jax.models import vit_config
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import huggingface
 from vit_jax.weights.configs import preprocessing
-from vit_jax.weights.configs import timm_export
+from vit_jax.weights.configs import timm_arguments
 
 # Settings that every model type stores, and others.
 _STORED = ('name', 'cls', 'gelu', 'layer_norm_epsilon', *vit_config.DIMENSIONS)
@@ -136,7 +136,7 @@ def _model(
   if kind.startswith(('dinov2', 'tipsv2', 'pixio')):
     fraction = kind == 'tipsv2_vision_model' and config.mlp == 'gelu'
     result |= {'use_swiglu_ffn': config.mlp == 'swiglu', 'mlp_ratio': (
-        timm_export.mlp_ratio(config.mlp_dim, config.width) if fraction
+        timm_arguments.mlp_ratio(config.mlp_dim, config.width) if fraction
         else _dinov2_ratio(config))}
   if kind == 'beit':
     shared = config.position_at == 'shared'

@@ -1,6 +1,6 @@
 """Families of weights: their name tables and settings.
 
-A new family needs a table in `names`, and a row in FAMILIES.
+A new family needs a table, in `names` or beside it, and a row in FAMILIES.
 """
 
 from collections.abc import Mapping
@@ -15,6 +15,7 @@ from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.families import layout
 from vit_jax.weights.families import names
 from vit_jax.weights.families import names_huggingface
+from vit_jax.weights.families import names_timm
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +79,7 @@ def _vision_encoders(
   settings = {key: value for key, value in implied.items()
               if key not in ('num_heads', 'position_cls')}
   return tuple(Family(  # type: ignore[return-value]
-      name + end, label, names.vision_encoder('timm', prefix, absent),
+      name + end, label, names_timm.vision_encoder('timm', prefix, absent),
       settings=settings, num_heads={1024: 16, 1152: 16})
       for end, prefix in (('', 'encoder.'), ('_encoder', '')))
 
@@ -100,17 +101,17 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         # The value in the code of big_transfer.
         backbone={**_BIT_BACKBONE, 'variance_epsilon': 1e-10}),
     Family(
-        'timm', 'timm ViT', names.TIMM,
+        'timm', 'timm ViT', names_timm.TIMM,
         settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6},
         backbone={'group_norm_epsilon': 1e-5, 'std_epsilon': 0.0,
                   'variance_epsilon': 1e-8},
         positions='cubic'),
     Family(
-        'naflex', 'timm NaFlex ViT', names.NAFLEX,
+        'naflex', 'timm NaFlex ViT', names_timm.NAFLEX,
         settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6},
         positions='cubic', any_aspect=True),
     Family(
-        'meta', 'self-supervised ViT', names.META,
+        'meta', 'self-supervised ViT', names_timm.META,
         settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6},
         # DINO, iBOT and DINOv2; then TIPS, DINOv2 with registers, MAE, and
         # I-JEPA and MSN.
@@ -122,7 +123,8 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
             r'target_encoder\..*': 'bicubic'},
         preprocess=_IMAGENET, num_heads={1536: 24}),
     Family(
-        'timm_bit', 'timm BiT', names.TIMM_BIT, settings={'name': 'resnet'},
+        'timm_bit', 'timm BiT', names_timm.TIMM_BIT,
+        settings={'name': 'resnet'},
         backbone={**_BIT_BACKBONE, 'variance_epsilon': 1e-8}),
     Family(
         'huggingface', 'Hugging Face ViT', names_huggingface.HUGGINGFACE,

@@ -13,13 +13,13 @@ from vit_jax.weights.families.names import both
 from vit_jax.weights.families.names import CONV
 from vit_jax.weights.families.names import DENSE
 from vit_jax.weights.families.names import DENSES
-from vit_jax.weights.families.names import FLAT
 from vit_jax.weights.families.names import LAYERS
 from vit_jax.weights.families.names import norm
 from vit_jax.weights.families.names import OUT
 from vit_jax.weights.families.names import RELATIVE
 from vit_jax.weights.families.names import SHARED_RELATIVE
 from vit_jax.weights.families.names import WEIGHT
+from vit_jax.weights.families.names_timm import FLAT
 
 
 def _stem(name: str) -> tuple[Row, ...]:

@@ -1,0 +1,219 @@
+"""Parameter names of timm's models, and of others with its names."""
+
+import dataclasses
+import re
+
+from vit_jax.weights.families.layout import Row
+from vit_jax.weights.families.layout import Table
+from vit_jax.weights.families.names import both
+from vit_jax.weights.families.names import CONV
+from vit_jax.weights.families.names import CONVS
+from vit_jax.weights.families.names import DENSE
+from vit_jax.weights.families.names import DENSES
+from vit_jax.weights.families.names import LAYERS
+from vit_jax.weights.families.names import norm
+from vit_jax.weights.families.names import OUT
+from vit_jax.weights.families.names import RELATIVE
+from vit_jax.weights.families.names import SHARED_RELATIVE
+from vit_jax.weights.families.names import WEIGHT
+
+
+def _backbone_timm(
+    prefix: str, ours: str, block: str, convolution: str,
+) -> tuple[Row, ...]:
+  theirs = f'{prefix}stages.{{stage-1}}.blocks.{block}'
+  path = f'backbone/block{{stage}}/{ours}'
+  names = {'1': '{}1', '2': '{}2', '3': '{}3', '_proj': 'downsample.{}'}
+  return (
+      *(Row(f'{path}/conv{end}/kernel',
+            f'{theirs}.{name.format("conv")}.weight', convolution)
+        for end, name in names.items()),
+      *(row for end, name in names.items() for row in norm(
+          f'{path}/norm{end}', f'{theirs}.{name.format("norm")}', **WEIGHT)))
+
+
+_TIMM_BACKBONE = 'patch_embed.backbone.'
+_TABLE = 'relative_position_bias_table'
+
+TIMM = Table('timm', rows=(
+    *both('patches', 'patch_embed.proj', kernel=CONV, **WEIGHT),
+    Row('cls', 'cls_token', '1 n d -> n d'),
+    Row('distill', 'dist_token', '1 n d -> n d'),
+    Row('registers', 'reg_token', '1 n d -> n d'),
+    Row('positions', 'pos_embed', '1 n d -> n d'),
+    Row(f'{LAYERS}/attention/qkv_kernel', 'blocks.{layer}.attn.qkv.weight',
+        'l (parts heads e) d -> l d parts heads e'),
+    Row(f'{LAYERS}/attention/qkv_bias', 'blocks.{layer}.attn.qkv.bias',
+        'l (parts heads e) -> l parts heads e'),
+    Row(f'{LAYERS}/attention/qv_bias', 'blocks.{layer}.attn.{q|v}_bias',
+        'n l (heads e) -> l n heads e'),
+    # Three arrays instead of one.
+    Row(f'{LAYERS}/attention/qkv_kernel',
+        'blocks.{layer}.attn.{q|k|v}_proj.weight',
+        'n l (heads e) d -> l d n heads e'),
+    Row(f'{LAYERS}/attention/qv_bias', 'blocks.{layer}.attn.{q|v}_proj.bias',
+        'n l (heads e) -> l n heads e'),
+    *both(f'{LAYERS}/attention/out', 'blocks.{layer}.attn.proj', **OUT),
+    *(row for ours, theirs in (
+        ('attention/query_norm', 'attn.q_norm'),
+        ('attention/key_norm', 'attn.k_norm'),
+        ('attention/inner_norm', 'attn.norm'), ('attention_norm', 'norm1'),
+        ('mlp_norm', 'norm2'), ('mlp/inner_norm', 'mlp.norm'))
+      for row in norm(
+          f'{LAYERS}/{ours}', f'blocks.{{layer}}.{theirs}', **WEIGHT)),
+    # SwiGLU: `fc1` has the gates before the hidden units, if there is one.
+    *(row for ours, theirs in (
+        ('hidden', 'fc1'), ('hidden', 'fc1_x'), ('gate', 'fc1_g'),
+        ('out', 'fc2'))
+      for row in both(
+          f'{LAYERS}/mlp/{ours}', f'blocks.{{layer}}.mlp.{theirs}',
+          **DENSES)),
+    Row(f'{LAYERS}/attention_scale', 'blocks.{layer}.ls1.gamma'),
+    Row(f'{LAYERS}/mlp_scale', 'blocks.{layer}.ls2.gamma'),
+    Row(f'{LAYERS}/attention_scale', 'blocks.{layer}.gamma_1'),
+    Row(f'{LAYERS}/mlp_scale', 'blocks.{layer}.gamma_2'),
+    Row(f'{LAYERS}/attention/frequencies', 'rope.freqs',
+        'n l h e -> l n h e'),
+    # BEiT, and relative-position ViTs.
+    *(Row(f'{ours}/offsets', f'{theirs}.{_TABLE}') for ours, theirs in (
+        (RELATIVE, 'blocks.{layer}.attn'), (SHARED_RELATIVE, 'rel_pos_bias'),
+        (RELATIVE, 'blocks.{layer}.attn.rel_pos'),
+        (SHARED_RELATIVE, 'shared_rel_pos'))),
+    *(row for ours, theirs, kernels in (
+        (RELATIVE, 'blocks.{layer}.attn.rel_pos', DENSES),
+        (SHARED_RELATIVE, 'shared_rel_pos', DENSE))
+      for end, layer in (('hidden', 'fc1'), ('out', 'fc2'))
+      for row in both(f'{ours}/{end}', f'{theirs}.mlp.{layer}', **kernels)),
+    *norm('patch_norm', 'patch_embed.norm', **WEIGHT),
+    *norm('stem_norm', 'norm_pre', **WEIGHT),
+    *norm('final_norm', 'norm', **WEIGHT),
+    *norm('pool_norm', 'fc_norm', **WEIGHT),
+    Row('pooling/probe', 'attn_pool.latent', '1 n d -> n d'),
+    Row('pooling/query/kernel', 'attn_pool.q.weight',
+        '(pool_heads e) d -> d pool_heads e'),
+    Row('pooling/query/bias', 'attn_pool.q.bias',
+        '(pool_heads e) -> pool_heads e'),
+    # `split_pairs` and `join_pairs` convert it.
+    Row('pooling/key_value/kernel', 'attn_pool.kv.weight',
+        '(parts pool_heads e) d -> parts d pool_heads e'),
+    Row('pooling/key_value/bias', 'attn_pool.kv.bias',
+        '(parts pool_heads e) -> parts pool_heads e'),
+    *both('pooling/out', 'attn_pool.proj',
+          kernel='d (pool_heads e) -> pool_heads e d', **WEIGHT),
+    *norm('pooling/mlp_norm', 'attn_pool.norm', **WEIGHT),
+    *both('pooling/mlp/hidden', 'attn_pool.mlp.fc1', **DENSE),
+    *both('pooling/mlp/out', 'attn_pool.mlp.fc2', **DENSE),
+    *both('representation/dense', 'pre_logits.fc', read_only=True, **DENSE),
+    *both('head/dense', 'head', **DENSE),
+    *both('head/distill', 'head_dist', **DENSE),
+    Row('backbone/root/kernel', f'{_TIMM_BACKBONE}stem.conv.weight', CONV),
+    *norm('backbone/root_norm', f'{_TIMM_BACKBONE}stem.norm', **WEIGHT),
+    *_backbone_timm(_TIMM_BACKBONE, 'unit1', '0', CONV),
+    *_backbone_timm(_TIMM_BACKBONE, 'units', '{unit+1}', CONVS)),
+    # A root without stages.
+    renames={rf'^({_TIMM_BACKBONE})(conv|norm)\.': r'\1stem.\2.'},
+    ignored=(r'.*\.relative_position_index',),  # Of Microsoft's BEiT.
+    unsupported={
+        r'blocks\.\d+\.attn\.gate\..*': (
+            'a gate of the attention, which our models lack'),
+        r'blocks\.\d+\.attn\.rel_pos_[hw]': (
+            'attention within windows (SAM), which our models lack'),
+        r'blocks\.\d+\.proj\..*': (
+            'pooling between layers (Hiera), which our models lack'),
+        r'layers\.\d+\.(blocks|downsample)\..*': (
+            'shifted windows (Swin), which our models lack'),
+        r'.*\.running_(mean|var)': 'batch norm, which our models lack'})
+
+
+def timm_written(
+    *, eva: bool, beit: bool, separate_qkv: bool, separate_gate: bool,
+) -> Table:
+  """Returns `TIMM` with the rows that are written for a model.
+
+  Args:
+    eva: whether timm builds it with its class Eva or Beit.
+    beit: whether timm builds it with its class Beit.
+    separate_qkv: whether queries, keys and values have one array each.
+    separate_gate: whether the gate of SwiGLU has its own array.
+  """
+  return TIMM.without(
+      *(('.ls1.', '.ls2.') if eva else ('.gamma_',)),
+      *(('rel_pos.',) if beit else (f'attn.{_TABLE}', 'rel_pos_bias.')),
+      *(('attn.qkv.', 'v}_bias') if separate_qkv else ('v}_proj.',)),
+      *(('.fc1.',) if separate_gate else ('.fc1_x.', '.fc1_g.')))
+
+
+# timm's NaFlexVit projects flattened patches and has a grid of positions, of
+# which class token and registers have none.
+FLAT = 'o (side w channels) -> side w channels o'
+NAFLEX = dataclasses.replace(
+    TIMM, name='naflex', rows=(
+        *both('patches', 'embeds.proj', kernel=FLAT, **WEIGHT),
+        Row('cls', 'embeds.cls_token', '1 n d -> n d'),
+        Row('registers', 'embeds.reg_token', '1 n d -> n d'),
+        Row('positions', 'embeds.pos_embed', '1 rows w d -> (rows w) d'),
+        Row('positions_rows', 'embeds.pos_embed_y', '1 n d -> n d'),
+        Row('positions_columns', 'embeds.pos_embed_x', '1 n d -> n d'),
+        *(row for row in TIMM.rows if re.fullmatch(
+            r'blocks\.\{layer\}\.(norm\d|attn\.(qkv|proj|norm|[qk]_norm)|ls\d'
+            r'|mlp\.(fc\d|norm))\..*|(norm(_pre)?|fc_norm|attn_pool|head)\..*',
+            row.theirs))))
+
+# Qwen3-ViT and DeepSeek-ViT: timm's classifiers have the encoder, without class
+# token, under a prefix; a projector to a language model is no part of ours.
+_ENCODER = (r'patch_embed\.proj\..*|pos_embed|norm\..*|head\..*'
+            r'|blocks\.\{layer\}\.(norm\d|attn\.(qkv|proj)|mlp\.fc\d)\..*')
+
+
+def vision_encoder(name: str, prefix: str, absent: str) -> Table:
+  """Returns the names of an encoder; it lacks the rows matching `absent`."""
+  return Table(name, tuple(
+      dataclasses.replace(row, theirs=(
+          '' if row.theirs.startswith('head.') else prefix) + row.theirs)
+      for row in TIMM.rows if re.fullmatch(_ENCODER, row.theirs)
+      and not re.fullmatch(absent, row.theirs)),
+               ignored=(rf'{prefix}(merger|aligner)\..*',))
+
+
+# ------------------------- DINO, DINOv2, MAE and other self-supervision (.pth)
+
+# timm's names, with a few others. MAE's decoder and the projection heads (MLPs
+# and prototypes) of other methods are not needed after pre-training.
+META = dataclasses.replace(
+    TIMM, name='meta', rows=(
+        *TIMM.rows,
+        Row('registers', 'register_tokens', '1 n d -> n d'),
+        # SwiGLU: the gates are before the hidden units.
+        *both(f'{LAYERS}/mlp/hidden', 'blocks.{layer}.mlp.w12', **DENSES),
+        *both(f'{LAYERS}/mlp/out', 'blocks.{layer}.mlp.w3', **DENSES),
+        # TIPS.
+        *both(f'{LAYERS}/mlp/hidden', 'blocks.{layer}.mlp.c_fc', **DENSES),
+        *both(f'{LAYERS}/mlp/out', 'blocks.{layer}.mlp.c_proj', **DENSES)),
+    # DINOv2's training saves layers in chunks.
+    renames={r'^blocks\.\d+\.(\d+\.)': r'blocks.\1'},
+    ignored=(
+        *TIMM.ignored, 'mask_token', 'decoder_.*',
+        r'(\w*head|fc|\w*proj(ector|ection)?|pred(ictor)?|prototypes)'
+        r'\.(\w+\.)+\w+', r'prototypes(\.weight)?'),
+    unsupported={
+        **TIMM.unsupported,
+        r'storage_tokens|rope_embed\..*|.*\.qkv\.bias_mask': (
+            "Meta's names of DINOv3; load it as a folder of timm or Hugging "
+            'Face, such as hf://timm/vit_small_patch16_dinov3.lvd1689m')})
+
+
+def tipsv2_written(*, swiglu: bool) -> Table:
+  """Returns `META` with the rows that are written for a TIPSv2 model."""
+  table = META.without('reg_token', '.fc', '.gamma_', 'v}_', *(
+      ('.c_',) if swiglu else ('.w12.', '.w3.')))
+  return dataclasses.replace(table, unused={'mask_token': (1, 0)})
+
+
+# ---------------------------------------------------------------- timm's BiT
+
+TIMM_BIT = Table('timm', rows=(
+    Row('backbone/root/kernel', 'stem.conv.weight', CONV),
+    *_backbone_timm('', 'unit1', '0', CONV),
+    *_backbone_timm('', 'units', '{unit+1}', CONVS),
+    *norm('final_norm', 'norm', **WEIGHT),
+    *both('head/dense', 'head.fc', kernel='o i 1 1 -> i o', **WEIGHT)))
