@@ -37,7 +37,8 @@ FLOPS = 'training GFLOP'
 @dataclasses.dataclass(frozen=True)
 class Experiment:
   """A figure or table."""
-  minutes: float  # Measured, on one or two cores shared with other work.
+  # Measured on one or two cores shared with other work; with {data}, estimated.
+  minutes: float
   # Arguments of main.py. With {data}, it needs DATA: docs/paper.md.
   commands: tuple[str, ...]
   # Metric and x label by file name. x is the middle part of a run's name
