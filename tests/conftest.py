@@ -99,7 +99,7 @@ def golden():
     with np.load(GOLDEN / f'{name}.npz') as file:
       keys, logits = json.loads(str(file['keys'])), file['logits']
       height, width = np.broadcast_to(file.get('size', 224), 2)
-    of_torch = name.split('/')[-1].startswith(('timm-', 'hf-'))
+    of_torch = name.split('/')[-1].startswith(('timm-', 'hf-', 'torch-'))
     rule = weight_of_torch if of_torch else weight_of_jax
     arrays = {key: np.asarray(rule(key, shape), np.float32)
               for key, shape in keys.items()}

@@ -248,6 +248,7 @@ class SelfAttention(nn.Module):
           'frequencies',
           nn.with_logical_partitioning(init, (None, 'heads', 'head_dim')),
           (2, c.num_heads, c.head_dim // 2))
-    angles = rotary_lib.angles(config, self.grid, c.head_dim, learned)
+    angles = rotary_lib.angles(
+        config, self.grid, c.head_dim, learned, c.registers)
     return [rotary_lib.rotate(array, angles, halves=config.halves)
             for array in arrays]

@@ -82,7 +82,7 @@ class Block(nn.Module):
       normed = self._norm('mlp_norm', after_attention, after=False)
     mixed = layers.Mlp(c, self.train, name='mlp')(normed)
     mixed = self._norm('mlp_norm', mixed, after=True)
-    if c.layer_scale is not None and not self.folded:
+    if c.layer_scale is not None and c.layer_scale_mlp and not self.folded:
       mixed *= self._layer_scale('mlp_scale', mixed.dtype)
     after_mlp = after_attention + self._drop_path(mixed, drop_path)
     if not self.capture:

@@ -6,6 +6,7 @@ patch, so that attention logits depend on relative positions (RoFormer, arXiv
 """
 
 import dataclasses
+import math
 from typing import Any, Literal
 
 import jax
@@ -36,6 +37,8 @@ class RotaryConfig:
       than 2 i with 2 i + 1.
     learned: each head of each layer learns its frequencies for both axes
       ("RoPE-Mixed", arXiv 2403.13298, section 3.2).
+    register_base: like `base`, for registers, which are then at the positions
+      of a square grid (ViT-5, arXiv 2602.08071); 0 does not rotate them.
   """
   coordinates: Literal['index', 'normalized'] = 'index'
   base: float = 10_000.0
@@ -44,10 +47,13 @@ class RotaryConfig:
   x_first: bool = False
   halves: bool = False
   learned: bool = False
+  register_base: float = 0.0
 
   def __post_init__(self):
     schema.check_range(self, 'base', above=1)
-    schema.check_range(self, 'reference')
+    schema.check_range(self, 'reference', 'register_base')
+    if self.learned and self.register_base:
+      raise ValueError('rotary.learned excludes rotary.register_base.')
     if self.coordinates == 'normalized' and (self.reference or self.offset):
       raise ValueError(
           "coordinates 'normalized' are the same for every grid: leave "
@@ -97,14 +103,21 @@ def random_frequencies(
 
 def angles(
     config: RotaryConfig, grid: tuple[int, int], head_dim: int,
-    learned: Float[Array, '2 heads pairs'] | None = None,
+    learned: Float[Array, '2 heads pairs'] | None = None, registers: int = 0,
 ) -> Any:
   """Returns the angle of each patch and pair of channels.
 
   Returns:
     [patches, 1 or heads, head_dim / 2], the same for all heads unless they have
-    `learned` frequencies.
+    `learned` frequencies; with `register_base`, after those of `registers`.
   """
+  if config.register_base:
+    config, own = (
+        dataclasses.replace(config, base=base, register_base=0.0)
+        for base in (config.base, config.register_base))
+    side = math.isqrt(registers)
+    return np.concatenate([angles(own, (side, side), head_dim),
+                           angles(config, grid, head_dim)])
   at = coordinates(config, grid)
   if learned is not None:
     return jnp.einsum('pa,ahc->phc', at.astype(np.float32),

@@ -10,26 +10,26 @@ import re
 from typing import Any
 
 _HEADS: Mapping[str, int] = {
-    'tiny': 3, 'wee': 4, 'xsmall': 4, 'little': 5, 'small': 6, 'medium': 8,
-    'mediumd': 8, 'betwixt': 10, 'base': 12, 'so150m2': 13, 'so150m': 14,
-    'intern300m': 16, 'large': 16, 'huge': 16, 'so400m': 16, 'giant': 16,
-    'giantopt': 16, 'gigantic': 16, 'enormous': 16}
+    'tiny': 3, 'wee': 4, 'pwee': 4, 'xsmall': 4, 'little': 5, 'small': 6,
+    'medium': 8, 'mediumd': 8, 'betwixt': 10, 'base': 12, 'so150m2': 13,
+    'so150m': 14, 'intern300m': 16, 'large': 16, 'huge': 16, 'so400m': 16,
+    'giant': 16, 'giantopt': 16, 'gigantic': 16, 'enormous': 16}
 _SIZE = f'(?P<size>{"|".join(_HEADS)})'
-# Words whose effects on a block follow from the arrays or the rules below,
-# unlike xp.
+# Words whose effects on a block follow from the arrays or the rules below.
 _WORDS = (r'(_(\d+|dinov2|tipsv2|miil|36x1|gap|map|siglip|reg\d|clip|quickgelu'
-          r'|plus|rpn|radio_v\d))*')
+          r'|plus|rpn|xp|radio_v\d))*')
 _VIT = (
     rf'(vit|deit3?|beit3)_{_SIZE}(_distilled)?_patch\d+{_WORDS}',
     rf'vit_{_SIZE}_r\d*_s\d+(_p8)?(_\d+)?', rf'flexivit_{_SIZE}',
-    r'aimv2_(large|huge|1b|3b)_patch14_\d+', r'test_vit2?',
+    r'aimv2_(large|huge|1b|3b)_patch14_\d+', r'test_vit[2-4]?',
     rf'beit(v2)?_{_SIZE}_patch\d+_\d+', 'test_vit_relpos',
     rf'naflexvit_{_SIZE}_patch16_((par|parfac|reg1)_)?(gap|map|siglip|radio_v\d)',
     rf'vit_s?relpos_{_SIZE}_patch\d+(_plus)?(_cls|_clsgap|_rpn)?_\d+')
 _EVA = (
     rf'eva02_{_SIZE}_patch\d+_(clip_)?\d+',
     r'eva_(giant|large)_patch14_(clip_)?\d+',
-    rf'vit_(7b|{_SIZE}(_plus)?)_patch16_(dinov3(_qkvb)?|lingbot)',
+    rf'vit_(5b|7b|{_SIZE}(_plus)?)_patch16_'
+    r'(dinov3(_qkvb)?|lingbot|sapiens2)',
     rf'vit_{_SIZE}_patch\d+_rope_(mixed_)?(ape_)?\d+',
     rf'vit_{_SIZE}_patch\d+_rope_reg\d_gap_\d+',
     rf'vit_pe_(core|lang|spatial)_{_SIZE}_patch\d+_\d+',
@@ -39,7 +39,8 @@ _DINOV3 = {'coordinates': 'normalized', 'base': 100.0, 'halves': True}
 _RULES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ('vit_base_patch16_gap_224', {'num_heads': 16}),
     ('test_vit2?', {'num_heads': 2}),
-    ('test_vit_relpos', {'num_heads': 3}),
+    ('test_vit_relpos|test_vit[34]', {'num_heads': 3}),
+    ('test_vit3', {'pool_prefix': True}),
     ('beit(v2)?_.*|.*relpos.*', {'pooling': 'average'}),
     ('vit_relpos_.*_cls_.*', {'pooling': 'cls'}),
     ('.*_rpn_.*', {'post_norm': True}),
@@ -47,7 +48,9 @@ _RULES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     (r'(naflex)?vit_giant_patch\d+_.*(dinov2|tipsv2|radio_v\d|lingbot)',
      {'num_heads': 24}),
     ('vit_huge_plus_.*', {'num_heads': 20}),
-    ('vit_7b_.*', {'num_heads': 32}),
+    ('vit_7b_.*|vit_5b_.*', {'num_heads': 32}),
+    ('vit_giant_.*_sapiens2', {'num_heads': 24}),
+    ('.*_xp_.*|vit_pwee_.*', {'parallel': True, 'position_cls': False}),
     # The first SigLIP uses the exact GELU, later ones the approximation.
     (r'naflexvit_.*_siglip'
      r'|vit_(base_patch32|so400m_patch16|giantopt_patch16)_siglip_.*'
@@ -66,6 +69,9 @@ _RULES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ('eva02_enormous_.*', {'post_norm': True, 'rotary': None}),
     (r'.*_dinov3(_qkvb)?|.*_lingbot', {
         'rotary': _DINOV3, 'layer_norm_epsilon': 1e-5}),
+    ('.*_sapiens2', {
+        'rotary': _DINOV3, 'position': 'none', 'pooling': 'cls',
+        'layer_scale_mlp': False}),
     (r'.*_rope_(mixed_|ape_)*\d+', {
         'rotary': {'base': 100.0, 'x_first': True}, 'pooling': 'cls'}),
     (r'.*_rope_mixed_.*', {'rotary': {
@@ -91,11 +97,8 @@ _RULES: tuple[tuple[str, Mapping[str, Any]], ...] = (
 )
 # Components that our models lack, by words of a name.
 _MISSING = (
-    (r'.*_xp_.*|vit_d?pwee_.*', "timm's parallel layers"),
     (r'.*_\d\dx2_.*', 'pairs of parallel layers'),
-    (r'vit_d(little|wee)_.*', 'differential attention'),
-    (r'.*_sapiens2',
-     'layers with fewer heads of keys and values between layers without'),
+    (r'vit_d(little|p?wee)_.*', 'differential attention'),
     ('qwen3_vit_.*_merge|deepseek_vit_.*_align',
      'a projector to a language model before the head'),
     (r'.*_mci_.*', 'a convolutional stem'),

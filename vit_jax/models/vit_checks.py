@@ -1,5 +1,6 @@
 """Checks of the settings of a Vision Transformer against each other."""
 
+import math
 from typing import Any
 
 from vit_jax import schema
@@ -77,6 +78,11 @@ def _check_positions(config: Any) -> None:
         'Rotary positions need heads of a multiple of 4 channels, and '
         f'attention over the whole grid: num_heads={config.num_heads} for '
         f'width {config.width}, axial={config.axial}.')
+  if config.rotary is not None and config.rotary.register_base and (
+      math.isqrt(config.registers) ** 2 != config.registers):
+    raise ValueError(
+        'rotary.register_base needs a square number of registers, but there '
+        f'are {config.registers}.')
   divisor = {'2d': 2, 'sincos': 4}.get(config.position, 1)
   if config.width % divisor:
     raise ValueError(

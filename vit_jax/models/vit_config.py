@@ -112,6 +112,8 @@ class ViTConfig:
       logits (arXiv 2302.05442, section 2.1).
     layer_scale: initial value of the factor per channel of each residual branch
       (arXiv 2103.17239); None for no factors.
+    layer_scale_mlp: false for factors of the attention only (Sapiens2, arXiv
+      2604.21681).
     mlp: 'gelu', or 'swiglu' with a gate (arXiv 2002.05202).
     gelu: 'tanh' approximation as in the paper's code, 'exact' as in PyTorch, or
       the 'quick' approximation of CLIP.
@@ -187,7 +189,7 @@ class ViTConfig:
   stem_norm: Literal['none', 'patches', 'tokens'] = _switch(
       'none', exported=_TIMM)
   axial: bool = _switch(False)
-  parallel: bool = _switch(False)
+  parallel: bool = _switch(False, exported=_TIMM)
   post_norm: bool = _switch(False, exported=_TIMM)
   qkv_bias: bool = _switch(True, exported=_ANY)
   key_bias: bool = _switch(True, exported=_TIMM)
@@ -195,6 +197,7 @@ class ViTConfig:
   mlp_bias: bool = _switch(True, exported=_TIMM)
   qk_norm: bool = _switch(False, exported=_TIMM)
   layer_scale: float | None = _switch(None, exported=_TIMM)
+  layer_scale_mlp: bool = _switch(True, exported=_TIMM)
   mlp: Literal['gelu', 'swiglu'] = _switch('gelu', exported=_TIMM)
   gelu: Literal['tanh', 'exact', 'quick'] = _switch('tanh', exported=_ANY)
   inner_norm: Literal['none', 'mlp', 'both'] = _switch('none', exported=_TIMM)

@@ -144,9 +144,13 @@ def _family(form: str, model: weights_lib.Weights) -> families.Family:
     return families.FAMILIES['naflex']
   if isinstance(config, vit_config.ViTConfig):
     encoder = form == 'timm' and timm_arguments.encoder_architecture(config)
-    family = families.FAMILIES[encoder.split('_')[0] if encoder else form]
+    family = families.FAMILIES[
+        encoder.split('_')[0] if encoder else form if form != 'timm' else
+        'sapiens2' if timm_arguments.is_sapiens2(config) else
+        'timm_parallel' if config.parallel else 'timm']
     return family if encoder or form != 'timm' else dataclasses.replace(
         family, table=names_timm.timm_written(
+            family.table, qkv_bias=config.qkv_bias,
             eva=timm_arguments.is_eva(config),
             beit=timm_arguments.is_beit(config),
             separate_qkv=timm_arguments.has_separate_qkv(config),

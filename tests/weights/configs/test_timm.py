@@ -82,7 +82,7 @@ def test_arguments_of_training_and_defaults_are_accepted():
 
 
 @pytest.mark.parametrize(('config', 'words'), [
-    ({'architecture': 'vit_5b_patch16_sapiens2'}, 'fewer heads of keys'),
+    ({'architecture': 'vit_small_patch16_18x2_224'}, 'pairs of parallel'),
     ({'architecture': 'naflexvit_base_patch16_gap', 'model_args': {
         'rope_type': 'axial'}}, "rope_type='axial': the argument is not"),
     ({'architecture': 'naflexvit_base_patch16_gap', 'model_args': {
@@ -96,7 +96,7 @@ def test_arguments_of_training_and_defaults_are_accepted():
         ('vit_small_resnet26d_224', 'a ResNet-D with batch norm'))),
     *(({**BASE, 'model_args': without(**{key: value})}, words)
       for key, value, words in (
-          ('norm_layer', 'rmsnorm', "model_args has norm_layer='rmsnorm'"),
+          ('norm_layer', 'batchnorm', "Unknown norm_layer 'batchnorm'"),
           ('in_chans', 1, 'model_args has in_chans=1'),
           ('of_next_year', 1, 'model_args has of_next_year=1'),
           ('act_layer', 'relu', "Unknown act_layer 'relu'"))),

@@ -30,11 +30,13 @@ _KNOWN = (
     'no_embed_class', 'init_values', 'num_classes', 'qkv_bias', 'qk_norm',
     # Arguments of VisionTransformer.
     'fc_norm', 'final_norm', 'pos_embed', 'act_layer', 'mlp_layer', 'pre_norm',
+    'norm_layer',
     'proj_bias', 'scale_attn_norm', 'scale_mlp_norm',
     # Arguments of Eva.
     'qkv_fused', 'attn_type', 'swiglu_mlp', 'swiglu_align_to', 'scale_mlp',
     'scale_attn_inner', 'use_pre_transformer_norm', 'use_post_transformer_norm',
-    'use_fc_norm', 'attn_pool_mlp_ratio',
+    'use_fc_norm', 'attn_pool_mlp_ratio', 'num_kv_heads',
+    'attn_only_layer_scale',
     # Arguments of Beit and VisionTransformerRelPos.
     'use_abs_pos_emb', 'use_rel_pos_bias', 'use_shared_rel_pos_bias',
     'rel_pos_type', 'rel_pos_dim', 'shared_rel_pos')
@@ -61,8 +63,7 @@ _ENCODER = (
     'out_features', 'merge_size', 'downsample_ratio')
 # Arguments with the only value that our models support.
 _REQUIRED: Mapping[str, Any] = {
-    'in_chans': 3, 'norm_layer': 'layernorm', 'use_post_norm': False,
-    'attn_only_layer_scale': False}
+    'in_chans': 3, 'use_post_norm': False}
 
 
 def recognises(config: Mapping[str, Any]) -> bool:
@@ -94,7 +95,7 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   naflex = name.startswith('naflexvit_')
   families = (encoder[1], f'{encoder[1]}_encoder') if encoder else (
       ('timm_bit',) if resnet else ('naflex',) if naflex else
-      ('timm',) if name else ('timm', 'timm_bit'))
+      ('timm', 'timm_parallel', 'sapiens2') if name else ('timm', 'timm_bit'))
   result = declared.Declared(families=families)
   # timm itself ignores arguments that are null.
   arguments = {k: v for k, v in (config.get('model_args') or {}).items()
@@ -166,6 +167,10 @@ def _parse_vit(
   if implied and 'rotary' in implied:
     # Attention pooling of the class Eva has all tokens as input.
     model['pool_prefix'] = model['pooling'] == 'attention'
+  if arguments.get('attn_only_layer_scale') is not None:
+    model['layer_scale_mlp'] = not arguments['attn_only_layer_scale']
+  schema.check_name(arguments.get('norm_layer', 'layernorm'),
+                    ['layernorm', 'rmsnorm'], what='norm_layer')
   if arguments.get('final_norm') is False:
     model['final_norm'] = False
   if arguments.get('pos_embed', 'learn') != 'learn':

@@ -64,19 +64,29 @@ def is_beit(config: models.ModelConfig) -> bool:
       config.position == 'relative_2d')
 
 
+def is_sapiens2(config: models.ModelConfig) -> bool:
+  """Whether the norms of a model of timm's class Eva are those of Sapiens2."""
+  return isinstance(config, vit_config.ViTConfig) and is_eva(config) and (
+      config.norm == 'rms')
+
+
 def has_separate_qkv(config: vit_config.ViTConfig) -> bool:
-  """Whether queries, keys and values are separate arrays, as in EVA-02 B, L."""
-  return is_eva(config) and config.inner_norm != 'none' and not (
-      is_beit(config) or (config.qkv_bias and config.key_bias))
+  """Whether queries, keys and values are separate arrays.
+
+  In timm, EVA-02 B and L and Sapiens2 have three arrays.
+  """
+  return is_sapiens2(config) or (
+      is_eva(config) and config.inner_norm != 'none' and not (
+          is_beit(config) or (config.qkv_bias and config.key_bias)))
 
 
 def has_separate_gate(config: vit_config.ViTConfig) -> bool:
   """Whether the gate of SwiGLU has its own array.
 
-  In timm, DINOv3, AIMv2 and EVA-02 B and L have one; DINOv2 and EVA-02 Ti and S
-  do not.
+  In timm, DINOv3, AIMv2 and EVA-02 B and L have one; DINOv2, Sapiens2 and
+  EVA-02 Ti and S do not.
   """
-  return config.mlp == 'swiglu' and (
+  return config.mlp == 'swiglu' and not is_sapiens2(config) and (
       config.inner_norm != 'none' or not config.proj_bias
       or (config.rotary is not None
           and config.rotary.coordinates == 'normalized'))
@@ -132,6 +142,9 @@ def _vit_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
       'scale_attn_norm': config.inner_norm == 'both',
       'scale_mlp_norm': config.inner_norm != 'none',
       'pool_include_prefix': config.pool_prefix}
+  if config.layer_norm_epsilon == 1e-6 and (
+      config.norm == 'rms' or config.parallel):
+    arguments['norm_layer'] = f'{config.norm}norm'
   if config.mlp == 'gelu':
     arguments['act_layer'] = _ACT_LAYER[config.gelu]
   if config.position == 'none':
@@ -157,6 +170,10 @@ def _eva_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
       'use_abs_pos_emb': config.position == 'learned',
       'use_rot_pos_emb': rotary is not None}
   arguments |= _pool_arguments(config)
+  if not config.layer_scale_mlp:
+    arguments['attn_only_layer_scale'] = True
+  if is_sapiens2(config):
+    arguments['num_kv_heads'] = config.num_heads
   if rotary is not None:
     arguments |= {
         'rope_type': ('mixed' if rotary.learned else 'dinov3'

@@ -111,7 +111,8 @@ def _architecture(config: vit_config.ViTConfig) -> str:
   if config.has_offset_bias:
     return _relative_architecture(config)
   swiglu = config.mlp == 'swiglu'
-  plain = config.norm == 'layer' and config.stem_norm != 'patches'
+  plain = config.stem_norm != 'patches' and (
+      config.norm == 'layer' or config.layer_norm_epsilon == EPSILONS[0])
   if timm_arguments.is_eva(config):
     scaled = config.layer_scale is not None
     rotary = config.rotary
@@ -119,10 +120,13 @@ def _architecture(config: vit_config.ViTConfig) -> str:
     # positions.
     referred = scaled or rotary is None or rotary.reference or (
         rotary.learned or rotary.coordinates == 'normalized')
-    possible = (
+    sapiens2 = timm_arguments.is_sapiens2(config)
+    possible = not config.parallel and (
+        scaled or not sapiens2) and not (rotary and rotary.register_base) and (
         plain and config.proj_bias and (swiglu or config.gelu == 'exact')
         and config.pool_prefix == (config.pooling == 'attention') and referred)
-    names = (('vit_small_patch16_rope_224', 'vit_small_patch16_dinov3')
+    names = (2 * ('vit_base_patch16_sapiens2',) if sapiens2 else
+             ('vit_small_patch16_rope_224', 'vit_small_patch16_dinov3')
              if scaled else
              ('eva02_base_patch14_224', 'vit_pe_core_base_patch16_224'))
   else:
@@ -130,7 +134,7 @@ def _architecture(config: vit_config.ViTConfig) -> str:
     aimv2 = (config.norm == 'rms' and config.stem_norm == 'patches'
              and separate)
     possible = ((plain and not separate) or aimv2) and not (
-        config.pool_heads or config.pool_mlp_dim)
+        config.pool_heads or config.pool_mlp_dim) and config.layer_scale_mlp
     names = (2 * ('aimv2_large_patch14_224',) if aimv2 else
              2 * ('vit_giant_patch14_dinov2',) if swiglu else
              ('vit_base_patch16_224', 'vit_base_patch16_clip_224'))
@@ -142,13 +146,19 @@ def _architecture(config: vit_config.ViTConfig) -> str:
   elif config.post_norm and not timm_arguments.is_eva(config):
     possible = possible and name == 'vit_base_patch16_224'
     name = 'vit_base_patch16_rpn_224'
+  elif config.parallel:
+    possible = possible and name.startswith('vit_base_patch16_') and (
+        config.layer_norm_epsilon == EPSILONS[0] and config.proj_bias
+        and config.inner_norm == 'none')
+    name = 'vit_base_patch16_xp_224'
   if not (possible and config.pool_norm_affine and (
       config.mlp_bias or not config.proj_bias)):
     raise _no_architecture(
         config, 'rotary', 'norm', 'stem_norm', 'layer_scale', 'mlp', 'gelu',
         'inner_norm', 'proj_bias', 'mlp_bias', 'pool_norm_affine',
         'pool_prefix', 'pool_heads', 'pool_mlp_dim', 'distill_token',
-        'registers', 'position_cls', 'post_norm')
+        'registers', 'position_cls', 'post_norm', 'parallel',
+        'layer_norm_epsilon', 'layer_scale_mlp')
   return name
 
 

@@ -40,6 +40,8 @@ class Family:
       not use; '' for none.
     base: prefix of all names except the classifier's. Models without a
       classifier are written without it.
+    grouped: whether layers may have fewer heads of keys and values; each head
+      is read once for each of its queries, which computes the same.
     any_aspect: whether images keep their aspect ratio (NaFlex), unless a file
       declares other operations.
     flat: family with the same names, if the kernel of the patches is a matrix.
@@ -57,11 +59,14 @@ class Family:
   num_heads: Mapping[int, int] = dataclasses.field(default_factory=dict)
   not_classified: str = ''
   base: str = ''
+  grouped: bool = False
   any_aspect: bool = False
   flat: str = ''
 
 
-_MLP = 'encoder/layers/mlp'
+_LAYERS = 'encoder/layers'
+_MLP = f'{_LAYERS}/mlp'
+_QKV = f'{_LAYERS}/attention/qkv_'
 _BIT_BACKBONE = {'preactivation': True, 'group_norm_epsilon': 1e-5,
                  'std_epsilon': 0.0}
 _IMAGENET = {'mean': preprocessing.IMAGENET_MEAN,
@@ -89,6 +94,11 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
     *_vision_encoders(
         'deepseek', 'timm DeepSeek-ViT', 'deepseek_vit_412m',
         r'pos_embed|(.*\.)?norm\d?\.bias|.*\.fc\d\.bias'),
+    Family(
+        'tips', 'TIPS in Scenic', names.TIPS,
+        settings={'gelu': 'tanh', 'layer_norm_epsilon': 1e-6},
+        positions='bilinear',
+        preprocess={'mean': (0.0,) * 3, 'std': (1.0,) * 3}),
     Family(
         'resnet', "big_vision's ResNet", names.RESNET_NPZ,
         settings={'name': 'resnet'}),
@@ -122,6 +132,22 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
             r'(.*\.)?decoder_pos_embed': 'bicubic',
             r'target_encoder\..*': 'bicubic'},
         preprocess=_IMAGENET, num_heads={1536: 24}),
+    Family(
+        'timm_parallel', 'timm ViT with parallel layers', names_timm.PARALLEL,
+        settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6,
+                  'parallel': True}, positions='cubic'),
+    Family(
+        'sapiens2', 'Sapiens2', names_timm.SAPIENS2,
+        settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6,
+                  'position': 'none', 'layer_scale_mlp': False, 'rotary': {
+                      'coordinates': 'normalized', 'base': 100.0,
+                      'halves': True}},
+        preprocess=_IMAGENET, num_heads={1536: 24, 2432: 32}, grouped=True),
+    Family(
+        'vit5', 'ViT-5', names_timm.VIT5,
+        settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6,
+                  'rotary': {'register_base': 100.0}}, positions='bicubic',
+        preprocess=_IMAGENET, num_heads={1152: 16}),
     Family(
         'timm_bit', 'timm BiT', names_timm.TIMM_BIT,
         settings={'name': 'resnet'},
@@ -177,16 +203,25 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
 )}
 
 
-def split_pairs(params: dict[str, Any]) -> dict[str, Any]:
+def split_pairs(params: dict[str, Any], heads: int) -> dict[str, Any]:
   """Splits joint arrays: (queries,) keys and values of attention pooling,
-  gates before hidden units, and several class tokens, of which all but the
-  first become registers.
+  gates before hidden units, hidden units before queries, keys and values, and
+  several class tokens, of which all but the first become registers.
   """
-  if len(params.get('cls', ())) > 1:  # Pixio.
+  if len(params.get('cls', ())) > 1:  # Pixio and TIPS.
     params['cls'], params['registers'] = np.split(params['cls'], [1])
   hidden, out = params.get(f'{_MLP}/hidden/kernel'), params.get(
       f'{_MLP}/out/kernel')
-  if hidden is not None and out is not None and (
+  if hidden is not None and out is not None and f'{_QKV}kernel' not in params:
+    for end in ('kernel', 'bias'):
+      joint = params.get(f'{_MLP}/hidden/{end}')
+      if joint is not None and joint.shape[-1] > out.shape[-2]:
+        params[f'{_MLP}/hidden/{end}'], qkv = np.split(
+            joint, [out.shape[-2]], axis=-1)
+        params[_QKV + end] = qkv.reshape(*qkv.shape[:-1], 3, heads, -1)
+    if f'{_LAYERS}/attention_scale' in params:
+      params[f'{_LAYERS}/mlp_scale'] = params[f'{_LAYERS}/attention_scale']
+  elif hidden is not None and out is not None and (
       hidden.shape[-1] == 2 * out.shape[-2]):
     for end in ('kernel', 'bias'):
       if f'{_MLP}/hidden/{end}' in params:
@@ -204,12 +239,27 @@ def split_pairs(params: dict[str, Any]) -> dict[str, Any]:
 def join_pairs(
     family: Family, params: Mapping[str, Any],
 ) -> dict[str, Any]:
-  """Inverts `split_pairs`, for the arrays that are joint in a family."""
+  """Inverts `split_pairs`, for the arrays that are joint in a family.
+
+  Raises:
+    ValueError: if the branches of parallel layers need two layer scales.
+  """
   written = {row.ours for row in family.table.rows if not row.read_only}
   result = dict(params)
   if family.name == 'huggingface' and 'registers' in result:
     result['cls'] = np.concatenate([result['cls'], result.pop('registers')])
+  if family.name == 'timm_parallel' and not np.array_equal(
+      result.pop(f'{_LAYERS}/mlp_scale', ()),
+      result.get(f'{_LAYERS}/attention_scale', ())):
+    raise ValueError(
+        "timm's parallel layers have one layer scale, but attention_scale and "
+        'mlp_scale differ. Save the model as orbax.')
   for end in ('kernel', 'bias'):
+    if family.name == 'timm_parallel' and _QKV + end in result:
+      qkv = result.pop(_QKV + end)
+      result[f'{_MLP}/hidden/{end}'] = np.concatenate([
+          result[f'{_MLP}/hidden/{end}'], qkv.reshape(*qkv.shape[:-3], -1)],
+                                                      axis=-1)
     gate, hidden = f'{_MLP}/gate/{end}', f'{_MLP}/hidden/{end}'
     if gate in result and gate not in written:
       result[hidden] = np.concatenate(

@@ -207,8 +207,11 @@ def _convert(
   params, problems = {}, []
   for match in found.matches:
     try:
+      values = [get(found.prefix + name) for name in match.theirs]
+      if found.family.grouped and 'attention/qkv_' in match.ours:
+        values = _repeat_heads(values, heads)
       params[match.ours] = convert(
-          [get(found.prefix + name) for name in match.theirs], match,
+          values, match,
           parts=2 if 'pooling/key_value/' in match.ours else 3,
           heads=heads, pool_heads=pool_heads or heads,
           channels=3, side=math.isqrt((found.opened.shapes[
@@ -225,7 +228,17 @@ def _convert(
          for match in found.matches):  # The projection of CLIP has no bias.
     params['head/dense/bias'] = np.zeros(
         params['head/dense/kernel'].shape[-1], np.float32)
-  return families.split_pairs(params)
+  return families.split_pairs(params, heads)
+
+
+def _repeat_heads(values: list[Any], heads: int) -> list[Any]:
+  """Repeats heads of keys and values; for shapes, returns those of queries."""
+  if isinstance(values[0], tuple):
+    return [max(values)] * len(values)
+  rows = max(map(len, values))
+  return [np.repeat(
+      array.reshape(-1, rows // heads, *array.shape[1:]), rows // len(array),
+      axis=0).reshape(rows, *array.shape[1:]) for array in values]
 
 
 def fold_register_positions(

@@ -40,8 +40,7 @@ CONVS = 'l o i h w -> l h w i o'
 _SCALE: dict[str, Any] = {'suffixes': ('scale', 'bias')}
 
 
-def _npz_layers(block: str) -> tuple[Row, ...]:
-  theirs = f'Transformer/{block}'
+def _npz_layers(theirs: str) -> tuple[Row, ...]:
   attention = f'{theirs}/MultiHeadDotProductAttention_0'
   return (
       Row(f'{LAYERS}/attention/qkv_kernel',
@@ -71,10 +70,10 @@ NPZ = Table('npz', rows=(
     Row('cls', 'cls', '1 n d -> n d'),
     Row('positions', 'Transformer/posembed_input/pos_embedding',
         '1 n d -> n d'),
-    *_npz_layers('encoderblock_{layer}'),
+    *_npz_layers('Transformer/encoderblock_{layer}'),
     # big_vision's scanned encoder has one array for all layers.
     *(dataclasses.replace(row, read_only=True)
-      for row in _npz_layers('encoderblock')),
+      for row in _npz_layers('Transformer/encoderblock')),
     *norm('final_norm', 'Transformer/encoder_norm', **_SCALE),
     Row('pooling/probe', 'MAPHead_0/probe', '1 n d -> n d'),
     *(row for name in ('query', 'key', 'value', 'out') for row in both(
@@ -97,6 +96,20 @@ NPZ = Table('npz', rows=(
             r'\1MultiHeadDotProductAttention_0'),
         r'(encoderblock.*/)LayerNorm_2': r'\1LayerNorm_1',
         r'(encoderblock.*/)MlpBlock_3': r'\1MlpBlock_0'})
+
+
+# TIPS in Scenic. Its second class token becomes a register (`split_pairs`).
+_TIPS_BLOCK = 'transformer/encoderblock_{layer}'
+TIPS = Table('tips', rows=(
+    *both('patches', 'ToTokenSequence_0/embedding',
+          kernel='h w i o -> h w i o'),
+    Row('cls', 'ToTokenSequence_0/cls', '1 n d -> n d'),
+    Row('positions', 'ToTokenSequence_0/posembed_input',
+        '1 rows w d -> (rows w) d'),
+    *_npz_layers(_TIPS_BLOCK),
+    *(row for i, ours in enumerate(('gate', 'hidden', 'out')) for row in both(
+        f'{LAYERS}/mlp/{ours}', f'{_TIPS_BLOCK}/FFNSwiGluFused_0/Dense_{i}')),
+    *norm('final_norm', 'encoder_norm', **_SCALE)))
 
 
 # big_vision's ResNet v1 is the backbone of the hybrids with a head.

@@ -125,18 +125,55 @@ TIMM = Table('timm', rows=(
         r'.*\.running_(mean|var)': 'batch norm, which our models lack'})
 
 
+# Parallel layers: one array for hidden units, queries, keys and values, which
+# `split_pairs` and `join_pairs` convert.
+PARALLEL = dataclasses.replace(TIMM, rows=(
+    *(row for row in TIMM.rows if 'blocks.{layer}' not in row.theirs),
+    *(row for ours, theirs in (
+        ('attention_norm', 'in_norm'), ('attention/query_norm', 'q_norm'),
+        ('attention/key_norm', 'k_norm'))
+      for row in norm(
+          f'{LAYERS}/{ours}', f'blocks.{{layer}}.{theirs}', **WEIGHT)),
+    *both(f'{LAYERS}/mlp/hidden', 'blocks.{layer}.in_proj', **DENSES),
+    Row(f'{LAYERS}/mlp/hidden/bias', 'blocks.{layer}.mlp_bias'),
+    *both(f'{LAYERS}/mlp/out', 'blocks.{layer}.mlp_out_proj', **DENSES),
+    *both(f'{LAYERS}/attention/out', 'blocks.{layer}.attn_out_proj', **OUT),
+    Row(f'{LAYERS}/attention_scale', 'blocks.{layer}.ls.gamma')))
+
+# Keys have a bias, too. The original names are in Meta's code.
+SAPIENS2 = dataclasses.replace(TIMM, rows=(
+    Row(f'{LAYERS}/attention/qkv_bias', 'blocks.{layer}.attn.{q|k|v}_proj.bias',
+        'n l (heads e) -> l n heads e'),
+    *(row for row in TIMM.rows if '{q|v}' not in row.theirs)),
+    renames={
+        r'\.attn\.w([qkv])\.': r'.attn.\1_proj.',
+        r'\.attn\.gamma\.weight': '.gamma_1', r'\.ffn\.w12\.': '.mlp.fc1.',
+        r'\.ffn\.w3\.': '.mlp.fc2.', r'\.ln([12])\.': r'.norm\1.',
+        r'^ln1\.': 'norm.', '^storage_tokens$': 'reg_token',
+        r'^patch_embed\.projection\.': 'patch_embed.proj.'},
+    ignored=('mask_token', r'rope\w*\..*'))
+
+# ViT-5 stores its rotary frequencies, which its family's settings give.
+VIT5 = dataclasses.replace(
+    TIMM, ignored=(r'blocks\.\d+\.attn\.rope(_reg)?\.freqs',))
+
+
 def timm_written(
-    *, eva: bool, beit: bool, separate_qkv: bool, separate_gate: bool,
+    table: Table, *, eva: bool, beit: bool, qkv_bias: bool, separate_qkv: bool,
+    separate_gate: bool,
 ) -> Table:
-  """Returns `TIMM` with the rows that are written for a model.
+  """Returns a table of timm with the rows that are written for a model.
 
   Args:
+    table: that of the model's family.
+    qkv_bias: see `ViTConfig`.
     eva: whether timm builds it with its class Eva or Beit.
     beit: whether timm builds it with its class Beit.
     separate_qkv: whether queries, keys and values have one array each.
     separate_gate: whether the gate of SwiGLU has its own array.
   """
-  return TIMM.without(
+  return table.without(
+      '.mlp_bias' if qkv_bias else '.in_proj.bias',
       *(('.ls1.', '.ls2.') if eva else ('.gamma_',)),
       *(('rel_pos.',) if beit else (f'attn.{_TABLE}', 'rel_pos_bias.')),
       *(('attn.qkv.', 'v}_bias') if separate_qkv else ('v}_proj.',)),
