@@ -37,15 +37,25 @@ FAMILIES = {
     'timm map': 'vit_so150m_patch16_reg4_map_256'}
 # These have most components: gates, registers, relative and rotary positions.
 TYPICAL = {
-    'DINOv2 g with registers', 'relative positions, shared', 'RoPE-ViT mixed'}
-SETTINGS = {'DINOv2': {'pooling': 'cls_average'},  # As its classifiers.
-            'FlexiViT': {'patch_sizes': (2, 4)}}
+    'DINOv2 g with registers', 'relative positions, shared', 'RoPE-ViT mixed',
+    'grouped queries, few parameters', 'rotary registers'}
+SETTINGS = {
+    'DINOv2': {'pooling': 'cls_average'},  # As its classifiers.
+    'FlexiViT': {'patch_sizes': (2, 4)},
+    # Components of models that are not among the variants.
+    'grouped queries, few parameters': {
+        'num_kv_heads': 2, 'mlp_bias': False, 'pooling': 'average',
+        'pool_norm': True, 'pool_norm_affine': False, 'final_norm': False},
+    'rotary registers': {
+        'rotary': {'register_base': 100.0}, 'registers': 4,
+        'pooling': 'cls_registers', 'layer_scale': 0.1,
+        'layer_scale_mlp': False, 'parallel': True}}
 
 
 def build(family, *, devices=1, mesh=(), **model):
   return toy.build(
       devices=devices, mesh=dict(mesh),
-      model={'variant': FAMILIES[family], 'width': 32, 'depth': 2,
+      model={'variant': FAMILIES.get(family, 'S/16'), 'width': 32, 'depth': 2,
              'num_heads': 4, 'mlp_dim': 64, **SETTINGS.get(family, {}),
              **model},
       optimizer={'name': 'sgd', 'learning_rate': 0.3, 'momentum': 0.9})
@@ -60,7 +70,7 @@ def step(built, state):
 
 @pytest.mark.parametrize('family', [
     pytest.param(name, marks=[pytest.mark.large] * (name not in TYPICAL))
-    for name in FAMILIES])
+    for name in dict.fromkeys((*FAMILIES, *SETTINGS))])
 def test_losses_depend_neither_on_the_mesh_nor_on_unrolling_nor_on_a_restart(
     family, tmp_path):
   losses = []

@@ -61,6 +61,12 @@ BACKBONES = {
         'rotary': {'halves': True}, 'num_heads': 3, 'pooling': 'average',
         'pool_norm': True, 'pool_norm_affine': False, 'position': 'none',
         'mlp': 'swiglu', 'norm': 'rms', 'mlp_bias': False, 'gelu': 'exact'},
+    'Sapiens2': {
+        'rotary': {'coordinates': 'normalized', 'base': 100, 'halves': True},
+        'num_heads': 3, 'mlp': 'swiglu', 'position': 'none', 'registers': 2,
+        'norm': 'rms', 'qk_norm': True, 'layer_scale': 1.0, 'gelu': 'exact',
+        'layer_scale_mlp': False},
+    'parallel layers with biases': {'parallel': True, 'gelu': 'exact'},
     'norms of queries and keys': {'qk_norm': True}}
 # Models of Hugging Face that only that format and our own can store.
 HEADS = {
@@ -109,14 +115,17 @@ SETTINGS = {
     'grouped queries': {'num_kv_heads': 1},
     'parallel': {'parallel': True, 'qk_norm': True, 'norm': 'rms',
                  'qkv_bias': False},
+    'rotary registers': {
+        'rotary': {'register_base': 100.0}, 'registers': 4, 'num_heads': 3},
     **BACKBONES, **HEADS, **TOWERS,
 }
 ONLY_ORBAX = {
     '2-D positions', 'relative positions', 'sine-cosine positions',
-    'positions in every layer', 'axial', 'parallel', 'grouped queries'}
+    'positions in every layer', 'axial', 'grouped queries',
+    'rotary registers'}
 REFUSED = {
     'orbax': set(),
-    'npz': {*ONLY_ORBAX, 'registers', 'registers without positions',
+    'npz': {*ONLY_ORBAX, 'parallel', 'registers', 'registers without positions',
             'registers, average', 'layer scale', 'norm after pooling',
             *BACKBONES, *HEADS, *set(TOWERS) - {'SigLIP', 'I-JEPA'}},
     'timm': {*ONLY_ORBAX, *HEADS, 'representation', 'Pixio'},
@@ -132,8 +141,9 @@ def test_a_vit_is_loaded_back_or_refused(form, setting, tmp_path):
   model = random_models.make_tiny(**SETTINGS[setting])
   target = tmp_path / 'x'
   if setting in REFUSED[form]:
-    with pytest.raises(ValueError, match='cannot store|has no parameter|'
-                       'no layer before its head'):
+    with pytest.raises(ValueError, match=(
+        'cannot store|has no (parameter|architecture)|no layer before its '
+        'head')):
       model.save(target, form=form)
     assert not list(tmp_path.iterdir())
   else:

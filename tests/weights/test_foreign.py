@@ -470,7 +470,9 @@ def test_an_ambiguous_grid_needs_the_image_size(side, embedded, tmp_path):
 
 @pytest.mark.parametrize(('settings', 'words', 'given'), [
     ({'key_bias': False}, 'rotary positions', {
-        'rotary': {'reference': 16}, 'gelu': 'exact'}),
+        'rotary': {'reference': 16}, 'gelu': 'exact', 'post_norm': False}),
+    ({'pooling': 'average', 'qkv_bias': False}, 'norms before or after', {
+        'post_norm': True}),
     ({'position': 'none', 'layer_scale': 0.1}, 'rotary positions', {
         'rotary': {'coordinates': 'normalized'}, 'position': 'none'}),
     ({'stem_norm': 'tokens'}, 'whose GELU', {'gelu': 'quick'})])

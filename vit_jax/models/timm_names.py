@@ -121,7 +121,8 @@ def find_architecture(name: str) -> dict[str, Any] | None:
     return None
   settings: dict[str, Any] = {
       'num_heads': _HEADS.get(found.groupdict().get('size') or '', 16),
-      'gelu': 'exact', 'layer_norm_epsilon': 1e-6, 'position_cls': True}
+      'gelu': 'exact', 'layer_norm_epsilon': 1e-6, 'position_cls': True,
+      'post_norm': False}
   if found.re.pattern in _EVA:
     settings |= {'rotary': None, 'pooling': 'average'}
   for pattern, implied in _RULES:

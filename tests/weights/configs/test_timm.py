@@ -51,7 +51,7 @@ def without(*keys, **arguments):
 def test_an_architecture_implies_settings(name, num_heads, implied):
   assert timm_names.find_architecture(name) == {
       'gelu': 'exact', 'layer_norm_epsilon': 1e-6, 'position_cls': True,
-      'num_heads': num_heads, **implied}
+      'post_norm': False, 'num_heads': num_heads, **implied}
 
 
 def test_the_heads_of_an_architecture_override_the_table_of_sizes(tmp_path):

@@ -86,15 +86,18 @@ def _check_undetermined(
   """Checks that settings which the arrays do not reveal are declared.
 
   Raises:
-    ValueError: if rotary positions or the GELU of CLIP are unknown.
+    ValueError: if rotary positions, the GELU of CLIP or the order of norms are
+      unknown.
   """
+  def has(name: str) -> bool:
+    return f'{_LAYERS}/{name}' in params
+
   clip = 'stem_norm/scale' in params
   rotates = not _positions(params) and (
-      f'{_LAYERS}/attention/qv_bias' in params
+      has('attention/qv_bias')
       or (clip and 'pooling/probe' in params)
       # DINOv3 and RoPE-ViT.
-      or ('positions' not in params
-          and f'{_LAYERS}/attention_scale' in params))
+      or ('positions' not in params and has('attention_scale')))
   advice = ('Put the config.json of the model next to its weights, or load it '
             'with ')
   if rotates and 'rotary' not in declared:
@@ -106,6 +109,16 @@ def _check_undetermined(
     raise ValueError(
         'These arrays are those of a CLIP model, whose GELU no array shows. '
         f"{advice}gelu='quick' (OpenAI) or gelu='exact' (OpenCLIP).")
+  # EVA and EVA-02-CLIP E; then models with and without '_rpn'.
+  either = has('attention_norm/bias') and not has('attention_scale') and (
+      (has('attention/qv_bias') and not has('mlp/gate/kernel'))
+      or not (has('attention/qv_bias') or has('attention/qkv_bias')
+              or 'cls' in params))
+  if either and 'post_norm' not in declared:
+    raise ValueError(
+        'These arrays are those of models with norms before or after attention '
+        f'and MLP, which no array shows. {advice}post_norm=False (such as '
+        'eva_giant) or post_norm=True (such as eva02_enormous and rpn).')
 
 
 def _blocks(params: Mapping[str, Any]) -> dict[str, Any]:
