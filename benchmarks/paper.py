@@ -1,6 +1,6 @@
 """Runs the small experiments of docs/paper.md, and plots their results.
 
-    make paper                 # everything
+    make paper                 # everything that needs no data
     make paper FIGURE=8        # one row of EXPERIMENTS
     make paper FIGURE=8,9      # several
     make paper DATA=$HOME/tensorflow_datasets    # also those on photographs
