@@ -12,7 +12,6 @@ from tests import in_memory
 from tests import pictures
 from vit_jax import data
 from vit_jax.data import examples
-from vit_jax.data.augment import ops as ops_lib
 
 
 def _read(num_batches, **settings):
@@ -54,25 +53,13 @@ def test_changed_data_sets_and_other_processes_have_an_empty_cache():
   assert not copy.copy(opened.cache)  # Like pickling.
 
 
-def load(mask, *sections, size=(4, 4), image_size=None):
-  return examples.load_mask(
-      mask, image_size=image_size or mask.shape[::-1], max_pixels=10**6,
-      ops=ops_lib.build(sections, size=size, where='eval_ops'))
+def read(mask, image_size=None):
+  return examples.read_mask(
+      mask, image_size=image_size or mask.shape[::-1], max_pixels=10**6)
 
 
 def classes(*shape):
   return np.random.default_rng(0).integers(0, 7, shape, np.uint8)
-
-
-def test_masks_are_resized_to_the_nearest_pixel_and_cropped_as_images():
-  mask = classes(6, 5)
-  large = np.kron(mask, np.ones((3, 3), np.uint8))
-  np.testing.assert_array_equal(load(
-      large, {'op': 'resize', 'size': [6, 5]}, size=(6, 5)), mask)
-  got = load(mask, {'op': 'resize', 'shorter': 10, 'method': 'bicubic'},
-             {'op': 'central_crop', 'size': [4, 8]})
-  doubled = np.kron(mask, np.ones((2, 2), np.uint8))
-  np.testing.assert_array_equal(got, doubled[4:8, 1:9])
 
 
 @pytest.mark.parametrize('mode', ['L', 'P', '1', 'I;16'])
@@ -85,7 +72,7 @@ def test_files_keep_their_classes(mode):
     picture.putpalette(list(range(255, -1, -1)) * 3)
   assert picture.mode == mode
   np.testing.assert_array_equal(
-      load(pictures.encode(picture), image_size=(4, 4)), mask)
+      read(pictures.encode(picture), (4, 4)), mask)
 
 
 @pytest.mark.parametrize(('mask', 'words'), [
@@ -98,4 +85,4 @@ def test_files_keep_their_classes(mode):
 ])
 def test_masks_that_do_not_fit_are_errors(mask, words):
   with pytest.raises(ValueError, match=re.escape(words)):
-    load(mask, image_size=(4, 4))
+    read(mask, (4, 4))

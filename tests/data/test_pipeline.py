@@ -15,17 +15,6 @@ from vit_jax.data import pipeline
 OPS = [{'op': 'inception_crop'}, {'op': 'flip'}, {'op': 'randaugment'}]
 
 
-def test_an_unsuitable_mask_is_an_error_that_names_the_example():
-  config = data.parse({'source': 'shapes', 'resolution': 8, 'split': 'test',
-                       'eval_ops': ({'op': 'resize'}, {'op': 'flip'})})
-  dataset = data.with_masks(data.open_dataset(config))
-  with pytest.raises(ValueError, match=(
-      "^Example 0 of shapes, split 'test' .drawing .*: eval_ops contains Flip, "
-      'but images')):
-    examples.LoadExample(dataset, config, train=False)(
-        0, np.random.default_rng(0))
-
-
 def _config(**settings):
   return data.parse({'resolution': 8, 'split': 'train[:50]', **settings})
 

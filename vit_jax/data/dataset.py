@@ -1,5 +1,6 @@
 """Opens the dataset of a config section without decoding images."""
 
+from collections.abc import Sequence
 import contextlib
 import dataclasses
 import os
@@ -16,6 +17,8 @@ from vit_jax.data.sources import registry
 from vit_jax.data.splits import class_sampling
 from vit_jax.data.splits import split_strings
 from vit_jax.data.splits import subsets
+
+IGNORED = 255  # Value of mask pixels without a class, once read.
 
 
 class Cache(dict[int, dict[str, Any]]):
@@ -41,6 +44,8 @@ class Dataset:
       held_out, unlabelled, no_labels, planned: see `protocol.DatasetSplits`.
     excluded: summary of `data.exclude`; '' if it is not set.
     masks: whether batches contain the segmentation masks; see `with_masks`.
+    ignored: value of mask pixels without a class if the classes are those of
+      the masks, which are then checked; it is read as `IGNORED`.
     splits: names of all splits.
     cache: decoded images, so that small datasets are decoded once.
   """
@@ -59,6 +64,7 @@ class Dataset:
   planned: bool = False
   excluded: str = ''
   masks: bool = False
+  ignored: int | None = None
   splits: tuple[str, ...] = ()
   # Not copied by `dataclasses.replace`, which may change the indices.
   cache: Cache = dataclasses.field(init=False, default_factory=Cache)
@@ -197,18 +203,31 @@ def _reduce(
   return subsets.select_random(examples, count, name=name)
 
 
-def with_masks(dataset: Dataset) -> Dataset:
+def with_masks(
+    dataset: Dataset, classes: Sequence[str] = (), *, ignored: int = IGNORED,
+) -> Dataset:
   """Returns the dataset with `segmentation` in its batches.
+
+  Args:
+    dataset: images with masks.
+    classes: names of the mask values from 0, which become the classes of the
+      dataset in place of the labels of images; () keeps these.
+    ignored: value of mask pixels without a class, with `classes`.
 
   Raises:
     ValueError: if there are no masks.
   """
-  if protocol.SEGMENTATION not in dataset[0]:
+  if not dataset.planned and protocol.SEGMENTATION not in dataset[0]:
     raise ValueError(
         f'{dataset.name} has no segmentation masks. Use a folder with images/ '
         'and masks/, a TFDS dataset with the feature segmentation_mask, such '
         'as oxford_iiit_pet, or shapes.')
-  return dataclasses.replace(dataset, masks=True)
+  if not classes:
+    return dataclasses.replace(dataset, masks=True)
+  return dataclasses.replace(
+      dataset, masks=True, ignored=ignored, num_classes=len(classes),
+      class_names=tuple(classes), multi_label=False, targets=(),
+      no_labels='Pixels have labels, images have none.')
 
 
 def class_labels(

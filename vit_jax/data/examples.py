@@ -1,6 +1,7 @@
 """Reads, decodes, augments and checks one example: one row of a host batch."""
 
 from collections.abc import Sequence
+import copy
 import dataclasses
 from typing import Any
 
@@ -16,6 +17,7 @@ from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import protocol
 
 HostBatch = dict[str, np.ndarray]
+IGNORED = dataset_lib.IGNORED
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -28,12 +30,21 @@ class LoadExample:
   config: data_config.DataConfig
   train: bool
   ops: tuple[ops_lib.Op, ...] = dataclasses.field(init=False)
+  mask_ops: tuple[ops_lib.Op | None, ...] = dataclasses.field(init=False)
   is_deterministic: bool = dataclasses.field(init=False)
 
   def __post_init__(self):
     object.__setattr__(self, 'ops', self.config.build_ops(train=self.train))
     object.__setattr__(self, 'is_deterministic', all(
         isinstance(op, (ops_lib.Resize, ops_lib.CentralCrop))
+        for op in self.ops))
+    masks = self.dataset.masks
+    if masks and self.train and (self.config.mixup or self.config.cutmix):
+      raise ValueError(
+          'data.mixup and data.cutmix do not apply to masks. Set both to 0.')
+    where = f'data.{"train" if self.train else "eval"}_ops'
+    object.__setattr__(self, 'mask_ops', tuple(
+        ops_lib.for_mask(op, where=where) if masks else None
         for op in self.ops))
 
   @property
@@ -50,31 +61,60 @@ class LoadExample:
       return self._padding(index)
     read, image, example = found
     with self.dataset.naming(read):
+      mask = self._mask(example, image.size) if self.dataset.masks else None
+      pixels, mask = self._augment(image, rng, mask)
       row = self._row(
-          self._augment(image, rng), self._encode_label(example['label']),
+          pixels, self._encode_label(example['label']),
           mask=1, skipped=index if unreadable else unreadable_lib.NONE)
-      if self.dataset.masks:
-        row[protocol.SEGMENTATION] = load_mask(
-            example[protocol.SEGMENTATION], image_size=image.size, ops=self.ops,
-            max_pixels=self.config.max_pixels)
+      if mask is not None:
+        row[protocol.SEGMENTATION] = mask
       return row
 
   def image(self, index: int) -> np.ndarray:
     """Returns the pixels of an example after the operations."""
-    index, image = self._readable(index)
+    index, image, _ = self._readable(index)
     with self.dataset.naming(index):
-      return self._augment(image, np.random.default_rng(0))
+      return self._augment(image, np.random.default_rng(0))[0]
 
   def original(self, index: int) -> tuple[np.ndarray, str]:
     """Returns the pixels of an example as stored, and its name."""
-    index, image = self._readable(index)
+    index, image, _ = self._readable(index)
     return ops_lib.pixels(image), self.dataset.source.key(index)
 
-  def _readable(self, index: int) -> tuple[int, ops_lib.Picture]:
-    """Returns index and image of an example, or of its replacement."""
+  def original_mask(self, index: int) -> UInt8[np.ndarray, 'height width']:
+    """Returns the mask of an example at the size of the image as stored.
+
+    Raises:
+      ValueError: if the operations do not resize whole images.
+    """
+    ops_lib.check_whole(self.ops, where='data.eval_ops')
+    index, image, example = self._readable(index)
+    with self.dataset.naming(index):
+      return self._mask(example, image.size)
+
+  def _mask(
+      self, example: Any, size: tuple[int, int],
+  ) -> UInt8[np.ndarray, 'height width']:
+    """Returns the mask of an image of size (width, height)."""
+    mask = read_mask(example[protocol.SEGMENTATION], image_size=size,
+                     max_pixels=self.config.max_pixels)
+    ignored, num_classes = self.dataset.ignored, self.dataset.num_classes
+    if ignored is None:
+      return mask
+    mask = np.where(mask == ignored, np.uint8(IGNORED), mask)
+    wrong = mask[(mask >= num_classes) & (mask != IGNORED)]
+    if wrong.size:
+      raise ValueError(
+          f'its mask has the value {wrong[0]}, but the {num_classes} classes '
+          f'have the values 0 to {num_classes - 1}, and pixels without a class '
+          f'{ignored}. Correct objective.classes or objective.ignored.')
+    return mask
+
+  def _readable(self, index: int) -> tuple[int, ops_lib.Picture, Any]:
+    """Returns index, image and record of an example, or of its replacement."""
     found, _ = self._read_next(index, self.policy, replace=True)
     assert found is not None
-    return found[:2]
+    return found
 
   def find_unreadable(self, index: int) -> list[unreadable_lib.Unreadable]:
     """Returns example `index` and, in training, its unreadable successors."""
@@ -175,26 +215,34 @@ class LoadExample:
     return padded
 
   def _augment(
-      self, image: ops_lib.Picture, rng: np.random.Generator) -> np.ndarray:
+      self, image: ops_lib.Picture, rng: np.random.Generator,
+      mask: UInt8[np.ndarray, 'height width'] | None = None,
+  ) -> tuple[np.ndarray, np.ndarray | None]:
+    """Applies the operations to an image and its mask, if it has one."""
     if not (self.train or self.is_deterministic):
       rng = np.random.default_rng(0)  # As in predictions, for every image.
-    for op in self.ops:
+    # Operations pad with zeros, which stand for pixels without a class.
+    inverted = None if mask is None else Image.fromarray(IGNORED - mask)
+    for op, mask_op in zip(self.ops, self.mask_ops):
+      if inverted is not None and mask_op is not None:
+        inverted = mask_op(inverted, copy.deepcopy(rng))
       image = op(image, rng)
-    return ops_lib.to_array(image, size=self.config.size)
+    return ops_lib.to_array(image, size=self.config.size), (
+        None if inverted is None else IGNORED - np.asarray(inverted))
 
 
 # ------------------------------------------------------------ masks, targets
 
 
-def load_mask(
+def read_mask(
     mask: bytes | Shaped[np.ndarray, '...'], *, image_size: tuple[int, int],
-    ops: Sequence[ops_lib.Op], max_pixels: int,
+    max_pixels: int,
 ) -> UInt8[np.ndarray, 'height width']:
-  """Returns the class of each pixel of the preprocessed image.
+  """Returns the class of each pixel of an image.
 
   `mask` is an image file (grey or palette) or an array of class indices;
-  `image_size` is the (width, height) of the image before `ops`. Resizing uses
-  the nearest pixel. Raises a `ValueError` for other masks or operations.
+  `image_size` is the (width, height) of the image. Raises a `ValueError` for
+  other masks.
   """
   if isinstance(mask, bytes):
     try:
@@ -213,16 +261,7 @@ def load_mask(
     raise ValueError(
         f'its mask has {mask.shape[0]} x {mask.shape[1]} pixels, but the image '
         f'has {image_size[1]} x {image_size[0]}.')
-  picture = Image.fromarray(mask.astype(np.uint8))
-  for op in ops:
-    if isinstance(op, ops_lib.Resize):
-      op = dataclasses.replace(op, method='nearest')
-    elif not isinstance(op, ops_lib.CentralCrop):
-      raise ValueError(
-          f'eval_ops contains {type(op).__name__}, but images with masks can '
-          'only be resized (resize) and cropped (central_crop).')
-    picture = op(picture, np.random.default_rng(0))  # Unused.
-  return np.asarray(picture)
+  return mask.astype(np.uint8)
 
 
 def standardise(

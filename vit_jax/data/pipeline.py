@@ -30,6 +30,7 @@ from vit_jax.data import config as data_config
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import examples
 from vit_jax.data.images import unreadable as unreadable_lib
+from vit_jax.data.sources import protocol
 from vit_jax.data.splits import class_sampling
 
 Batches = Generator[examples.HostBatch, None, None]  # Closing ends workers.
@@ -241,6 +242,8 @@ def abstract_batch(
       'image': (config.image_shape, config.dtype),
       'label': (((len(dataset.targets),), jnp.float32) if dataset.targets else
                 ((config.max_labels,) * dataset.multi_label, jnp.int32)),
-      'mask': ((), jnp.float32)}
+      'mask': ((), jnp.float32),
+      **({protocol.SEGMENTATION: (config.size, jnp.uint8)}
+         if dataset.masks else {})}
   return {name: jax.ShapeDtypeStruct((batch_size, *shape), dtype)
           for name, (shape, dtype) in shapes.items()}

@@ -276,6 +276,33 @@ class Flip(colour.RandomOp):
     return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
 
 
+def for_mask(op: Op, *, where: str) -> Op | None:
+  """Returns the operation for the mask of an image; None if it stays as it is.
+
+  Raises:
+    ValueError: for an operation that masks cannot follow; names the setting
+      `where`.
+  """
+  if isinstance(op, (Resize, InceptionCrop)):
+    return dataclasses.replace(op, method='nearest')
+  if isinstance(op, (CentralCrop, Flip, PadCrop)):
+    return op
+  if isinstance(op, (colour.Blur, colour.ColorJitter, colour.Grayscale,
+                     colour.RandomErasing)):
+    return None
+  raise ValueError(
+      f'{where} has {type(op).__name__}, which does not apply to masks. Use '
+      'crops, resize, flip and changes of colour.')
+
+
+def check_whole(ops: Sequence[Op], *, where: str) -> None:
+  """Raises a ValueError unless the operations resize the whole image."""
+  if not all(isinstance(op, Resize) and op.size for op in ops):
+    raise ValueError(
+        f'{where} is {to_sections(ops)}, but the classes of all pixels of an '
+        "image need one resize of the whole image: [{'op': 'resize'}].")
+
+
 # Operations of Pillow on 8-bit grey or RGB.
 _8_BIT: dict[str, type] = {
     'blur': colour.Blur, 'color_jitter': colour.ColorJitter,

@@ -1,0 +1,136 @@
+"""Masks follow the operations of their images."""
+
+import re
+
+import numpy as np
+import pytest
+
+from vit_jax import data
+from vit_jax.data import dataset as dataset_lib
+from vit_jax.data import examples
+from vit_jax.data.sources import protocol
+
+VALUES = 5
+
+
+class Scenes(protocol.Source):
+  """Grey images that show their masks: a pixel of class c is 50 c + 50."""
+
+  def __init__(self, *masks):
+    self.masks = masks
+
+  def __len__(self):
+    return len(self.masks)
+
+  def __getitem__(self, index):
+    mask = self.masks[index]
+    return {'image': 50 * mask[..., None] + 50, 'label': 0,
+            'segmentation': mask}
+
+  def key(self, index):
+    return f'scene {index}'
+
+
+def scene(*shape, seed=0):
+  return np.random.default_rng(seed).integers(0, VALUES - 1, shape, np.uint8)
+
+
+def load(*masks, classes=(), ignored=255, train=True, **settings):
+  dataset = dataset_lib.Dataset('scenes', 'train', Scenes(*masks), 1)
+  config = data.parse({'resolution': 12, 'channels': 1, **settings})
+  return examples.LoadExample(
+      data.with_masks(dataset, classes, ignored=ignored), config, train=train)
+
+
+NEAREST = {'method': 'nearest'}
+CROP = {'op': 'inception_crop', 'area': [0.2, 1.0], **NEAREST}
+# Draws random numbers that masks must not need; changes nothing in grey.
+JITTER = {'op': 'color_jitter', 'probability': 1.0, 'brightness': 0.0,
+          'contrast': 0.0}
+
+
+@pytest.mark.parametrize('ops', [
+    [{'op': 'resize', **NEAREST}],
+    [{'op': 'resize', 'shorter': 14, **NEAREST}, {'op': 'central_crop'}],
+    [CROP, {'op': 'flip'}],
+    [CROP | {'sampler': 'tf'}, JITTER, {'op': 'flip'}],
+    [{'op': 'resize', **NEAREST}, JITTER, {'op': 'pad_crop'}, {'op': 'flip'}],
+    [{'op': 'resize', 'size': 20, 'antialias': False, **NEAREST}, CROP],
+])
+def test_masks_follow_the_random_operations_of_their_images(ops):
+  loader = load(scene(24, 30), train_ops=ops)
+  different = set()
+  for seed in range(6):
+    row = loader(0, np.random.default_rng(seed))
+    image, mask = row['image'][..., 0], row['segmentation']
+    np.testing.assert_array_equal(
+        np.where(mask == 255, 0, 50 * mask + 50), image)
+    different.add(mask.tobytes())
+  assert len(different) == (1 if len(ops) == 1 or 'shorter' in ops[0] else 6)
+
+
+def test_padding_has_no_class_and_erased_pixels_keep_theirs():
+  mask = np.zeros((12, 12), np.uint8)
+  row = load(mask, train_ops=[{'op': 'pad_crop', 'padding': 4}])(
+      0, np.random.default_rng(2))
+  assert set(np.unique(row['segmentation'])) == {0, 255}
+  erased = load(mask, train_ops=[{'op': 'random_erasing', 'probability': 1.0}])(
+      0, np.random.default_rng(0))
+  assert np.ptp(erased['image']) and not erased['segmentation'].any()
+
+
+def test_bilinear_images_have_masks_of_the_nearest_class():
+  mask = np.kron(scene(6, 6), np.ones((4, 4), np.uint8))
+  row = load(mask, train_ops=[{'op': 'resize', 'method': 'bilinear'}])(
+      0, np.random.default_rng(0))
+  np.testing.assert_array_equal(row['segmentation'], mask[1::2, 1::2])
+
+
+@pytest.mark.parametrize(('settings', 'words'), [
+    ({'train_ops': [{'op': 'resize'}, {'op': 'randaugment'}]},
+     'data.train_ops has RandAugment, which does not apply to masks'),
+    ({'train': False, 'eval_ops': [{'op': 'trivial_augment'}]},
+     'data.eval_ops has TrivialAugment'),
+    ({'mixup': 0.2}, 'data.mixup and data.cutmix do not apply to masks'),
+    ({'cutmix': 1.0}, 'data.mixup and data.cutmix do not apply to masks'),
+])
+def test_operations_without_a_meaning_for_masks_are_errors(settings, words):
+  with pytest.raises(ValueError, match=words):
+    load(scene(12, 12), **settings)
+
+
+def test_values_are_checked_against_the_classes():
+  mask = scene(12, 12)
+  mask[:2] = 7
+  loader = load(mask, classes='abcd', ignored=7)
+  row = loader(0, np.random.default_rng(0))
+  np.testing.assert_array_equal(
+      row['segmentation'], np.where(mask == 7, 255, mask))
+  assert row['label'] == 0 and loader.dataset.num_classes == 4
+  np.testing.assert_array_equal(
+      load(mask, classes='abcd', ignored=7, train=False).original_mask(0),
+      row['segmentation'])
+  with pytest.raises(ValueError, match=re.escape(
+      "Example 0 of scenes, split 'train' (scene 0): its mask has the value 7, "
+      'but the 4 classes have the values 0 to 3, and pixels without a class '
+      '255.')):
+    load(mask, classes='abcd')(0, np.random.default_rng(0))
+
+
+def test_original_masks_need_whole_images():
+  loader = load(scene(12, 16), train=False, eval_ops=[
+      {'op': 'resize', 'shorter': 12}, {'op': 'central_crop'}])
+  with pytest.raises(ValueError, match='eval_ops is .* need one resize'):
+    loader.original_mask(0)
+
+
+def test_batches_with_masks_have_the_abstract_shapes():
+  config = data.parse({'source': 'shapes', 'resolution': (8, 12)})
+  dataset = data.with_masks(data.open_dataset(config), ['ground', 'shape'])
+  batches = data.train_batches(config, dataset, seed=0, batch_size=4)
+  batch = next(batches)
+  batches.close()
+  assert {name: (array.shape, array.dtype) for name, array in batch.items()
+          } == {name: (array.shape, array.dtype) for name, array in
+                data.abstract_batch(config, dataset, 4).items()}
+  assert set(np.unique(batch['segmentation'])) == {0, 1}
