@@ -67,6 +67,8 @@ BACKBONES = {
         'norm': 'rms', 'qk_norm': True, 'layer_scale': 1.0, 'gelu': 'exact',
         'layer_scale_mlp': False},
     'parallel layers with biases': {'parallel': True, 'gelu': 'exact'},
+    'differential': {'differential': True, 'layer_scale': 0.1},
+    'differential, parallel': {'differential': True, 'parallel': True},
     'norms of queries and keys': {'qk_norm': True}}
 # Models of Hugging Face that only that format and our own can store.
 HEADS = {

@@ -117,7 +117,7 @@ def test_remat_saves_less_for_the_backward_pass():
 
 @pytest.mark.parametrize('kind', [
     {}, {'parallel': True}, {'qk_norm': True}, {'layer_scale': 0.1},
-    {'rotary': {}}, {'num_kv_heads': 1}], ids=str)
+    {'rotary': {}}, {'num_kv_heads': 1}, {'differential': True}], ids=str)
 def test_attention_remat_saves_projections_in_the_compute_dtype(kind):
   # Neither attention weights, nor float32 parts of norms, nor dropout's masks.
   saved = residuals(
@@ -126,9 +126,10 @@ def test_attention_remat_saves_projections_in_the_compute_dtype(kind):
   # The tokens that came in, and those after attention; queries, keys, values;
   # sums of tokens, their squares and exponentials.
   after = 0 if 'parallel' in kind else 1
+  twice = 'differential' in kind
   sums = {((BATCH, TOKENS), 'float32'): 2 + 2 * after,
-          ((BATCH, TOKENS, 2), 'float32'): 4 if 'qk_norm' in kind else 0,
-          ((BATCH, 2, TOKENS), 'float32'): 1}
+          ((BATCH, TOKENS, 2), 'float32'): 4 * ('qk_norm' in kind) + twice,
+          ((BATCH, 2 + 2 * twice, TOKENS), 'float32'): 1}
   grouped = 2 if 'num_kv_heads' in kind else 0
   assert floats == +collections.Counter({
       ((BATCH, TOKENS, 8), 'bfloat16'): 1 + after,

@@ -517,6 +517,6 @@ def test_a_missing_component_is_named_before_its_arrays(tmp_path):
   arrays = {**random_models.arrays('timm'), 'blocks.0.attn.gate.1': np.ones(3)}
   safetensors.write(tmp_path / 'model.safetensors', arrays)
   (tmp_path / 'config.json').write_text(
-      '{"architecture": "vit_dwee_patch16_reg1_gap_256"}')
-  with pytest.raises(ValueError, match='has differential attention'):
+      '{"architecture": "vit_small_resnet26d_224"}')
+  with pytest.raises(ValueError, match='has a ResNet-D'):
     foreign.load(tmp_path)

@@ -5,6 +5,7 @@ tokens causes most of the memory traffic; the softmax is computed in float32.
 """
 
 from collections.abc import Callable
+import dataclasses
 import functools
 from typing import Any
 
@@ -12,7 +13,7 @@ import einops
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from vit_jax.models import layers
 from vit_jax.models import relative
@@ -35,11 +36,11 @@ def repeat_heads(
 def dot_product_attention(
     query: Float[Array, 'batch queries heads head_dim'],
     key: Float[Array, 'batch keys heads head_dim'],
-    value: Float[Array, 'batch keys heads head_dim'],
+    value: Float[Array, 'batch keys heads channels'],
     *,
     bias: Float[Array, '#batch heads queries keys'] | None = None,
     drop: Callable[[jax.Array], jax.Array] = lambda weights: weights,
-) -> tuple[Float[Array, 'batch queries heads head_dim'],
+) -> tuple[Float[Array, 'batch queries heads channels'],
            Float[Array, 'batch heads queries keys']]:
   """Attention that keeps its weights (appendix A, equations 6 and 7).
 
@@ -66,8 +67,8 @@ def dot_product_attention(
 def recomputed_attention(
     query: Float[Array, 'batch queries heads head_dim'],
     key: Float[Array, 'batch keys heads head_dim'],
-    value: Float[Array, 'batch keys heads head_dim'],
-) -> Float[Array, 'batch queries heads head_dim']:
+    value: Float[Array, 'batch keys heads channels'],
+) -> Float[Array, 'batch queries heads channels']:
   """Attention whose backward pass recomputes the weights.
 
   It keeps the logarithm of each query's sum of exponentials, as FlashAttention
@@ -95,7 +96,7 @@ def _forward(
 
 
 def _backward(
-    saved: Any, gradient: Float[Array, 'batch queries heads head_dim'],
+    saved: Any, gradient: Float[Array, 'batch queries heads channels'],
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
   """Gradients of query, key and value (arXiv 2205.14135, appendix B.4)."""
   query, key, value, values, log_sums = saved
@@ -165,7 +166,8 @@ class SelfAttention(nn.Module):
   @nn.compact
   def __call__(
       self, tokens: Float[Array, 'batch tokens width'],
-      bias: Float[Array, '1 heads tokens tokens'] | None = None,
+      bias: Float[Array, '1 heads tokens tokens'] | None,
+      layer: Int[Array, ''],
   ) -> tuple[Float[Array, 'batch tokens width'],
              Float[Array, 'batch heads tokens tokens'] | None]:
     """Applies attention; `bias` is that of all layers."""
@@ -175,6 +177,9 @@ class SelfAttention(nn.Module):
     query, key, value = (
         layers.saved(jnp.einsum('btw,wnh->btnh', tokens, kernel) + bias, name)
         for name, (kernel, bias) in zip(names, self._projections()))
+    if c.differential:
+      query, key = (einops.rearrange(array, 'b t n (i h) -> b t (n i) h', i=2)
+                    for array in (query, key))
     if c.qk_norm:
       query = layers.layer_norm(c, 'query_norm', axis='head_dim')(query)
       key = layers.layer_norm(c, 'key_norm', axis='head_dim')(key)
@@ -187,9 +192,9 @@ class SelfAttention(nn.Module):
     drops = self.train and c.attention_dropout > 0
     needs_weights = bias is not None or self.capture or drops
     weights = None
-    fused = c.attention == 'cudnn' and not needs_weights
+    fused = c.attention == 'cudnn' and not (needs_weights or c.differential)
     if not fused:
-      key, value = (repeat_heads(array, c.num_heads)
+      key, value = (repeat_heads(array, query.shape[2])
                     for array in (key, value))
     if fused:
       values = fused_attention(query, key, value)
@@ -199,6 +204,9 @@ class SelfAttention(nn.Module):
       drop = layers.Dropout(c.attention_dropout, deterministic=not self.train)
       values, weights = dot_product_attention(
           query, key, value, bias=bias, drop=drop)
+    if c.differential:
+      values, weights = Difference(c, name='difference')(
+          values, weights, layer)
     if c.inner_norm == 'both':
       merged = einops.rearrange(values, 'b t n h -> b t (n h)')
       values = layers.layer_norm(c, 'inner_norm')(merged).reshape(values.shape)
@@ -252,3 +260,37 @@ class SelfAttention(nn.Module):
         config, self.grid, c.head_dim, learned, c.registers)
     return [rotary_lib.rotate(array, angles, halves=config.halves)
             for array in arrays]
+
+
+class Difference(nn.Module):
+  """Difference of two attentions of each head (arXiv 2410.05258, section 2).
+
+  Each half of the queries and keys of a head attends on its own. The second is
+  multiplied by lambda (equation 2) and subtracted from the first (equation 1);
+  the difference is normalised (equation 3).
+  """
+  config: vit_config.ViTConfig
+
+  @nn.compact
+  def __call__(
+      self, values: Float[Array, 'batch tokens twice_heads head_dim'],
+      weights: Float[Array, 'batch twice_heads queries keys'] | None,
+      layer: Int[Array, ''],
+  ) -> tuple[Float[Array, 'batch tokens heads head_dim'],
+             Float[Array, 'batch heads queries keys'] | None]:
+    c = self.config
+    vectors = self.param(  # Of query and key of the first and second half.
+        'lambdas', nn.with_logical_partitioning(
+            nn.initializers.normal(0.1), (None, 'head_dim')),
+        (4, c.head_dim // 2))
+    first, second = jnp.exp((vectors[::2] * vectors[1::2]).sum(axis=-1))
+    start = 0.8 - 0.6 * jnp.exp(-0.3 * layer)
+    factor = first - second + start
+    values = (values[:, :, ::2]
+              - factor.astype(values.dtype) * values[:, :, 1::2])
+    if weights is not None:
+      weights = weights[:, ::2] - factor * weights[:, 1::2]
+    norm = layers.layer_norm(
+        dataclasses.replace(c, norm='rms', layer_norm_epsilon=1e-5), 'norm',
+        axis='head_dim')
+    return norm(values) * (1 - start).astype(values.dtype), weights

@@ -185,6 +185,10 @@ _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
      (256,), {**_ROPE_GAP, 'registers': 1}),
     ('vit_{}_patch16_reg4_gap_{}', {'medium': _MEDIUM}, (256,),
      {**_SCALED, **_POOL_NORM, 'registers': 4}),
+    ('vit_{}_patch16_reg1_gap_{}', {
+        'dwee': Size(256, 14, 1280, 4), 'dpwee': Size(256, 16, 1280, 4),
+        'dlittle': Size(320, 14, 1792, 5)}, (256,),
+     {**_SCALED, **_POOL_NORM, 'registers': 1}),
     ('vit_{}_patch16_reg4_map_{}', {'so150m': Size(896, 18, 2304, 14)},
      (256,), {**_MAP, 'registers': 4}),
     # NaFlex: arXiv 2307.06304 (NaViT); 2502.14786 (SigLIP 2).

@@ -166,6 +166,8 @@ class Mlp(nn.Module):
     hidden = Dropout(c.dropout, deterministic=not self.train)(hidden)
     if c.inner_norm != 'none':
       hidden = layer_norm(c, 'inner_norm', axis='mlp')(hidden)
+    if c.parallel and c.differential:  # As in timm, that of the attention.
+      options['bias'] = None
     out = dense(c.width, ('mlp', 'width'), 'out', **options)(hidden)
     return Dropout(c.dropout, deterministic=not self.train)(out)
 

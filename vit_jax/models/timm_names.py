@@ -10,10 +10,11 @@ import re
 from typing import Any
 
 _HEADS: Mapping[str, int] = {
-    'tiny': 3, 'wee': 4, 'pwee': 4, 'xsmall': 4, 'little': 5, 'small': 6,
-    'medium': 8, 'mediumd': 8, 'betwixt': 10, 'base': 12, 'so150m2': 13,
-    'so150m': 14, 'intern300m': 16, 'large': 16, 'huge': 16, 'so400m': 16,
-    'giant': 16, 'giantopt': 16, 'gigantic': 16, 'enormous': 16}
+    'tiny': 3, 'wee': 4, 'pwee': 4, 'dwee': 4, 'dpwee': 4, 'xsmall': 4,
+    'little': 5, 'dlittle': 5, 'small': 6, 'medium': 8, 'mediumd': 8,
+    'betwixt': 10, 'base': 12, 'so150m2': 13, 'so150m': 14, 'intern300m': 16,
+    'large': 16, 'huge': 16, 'so400m': 16, 'giant': 16, 'giantopt': 16,
+    'gigantic': 16, 'enormous': 16}
 _SIZE = f'(?P<size>{"|".join(_HEADS)})'
 # Words whose effects on a block follow from the arrays or the rules below.
 _WORDS = (r'(_(\d+|dinov2|tipsv2|miil|36x1|gap|map|siglip|reg\d|clip|quickgelu'
@@ -50,7 +51,8 @@ _RULES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ('vit_huge_plus_.*', {'num_heads': 20}),
     ('vit_7b_.*|vit_5b_.*', {'num_heads': 32}),
     ('vit_giant_.*_sapiens2', {'num_heads': 24}),
-    ('.*_xp_.*|vit_pwee_.*', {'parallel': True, 'position_cls': False}),
+    ('.*_xp_.*|vit_d?pwee_.*', {'parallel': True, 'position_cls': False}),
+    (r'vit_d(little|p?wee)_.*', {'differential': True}),
     # The first SigLIP uses the exact GELU, later ones the approximation.
     (r'naflexvit_.*_siglip'
      r'|vit_(base_patch32|so400m_patch16|giantopt_patch16)_siglip_.*'
@@ -98,7 +100,6 @@ _RULES: tuple[tuple[str, Mapping[str, Any]], ...] = (
 # Components that our models lack, by words of a name.
 _MISSING = (
     (r'.*_\d\dx2_.*', 'pairs of parallel layers'),
-    (r'vit_d(little|p?wee)_.*', 'differential attention'),
     ('qwen3_vit_.*_merge|deepseek_vit_.*_align',
      'a projector to a language model before the head'),
     (r'.*_mci_.*', 'a convolutional stem'),

@@ -83,6 +83,13 @@ def _check_positions(config: Any) -> None:
     raise ValueError(
         'rotary.register_base needs a square number of registers, but there '
         f'are {config.registers}.')
+  if config.differential and (
+      config.rotary is not None or config.position.startswith('relative')
+      or 'kv' in config.projections
+      or (config.num_heads and config.head_dim % 2)):
+    raise ValueError(
+        'differential attention needs heads of an even number of channels, and '
+        'excludes rotary and relative positions and num_kv_heads.')
   divisor = {'2d': 2, 'sincos': 4}.get(config.position, 1)
   if config.width % divisor:
     raise ValueError(

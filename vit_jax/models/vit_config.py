@@ -110,6 +110,8 @@ class ViTConfig:
     mlp_bias: false for an MLP without biases, whatever `proj_bias` says.
     qk_norm: norm of queries and keys over `head_dim`, which bounds attention
       logits (arXiv 2302.05442, section 2.1).
+    differential: whether each head subtracts one attention from another, of
+      half the channels (Differential Transformer, arXiv 2410.05258).
     layer_scale: initial value of the factor per channel of each residual branch
       (arXiv 2103.17239); None for no factors.
     layer_scale_mlp: false for factors of the attention only (Sapiens2, arXiv
@@ -154,8 +156,8 @@ class ViTConfig:
       on CPUs; the run keeps the dtype it starts with.
     attention: 'plain', or 'cudnn', the fused kernel for bfloat16 on GPUs (arXiv
       2205.14135), which keeps no attention weights in memory. 'plain' is used
-      anyway on other devices, when weights are captured, with attention dropout
-      and with relative positions.
+      anyway on other devices, when weights are captured, with attention
+      dropout, with relative positions and with `differential`.
     remat: intermediates that the backward pass recomputes: 'none'; 'attention'
       weights, norms, GELU and dropout, about 0.5 % of the operations; 'dots'
       (all except matrix products with parameters); or 'full', about 22 %. See
@@ -196,6 +198,7 @@ class ViTConfig:
   proj_bias: bool = _switch(True, exported=_TIMM)
   mlp_bias: bool = _switch(True, exported=_TIMM)
   qk_norm: bool = _switch(False, exported=_TIMM)
+  differential: bool = _switch(False, exported=_TIMM)
   layer_scale: float | None = _switch(None, exported=_TIMM)
   layer_scale_mlp: bool = _switch(True, exported=_TIMM)
   mlp: Literal['gelu', 'swiglu'] = _switch('gelu', exported=_TIMM)

@@ -151,6 +151,7 @@ def _family(form: str, model: weights_lib.Weights) -> families.Family:
     return family if encoder or form != 'timm' else dataclasses.replace(
         family, table=names_timm.timm_written(
             family.table, qkv_bias=config.qkv_bias,
+            differential=config.differential,
             eva=timm_arguments.is_eva(config),
             beit=timm_arguments.is_beit(config),
             separate_qkv=timm_arguments.has_separate_qkv(config),

@@ -146,11 +146,13 @@ def _architecture(config: vit_config.ViTConfig) -> str:
   elif config.post_norm and not timm_arguments.is_eva(config):
     possible = possible and name == 'vit_base_patch16_224'
     name = 'vit_base_patch16_rpn_224'
-  elif config.parallel:
+  elif config.parallel or config.differential:
     possible = possible and name.startswith('vit_base_patch16_') and (
-        config.layer_norm_epsilon == EPSILONS[0] and config.proj_bias
-        and config.inner_norm == 'none')
-    name = 'vit_base_patch16_xp_224'
+        config.layer_norm_epsilon == EPSILONS[0]
+        and (not config.parallel or config.proj_bias)
+        and (not config.parallel or config.inner_norm == 'none'))
+    name = ('vit_base_patch16_xp_224' if not config.differential else
+            f'vit_d{"p" * config.parallel}wee_patch16_reg1_gap_256')
   if not (possible and config.pool_norm_affine and (
       config.mlp_bias or not config.proj_bias)):
     raise _no_architecture(

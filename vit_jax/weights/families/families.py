@@ -67,6 +67,8 @@ class Family:
 _LAYERS = 'encoder/layers'
 _MLP = f'{_LAYERS}/mlp'
 _QKV = f'{_LAYERS}/attention/qkv_'
+_OUT = f'{_LAYERS}/attention/out/'
+_LAMBDAS = f'{_LAYERS}/attention/difference/lambdas'
 _BIT_BACKBONE = {'preactivation': True, 'group_norm_epsilon': 1e-5,
                  'std_epsilon': 0.0}
 _IMAGENET = {'mean': preprocessing.IMAGENET_MEAN,
@@ -205,13 +207,22 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
 
 def split_pairs(params: dict[str, Any], heads: int) -> dict[str, Any]:
   """Splits joint arrays: (queries,) keys and values of attention pooling,
-  gates before hidden units, hidden units before queries, keys and values, and
-  several class tokens, of which all but the first become registers.
+  gates before hidden units, hidden units before queries, keys and values, the
+  output projections of attention and MLP, and several class tokens, of which
+  all but the first become registers.
   """
   if len(params.get('cls', ())) > 1:  # Pixio and TIPS.
     params['cls'], params['registers'] = np.split(params['cls'], [1])
   hidden, out = params.get(f'{_MLP}/hidden/kernel'), params.get(
       f'{_MLP}/out/kernel')
+  if out is not None and _LAMBDAS in params and f'{_OUT}kernel' not in params:
+    width = out.shape[-1]
+    params[f'{_OUT}kernel'], out = np.split(out, [width], axis=1)
+    params[f'{_OUT}kernel'] = params[f'{_OUT}kernel'].reshape(
+        len(out), heads, -1, width)
+    params[f'{_MLP}/out/kernel'] = out
+    if f'{_MLP}/out/bias' in params:
+      params[f'{_OUT}bias'] = params.pop(f'{_MLP}/out/bias')
   if hidden is not None and out is not None and f'{_QKV}kernel' not in params:
     for end in ('kernel', 'bias'):
       joint = params.get(f'{_MLP}/hidden/{end}')
@@ -254,6 +265,13 @@ def join_pairs(
     raise ValueError(
         "timm's parallel layers have one layer scale, but attention_scale and "
         'mlp_scale differ. Save the model as orbax.')
+  if family.name == 'timm_parallel' and _LAMBDAS in result:
+    kernel, out = result.pop(f'{_OUT}kernel'), f'{_MLP}/out/'
+    result[f'{out}kernel'] = np.concatenate([
+        kernel.reshape(len(kernel), -1, kernel.shape[-1]),
+        result[f'{out}kernel']], axis=1)
+    if f'{_OUT}bias' in result:
+      result[f'{out}bias'] = result.pop(f'{_OUT}bias')
   for end in ('kernel', 'bias'):
     if family.name == 'timm_parallel' and _QKV + end in result:
       qkv = result.pop(_QKV + end)

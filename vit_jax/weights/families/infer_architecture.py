@@ -130,8 +130,9 @@ def _blocks(params: Mapping[str, Any]) -> dict[str, Any]:
       'qkv_bias': has('attention/qkv_bias') or has('attention/qv_bias'),
       'key_bias': not has('attention/qv_bias'),
       'proj_bias': has('attention/out/bias'),
-      'mlp_bias': has('mlp/out/bias') or not has('attention/out/bias'),
+      'mlp_bias': has('mlp/hidden/bias') or not has('attention/out/bias'),
       'qk_norm': has('attention/query_norm/scale'),
+      'differential': has('attention/difference/lambdas'),
       'norm': 'layer' if has('attention_norm/bias') else 'rms',
       'mlp': 'swiglu' if has('mlp/gate/kernel') else 'gelu',
       'inner_norm': ('both' if has('attention/inner_norm/scale') else

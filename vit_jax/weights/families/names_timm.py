@@ -32,6 +32,14 @@ def _backbone_timm(
           f'{path}/norm{end}', f'{theirs}.{name.format("norm")}', **WEIGHT)))
 
 
+def _difference(prefix: str) -> tuple[Row, Row]:
+  """Rows of differential attention."""
+  ours = f'{LAYERS}/attention/difference'
+  return (Row(f'{ours}/lambdas', prefix + 'lambda_{q1|k1|q2|k2}',
+              'n l e -> l n e'),
+          Row(f'{ours}/norm/scale', f'{prefix}sub_norm.weight'))
+
+
 _TIMM_BACKBONE = 'patch_embed.backbone.'
 _TABLE = 'relative_position_bias_table'
 
@@ -61,6 +69,7 @@ TIMM = Table('timm', rows=(
         ('mlp_norm', 'norm2'), ('mlp/inner_norm', 'mlp.norm'))
       for row in norm(
           f'{LAYERS}/{ours}', f'blocks.{{layer}}.{theirs}', **WEIGHT)),
+    *_difference('blocks.{layer}.attn.'),
     # SwiGLU: `fc1` has the gates before the hidden units, if there is one.
     *(row for ours, theirs in (
         ('hidden', 'fc1'), ('hidden', 'fc1_x'), ('gate', 'fc1_g'),
@@ -138,6 +147,9 @@ PARALLEL = dataclasses.replace(TIMM, rows=(
     Row(f'{LAYERS}/mlp/hidden/bias', 'blocks.{layer}.mlp_bias'),
     *both(f'{LAYERS}/mlp/out', 'blocks.{layer}.mlp_out_proj', **DENSES),
     *both(f'{LAYERS}/attention/out', 'blocks.{layer}.attn_out_proj', **OUT),
+    # With differential attention, one array for both branches.
+    *both(f'{LAYERS}/mlp/out', 'blocks.{layer}.out_proj', **DENSES),
+    *_difference('blocks.{layer}.'),
     Row(f'{LAYERS}/attention_scale', 'blocks.{layer}.ls.gamma')))
 
 # Keys have a bias, too. The original names are in Meta's code.
@@ -160,7 +172,7 @@ VIT5 = dataclasses.replace(
 
 def timm_written(
     table: Table, *, eva: bool, beit: bool, qkv_bias: bool, separate_qkv: bool,
-    separate_gate: bool,
+    separate_gate: bool, differential: bool,
 ) -> Table:
   """Returns a table of timm with the rows that are written for a model.
 
@@ -171,9 +183,11 @@ def timm_written(
     beit: whether timm builds it with its class Beit.
     separate_qkv: whether queries, keys and values have one array each.
     separate_gate: whether the gate of SwiGLU has its own array.
+    differential: see `ViTConfig`.
   """
   return table.without(
       '.mlp_bias' if qkv_bias else '.in_proj.bias',
+      *(('_out_proj.',) if differential else ('.out_proj.',)),
       *(('.ls1.', '.ls2.') if eva else ('.gamma_',)),
       *(('rel_pos.',) if beit else (f'attn.{_TABLE}', 'rel_pos_bias.')),
       *(('attn.qkv.', 'v}_bias') if separate_qkv else ('v}_proj.',)),
