@@ -38,7 +38,8 @@ FAMILIES = {
 # These have most components: gates, registers, relative and rotary positions.
 TYPICAL = {
     'DINOv2 g with registers', 'relative positions, shared', 'RoPE-ViT mixed',
-    'grouped queries, few parameters', 'rotary registers', 'differential'}
+    'grouped queries, few parameters', 'rotary registers',
+    'differential, paired'}
 SETTINGS = {
     'DINOv2': {'pooling': 'cls_average'},  # As its classifiers.
     'FlexiViT': {'patch_sizes': (2, 4)},
@@ -50,7 +51,8 @@ SETTINGS = {
         'rotary': {'register_base': 100.0}, 'registers': 4,
         'pooling': 'cls_registers', 'layer_scale': 0.1,
         'layer_scale_mlp': False, 'parallel': True},
-    'differential': {'differential': True, 'layer_scale': 0.1}}
+    'differential, paired': {
+        'differential': True, 'paired': True, 'layer_scale': 0.1}}
 
 
 def build(family, *, devices=1, mesh=(), **model):

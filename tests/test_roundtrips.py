@@ -69,6 +69,7 @@ BACKBONES = {
     'parallel layers with biases': {'parallel': True, 'gelu': 'exact'},
     'differential': {'differential': True, 'layer_scale': 0.1},
     'differential, parallel': {'differential': True, 'parallel': True},
+    'paired': {'paired': True, 'layer_scale': 0.1, 'gelu': 'exact'},
     'norms of queries and keys': {'qk_norm': True}}
 # Models of Hugging Face that only that format and our own can store.
 HEADS = {

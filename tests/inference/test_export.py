@@ -31,7 +31,7 @@ MODELS = {
     'rotary registers': {
         **VIT, 'rotary': {'register_base': 100.0}, 'registers': 4,
         'pooling': 'cls_registers'},
-    'differential': {**VIT, 'differential': True},
+    'differential, paired': {**VIT, 'differential': True, 'paired': True},
     'no head': {**VIT, 'num_classes': 0},
     'backbone': {
         **VIT, 'mlp': 'swiglu', 'inner_norm': 'both', 'stem_norm': 'tokens',
@@ -64,7 +64,8 @@ def test_a_jax_file_computes_in_float32_on_any_platform_with_any_batch_size(
 @pytest.mark.parametrize(('name', 'form'), [
     *((name, 'jax') for name in (
         'resnet', 'no head', 'grouped', 'few parameters',
-        'rotary registers', 'differential', 'relative', 'relative, shared')),
+        'rotary registers', 'differential, paired', 'relative',
+        'relative, shared')),
     *((name, 'onnx') for name in MODELS)])
 def test_exports_give_the_same_logits_for_any_batch_size(tmp_path, name, form):
   for library in export.LIBRARIES[form]:

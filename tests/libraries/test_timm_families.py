@@ -39,7 +39,8 @@ SMALL = {'depth': 2, 'embed_dim': 48, 'num_heads': 4, 'num_classes': 5}
     'qwen3_vit_88m', 'qwen3_vit_416m', 'deepseek_vit_412m', 'test_vit3',
     'test_vit4', 'vit_base_patch16_xp_224', 'vit_pwee_patch16_reg1_gap_256',
     'vit_base_patch16_sapiens2', 'vit_large_patch16_sapiens2',
-    'vit_dwee_patch16_reg1_gap_256', 'vit_dpwee_patch16_reg1_gap_256'])
+    'vit_small_patch16_18x2_224', 'vit_dwee_patch16_reg1_gap_256',
+    'vit_dpwee_patch16_reg1_gap_256'])
 def test_a_family_computes_the_same_logits(name, torch_models, tmp_path):
   side = 56 if 'patch14' in name or 'deepseek' in name else 64
   arguments = {**SMALL, 'img_size': side}

@@ -102,6 +102,10 @@ _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
     ('vit_{}_patch16_{}', {'tiny': _TI, **_SBL}, (224, 384), {}),
     ('vit_{}_patch32_{}', _SBL, (224, 384), {}),
     ('vit_{}_patch14_{}', {'huge': _H}, (224,), {}),
+    # arXiv 2203.09795.
+    ('vit_{}_patch16_18x2_{}', {
+        'small': Size(384, 18, 1536, 6), 'base': Size(768, 18, 3072, 12)},
+     (224,), _SCALED),
     # arXiv 2204.07118 (DeiT III).
     ('deit3_{}_patch16_{}', _SBL, (224, 384), _SCALED),
     ('deit3_{}_patch16_{}', {'medium': _MEDIUM}, (224,), _SCALED),

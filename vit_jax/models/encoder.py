@@ -41,7 +41,8 @@ class Block(nn.Module):
 
   With `post_norm`, a branch ends with its norm instead of starting with it.
   Parallel layers compute y = x + Attention(Norm(x)) + MLP(Norm(x)) with one
-  norm (arXiv 2302.05442, section 2.1).
+  norm (arXiv 2302.05442, section 2.1). Paired layers have the sum of two
+  attentions, then that of two MLPs, each with a norm of its own.
 
   Layer scale multiplies the output of each branch by a learned factor per
   channel (arXiv 2103.17239), unless `folded` says that the kernels and biases
@@ -70,25 +71,31 @@ class Block(nn.Module):
     if positions is not None and bias is None:
       tokens = embed.add_positions(
           tokens, positions, num_patches=self.grid[0] * self.grid[1])
-    normed = self._norm('attention_norm', tokens, after=False)
-    attended, weights = self._attend(normed, bias, layer)
-    attended = layers.Dropout(c.dropout, deterministic=not self.train)(attended)
-    attended = self._norm('attention_norm', attended, after=True)
-    if c.layer_scale is not None and not self.folded:
-      attended *= self._layer_scale('attention_scale', attended.dtype)
-    after_attention = layers.saved(
-        tokens + self._drop_path(attended, layer), 'after_attention')
-    if not c.parallel:
-      normed = self._norm('mlp_norm', after_attention, after=False)
-    mixed = layers.Mlp(c, self.train, name='mlp')(normed)
-    mixed = self._norm('mlp_norm', mixed, after=True)
-    if c.layer_scale is not None and c.layer_scale_mlp and not self.folded:
-      mixed *= self._layer_scale('mlp_scale', mixed.dtype)
-    after_mlp = after_attention + self._drop_path(mixed, layer)
+    after_attention, weights = tokens, []
+    for start in c.branches:
+      normed = self._norm(f'{start}attention_norm', tokens, after=False)
+      attended, found = self._attend(f'{start}attention', normed, bias, layer)
+      attended = layers.Dropout(
+          c.dropout, deterministic=not self.train)(attended)
+      attended = self._norm(f'{start}attention_norm', attended, after=True)
+      if c.layer_scale is not None and not self.folded:
+        attended *= self._layer_scale(f'{start}attention_scale', attended.dtype)
+      after_attention += self._drop_path(attended, layer)
+      weights.append(found)
+    after_mlp = after_attention = layers.saved(
+        after_attention, 'after_attention')
+    for start in c.branches:
+      if not c.parallel:
+        normed = self._norm(f'{start}mlp_norm', after_attention, after=False)
+      mixed = layers.Mlp(c, self.train, name=f'{start}mlp')(normed)
+      mixed = self._norm(f'{start}mlp_norm', mixed, after=True)
+      if c.layer_scale is not None and c.layer_scale_mlp and not self.folded:
+        mixed *= self._layer_scale(f'{start}mlp_scale', mixed.dtype)
+      after_mlp += self._drop_path(mixed, layer)
     if not self.capture:
       return after_mlp, {}
-    assert weights is not None
-    return after_mlp, {'attention': weights, 'after_attention': after_attention,
+    return after_mlp, {'attention': jnp.concatenate(weights, axis=-3),
+                       'after_attention': after_attention,
                        'after_mlp': after_mlp}
 
   def _norm(self, name: str, tokens: jax.Array, *, after: bool) -> jax.Array:
@@ -99,11 +106,11 @@ class Block(nn.Module):
     return layers.layer_norm(self.config, name)(tokens)
 
   def _attend(
-      self, tokens: Float[Array, 'batch tokens width'], bias: Any,
+      self, name: str, tokens: Float[Array, 'batch tokens width'], bias: Any,
       layer: Int[Array, ''],
-  ) -> tuple[Float[Array, 'batch tokens width'], Float[Array, '...'] | None]:
+  ) -> tuple[Float[Array, 'batch tokens width'], Any]:
     attention = attention_lib.SelfAttention(
-        self.config, self.train, self.capture, self.grid, name='attention')
+        self.config, self.train, self.capture, self.grid, name=name)
     if self.within == 'grid':
       return attention(tokens, bias, layer)
     rows, columns = self.grid
@@ -173,12 +180,12 @@ def _fold_layer_scale(params: Any) -> Any:
   if not isinstance(params, Mapping):
     return params
   folded = {name: _fold_layer_scale(value) for name, value in params.items()}
-  for branch in ('attention', 'mlp'):
-    if f'{branch}_scale' in folded:
-      scale = folded.pop(f'{branch}_scale')  # [layers, width].
-      out = {name: leaf * jnp.expand_dims(scale, range(1, leaf.ndim - 1))
-             for name, leaf in folded[branch]['out'].items()}
-      folded[branch] = {**folded[branch], 'out': out}
+  for key in [key for key in folded if key.endswith('_scale')]:
+    branch, scale = key.removesuffix('_scale'), folded.pop(key)
+    # [layers, width] times [layers, ..., width].
+    out = {name: leaf * jnp.expand_dims(scale, range(1, leaf.ndim - 1))
+           for name, leaf in folded[branch]['out'].items()}
+    folded[branch] = {**folded[branch], 'out': out}
   return folded
 
 
@@ -206,10 +213,10 @@ class Encoder(nn.Module):
 
   Returns the tokens of the last block before the final norm and, with
   `capture`, the stacked intermediates of all blocks: `attention` [depth, batch,
-  heads, tokens, tokens], `after_attention` and `after_mlp` [depth, batch,
-  tokens, width]. Axial blocks have them under `row` and `column`, with
-  attention [depth, batch, rows, heads, columns, columns] and [depth, batch,
-  columns, heads, rows, rows].
+  heads, tokens, tokens], with twice the heads if they are paired;
+  `after_attention` and `after_mlp` [depth, batch, tokens, width]. Axial blocks
+  have them under `row` and `column`, with attention [depth, batch, rows, heads,
+  columns, columns] and [depth, batch, columns, heads, rows, rows].
 
   `parallel.sharding.keep_batch_split` shards activations along the batch,
   between modules; the model itself has no such constraints.

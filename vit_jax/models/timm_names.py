@@ -17,8 +17,8 @@ _HEADS: Mapping[str, int] = {
     'gigantic': 16, 'enormous': 16}
 _SIZE = f'(?P<size>{"|".join(_HEADS)})'
 # Words whose effects on a block follow from the arrays or the rules below.
-_WORDS = (r'(_(\d+|dinov2|tipsv2|miil|36x1|gap|map|siglip|reg\d|clip|quickgelu'
-          r'|plus|rpn|xp|radio_v\d))*')
+_WORDS = (r'(_(\d+|dinov2|tipsv2|miil|36x1|18x2|gap|map|siglip|reg\d|clip'
+          r'|quickgelu|plus|rpn|xp|radio_v\d))*')
 _VIT = (
     rf'(vit|deit3?|beit3)_{_SIZE}(_distilled)?_patch\d+{_WORDS}',
     rf'vit_{_SIZE}_r\d*_s\d+(_p8)?(_\d+)?', rf'flexivit_{_SIZE}',
@@ -53,6 +53,7 @@ _RULES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ('vit_giant_.*_sapiens2', {'num_heads': 24}),
     ('.*_xp_.*|vit_d?pwee_.*', {'parallel': True, 'position_cls': False}),
     (r'vit_d(little|p?wee)_.*', {'differential': True}),
+    ('.*_18x2_.*', {'paired': True}),
     # The first SigLIP uses the exact GELU, later ones the approximation.
     (r'naflexvit_.*_siglip'
      r'|vit_(base_patch32|so400m_patch16|giantopt_patch16)_siglip_.*'
@@ -99,7 +100,6 @@ _RULES: tuple[tuple[str, Mapping[str, Any]], ...] = (
 )
 # Components that our models lack, by words of a name.
 _MISSING = (
-    (r'.*_\d\dx2_.*', 'pairs of parallel layers'),
     ('qwen3_vit_.*_merge|deepseek_vit_.*_align',
      'a projector to a language model before the head'),
     (r'.*_mci_.*', 'a convolutional stem'),

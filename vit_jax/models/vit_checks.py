@@ -45,6 +45,8 @@ def _check_tokens(config: Any) -> None:
         'Axial attention supports neither a class token nor registers. Set '
         "pooling to 'average' or 'attention', cls to false and registers to "
         '0.')
+  if config.paired and config.parallel:
+    raise ValueError('paired excludes parallel layers.')
   if config.post_norm and (config.parallel or config.layer_scale is not None):
     raise ValueError('post_norm excludes parallel layers and layer_scale.')
   if config.distill_token and (

@@ -100,6 +100,8 @@ class ViTConfig:
       (appendix D.6). Allows patch tokens only.
     parallel: attention and MLP of a layer share one norm and one input (arXiv
       2302.05442, section 2.1).
+    paired: whether each layer has two attentions that are added, then two such
+      MLPs (arXiv 2203.09795, section 3).
     post_norm: whether the norms of a layer are after attention and MLP, at the
       end of the residual branches (arXiv 2111.09883, section 3.2).
     qkv_bias: whether queries, keys and values have biases.
@@ -192,6 +194,7 @@ class ViTConfig:
       'none', exported=_TIMM)
   axial: bool = _switch(False)
   parallel: bool = _switch(False, exported=_TIMM)
+  paired: bool = _switch(False, exported=_TIMM)
   post_norm: bool = _switch(False, exported=_TIMM)
   qkv_bias: bool = _switch(True, exported=_ANY)
   key_bias: bool = _switch(True, exported=_TIMM)
@@ -276,6 +279,11 @@ class ViTConfig:
     if self.num_kv_heads in (0, self.num_heads):
       return {'qkv': self.num_heads}
     return {'q': self.num_heads, 'kv': self.num_kv_heads}
+
+  @property
+  def branches(self) -> tuple[str, ...]:
+    """Starts of the names of a layer's attentions and MLPs."""
+    return ('', 'second_') if self.paired else ('',)
 
   @property
   def compute_dtype(self) -> jnp.dtype:

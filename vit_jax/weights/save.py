@@ -147,7 +147,8 @@ def _family(form: str, model: weights_lib.Weights) -> families.Family:
     family = families.FAMILIES[
         encoder.split('_')[0] if encoder else form if form != 'timm' else
         'sapiens2' if timm_arguments.is_sapiens2(config) else
-        'timm_parallel' if config.parallel else 'timm']
+        'timm_parallel' if config.parallel else
+        'timm_paired' if config.paired else 'timm']
     return family if encoder or form != 'timm' else dataclasses.replace(
         family, table=names_timm.timm_written(
             family.table, qkv_bias=config.qkv_bias,

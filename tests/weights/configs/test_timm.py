@@ -82,7 +82,7 @@ def test_arguments_of_training_and_defaults_are_accepted():
 
 
 @pytest.mark.parametrize(('config', 'words'), [
-    ({'architecture': 'vit_small_patch16_18x2_224'}, 'pairs of parallel'),
+    ({'architecture': 'vit_base_mci_224'}, 'a convolutional stem'),
     ({'architecture': 'naflexvit_base_patch16_gap', 'model_args': {
         'rope_type': 'axial'}}, "rope_type='axial': the argument is not"),
     ({'architecture': 'naflexvit_base_patch16_gap', 'model_args': {

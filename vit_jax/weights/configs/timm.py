@@ -95,7 +95,8 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   naflex = name.startswith('naflexvit_')
   families = (encoder[1], f'{encoder[1]}_encoder') if encoder else (
       ('timm_bit',) if resnet else ('naflex',) if naflex else
-      ('timm', 'timm_parallel', 'sapiens2') if name else ('timm', 'timm_bit'))
+      ('timm', 'timm_parallel', 'timm_paired', 'sapiens2') if name else
+      ('timm', 'timm_bit'))
   result = declared.Declared(families=families)
   # timm itself ignores arguments that are null.
   arguments = {k: v for k, v in (config.get('model_args') or {}).items()

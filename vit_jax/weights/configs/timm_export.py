@@ -111,6 +111,7 @@ def _architecture(config: vit_config.ViTConfig) -> str:
   if config.has_offset_bias:
     return _relative_architecture(config)
   swiglu = config.mlp == 'swiglu'
+  special = config.parallel or config.paired or config.differential
   plain = config.stem_norm != 'patches' and (
       config.norm == 'layer' or config.layer_norm_epsilon == EPSILONS[0])
   if timm_arguments.is_eva(config):
@@ -121,7 +122,7 @@ def _architecture(config: vit_config.ViTConfig) -> str:
     referred = scaled or rotary is None or rotary.reference or (
         rotary.learned or rotary.coordinates == 'normalized')
     sapiens2 = timm_arguments.is_sapiens2(config)
-    possible = not config.parallel and (
+    possible = not special and (
         scaled or not sapiens2) and not (rotary and rotary.register_base) and (
         plain and config.proj_bias and (swiglu or config.gelu == 'exact')
         and config.pool_prefix == (config.pooling == 'attention') and referred)
@@ -141,17 +142,19 @@ def _architecture(config: vit_config.ViTConfig) -> str:
   name = names[config.layer_norm_epsilon == EPSILONS[1]]
   if config.distill_token:
     possible = possible and name == 'vit_base_patch16_224' and (
-        not config.registers and timm_arguments.embeds_prefix(config))
+        not config.registers and not special
+        and timm_arguments.embeds_prefix(config))
     name = 'deit_base_distilled_patch16_224'
   elif config.post_norm and not timm_arguments.is_eva(config):
-    possible = possible and name == 'vit_base_patch16_224'
+    possible = possible and name == 'vit_base_patch16_224' and not special
     name = 'vit_base_patch16_rpn_224'
-  elif config.parallel or config.differential:
-    possible = possible and name.startswith('vit_base_patch16_') and (
-        config.layer_norm_epsilon == EPSILONS[0]
-        and (not config.parallel or config.proj_bias)
-        and (not config.parallel or config.inner_norm == 'none'))
-    name = ('vit_base_patch16_xp_224' if not config.differential else
+  elif special:
+    possible = possible and name == 'vit_base_patch16_224' and (
+        not config.parallel or (
+            config.proj_bias and config.inner_norm == 'none')) and not (
+                config.paired and config.differential)
+    name = ('vit_small_patch16_18x2_224' if config.paired else
+            'vit_base_patch16_xp_224' if not config.differential else
             f'vit_d{"p" * config.parallel}wee_patch16_reg1_gap_256')
   if not (possible and config.pool_norm_affine and (
       config.mlp_bias or not config.proj_bias)):
@@ -159,8 +162,8 @@ def _architecture(config: vit_config.ViTConfig) -> str:
         config, 'rotary', 'norm', 'stem_norm', 'layer_scale', 'mlp', 'gelu',
         'inner_norm', 'proj_bias', 'mlp_bias', 'pool_norm_affine',
         'pool_prefix', 'pool_heads', 'pool_mlp_dim', 'distill_token',
-        'registers', 'position_cls', 'post_norm', 'parallel',
-        'layer_norm_epsilon', 'layer_scale_mlp')
+        'registers', 'position_cls', 'post_norm', 'parallel', 'paired',
+        'differential', 'layer_norm_epsilon', 'layer_scale_mlp')
   return name
 
 

@@ -60,7 +60,8 @@ def supports(config: vit_config.ViTConfig) -> bool:
       config.norm == 'layer' and config.layer_norm_epsilon == 1e-6
       and config.mlp == 'gelu' and config.stem_norm != 'patches'
       and not (config.rotary or config.backbone or config.post_norm
-               or config.distill_token or config.has_offset_bias)
+               or config.distill_token or config.has_offset_bias
+               or config.parallel or config.paired or config.differential)
       and config.key_bias and config.mlp_bias and config.pool_norm_affine
       and not (config.final_norm and config.pool_norm)
       and not (config.has_cls and config.position_cls))

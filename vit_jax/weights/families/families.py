@@ -139,6 +139,10 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6,
                   'parallel': True}, positions='cubic'),
     Family(
+        'timm_paired', 'timm ViT with pairs of layers', names_timm.PAIRED,
+        settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6},
+        positions='cubic'),
+    Family(
         'sapiens2', 'Sapiens2', names_timm.SAPIENS2,
         settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6,
                   'position': 'none', 'layer_scale_mlp': False, 'rotary': {

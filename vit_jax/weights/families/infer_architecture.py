@@ -132,6 +132,7 @@ def _blocks(params: Mapping[str, Any]) -> dict[str, Any]:
       'proj_bias': has('attention/out/bias'),
       'mlp_bias': has('mlp/hidden/bias') or not has('attention/out/bias'),
       'qk_norm': has('attention/query_norm/scale'),
+      'paired': has('second_attention_norm/scale'),
       'differential': has('attention/difference/lambdas'),
       'norm': 'layer' if has('attention_norm/bias') else 'rms',
       'mlp': 'swiglu' if has('mlp/gate/kernel') else 'gelu',

@@ -152,6 +152,19 @@ PARALLEL = dataclasses.replace(TIMM, rows=(
     *_difference('blocks.{layer}.'),
     Row(f'{LAYERS}/attention_scale', 'blocks.{layer}.ls.gamma')))
 
+# Two attentions, then two MLPs.
+_PAIRED = (('norm1.', 'attns.{}.norm.'), ('attn.', 'attns.{}.attn.'),
+           ('ls1.', 'attns.{}.ls.'), ('norm2.', 'ffns.{}.norm.'),
+           ('mlp.', 'ffns.{}.mlp.'), ('ls2.', 'ffns.{}.ls.'))
+PAIRED = dataclasses.replace(TIMM, rows=(
+    *(row for row in TIMM.rows if 'blocks.{layer}' not in row.theirs),
+    *(dataclasses.replace(
+        row, ours=row.ours.replace(f'{LAYERS}/', f'{LAYERS}/{start}'),
+        theirs=row.theirs.replace(f'.{single}', f'.{pair.format(i)}', 1))
+      for i, start in enumerate(('', 'second_')) for single, pair in _PAIRED
+      for row in TIMM.rows
+      if row.theirs.startswith(f'blocks.{{layer}}.{single}'))))
+
 # Keys have a bias, too. The original names are in Meta's code.
 SAPIENS2 = dataclasses.replace(TIMM, rows=(
     Row(f'{LAYERS}/attention/qkv_bias', 'blocks.{layer}.attn.{q|k|v}_proj.bias',
