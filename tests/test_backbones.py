@@ -39,7 +39,7 @@ FAMILIES = {
 TYPICAL = {
     'DINOv2 g with registers', 'relative positions, shared', 'RoPE-ViT mixed',
     'grouped queries, few parameters', 'rotary registers',
-    'differential, paired'}
+    'differential, paired, merged'}
 SETTINGS = {
     'DINOv2': {'pooling': 'cls_average'},  # As its classifiers.
     'FlexiViT': {'patch_sizes': (2, 4)},
@@ -51,8 +51,9 @@ SETTINGS = {
         'rotary': {'register_base': 100.0}, 'registers': 4,
         'pooling': 'cls_registers', 'layer_scale': 0.1,
         'layer_scale_mlp': False, 'parallel': True},
-    'differential, paired': {
-        'differential': True, 'paired': True, 'layer_scale': 0.1}}
+    'differential, paired, merged': {
+        'differential': True, 'paired': True, 'layer_scale': 0.1, 'merge': 3,
+        'merge_mlp_dim': 16, 'merge_dim': 8, 'pooling': 'average'}}
 
 
 def build(family, *, devices=1, mesh=(), **model):

@@ -69,6 +69,10 @@ BACKBONES = {
     'parallel layers with biases': {'parallel': True, 'gelu': 'exact'},
     'differential': {'differential': True, 'layer_scale': 0.1},
     'differential, parallel': {'differential': True, 'parallel': True},
+    'Qwen3-ViT with its projector': {
+        'rotary': {'halves': True}, 'num_heads': 3, 'pooling': 'average',
+        'pool_norm': True, 'pool_norm_affine': False, 'merge': 2,
+        'merge_mlp_dim': 48, 'merge_dim': 7},
     'paired': {'paired': True, 'layer_scale': 0.1, 'gelu': 'exact'},
     'norms of queries and keys': {'qk_norm': True}}
 # Models of Hugging Face that only that format and our own can store.

@@ -32,6 +32,8 @@ MODELS = {
         **VIT, 'rotary': {'register_base': 100.0}, 'registers': 4,
         'pooling': 'cls_registers'},
     'differential, paired': {**VIT, 'differential': True, 'paired': True},
+    'merged': {**VIT, 'pooling': 'average', 'merge': 3, 'merge_mlp_dim': 5,
+               'merge_dim': 7},
     'no head': {**VIT, 'num_classes': 0},
     'backbone': {
         **VIT, 'mlp': 'swiglu', 'inner_norm': 'both', 'stem_norm': 'tokens',
@@ -64,8 +66,8 @@ def test_a_jax_file_computes_in_float32_on_any_platform_with_any_batch_size(
 @pytest.mark.parametrize(('name', 'form'), [
     *((name, 'jax') for name in (
         'resnet', 'no head', 'grouped', 'few parameters',
-        'rotary registers', 'differential, paired', 'relative',
-        'relative, shared')),
+        'rotary registers', 'differential, paired', 'merged',
+        'relative', 'relative, shared')),
     *((name, 'onnx') for name in MODELS)])
 def test_exports_give_the_same_logits_for_any_batch_size(tmp_path, name, form):
   for library in export.LIBRARIES[form]:

@@ -40,12 +40,15 @@ SMALL = {'depth': 2, 'embed_dim': 48, 'num_heads': 4, 'num_classes': 5}
     'test_vit4', 'vit_base_patch16_xp_224', 'vit_pwee_patch16_reg1_gap_256',
     'vit_base_patch16_sapiens2', 'vit_large_patch16_sapiens2',
     'vit_small_patch16_18x2_224', 'vit_dwee_patch16_reg1_gap_256',
-    'vit_dpwee_patch16_reg1_gap_256'])
+    'vit_dpwee_patch16_reg1_gap_256', 'qwen3_vit_88m_merge',
+    'deepseek_vit_412m_align'])
 def test_a_family_computes_the_same_logits(name, torch_models, tmp_path):
   side = 56 if 'patch14' in name or 'deepseek' in name else 64
   arguments = {**SMALL, 'img_size': side}
   if 'qwen3' in name:
     arguments['pos_embed_grid_size'] = 4
+  if name.endswith(('_merge', '_align')):
+    arguments['out_features'] = 7
   if 'sapiens2' in name:  # Two layers with full and with grouped heads.
     arguments['num_kv_heads'] = [4, 4 if 'base' in name else 2]
   theirs = torch_models.perturbed(timm.create_model(name, **arguments))

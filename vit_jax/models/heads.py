@@ -46,6 +46,27 @@ class AttentionPooling(nn.Module):
     return (pooled + layers.Mlp(c, self.train, name='mlp')(normed))[:, 0]
 
 
+class Merger(nn.Module):
+  """Joins blocks of patch tokens by an MLP (arXiv 2409.12191, section 2.1)."""
+  config: vit_config.ViTConfig
+
+  @nn.compact
+  def __call__(
+      self, tokens: Float[Array, 'batch patches width'], grid: tuple[int, int],
+  ) -> Float[Array, 'batch blocks merged']:
+    c = self.config
+    patches = jnp.pad(
+        tokens.reshape(tokens.shape[0], *grid, c.width),
+        [(0, 0), *((0, -side % c.merge) for side in grid), (0, 0)])
+    hidden = layers.PatchEmbedding(
+        (c.merge, c.merge), c.merge_mlp_dim, c.compute_dtype, name='hidden')(
+            patches)
+    merged = layers.dense(
+        c.merge_dim, ('width', None), 'out', dtype=c.compute_dtype)(
+            layers.gelu(hidden, 'exact'))
+    return merged.reshape(tokens.shape[0], -1, c.merge_dim)
+
+
 class RepresentationLayer(nn.Module):
   """Dense tanh layer between pooling and head, for pre-training only."""
   config: vit_config.ViTConfig

@@ -34,7 +34,7 @@ _EVA = (
     rf'vit_{_SIZE}_patch\d+_rope_(mixed_)?(ape_)?\d+',
     rf'vit_{_SIZE}_patch\d+_rope_reg\d_gap_\d+',
     rf'vit_pe_(core|lang|spatial)_{_SIZE}_patch\d+_\d+',
-    r'(qwen3|deepseek)_vit_\d+m(_enc)?')
+    r'(qwen3|deepseek)_vit_\d+m(_enc|_merge|_align)?')
 _DINOV3 = {'coordinates': 'normalized', 'base': 100.0, 'halves': True}
 # Every rule that matches a name applies; later ones override earlier ones.
 _RULES: tuple[tuple[str, Mapping[str, Any]], ...] = (
@@ -96,12 +96,12 @@ _RULES: tuple[tuple[str, Mapping[str, Any]], ...] = (
         'pool_norm_affine': False}),
     ('qwen3_vit_.*', {'gelu': 'tanh', 'final_norm': False}),
     ('qwen3_vit_88m.*', {'num_heads': 12}),
+    ('qwen3_vit_.*_merge', {'merge': 2, 'final_norm': True}),
+    ('deepseek_vit_.*_align', {'merge': 3}),
     ('deepseek_vit_.*', {'position': 'none'}),
 )
 # Components that our models lack, by words of a name.
 _MISSING = (
-    ('qwen3_vit_.*_merge|deepseek_vit_.*_align',
-     'a projector to a language model before the head'),
     (r'.*_mci_.*', 'a convolutional stem'),
     (r'vit_.*_resnet\d+d_.*', 'a ResNet-D with batch norm'),
     ('hiera.*', 'pooling between layers (Hiera)'),

@@ -57,7 +57,8 @@ class ViT(nn.Module):
       `embedded` [batch, tokens, width]: encoder input.
       `tokens` [batch, tokens, width]: encoder output after the final norm:
         class and distillation token if any, registers, patches.
-      `pooled` [batch, width], twice the width for 'cls_average';
+      `pooled` [batch, width], twice the width for 'cls_average', `merge_dim`
+        with `merge`;
         `representation`: `pooled` after the optional tanh layer; `logits`
         [batch, classes].
       `cls_logits`, `distill_logits` [batch, classes], with `distill_token`:
@@ -86,7 +87,7 @@ class ViT(nn.Module):
         embedded, positions)
     if c.final_norm:
       tokens = layers.layer_norm(c, 'final_norm')(tokens)
-    pooled = self._pool(tokens, train=train)
+    pooled = self._pool(tokens, grid, train=train)
     representation = pooled
     if c.representation_layer:
       representation = heads.RepresentationLayer(
@@ -163,9 +164,13 @@ class ViT(nn.Module):
         (count, self.config.width))
     return jnp.tile(learned.astype(patches.dtype), (patches.shape[0], 1, 1))
 
-  def _pool(self, tokens: jax.Array, *, train: bool) -> jax.Array:
+  def _pool(
+      self, tokens: jax.Array, grid: tuple[int, int], *, train: bool,
+  ) -> jax.Array:
     c = self.config
     inputs = tokens if c.pool_prefix else tokens[:, c.num_prefix:]
+    if c.merge:
+      inputs = heads.Merger(c, name='merger')(inputs, grid)
     match c.pooling:
       case 'cls':
         pooled = (tokens[:, :2].mean(axis=1) if c.distill_token

@@ -14,7 +14,8 @@ def check(config: Any) -> None:
       config, 'dropout', 'attention_dropout', 'stochastic_depth', end=1)
   schema.check_range(
       config, *DIMENSIONS, 'num_kv_heads', 'num_classes', 'registers',
-      'pool_heads', 'pool_mlp_dim', 'projection')
+      'pool_heads', 'pool_mlp_dim', 'projection', 'merge', 'merge_mlp_dim',
+      'merge_dim')
   schema.check_range(config, 'unroll', 'position_mlp_dim', low=1)
   for heads in (config.num_heads, config.pool_heads):
     if config.width and heads and config.width % heads:
@@ -45,6 +46,14 @@ def _check_tokens(config: Any) -> None:
         'Axial attention supports neither a class token nor registers. Set '
         "pooling to 'average' or 'attention', cls to false and registers to "
         '0.')
+  if len({bool(config.merge), bool(config.merge_mlp_dim),
+          bool(config.merge_dim)}) > 1 or (config.merge and (
+              config.pooling != 'average' or config.pool_prefix)):
+    raise ValueError(
+        "merge needs merge_mlp_dim, merge_dim and pooling 'average' without "
+        f'pool_prefix, but merge={config.merge}, merge_mlp_dim='
+        f'{config.merge_mlp_dim}, merge_dim={config.merge_dim}, '
+        f'pooling={config.pooling!r}, pool_prefix={config.pool_prefix}.')
   if config.paired and config.parallel:
     raise ValueError('paired excludes parallel layers.')
   if config.post_norm and (config.parallel or config.layer_scale is not None):

@@ -132,6 +132,11 @@ class ViTConfig:
       concatenated (DINOv2, arXiv 2304.07193), 'cls_registers' for the mean of
       class token and registers (Pixio), or 'attention' (MAP head, arXiv
       2106.04560).
+    merge: side of blocks of patches whose tokens are concatenated, padded with
+      zeros, and projected by an MLP before pooling (Qwen2-VL, arXiv 2409.12191,
+      section 2.1); 0 for none.
+    merge_mlp_dim: hidden units of that MLP.
+    merge_dim: width of its outputs.
     pool_norm: norm after pooling (timm's `fc_norm`).
     pool_norm_affine: whether `pool_norm` has parameters.
     pool_prefix: whether class token and registers are averaged or attended as
@@ -214,6 +219,9 @@ class ViTConfig:
       'cls', 'average', 'cls_average', 'cls_registers', 'attention'] = _switch(
           'cls', exported={'npz': ('average', 'attention'),
                            'timm': ('average', 'attention')})
+  merge: int = _switch(0, exported=_TIMM)
+  merge_mlp_dim: int = _switch(0, exported=_TIMM)
+  merge_dim: int = _switch(0, exported=_TIMM)
   pool_norm: bool = _switch(False, exported=_TIMM)
   pool_norm_affine: bool = _switch(True, exported=_TIMM)
   pool_prefix: bool = _switch(False, exported=_TIMM)
@@ -316,7 +324,8 @@ class ViTConfig:
   @property
   def output_width(self) -> int:
     """Width of the representation."""
-    return self.width * (1 + (self.pooling == 'cls_average'))
+    return self.merge_dim or self.width * (
+        1 + (self.pooling == 'cls_average'))
 
   def describe(self) -> str:
     """Returns the variant, or the dimensions."""

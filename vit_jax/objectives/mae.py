@@ -53,7 +53,7 @@ class MaeConfig(masked_patch.MaskingConfig):
     unsupported = {
         'axial': model.axial, 'rotary': model.rotary is not None,
         'position': model.position.startswith('relative'),
-        'position_at': model.position_at != 'stem'}
+        'position_at': model.position_at != 'stem', 'merge': model.merge > 0}
     for name, found in unsupported.items():
       if found:
         raise ValueError(

@@ -145,7 +145,8 @@ def _family(form: str, model: weights_lib.Weights) -> families.Family:
   if isinstance(config, vit_config.ViTConfig):
     encoder = form == 'timm' and timm_arguments.encoder_architecture(config)
     family = families.FAMILIES[
-        encoder.split('_')[0] if encoder else form if form != 'timm' else
+        encoder.split('_')[0] + '_merged' * bool(config.merge)
+        if encoder else form if form != 'timm' else
         'sapiens2' if timm_arguments.is_sapiens2(config) else
         'timm_parallel' if config.parallel else
         'timm_paired' if config.paired else 'timm']

@@ -87,7 +87,6 @@ def test_arguments_of_training_and_defaults_are_accepted():
         'rope_type': 'axial'}}, "rope_type='axial': the argument is not"),
     ({'architecture': 'naflexvit_base_patch16_gap', 'model_args': {
         'pos_embed_align_corners': True}}, 'lack that interpolation'),
-    ({'architecture': 'qwen3_vit_88m_merge'}, 'projector to a language'),
     *(({'architecture': name}, component) for name, component in (
         ('hiera_tiny_224.mae', 'pooling between layers'),
         ('samvit_base_patch16.sa1b', 'attention within windows'),

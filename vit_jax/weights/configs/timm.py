@@ -93,7 +93,8 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
                      'or one of the families in docs/models.md.')
   encoder = re.match('(qwen3|deepseek)_vit_', name)
   naflex = name.startswith('naflexvit_')
-  families = (encoder[1], f'{encoder[1]}_encoder') if encoder else (
+  families = tuple(
+      encoder[1] + end for end in ('', '_encoder', '_merged')) if encoder else (
       ('timm_bit',) if resnet else ('naflex',) if naflex else
       ('timm', 'timm_parallel', 'timm_paired', 'sapiens2') if name else
       ('timm', 'timm_bit'))

@@ -38,12 +38,17 @@ def arguments(model: weights_lib.Weights) -> dict[str, Any]:
 
 def encoder_architecture(config: models.ModelConfig) -> str:
   """Returns the encoder of a multimodal model with these settings, or ''."""
+  names = {'qwen3_vit_88m': 0, 'deepseek_vit_412m': 0}
+  if merge := getattr(config, 'merge', 0):  # Hidden units of the projector.
+    names = {'qwen3_vit_88m_merge': merge**2 * getattr(config, 'width', 0),
+             'deepseek_vit_412m_align': getattr(config, 'merge_dim', 0)}
   return next((
-      name for name in ('qwen3_vit_88m', 'deepseek_vit_412m')
-      if all(getattr(config, key, None) == getattr(want, key)
-             for want in [models.parse({'variant': name})]
-             for key in architecture.switches(want)
-             if key not in vit_config.DIMENSIONS)), '')
+      name for name, hidden in names.items()
+      if getattr(config, 'merge_mlp_dim', 0) == hidden
+      and all(getattr(config, key, None) == getattr(want, key)
+              for want in [models.parse({'variant': name})]
+              for key in architecture.switches(want) if key not in (
+                  *vit_config.DIMENSIONS, 'merge_mlp_dim', 'merge_dim'))), '')
 
 
 def is_naflex(model: weights_lib.Weights) -> bool:
@@ -109,6 +114,8 @@ def _encoder_arguments(
     ValueError: if the grid of position embeddings is not square.
   """
   arguments = {'mlp_ratio': mlp_ratio(config.mlp_dim, config.width)}
+  if config.merge:
+    arguments['out_features'] = config.merge_dim
   if config.position == 'learned':
     rows, columns = config.grid(resolution)
     if rows != columns:

@@ -79,23 +79,33 @@ _DINOV2 = {'gelu': 'exact', 'layer_norm_epsilon': 1e-6}
 
 
 def _vision_encoders(
-    name: str, label: str, variant: str, absent: str,
-) -> tuple[Family, Family]:
-  """Returns families of timm's classifiers, and of encoders alone."""
-  implied = timm_names.find_architecture(variant) or {}
-  settings = {key: value for key, value in implied.items()
-              if key not in ('num_heads', 'position_cls')}
-  return tuple(Family(  # type: ignore[return-value]
-      name + end, label, names_timm.vision_encoder('timm', prefix, absent),
-      settings=settings, num_heads={1024: 16, 1152: 16})
-      for end, prefix in (('', 'encoder.'), ('_encoder', '')))
+    name: str, label: str, variant: str, absent: str, *merger: str,
+) -> tuple[Family, ...]:
+  """Returns families of timm's classifiers, and of encoders alone.
+
+  `merger`: end of the variant with a projector, its name and axes.
+  """
+  def of(end: str, variant: str, prefix: str, *projector: str) -> Family:
+    implied = timm_names.find_architecture(variant) or {}
+    return Family(
+        name + end, label, names_timm.vision_encoder(
+            prefix, absent, *projector),
+        settings={key: value for key, value in implied.items()
+                  if key not in ('num_heads', 'position_cls')},
+        num_heads={1024: 16, 1152: 16})
+
+  return (of('', variant, 'encoder.'), of('_encoder', variant, ''),
+          of('_merged', variant + merger[0], 'encoder.', *merger[1:]))
 
 
 FAMILIES: Mapping[str, Family] = {family.name: family for family in (
-    *_vision_encoders('qwen3', 'timm Qwen3-ViT', 'qwen3_vit_88m', r'norm\..*'),
+    *_vision_encoders(
+        'qwen3', 'timm Qwen3-ViT', 'qwen3_vit_88m', r'norm\..*', '_merge',
+        'merger', 'block across d'),
     *_vision_encoders(
         'deepseek', 'timm DeepSeek-ViT', 'deepseek_vit_412m',
-        r'pos_embed|(.*\.)?norm\d?\.bias|.*\.fc\d\.bias'),
+        r'pos_embed|(.*\.)?norm\d?\.bias|.*\.fc\d\.bias', '_align',
+        'aligner', 'd block across'),
     Family(
         'tips', 'TIPS in Scenic', names.TIPS,
         settings={'gelu': 'tanh', 'layer_norm_epsilon': 1e-6},

@@ -73,6 +73,9 @@ def _encoder(
       **_blocks(params), **_positions(params),
       'pool_norm': 'pool_norm/scale' in params,
       'representation_layer': 'representation/dense/kernel' in params}
+  if 'merger/out/kernel' in params:
+    result['merge_mlp_dim'], result['merge_dim'] = map(
+        int, params['merger/out/kernel'].shape)
   if f'{_LAYERS}/attention_scale' in params:
     result['layer_scale'] = 1e-5  # Initial value, replaced by the weights.
   if result['pool_norm'] and 'final_norm/scale' not in params:

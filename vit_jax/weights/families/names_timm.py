@@ -224,19 +224,34 @@ NAFLEX = dataclasses.replace(
             row.theirs))))
 
 # Qwen3-ViT and DeepSeek-ViT: timm's classifiers have the encoder, without class
-# token, under a prefix; a projector to a language model is no part of ours.
+# token, under a prefix, and may have its projector to a language model.
 _ENCODER = (r'patch_embed\.proj\..*|pos_embed|norm\..*|head\..*'
             r'|blocks\.\{layer\}\.(norm\d|attn\.(qkv|proj)|mlp\.fc\d)\..*')
 
 
-def vision_encoder(name: str, prefix: str, absent: str) -> Table:
-  """Returns the names of an encoder; it lacks the rows matching `absent`."""
-  return Table(name, tuple(
-      dataclasses.replace(row, theirs=(
-          '' if row.theirs.startswith('head.') else prefix) + row.theirs)
-      for row in TIMM.rows if re.fullmatch(_ENCODER, row.theirs)
-      and not re.fullmatch(absent, row.theirs)),
-               ignored=(rf'{prefix}(merger|aligner)\..*',))
+def vision_encoder(
+    prefix: str, absent: str, merger: str = '', block: str = '',
+) -> Table:
+  """Returns the names of an encoder.
+
+  Args:
+    prefix: prefix of all names except the head's.
+    absent: regular expression of the rows that it lacks.
+    merger: name of its projector, which is ignored if it is not given.
+    block: axes of the projector's inputs.
+  """
+  rows = [dataclasses.replace(row, theirs=(
+      '' if row.theirs.startswith('head.') else prefix) + row.theirs)
+          for row in TIMM.rows if re.fullmatch(_ENCODER, row.theirs)
+          and not re.fullmatch(absent, row.theirs)]
+  if merger:
+    merger = prefix + merger
+    rows += [*norm('final_norm', f'{merger}.norm', **WEIGHT),
+             *both('merger/hidden', f'{merger}.fc1', **WEIGHT,
+                   kernel=f'o ({block}) -> block across d o'),
+             *both('merger/out', f'{merger}.fc2', **DENSE)]
+  return Table('timm', tuple(rows), ignored=(
+      () if prefix else (r'(merger|aligner)\..*',)))
 
 
 # ------------------------- DINO, DINOv2, MAE and other self-supervision (.pth)
