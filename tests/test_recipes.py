@@ -254,7 +254,7 @@ def test_mae_fine_tunes_the_average_of_patches_with_a_new_norm():
   ))
   after = build('mae.py:method=finetune', *digits)
   _, rows = fit_weights.start(
-      after, after.init_state(), fit_weights.weights_of(
+      after, fit_weights.weights_of(
           before, jax.device_get(before.init_state().params)))
   status = {row.name: row.status for row in rows}
   assert {n for n, s in status.items() if s == 'new'} == {

@@ -74,9 +74,6 @@ def test_a_resolved_config_survives_json():
     ({'model': {**MODEL, 'dept': 1}}, "model.dept. Did you mean 'depth'?"),
     ({'model': {'variant': 'BB/16'}}, "model size 'BB'"),
     ({'evals': {'test': {'evry': {'epochs': 1}}}}, "Did you mean 'every'?"),
-    ({'averaging': 0.9, 'optimizer': {
-        'name': 'schedule_free', 'learning_rate': 0.1,
-        'schedule': {'name': 'constant'}}}, 'has its own average. Set avera'),
     ({'evals': {'test': {'name': 'clasification'}}},
      "Did you mean 'classification'?"),
     ({'objective': {'los': 'softmax'}}, "objective.los. Did you mean 'loss'?"),

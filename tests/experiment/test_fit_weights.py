@@ -17,6 +17,11 @@ def copies(state):
           if name.endswith('patches/kernel') and np.any(value)]
 
 
+def test_schedule_free_has_no_second_average():
+  with pytest.raises(ValueError, match='has its own average. Set averaging'):
+    toy.build(optimizer={'name': 'schedule_free'}, averaging=0.9)
+
+
 # The others keep the average and the initial parameters.
 @pytest.mark.parametrize(('name', 'count'), [
     ('adam', 1), ('schedule_free', 3), ('optax.contrib.dog', 2)])
@@ -28,8 +33,7 @@ def test_initial_weights_replace_all_copies_in_the_state(name, count):
       experiment.model_params)
   expected = given['patches']['kernel']
   state, _ = fit_weights.start(
-      experiment, experiment.init_state(),
-      fit_weights.weights_of(experiment, given))
+      experiment, fit_weights.weights_of(experiment, given))
   found = copies(state)
   assert len(found) == count
   for value in found:

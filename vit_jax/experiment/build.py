@@ -76,7 +76,7 @@ def build(
   init_params = functools.partial(
       _init_params, config, model, objective,
       data.abstract_batch(config.data, dataset, config.batch_size)['image'])
-  boxed = jax.eval_shape(init_params, jax.random.key(config.seed))
+  boxed = jax.eval_shape(init_params)
   mesh = mesh_lib.build(
       config.mesh, devices, num_params=tree.num_elements(boxed))
   mesh_lib.check_batch_size(
@@ -101,8 +101,9 @@ def build(
 def _init_params(
     config: config_lib.Config, model: nn.Module,
     objective: objectives.Objective, images: jax.ShapeDtypeStruct,
-    key: jax.Array,
 ) -> types.Params:
+  # The steps use the other key; see `Experiment.key`.
+  key, _ = jax.random.split(jax.random.key(config.seed))
   params = models.init(model, key, images)
   params = lora.init(config.lora, jax.random.fold_in(key, 1), params)
   return {**params, **objective.extra_params(
@@ -212,10 +213,15 @@ def _optimizer(
   if objectives.TEACHER in params:
     section = dataclasses.replace(
         section, frozen=(*section.frozen, f'{objectives.TEACHER}/.*'))
-  return total_steps, optim.build(
+  optimizer = optim.build(
       section, params, total_steps=total_steps,
       to_steps=lambda duration: duration.to_steps(
           total_steps=total_steps, **sizes))
+  if config.averaging and optimizer.average:
+    raise ValueError(
+        f'averaging is {config.averaging}, but the optimizer {section.name} '
+        'has its own average. Set averaging to null.')
+  return total_steps, optimizer
 
 
 def _prepare(

@@ -93,10 +93,6 @@ def resolve(raw: Mapping[str, Any]) -> Config:
   schema.check_range(config, 'batch_size', 'num_microbatches', low=1)
   schema.check_range(config, 'seed', low=-2**31, end=2**32)
   schema.check_range(config, 'averaging', above=0, end=1)
-  if config.averaging and config.optimizer.keeps_average:
-    raise ValueError(
-        f'averaging is {config.averaging}, but the optimizer '
-        f'{config.optimizer.name} has its own average. Set averaging to null.')
   if config.batch_size % config.num_microbatches:
     raise ValueError(
         f'batch_size {config.batch_size} does not divide into '

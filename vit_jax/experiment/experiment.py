@@ -33,6 +33,8 @@ from vit_jax.training import step as step_lib
 
 # Top-level parameters that the model itself does not have.
 NOT_IN_MODEL = (lora.ROOT, objectives.TEACHER)
+# Compiled fast rather than optimized.
+_RUNS_ONCE = {'xla_backend_optimization_level': 0}
 # Maps a state and a batch of the pipeline to the next state and the loss.
 Step = Callable[
     [types.TrainState, types.Batch], tuple[types.TrainState, Float[Array, '']]]
@@ -54,9 +56,9 @@ class Experiment:
     optimizer: the Optax transformation `tx`, its learning-rate `schedule`, and
       which parameters are `trainable`.
     prepare: function from a batch of the pipeline and a key to model inputs.
-    init_params: function from a key to the initial parameters, boxed with the
-      names of their axes.
-    boxed_params: shapes of the initial parameters.
+    init_params: returns the random parameters of step 0, boxed with the names
+      of their axes.
+    boxed_params: shapes of these parameters.
     total_steps: length of training.
     teacher: the loaded teacher of the objective, if any.
     build_evaluators: returns the evaluators for a number of microbatches.
@@ -72,7 +74,7 @@ class Experiment:
   loss: step_lib.Loss
   optimizer: optim.Optimizer
   prepare: Callable[[types.Batch, jax.Array], types.Batch]
-  init_params: Callable[[jax.Array], types.Params]
+  init_params: Callable[[], types.Params]
   boxed_params: Any
   total_steps: int
   teacher: Any
@@ -124,27 +126,28 @@ class Experiment:
     return tree.num_elements(tree.select(
         self.abstract_state.params, self.optimizer.trainable))
 
-  def _init_state(self) -> types.TrainState:
-    init_key, _ = jax.random.split(jax.random.key(self.config.seed))
+  def _init_state(
+      self, params: types.Params | None = None) -> types.TrainState:
     return step_lib.init_state(
-        self.init_params(init_key), tx=self.optimizer.tx,
-        loss=self.loss, averaging=bool(
-            self.config.averaging or self.optimizer.average))
+        self.init_params() if params is None else params,
+        tx=self.optimizer.tx, loss=self.loss,
+        averaging=bool(self.config.averaging or self.optimizer.average))
 
   @functools.cached_property
-  def init_state(self) -> Callable[[], types.TrainState]:
-    """Jitted function that returns the state of step 0."""
-    # Runs once, so it is compiled fast rather than optimized.
-    return jax.jit(
-        self._init_state, out_shardings=self.shardings, compiler_options={
-            'xla_backend_optimization_level': 0})
+  def init_state(self) -> Callable[..., types.TrainState]:
+    """Jitted function that returns the state of step 0.
+
+    It takes the parameters, which are donated; by default, they are random.
+    """
+    return jax.jit(self._init_state, out_shardings=self.shardings,
+                   donate_argnums=0, compiler_options=_RUNS_ONCE)
 
   @functools.cached_property
-  def init_opt_state(self) -> Callable[[types.Params], Any]:
-    """Jitted function from parameters to the optimizer state of step 0."""
+  def random_params(self) -> Callable[[], types.Params]:
+    """Jitted function that returns the random parameters of step 0."""
     return jax.jit(
-        self.optimizer.tx.init, out_shardings=self.shardings.opt_state,
-        compiler_options={'xla_backend_optimization_level': 0})
+        lambda: nn.unbox(self.init_params()),
+        out_shardings=self.shardings.params, compiler_options=_RUNS_ONCE)
 
   def empty_metrics(self) -> Any:
     """Returns running metrics of zero steps."""

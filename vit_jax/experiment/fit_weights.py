@@ -15,22 +15,13 @@ from vit_jax.weights.configs import preprocessing
 
 
 def start(
-    experiment: experiment_lib.Experiment, state: types.TrainState,
-    weights: weights_lib.Weights,
+    experiment: experiment_lib.Experiment, weights: weights_lib.Weights,
 ) -> tuple[types.TrainState, list[adapt_lib.Row]]:
-  """Returns the state with initial weights; see `fit`."""
+  """Returns the state of step 0 with initial weights; see `fit`."""
   params, rows = fit(
       experiment, weights, rules=experiment.config.init,
-      initial=multihost.fetch(state.params))
-  average = None if state.average is None else jax.tree.map(
-      lambda x: x.copy(), params)
-  # Some optimizers keep a copy of the initial parameters. Both states at a time
-  # might not fit into memory.
-  for leaf in jax.tree.leaves(state.opt_state):
-    leaf.delete()
-  return dataclasses.replace(
-      state, params=params, average=average,
-      opt_state=experiment.init_opt_state(params)), rows
+      initial=multihost.fetch(experiment.random_params()))
+  return experiment.init_state(params), rows
 
 
 def check(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 import dataclasses
 import inspect
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import optax
 from optax import contrib
@@ -48,9 +48,6 @@ class CommonConfig:
     momentum_dtype: bfloat16 halves the memory of the momentum
       (arXiv:2106.04560, sec. 3.4).
   """
-  # Whether the state has an average of the parameters, which is evaluated.
-  keeps_average: ClassVar[bool] = False
-
   learning_rate: float
   schedule: schedules.ScheduleConfig
   weight_decay: float = 0.0
@@ -108,8 +105,6 @@ class ScheduleFreeConfig(AdamConfig):
   beta1 x + (1 - beta1) z, where gradients are computed. Steps have the weight
   of their squared learning rate, so that those of the warm-up count little.
   """
-  keeps_average: ClassVar[bool] = True
-
   name: Literal['schedule_free'] = 'schedule_free'  # type: ignore[assignment]
 
   def __post_init__(self):

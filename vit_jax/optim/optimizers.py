@@ -122,16 +122,11 @@ def build(
 def _schedule_free_average(
     beta1: float, opt_state: Any, params: types.Params) -> types.Params:
   """Returns x for y = beta1 x + (1 - beta1) z; z is in the state."""
-  (found,) = [leaf for leaf in jax.tree.leaves(
-      opt_state, is_leaf=_is_schedule_free) if _is_schedule_free(leaf)]
   return jax.tree.map(
       lambda z, y: y if isinstance(z, optax.MaskedNode) else (
           y - (1 - beta1) * z) / beta1,
-      found.z, params, is_leaf=lambda z: isinstance(z, optax.MaskedNode))
-
-
-def _is_schedule_free(node: Any) -> bool:
-  return isinstance(node, optax.contrib.ScheduleFreeState)
+      optax.tree_utils.tree_get(opt_state, 'z'), params,
+      is_leaf=lambda z: isinstance(z, optax.MaskedNode))
 
 
 def _trainable(config: optim_config.Config, params: Any) -> Any:

@@ -89,16 +89,15 @@ def restore_or_init(
     return state, dataclasses.replace(
         start, message='\n'.join(filter(None, [
             *restored.damaged, start.message, *class_notes[-1:]])))
-  state = experiment.init_state()
   if weights is None:
-    state = frozen_weights.add(experiment, state)
+    state = frozen_weights.add(experiment, experiment.init_state())
     return state, Start(counters_lib.Counters(), (
         f'Starting from random parameters (seed {experiment.config.seed}).'))
   params = weights.read()
   weights = weights.with_params(params)
   matched = fit_weights.match_head(
       experiment, weights, owner='the checkpoint')
-  state, rows = fit_weights.start(experiment, state, weights)
+  state, rows = fit_weights.start(experiment, weights)
   notes = data.scale_notes(experiment.config.data, {
       'mean': weights.preprocess.mean, 'std': weights.preprocess.std})
   return frozen_weights.add(experiment, state), Start(counters_lib.Counters(
