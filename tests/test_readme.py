@@ -62,7 +62,7 @@ def check_arguments(words):
     specification += f'{separator}model=B/16'
   load_config.load(str(ROOT / specification),
                    [o for o in overrides if o not in start],
-                   read_weights=not start)
+                   open_weights=None if start else load_config.open_weights)
 
 
 @pytest.mark.parametrize('line', commands())

@@ -22,7 +22,7 @@ TOY = ('model.width=8', 'model.depth=2', 'model.num_heads=2',
 
 
 def load(case, *flags):
-  return load_config.load(f'{CONFIGS}/{case}', flags, read_weights=False)
+  return load_config.load(f'{CONFIGS}/{case}', flags, open_weights=None)
 
 
 def assert_settings(config, expected):
@@ -273,7 +273,7 @@ def test_mae_fine_tunes_the_average_of_patches_with_a_new_norm():
     ('oxford_flowers102', 500, [0.001, 0.003, 0.01, 0.03], 10)])
 def test_sweeps_match_table_4(dataset, steps, rates, held_out):
   sweep = sweep_lib.plan(
-      f'{CONFIGS}/finetune.py:model=B/16,dataset={dataset}')
+      f'{CONFIGS}/finetune.py:model=B/16,dataset={dataset}')['']
   assert_settings(sweep.config, {
       'total.steps': steps, 'batch_size': 512, 'data.resolution': 384,
       'optimizer.name': 'sgd', 'optimizer.momentum': 0.9,

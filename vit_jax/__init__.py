@@ -70,12 +70,8 @@ def build(
     stage: one of the stages of a config file that has several.
   """
   from vit_jax.experiment import build as build_lib
-  from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import load_config
-  return build_lib.build(
-      load_config.load_one(config, overrides, stage=stage)
-      if isinstance(config, str)
-      else config_lib.resolve_with(config, overrides))
+  return build_lib.build(load_config.load_one(config, overrides, stage=stage))
 
 
 def train(

@@ -55,7 +55,7 @@ def stages(tmp_path):
 
 
 def load(specification, *overrides):
-  return load_config.load(specification, overrides, read_weights=False)['']
+  return load_config.load(specification, overrides, open_weights=None)['']
 
 
 def test_a_resolved_config_survives_json():

@@ -18,7 +18,7 @@ MULTI_LABEL = (
 
 def test_objectives_without_labels_are_selected_by_their_loss(
     file, tmp_path, training):
-  sweep = sweep_lib.plan(file, MASKED)
+  sweep = sweep_lib.plan(file, MASKED)['']
   assert sweep.section.metric == 'dev/loss' and sweep.mode == 'min'
   for point in sweep.points:
     assert point.development.evals['dev'].name == 'objective'
@@ -33,7 +33,7 @@ def test_metrics_of_an_untrained_head_are_errors(file, evaluator):
   with pytest.raises(ValueError, match='masked_patch trains no head'):
     sweep_lib.plan(file, MASKED, metric='dev/loss', development={
         'data': {'split': 'train[:80%]'},
-        'evals': {'dev': {'name': evaluator, 'split': 'train[80%:]'}}})
+        'evals': {'dev': {'name': evaluator, 'split': 'train[80%:]'}}})['']
 
 
 @pytest.mark.parametrize(('overrides', 'metric', 'instead'), [
@@ -43,7 +43,7 @@ def test_metrics_of_an_untrained_head_are_errors(file, evaluator):
 def test_unavailable_metrics_are_errors_before_training(
     file, tmp_path, training, overrides, metric, instead):
   with pytest.raises(ValueError) as error:
-    sweep_lib.run(sweep_lib.plan(file, overrides, metric=metric), tmp_path)
+    sweep_lib.run(sweep_lib.plan(file, overrides, metric=metric)[''], tmp_path)
   assert f'{metric!r}, which is not measured' in str(error.value)
   assert instead in str(error.value)
   assert not training.names and not list(tmp_path.iterdir())
@@ -51,7 +51,7 @@ def test_unavailable_metrics_are_errors_before_training(
 
 def test_multi_label_data_is_selected_by_precision(
     file, tmp_path, training):
-  sweep = sweep_lib.plan(file, MULTI_LABEL)
+  sweep = sweep_lib.plan(file, MULTI_LABEL)['']
   assert sweep.section.metric == 'dev/precision_at_1' and sweep.mode == 'max'
   assert sweep_lib.run(sweep, tmp_path)['best']['name'] == 'learning_rate=0.01'
 
@@ -60,7 +60,7 @@ def test_the_default_metric_of_missing_data_comes_from_the_table():
   for dataset, metric in (('jft', 'precision_at_1'), ('cifar10', 'accuracy')):
     sweep = sweep_lib.plan(
         f'{ROOT}/configs/finetune.py:model=B/16,dataset={dataset}',
-        ['data.data_dir=/no/where'])
+        ['data.data_dir=/no/where'])['']
     assert sweep.section.metric == f'dev/{metric}'
 
 
@@ -74,7 +74,7 @@ def test_the_default_metric_of_missing_data_comes_from_the_table():
 def test_development_examples_must_not_be_trained_or_reported_on(
     file, tmp_path, training, train, name, split, words):
   sweep = sweep_lib.plan(file, metric=f'{name}/accuracy', development={
-      'data': {'split': train}, 'evals': {name: {'split': split}}})
+      'data': {'split': train}, 'evals': {name: {'split': split}}})['']
   with pytest.raises(ValueError) as error:
     sweep_lib.run(sweep, tmp_path)
   assert words in str(error.value)
@@ -86,7 +86,7 @@ def test_evaluators_of_the_selection_are_not_reported(file, tmp_path, training):
   evaluators = json.dumps({'test': {'split': 'test'}, **minival})
   sweep = sweep_lib.plan(
       file, ['data.split=train[:80%]', f'evals={evaluators}'],
-      development={'data': {'split': 'train[:80%]'}, 'evals': minival})
+      development={'data': {'split': 'train[:80%]'}, 'evals': minival})['']
   assert sweep.section.metric == 'minival/accuracy'
   result = sweep_lib.run(sweep, tmp_path)
   assert {name.split('/')[0] for name in result['final']['statistics']} == {

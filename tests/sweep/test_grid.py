@@ -28,7 +28,7 @@ def grid(**fields):
 def test_the_model_of_an_open_config_can_be_swept():
   sweep = sweep_lib.plan(
       FINETUNE, ['model.dropout=0.5'],
-      grid=grid(model__variant=('Ti/16', 'S/16')))
+      grid=grid(model__variant=('Ti/16', 'S/16')))['']
   assert [p.config.model.width for p in sweep.points] == [192, 384]
   assert {p.config.model.dropout for p in sweep.points} == {0.5}
   assert [p.name for p in sweep.points] == ['variant=Ti-16', 'variant=S-16']
@@ -51,7 +51,7 @@ def found(monkeypatch):
 
 def test_initial_weights_can_be_swept(found):
   sweep = sweep_lib.plan(
-      FINETUNE, grid=grid(init__checkpoint=('/a', '/b')))
+      FINETUNE, grid=grid(init__checkpoint=('/a', '/b')))['']
   assert [p.config.model.width for p in sweep.points] == [8, 16]
   assert [p.config.init.checkpoint for p in sweep.points] == ['/a', '/b']
   assert {p.config.model.gelu for p in sweep.points} == {'exact'}
@@ -61,7 +61,7 @@ def test_swept_optimizers_keep_their_common_settings():
   sweep = sweep_lib.plan(
       FINETUNE, ['model.variant=Ti/16'],
       grid=grid(optimizer__name=('adam', 'sgd', 'adafactor'),
-                optimizer__learning_rate=('0.5', '0.25')))
+                optimizer__learning_rate=('0.5', '0.25')))['']
   found = [p.config.optimizer for p in sweep.points]
   assert [(o.name, o.learning_rate) for o in found] == [
       (name, rate) for name in ('adam', 'sgd', 'adafactor')
@@ -71,15 +71,23 @@ def test_swept_optimizers_keep_their_common_settings():
 
 
 def test_weights_are_read_once_for_independent_fields(found):
-  sweep = sweep_lib.plan(FINETUNE, ['init.checkpoint=/a'])
+  sweep = sweep_lib.plan(FINETUNE, ['init.checkpoint=/a'])['']
   assert len(sweep.points) == 4 and found == ['/a']
+
+
+def test_weights_are_read_once_for_fields_of_the_model(found):
+  sweep = sweep_lib.plan(FINETUNE, ['init.checkpoint=/a'], grid=grid(
+      model__dropout=('0.1', '0.2')))['']
+  assert [p.config.model.dropout for p in sweep.points] == [0.1, 0.2]
+  assert {p.config.model.width for p in sweep.points} == {8}
+  assert found == ['/a']
 
 
 def test_a_range_is_expanded_to_log_spaced_values():
   section = sweep_lib.SweepConfig(grid={'a': ('log:0.001:0.1:3', 0.5)})
   assert section.grid == {'a': (0.001, 0.01, 0.1, 0.5)}
   sweep = sweep_lib.plan(FINETUNE, ['model.variant=Ti/16'], grid=grid(
-      optimizer__learning_rate=(schema.FlagText('log:3e-4:3e-2:2'),)))
+      optimizer__learning_rate=(schema.FlagText('log:3e-4:3e-2:2'),)))['']
   assert [p.name for p in sweep.points] == [
       'learning_rate=0.0003', 'learning_rate=0.03']
 
@@ -164,6 +172,6 @@ def test_a_run_joins_a_greedy_soup_only_if_it_is_not_worse():
     (['model.width=8,16'], 'model.width is 8 in the run width=8 and 16 in'),
     (['data.resolution=8,16'], 'data.resolution is')])
 def test_runs_of_different_architectures_are_not_averaged(file, grid, words):
-  sweep = sweep_lib.plan(file, grid=command.parse_grid(grid), soup='greedy')
+  sweep = sweep_lib.plan(file, grid=command.parse_grid(grid), soup='greedy')['']
   with pytest.raises(ValueError, match=words):
     soup.check(sweep)

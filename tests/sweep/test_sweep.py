@@ -122,7 +122,7 @@ def test_another_sweep_in_the_same_folder_is_an_error(swept, file, capsys):
 
 def plan(file, *overrides, grid=(), **section):
   return sweep_lib.plan(
-      file, overrides, grid=command.parse_grid(list(grid)), **section)
+      file, overrides, grid=command.parse_grid(list(grid)), **section)['']
 
 
 def test_only_lost_runs_are_repeated(file, tmp_path, training):

@@ -23,7 +23,7 @@ FIELD = 'optimizer.learning_rate'
 
 
 def plan(arguments, *overrides, **options):
-  return sweep_lib.plan_tasks(
+  return sweep_lib.plan(
       f'{TRANSFER}:{arguments}', [*TOY, *overrides], **options)
 
 
@@ -102,17 +102,15 @@ def test_flags_take_precedence_over_tasks():
   tasks = plan('datasets=digits,images=5+all', 'total.steps=7')
   assert {sweep.config.total.steps for sweep in tasks.values()} == {7}
   assert not tasks['digits_frozen'].section.grid
-  with pytest.raises(ValueError, match='model.width cannot be swept'):
-    plan('datasets=digits', grid={'model.width': ['8', '16']})
 
 
 def test_a_task_keeps_its_changes_in_its_own_grid(tmp_path):
-  # Each point of such a grid would be loaded from the file, without them.
   file = toy.write(tmp_path / 'own.py', **toy.CONFIG, sweep={'tasks': {'a': {
       'data': {'resolution': 16}, 'sweep': {
           'grid': {'model': {'width': [8, 16]}}}}}})
-  with pytest.raises(ValueError, match='tasks.a: grid: model.width cannot be'):
-    sweep_lib.plan_tasks(str(file))
+  points = sweep_lib.plan(str(file))['a'].points
+  assert [(p.config.model.width, p.config.data.resolution) for p in points] == [
+      (8, 16), (16, 16)]
 
 
 @pytest.mark.parametrize(('section', 'message'), [

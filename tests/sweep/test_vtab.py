@@ -93,7 +93,7 @@ def test_tasks_can_be_added_later(done, tiny_vtab, capsys):
 
 def test_tasks_are_selected_by_name_or_group():
   def sources(task):
-    sweeps = sweep_lib.plan_tasks(f'{VTAB}:model=B/16,task={task}')
+    sweeps = sweep_lib.plan(f'{VTAB}:model=B/16,task={task}')
     return [sweep.config.data.source for sweep in sweeps.values()]
 
   assert sources('') == [
@@ -105,7 +105,7 @@ def test_tasks_are_selected_by_name_or_group():
 
 
 def test_means_are_over_tasks_and_their_deviation_over_seeds():
-  sweeps = sweep_lib.plan_tasks(f'{VTAB}:model=B/16', seeds=3)
+  sweeps = sweep_lib.plan(f'{VTAB}:model=B/16', seeds=3)
   found = tasks_lib.cells(sweeps, {
       name: {'final': {'runs': {str(seed): {
           'test/accuracy': 0.5 + 0.01 * seed + 0.001 * i}
@@ -119,7 +119,7 @@ def test_means_are_over_tasks_and_their_deviation_over_seeds():
 
 
 def test_each_task_may_select_a_learning_rate():
-  sweeps = sweep_lib.plan_tasks(
+  sweeps = sweep_lib.plan(
       f'{VTAB}:model=B/16', grid={'optimizer.learning_rate': ['0.003', '0.01']})
   for sweep in sweeps.values():
     assert [point.development.data.split for point in sweep.points] == [

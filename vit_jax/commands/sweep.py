@@ -66,12 +66,12 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   section = {
       key: getattr(args, key) for key in ('seeds', 'held_out', 'metric', 'soup')
       if getattr(args, key) is not None}
-  plan = args.config, args.overrides
-  section['grid'] = parse_grid(args.grid)
   workdir = epath.Path(args.workdir).expanduser()
-  if tasks := sweep_lib.plan_tasks(*plan, **section):
-    return 0, _run_tasks(tasks, workdir)
-  sweep = sweep_lib.plan(*plan, **section)
+  sweeps = sweep_lib.plan(
+      args.config, args.overrides, grid=parse_grid(args.grid), **section)
+  if '' not in sweeps:
+    return 0, _run_tasks(sweeps, workdir)
+  sweep = sweeps['']
   console_lib.print_lines(
       f'{console_lib.format_count(len(sweep.points), "setting")} trained on '
       f'{sweep.points[0].development.data.split}, selected by '

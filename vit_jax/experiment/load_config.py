@@ -6,7 +6,7 @@ A stage that starts from weights takes missing fields of its model from them;
 the checkpoint or other weights are opened for that.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import functools
 from typing import Any
 
@@ -22,37 +22,51 @@ from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import open as open_lib
 from vit_jax.weights import weights as weights_lib
 
+Source = str | Mapping[str, Any]  # A config file, or its content.
+
 
 def load(
-    specification: str, overrides: Sequence[str] = (), *,
-    read_weights: bool = True,
+    config: Source, overrides: Sequence[str] = (), **options: Any,
 ) -> dict[str, config_lib.Config]:
   """Returns the stages of a config file, by name.
 
   A file without stages gives its config under the name ''.
 
   Args:
-    specification: 'configs/x.py' or 'configs/x.py:name=value,name=value'.
+    config: 'configs/x.py' or 'configs/x.py:name=value,name=value', or the
+      content of such a file.
     overrides: 'optimizer.learning_rate=3e-4' for every stage, or
       'stages.pretrain.batch_size=64' for one.
-    read_weights: whether to complete the section `model` and the scale of
-      pixels from the weights at `init.checkpoint`.
+    **options: `open_weights` opens the weights at `init.checkpoint`, which
+      complete the section `model` and the scale of pixels; None leaves them
+      open.
 
   Raises:
     ValueError, FileNotFoundError: as `config_file.read` and `config.resolve`,
       or if there are no weights at `init.checkpoint`.
   """
-  return load_with_weights(
-      specification, overrides, read_weights=read_weights)[0]
+  return load_with_weights(config, overrides, **options)[0]
+
+
+def open_weights(
+    checkpoint: str, which: str, num_heads: int) -> weights_lib.Weights:
+  """Opens initial weights; describes those of other codebases."""
+  try:
+    weights = open_lib.open(checkpoint, which=which, num_heads=num_heads)
+  except FileNotFoundError as error:
+    raise FileNotFoundError(f'init.checkpoint: {error}') from error
+  for line in () if weights.is_checkpoint else weights.summary:
+    console.print_lines(escape.line(line), in_logs=True)
+  return weights
 
 
 def load_with_weights(
-    specification: str, overrides: Sequence[str] = (), *,
-    read_weights: bool = True,
+    config: Source, overrides: Sequence[str] = (), *,
+    open_weights: Callable[..., weights_lib.Weights] | None = open_weights,
 ) -> tuple[dict[str, config_lib.Config], dict[str, weights_lib.Weights]]:
   """Returns configs as `load`, and the weights that `init.checkpoint` names.
   """
-  raw = config_file.read(specification)
+  raw = dict(config_file.read(config) if isinstance(config, str) else config)
   raw.pop('sweep', None)  # Read by `sweep.plan`.
   stages = raw.pop('stages', None) or {'': {}}
   merged = {name: config_lib.merge(raw, stage)
@@ -66,7 +80,7 @@ def load_with_weights(
     else:
       for stage in merged.values():
         config_lib.override(stage, override)
-  open_once = functools.cache(_open)
+  open_once = open_weights and functools.cache(open_weights)
   configs: dict[str, config_lib.Config] = {}
   opened: dict[str, weights_lib.Weights] = {}
   for name, stage in config_file.order_stages(merged).items():
@@ -75,28 +89,17 @@ def load_with_weights(
           adapt_lib.InitConfig, stage.get('init', {}), where='init')
       if init.stage:
         stage = inherit(stage, config_lib.to_plain(configs[init.stage]))
-      elif init.checkpoint and read_weights:
+      elif init.checkpoint and open_once:
         opened[name] = open_once(
             init.checkpoint, init.which,
             int(stage.get('model', {}).get('num_heads') or 0))
         stage = inherit(stage, _sections(opened[name]))
       configs[name] = config_lib.resolve(stage)
     except ValueError as error:
-      where = f'{specification}, stage {name}' if name else specification
-      raise ValueError(f'{where}: {error}') from error
+      where = config if isinstance(config, str) else 'config'
+      raise ValueError(
+          where + f', stage {name}' * bool(name) + f': {error}') from error
   return configs, opened
-
-
-def _open(
-    checkpoint: str, which: str, num_heads: int) -> weights_lib.Weights:
-  """Opens initial weights; describes those of other codebases."""
-  try:
-    weights = open_lib.open(checkpoint, which=which, num_heads=num_heads)
-  except FileNotFoundError as error:
-    raise FileNotFoundError(f'init.checkpoint: {error}') from error
-  for line in () if weights.is_checkpoint else weights.summary:
-    console.print_lines(escape.line(line), in_logs=True)
-  return weights
 
 
 def _sections(weights: weights_lib.Weights) -> Mapping[str, Any]:
@@ -127,20 +130,20 @@ def inherit(
 
 
 def load_one(
-    specification: str, overrides: Sequence[str] = (), *, stage: str = '',
-    read_weights: bool = True,
+    config: Source, overrides: Sequence[str] = (), *, stage: str = '',
+    **options: Any,
 ) -> config_lib.Config:
   """Loads the config of a stage, or the only config of a file; see `load`.
 
   Raises:
     ValueError: if the file has several stages or lacks the stage.
   """
-  stages = load(specification, overrides, read_weights=read_weights)
+  stages = load(config, overrides, **options)
   if stage:
     schema.check_name(stage, list(stages), what='stage (--stage)')
     return stages[stage]
   if len(stages) > 1:
     raise ValueError(
-        f'{specification} has the stages {", ".join(stages)}, but one config '
-        'is needed. Use --stage (evaluate) or a file with one config.')
+        f'The config has the stages {", ".join(stages)}, but one config is '
+        'needed. Use --stage (evaluate) or a file with one config.')
   return next(iter(stages.values()))

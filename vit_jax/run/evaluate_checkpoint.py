@@ -76,7 +76,8 @@ def config_for(
   if specification:
     config = config_lib.with_dtype_of(
         load_config.load_one(
-            specification, now, stage=stage, read_weights=not is_model),
+            specification, now, stage=stage,
+            open_weights=None if is_model else load_config.open_weights),
         weights.run)
   elif weights.run:
     config = config_lib.resolve_with(weights.run, now)

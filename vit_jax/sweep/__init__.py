@@ -21,7 +21,6 @@ averages over them, as VTAB does.
 
 from vit_jax.sweep.config import SweepConfig
 from vit_jax.sweep.grid import plan
-from vit_jax.sweep.grid import plan_tasks
 from vit_jax.sweep.grid import Sweep
 from vit_jax.sweep.runs import RESULT
 from vit_jax.sweep.sweep import edges
@@ -29,5 +28,4 @@ from vit_jax.sweep.sweep import run
 from vit_jax.sweep.tasks import run as run_tasks
 
 __all__ = [
-    'RESULT', 'Sweep', 'SweepConfig', 'edges', 'plan', 'plan_tasks', 'run',
-    'run_tasks']
+    'RESULT', 'Sweep', 'SweepConfig', 'edges', 'plan', 'run', 'run_tasks']

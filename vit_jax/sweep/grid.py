@@ -1,7 +1,8 @@
 """Plans a sweep: expands a config file and its section `sweep` into configs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
+import functools
 import itertools
 import re
 from typing import Any
@@ -78,58 +79,45 @@ class Sweep:
 def plan(
     specification: str, overrides: Sequence[str] = (), *,
     grid: Mapping[str, Sequence[str]] | None = None, **section: Any,
-) -> Sweep:
-  """Returns the sweep of a config file; resolves every point of its grid.
+) -> dict[str, Sweep]:
+  """Returns the sweep of each of the `tasks` of a config file, by name.
+
+  A file without tasks gives one sweep under the name ''. Every point of a grid
+  is resolved. Weights are opened once, however many points start from them.
 
   Args:
     specification: see `experiment.config.load`.
-    overrides: see `experiment.config.load`.
+    overrides: see `experiment.config.load`; take precedence over tasks.
     grid: values by field; override those in the file.
     **section: other keys of the section `sweep`; override those in the file.
   """
-  parsed = _parse_section(_read_section(specification, grid, section))
-  if not parsed.grid:
-    raise ValueError(
-        f'{specification} has no grid. Use, for example, --grid '
-        'optimizer.learning_rate=0.001,0.003,0.01')
-  return _plan(specification, overrides, parsed)
-
-
-def plan_tasks(
-    specification: str, overrides: Sequence[str] = (), *,
-    grid: Mapping[str, Sequence[str]] | None = None, **section: Any,
-) -> dict[str, Sweep]:
-  """Returns the sweep of each of the `tasks`, by name; see `plan`."""
-  raw = _read_section(specification, grid, section)
+  content = config_file.read(specification)
+  raw = {**content.get('sweep', {}), **section,
+         **({'grid': grid} if grid else {})}
   parsed = _parse_section(raw)
+  open_weights = functools.cache(load_config.open_weights)
+
+  def load(change: Mapping[str, Any], chosen: list[str]) -> config_lib.Config:
+    return load_config.load_one(
+        config_lib.merge(content, change), [*overrides, *chosen],
+        open_weights=open_weights)
+
   if not parsed.tasks:
-    return {}
-  # Weights are read once, and flags take precedence over tasks.
-  base = config_lib.to_plain(load_config.load_one(specification, overrides))
+    if not parsed.grid:
+      raise ValueError(
+          f'{specification} has no grid. Use, for example, --grid '
+          'optimizer.learning_rate=0.001,0.003,0.01')
+    return {'': _plan(functools.partial(load, {}), parsed)}
   sweeps = {}
   for name, task in parsed.tasks.items():
     change = {**task}
     own = _parse_section({**raw, 'tasks': {}, **change.pop('sweep', {})},
                          where=f'sweep.tasks.{name}.sweep')
     try:
-      if fixed := [*filter(_determines_others, own.grid)]:
-        raise ValueError(
-            f'grid: {fixed[0]} cannot be swept in a sweep over tasks, because '
-            'it determines other settings. Run one sweep for each value.')
-      config = config_lib.resolve_with(
-          config_lib.merge(base, change), overrides)
-      sweeps[name] = _plan(specification, overrides, own, config)
+      sweeps[name] = _plan(functools.partial(load, change), own)
     except ValueError as error:
       raise ValueError(f'sweep.tasks.{name}: {error}') from error
   return sweeps
-
-
-def _read_section(
-    specification: str, grid: Mapping[str, Sequence[str]] | None,
-    section: Mapping[str, Any],
-) -> dict[str, Any]:
-  return {**config_file.read(specification).get('sweep', {}), **section,
-          **({'grid': grid} if grid else {})}
 
 
 def _parse_section(
@@ -140,11 +128,11 @@ def _parse_section(
 
 
 def _plan(
-    specification: str, overrides: Sequence[str],
-    parsed: sweep_config.SweepConfig, base: config_lib.Config | None = None,
+    load: Callable[[list[str]], config_lib.Config],
+    parsed: sweep_config.SweepConfig,
 ) -> Sweep:
-  """Plans a grid of changes of `base`, or of the config file."""
-  points = _resolve_points(specification, overrides, parsed, base)
+  """Plans a grid; `load` returns the config with some overrides."""
+  points = _resolve_points(load, parsed)
   first = points[0]
   parsed = dataclasses.replace(
       parsed, metric=parsed.metric or development_split.default_metric(
@@ -154,24 +142,17 @@ def _plan(
 
 
 def _resolve_points(
-    specification: str, overrides: Sequence[str],
-    section: sweep_config.SweepConfig, base: config_lib.Config | None,
+    load: Callable[[list[str]], config_lib.Config],
+    section: sweep_config.SweepConfig,
 ) -> list[Point]:
   points = []
   for values in itertools.product(*section.grid.values()):
     chosen = [f'{field}={value}' for field, value in zip(section.grid, values)]
     try:
-      # Each point is loaded separately if a swept field determines others.
-      # Otherwise the first point is modified, so weights are read only once.
-      if base is None or any(map(_determines_others, section.grid)):
-        config = load_config.load_one(
-            specification, [*overrides, *chosen])
-      else:
-        config = config_lib.resolve_with(config_lib.to_plain(base), chosen)
+      config = load(chosen)
       development = development_split.development_config(config, section)
     except ValueError as error:
       raise ValueError(f'sweep, at {", ".join(chosen)}: {error}') from error
-    base = base or config
     plain = traverse_util.flatten_dict(config_lib.to_plain(config), sep='.')
     # Some fields, such as model.variant, are not stored.
     resolved = {field: plain.get(field, value)
@@ -183,11 +164,6 @@ def _resolve_points(
     points = [dataclasses.replace(p, name=f'{i},{p.name}')
               for i, p in enumerate(points)]
   return points
-
-
-def _determines_others(field: str) -> bool:
-  section, _, key = field.partition('.')
-  return section in ('init', 'model') or key.endswith('name')
 
 
 def run_name(values: Mapping[str, Any]) -> str:
