@@ -326,8 +326,8 @@ def readers():
       **{name: Reader(part, read_run, [run[part]], run)
          for name, part in parts.items()},
       'summary': Reader(
-          'summary.json', lambda path: workdir_lib.read_summary(
-              epath.Path(path.parent)), [b'{"steps": 1}']),
+          'summary.json', lambda path: workdir_lib.read(
+              epath.Path(path)), [b'{"steps": 1}']),
       'metrics': Reader(
           'metrics.jsonl', lambda path: writer_lib.read_rows(path.parent),
           [b'{"step": 1, "train/loss": 2.5}\n']),

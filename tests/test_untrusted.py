@@ -68,7 +68,7 @@ def test_json_files_hold_one_object_without_repeated_keys(
 def test_a_damaged_summary_counts_as_missing(content, tmp_path):
   if content:
     (tmp_path / 'summary.json').write_text(content)
-  assert workdir_lib.read_summary(epath.Path(tmp_path)) is None
+  assert not workdir_lib.read(epath.Path(tmp_path) / 'summary.json')
 
 
 def test_an_image_that_is_not_a_file_is_unreadable(tmp_path):

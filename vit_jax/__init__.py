@@ -81,10 +81,7 @@ def train(
   Returns the content of `summary.json`.
   """
   from vit_jax import run as run_lib
-  from vit_jax.run import initial_weights
-  return run_lib.train(
-      experiment, workdir,
-      weights=initial_weights.open_weights(experiment.config))
+  return run_lib.train(experiment, workdir)
 
 
 def evaluate(
@@ -117,8 +114,7 @@ def evaluate(
           source=source),
       weights))
   return {key: value for name, result in results
-          for key, value in evaluate_checkpoint.metrics_of(
-              name, result).items()}
+          for key, value in result.metrics_of(name).items()}
 
 
 def list_models(pattern: str = '*') -> list[str]:

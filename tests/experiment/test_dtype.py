@@ -9,16 +9,12 @@ import pytest
 
 from tests import toy
 from vit_jax import data
+from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import complete
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
-from vit_jax.run import evaluate_checkpoint
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.weights import overrides
-from vit_jax.weights import weights as weights_lib
-from vit_jax.weights.configs import preprocessing
-
-AUTO = config_lib.resolve(toy.config(model={'dtype': 'auto'}))
 
 
 def completed_dtype(platform, **model):
@@ -48,20 +44,17 @@ def test_the_resolved_dtype_is_that_of_the_experiment():
   assert experiment.model.config.dtype == 'float32'
 
 
-def test_a_run_keeps_its_dtype(tmp_path):
-  tmp_path = epath.Path(tmp_path)
-  assert workdir_lib.with_saved_dtype(AUTO, tmp_path) == AUTO
-  saved = config_lib.to_plain(config_lib.resolve(
-      toy.config(model={'dtype': 'bfloat16'})))
-  (tmp_path / workdir_lib.CONFIG).write_text(json.dumps(saved))
-  kept = workdir_lib.with_saved_dtype(AUTO, tmp_path)
-  assert kept.model.dtype == 'bfloat16'
-  weights = mock.Mock(run=saved, spec=weights_lib.Weights, preprocess=(
-      preprocessing.parse({'resolution': 8})))
-  evaluated = evaluate_checkpoint.config_for(
-      weights, toy.write(tmp_path / 'toy.py', model={'dtype': 'auto'},
-                         evals={'test': {}}))
-  assert evaluated.model.dtype == 'bfloat16'
+@pytest.mark.parametrize(('dtype', 'kept'), [
+    ('auto', 'bfloat16'), ('float32', 'float32')])
+def test_a_run_keeps_its_dtype(dtype, kept, tmp_path):
+  path = epath.Path(tmp_path) / workdir_lib.CONFIG
+  assert workdir_lib.read(path) == {}
+  path.write_text(json.dumps(config_lib.to_plain(config_lib.resolve(
+      toy.config(model={'dtype': 'bfloat16'})))))
+  experiment = build_lib.build(
+      config_lib.resolve(toy.config(model={'dtype': dtype})),
+      earlier=workdir_lib.read(path))
+  assert experiment.config.model.dtype == experiment.model.config.dtype == kept
 
 
 def test_inference_needs_a_definite_dtype():

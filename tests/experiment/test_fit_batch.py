@@ -10,7 +10,6 @@ import pytest
 
 from tests import toy
 from vit_jax import run as run_lib
-from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import fit_batch
 from vit_jax.run import loop
@@ -158,16 +157,19 @@ def test_a_resumed_run_keeps_its_microbatches_if_they_fit(experiment):
   assert 'dropout masks differ from here on' in fitted.message
 
 
-def test_out_of_memory_errors_name_the_setting():
-  config = config_lib.resolve(
-      {**CONFIG, 'evals': {'test': {'batch_size': 120}}})
-  with pytest.raises(ValueError, match=(
-      'evaluator test ran out .* 120.*--config.evals.test.batch_size')):
-    with fit_batch.evaluator_memory_advice(config, 'test'):
-      raise jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: Out of memory')
-  with pytest.raises(jax.errors.JaxRuntimeError, match='INTERNAL'):
-    with fit_batch.evaluator_memory_advice(config, 'test'):
-      raise jax.errors.JaxRuntimeError('INTERNAL: a bug')
+@pytest.mark.parametrize(('message', 'error', 'words'), [
+    ('RESOURCE_EXHAUSTED: Out of memory', ValueError,
+     'evaluator test ran out .* 120.*--config.evals.test.batch_size'),
+    ('INTERNAL: a bug', jax.errors.JaxRuntimeError, 'INTERNAL')])
+def test_out_of_memory_errors_name_the_setting(message, error, words):
+  def fail(params, on_batch):
+    raise jax.errors.JaxRuntimeError(message)
+
+  experiment = dataclasses.replace(
+      toy.build(evals={'test': {'batch_size': 120}}),
+      build_evaluators=lambda microbatches: {'test': fail})
+  with pytest.raises(error, match=words):
+    experiment.evaluate('test', {})
 
 
 def test_a_run_saves_its_microbatches_and_keeps_them_when_resumed(

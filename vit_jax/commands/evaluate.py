@@ -106,7 +106,7 @@ def _evaluate(
     if output is not None and jax.process_index() == 0:
       for path in figures.draw(name, result, output):
         print(f'figure      {path}')
-    metrics |= evaluate_checkpoint.metrics_of(name, result)
+    metrics |= result.metrics_of(name)
     if result.tables:
       tables[name] = {
           **{key: table.tolist() for key, table in result.tables.items()},

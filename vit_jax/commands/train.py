@@ -23,7 +23,6 @@ with epy.lazy_imports():
   from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import fit_weights
   from vit_jax.experiment import load_config
-  from vit_jax.run import initial_weights
   from vit_jax.run import signals
   from vit_jax.run import watchdog as watchdog_lib
   from vit_jax.run import workdir as workdir_lib
@@ -65,23 +64,21 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
   log = next(iter(stages.values())).log
   print('opening the data', flush=True)
   with watchdog_lib.Watchdog(log, 'opening the data'):
-    experiments = {name: build_lib.build(
-        workdir_lib.with_saved_dtype(config, workdir / name))
-                   for name, config in stages.items()}
+    experiments = {
+        name: build_lib.build(config, earlier=workdir_lib.read(
+            workdir / name / workdir_lib.CONFIG))
+        for name, config in stages.items()}
   for experiment in experiments.values():
     earlier = experiment.config.init.stage
     if earlier:
       fit_weights.check(experiment, experiments[earlier])
   for name in stages:
-    # A finished stage is not kept: its compiled programs take memory.
-    experiment = experiments.pop(name)
     if name:
       print(f'\nStage {name}', flush=True)
-    weights = opened.pop(name, None) or initial_weights.open_weights(
-        experiment.config, workdir=workdir)
+    # A finished stage is not kept: its compiled programs take memory.
     summaries[name] = run_lib.train(
-        experiment, workdir / name, title=name, profile_steps=args.profile,
-        weights=weights)
+        experiments.pop(name), workdir / name, title=name,
+        weights=opened.pop(name, None), profile_steps=args.profile)
   if jax.process_index() == 0:
     if list(stages) != ['']:
       atomic_files.write_json(

@@ -193,6 +193,10 @@ class Result:
   mistakes: tuple[Mistake, ...] = ()
   images: Callable[[], list[np.ndarray]] = list
 
+  def metrics_of(self, evaluator: str) -> dict[str, float]:
+    """Returns the metrics by 'evaluator/metric'."""
+    return {f'{evaluator}/{key}': value for key, value in self.metrics.items()}
+
   def name_of(self, index: int) -> str:
     """Returns the name of a class."""
     return self.class_names[index] if self.class_names else f'class {index}'

@@ -1,6 +1,6 @@
 """Builds an experiment from a config and devices."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import functools
 from typing import Any
@@ -34,6 +34,7 @@ __all__ = ['Experiment', 'build']
 def build(
     config: config_lib.Config, devices: Sequence[jax.Device] | None = None, *,
     data_optional: bool = False, head: classes.Classes | None = None,
+    earlier: Mapping[str, Any] | None = None,
 ) -> Experiment:
   """Builds an experiment.
 
@@ -43,6 +44,8 @@ def build(
     data_optional: whether sizes from the table of known datasets may replace
       data that are not available, so that the step can still be compiled.
     head: classes of a head to evaluate; by default the classes of the data.
+    earlier: config of the run that is resumed or evaluated, whose dtype
+      replaces 'auto'.
 
   Raises:
     ValueError: if sections contradict each other, the data or the devices, or
@@ -59,6 +62,9 @@ def build(
   open_data = evaluators_lib.opener(config, data_optional=data_optional)
   config = evaluators_lib.without_unlabelled(config, open_data, note)
   devices = devices or jax.devices()
+  if earlier and config.model.dtype == 'auto':
+    config = dataclasses.replace(config, model=dataclasses.replace(
+        config.model, dtype=earlier['model']['dtype']))
   config = complete.complete(config, dataset, open_data, devices)
   note(config.data.crop_note())
   teacher = _teacher(config, dataset, note)

@@ -174,15 +174,6 @@ def without_evals(config: Config) -> Config:
       config, evals={}, checkpoint=checkpoint_config.CheckpointConfig())
 
 
-def with_dtype_of(config: Config, run: Mapping[str, Any]) -> Config:
-  """Returns a config whose dtype 'auto' is that of a run, by its config."""
-  dtype = run.get('model', {}).get('dtype')
-  if config.model.dtype != 'auto' or not dtype:
-    return config
-  return dataclasses.replace(
-      config, model=dataclasses.replace(config.model, dtype=dtype))
-
-
 def to_plain(config: Config) -> dict[str, Any]:
   """Returns the config as JSON values; `resolve` reads it back."""
   return schema.to_plain(config)

@@ -26,6 +26,7 @@ from vit_jax import tree
 from vit_jax import types
 from vit_jax.experiment import config as config_lib
 from vit_jax.models import lora
+from vit_jax.parallel import device_memory
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
@@ -272,7 +273,11 @@ class Experiment:
       on_batch: Callable[[], None] = lambda: None,
   ) -> evals.Result:
     """Runs an evaluator; `on_batch` runs after each batch, and may raise."""
-    return self.evaluators[name](params, on_batch)
+    size = self.config.evals[name].batch_size or self.config.eval_batch_size
+    with device_memory.explain_shortage(f'The evaluator {name}', advice=(
+        f'Its batch size is {size:,}: set --config.evals.{name}.batch_size to '
+        'a smaller number.')):
+      return self.evaluators[name](params, on_batch)
 
 
 def _placed(shapes: Any, shardings: Any) -> Any:

@@ -6,17 +6,12 @@ compiled for this check.
 """
 
 from collections.abc import Sequence
-import contextlib
 import dataclasses
 import functools
 import math
 from typing import Any
 
-import jax
-
 from vit_jax import console
-from vit_jax import exceptions
-from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import coordination
 from vit_jax.parallel import device_memory
@@ -166,24 +161,3 @@ def check_state_fits(
         f'{console.format_bytes(free_bytes)} are available. {_ADVICE}')
 
 
-def out_of_memory_advice(
-    what: str, *, advice: str) -> contextlib.AbstractContextManager[None]:
-  """Turns an out-of-memory error of the devices into a `ValueError`.
-
-  `what` is the operation, such as 'Training', and `advice` a remedy.
-  """
-  return exceptions.replaced_by(lambda error: ValueError(
-      f'{what} ran out of device memory. {advice} '
-      f'({exceptions.first_line(error)})') if (
-          isinstance(error, jax.errors.JaxRuntimeError)
-          and 'RESOURCE_EXHAUSTED' in str(error)) else None)
-
-
-def evaluator_memory_advice(
-    config: config_lib.Config, name: str,
-) -> contextlib.AbstractContextManager[None]:
-  """Returns `out_of_memory_advice` for one of the config's evaluators."""
-  size = config.evals[name].batch_size or config.eval_batch_size
-  return out_of_memory_advice(f'The evaluator {name}', advice=(
-      f'Its batch size is {size:,}: set --config.evals.{name}.batch_size to a '
-      'smaller number.'))

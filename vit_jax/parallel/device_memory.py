@@ -3,6 +3,7 @@
 CPU devices share the host memory that is free when a run starts.
 """
 
+import contextlib
 import gc
 import pathlib
 import re
@@ -13,6 +14,7 @@ from jax.experimental import multihost_utils
 import numpy as np
 import psutil
 
+from vit_jax import exceptions
 from vit_jax.parallel import hardware
 
 # The rest is left to image decoding and other processes.
@@ -26,11 +28,25 @@ _CGROUP_ROOT = pathlib.Path('/sys/fs/cgroup')
 # The TPU compiler writes binary units: '40.1G' is 40.1 * 2**30 bytes.
 _UNITS = {'': 1, 'K': 2**10, 'M': 2**20, 'G': 2**30, 'T': 2**40, 'P': 2**50}
 _SIZE = r'(\d+(?:\.\d+)?)([KMGTP]?)i?B?'
+_EXHAUSTED = 'RESOURCE_EXHAUSTED'
 _OUT_OF_MEMORY = (
     rf'Used {_SIZE} of {_SIZE} hbm',
     rf'temporaries \({_SIZE}\) exceeds available HBM \({_SIZE}\)',
     rf'allocate {_SIZE}.*?(?:limit|available|only)[^0-9]*{_SIZE}',
 )
+
+
+def explain_shortage(
+    what: str, *, advice: str) -> contextlib.AbstractContextManager[None]:
+  """Turns an out-of-memory error of the devices into a `ValueError`.
+
+  `what` is the operation, such as 'Training', and `advice` a remedy.
+  """
+  return exceptions.replaced_by(lambda error: ValueError(
+      f'{what} ran out of device memory. {advice} '
+      f'({exceptions.first_line(error)})') if (
+          isinstance(error, jax.errors.JaxRuntimeError)
+          and _EXHAUSTED in str(error)) else None)
 
 
 def free_bytes(mesh: jax.sharding.Mesh) -> int | None:
@@ -128,7 +144,7 @@ def parse_out_of_memory(message: str) -> tuple[int, int] | None:
 
   Returns None if the error is not about memory.
   """
-  if 'RESOURCE_EXHAUSTED' not in message:
+  if _EXHAUSTED not in message:
     return None
   for pattern in _OUT_OF_MEMORY:
     match = re.search(pattern, message, flags=re.DOTALL | re.IGNORECASE)

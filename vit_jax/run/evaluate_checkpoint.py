@@ -1,6 +1,6 @@
 """Evaluates weights outside of training, with the data of a config."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import functools
 import json
@@ -21,7 +21,6 @@ from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
-from vit_jax.experiment import fit_batch
 from vit_jax.experiment import fit_weights
 from vit_jax.experiment import load_config
 from vit_jax.inference import load as load_lib
@@ -74,11 +73,9 @@ def config_for(
   later = [o for o in overrides if o.startswith('evals.')]
   now = [*first, *(o for o in overrides if o not in later)]
   if specification:
-    config = config_lib.with_dtype_of(
-        load_config.load_one(
-            specification, now, stage=stage,
-            open_weights=None if is_model else load_config.open_weights),
-        weights.run)
+    config = load_config.load_one(
+        specification, now, stage=stage,
+        open_weights=None if is_model else load_config.open_weights)
   elif weights.run:
     config = config_lib.resolve_with(weights.run, now)
   else:
@@ -163,11 +160,12 @@ def restore(
   # The best checkpoint and the teacher concern the training run only. A batch
   # is a microbatch of training, rounded up to a multiple of the devices.
   count = jax.device_count()
-  experiment = build_lib.build(dataclasses.replace(
+  config = dataclasses.replace(
       config, batch_size=-(-config.eval_batch_size // count) * count,
       model=dataclasses.replace(config.model, num_classes=0), accumulation=1,
       checkpoint=checkpoint_config.CheckpointConfig(best=''),
-      objective=config.objective.without_teacher()), head=head)
+      objective=config.objective.without_teacher())
+  experiment = build_lib.build(config, head=head, earlier=weights.run)
   multihost.connect_cpus(experiment.mesh)
   params, rows = fit_weights.fit(experiment, weights, rules=rules)
   for row in rows:
@@ -187,11 +185,5 @@ def results(
   """
   for name in experiment.evaluators:
     beat(name)
-    with fit_batch.evaluator_memory_advice(experiment.config, name):
-      result = experiment.evaluate(name, params, functools.partial(beat, name))
-    yield name, result
-
-
-def metrics_of(name: str, result: evals.Result) -> Mapping[str, float]:
-  """Returns the metrics of an evaluator by their full names."""
-  return {f'{name}/{key}': value for key, value in result.metrics.items()}
+    yield name, experiment.evaluate(
+        name, params, functools.partial(beat, name))

@@ -10,7 +10,6 @@ from vit_jax import types
 from vit_jax.checkpoints import manager
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
-from vit_jax.experiment import fit_batch
 from vit_jax.experiment import frozen_weights
 from vit_jax.run import clock as clock_lib
 from vit_jax.run import counters as counters_lib
@@ -109,11 +108,10 @@ class Evaluation:
     row: dict[str, float] = {}
     for name in names:
       self.on_batch(name)
-      with self.clock.paused(), fit_batch.evaluator_memory_advice(
-          self.experiment.config, name):
-        result = self.experiment.evaluate(
-            name, params, functools.partial(self.on_batch, name))
-      row |= {f'{name}/{key}': value for key, value in result.metrics.items()}
+      with self.clock.paused():
+        row |= self.experiment.evaluate(
+            name, params, functools.partial(self.on_batch, name),
+        ).metrics_of(name)
     return row
 
   def _run_on_best(

@@ -63,7 +63,7 @@ def train(
     experiment: the experiment.
     workdir: folder of the run.
     title: name to print.
-    weights: initial parameters of a new run; by default random.
+    weights: initial parameters of a new run; by default those of the config.
     profile_steps: number of steps to profile.
 
   Raises:
@@ -106,6 +106,8 @@ def _restore_and_train(
   """Implements `train` with the services of a run."""
   free_bytes = device_memory.free_bytes(experiment.mesh)
   fit_batch.check_state_fits(experiment, free_bytes=free_bytes)
+  watchdog.beat('opening the initial weights', is_start=True)
+  weights = weights or restore.open_weights(experiment.config, files.path)
   watchdog.beat('restoring or initialising the state', is_start=True)
   state, start = restore.restore_or_init(
       experiment, checkpoints, files.path, weights)
@@ -179,7 +181,7 @@ class _Run:
     """Runs the remaining steps; returns the summary."""
     try:
       with self._progress:
-        with fit_batch.out_of_memory_advice('Training', advice=(
+        with device_memory.explain_shortage('Training', advice=(
             f'Use more than {self._config.num_microbatches} microbatches: '
             '--config.accumulation.')):
           self._loop(step_function, profiler)

@@ -29,21 +29,11 @@ CONFIG, PARAMETERS = 'config.json', 'parameters.txt'
 SUMMARY, CURVES = 'summary.json', 'curves.png'
 
 
-def read_summary(workdir: epath.Path) -> dict[str, Any] | None:
-  """Returns the summary of a finished run; None if missing or damaged."""
-  try:
-    return untrusted.read_json(workdir / SUMMARY)
-  except (OSError, ValueError):
-    return None
-
-
-def with_saved_dtype(
-    config: config_lib.Config, workdir: epath.Path) -> config_lib.Config:
-  """Returns the config with the dtype of the run, if any, for 'auto'."""
+def read(path: epath.Path) -> dict[str, Any]:
+  """Returns a summary or config; nothing if it is missing or damaged."""
   with contextlib.suppress(OSError, ValueError):
-    return config_lib.with_dtype_of(
-        config, untrusted.read_json(workdir / CONFIG))
-  return config
+    return untrusted.read_json(path)
+  return {}
 
 
 @dataclasses.dataclass(frozen=True)

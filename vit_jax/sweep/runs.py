@@ -18,13 +18,11 @@ from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
 from vit_jax.parallel import coordination
-from vit_jax.run import initial_weights
 from vit_jax.run import restore
 from vit_jax.run import signals
 from vit_jax.run import watchdog as watchdog_lib
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import health
-from vit_jax.weights import open as open_lib
 
 RESULT, RUNS = 'sweep.json', 'runs'
 # Settings that may differ when a sweep resumes. Unlike a single run, it may not
@@ -46,13 +44,14 @@ def build(
   # Process 0 decides: other hosts may see stale files.
   done = coordination.run_on_first('finished', lambda: [
       name for name in configs
-      if workdir_lib.read_summary(workdir / RUNS / name) is not None]) or []
+      if workdir_lib.read(workdir / RUNS / name / workdir_lib.SUMMARY)]) or []
   for name in [name for name in configs if name not in done]:
     try:
       with watchdog_lib.Watchdog(
           configs[name].log, f'opening the data of {name}'):
         experiments[name] = build_lib.build(
-            workdir_lib.with_saved_dtype(configs[name], workdir / RUNS / name))
+            configs[name], earlier=workdir_lib.read(
+                workdir / RUNS / name / workdir_lib.CONFIG))
     except ValueError as error:
       problems.setdefault(str(error), []).append(name)
   if problems:
@@ -76,24 +75,20 @@ def train(
     workdir: folder of the sweep.
     stop: raises between runs if a signal arrived.
   """
-  opener = functools.cache(open_lib.open)
   for number, name in enumerate(names, start=1):
     stop.check()
     summary = coordination.run_on_first(
         'finished', functools.partial(
-            workdir_lib.read_summary, workdir / RUNS / name))
+            workdir_lib.read, workdir / RUNS / name / workdir_lib.SUMMARY))
     if jax.process_index() == 0:
       print(f'\n{name} ({number} of {len(names)})'
-            + ': already finished' * (summary is not None), flush=True)
-    if summary is not None:
+            + ': already finished' * bool(summary), flush=True)
+    if summary:
       yield name, summary
       continue
-    experiment = experiments.pop(name)
     try:
       yield name, run_lib.train(
-          experiment, workdir / RUNS / name, title=name,
-          weights=initial_weights.open_weights(
-              experiment.config, opener=opener))
+          experiments.pop(name), workdir / RUNS / name, title=name)
     except health.NonFiniteError as error:
       yield name, error
   stop.check()

@@ -107,9 +107,9 @@ def make(
 
     def evaluate(params: types.Params, *evaluators: str) -> dict[str, float]:
       placed = multihost.put(params, shardings)
-      return {f'{name}/{key}': value for name in evaluators
+      return {key: value for name in evaluators
               for key, value in experiment.evaluate(
-                  name, placed, on_batch).metrics.items()}
+                  name, placed, on_batch).metrics_of(name).items()}
 
     def value_of(params: types.Params) -> float:
       return evaluate(params, _SELECTION)[f'{_SELECTION}/{metric}']
