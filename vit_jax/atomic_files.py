@@ -1,6 +1,6 @@
 """Files and folders written completely or not at all, local or in a bucket."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 import contextlib
 import json
 import math
@@ -43,20 +43,20 @@ def write_text(path: epath.PathLike, text: str) -> None:
 def write_bytes(path: epath.PathLike, content: bytes) -> None:
   """Replaces a file; readers find the old content or the new one.
 
-  Symbolic links, which a folder from elsewhere may contain, are replaced.
+  Symbolic links, which a folder from elsewhere may contain, are replaced. Of
+  several processes that write the same file, one is the last.
   """
   path = epath.Path(path)
   path.parent.mkdir(parents=True, exist_ok=True)
   if is_remote(path):  # Buckets replace objects atomically.
     path.write_bytes(content)
     return
-  new = path.with_name(path.name + '.new')
-  new.unlink(missing_ok=True)  # Of a killed process, or a link.
-  with open(new, 'xb') as file:
-    file.write(content)
-    file.flush()
-    os.fsync(file.fileno())
-  new.replace(path)
+  with _temporary(path.name, path.parent) as new:
+    with open(new, 'wb') as file:
+      file.write(content)
+      file.flush()
+      os.fsync(file.fileno())
+    new.replace(path)
 
 
 def without_links(path: str, flags: int) -> int:
@@ -75,6 +75,16 @@ def without_links(path: str, flags: int) -> int:
 def write_json(path: epath.PathLike, value: Any) -> None:
   """Replaces a file with strict JSON; non-finite numbers become null."""
   write_text(path, json.dumps(strict(value), indent=2, allow_nan=False) + '\n')
+
+
+def write_json_lines(path: epath.PathLike, rows: Iterable[Any]) -> None:
+  """Replaces a file with a line of strict JSON for each row."""
+  write_text(path, ''.join(map(json_line, rows)))
+
+
+def json_line(row: Any) -> str:
+  """Returns a line of strict JSON; non-finite numbers become null."""
+  return json.dumps(strict(row), allow_nan=False) + '\n'
 
 
 @contextlib.contextmanager
@@ -99,17 +109,26 @@ def create(target: str | os.PathLike) -> Generator[pathlib.Path, None, None]:
   check_absent(final)
   if is_local:
     final.parent.mkdir(parents=True, exist_ok=True)
-  with tempfile.TemporaryDirectory(
-      # In the target's folder, so that the rename stays within a file system.
-      dir=final.parent if is_local else None, prefix=f'.{final.name}.',
-      ignore_cleanup_errors=True) as folder:
-    path = pathlib.Path(folder) / final.name
+  with _temporary(final.name, final.parent if is_local else None) as path:
     yield path
     check_absent(final)
     if is_local:
       os.rename(path, final)
     else:
       _upload(path, final)
+
+
+@contextlib.contextmanager
+def _temporary(
+    name: str, folder: epath.Path | None,
+) -> Generator[pathlib.Path, None, None]:
+  """Yields a path with this name in a new folder, which is removed.
+
+  In the folder of the target, the path can be renamed to it.
+  """
+  with tempfile.TemporaryDirectory(
+      dir=folder, prefix=f'.{name}.', ignore_cleanup_errors=True) as new:
+    yield pathlib.Path(new) / name
 
 
 def check_absent(path: epath.Path) -> None:

@@ -15,7 +15,6 @@ import contextlib
 import csv
 import dataclasses
 import functools
-import json
 import os
 from typing import Any
 
@@ -183,7 +182,7 @@ def _output(
         path, 'w', newline='', encoding='utf-8', errors='backslashreplace'))
     if target.endswith('.jsonl'):
       yield lambda record, labels, result: file.write(
-          json.dumps(atomic_files.strict(record)) + '\n')
+          atomic_files.json_line(record))
       return
     rows = csv.writer(file)
 

@@ -5,7 +5,6 @@ A report of `data check` and the pairs of `deduplicate` share one page template.
 
 from collections.abc import Callable, Sequence
 import dataclasses
-import json
 from typing import Any
 
 from etils import epath
@@ -105,8 +104,8 @@ def write_pairs(folder: epath.Path, pairs: Sequence[search.Pair]) -> None:
           'per line. Rename the file.')
   atomic_files.write_text(
       folder / EXCLUDE, ''.join(f'{pair.key}\n' for pair in pairs))
-  atomic_files.write_text(folder / PAIRS, ''.join(
-      json.dumps(dataclasses.asdict(pair)) + '\n' for pair in pairs))
+  atomic_files.write_json_lines(
+      folder / PAIRS, map(dataclasses.asdict, pairs))
 
 
 def write_pairs_page(

@@ -209,7 +209,7 @@ def _report_unreadable(planned: Plan, rows: Sequence[dict[str, str]]) -> str:
   if not rows:
     return ''
   total = sum(shard.last - shard.first for shard in planned.all_shards)
-  atomic_files.write_text(path, ''.join(json.dumps(r) + '\n' for r in rows))
+  atomic_files.write_json_lines(path, rows)
   text = str(start_check.Result(planned.name, total, total, tuple(
       unreadable_lib.Unreadable(**row) for row in rows)))
   if len(rows) > unreadable_lib.allowed(planned.max_unreadable, total):

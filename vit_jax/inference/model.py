@@ -7,16 +7,10 @@
     logits = model(images)['logits']        # Arrays in, arrays out.
 """
 
-from collections.abc import (
-  Callable,
-  Iterable,
-  Iterator,
-  Mapping,
-  Sequence,
-  Sized,
-)
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
+import operator
 import os
 from typing import Any
 
@@ -295,8 +289,9 @@ class Model(weights_lib.Weights):
     """
     if batch_size < 1:
       raise ValueError(f'batch_size must be at least 1, but is {batch_size}.')
-    if isinstance(images, Sized):  # One image is not padded to a full batch.
-      batch_size = min(batch_size, max(len(images), 1))
+    # One image is not padded to a full batch.
+    batch_size = min(batch_size, max(
+        operator.length_hint(images, batch_size), 1))
     if 'layers' in names:
       self.preprocess.check_one_size('Attention')
     apply = network_lib.forward(self.config, tuple(names), flip=flip)

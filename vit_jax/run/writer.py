@@ -88,7 +88,7 @@ class MetricWriter:
     if self._file is None:  # Objects in a bucket cannot be appended to.
       self._replace([*_read(self._path), row])
     else:
-      self._file.write(_line(row))
+      self._file.write(atomic_files.json_line(row))
       self._file.flush()
     for name, value in values.items():
       self._add_event(
@@ -148,7 +148,7 @@ class MetricWriter:
   def _replace(self, rows: Sequence[Mapping[str, Any]]) -> None:
     if self._file is not None:
       self._file.close()
-    atomic_files.write_text(self._path, ''.join(map(_line, rows)))
+    atomic_files.write_json_lines(self._path, rows)
     if not atomic_files.is_remote(self._path):
       self._file = open(  # noqa: SIM115
           self._path, 'a', opener=atomic_files.without_links)
@@ -208,10 +208,6 @@ def _read(path: epath.Path) -> list[dict[str, Any]]:
   return list(rows.values())
 
 
-def _line(row: Mapping[str, Any]) -> str:
-  return json.dumps(atomic_files.strict(row), allow_nan=False) + '\n'
-
-
 def add_rows(
     path: epath.Path, rows: Iterable[Mapping[str, Any]], *, step: int,
 ) -> None:
@@ -219,7 +215,6 @@ def add_rows(
   lines = untrusted.read_text(path).splitlines() if path.exists() else []
   known = [json.loads(line) for line in lines]
   present = [{**row, 'step': None} for row in known]
-  known += [{'step': step, **row} for row in rows
-            if {**row, 'step': None} not in present]
-  atomic_files.write_text(
-      path, ''.join(json.dumps(row) + '\n' for row in known))
+  atomic_files.write_json_lines(path, known + [
+      {'step': step, **row} for row in rows
+      if {**row, 'step': None} not in present])

@@ -8,7 +8,6 @@ from collections.abc import Collection
 from typing import Any
 
 from vit_jax import data
-from vit_jax import evals
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
@@ -70,7 +69,9 @@ def default_metric(config: config_lib.Config) -> str:
   # Other evaluators need no data to know their metrics.
   if section.name not in ('auto', 'classification'):
     return f'{name}/{section.metrics_on(multi_label=False, num_classes=0)[0]}'
-  dataset = _open(config, section, data_optional=True)
+  dataset = data.open_dataset(
+      config.data, split=section.split, source=section.source or None,
+      data_optional=True)
   metrics = section.resolve(targets=bool(dataset.targets)).metrics_on(
       multi_label=dataset.multi_label, num_classes=dataset.num_classes)
   return f'{name}/{metrics[0]}'
@@ -134,10 +135,9 @@ def check_disjoint(
         'The config has no evaluator for the final runs: its section evals is '
         'empty, or has only the evaluators that select among the grid runs.')
   others = {'training split': experiment.dataset, **{
-      f'final evaluator {name!r}': _open(final.config, final.config.evals[name])
-      for name in names}}
-  for name, section in experiment.config.evals.items():
-    dev = _open(experiment.config, section)
+      f'final evaluator {name!r}': _open(final, name) for name in names}}
+  for name in experiment.config.evals:
+    dev = _open(experiment, name)
     for what, other in others.items():
       if dev.overlaps(other):
         raise ValueError(
@@ -146,10 +146,6 @@ def check_disjoint(
             f'{what}. Use disjoint parts of the training split.')
 
 
-def _open(
-    config: config_lib.Config, section: evals.EvaluatorConfig, *,
-    data_optional: bool = False,
-) -> data.Dataset:
-  return data.open_dataset(
-      config.data, split=section.split, source=section.source or None,
-      data_optional=data_optional)
+def _open(experiment: build_lib.Experiment, evaluator: str) -> data.Dataset:
+  section = experiment.config.evals[evaluator]
+  return experiment.open_data(section.split, section.source)[0]
