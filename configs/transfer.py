@@ -20,7 +20,7 @@ whole. Fine-tuning with few images per class chooses its learning rate on more
 labelled images than it trains on.
 
 `datasets` are values of `data.source`, joined by '+', with a training and a
-test split; docs/sweeps.md says how they are named. `methods=frozen` leaves out
+test split; docs/sweeps.md says how they are named. A '+' in a path is '++'. `methods=frozen` leaves out
 fine-tuning, which takes nearly all of the time. Datasets and methods may be
 added later; the table shows those of the last command.
 
@@ -39,6 +39,7 @@ images/s on one busy core (2026-11-26). From this, a dataset takes an estimated
 images per class: docs/paper.md.
 """
 
+import re
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -57,7 +58,7 @@ def get_config(
   """Returns one task for each dataset and training.
 
   Args:
-    datasets: datasets, joined by '+'.
+    datasets: datasets, joined by '+'; '++' stands for a '+' in a path.
     images: numbers of images per class, joined by '+'; 'all' for all.
     methods: 'frozen', 'fine-tuned' or both.
     model: model variant, such as 'S/14'; '' uses that of the checkpoint.
@@ -67,7 +68,9 @@ def get_config(
       STEPS for fewer.
     scratch: keeps random weights in place of those of the checkpoint.
   """
-  names = {dataset: label(dataset) for dataset in datasets.split('+')}
+  parts = re.split(r'(?<!\+)\+(?!\+)', datasets)
+  names = {dataset: label(dataset) for dataset in (
+      part.replace('++', '+') for part in parts)}
   if len({*names.values()}) < len(names):
     raise ValueError(
         f'datasets is {datasets!r}, but two have the same last name. Rename '

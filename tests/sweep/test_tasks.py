@@ -10,6 +10,7 @@ from tests import toy
 from vit_jax import __main__ as main
 from vit_jax import data
 from vit_jax import sweep as sweep_lib
+from vit_jax.experiment import config_file
 from vit_jax.experiment import load_config
 from vit_jax.sweep import tasks as tasks_lib
 from vit_jax.weights import adapt
@@ -138,6 +139,12 @@ def test_the_baseline_keeps_random_weights(scratch, cls):
   start, _ = adapt.adapt(
       trained, random, config=config.init, resize=lambda _, array: array)
   assert (start['cls'] == cls).all() and not start['head']['bias'].any()
+
+
+def test_a_path_may_contain_a_plus():
+  content = config_file.read(f'{TRANSFER}:datasets=digits+/a++b/cats++dogs')
+  assert {task['data']['source'] for task in content['sweep']['tasks'].values()
+          } == {'digits', '/a+b/cats+dogs'}
 
 
 def test_datasets_need_different_names():

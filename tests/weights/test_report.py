@@ -54,10 +54,13 @@ def test_heads_in_the_shapes_of_arrays_are_inferred(tmp_path):
   assert '\n'.join(loaded.summary).count('num_heads') == 1
 
 
-def test_regressions_have_targets():
+@pytest.mark.parametrize(('labels', 'noun'), [
+    (('age',), 'target'), ((), 'output')])  # The latter as in a tower of CLIP.
+def test_regressions_have_named_targets(labels, noun):
   model = random_models.make(
-      {**random_models.TINY, 'num_classes': 1}, side=32, activation='none')
-  assert '  model: 1 target, ' in model.summary[1]
+      {**random_models.TINY, 'num_classes': 1}, side=32, activation='none',
+      labels=labels)
+  assert f'  model: 1 {noun}, ' in model.summary[1]
 
 
 def test_given_operations_are_not_declared(tmp_path):

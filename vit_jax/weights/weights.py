@@ -79,7 +79,8 @@ class Weights:
   def head_size(self) -> str:
     """Number of outputs, for messages: '10 classes' or '1 target'."""
     return console.format_count(self.config.num_classes, (
-        'target' if self.preprocess.activation == 'none' else 'class'))
+        'class' if self.preprocess.activation != 'none' else
+        'target' if self.preprocess.labels else 'output'))
 
   @property
   def summary(self) -> tuple[str, ...]:
