@@ -49,7 +49,7 @@ def test_figures_follow_from_times_and_the_flops_of_the_experiment(figures):
 
 @pytest.mark.parametrize(('flags', 'words'), [
     ([], 'requires either --model'),
-    (['--model=B/16', '--rounds=0'], '--rounds must be at least 1')])
+    (['--model=B/16', '--rounds=0'], 'rounds must be at least 1')])
 def test_wrong_flags_are_errors(flags, words, capsys):
   assert main.main(['benchmark', *flags]) == 2
   assert words in capsys.readouterr().err

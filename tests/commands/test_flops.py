@@ -68,7 +68,7 @@ def test_each_stage_has_a_row(tmp_path, capsys):
 
 @pytest.mark.parametrize(('arguments', 'words'), [
     (['--config.seed=3'], '--config is missing'),
-    (['--utilisation=40'], 'above 0 and at most 1, but got 40'),
+    (['--utilisation=40'], 'above 0 and at most 1, but is 40'),
     ([f'--config={PRETRAIN}:dataset=nowhere', '--config.data.data_dir=/no'],
      "No dataset 'nowhere'"),
     # The error is about the model, not about the missing data.

@@ -216,7 +216,7 @@ def test_grid_runs_keep_no_best_checkpoint_of_another_evaluator(file):
                                     "'accuracy'?"),
     ([], {'metric': 'test/accuracy'}, "no evaluator is called 'test'"),
     ([], {'seeds': 0}, 'seeds must be at least 1'),
-    ([], {'held_out': 0}, 'held_out is a whole percentage'),
+    ([], {'held_out': 0}, 'held_out must be at least 1 and below 100'),
 ])
 def test_mistakes_are_errors_of_the_plan(file, grid, section, message):
   with pytest.raises(ValueError) as error:

@@ -220,13 +220,19 @@ def data_overrides(args: argparse.Namespace) -> dict[str, Any]:
 
   These are also read from --config.data.key=value, as messages name them.
   """
+  return {'data_dir': args.data_dir, **_data_keys(args, args.set)}
+
+
+def _data_keys(
+    args: argparse.Namespace, texts: Sequence[str] = ()) -> dict[str, Any]:
+  """Returns the keys in `texts` and those of --config.data.key=value."""
   changed = parse_overrides(args.overrides, flag='--config')
   if changed.keys() - {'data'} or 'source' in changed.get('data', {}):
     raise ValueError(
-        'This command takes --source, and other keys of the section data as '
+        'This command takes keys of the section data except source, as '
         f'--config.data.KEY=VALUE, but got --config.{args.overrides[0]}.')
-  return {'data_dir': args.data_dir, **parse_overrides([
-      *args.set, *(text.partition('.')[2] for text in args.overrides)])}
+  return parse_overrides([
+      *texts, *(text.partition('.')[2] for text in args.overrides)])
 
 
 def add_images(
@@ -248,23 +254,9 @@ def find_images(
     args: argparse.Namespace,
 ) -> tuple[dict[str, image_files.Labels], dict[str, str]]:
   """Returns the images of `add_images` and errors; see `image_files.find`."""
-  given = parse_overrides(args.overrides, flag='--config')
-  section = data_config.parse(given.pop('data', {}))
-  if given:
-    raise ValueError(
-        'This command takes keys of the section data only, but got --config.'
-        f'{args.overrides[0]}.')
+  section = data_config.parse(_data_keys(args))
   return image_files.find(
       args.paths, columns_lib.LabelConfig(section.target, section.table))
-
-
-def check_positive(args: argparse.Namespace, *names: str) -> None:
-  """Raises a `ValueError` for a flag below 1; None is allowed."""
-  for name in names:
-    value = getattr(args, name)
-    if value is not None and value < 1:
-      raise ValueError(
-          f'--{name.replace("_", "-")} must be at least 1; got {value}.')
 
 
 def check_output(path: str, suffixes: Sequence[str]) -> None:

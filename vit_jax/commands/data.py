@@ -23,6 +23,7 @@ from typing import Any
 
 from etils import epy
 
+from vit_jax import schema
 from vit_jax.commands import arguments
 
 with epy.lazy_imports():
@@ -78,6 +79,7 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
 
 
 def _check(args: argparse.Namespace) -> tuple[int, Any]:
+  schema.check_range(args, 'max_examples')
   thresholds = similarity.Thresholds(args.max_distance, args.min_similarity)
   config = data.parse(
       {**arguments.data_overrides(args), 'source': args.source})
@@ -135,8 +137,7 @@ def _add_prepare(tasks: argparse._SubParsersAction) -> None:
 
 
 def _prepare(args: argparse.Namespace) -> tuple[int, Any]:
-  if args.shard_mib < 1:
-    raise ValueError(f'--shard-mib must be at least 1; got {args.shard_mib}.')
+  schema.check_range(args, 'shard_mib', low=1)
   beam_runner.load(args.runner)  # Raises if it is not installed.
   start = time.monotonic()
   with image_files.ignore_pillow_warnings():

@@ -12,6 +12,7 @@ from typing import Any
 
 from etils import epy
 
+from vit_jax import schema
 from vit_jax.commands import arguments
 from vit_jax.parallel import hardware
 from vit_jax.plan import paper_costs
@@ -46,10 +47,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     raise ValueError(
         f'--config.{args.overrides[0]} changes a config, but --config is '
         'missing. Add for example --config=configs/pretrain.py.')
-  if not 0 < args.utilisation <= 1:
-    raise ValueError(
-        '--utilisation is a fraction of the peak, above 0 and at most 1, but '
-        f'got {args.utilisation}.')
+  schema.check_range(args, 'utilisation', above=0, most=1)
   device = hardware.named(args.device)
   return 0, _run_config(args, device) if args.config else _run_tables()
 

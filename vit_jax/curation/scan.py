@@ -92,9 +92,6 @@ def prepare(
   A hash of the keys selects `max_examples` of all splits together; 0 selects
   all.
   """
-  if max_examples < 0:
-    raise ValueError(
-        f'--max-examples must be at least 0 (all); got {max_examples}.')
   opened = registry.open_splits(config)
   # A dataset of a few files may have an empty split.
   sources = {name: source for name, source in opened.splits.items()

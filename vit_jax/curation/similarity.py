@@ -24,6 +24,7 @@ from jaxtyping import Bool, Float32, UInt8, UInt64
 import numpy as np
 from PIL import Image
 
+from vit_jax import schema
 from vit_jax.curation import hash_index
 from vit_jax.data.splits import split_strings
 
@@ -45,21 +46,16 @@ class Thresholds:
   """Thresholds of near-duplicates.
 
   Attributes:
-    max_distance: maximum number of different bits of 64.
+    max_distance: maximum number of different bits of 64; unrelated images
+      differ in about 32 bits.
     min_similarity: minimum correlation of pixels.
   """
   max_distance: int = 7
   min_similarity: float = 0.9
 
   def __post_init__(self):
-    if not 0 <= self.max_distance <= hash_index.MAX_DISTANCE:
-      raise ValueError(
-          f'The distance must be from 0 to {hash_index.MAX_DISTANCE} bits of '
-          f'64; got {self.max_distance}. Unrelated images differ in about 32 '
-          'bits.')
-    if not 0 < self.min_similarity <= 1:
-      raise ValueError(
-          f'min_similarity must be in (0, 1]; got {self.min_similarity}.')
+    schema.check_range(self, 'max_distance', most=hash_index.MAX_DISTANCE)
+    schema.check_range(self, 'min_similarity', above=0, most=1)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,6 +6,7 @@ import io
 import numpy as np
 from PIL import Image
 
+from vit_jax import schema
 from vit_jax.data.images import decode
 from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
@@ -25,10 +26,7 @@ class ImageFormat:
   max_pixels: int = limits.MAX_PIXELS
 
   def __post_init__(self):
-    if self.shorter_side < 0:
-      raise ValueError(
-          '--shorter-side must be a number of pixels, or 0 for any size; got '
-          f'{self.shorter_side}.')
+    schema.check_range(self, 'shorter_side')
 
   @property
   def description(self) -> str:

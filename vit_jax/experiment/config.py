@@ -135,7 +135,9 @@ def metric_mode(
     raise ValueError(
         f'{setting} is {metric!r}, but no evaluator is called {name!r}. '
         f'Evaluators: {", ".join(config.evals) or "none"}.')
-  modes = metrics_of(config, name)
+  section = config.evals[name]
+  modes = {**section.metrics(), **(
+      config.objective.metrics() if section.reports_objective else {})}
   return modes[schema.check_name(key, list(modes), what=f'metric in {setting}')]
 
 
@@ -145,13 +147,6 @@ def best_mode(config: Config) -> evals.Mode:
   if section.best_mode != 'auto':
     return section.best_mode
   return metric_mode(config, section.best, setting='checkpoint.best')
-
-
-def metrics_of(config: Config, evaluator: str) -> dict[str, evals.Mode]:
-  """Returns all metrics that an evaluator may report, the default one first."""
-  section = config.evals[evaluator]
-  return {**section.metrics(), **(
-      config.objective.metrics() if section.reports_objective else {})}
 
 
 def name_by_split(config: Config, eval_split: str) -> Config:

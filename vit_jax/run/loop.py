@@ -149,31 +149,33 @@ def _restore_and_train(
   return summary
 
 
+@dataclasses.dataclass
 class _Run:
   """The mutable parts of a run: state, counters and open files."""
+  experiment: experiment_lib.Experiment
+  files: workdir_lib.Files
+  checkpoints: manager.Checkpoints
+  stop: signals.StopRequest
+  watchdog: watchdog_lib.Watchdog
+  unreadable: unreadable_log.UnreadableRecorder
+  flops_per_image: int
+  state: types.TrainState
+  start: restore.Start
 
-  def __init__(
-      self, experiment: experiment_lib.Experiment, files: workdir_lib.Files,
-      checkpoints: manager.Checkpoints, stop: signals.StopRequest,
-      watchdog: watchdog_lib.Watchdog,
-      unreadable: unreadable_log.UnreadableRecorder, flops_per_image: int,
-      state: types.TrainState, start: restore.Start):
-    step, config = start.counters.step, experiment.config
-    self._experiment, self._config = experiment, config
-    self._files, self._checkpoints = files, checkpoints
-    self._stop, self._watchdog = stop, watchdog
-    self._unreadable, self._flops_per_image = unreadable, flops_per_image
-    self._state, self._start = state, start
-    self._counters = dataclasses.replace(start.counters)
-    self._logged_step = step
-    self._clock = clock_lib.Clock(devices=experiment.mesh.size)
+  def __post_init__(self):
+    self._config = self.experiment.config
+    self._counters = dataclasses.replace(self.start.counters)
+    self._logged_step = self._step
+    self._clock = clock_lib.Clock(devices=self.experiment.mesh.size)
     self._evaluation = evaluation.Evaluation(
-        experiment, checkpoints, self._clock, on_batch=self._on_eval_batch)
-    self._writer = files.open_metrics(config, resume_step=step)
+        self.experiment, self.checkpoints, self._clock,
+        on_batch=self._on_eval_batch)
+    self._writer = self.files.open_metrics(
+        self._config, resume_step=self._step)
     self._progress = progress_lib.Progress(
-        experiment.total_steps, start_step=step, title=files.title,
-        active=files.is_active,
-        remedy=_DRAWN if config.data.source == 'shapes' else '')
+        self.experiment.total_steps, start_step=self._step,
+        title=self.files.title, active=self.files.is_active,
+        remedy=_DRAWN if self._config.data.source == 'shapes' else '')
 
   def train(
       self, step_function: Callable, profiler: profiler_lib.Profiler,
@@ -186,11 +188,11 @@ class _Run:
             '--config.accumulation.')):
           self._loop(step_function, profiler)
         self._report('finishing a checkpoint')
-        self._checkpoints.wait()
+        self.checkpoints.wait()
     except signals.Stopped as stopped:
       self._report('saving after a signal')
       self._write_checkpoint()
-      self._checkpoints.wait()
+      self.checkpoints.wait()
       console.print_lines(f'{stopped}: saved at step {self._step:,}. The same '
                           'command resumes from there.')
       raise
@@ -198,10 +200,10 @@ class _Run:
       profiler.stop()
       self._writer.close()
       # Written even if too many unreadable images ended the run.
-      self._unreadable.write(step=self._step)
+      self.unreadable.write(step=self._step)
     if self._counters.unreadable:
       console.print_lines(unreadable_log.describe(self._counters))
-    return log_rows.summary(self._experiment, self._counters)
+    return log_rows.summary(self.experiment, self._counters)
 
   def _loop(
       self, step_function: Callable, profiler: profiler_lib.Profiler,
@@ -209,23 +211,23 @@ class _Run:
     if self._counters.evaluated != self._step:
       self._evaluate()  # Interrupted before the restart.
     in_flight: collections.deque[jax.Array] = collections.deque()
-    with contextlib.closing(self._experiment.batches(
+    with contextlib.closing(self.experiment.batches(
         start_step=self._step,
-        unreadable=self._unreadable.start_counter(self._counters))) as batches:
+        unreadable=self.unreadable.start_counter(self._counters))) as batches:
       while not self._is_finished():
-        self._stop.check()
-        self._checkpoints.check()
+        self.stop.check()
+        self.checkpoints.check()
         self._report('waiting for the input')
-        is_first = self._step == self._start.counters.step
+        is_first = self._step == self.start.counters.step
         # The first batch waits for the start of worker processes.
         with self._clock.paused() if is_first else self._clock.waiting():
           batch = next(batches)
         self._report('in a step')
-        log_rows.observe(self._experiment, self._writer, self._state, batch,
+        log_rows.observe(self.experiment, self._writer, self.state, batch,
                          step=self._step, is_first=is_first)
-        self._state, loss = step_function(self._state, batch)
+        self.state, loss = step_function(self.state, batch)
         self._counters.add_step(
-            self._config.batch_size, flops_per_image=self._flops_per_image)
+            self._config.batch_size, flops_per_image=self.flops_per_image)
         self._progress.advance(self._step)
         in_flight.append(loss)
         if len(in_flight) > IN_FLIGHT:
@@ -242,33 +244,33 @@ class _Run:
     return self._counters.step
 
   def _is_finished(self) -> bool:
-    return evaluation.is_finished(self._experiment, self._counters)
+    return evaluation.is_finished(self.experiment, self._counters)
 
   def _is_due(self, every: schema.Duration | str) -> bool:
-    return evaluation.is_due(self._experiment, self._counters, every)
+    return evaluation.is_due(self.experiment, self._counters, every)
 
   def _log(self) -> None:
     """Writes the metrics since the previous log line and resets them."""
-    metrics = jax.device_get(self._state.metrics)
-    health.assert_finite(metrics.pop('non_finite'), self._state.params)
+    metrics = jax.device_get(self.state.metrics)
+    health.assert_finite(metrics.pop('non_finite'), self.state.params)
     speed = self._clock.interval(
         images=(self._step - self._logged_step) * self._config.batch_size)
     self._logged_step = self._step
     self._update_counters()
     row = log_rows.training_row(
-        self._experiment, self._counters, metrics, speed,
-        flops_per_image=self._flops_per_image)
+        self.experiment, self._counters, metrics, speed,
+        flops_per_image=self.flops_per_image)
     self._counters.train = row
     self._write_row({f'train/{name}': value for name, value in row.items()})
     self._progress.update(self._step, loss=row['loss'],
                           images_per_sec=speed.images_per_sec,
                           wait_share=speed.wait_share)
-    self._state = dataclasses.replace(
-        self._state, metrics=self._experiment.empty_metrics())
+    self.state = dataclasses.replace(
+        self.state, metrics=self.experiment.empty_metrics())
 
   def _evaluate(self) -> None:
     """Runs the evaluators that are due at this step."""
-    found = self._evaluation.run_due(self._state, self._counters)
+    found = self._evaluation.run_due(self.state, self._counters)
     if found is None:
       return
     row, counters, lines = found
@@ -285,30 +287,30 @@ class _Run:
 
   def _on_eval_batch(self, name: str) -> None:
     self._report(f'evaluating {name}')
-    self._stop.check()
+    self.stop.check()
 
   def _write_checkpoint(self, which: str = paths.LATEST) -> None:
     self._report('starting a checkpoint')
     health.assert_finite(
-        self._state.metrics['non_finite'], self._state.params)
+        self.state.metrics['non_finite'], self.state.params)
     self._update_counters()
     with self._clock.paused():
-      self._checkpoints.save(
-          frozen_weights.without(self._experiment, self._state), which=which,
+      self.checkpoints.save(
+          frozen_weights.without(self.experiment, self.state), which=which,
           config=config_lib.to_plain(self._config),
           progress=dataclasses.asdict(self._counters),
-          labels=self._experiment.dataset.classes.names)
+          labels=self.experiment.dataset.classes.names)
 
   def _update_counters(self) -> None:
     """Counts unreadable images and time up to now."""
-    self._unreadable.update(self._counters)
+    self.unreadable.update(self._counters)
     self._counters.set_time(
-        self._start.counters, self._clock,
-        startup_summary.device_kind(self._experiment.mesh))
+        self.start.counters, self._clock,
+        startup_summary.device_kind(self.experiment.mesh))
 
   def _write_row(self, row: Mapping[str, float]) -> None:
-    with self._files.explain_errors(f'a row of {writer_lib.FILENAME}'):
+    with self.files.explain_errors(f'a row of {writer_lib.FILENAME}'):
       self._writer.write(self._step, row)
 
   def _report(self, activity: str) -> None:
-    self._watchdog.beat(activity, step=self._step)
+    self.watchdog.beat(activity, step=self._step)

@@ -1,5 +1,6 @@
 """Progress of a run in a terminal or a log file."""
 
+import dataclasses
 import time
 
 import rich.console
@@ -11,6 +12,7 @@ from vit_jax import escape
 _MAX_WAIT_SHARE = 0.5  # Advice is printed above.
 
 
+@dataclasses.dataclass
 class Progress:
   """A progress bar, or plain lines if the output is not a terminal.
 
@@ -21,40 +23,41 @@ class Progress:
       progress.update(step, loss=loss, images_per_sec=speed)
       progress.print('evaluated: accuracy 0.91')
   ```
+
+  Attributes:
+    total_steps: last step.
+    start_step: steps before this start.
+    title: name of the run.
+    console: destination.
+    active: whether this process prints.
+    remedy: follows a note if training mostly waits for images.
   """
+  total_steps: int
+  start_step: int = 0
+  title: str = ''
+  console: rich.console.Console = dataclasses.field(
+      default_factory=rich.console.Console)
+  active: bool = True
+  remedy: str = ''
 
-  def __init__(
-      self, total_steps: int, *, start_step: int = 0, title: str = '',
-      console: rich.console.Console | None = None, active: bool = True,
-      remedy: str = '',
-  ):
-    """Initialises the bar; entering the context shows it.
-
-    `remedy` follows a note if training mostly waits for images.
-    """
-    self._total_steps = total_steps
-    self._start_step = start_step
-    self._title = title
-    self._console = console or rich.console.Console()
-    self._active = active
-    self._remedy = remedy or 'docs/performance.md lists remedies'
+  def __post_init__(self):
     self._bar: rich.progress.Progress | None = None
     self._advised = False
 
   def __enter__(self) -> 'Progress':
     self._start_secs = time.monotonic()
-    if self._active and self._console.is_terminal:
+    if self.active and self.console.is_terminal:
       self._bar = rich.progress.Progress(
           rich.progress.TextColumn('[bold]{task.description}'),
           rich.progress.BarColumn(bar_width=None),
           rich.progress.TextColumn('{task.completed:,}/{task.total:,}'
                                    '{task.fields[figures]}'),
           rich.progress.TimeRemainingColumn(compact=True),
-          console=self._console, expand=True,
+          console=self.console, expand=True,
           # A higher rate would slow down training on a CPU.
           refresh_per_second=2)
       self._task = self._bar.add_task(
-          self._title, total=self._total_steps, completed=self._start_step,
+          self.title, total=self.total_steps, completed=self.start_step,
           figures='')
       self._bar.start()
     return self
@@ -71,7 +74,7 @@ class Progress:
       self._advised = True
       self.print('note: training waits for images '
                  f'{console_lib.format_percent(share)} of the time; '
-                 f'{self._remedy}')
+                 + (self.remedy or 'docs/performance.md lists remedies'))
     text = ''.join(
         f'  {name.replace("_per_sec", "/s").replace("_", " ")} '
         f'{console_lib.format_number(value)}'
@@ -79,8 +82,8 @@ class Progress:
     if self._bar is not None:
       self._bar.update(self._task, completed=step, figures=text)
     else:
-      title = f'{self._title}  ' if self._title else ''
-      self.print(f'{title}{step:,}/{self._total_steps:,}{text}'
+      title = f'{self.title}  ' if self.title else ''
+      self.print(f'{title}{step:,}/{self.total_steps:,}{text}'
                  f'{self._time_left(step)}')
 
   def advance(self, step: int) -> None:
@@ -90,15 +93,15 @@ class Progress:
 
   def print(self, text: str) -> None:
     """Prints a line above the bar."""
-    if self._active:
-      self._console.print(
-          escape.wrap(text, width=self._console.width), markup=False,
+    if self.active:
+      self.console.print(
+          escape.wrap(text, width=self.console.width), markup=False,
           highlight=False, soft_wrap=True)
 
   def _time_left(self, step: int) -> str:
-    done = step - self._start_step
-    if done <= 0 or step >= self._total_steps:
+    done = step - self.start_step
+    if done <= 0 or step >= self.total_steps:
       return ''
     secs = (time.monotonic() - self._start_secs) / done * (
-        self._total_steps - step)
+        self.total_steps - step)
     return f'  {console_lib.format_secs(secs)} left'

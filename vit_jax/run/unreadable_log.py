@@ -17,15 +17,13 @@ from vit_jax.run import workdir as workdir_lib
 from vit_jax.run import writer as writer_lib
 
 
+@dataclasses.dataclass
 class UnreadableRecorder:
   """Unreadable images of one run, in training and evaluation."""
-
-  def __init__(
-      self, experiment: experiment_lib.Experiment, files: workdir_lib.Files):
-    self._experiment = experiment
-    self._files = files
-    self._counter: data.UnreadableCounter | None = None
-    self._num_written = 0
+  experiment: experiment_lib.Experiment
+  files: workdir_lib.Files
+  _counter: data.UnreadableCounter | None = None
+  _num_written: int = 0
 
   def check_images(self) -> None:
     """Decodes images of all splits of a new run for a limited time.
@@ -33,26 +31,26 @@ class UnreadableRecorder:
     Raises:
       ValueError: if unreadable images would end the run.
     """
-    config = self._experiment.config
+    config = self.experiment.config
     datasets = {(one.name, one.split): one for one in [
-        self._experiment.dataset,
-        *(self._experiment.open_data(section.split, section.source)[0]
+        self.experiment.dataset,
+        *(self.experiment.open_data(section.split, section.source)[0]
           for section in config.evals.values())]}
     for result in start_check.check(config.data, [*datasets.values()]):
       for one in result.unreadable:  # Training does not report it again.
-        self._experiment.unreadable.found[one.data, one.key] = one
+        self.experiment.unreadable.found[one.data, one.key] = one
       if result.unreadable:
         console.print_lines(f'{result}\nThey are skipped: see {file_name(0)}')
 
   def start_counter(
       self, counters: counters_lib.Counters) -> data.UnreadableCounter | None:
     """Returns a counter that continues from a checkpoint's counts."""
-    section = self._experiment.config.data
+    section = self.experiment.config.data
     if section.unreadable == 'error':
       return None
-    shards, num_shards = multihost.batch_shards(self._experiment.mesh)
+    shards, num_shards = multihost.batch_shards(self.experiment.mesh)
     self._counter = data.UnreadableCounter(
-        max_share=section.max_unreadable, log=self._experiment.unreadable,
+        max_share=section.max_unreadable, log=self.experiment.unreadable,
         rows=counters.images * len(shards) // num_shards,
         count=counters.unreadable * len(shards) // num_shards)
     return self._counter
@@ -66,12 +64,12 @@ class UnreadableRecorder:
 
   def write(self, *, step: int) -> None:
     """Appends new unreadable examples to the file of this process."""
-    found = self._experiment.unreadable.found.values()
+    found = self.experiment.unreadable.found.values()
     if len(found) > self._num_written:
       name = file_name(jax.process_index())
-      with self._files.explain_errors(name):
+      with self.files.explain_errors(name):
         writer_lib.add_rows(
-            self._files.path / name, map(dataclasses.asdict, found), step=step)
+            self.files.path / name, map(dataclasses.asdict, found), step=step)
       self._num_written = len(found)
 
 

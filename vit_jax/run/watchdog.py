@@ -6,7 +6,7 @@ of the run would wait forever.
 """
 
 from collections.abc import Callable
-import functools
+import dataclasses
 import os
 import sys
 import threading
@@ -22,6 +22,7 @@ from vit_jax.experiment import log_config
 EXIT_CODE = 76
 
 
+@dataclasses.dataclass
 class Watchdog:
   """A thread that checks for progress; use as a context manager.
 
@@ -34,34 +35,28 @@ class Watchdog:
       batch = next(batches)
       watchdog.beat('in a step', step=step)
   ```
+
+  Attributes:
+    log: time limits.
+    activity: activity until the first beat, part of the start.
+    report: receives the report.
+    end: ends the process with an exit status.
   """
+  log: log_config.LogConfig
+  activity: str
+  report: Callable[[str], object] = lambda text: print(
+      text, file=sys.stderr, flush=True)
+  end: Callable[[int], None] = os._exit
 
-  def __init__(
-      self, log: log_config.LogConfig, activity: str, *,
-      report: Callable[[str], None] | None = None,
-      end: Callable[[int], None] = os._exit,
-  ):
-    """Initialises the watchdog; entering the context starts it.
-
-    Args:
-      log: time limits.
-      activity: activity until the first beat, part of the start.
-      report: receives the report.
-      end: ends the process with an exit status.
-    """
-    self._log = log
-    self._activity = activity
-    self._report = report or functools.partial(
-        print, file=sys.stderr, flush=True)
-    self._end = end
+  def __post_init__(self):
     self._step = 0
     self._closed = threading.Event()
     self._thread: threading.Thread | None = None
 
   def __enter__(self) -> 'Watchdog':
     self._watched_thread = threading.get_ident()
-    self.beat(self._activity, is_start=True)
-    log = self._log
+    self.beat(self.activity, is_start=True)
+    log = self.log
     limits = [limit for limit in (
         log.stalled_secs, log.hung_secs, log.start_secs) if limit]
     if limits:
@@ -91,19 +86,19 @@ class Watchdog:
       start, activity, is_start = beat = self._beat
       secs = time.monotonic() - start
       limit, setting = (
-          (self._log.start_secs, 'log.start_secs') if is_start else
-          (self._log.hung_secs, 'log.hung_secs'))
+          (self.log.start_secs, 'log.start_secs') if is_start else
+          (self.log.hung_secs, 'log.hung_secs'))
       if limit and secs >= limit:
-        self._report(
+        self.report(
             self._describe(activity, secs)
             + f'\nExiting with status {EXIT_CODE}: the same command resumes '
             'from the last checkpoint.')
-        self._end(EXIT_CODE)
+        self.end(EXIT_CODE)
         return
-      stalled = self._log.stalled_secs
+      stalled = self.log.stalled_secs
       if stalled and secs >= stalled and reported is not beat:
         reported = beat
-        self._report(self._describe(activity, secs) + (
+        self.report(self._describe(activity, secs) + (
             f'\nThe process will exit after {limit:g} s ({setting}).'
             if limit else ''))
 

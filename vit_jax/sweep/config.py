@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from vit_jax import schema
+
 # Fields that the sweep sets.
 _RESERVED = ('seed', 'data.split', 'evals')
 
@@ -67,12 +69,8 @@ class SweepConfig:
   soup: Literal['none', 'uniform', 'greedy'] = 'none'
 
   def __post_init__(self):
-    if not 0 < self.held_out < 100:
-      raise ValueError(
-          'held_out is a whole percentage of the training split, from 1 to 99, '
-          f'but is {self.held_out}.')
-    if self.seeds < 1:
-      raise ValueError(f'seeds must be at least 1, but is {self.seeds}.')
+    schema.check_range(self, 'held_out', low=1, end=100)
+    schema.check_range(self, 'seeds', low=1)
     if self.tasks and self.soup != 'none':
       raise ValueError(
           f"soup is {self.soup!r}, but different tasks have different "
