@@ -39,7 +39,6 @@ images/s on one busy core (2026-11-26). From this, a dataset takes an estimated
 images per class: docs/paper.md.
 """
 
-import re
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -68,9 +67,9 @@ def get_config(
       STEPS for fewer.
     scratch: keeps random weights in place of those of the checkpoint.
   """
-  parts = re.split(r'(?<!\+)\+(?!\+)', datasets)
+  parts = datasets.replace('++', '\0').split('+')
   names = {dataset: label(dataset) for dataset in (
-      part.replace('++', '+') for part in parts)}
+      part.replace('\0', '+') for part in parts)}
   if len({*names.values()}) < len(names):
     raise ValueError(
         f'datasets is {datasets!r}, but two have the same last name. Rename '

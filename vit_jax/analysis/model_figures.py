@@ -10,6 +10,7 @@ import numpy as np
 from PIL import Image
 
 from vit_jax import console
+from vit_jax import pictures as pictures_lib
 from vit_jax.analysis import plots
 
 _DPI = 150
@@ -26,8 +27,7 @@ def filters(
       title_inches=0.4, w_pad=0.05)
   fig.suptitle(title, fontsize=10)
   for ax, component in zip(axes, components):
-    is_rgb = component.shape[-1] >= 3
-    image = component[..., :3] if is_rgb else component[..., 0]
+    image = pictures_lib.visible(component)
     image = 0.5 + 0.5 * image / max(1e-12, np.abs(image).max())
     ax.imshow(image, cmap='gray', vmin=0, vmax=1, interpolation='nearest')
     ax.set_axis_off()

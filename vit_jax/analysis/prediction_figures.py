@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 import numpy as np
 
 from vit_jax import console
+from vit_jax import pictures
 from vit_jax.analysis import model_figures
 from vit_jax.analysis import plots
 
@@ -80,7 +81,7 @@ def mistakes(
       w_pad=0.05)
   for axes, image, text in zip(panels, images, titles):
     axes.set_axis_off()
-    axes.imshow(_displayed(image), cmap='gray', vmin=0, vmax=1)
+    axes.imshow(pictures.fractions(image), cmap='gray', vmin=0, vmax=1)
     axes.set_title(plots.drawable(text), fontsize=8)
   plots.title(fig, f'{title}: ' * bool(title) + 'most confident mistakes')
   plots.save(fig, path)
@@ -102,7 +103,7 @@ def segmentation(
   count = len(images) // 3
   maps = [colours[values[..., 0], :3] for values in images[count:]]
   model_figures.pictures(
-      {'image': list(map(_displayed, images[:count])),
+      {'image': list(map(pictures.fractions, images[:count])),
        'label': maps[:count], 'prediction': maps[count:]}, path,
       title=f'{title}: mean IoU {100 * np.nanmean(iou):.2f} %', legend={
           f'{names[i]} (IoU {100 * iou[i]:.1f} %)': colours[i]
@@ -179,14 +180,6 @@ def reliability(
   plots.title(fig, f'{title}: ' * bool(title)
               + f'calibration error {100 * error:.2f} %')
   plots.save(fig, path)
-
-
-def _displayed(image: np.ndarray) -> np.ndarray:
-  """Returns an image of any type in 0 ... 1: RGB, or its first channel."""
-  low, high = (0, 255) if image.dtype == np.uint8 else (
-      image.min(), max(image.max(), image.min() + 1e-6))
-  shown = image[..., :3] if image.shape[-1] >= 3 else image[..., 0]
-  return (shown - low) / (high - low)
 
 
 def _draw_bars(axes: Any, share: Any, counts: Any) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from PIL import Image
 from scipy import ndimage
 
+from vit_jax import pictures
 from vit_jax.curation import similarity
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import limits
@@ -79,18 +80,9 @@ def build(
 
 
 def to_rgb(decoded: ops_lib.Picture) -> Image.Image:
-  """Returns a displayable image: the first three channels, or the first.
-
-  Values other than 8-bit colours are scaled from their minimum to maximum.
-  """
-  if isinstance(decoded, Image.Image):
-    return decoded.convert('RGB')
-  channels = 3 if decoded.pixels.shape[-1] >= 3 else 1
-  values = np.nan_to_num(decoded.pixels[..., :channels].astype(np.float32))
-  low, high = float(values.min()), float(values.max())
-  scaled = ((values - low) * (255 / max(high - low, 1e-12))).astype(np.uint8)
-  return Image.fromarray(
-      scaled[..., 0] if channels == 1 else scaled).convert('RGB')
+  """Returns a displayable image; see `pictures.to_image`."""
+  return (decoded if isinstance(decoded, Image.Image) else pictures.to_image(
+      np.nan_to_num(decoded.pixels.astype(np.float32)))).convert('RGB')
 
 
 def features(

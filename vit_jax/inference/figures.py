@@ -12,6 +12,7 @@ import numpy as np
 
 from vit_jax import console as console_lib
 from vit_jax import models
+from vit_jax import pictures as pictures_lib
 from vit_jax import tree
 from vit_jax.analysis import attention as attention_maps
 from vit_jax.analysis import embeddings
@@ -100,7 +101,7 @@ def reconstruction(
   names, ((_, arrays),) = batch
   model_figures.pictures(
       dict(zip(('input', 'masked', 'reconstructed'), (
-          list(images_lib.visible(array))
+          list(pictures_lib.visible(array))
           for array in reconstruct(arrays[:len(names)])))), path,
       titles=[_title(str(name)) for name in names])
   return [html_page.Section(

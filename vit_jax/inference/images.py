@@ -14,10 +14,11 @@ from typing import Any, TypeGuard
 from etils import epath
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float, Real
+from jaxtyping import Float
 import numpy as np
 from PIL import Image
 
+from vit_jax import pictures
 from vit_jax import untrusted
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
@@ -109,24 +110,11 @@ def show(
 ) -> Image.Image:
   """Returns an image resized and cropped as the model sees it.
 
-  Of channels that are neither grey nor RGB, the `visible` ones are shown.
+  Images that are neither grey nor RGB are shown by `pictures.to_image`.
   """
   picture = _read_resized(image, preprocess)
-  if is_viewable(preprocess):
-    return picture
-  pixels = ops_lib.pixels(picture).astype(np.float32)
-  shown = visible(pixels)
-  low, high = preprocess.value_range or (shown.min(), shown.max())
-  fractions = ((shown - low) / max(high - low, 1e-6)).clip(0, 1)
-  values = (255 * fractions).astype(np.uint8)
-  return Image.fromarray(values if shown.shape[-1] == 3 else values[..., 0])
-
-
-def visible(
-    pixels: Real[np.ndarray, '*images channels'],
-) -> Real[np.ndarray, '*images shown']:
-  """Returns the first three channels, as RGB, or the first one, as grey."""
-  return pixels[..., :3 if pixels.shape[-1] >= 3 else 1]
+  return picture if is_viewable(preprocess) else pictures.to_image(
+      ops_lib.pixels(picture).astype(np.float32), preprocess.value_range)
 
 
 def _read_resized(
