@@ -20,9 +20,10 @@ whole. Fine-tuning with few images per class chooses its learning rate on more
 labelled images than it trains on.
 
 `datasets` are values of `data.source`, joined by '+', with a training and a
-test split; docs/sweeps.md says how they are named. A '+' in a path is '++'. `methods=frozen` leaves out
-fine-tuning, which takes nearly all of the time. Datasets and methods may be
-added later; the table shows those of the last command.
+test split; docs/sweeps.md says how they are named. A '+' in a path is '++'.
+`methods=frozen` leaves out fine-tuning, which takes nearly all of the time.
+Datasets and methods may be added later; the table shows those of the last
+command.
 
 The same model from random weights, the baseline of every table:
 

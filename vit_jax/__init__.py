@@ -81,7 +81,9 @@ def train(
   Returns the content of `summary.json`.
   """
   from vit_jax import run as run_lib
-  return run_lib.train(experiment, workdir)
+  from vit_jax.run import initial_weights
+  return run_lib.train(experiment, workdir, weights=(
+      initial_weights.open_weights(experiment.config, workdir)))
 
 
 def evaluate(

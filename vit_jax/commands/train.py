@@ -23,6 +23,7 @@ with epy.lazy_imports():
   from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import fit_weights
   from vit_jax.experiment import load_config
+  from vit_jax.run import initial_weights
   from vit_jax.run import signals
   from vit_jax.run import watchdog as watchdog_lib
   from vit_jax.run import workdir as workdir_lib
@@ -76,9 +77,11 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
     if name:
       print(f'\nStage {name}', flush=True)
     # A finished stage is not kept: its compiled programs take memory.
+    experiment, path = experiments.pop(name), workdir / name
     summaries[name] = run_lib.train(
-        experiments.pop(name), workdir / name, title=name,
-        weights=opened.pop(name, None), profile_steps=args.profile)
+        experiment, path, title=name, profile_steps=args.profile,
+        weights=opened.pop(name, None) or initial_weights.open_weights(
+            experiment.config, path))
   if jax.process_index() == 0:
     if list(stages) != ['']:
       atomic_files.write_json(

@@ -63,7 +63,7 @@ def train(
     experiment: the experiment.
     workdir: folder of the run.
     title: name to print.
-    weights: initial parameters of a new run; by default those of the config.
+    weights: initial parameters of a new run; by default random.
     profile_steps: number of steps to profile.
 
   Raises:
@@ -106,8 +106,6 @@ def _restore_and_train(
   """Implements `train` with the services of a run."""
   free_bytes = device_memory.free_bytes(experiment.mesh)
   fit_batch.check_state_fits(experiment, free_bytes=free_bytes)
-  watchdog.beat('opening the initial weights', is_start=True)
-  weights = weights or restore.open_weights(experiment.config, files.path)
   watchdog.beat('restoring or initialising the state', is_start=True)
   state, start = restore.restore_or_init(
       experiment, checkpoints, files.path, weights)

@@ -10,7 +10,6 @@ Defines which config changes are allowed between two starts of a run.
 from collections.abc import Sequence
 import dataclasses
 import json
-import os
 import shlex
 from typing import Any
 
@@ -31,7 +30,6 @@ from vit_jax.run import counters as counters_lib
 from vit_jax.run import evaluation
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.weights import adapt as adapt_lib
-from vit_jax.weights import open as open_lib
 from vit_jax.weights import weights as weights_lib
 
 # Paths of sections and keys that do not change the result of a run.
@@ -107,22 +105,6 @@ def restore_or_init(
       base=checksums.identity(params) if adapted else ''), (
       f'Starting from {paths.display(weights.address)} ({weights.kind}):\n'
       + '\n'.join(filter(None, [adapt_lib.report(rows), matched, *notes]))))
-
-
-def open_weights(
-    config: config_lib.Config, workdir: epath.Path,
-) -> weights_lib.Weights | None:
-  """Opens the weights that a run starts from, if any.
-
-  An earlier stage has its workdir in the same folder.
-  """
-  address = config.init.checkpoint
-  if config.init.stage:
-    address = os.fspath(workdir.parent / config.init.stage)
-  if not address:
-    return None
-  return open_lib.open(address, which=config.init.which, log=None,
-                       num_heads=getattr(config.model, 'num_heads', 0))
 
 
 def _match_classes(

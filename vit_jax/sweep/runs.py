@@ -18,6 +18,7 @@ from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
 from vit_jax.parallel import coordination
+from vit_jax.run import initial_weights
 from vit_jax.run import restore
 from vit_jax.run import signals
 from vit_jax.run import watchdog as watchdog_lib
@@ -86,9 +87,10 @@ def train(
     if summary:
       yield name, summary
       continue
+    experiment, path = experiments.pop(name), workdir / RUNS / name
+    weights = initial_weights.open_weights(experiment.config, path)
     try:
-      yield name, run_lib.train(
-          experiments.pop(name), workdir / RUNS / name, title=name)
+      yield name, run_lib.train(experiment, path, title=name, weights=weights)
     except health.NonFiniteError as error:
       yield name, error
   stop.check()
