@@ -35,6 +35,9 @@ ARGUMENTS = {
     'vtab.py': (
         'model=B/16', 'model=L/16,task=clevr_closest_object_distance',
         'model=R50+B/16,task=smallnorb_label_azimuth'),
+    'segmentation.py': tuple(
+        f'model=B/16,source=shapes,classes=ground+shape,split=test,{rest}'
+        for rest in ('train=lora', 'train=decoder,decoder=linear')),
     'transfer.py': (
         'model=Ti/16,datasets=cifar10', 'model=S/16,datasets=digits+cifar100'),
     'masked_patch.py': (

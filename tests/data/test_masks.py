@@ -120,7 +120,7 @@ def test_values_are_checked_against_the_classes():
 def test_original_masks_need_whole_images():
   loader = load(scene(12, 16), train=False, eval_ops=[
       {'op': 'resize', 'shorter': 12}, {'op': 'central_crop'}])
-  with pytest.raises(ValueError, match='eval_ops is .* need one resize'):
+  with pytest.raises(ValueError, match='data.eval_ops: .* need a resize only'):
     loader.original_mask(0)
 
 

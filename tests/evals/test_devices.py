@@ -15,7 +15,8 @@ FEW = {'train_split': 'train[:200]'}
 SECTIONS = {kind: {'name': kind, 'split': 'test[:50]', **({
     'fewshot': {**FEW, 'shots': [1, 3]}, 'knn': FEW,
     'segmentation': {**FEW, 'source': 'shapes'}}.get(kind, {}))}
-            for kind in evals.KINDS if kind != 'regression'}
+            for kind in evals.KINDS
+            if kind not in ('regression', 'segmentation_head')}
 
 
 def build(devices, *, batch_size=25, sections=None, **change):

@@ -68,8 +68,11 @@ def test_metrics_are_those_of_scikit_learn(toy, penalty):
   known = test_labels != IGNORED
   iou = metrics.jaccard_score(
       test_labels[known], expected[known], average=None)
+  recall = metrics.recall_score(
+      test_labels[known], expected[known], average=None,
+      labels=np.unique(test_labels[known]))
   assert result.metrics == pytest.approx({
-      'mean_iou': iou.mean(), 'examples': 9,
+      'mean_iou': iou.mean(), 'mean_accuracy': recall.mean(), 'examples': 9,
       'pixel_accuracy': np.mean(test_labels[known] == expected[known])})
   assert 0.3 < iou.mean() < 0.9
   np.testing.assert_allclose(

@@ -13,17 +13,22 @@ OBJECTIVES = {
     'mae': {'name': 'mae', 'decoder_width': 8, 'decoder_depth': 1,
             'decoder_heads': 2},
     'lejepa': {'name': 'lejepa', 'hidden': 8, 'embedding': 4, 'directions': 16,
-               'views': {'num_local': 2, 'local_size': 4}}}
+               'views': {'num_local': 2, 'local_size': 4}},
+    'segmentation': {'name': 'segmentation', 'classes': ['ground', 'shape']}}
 
 
 @functools.cache  # Each step is compiled once.
 def build(objective, *, devices=1, accumulation=1):
+  masks = objective == 'segmentation'
   return toy.build(
+      data={'source': 'shapes', 'train_ops': [
+          {'op': 'inception_crop'}, {'op': 'flip'}]} if masks else {},
       devices=devices, batch_size=16, objective=OBJECTIVES[objective],
       accumulation=accumulation,
       # Adam would amplify rounding errors.
       optimizer={'name': 'sgd', 'learning_rate': 0.3},
-      model={'pooling': 'average', 'patch': 2, 'depth': 2})
+      model={'pooling': 'average', 'patch': 2, 'depth': 2,
+             'decoder': {'widths': [8], 'layers': [1, 2]} if masks else None})
 
 
 def train(built, state, *, first=0, last=2):
@@ -38,7 +43,7 @@ def train(built, state, *, first=0, last=2):
 
 @pytest.mark.slow  # Compiles training steps.
 @pytest.mark.parametrize('objective,devices,accumulation', [
-    ('mae', 2, 4), ('lejepa', 4, 2)])
+    ('mae', 2, 4), ('lejepa', 4, 2), ('segmentation', 4, 2)])
 def test_devices_and_microbatches_do_not_change_the_steps(
     objective, devices, accumulation):
   one = build(objective)

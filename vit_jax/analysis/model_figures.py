@@ -122,7 +122,7 @@ def patches(
 
 
 def pictures(
-    columns: Mapping[str, Sequence[Real[np.ndarray, 'height width channels']]],
+    columns: Mapping[str, Sequence[Real[np.ndarray, '...']]],
     path: epath.PathLike, *,
     maps: Mapping[str, Float[np.ndarray, 'images rows columns']] = _NONE,
     limits: tuple[float, float | None] = (0, None), unit: str = '',
@@ -132,7 +132,8 @@ def pictures(
   """Draws rows of pictures below the names of the columns.
 
   Args:
-    columns: bytes, or numbers in 0 ... 1, all drawn at the size of the first.
+    columns: [height, width, channels] of bytes, or numbers in 0 ... 1, all
+      drawn at the size of the first.
     path: file to write.
     maps: further columns, of values per patch, with colour bars.
     limits: ends of the colour bars; None for the maximum of each map.

@@ -1,15 +1,16 @@
 """Figures of predictions: confusion matrix, reliability, regression scatter."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from etils import epath
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt8
 import numpy as np
 
 from vit_jax import console
 from vit_jax import pictures
 from vit_jax.analysis import model_figures
+from vit_jax.analysis import pixel_classes
 from vit_jax.analysis import plots
 
 BLUE, ORANGE, GREY = plots.COLOURS[0], plots.COLOURS[1], '#999999'
@@ -88,26 +89,28 @@ def mistakes(
 
 
 def segmentation(
-    iou: Float[np.ndarray, 'classes'], images: Sequence[np.ndarray],
-    path: epath.PathLike, *, names: Sequence[str], title: str = '',
+    images: Sequence[np.ndarray],
+    classes: Mapping[str, Sequence[UInt8[np.ndarray, '...']]],
+    path: epath.PathLike, *, names: Sequence[str], titles: Sequence[str] = (),
+    iou: Float[np.ndarray, 'classes'] | None = None, title: str = '',
 ) -> None:
-  """Draws images next to the labels and predictions of their pixels.
+  """Draws images next to the classes of their pixels.
 
-  A third of `images` each are images, labels and predictions. Pixels that are
-  not one of the classes are grey.
+  `classes` [height, width] are columns, such as labels and predictions. Pixels
+  with none of the `names` are grey. The legend has the `iou` of the classes.
   """
-  import matplotlib
-  values = np.arange(256)  # tab20 has pairs: all dark colours come first.
-  colours = matplotlib.colormaps['tab20'](2 * values % 20 + values // 10 % 2)
-  colours[len(names):] = 0.75
-  count = len(images) // 3
-  maps = [colours[values[..., 0], :3] for values in images[count:]]
+  colours = pixel_classes.colours(len(names)) / 255
+  found = np.unique(np.concatenate(
+      [values.ravel() for column in classes.values() for values in column]))
+  if iou is not None:
+    title += f': mean IoU {100 * np.nanmean(iou):.2f} %'
   model_figures.pictures(
-      {'image': list(map(pictures.fractions, images[:count])),
-       'label': maps[:count], 'prediction': maps[count:]}, path,
-      title=f'{title}: mean IoU {100 * np.nanmean(iou):.2f} %', legend={
-          f'{names[i]} (IoU {100 * iou[i]:.1f} %)': colours[i]
-          for i in np.unique(images[count:]) if i < len(names)})
+      {'image': list(map(pictures.fractions, images)), **{
+          name: [colours[values] for values in column]
+          for name, column in classes.items()}}, path, title=title,
+      titles=titles, legend={
+          names[i] + (f' (IoU {100 * iou[i]:.1f} %)' if iou is not None else '')
+          : colours[i] for i in found if i < len(names)})
 
 
 def scatter(

@@ -78,6 +78,10 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   loaded.preprocess.check_one_size('An export')
   if args.server:
     _check_server(loaded.preprocess)
+    if loaded.has_decoder:
+      raise ValueError(
+          'The server returns the classes of images, but the model predicts '
+          'those of pixels. Export without --server.')
   model = export.in_float32(loaded)
   if loaded.config.dtype != 'float32':
     print(f'exported and compared in float32, not {loaded.config.dtype}')

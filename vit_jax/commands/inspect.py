@@ -5,8 +5,9 @@
 Writes PNG files and one HTML page of filters, position embeddings and, for the
 given images, mean attention distance, rollout, the attention of each head, and
 principal components and similarity of patch features. Runs of masked patch
-prediction and MAE also show reconstructed images. Unreadable images are listed,
-and the exit status is then 1.
+prediction and MAE also show reconstructed images, and segmentation models show
+the predicted classes of pixels. Unreadable images are listed, and the exit
+status is then 1.
 """
 
 from __future__ import annotations
@@ -77,6 +78,9 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
         *figures.reconstruction(
             model, args.model, shown, output / 'reconstruction.png',
             which=args.which),
+        *figures.segmentation(
+            model, shown, output / 'segmentation.png',
+            batch_size=args.batch_size),
         *figures.attention(
             model, paths, output, show=args.show, batch_size=args.batch_size,
             reading=reading, statistics=statistics),

@@ -2,6 +2,7 @@
 
     python main.py predict --model=runs/quickstart/finetune my_images/ cat.jpg
     python main.py predict --model=runs/mine test.csv --output=predictions.csv
+    python main.py predict --model=runs/segmentation street/ --masks=predicted
 
 Unreadable files, and images whose outputs are not finite, are reported and
 skipped; the exit status is then 1.
@@ -10,7 +11,13 @@ skipped; the exit status is then 1.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import (
+  Callable,
+  Generator,
+  Iterable,
+  Mapping,
+  Sequence,
+)
 import contextlib
 import csv
 import dataclasses
@@ -29,7 +36,9 @@ with epy.lazy_imports():
   from vit_jax import atomic_files
   from vit_jax import console as console_lib
   from vit_jax import escape
+  from vit_jax.analysis import pixel_classes
   from vit_jax.inference import image_files
+  from vit_jax.inference import images as images_lib
   from vit_jax.inference import model as model_lib
   from vit_jax.inference import predictions
 
@@ -54,6 +63,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--output', default='', metavar='FILE',
       help='new .csv or .jsonl file for all predictions')
+  parser.add_argument(
+      '--masks', default='', metavar='DIR',
+      help='new folder for the masks of a segmentation model: masks/ with the '
+      'classes of the pixels, and overlays/')
 
 
 def run(args: argparse.Namespace) -> tuple[int, Any]:
@@ -65,19 +78,26 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   if args.activation:
     model = dataclasses.replace(model, preprocess=dataclasses.replace(
         model.preprocess, activation=args.activation))
-  decode = functools.partial(model.decode, top_k=model.config.num_classes)
+  if args.masks:
+    model.check_segments()
+  count = model.config.num_classes
+  decode = functools.partial(model.decode, top_k=count)
   # Raises for a model without a head before any image is read.
-  example = decode(np.zeros((1, model.config.num_classes)))[0]
+  example = decode(np.zeros(
+      (1, 1, 1, count) if model.has_decoder else (1, count)))[0]
   columns = list(dict.fromkeys(
       name for labels in found.values() for name in labels))
   records: list[dict[str, Any]] = []
   with image_files.ReadProgress(len(found), errors) as progress, _output(
-      args.output, columns, example) as write:
+      args.output, columns, example) as write, _mask_writer(
+          args.masks, model, found) as write_mask:
     for paths, outputs in model.outputs(
         found, batch_size=args.batch_size, flip=args.flip,
         on_error=progress.add_error):
       results: Sequence[predictions.Result] = decode(outputs['logits'])
-      for path, result in zip(map(str, paths), results):
+      for path, result, logits in zip(
+          map(str, paths), results, outputs['logits']):
+        write_mask(path, logits)
         records.append({'path': path, **_label(found[path]),
                         **_result(result, args.top_k)})
         write(records[-1], found[path], result)
@@ -91,6 +111,9 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   if args.output:
     print(f'wrote {args.output}: '
           + console_lib.format_count(len(records), 'prediction'))
+  if args.masks:
+    print(f'wrote {args.masks}: masks/ and overlays/ of '
+          + console_lib.format_count(len(records), 'image'))
   _print(model, records, found, columns, args.output or '--output=FILE.csv')
   return progress.report(), records + failed
 
@@ -129,7 +152,8 @@ def _print(
   with contextlib.suppress(ValueError):  # Absolute and relative paths.
     folder = os.path.commonpath([os.path.dirname(r['path']) for r in records])
   first = ['image', *_titles(known)]
-  columns, rows = [*first, 'class', 'probability'], []
+  columns, rows = [*first, 'class', 'share of pixels' if model.has_decoder else
+                   'probability'], []
   for record in records[:_MAX_ROWS]:
     path = record['path']
     start = [_shorten(os.path.relpath(path, folder) if folder else path), *(
@@ -159,6 +183,39 @@ def _titles(columns: Sequence[str]) -> list[str]:
 
 def _shorten(text: str) -> str:
   return console_lib.shorten(escape.line(text), _MAX_LETTERS)
+
+
+@contextlib.contextmanager
+def _mask_writer(
+    target: str, model: model_lib.Model, paths: Iterable[str],
+) -> Generator[Callable[[str, Any], None], None, None]:
+  """Yields a function that writes the mask and overlay of an image's logits.
+
+  Files are at the paths of the images relative to their common folder. An error
+  leaves no files; without a `target`, nothing is written.
+  """
+  if not target:
+    yield lambda path, logits: None
+    return
+  root = os.path.commonpath(
+      [os.path.dirname(os.path.abspath(path)) for path in paths])
+  count = model.config.num_classes
+  with atomic_files.create(target) as folder:
+    def write(path: str, logits: Any) -> None:
+      classes = model.pixel_classes(path, logits)
+      pictures = {'masks': pixel_classes.mask_image(classes, count)}
+      if images_lib.is_viewable(model.preprocess):
+        pictures['overlays'] = pixel_classes.overlay(
+            images_lib.open_image(path, model.preprocess), classes, count)
+      name = os.path.relpath(os.path.abspath(path), root)
+      for kind, picture in pictures.items():
+        file = folder / kind / f'{os.path.splitext(name)[0]}.png'
+        if file.exists():  # Of an image with another suffix.
+          file = folder / kind / f'{name}.png'
+        file.parent.mkdir(parents=True, exist_ok=True)
+        picture.save(file)
+
+    yield write
 
 
 @contextlib.contextmanager

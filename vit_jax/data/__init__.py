@@ -11,6 +11,7 @@ from vit_jax.data.config import parse
 from vit_jax.data.config import scale_notes
 from vit_jax.data.dataset import class_labels
 from vit_jax.data.dataset import Dataset
+from vit_jax.data.dataset import IGNORED
 from vit_jax.data.dataset import open_dataset
 from vit_jax.data.dataset import with_masks
 from vit_jax.data.images.unreadable import allowed as allowed_unreadable
@@ -25,6 +26,7 @@ from vit_jax.data.statistics import measured
 
 __all__ = [
     'DATASETS',
+    'IGNORED',
     'DataConfig',
     'Dataset',
     'TooFewExamples',

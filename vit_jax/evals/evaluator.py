@@ -45,6 +45,7 @@ class Split:
       resized and cropped as for the model.
     original: returns the image of an example as stored, [height, width,
       channels], and its name.
+    mask: returns the mask of an example, of the size of `original`.
     ranks: position of each example among the sampled examples of its class, for
       each seed; -1 if not sampled. Only for splits sampled by class.
     max_unreadable: examples that may be missing because they are unreadable.
@@ -61,6 +62,7 @@ class Split:
   targets: tuple[str, ...] = ()
   target_mean: tuple[float, ...] = ()
   target_std: tuple[float, ...] = ()
+  mask: Callable[[int], np.ndarray] | None = None
   ranks: Int[np.ndarray, 'seeds examples'] | None = None
   max_unreadable: int = 0
 

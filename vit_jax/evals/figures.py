@@ -33,8 +33,13 @@ def draw(
       case 'predictions':
         prediction_figures.scatter(table, path, **options)
       case 'class_iou':
+        images = result.images()  # A third each: images, labels, predictions.
+        count = len(images) // 3
+        classes = [values[..., 0] for values in images[count:]]
         prediction_figures.segmentation(
-            table, result.images(), path, **options)
+            images[:count], {'label': classes[:count],
+                             'prediction': classes[count:]}, path,
+            iou=table, **options)
       case _:
         continue
     yield path

@@ -58,7 +58,7 @@ def total(
       sums = values if sums is None else jax.tree.map(jnp.add, sums, values)
       on_batch()
     result, examples = multihost.fetch(sums) or (None, None)
-    _check_count(int(examples.count) if examples else 0, split)
+    check_count(int(examples.count) if examples else 0, split)
     return result
 
   return run
@@ -69,12 +69,15 @@ def average_mirrored(
 ) -> Callable[[types.Params, Any], types.Outputs]:
   """Returns `predict` averaged over each image and its mirror image.
 
-  `predict` takes images [batch, height, width, channels].
+  `predict` takes images [batch, height, width, channels]. Outputs of their
+  number of axes, such as logits of pixels, are mirrored back.
   """
+  def average(one: jax.Array, other: jax.Array) -> jax.Array:
+    return (one + (other[:, :, ::-1] if other.ndim == 4 else other)) / 2
+
   def averaged(params: types.Params, images: Any) -> types.Outputs:
     return jax.tree.map(
-        lambda one, other: (one + other) / 2, predict(params, images),
-        predict(params, images[:, :, ::-1]))
+        average, predict(params, images), predict(params, images[:, :, ::-1]))
 
   return averaged
 
@@ -110,13 +113,14 @@ def gather(
         rows[...] = value[mask > 0][:len(rows)]
       count = end
       on_batch()
-    _check_count(count, split)
+    check_count(count, split)
     return finish({name: array[:count] for name, array in arrays.items()})
 
   return run
 
 
-def _check_count(count: int, split: evaluator.Split) -> None:
+def check_count(count: int, split: evaluator.Split) -> None:
+  """Raises if `count` is not the number of examples of the split."""
   if not count:
     raise ValueError(f'The evaluation split {split.name} has no examples.')
   if not 0 <= split.num_examples - count <= split.max_unreadable:

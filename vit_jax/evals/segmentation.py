@@ -7,7 +7,6 @@ squared error of the one-hot labels of all pixels. Scores are interpolated
 bilinearly from cells to pixels. Labels have the size of the preprocessed image.
 """
 
-from collections.abc import Callable
 import dataclasses
 from typing import ClassVar, Literal
 
@@ -21,11 +20,11 @@ from vit_jax import schema
 from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
+from vit_jax.evals import pixels
 from vit_jax.parallel import multihost
 
-VALUES = 256  # Possible values of a mask pixel.
+VALUES = pixels.VALUES
 EPSILON = 1e-5  # Keeps constant features finite.
-_NUM_DRAWN = 5
 
 # Weights [width, cells, cells, classes], bias [cells, cells, classes] and the
 # values of the classes [classes].
@@ -59,7 +58,7 @@ class SegmentationConfig(evaluator.EvaluatorConfig):
       raise ValueError('segmentation does not support flip. Remove it.')
 
   def metrics(self) -> dict[str, evaluator.Mode]:
-    return {'mean_iou': 'max', 'pixel_accuracy': 'max'}
+    return {'mean_iou': 'max', 'pixel_accuracy': 'max', 'mean_accuracy': 'max'}
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     test = context.open(self, masks=True)
@@ -106,32 +105,15 @@ class SegmentationConfig(evaluator.EvaluatorConfig):
       batch = next(test.batches())
       pairs, mask = multihost.fetch((
           labels_and_predictions((params, probe), batch), batch['mask']))
-      drawn = np.flatnonzero(mask)[:_NUM_DRAWN].tolist()
+      drawn = np.flatnonzero(mask)[:pixels.NUM_DRAWN].tolist()
       pairs = np.where(pairs == self.ignored, VALUES - 1, pairs)[
           drawn, ..., None].astype(np.uint8)
-      return self._result(counts, int(examples), images=lambda: [
-          *map(test.image, drawn), *pairs[:, 0], *pairs[:, 1]])
+      return pixels.result(
+          counts, int(examples), names=self.classes, split=test.name,
+          images=lambda: [
+              *map(test.image, drawn), *pairs[:, 0], *pairs[:, 1]])
 
     return run
-
-  def _result(
-      self, counts: Float[np.ndarray, 'values values'], examples: int, *,
-      images: Callable[[], list[np.ndarray]],
-  ) -> evaluator.Result:
-    """Returns metrics of `counts` [class, predicted class]."""
-    correct = np.diag(counts)
-    union = counts.sum(axis=0) + counts.sum(axis=1) - correct
-    if not union.any():
-      raise ValueError(f'No pixel of the split {self.split!r} has a class.')
-    with np.errstate(invalid='ignore'):
-      iou = correct / union  # NaN for classes neither labelled nor predicted.
-    iou = iou[:np.flatnonzero(union)[-1] + 1]
-    return evaluator.Result(
-        {'mean_iou': float(np.nanmean(iou)),
-         'pixel_accuracy': float(correct.sum() / counts.sum()),
-         'examples': examples}, {'class_iou': iou},
-        (*self.classes, *(f'class {i}' for i in range(
-            len(self.classes), len(iou)))), images=images)
 
 
 def moments(

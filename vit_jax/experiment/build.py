@@ -18,6 +18,7 @@ from vit_jax import optim
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
+from vit_jax.data import examples
 from vit_jax.experiment import complete
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
@@ -55,6 +56,8 @@ def build(
   dataset = data.open_dataset(
       config.data, data_optional=data_optional,
       labelled=config.objective.uses_labels)
+  dataset = config.objective.with_labels(dataset)
+  _check_masks(config, dataset)
   fingerprint.check_data(dataset)
   note = functools.cache(_print_note)  # Prints a line once.
   if head is not None:
@@ -102,6 +105,17 @@ def build(
       open_data=open_data, unreadable=unreadable)
   _ = experiment.evaluators  # Their errors appear at the start.
   return experiment
+
+
+def _check_masks(config: config_lib.Config, dataset: data.Dataset) -> None:
+  """Raises if masks cannot follow their images, or a decoder has no masks."""
+  if config.objective.uses_masks:
+    examples.LoadExample(dataset, config.data, train=True)
+  elif getattr(config.model, 'decoder', None) is not None:
+    raise ValueError(
+        'model.decoder predicts the classes of pixels, but the objective '
+        f'{config.objective.name!r} uses no masks. Remove one of them: '
+        '--config.model.decoder=none, or --config.objective.name=segmentation.')
 
 
 def _init_params(

@@ -47,6 +47,7 @@ def opener(config: config_lib.Config, *, data_optional: bool) -> OpenData:
         config.data, split=split,
         source=None if source == config.data.source else source or None,
         data_optional=data_optional, labelled=config.objective.uses_labels)
+    dataset = config.objective.with_labels(dataset)
     ranks = None
     if dataset.planned:
       return dataset, ranks
@@ -58,7 +59,7 @@ def opener(config: config_lib.Config, *, data_optional: bool) -> OpenData:
       dataset = dataclasses.replace(dataset, source=drawn)
     if real_labels:
       dataset = imagenet_real.with_real_labels(dataset, real_labels)
-    if masks:
+    if masks and not dataset.masks:
       dataset = data.with_masks(dataset)
     return dataset, ranks
 
@@ -211,7 +212,7 @@ def _split_opener(
     load = examples.LoadExample(dataset, section, train=False)
     return evals.Split(
         name=f'{dataset.name} {dataset.split}', ranks=ranks,
-        image=load.image, original=load.original,
+        image=load.image, original=load.original, mask=load.original_mask,
         batches=_eval_batches(section, dataset, batch_size, mesh, unreadable),
         num_examples=dataset.num_examples, max_unreadable=max_unreadable,
         num_classes=dataset.num_classes, class_names=dataset.class_names,

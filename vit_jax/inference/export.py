@@ -143,11 +143,15 @@ def _unroll_layers(
   config = scanned.config
   kind: Any = encoder.AxialBlock if config.axial else encoder.Block
   block = kind(config, False, False, scanned.grid, parent=None)
+  outputs: list[dict[str, jax.Array]] = []
   for i in range(config.depth):
     layer = jax.tree.map(
         lambda x, i=i: x[i], scanned.variables['params']['layers'])
-    tokens, _ = block.apply({'params': layer}, tokens, jnp.zeros(()), positions)
-  return tokens, {}
+    tokens, captured = block.apply(
+        {'params': layer}, tokens, jnp.zeros(()), positions)
+    outputs.append(captured)
+  # A decoder may use several layers.
+  return tokens, {name: [one[name] for one in outputs] for name in outputs[0]}
 
 
 def _write_jax(model: model_lib.Model, path: pathlib.Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from etils import epath
 import numpy as np
+from PIL import Image
 
 from vit_jax import console as console_lib
 from vit_jax import models
@@ -19,6 +20,8 @@ from vit_jax.analysis import embeddings
 from vit_jax.analysis import html_page
 from vit_jax.analysis import model_figures
 from vit_jax.analysis import patch_features
+from vit_jax.analysis import prediction_figures
+from vit_jax.data.sources import class_folders
 from vit_jax.inference import image_files
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import model as model_lib
@@ -109,6 +112,46 @@ def reconstruction(
       'these patches as predicted in pre-training (MAE, figure 2). For '
       'normalised targets, mean and deviation of each patch are the true '
       f'ones.{_channels(model)}', path)]
+
+
+def segmentation(
+    model: model_lib.Model, paths: Sequence[str], path: epath.Path, *,
+    batch_size: int,
+) -> list[html_page.Section]:
+  """Draws the predicted classes of pixels, next to the masks of the images.
+
+  Args:
+    model: the model; without a decoder, there is no section.
+    paths: images to draw; masks are found as in data with masks.
+    path: figure to write.
+    batch_size: images per batch.
+  """
+  if not paths or not model.has_decoder:
+    return []
+  names: list[Any] = []
+  found: list[np.ndarray] = []
+  # Unreadable images are reported with the attention.
+  for batch, outputs in model.outputs(
+      paths, batch_size=batch_size, on_error=lambda *_: None):
+    names += batch
+    found += map(model.pixel_classes, batch, outputs['logits'])
+  if not names:
+    return []
+  images = [np.asarray(images_lib.open_image(name, model.preprocess))
+            for name in names]
+  classes = {'prediction': found}
+  masks = [class_folders.find_mask(str(name)) for name in names]
+  if any(masks):
+    classes = {'label': [
+        np.asarray(Image.open(mask)) if mask else np.full_like(one, 255)
+        for mask, one in zip(masks, found)], **classes}
+  prediction_figures.segmentation(
+      images, classes, path, names=model.preprocess.labels,
+      titles=[_title(str(name)) for name in names])
+  return [html_page.Section(
+      'Segmentation', 'Predicted classes of pixels'
+      + ', next to the labels in the masks' * any(masks) + '. Grey pixels have '
+      'no class.', path)]
 
 
 def patches(

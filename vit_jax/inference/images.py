@@ -120,7 +120,7 @@ def show(
 def _read_resized(
     image: ImageLike, preprocess: preprocessing_lib.Preprocess,
 ) -> ops_lib.Picture:
-  result = _open(image, preprocess)
+  result = open_image(image, preprocess)
   # Random operations draw the same numbers in each evaluation, too.
   rng = np.random.default_rng(0)
   for op in preprocess.ops or ():
@@ -128,9 +128,10 @@ def _read_resized(
   return result
 
 
-def _open(
+def open_image(
     image: ImageLike, preprocess: preprocessing_lib.Preprocess,
 ) -> ops_lib.Picture:
+  """Returns an image as it is, with the channels of the model."""
   channels = preprocess.channels
   read = functools.partial(
       decode.decode, channels=channels, dtype=preprocess.pixel_dtype)

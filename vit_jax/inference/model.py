@@ -16,7 +16,7 @@ from typing import Any
 
 import flax.linen as nn
 import jax
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 import numpy as np
 
 from vit_jax import models
@@ -24,6 +24,8 @@ from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.analysis import attention as attention_maps
+from vit_jax.analysis import pixel_classes
+from vit_jax.data.augment import ops as ops_lib
 from vit_jax.inference import groups as groups_lib
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import network as network_lib
@@ -109,6 +111,8 @@ class Model(weights_lib.Weights):
   ) -> predictions.Prediction | predictions.Estimate | Predictions:
     """Classifies images, or predicts their regression targets.
 
+    The probabilities of a segmentation model are shares of an image's pixels.
+
     Args:
       images: see `Model`.
       top_k: maximum number of classes per image.
@@ -129,7 +133,7 @@ class Model(weights_lib.Weights):
         images, batch_size, flip=flip)
 
   def decode(
-      self, logits: Float[Any, 'batch outputs'], *, top_k: int = 5,
+      self, logits: Float[Any, 'batch *grid outputs'], *, top_k: int = 5,
       activation: preprocessing_lib.Activation | None = None,
   ) -> Predictions:
     """Converts logits to predictions or estimates; see `predict`."""
@@ -141,9 +145,50 @@ class Model(weights_lib.Weights):
     labels = self.preprocess.labels
     if self.preprocess.activation == 'none':
       return predictions.estimates(logits, labels=labels)
+    if self.has_decoder:
+      return predictions.shares(logits, labels=labels, top_k=top_k)
     return predictions.top_classes(
         logits, labels=labels, top_k=top_k,
         activation=activation or self.preprocess.activation)
+
+  @property
+  def has_decoder(self) -> bool:
+    """Whether the model predicts the classes of pixels."""
+    return getattr(self.config, 'decoder', None) is not None
+
+  def segment(
+      self, images: ImageLike | Iterable[ImageLike], *, batch_size: int = 32,
+      flip: bool = False,
+  ) -> UInt8[np.ndarray, 'height width'] | list[np.ndarray]:
+    """Returns the class of each pixel of images as they are, not resized.
+
+    Arguments are those of `predict`.
+
+    Raises:
+      ValueError: if the model has no decoder, or images are cropped for it.
+    """
+    self.check_segments()
+    given, single = self._several(images)
+    found = [self.pixel_classes(image, logits) for sources, outputs in
+             self.outputs(given, batch_size=batch_size, flip=flip)
+             for image, logits in zip(sources, outputs['logits'])]
+    return found[0] if single else found
+
+  def check_segments(self) -> None:
+    """Raises a ValueError if `segment` does not apply to the model."""
+    if not self.has_decoder:
+      raise ValueError(
+          f'{self.address or "The model"} has no decoder, and so no classes of '
+          'pixels. Train one with configs/segmentation.py.')
+    ops_lib.check_whole(
+        self.preprocess.ops or (), where='the preprocessing of the model')
+
+  def pixel_classes(
+      self, image: ImageLike, logits: Float[np.ndarray, 'rows columns classes'],
+  ) -> UInt8[np.ndarray, 'height width']:
+    """Returns the class of each pixel of an image for its logits."""
+    width, height = images_lib.open_image(image, self.preprocess).size
+    return pixel_classes.from_logits(logits, (height, width))
 
   def features(
       self, images: ImageLike | Iterable[ImageLike], *,
@@ -319,13 +364,19 @@ class Model(weights_lib.Weights):
 
     For a single image, returns its row.
     """
+    given, single = self._several(images)
+    rows = [row for _, outputs in self.outputs(
+        given, batch_size=batch_size, **options) for row in function(outputs)]
+    return rows[0] if single else rows
+
+  def _several(
+      self, images: ImageLike | Iterable[ImageLike]) -> tuple[list[Any], bool]:
+    """Returns a list of images, and whether a single one was given."""
     single = images_lib.is_single(images, channels=self.preprocess.channels)
     given: list[Any] = [images] if single else list(images)  # type: ignore
     if not given:
       raise ValueError('No images were given.')
-    rows = [row for _, outputs in self.outputs(
-        given, batch_size=batch_size, **options) for row in function(outputs)]
-    return rows[0] if single else rows
+    return given, single
 
   def save(
       self, target: str | os.PathLike, *, form: str = save_lib.ORBAX,

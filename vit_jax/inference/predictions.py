@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float
+from jaxtyping import Float, Integer
 import numpy as np
 
 from vit_jax import schema
@@ -83,10 +83,30 @@ def top_classes(
   probabilities = ACTIVATIONS[activation](jnp.asarray(logits, jnp.float32))
   values, classes = jax.device_get(jax.lax.top_k(
       probabilities, min(top_k, probabilities.shape[-1])))
+  return _predictions(values, classes, labels)
+
+
+def _predictions(
+    values: Float[np.ndarray, 'batch top'],
+    classes: Integer[np.ndarray, 'batch top'], labels: Sequence[str],
+) -> list[Prediction]:
   return [Prediction(
       names=tuple(labels[i] if i < len(labels) else f'class {i}' for i in row),
       probabilities=tuple(map(float, value)), classes=tuple(map(int, row)))
       for row, value in zip(classes, values)]
+
+
+def shares(
+    logits: Float[Any, 'batch rows columns classes'], *, labels: Sequence[str],
+    top_k: int,
+) -> list[Prediction]:
+  """Returns the most frequent classes of pixels, with their shares."""
+  found = np.asarray(logits).argmax(axis=-1)
+  fractions = np.stack([(found == i).mean(axis=(1, 2))
+                        for i in range(logits.shape[-1])], axis=-1)
+  classes = np.argsort(-fractions, axis=-1, kind='stable')[:, :top_k]
+  return _predictions(
+      np.take_along_axis(fractions, classes, axis=-1), classes, labels)
 
 
 def estimates(

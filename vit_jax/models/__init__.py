@@ -65,9 +65,11 @@ def inherit(
 
   Keys that define what the parameters compute are inherited: dimensions,
   pooling, GELU, epsilon, norms. Training settings (dropout, dtype, remat, ...)
-  are not. `source` is section `model` of the checkpoint.
+  are not, nor is the decoder, which is a head. `source` is section `model` of
+  the checkpoint.
   """
-  names = architecture.switches(_FAMILIES[source['name']])
+  names = tuple(name for name in architecture.switches(
+      _FAMILIES[source['name']]) if name != 'decoder')
   variant = section.get('variant')
   if variant:
     chosen = variants.section(str(variant))

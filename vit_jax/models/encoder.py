@@ -93,7 +93,8 @@ class Block(nn.Module):
         mixed *= self._layer_scale(f'{start}mlp_scale', mixed.dtype)
       after_mlp += self._drop_path(mixed, layer)
     if not self.capture:
-      return after_mlp, {}
+      wanted = c.decoder is not None and c.decoder.layers
+      return after_mlp, {'after_mlp': after_mlp} if wanted else {}
     return after_mlp, {'attention': jnp.concatenate(weights, axis=-3),
                        'after_attention': after_attention,
                        'after_mlp': after_mlp}
@@ -216,7 +217,8 @@ class Encoder(nn.Module):
   heads, tokens, tokens], with twice the heads if they are paired;
   `after_attention` and `after_mlp` [depth, batch, tokens, width]. Axial blocks
   have them under `row` and `column`, with attention [depth, batch, rows, heads,
-  columns, columns] and [depth, batch, columns, heads, rows, rows].
+  columns, columns] and [depth, batch, columns, heads, rows, rows]. If the
+  decoder uses `layers`, `after_mlp` is always returned.
 
   `parallel.sharding.keep_batch_split` shards activations along the batch,
   between modules; the model itself has no such constraints.

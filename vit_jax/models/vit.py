@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from vit_jax.models import decoder as decoder_lib
 from vit_jax.models import embed
 from vit_jax.models import encoder
 from vit_jax.models import heads
@@ -60,7 +61,7 @@ class ViT(nn.Module):
       `pooled` [batch, width], twice the width for 'cls_average', `merge_dim`
         with `merge`;
         `representation`: `pooled` after the optional tanh layer; `logits`
-        [batch, classes].
+        [batch, classes], or with a decoder [batch, height, width, classes].
       `cls_logits`, `distill_logits` [batch, classes], with `distill_token`:
         the logits of each head; `logits` are their mean.
       `layers`, with `capture`: see `encoder.Encoder`.
@@ -101,6 +102,13 @@ class ViT(nn.Module):
       embedding /= jnp.linalg.norm(embedding, axis=-1, keepdims=True)
     outputs = {'embedded': embedded, 'tokens': tokens, 'pooled': pooled,
                'representation': representation}
+    if c.decoder is not None:
+      of_layers = [captured['after_mlp'][number - 1]
+                   for number in c.decoder.layers] or [tokens]
+      outputs['logits'] = decoder_lib.Decoder(c, name='head')([
+          x[:, c.num_prefix:].reshape(-1, *grid, c.width)
+          for x in of_layers])
+      return {**outputs, 'layers': captured} if capture else outputs
     head = heads.Head(
         c.num_classes, c.head_bias, c.distill_token, name='head')
     if c.distill_token:

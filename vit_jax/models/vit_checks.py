@@ -34,6 +34,11 @@ def check(config: Any) -> None:
         "to 'bfloat16', or attention to 'plain'.")
   _check_tokens(config)
   _check_positions(config)
+  layers = config.decoder.layers if config.decoder else ()
+  if layers and (config.axial or max(layers) > config.depth > 0):
+    raise ValueError(
+        f'decoder.layers is {layers}, but must be numbers from 1 to depth='
+        f'{config.depth}, of layers without axial attention.')
 
 
 def _check_tokens(config: Any) -> None:

@@ -44,6 +44,32 @@ def grid_shape(
 
 
 @dataclasses.dataclass(frozen=True)
+class DecoderConfig:
+  """Section `model.decoder`: classes of pixels from the tokens of patches.
+
+  Logits have the resolution of the patches, times 2 for each of `widths`, times
+  `cells`. Without `widths`, the decoder is one linear layer.
+
+  Attributes:
+    widths: channels of the upsampling stages. Each doubles the resolution with
+      a transposed convolution, followed by a 3 x 3 convolution, a layer norm
+      and a GELU.
+    cells: predictions along each side of a position of the last stage.
+    layers: layers, from 1, whose patch tokens are concatenated, each after a
+      layer norm of its own; by default the last one, after the final norm.
+  """
+  widths: tuple[int, ...] = ()
+  cells: int = 4
+  layers: tuple[int, ...] = ()
+
+  def __post_init__(self):
+    if min((self.cells, *self.widths, *self.layers)) < 1:
+      raise ValueError(
+          'decoder.cells, widths and layers must be at least 1, but are '
+          f'{self.cells}, {self.widths} and {self.layers}.')
+
+
+@dataclasses.dataclass(frozen=True)
 class ViTConfig:
   """Section `model` of a config with `name: 'vit'`.
 
@@ -152,6 +178,9 @@ class ViTConfig:
     head_bias: initial bias of the head; -10 gives a low initial sigmoid loss
       with many classes. The kernel of the head starts at zero.
 
+    decoder: decoder of a segmentation model, whose logits are those of pixels,
+      not of the image; None for none. It is the head of the model.
+
     dropout: after dense layers except the qkv projections, and after adding
       position embeddings (appendix B.1, table 3).
     attention_dropout: dropout rate of attention weights.
@@ -231,6 +260,7 @@ class ViTConfig:
   projection: int = _switch(0)
   cosine_head: bool = _switch(False)
   head_bias: float = 0.0
+  decoder: DecoderConfig | None = _switch(None)
   dropout: float = 0.0
   attention_dropout: float = 0.0
   stochastic_depth: float = 0.0

@@ -16,7 +16,8 @@ from vit_jax.objectives.objective import PROJECTOR
 from vit_jax.objectives.objective import TEACHER
 
 # Modules, each imported once a config uses it.
-KINDS = ('supervised', 'distill', 'masked_patch', 'mae', 'lejepa')
+KINDS = ('supervised', 'distill', 'masked_patch', 'mae', 'lejepa',
+         'segmentation')
 
 __all__ = ['KINDS', 'PROJECTOR', 'TEACHER', 'Context', 'Objective',
            'ObjectiveConfig', 'config_type', 'parse']

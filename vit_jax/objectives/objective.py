@@ -16,6 +16,7 @@ import jax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 import numpy as np
 
+from vit_jax import data
 from vit_jax import models
 from vit_jax import types
 from vit_jax.data.augment import mixup
@@ -160,8 +161,9 @@ class ObjectiveConfig:
   """Section `objective`; its `name` selects the record of an objective."""
   name: str
 
-  # Whether the head is trained with labels.
+  # Whether the head is trained with labels of images, or with masks.
   uses_labels: ClassVar[bool] = False
+  uses_masks: ClassVar[bool] = False
 
   @property
   def label_loss(self) -> Any:
@@ -190,6 +192,14 @@ class ObjectiveConfig:
     """
     del targets, multi_label
     return self
+
+  def with_labels(self, dataset: data.Dataset) -> data.Dataset:
+    """Returns the dataset with the labels that the objective needs.
+
+    Raises:
+      ValueError: if it has none.
+    """
+    return dataset
 
   def without_teacher(self) -> 'ObjectiveConfig':
     """Returns the objective for evaluation, which needs no teacher."""

@@ -70,12 +70,12 @@ def _labels(experiment: experiment_lib.Experiment) -> str:
         f'{name} ({mean:.4g} ± {std:.4g})' for name, mean, std in zip(
             dataset.targets, section.target_mean, section.target_std))
   weights = getattr(experiment.config.objective, 'class_weights', 'none')
-  text = ('no labels' if dataset.is_unlabelled else
-          f'{dataset.num_classes} classes')
+  text = ('no labels' if dataset.is_unlabelled and not dataset.masks else
+          f'{dataset.num_classes} classes' + ' of pixels' * dataset.masks)
   if section.sampling != 'natural':
     text += (f', {section.sampling} sampling (an epoch draws '
              f'{dataset.num_examples:,} images)')
-  return text if weights == 'none' else f'{text}, weighted ({weights})'
+  return text if weights in ('none', ()) else f'{text}, weighted ({weights})'
 
 
 def device_kind(mesh: jax.sharding.Mesh) -> str:

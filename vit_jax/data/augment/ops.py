@@ -299,8 +299,8 @@ def check_whole(ops: Sequence[Op], *, where: str) -> None:
   """Raises a ValueError unless the operations resize the whole image."""
   if not all(isinstance(op, Resize) and op.size for op in ops):
     raise ValueError(
-        f'{where} is {to_sections(ops)}, but the classes of all pixels of an '
-        "image need one resize of the whole image: [{'op': 'resize'}].")
+        f'{where}: {to_sections(ops)} may crop images, but the classes of all '
+        "pixels of an image need a resize only: [{'op': 'resize'}].")
 
 
 # Operations of Pillow on 8-bit grey or RGB.

@@ -7,6 +7,7 @@ is an error that names the expected layout.
 import collections
 from collections.abc import Sequence
 import functools
+import glob
 import itertools
 import os
 
@@ -162,6 +163,14 @@ def _open_masks(
       read_mask=functools.partial(
           files.read, os.fspath(root), [masks[name(path)] for path in images]),
       splits=splits, labels_from=f'masks in {folder}/')
+
+
+def find_mask(image: str) -> str:
+  """Returns the path of the mask of an image in a folder with masks, or ''."""
+  before, folder, name = os.path.abspath(image).rpartition(f'/{_IMAGES}/')
+  return next((
+      mask for masks in _MASKS if folder for mask in glob.glob(glob.escape(
+          f'{before}/{masks}/{os.path.splitext(name)[0]}') + '.*')), '')
 
 
 def _layouts(root: epath.Path) -> str:

@@ -1,0 +1,97 @@
+"""The loss of pixels against NumPy, and what the objective needs."""
+
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests import toy
+from vit_jax import data
+from vit_jax import objectives
+from vit_jax.objectives import segmentation
+
+OBJECTIVE = {'name': 'segmentation', 'classes': ['ground', 'shape']}
+DATA = {'source': 'shapes'}
+
+
+def example(seed=0):
+  rng = np.random.default_rng(seed)
+  logits = rng.normal(size=(3, 6, 8, 4)).astype(np.float32)
+  labels = rng.integers(0, 4, (3, 6, 8)).astype(np.uint8)
+  labels[rng.uniform(size=labels.shape) < 0.3] = data.IGNORED
+  labels[2] = data.IGNORED
+  return jnp.asarray(logits), jnp.asarray(labels)
+
+
+@pytest.mark.parametrize('weights', [(), (0.5, 0.0, 2.0, 1.0)])
+def test_the_loss_is_the_weighted_mean_over_pixels_with_a_class(weights):
+  logits, labels = example()
+  loss, metrics = jax.device_get(
+      segmentation.pixel_loss(logits, labels, weights=weights))
+  logits, labels = np.asarray(logits), np.asarray(labels)
+  for i in range(2):
+    known = labels[i] != data.IGNORED
+    scores, classes = logits[i][known].astype(np.float64), labels[i][known]
+    errors = np.log(np.exp(scores).sum(-1)) - scores[
+        np.arange(len(classes)), classes]
+    assert loss[i] == pytest.approx(np.average(
+        errors, weights=np.array(weights or [1] * 4)[classes]), rel=1e-5)
+    assert metrics['pixel_accuracy'][i] == pytest.approx(
+        (scores.argmax(-1) == classes).mean())
+  assert loss[2] == metrics['pixel_accuracy'][2] == 0
+
+
+def test_pixels_without_a_class_have_no_gradient():
+  logits, labels = example()
+  gradient = jax.grad(lambda x: segmentation.pixel_loss(x, labels)[0].sum())(
+      logits)
+  assert np.isfinite(gradient).all()
+  np.testing.assert_array_equal(
+      np.abs(gradient).sum(-1) > 0, labels != data.IGNORED)
+
+
+def test_logits_are_interpolated_to_the_mask():
+  logits, _ = example()
+  labels = jnp.zeros((3, 12, 16), jnp.uint8)
+  loss, _ = segmentation.pixel_loss(logits, labels)
+  fine = jax.image.resize(logits, (3, 12, 16, 4), 'bilinear')
+  np.testing.assert_allclose(
+      loss, segmentation.pixel_loss(fine, labels)[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize(('section', 'words'), [
+    ({'classes': ['a', 'a']}, 'at most 255 different names'),
+    ({'classes': ['a', 'b'], 'class_weights': [1.0]}, 'must be 2 numbers'),
+    ({'classes': ['a'], 'class_weights': [0.0]}, 'from 0 and not all 0'),
+])
+def test_wrong_classes_and_weights_are_errors(section, words):
+  with pytest.raises(ValueError, match=words):
+    objectives.parse({'name': 'segmentation', **section})
+
+
+@pytest.mark.parametrize(('changes', 'words'), [
+    ({'objective': {'name': 'segmentation'}}, 'objective.classes is empty'),
+    ({'model': {}}, 'needs a ViT with a decoder'),
+    ({'objective': {}}, 'decoder predicts the classes of pixels, but the .* '
+                        "'supervised' uses no masks"),
+    ({'data': {'source': 'digits'}}, 'digits has no segmentation masks'),
+    ({'data': DATA | {'mixup': 0.5}}, 'data.mixup and data.cutmix do not'),
+    ({'data': DATA | {'train_ops': [{'op': 'randaugment'}]}},
+     'data.train_ops has RandAugment'),
+    ({'model': {'decoder': {'layers': [1, 3]}}}, 'from 1 to depth=1'),
+])
+def test_contradictions_are_errors_at_the_start(changes, words):
+  with pytest.raises(ValueError, match=words):
+    toy.build(**{'objective': OBJECTIVE, 'data': DATA,
+                 'model': {'decoder': {}}, **changes})
+
+
+def test_values_outside_the_classes_are_errors():
+  built = toy.build(objective=OBJECTIVE | {'classes': ['ground']}, data=DATA,
+                    model={'decoder': {}})
+  batches = built.batches(start_step=0)
+  with pytest.raises(ValueError, match=re.escape(
+      'its mask has the value 1, but the 1 classes have the values 0 to 0')):
+    next(batches)

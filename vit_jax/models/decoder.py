@@ -1,0 +1,50 @@
+"""Decoder of a segmentation model."""
+
+from collections.abc import Sequence
+
+import einops
+import flax.linen as nn
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from vit_jax.models import layers
+from vit_jax.models import vit_config
+
+
+class Decoder(nn.Module):
+  """Logits of pixels from patch tokens; see `vit_config.DecoderConfig`."""
+  config: vit_config.ViTConfig
+
+  @nn.compact
+  def __call__(
+      self, patches: Sequence[Float[Array, 'batch rows columns width']],
+  ) -> Float[Array, 'batch height image_width classes']:
+    """Returns logits for the patch tokens of one or several layers."""
+    c = self.config
+    decoder = c.decoder
+    assert decoder is not None
+    if decoder.layers:
+      patches = [layers.layer_norm(c, f'norm_of_layer_{number}')(tokens)
+                 for number, tokens in zip(decoder.layers, patches)]
+    x = jnp.concatenate(patches, axis=-1)
+    for stage, width in enumerate(decoder.widths, start=1):
+      # A transposed convolution without overlap.
+      x = self._spread(layers.dense(
+          (2, 2, width), ('width', None, None, None), f'up_{stage}',
+          dtype=c.compute_dtype)(x))
+      x = nn.Conv(
+          width, (3, 3), use_bias=False, dtype=c.compute_dtype,
+          kernel_init=nn.with_logical_partitioning(
+              nn.initializers.lecun_normal(), (None, None, None, 'width')),
+          name=f'conv_{stage}')(x)
+      x = layers.gelu(layers.layer_norm(c, f'norm_{stage}')(x), c.gelu)
+    return self._spread(layers.dense(
+        (decoder.cells, decoder.cells, c.num_classes),
+        ('width', None, None, 'classes'), 'dense', dtype=jnp.float32,
+        kernel=nn.initializers.zeros,
+        bias=nn.initializers.constant(c.head_bias))(x))
+
+  def _spread(
+      self, cells: Float[Array, 'batch rows columns height width channels'],
+  ) -> Float[Array, 'batch rows_height columns_width channels']:
+    return einops.rearrange(cells, 'b r c i j w -> b (r i) (c j) w')
