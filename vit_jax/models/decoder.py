@@ -12,7 +12,7 @@ from vit_jax.models import vit_config
 
 
 class Decoder(nn.Module):
-  """Logits of pixels from patch tokens; see `vit_config.DecoderConfig`."""
+  """Logits of pixels from patch tokens; see `DecoderConfig`."""
   config: vit_config.ViTConfig
 
   @nn.compact

@@ -6,6 +6,7 @@ from typing import Literal
 import jax.numpy as jnp
 
 from vit_jax.models import architecture
+from vit_jax.models import decoder_config
 from vit_jax.models import resnet_config
 from vit_jax.models import rotary as rotary_lib
 from vit_jax.models import vit_checks
@@ -41,32 +42,6 @@ def grid_shape(
         f'patches of {patch[0]}x{patch[1]}. Nearest sizes that do: '
         f'{" and ".join(sizes)}.')
   return image_shape[0] // patch[0], image_shape[1] // patch[1]
-
-
-@dataclasses.dataclass(frozen=True)
-class DecoderConfig:
-  """Section `model.decoder`: classes of pixels from the tokens of patches.
-
-  Logits have the resolution of the patches, times 2 for each of `widths`, times
-  `cells`. Without `widths`, the decoder is one linear layer.
-
-  Attributes:
-    widths: channels of the upsampling stages. Each doubles the resolution with
-      a transposed convolution, followed by a 3 x 3 convolution, a layer norm
-      and a GELU.
-    cells: predictions along each side of a position of the last stage.
-    layers: layers, from 1, whose patch tokens are concatenated, each after a
-      layer norm of its own; by default the last one, after the final norm.
-  """
-  widths: tuple[int, ...] = ()
-  cells: int = 4
-  layers: tuple[int, ...] = ()
-
-  def __post_init__(self):
-    if min((self.cells, *self.widths, *self.layers)) < 1:
-      raise ValueError(
-          'decoder.cells, widths and layers must be at least 1, but are '
-          f'{self.cells}, {self.widths} and {self.layers}.')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -260,7 +235,7 @@ class ViTConfig:
   projection: int = _switch(0)
   cosine_head: bool = _switch(False)
   head_bias: float = 0.0
-  decoder: DecoderConfig | None = _switch(None)
+  decoder: decoder_config.DecoderConfig | None = _switch(None)
   dropout: float = 0.0
   attention_dropout: float = 0.0
   stochastic_depth: float = 0.0
