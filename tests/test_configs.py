@@ -37,7 +37,7 @@ ARGUMENTS = {
         'model=R50+B/16,task=smallnorb_label_azimuth'),
     'segmentation.py': tuple(
         f'model=B/16,source=shapes,classes=ground+shape,split=test,{rest}'
-        for rest in ('train=lora', 'train=decoder,decoder=linear')),
+        for rest in ('train=lora', 'train=decoder,widths=')),
     'transfer.py': (
         'model=Ti/16,datasets=cifar10', 'model=S/16,datasets=digits+cifar100'),
     'masked_patch.py': (

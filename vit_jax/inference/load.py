@@ -73,10 +73,9 @@ def load(
   model = model_lib.Model.read_from(open_lib.open_model(
       path, which=which, base=base, log=log, **overrides))
   objective = model.run.get('objective', {}).get('name')
-  if objective in objectives.KINDS:
-    kind = objectives.config_type(objective)
-    if not (kind.uses_labels or kind.uses_masks):
-      model = _without_head(model)
+  if objective in objectives.KINDS and not (
+      objectives.config_type(objective).trains_head()):
+    model = _without_head(model)
   if patch:
     model = _with_patch(model, patch, resolution)
   if positions:

@@ -165,6 +165,11 @@ class ObjectiveConfig:
   uses_labels: ClassVar[bool] = False
   uses_masks: ClassVar[bool] = False
 
+  @classmethod
+  def trains_head(cls) -> bool:
+    """Whether the head of the model is trained."""
+    return cls.uses_labels or cls.uses_masks
+
   @property
   def label_loss(self) -> Any:
     """`SupervisedConfig.loss` of the evaluators that compare with labels."""

@@ -81,7 +81,7 @@ def of_run(
           config.optimizer).items() if name != 'schedule'},
       regularisation=regularisation, results=results,
       best=summary.get('best') or {}, exaflops=summary.get('exaflops', 0.0),
-      use=_use(workdir, predicts=experiment.config.objective.uses_labels))
+      use=_use(workdir, predicts=config.objective.trains_head()))
 
 
 def of_weights(repository: str, description: str, *, predicts: bool) -> str:
@@ -141,9 +141,10 @@ def _metadata(
     results: Sequence[_Result], origin: str,
 ) -> huggingface_hub.ModelCardData:
   config = experiment.config
-  task = ('image-classification' if experiment.config.objective.uses_labels
+  task = ('image-classification' if config.objective.uses_labels else
+          'image-segmentation' if config.objective.uses_masks
           else 'image-feature-extraction')
-  if experiment.config.objective.uses_labels and experiment.dataset.targets:
+  if config.objective.uses_labels and experiment.dataset.targets:
     task = ''  # Hugging Face has no task for image regression.
   # Each result must name a task, and YAML parsers may reject NaN.
   found = [huggingface_hub.EvalResult(
