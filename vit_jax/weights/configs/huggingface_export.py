@@ -28,35 +28,34 @@ def model_type(model: weights_lib.Weights) -> str:
   config = model.config
   assert isinstance(config, vit_config.ViTConfig)
   classes = bool(config.num_classes)
-  if model.preprocess.any_aspect:
-    kind = 'siglip2' if classes else 'siglip2_vision_model'
-  elif config.distill_token:
-    kind = 'deit'
-  elif config.position == 'relative_2d' and config.has_cls:
-    kind = 'beit'
-  elif config.rotary is not None:
-    kind = 'dinov3_vit'
-  elif config.stem_norm == 'tokens':
-    averaged = classes and config.has_cls and config.pooling == 'average'
-    kind = 'clip' if averaged else 'clip_vision_model'
-  elif config.pooling == 'cls_registers':
-    kind = 'pixio'
-  elif config.norm == 'rms':
-    kind = 'aimv2_vision_model'
-  elif config.layer_scale is not None:
-    # Of the published models, only TIPSv2 has one register.
-    kind = ('tipsv2_vision_model' if config.registers == 1 and not classes else
-            'dinov2_with_registers' if config.registers else 'dinov2')
-  elif not config.has_cls and not config.registers and (
-      config.pooling == 'average' and (
-          config.gelu == 'exact' or not classes)):
-    kind = 'ijepa'
-  elif not config.has_cls and not config.registers and (
-      config.pooling == ('average' if classes else 'attention')):
-    kind = 'siglip' if classes else 'siglip_vision_model'
-  else:
-    # Unlike ViTModel, ViTMSNModel has no representation layer.
-    kind = 'vit' if classes or config.representation_layer else 'vit_msn'
+  tower, scaled = config.stem_norm == 'tokens', config.layer_scale is not None
+  averaged = config.pooling == 'average'
+  patches_alone = not config.has_cls and not config.registers
+  # The type with a classifier, that without, and whether a model has them; the
+  # first row that applies.
+  rows: tuple[tuple[str, str, Any], ...] = (
+      ('siglip2', 'siglip2_vision_model', model.preprocess.any_aspect),
+      ('deit', 'deit', config.distill_token),
+      ('beit', 'beit', config.position == 'relative_2d' and config.has_cls),
+      ('dinov3_vit', 'dinov3_vit', config.rotary is not None),
+      ('clip', 'clip_vision_model', tower and config.has_cls and averaged),
+      ('clip_vision_model', 'clip_vision_model', tower),
+      ('pixio', 'pixio', config.pooling == 'cls_registers'),
+      ('aimv2_vision_model', 'aimv2_vision_model', config.norm == 'rms'),
+      # Of the published models, only TIPSv2 has one register.
+      ('dinov2_with_registers', 'tipsv2_vision_model',
+       scaled and config.registers == 1),
+      ('dinov2_with_registers', 'dinov2_with_registers',
+       scaled and config.registers),
+      ('dinov2', 'dinov2', scaled),
+      ('ijepa', 'ijepa', patches_alone and averaged and (
+          config.gelu == 'exact' or not classes)),
+      ('siglip', 'siglip_vision_model', patches_alone and (
+          averaged if classes else config.pooling == 'attention')),
+      # Unlike ViTModel, ViTMSNModel has no representation layer.
+      ('vit', 'vit' if config.representation_layer else 'vit_msn', True))
+  kind = next(with_classes if classes else without
+              for with_classes, without, applies in rows if applies)
   found = huggingface.TYPES[kind]
   expected = {**dataclasses.asdict(vit_config.ViTConfig()), **found.settings}
   if kind == 'dinov3_vit':
