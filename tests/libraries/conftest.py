@@ -37,8 +37,15 @@ def _arrays(module):
   return {n: t.numpy() for n, t in module.state_dict().items()}
 
 
+def _assert_close(found, expected, tolerance=1e-5):
+  """Compares with the standard deviation of what is expected."""
+  found, expected = np.asarray(found), np.asarray(expected)
+  assert found.shape == expected.shape
+  assert np.abs(found - expected).max() <= tolerance * expected.std()
+
+
 @pytest.fixture
 def torch_models():
   return types.SimpleNamespace(
       images=_images, outputs=_outputs, logits=_logits, perturbed=_perturbed,
-      arrays=_arrays)
+      arrays=_arrays, assert_close=_assert_close)

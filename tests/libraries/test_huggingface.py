@@ -38,8 +38,7 @@ def test_a_classifier(settings, torch_models, tmp_path):
   expected = torch_models.logits(theirs, images)
   theirs.save_pretrained(tmp_path / 'x')
   ours = vit_jax.load(tmp_path / 'x', log=None)
-  np.testing.assert_allclose(
-      ours(images)['logits'], expected, rtol=1e-4, atol=1e-4)
+  torch_models.assert_close(ours(images)['logits'], expected)
   ours.save(tmp_path / 'out', form='huggingface')
   again = from_folder(kind, tmp_path / 'out')
   # 'gelu_new' is saved as another name with other rounding errors.
@@ -58,8 +57,7 @@ def test_a_model_without_a_head_has_the_same_pooler_and_tokens(
   found = ours(images)
   for name, array in (('tokens', expected.last_hidden_state),
                       ('representation', expected.pooler_output)):
-    np.testing.assert_allclose(
-        found[name], np.asarray(array), rtol=1e-4, atol=1e-4)
+    torch_models.assert_close(found[name], array)
   ours.save(tmp_path / 'out', form='huggingface')
   again = torch_models.outputs(from_folder(kind, tmp_path / 'out'), images)
   assert torch.equal(again.pooler_output, expected.pooler_output)
@@ -157,7 +155,7 @@ def test_a_family_computes_the_same(name, torch_models, tmp_path):
   found = np.asarray(ours(images)[
       'logits' if ours.config.num_classes else
       'tokens' if expected.ndim == 3 else 'representation'])
-  assert np.abs(found - expected).max() <= 1e-5 * expected.std()
+  torch_models.assert_close(found, expected)
   ours.save(tmp_path / 'out', form='huggingface')
   kind = json.loads((tmp_path / 'out' / 'config.json').read_text())[
       'architectures'][0]
@@ -185,7 +183,7 @@ def test_a_family_of_another_size_computes_the_same(
   ours = vit_jax.load(tmp_path / 'x', log=None)
   found = np.asarray(ours(images)[
       'logits' if ours.config.num_classes else 'representation'])
-  assert np.abs(found - expected).max() <= 1e-5 * expected.std()
+  torch_models.assert_close(found, expected)
 
 
 @pytest.mark.parametrize('margin', [1, 2, 3, 5, 7, 11])

@@ -112,9 +112,10 @@ def _check_undetermined(
     raise ValueError(
         'These arrays are those of a CLIP model, whose GELU no array shows. '
         f"{advice}gelu='quick' (OpenAI) or gelu='exact' (OpenCLIP).")
-  # EVA and EVA-02-CLIP E; then models with and without '_rpn'.
+  # EVA and EVA-02-CLIP E, unlike BEiT; then models with and without '_rpn'.
   either = has('attention_norm/bias') and not has('attention_scale') and (
-      (has('attention/qv_bias') and not has('mlp/gate/kernel'))
+      (has('attention/qv_bias') and not has('mlp/gate/kernel')
+       and not _positions(params))
       or not (has('attention/qv_bias') or has('attention/qkv_bias')
               or 'cls' in params))
   if either and 'post_norm' not in declared:
