@@ -1,6 +1,6 @@
 """Builds the evaluators of a config: their data, batches, loss and model."""
 
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Iterator
 import contextlib
 import dataclasses
 import functools
@@ -8,6 +8,7 @@ from typing import Any
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 from jax.sharding import NamedSharding
 import numpy as np
 
@@ -30,6 +31,9 @@ from vit_jax.parallel import sharding
 # Opens (split, source, **options), as `evals.Context.open_split`; returns the
 # dataset and, with `per_class`, each example's rank within its class.
 OpenData = Callable[..., tuple[data.Dataset, np.ndarray | None]]
+# Yields the model's outputs for an iterable of images of any size, given
+# `batch_size` and `flip`.
+Outputs = Callable[..., Iterator[types.Outputs]]
 
 
 def opener(config: config_lib.Config, *, data_optional: bool) -> OpenData:
@@ -154,9 +158,11 @@ def build(
     config: config_lib.Config, microbatches: int, *, model: nn.Module,
     objective: Any, train_data: data.Dataset, mesh: jax.sharding.Mesh,
     unreadable: data.UnreadableLog, open_data: OpenData,
-    note: Callable[[str], object],
+    note: Callable[[str], object], outputs: Outputs | None = None,
 ) -> dict[str, evals.Evaluate]:
   """Returns the evaluators by name, for a number of microbatches.
+
+  With `outputs`, batches contain these instead of images, in one process.
 
   Raises a `ValueError` if the data does not fit an evaluator.
   """
@@ -179,10 +185,14 @@ def build(
           targets=bool(train_data.targets), multi_label=train_data.multi_label)
   return {name: section.build(evals.Context(
       where=f'evals.{name}',
-      open_split=_split_opener(name, config, mesh, unreadable, open_data),
-      predict=sharding.keep_batch_split(
-          functools.partial(predict, flip=section.flip), mesh),
-      objective=sharding.keep_batch_split(objective, mesh),
+      open_split=_split_opener(
+          name, config, mesh, unreadable, open_data,
+          outputs and functools.partial(outputs, flip=section.flip)),
+      predict=(lambda params, batch: batch) if outputs else (
+          sharding.keep_batch_split(
+              functools.partial(predict, flip=section.flip), mesh)),
+      objective=(functools.partial(_check_one_size, name) if outputs else
+                 sharding.keep_batch_split(objective, mesh)),
       loss=functools.partial(supervised.of_logits, labelled),
       activation='sigmoid' if labelled.loss == 'sigmoid' else 'softmax',
       num_classes=train_data.num_classes, targets=train_data.targets, note=note,
@@ -194,6 +204,7 @@ def build(
 def _split_opener(
     name: str, config: config_lib.Config, mesh: jax.sharding.Mesh,
     unreadable: data.UnreadableLog, open_data: OpenData,
+    outputs: Outputs | None,
 ) -> Callable[..., evals.Split]:
   def open_split(
       split: str, source: str = '', *, batch_size: int | None = None,
@@ -205,7 +216,10 @@ def _split_opener(
         split, source, **{key: v for key, v in options.items() if v})
     fingerprint.check_data(dataset)
     section = config.data
-    if options.get('per_class'):  # Ranks refer to positions in the split.
+    if outputs and options.get('masks'):
+      _check_one_size(name)
+    # Ranks and outputs refer to positions in the split.
+    if outputs or options.get('per_class'):
       section = dataclasses.replace(section, eval_unreadable='error')
     max_unreadable = 0 if section.policy(train=False) == 'error' else (
         data.allowed_unreadable(section.max_unreadable, dataset.num_examples))
@@ -213,7 +227,9 @@ def _split_opener(
     return evals.Split(
         name=f'{dataset.name} {dataset.split}', ranks=ranks,
         image=load.image, original=load.original, mask=load.original_mask,
-        batches=_eval_batches(section, dataset, batch_size, mesh, unreadable),
+        batches=functools.partial(
+            _output_batches, load, batch_size, outputs) if outputs else (
+                _eval_batches(section, dataset, batch_size, mesh, unreadable)),
         num_examples=dataset.num_examples, max_unreadable=max_unreadable,
         num_classes=dataset.num_classes, class_names=dataset.class_names,
         read_labels=functools.partial(
@@ -222,6 +238,25 @@ def _split_opener(
         target_mean=config.data.target_mean, target_std=config.data.target_std)
 
   return open_split
+
+
+def _check_one_size(name: str, *args: Any, **options: Any) -> Any:
+  del args, options
+  raise ValueError(
+      f'evals.{name} needs images of one size. Leave out --keep-aspect.')
+
+
+def _output_batches(
+    load: examples.LoadExample, batch_size: int, outputs: Outputs,
+) -> Generator[types.Batch, None, None]:
+  """Yields the outputs for all images, as stored, with their labels."""
+  count, end = load.dataset.num_examples, 0
+  labels = data.class_labels(load.dataset, setting='--keep-aspect')
+  for values in outputs(
+      (load.original(i)[0] for i in range(count)), batch_size=batch_size):
+    start, end = end, end + len(values['logits'])
+    yield {**values, 'label': jnp.asarray(labels[start:end], jnp.int32),
+           'mask': jnp.ones(end - start)}
 
 
 def _eval_batches(

@@ -79,7 +79,7 @@ class Experiment:
   boxed_params: Any
   total_steps: int
   teacher: Any
-  build_evaluators: Callable[[int], Mapping[str, evals.Evaluate]]
+  build_evaluators: Callable[..., Mapping[str, evals.Evaluate]]
   open_data: Callable[..., tuple[data.Dataset, Any]]
   unreadable: data.UnreadableLog
   own_step: Step | None = None
