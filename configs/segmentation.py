@@ -25,7 +25,7 @@ def get_config(
     source: str, classes: str, train: str = 'all', widths: str = '128+64',
     height: int = 96, width: int = 128, epochs: int = 20, batch_size: int = 8,
     learning_rate: float = 1e-3, model: str = '', ignored: int = 255,
-    split: str = 'val',
+    split: str = '',
 ) -> ConfigDict:
   """Returns the config of a decoder on a backbone.
 
@@ -43,7 +43,7 @@ def get_config(
     learning_rate: highest learning rate.
     model: model variant, such as 'S/14'; '' uses that of the checkpoint.
     ignored: value of mask pixels without a class.
-    split: split to evaluate on.
+    split: split to evaluate on; '' is that of published results, such as test.
   """
   if train not in FROZEN:
     raise ValueError(
@@ -71,7 +71,7 @@ def get_config(
           'clip_norm': 1.0, 'frozen': FROZEN[train],
           'schedule': {'name': 'cosine', 'warmup': {'percent': 5}},
       },
-      'evals': {split: {'name': 'segmentation_head', 'split': split,
-                        'every': {'percent': 25}}},
+      'evals': {'test': {'name': 'segmentation_head', 'split': split,
+                         'every': {'percent': 25}}},
       'log': {'every': {'percent': 5}},
   }, sort_keys=False)

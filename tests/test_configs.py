@@ -36,7 +36,7 @@ ARGUMENTS = {
         'model=B/16', 'model=L/16,task=clevr_closest_object_distance',
         'model=R50+B/16,task=smallnorb_label_azimuth'),
     'segmentation.py': tuple(
-        f'model=B/16,source=shapes,classes=ground+shape,split=test,{rest}'
+        f'model=B/16,source=shapes,classes=ground+shape,{rest}'
         for rest in ('train=lora', 'train=decoder,widths=')),
     'transfer.py': (
         'model=Ti/16,datasets=cifar10', 'model=S/16,datasets=digits+cifar100'),
