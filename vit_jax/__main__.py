@@ -23,23 +23,11 @@ from vit_jax import escape
 from vit_jax import schema
 from vit_jax.commands import arguments
 
-# One entry per file in vit_jax/commands.
-COMMANDS = {
-    'train': 'train a model or resume a run (the default)',
-    'evaluate': 'measure a checkpoint with the evaluators of its config',
-    'sweep': 'select settings on held-out data, or average tasks as VTAB does',
-    'flops': "count the cost of training, next to the paper's figures",
-    'plan': 'estimate memory and speed of training on any TPU slice',
-    'predict': 'classify images',
-    'features': 'write the features of images, one row per image',
-    'inspect': 'draw filters, position embeddings and attention of a model',
-    'deduplicate': 'find training images that are copies of test images',
-    'data': 'check a dataset, or convert it to ArrayRecord shards',
-    'convert': 'convert weights between formats and verify the result',
-    'export': 'export a model to StableHLO or ONNX and verify it',
-    'benchmark': 'measure the speed of a training step',
-    'doctor': 'show versions, devices, memory and missing packages',
-}
+# Files in vit_jax/commands, whose first lines `usage` prints.
+COMMANDS = (
+    'train', 'evaluate', 'sweep', 'flops', 'plan', 'predict', 'features',
+    'inspect', 'deduplicate', 'data', 'convert', 'export', 'benchmark',
+    'doctor')
 DEFAULT = 'train'
 # MULTIPROCESS: commands that can run as several processes; STOPPABLE: those
 # that save their state on SIGTERM.
@@ -67,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
   named = not argv[0].startswith('-')
   try:
     if named:
-      schema.check_name(argv[0], list(COMMANDS), what='command')
+      schema.check_name(argv[0], COMMANDS, what='command')
     return run(argv[0] if named else DEFAULT, argv[1 if named else 0:])
   except BrokenPipeError:
     raise  # See `exit_code`.
@@ -90,14 +78,20 @@ def print_error(message: str) -> None:
 def usage() -> str:
   """Returns the list of commands."""
   width = max(map(len, COMMANDS))
-  lines = [f'  {name:{width}}  {text}' for name, text in COMMANDS.items()]
+  texts = [(module_of(name).__doc__ or '').splitlines()[0] for name in COMMANDS]
+  lines = [f'  {name:{width}}  {text}' for name, text in zip(COMMANDS, texts)]
   return '\n'.join([
       f'usage: {INVOCATION} [COMMAND] --config=configs/x.py[:name=value,...] '
       '--workdir=DIR', '',
-      'commands:', *lines, '',
+      f'commands ({DEFAULT} by default):', *lines, '',
       f'{INVOCATION} COMMAND --help lists the flags of a command. Change a '
       'value of the\nconfig by --config.section.key=value, for example '
       '--config.optimizer.learning_rate=3e-4.'])
+
+
+def module_of(command: str) -> types.ModuleType:
+  """Returns the module of a command, which imports libraries when it runs."""
+  return importlib.import_module(f'vit_jax.commands.{command}')
 
 
 def run(command: str, argv: Sequence[str]) -> int:
@@ -188,7 +182,7 @@ def config_overrides(argv: Sequence[str]) -> list[str]:
 def build_parser(
     command: str) -> tuple[types.ModuleType, argparse.ArgumentParser]:
   """Returns a command's module and the parser of its flags."""
-  module = importlib.import_module(f'vit_jax.commands.{command}')
+  module = module_of(command)
   parser = argparse.ArgumentParser(
       prog=f'{INVOCATION} {command}', allow_abbrev=False,
       description=(module.__doc__ or '').split('\n\n')[0])

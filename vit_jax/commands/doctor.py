@@ -1,11 +1,10 @@
-"""Shows versions, devices and memory, and remedies for missing packages.
+"""Shows versions, devices, memory and remedies for missing packages.
 
 Uses only the standard library, so that it runs where nothing is installed.
 """
 
 import argparse
 from collections.abc import Sequence
-import glob
 import importlib.metadata
 import os
 import pathlib
@@ -13,6 +12,8 @@ import re
 import shutil
 import sys
 from typing import Any, NamedTuple
+
+from vit_jax.parallel import hardware
 
 GIB = 2**30
 ROOT = pathlib.Path(__file__).parents[2]
@@ -87,12 +88,12 @@ def check_devices(has_gpu: bool) -> list[Check]:
         'Free the memory of the GPU, or export XLA_CLIENT_MEM_FRACTION=0.5'
         if has_gpu else _how_to_install('', 'jax[cpu]'))]
   checks.append(Check('convolution', 'runs'))
-  has_tpu = bool(glob.glob('/dev/accel*') + glob.glob('/dev/vfio/[0-9]*'))
   return checks + [
       Check(name, 'present, but not used by JAX', 'WARN',
             f'unset JAX_PLATFORMS; {_how_to_install(f"-{name}", package)}')
       for name, package, exists in (
-          ('gpu', 'jax[cuda13]', has_gpu), ('tpu', 'jax[tpu]', has_tpu))
+          ('gpu', 'jax[cuda13]', has_gpu),
+          ('tpu', 'jax[tpu]', hardware.has_tpu()))
       if exists and jax.default_backend() == 'cpu']
 
 

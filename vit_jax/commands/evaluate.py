@@ -1,4 +1,4 @@
-"""Evaluates a checkpoint with the evaluators of its config, or with others.
+"""Evaluates a checkpoint with the evaluators of its config, or others.
 
     python main.py evaluate --workdir=runs/x --evaluators=fewshot,knn
 

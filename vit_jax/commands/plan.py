@@ -1,4 +1,4 @@
-"""Estimates memory and speed of a training step, without running it.
+"""Estimates memory and speed of a training step without running it.
 
     python main.py plan --config=configs/pretrain.py:model=L/16 \
         --topology=v3-512

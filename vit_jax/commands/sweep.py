@@ -1,4 +1,4 @@
-"""Selects the best setting of a grid, and trains with it on all data.
+"""Selects the best setting of a grid; trains with it on all data.
 
 Each setting is trained on a part of the training split and evaluated on the
 rest; the best one is trained on the whole split with several seeds and tested.

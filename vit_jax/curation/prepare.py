@@ -15,13 +15,13 @@ import sys
 from typing import Any
 
 from etils import epath
-import numpy as np
 import rich.progress
 
 from vit_jax import atomic_files
 from vit_jax import data
 from vit_jax import schema
 from vit_jax.curation import beam_runner
+from vit_jax.curation import scan as scan_lib
 from vit_jax.curation import selection as selection_lib
 from vit_jax.curation import shards as shards_lib
 from vit_jax.curation import start_check
@@ -251,8 +251,7 @@ def _sample(
     source: data.Dataset, image_format: stored_images.ImageFormat,
 ) -> list[dict[str, Any]]:
   """Returns evenly chosen examples, with images as they are stored."""
-  chosen = np.unique(np.linspace(0, len(source) - 1, _SAMPLE).astype(int))
-  examples = [source[index] for index in chosen.tolist()]
+  examples = [source[i] for i in scan_lib.spread(len(source), _SAMPLE)]
   return [{**example, 'image': image_format.encode(example['image'])}
           for example in examples]
 
