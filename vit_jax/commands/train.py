@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
 
 
 def _train(args: argparse.Namespace) -> dict[str, Any]:
-  stages, opened = load_config.load_with_weights(args.config, args.overrides)
+  stages = load_config.load(args.config, args.overrides)
   if any(config.log.wandb for config in stages.values()):
     writer_lib.import_wandb()
   workdir = epath.Path(args.workdir).expanduser()
@@ -80,8 +80,7 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
     experiment, path = experiments.pop(name), workdir / name
     summaries[name] = run_lib.train(
         experiment, path, title=name, profile_steps=args.profile,
-        weights=opened.pop(name, None) or initial_weights.open_weights(
-            experiment.config, path))
+        weights=initial_weights.open_weights(experiment.config, path))
   if jax.process_index() == 0:
     if list(stages) != ['']:
       atomic_files.write_json(

@@ -25,29 +25,6 @@ from vit_jax.weights import weights as weights_lib
 Source = str | Mapping[str, Any]  # A config file, or its content.
 
 
-def load(
-    config: Source, overrides: Sequence[str] = (), **options: Any,
-) -> dict[str, config_lib.Config]:
-  """Returns the stages of a config file, by name.
-
-  A file without stages gives its config under the name ''.
-
-  Args:
-    config: 'configs/x.py' or 'configs/x.py:name=value,name=value', or the
-      content of such a file.
-    overrides: 'optimizer.learning_rate=3e-4' for every stage, or
-      'stages.pretrain.batch_size=64' for one.
-    **options: `open_weights` opens the weights at `init.checkpoint`, which
-      complete the section `model` and the scale of pixels; None leaves them
-      open.
-
-  Raises:
-    ValueError, FileNotFoundError: as `config_file.read` and `config.resolve`,
-      or if there are no weights at `init.checkpoint`.
-  """
-  return load_with_weights(config, overrides, **options)[0]
-
-
 def open_weights(
     checkpoint: str, which: str, num_heads: int) -> weights_lib.Weights:
   """Opens initial weights; describes those of other codebases."""
@@ -60,11 +37,25 @@ def open_weights(
   return weights
 
 
-def load_with_weights(
+def load(
     config: Source, overrides: Sequence[str] = (), *,
     open_weights: Callable[..., weights_lib.Weights] | None = open_weights,
-) -> tuple[dict[str, config_lib.Config], dict[str, weights_lib.Weights]]:
-  """Returns configs as `load`, and the weights that `init.checkpoint` names.
+) -> dict[str, config_lib.Config]:
+  """Returns the stages of a config file, by name.
+
+  A file without stages gives its config under the name ''.
+
+  Args:
+    config: 'configs/x.py' or 'configs/x.py:name=value,name=value', or the
+      content of such a file.
+    overrides: 'optimizer.learning_rate=3e-4' for every stage, or
+      'stages.pretrain.batch_size=64' for one.
+    open_weights: opens the weights at `init.checkpoint`, which complete the
+      section `model` and the scale of pixels; None leaves them open.
+
+  Raises:
+    ValueError, FileNotFoundError: as `config_file.read` and `config.resolve`,
+      or if there are no weights at `init.checkpoint`.
   """
   raw = dict(config_file.read(config) if isinstance(config, str) else config)
   raw.pop('sweep', None)  # Read by `sweep.plan`.
@@ -82,7 +73,6 @@ def load_with_weights(
         config_lib.override(stage, override)
   open_once = open_weights and functools.cache(open_weights)
   configs: dict[str, config_lib.Config] = {}
-  opened: dict[str, weights_lib.Weights] = {}
   for name, stage in config_file.order_stages(merged).items():
     try:
       init = schema.parse(
@@ -90,16 +80,15 @@ def load_with_weights(
       if init.stage:
         stage = inherit(stage, config_lib.to_plain(configs[init.stage]))
       elif init.checkpoint and open_once:
-        opened[name] = open_once(
+        stage = inherit(stage, _sections(open_once(
             init.checkpoint, init.which,
-            int(stage.get('model', {}).get('num_heads') or 0))
-        stage = inherit(stage, _sections(opened[name]))
+            int(stage.get('model', {}).get('num_heads') or 0))))
       configs[name] = config_lib.resolve(stage)
     except ValueError as error:
       where = config if isinstance(config, str) else 'config'
       raise ValueError(
           where + f', stage {name}' * bool(name) + f': {error}') from error
-  return configs, opened
+  return configs
 
 
 def _sections(weights: weights_lib.Weights) -> Mapping[str, Any]:

@@ -19,6 +19,7 @@ class Interval:
   wait_share: float
 
 
+@dataclasses.dataclass
 class Clock:
   """Measures the speed of a training loop.
 
@@ -33,51 +34,53 @@ class Clock:
     with clock.paused():
       evaluate()
   ```
-  """
 
-  def __init__(
-      self, *, devices: int, now: Callable[[], float] = time.perf_counter):
-    """Starts the clock; `devices` counts all hosts."""
-    self._now = now
-    self._devices = devices
-    self._start = now()
+  Attributes:
+    devices: number of devices of all hosts.
+    now: returns the time in seconds.
+  """
+  devices: int
+  now: Callable[[], float] = time.perf_counter
+
+  def __post_init__(self):
+    self._start = self.now()
     self._begin_interval()
 
   @property
   def secs(self) -> float:
     """Seconds since this start of the run."""
-    return self._now() - self._start
+    return self.now() - self._start
 
   @property
   def device_secs(self) -> float:
     """Seconds x devices since this start of the run, including pauses."""
-    return self._devices * self.secs
+    return self.devices * self.secs
 
   @contextlib.contextmanager
   def paused(self) -> Iterator[None]:
     """Excludes evaluations and checkpoints from the speed."""
-    start = self._now()
+    start = self.now()
     try:
       yield
     finally:
-      self._paused_secs += self._now() - start
+      self._paused_secs += self.now() - start
 
   @contextlib.contextmanager
   def waiting(self) -> Iterator[None]:
     """Counts this context as waiting for the input."""
-    start = self._now()
+    start = self.now()
     yield
-    self._waited_secs += self._now() - start
+    self._waited_secs += self.now() - start
 
   def interval(self, *, images: int) -> Interval:
     """Ends an interval with this number of images and begins the next."""
-    secs = self._now() - self._interval_start - self._paused_secs
+    secs = self.now() - self._interval_start - self._paused_secs
     rate = 1 / secs if secs > 0 else 0.0
     speed = Interval(images * rate, self._waited_secs * rate)
     self._begin_interval()
     return speed
 
   def _begin_interval(self) -> None:
-    self._interval_start = self._now()
+    self._interval_start = self.now()
     self._paused_secs = 0.0
     self._waited_secs = 0.0

@@ -115,14 +115,11 @@ def _walk(
       if 'chain_id=' not in instruction.rest or channel not in seen:
         yield _record(program, instruction, kind, loops)
       seen.add(channel)
-    elif instruction.opcode == 'while':
-      inner = (*loops, program.trip_count(instruction))
-      for name in (*hlo.names(instruction.rest, 'body'),
-                   *hlo.names(instruction.rest, 'condition')):
-        yield from _walk(program, name, inner, seen)
     elif not instruction.opcode.endswith(('-done', '-update')):
+      inner = loops if instruction.opcode != 'while' else (
+          *loops, program.trip_count(instruction))
       for name in instruction.called:
-        for found in _walk(program, name, loops, seen):
+        for found in _walk(program, name, inner, seen):
           # An all-reduce fused with a slice (TPU) is a reduce-scatter.
           yield (dataclasses.replace(found, kind='reduce-scatter')
                  if 'all-reduce-scatter' in name else found)
@@ -137,7 +134,7 @@ def _record(
   if instruction.opcode.endswith('-start') and kind != 'all-reduce':
     # Operands, results, and hardware state.
     _, shape, *_ = hlo.elements(shape)
-  arrays = hlo.arrays(shape)
+  arrays = [(dtype, sizes) for dtype, sizes, _ in hlo.arrays(shape)]
   if kind == 'reduce-scatter':
     dimension = int(_attribute(instruction.rest, 'dimensions') or 0)
     arrays = [

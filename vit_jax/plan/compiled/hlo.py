@@ -12,6 +12,7 @@ import re
 # Attributes that name the computations of an instruction, besides `calls`.
 _CALLS: Mapping[str, Sequence[str]] = {
     'call': ('to_apply',), 'custom-call': ('called_computations',),
+    'while': ('body', 'condition'),
     'conditional': (
         'branch_computations', 'true_computation', 'false_computation')}
 
@@ -35,7 +36,7 @@ class Instruction:
 
 _COMPUTATION = re.compile(r'^(ENTRY )?%?([^\s(]+) \(.*\{\s*$')
 _INSTRUCTION = re.compile(r'^\s+(ROOT )?%?([^\s=]+) = (.*)$')
-_ARRAY = re.compile(r'([a-z]\w*)\[([\d,<=]*)\]')
+_ARRAY = re.compile(r'([a-z]\w*)\[([\d,<=]*)\](?:\{([^}]*)\})?')
 _COMMENT = re.compile(r'/\*.*?\*/')
 _TRIP_COUNT = re.compile(r'"known_trip_count":\s*\{"n":\s*"?(\d+)')
 
@@ -152,11 +153,11 @@ def elements(shape: str) -> list[str]:
   return split(shape[1:])[0] if shape.startswith('(') else [shape]
 
 
-def arrays(shape: str) -> list[tuple[str, tuple[int, ...]]]:
-  """Returns dtype and dimensions of each array in a nested shape."""
+def arrays(shape: str) -> list[tuple[str, tuple[int, ...], str]]:
+  """Returns dtype, dimensions and layout of each array in a nested shape."""
   return [
-      (dtype, tuple(int(n.lstrip('<=')) for n in sizes.split(',') if n))
-      for dtype, sizes in _ARRAY.findall(re.sub(r'\{[^}]*\}', '', shape))]
+      (dtype, tuple(int(n.lstrip('<=')) for n in sizes.split(',') if n), layout)
+      for dtype, sizes, layout in _ARRAY.findall(shape)]
 
 
 def itemsize(dtype: str) -> float:

@@ -61,8 +61,7 @@ class _Counter:
     if i.opcode == 'while':
       trips = self._program.trip_count(i)
       return (1 if trips is None else trips) * sum(
-          self.computation(name) for attribute in ('body', 'condition')
-          for name in hlo.names(i.rest, attribute))
+          map(self.computation, i.called))
     if i.opcode == 'conditional':
       return max(map(self.computation, i.called), default=0)
     if i.opcode in ('call', 'async-start'):
@@ -161,9 +160,6 @@ def _operand_names(rest: str) -> list[str]:
   return re.findall(r'%([^\s,()]+)', ', '.join(hlo.split(rest)[0]))
 
 
-_ARRAY = re.compile(r'([a-z]\w*)\[([\d,<=]*)\](?:\{([^}]*)\})?')
-
-
 def _layout_of(source: str, shape: str) -> str:
   """Returns the dimensions of `shape` with the layout of `source`."""
   return shape.partition('{')[0] + ''.join(source.partition('{')[1:])
@@ -173,13 +169,13 @@ def _layout_of(source: str, shape: str) -> str:
 def _bytes(shape: str) -> int:
   """Returns the size of arrays in device memory, padded to whole tiles."""
   return math.ceil(sum(
-      _array_bytes(*found) for found in _ARRAY.findall(shape)))
+      _array_bytes(*found) for found in hlo.arrays(shape)))
 
 
-def _array_bytes(dtype: str, sizes: str, layout: str) -> float:
+def _array_bytes(dtype: str, sizes: Sequence[int], layout: str) -> float:
   if re.search(rf'S\((?!{_HOST_SPACE}\)|0\))', layout):
     return 0
-  lengths = [int(n.lstrip('<=')) for n in sizes.split(',') if n]
+  lengths = list(sizes)
   minor_to_major, _, tiling = layout.partition(':')
   tile = re.match(r'T\(([\d,]+)\)', tiling)
   if tile and lengths:
