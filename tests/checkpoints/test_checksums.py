@@ -47,5 +47,5 @@ def test_json_checksums_do_not_depend_on_python_types():
 def test_a_difference_names_the_array():
   saved = checksums.of_arrays({'bias': jnp.ones(2), 'x': jnp.ones(3)})
   with pytest.raises(ValueError, match='checksum of params differs for bias'):
-    checksums.check({'params': saved}, arrays={
+    checksums.check({'params': saved}, {
         'params': {'bias': jnp.zeros(2), 'x': jnp.ones(3)}})

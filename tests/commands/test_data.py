@@ -40,6 +40,11 @@ def test_findings_are_in_every_format_and_fail_only_with_strict(
   assert _check(photos, '--strict') == 1
 
 
+def test_a_negative_number_of_examples_is_an_error(photos, capsys):
+  assert _check(photos, '--max-examples=-1') == 2
+  assert 'max_examples must be at least 0' in capsys.readouterr().err
+
+
 def test_set_selects_the_label_column_of_a_table(tmp_path, capsys):
   for i in range(12):
     (tmp_path / f'{i}.png').write_bytes(

@@ -244,11 +244,6 @@ def test_multichannel_images_are_shown_and_compared(tmp_path):
   assert 'data:image/png;base64' in text
 
 
-def test_a_negative_number_of_examples_is_an_error():
-  with pytest.raises(ValueError, match='at least 0'):
-    _prepare('digits', max_examples=-1)
-
-
 def test_examples_of_other_labels_and_splits_are_listed_first(tmp_path):
   whole = pictures.picture(7)
   for i in range(9):  # All with different bytes.

@@ -141,7 +141,7 @@ def test_a_stopped_command_continues_with_the_unfinished_shards(
     (['--version=1'], 'like 1.0.0'),
     (['--splits=tets'], "Did you mean 'test'?"),
     (['--shard-mib=0'], 'at least 1'),
-    (['--shorter-side=-1'], 'got -1'),
+    (['--shorter-side=-1'], 'at least 0, but is -1'),
     (['--shorter-side=8', '--set=channels=4'], 'Remove it'),
 ])
 def test_invalid_flags_are_errors_before_anything_is_written(

@@ -2,6 +2,7 @@
 
 from jaxtyping import Float
 import numpy as np
+from sklearn import decomposition
 
 from vit_jax import nearest_neighbours
 
@@ -17,12 +18,9 @@ def filters(
   """
   *shape, features = kernel.shape
   points = np.asarray(kernel, np.float64).reshape(-1, features).T
-  points = points - points.mean(0)
-  _, _, components = np.linalg.svd(points, full_matrices=False)
-  components = components[:min(count, features - 1)]
-  largest = np.abs(components).argmax(-1)
-  signs = np.sign(components[np.arange(len(components)), largest])
-  return (components * signs[:, None]).reshape(-1, *shape)
+  pca = decomposition.PCA(
+      min(count, features - 1, points.shape[1]), svd_solver='full')
+  return pca.fit(points).components_.reshape(-1, *shape)
 
 
 def convolution(

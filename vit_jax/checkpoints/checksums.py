@@ -74,23 +74,17 @@ def check_identity(arrays: Any, expected: str, *, path: Any) -> None:
         'Use the weights that the run started from.')
 
 
-def check(
-    sums: Mapping[str, Any], *,
-    arrays: Mapping[str, Any] | None = None,
-    plain: Mapping[str, Any] | None = None,
-) -> None:
+def check(sums: Mapping[str, Any], restored: Mapping[str, Any]) -> None:
   """Raises ValueError if the checksums of restored items differ.
 
   Args:
-    sums: checksums by item.
-    arrays: trees of arrays by item.
-    plain: plain data by item.
+    sums: checksums by item, and by array if it is a tree of arrays.
+    restored: trees of arrays and plain data by item.
   """
-  for item, data in (plain or {}).items():
-    if sums[item] != of_json(data):
-      raise ValueError(f'the checksum of {item} differs')
-  for item, restored in (arrays or {}).items():
-    found = of_arrays(restored)
-    if different := sorted(found.items() ^ sums[item].items()):
+  for item, data in restored.items():
+    if not isinstance(sums[item], dict):
+      if sums[item] != of_json(data):
+        raise ValueError(f'the checksum of {item} differs')
+    elif different := sorted(of_arrays(data).items() ^ sums[item].items()):
       raise ValueError(
           f'the checksum of {item} differs for {different[0][0]}')

@@ -118,7 +118,7 @@ def read_labels(path: epath.Path, sums: Mapping[str, Any]) -> tuple[str, ...]:
   if not (path / 'labels').is_dir():
     return ()
   found = read_config(path / 'labels')
-  checksums.check(sums, plain={'labels': found})
+  checksums.check(sums, {'labels': found})
   return tuple(map(str, found.get('names', ())))
 
 
@@ -153,7 +153,7 @@ def read_params(path: epath.Path) -> types.Params:
   with explain_errors(path):
     sums = read_checksums(path)
     params = read_arrays(path / item, read_shapes(path / item))
-    checksums.check(sums, arrays={item: params})
+    checksums.check(sums, {item: params})
   return params
 
 

@@ -203,8 +203,7 @@ class Checkpoints:
           **{item: ocp.args.StandardRestore(target)
              for item, target in expected.items()}))
       checksums.check(
-          sums, arrays={item: restored[item] for item in expected},
-          plain={name: restored[name] for name in _PLAIN})
+          sums, {item: restored[item] for item in (*expected, *_PLAIN)})
     state = types.TrainState(
         params=restored['params'], average=restored.get('average'),
         **restored['training'])
@@ -224,7 +223,7 @@ class Checkpoints:
       sums = items_lib.read_checksums(path)
       restored = self._best.restore(step, args=ocp.args.Composite(
           **{item: ocp.args.StandardRestore(abstract.eval_params)}))
-      checksums.check(sums, arrays={item: restored[item]})
+      checksums.check(sums, {item: restored[item]})
     return restored[item]
 
   def check(self) -> None:

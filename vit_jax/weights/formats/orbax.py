@@ -48,7 +48,7 @@ def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
     untrusted.check_folder(step)
     sums = items.read_checksums(step)
     run = items.read_config(step / 'config')
-    checksums.check(sums, plain={'config': run})
+    checksums.check(sums, {'config': run})
     shapes = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype),
         items.read_shapes(step / item))
