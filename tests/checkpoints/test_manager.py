@@ -94,7 +94,6 @@ def steps(folder):
 def test_restore_is_bitwise_exact_on_any_number_of_devices(workdir, devices):
   target = abstract(new_state(0, devices=devices))
   with open_checkpoints(workdir, keep=2) as checkpoints:
-    assert checkpoints.latest_step == 5
     restored = checkpoints.restore(target)
     state, progress = restored.state, restored.progress
   assert progress == PROGRESS
@@ -130,7 +129,6 @@ def test_the_average_is_loaded_if_there_is_one(workdir, tmp_path):
   assert items.params_item(paths.find(workdir)) == 'average'
   target = abstract(new_state(0, average=False))
   with open_checkpoints(tmp_path) as checkpoints:
-    assert checkpoints.latest_step is None
     assert checkpoints.restore(target) is None
     save(checkpoints, new_state(1, average=False))
   step = paths.find(tmp_path)
@@ -176,7 +174,6 @@ def test_a_partial_checkpoint_is_ignored_and_removed(
   with pytest.raises(FileNotFoundError):
     paths.find(half)
   with open_checkpoints(run, keep=2) as checkpoints:
-    assert checkpoints.latest_step == 5
     state = checkpoints.restore(abstract(new_state(0))).state
     assert_same_bits(state, new_state(5))
     assert not half.exists()

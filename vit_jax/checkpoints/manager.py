@@ -97,11 +97,6 @@ class Checkpoints:
       finally:
         self._best.close()
 
-  @property
-  def latest_step(self) -> int | None:
-    """Step of the newest complete checkpoint, or None."""
-    return self._latest.latest_step()
-
   def save(
       self, state: types.TrainState, *, config: Mapping[str, Any],
       progress: Mapping[str, Any], labels: Sequence[str] = (),

@@ -109,11 +109,11 @@ def run_folder(path: str) -> epath.Path | None:
 
 def add_config(
     parser: argparse.ArgumentParser, text: str = 'config file', *,
-    required: bool = True, default: str = '',
+    required: bool = True,
 ) -> None:
   """Adds the flag of the config file, described by `text`."""
   parser.add_argument(
-      '--config', required=required, default=default,
+      '--config', required=required, default='',
       metavar='FILE.py[:name=value,...]',
       help=f'{text}; override values by --config.section.key=value')
 

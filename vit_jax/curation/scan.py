@@ -21,7 +21,6 @@ from vit_jax.data.splits import subsets
 Label = tuple[float, ...]
 # Maps each image to a row of features.
 Embed = Callable[[list[Any]], np.ndarray]
-_CHUNK = 64  # Images in memory at a time.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,7 +156,7 @@ def scan(request: ScanRequest, *, advance: Callable[[int], None]) -> Scan:
   count = len(request.examples)
   result = Scan(request, {}, [None] * count, {})
   for found, unreadable in decode.read_chunks(
-      range(count), functools.partial(_read, result), size=_CHUNK,
+      range(count), functools.partial(_read, result),
       errors=(Exception,)):  # Any error would stop a training run, too.
     records = dict(found)
     for number, error in unreadable:

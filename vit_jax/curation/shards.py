@@ -28,7 +28,6 @@ from vit_jax.data.images import unreadable as unreadable_lib
 
 FORMAT = 'array_record'
 KEY, FILE_NAME = 'key', 'file_name'
-_CHUNK = 64  # Images in memory.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +146,7 @@ def write(shard: Shard) -> None:
       for records, failed in decode.read_chunks(
           range(shard.first, shard.last),
           functools.partial(_read_record, load, shard.features),
-          size=_CHUNK, errors=(unreadable_lib.UnreadableError,)):
+          errors=(unreadable_lib.UnreadableError,)):
         unreadable += [
             unreadable_lib.Unreadable(
                 shard.selection.name, load.dataset.source.key(index),

@@ -23,10 +23,10 @@ from vit_jax import metrics
 from vit_jax import types
 from vit_jax import untrusted
 from vit_jax.data import known_datasets
+from vit_jax.evals import classification
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
 
-_TOP_K = 5
 _IMAGENET_CLASSES = 1000
 
 
@@ -44,7 +44,7 @@ class ShiftConfig(evaluator.EvaluatorConfig):
   mappings: str = ''
 
   def metrics(self) -> dict[str, evaluator.Mode]:
-    return {'accuracy': 'max', f'accuracy_top_{_TOP_K}': 'max'}
+    return {'accuracy': 'max', f'accuracy_top_{classification.TOP_K}': 'max'}
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     split = context.open_split(
@@ -65,7 +65,7 @@ class ShiftConfig(evaluator.EvaluatorConfig):
       return {f'accuracy_top_{k}' if k > 1 else 'accuracy':
               metrics.Mean.from_model_output(metrics.top_k_correct(
                   logits, labels, k=k), mask)
-              for k in (1, _TOP_K) if k < max(2, len(found))}
+              for k in (1, classification.TOP_K) if k < max(2, len(found))}
 
     return passes.mean(split, batch_means)
 

@@ -44,7 +44,8 @@ class LostError(RuntimeError):
   """Another process of the run ended or cannot be reached.
 
   Attributes:
-    exit_code: exit status of a run that can be restarted, as after a hang.
+    exit_code: exit status, EX_PROTOCOL of sysexits.h: the last checkpoint is
+      complete, and the same command resumes from it.
   """
   exit_code = 76
 

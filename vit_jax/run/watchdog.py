@@ -16,10 +16,10 @@ import traceback
 import jax
 
 from vit_jax.experiment import log_config
+from vit_jax.parallel import coordination
 
-# Exit status of a run that hung: EX_PROTOCOL of sysexits.h. The last checkpoint
-# is complete; the same command resumes from it.
-EXIT_CODE = 76
+# A run that hung can be restarted like one that lost other processes.
+EXIT_CODE = coordination.LostError.exit_code
 
 
 @dataclasses.dataclass

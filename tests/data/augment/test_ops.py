@@ -202,19 +202,19 @@ def test_random_erasing_fills_one_rectangle_of_the_documented_size():
 
 
 @pytest.mark.parametrize('section,message', [
-    ({'op': 'color_jitter', 'hue': 0.6}, r'hue in \[0, 0.5\]'),
+    ({'op': 'color_jitter', 'hue': 0.6}, 'hue must be .* at most 0.5'),
     ({'op': 'blur', 'sigma': [2, 1]}, 'sigma must be two lengths'),
     ({'op': 'random_erasing', 'area': [0, 1]}, 'area must be two fractions'),
-    ({'op': 'grayscale', 'probability': 2}, 'probability must lie'),
+    ({'op': 'grayscale', 'probability': 2}, 'probability must'),
     ({'op': 'flop'}, "Unknown data.train_ops\\[0\\].op 'flop'. Did you mean "
      "'flip'"),
     ({'size': 3}, 'needs the key op'),
     ({'op': 'inception_crop', 'area': (0, 2)}, '0 < low <= high <= 1'),
-    ({'op': 'randaugment', 'magnitude': 11}, r"\[0, 10\] with ranges 'grow"),
+    ({'op': 'randaugment', 'magnitude': 11}, 'at most 10, but is 11'),
     ({'op': 'randaugment', 'magnitude': 21, 'ranges': 'published'},
-     r'\[0, 20\]'),
+     'at most 20, but is 21'),
     ({'op': 'randaugment', 'num_layers': -1}, 'must be at least 0'),
-    ({'op': 'flip', 'probability': 3}, 'probability must lie'),
+    ({'op': 'flip', 'probability': 3}, 'probability must'),
 ])
 def test_invalid_sections_and_sizes_are_errors(section, message):
   with pytest.raises(ValueError, match=message):

@@ -9,6 +9,7 @@ from PIL import Image
 from PIL import ImageEnhance
 from PIL import ImageFilter
 
+from vit_jax import schema
 from vit_jax.data.augment import randaugment
 
 
@@ -18,9 +19,7 @@ class RandomOp:
   probability: float = 0.5
 
   def __post_init__(self):
-    if not 0 <= self.probability <= 1:
-      raise ValueError(
-          f'probability must lie in [0, 1]; got {self.probability}.')
+    schema.check_range(self, 'probability', most=1)
 
   def __call__(self, image: Any, rng: np.random.Generator) -> Any:
     return self.change(image, rng) if rng.random() < self.probability else image
@@ -46,11 +45,8 @@ class ColorJitter(RandomOp):
 
   def __post_init__(self):
     super().__post_init__()
-    factors = self.brightness, self.contrast, self.saturation
-    if min(factors) < 0 or not 0 <= self.hue <= 0.5:
-      raise ValueError(
-          'brightness, contrast and saturation must be at least 0, and hue in '
-          f'[0, 0.5]; got {(*factors, self.hue)}.')
+    schema.check_range(self, 'brightness', 'contrast', 'saturation')
+    schema.check_range(self, 'hue', most=0.5)
 
   def change(
       self, image: Image.Image, rng: np.random.Generator) -> Image.Image:

@@ -159,11 +159,7 @@ class RandAugment:
 
   def __post_init__(self):
     schema.check_range(self, 'num_layers', 'magnitude_std')
-    largest = _MAX_MAGNITUDE[self.ranges]
-    if not 0 <= self.magnitude <= largest:
-      raise ValueError(
-          f'magnitude must be in [0, {largest}] with ranges '
-          f'{self.ranges!r}; got {self.magnitude}.')
+    schema.check_range(self, 'magnitude', most=_MAX_MAGNITUDE[self.ranges])
 
   def __call__(
       self, image: Image.Image, rng: np.random.Generator) -> Image.Image:

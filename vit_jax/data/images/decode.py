@@ -30,6 +30,7 @@ Result = TypeVar('Result')
 # Pillow decodes without holding the interpreter lock.
 _THREADS = min(8, os.cpu_count() or 1)
 _MODES = {1: 'L', 3: 'RGB'}
+CHUNK = 64  # Images read at a time; twice as many are in memory.
 
 
 def decode(
@@ -113,8 +114,8 @@ def _to_8_bits(image: Image.Image) -> Image.Image:
 
 
 def read_chunks(
-    items: Iterable[Item], read: Callable[[Item], Result], *, size: int,
-    errors: tuple[type[Exception], ...],
+    items: Iterable[Item], read: Callable[[Item], Result], *,
+    errors: tuple[type[Exception], ...], size: int = CHUNK,
 ) -> Iterator[tuple[
     list[tuple[Item, Result]], list[tuple[Item, Exception]]]]:
   """Yields (item, result) and (item, exception) of each chunk, in order.
