@@ -53,6 +53,9 @@ ARGUMENTS = {
     'photos.py': tuple(
         f'source=cifar10,test_split=test,objective={name}'
         for name in ('supervised', 'mae', 'lejepa')),
+    'continue.py': (
+        'checkpoint=photos,data=cifar10,resolution=32,local_size=16',
+        'checkpoint=photos,data=cifar10,resolution=32,objective=mae'),
     'cifar10.py': (
         '', 'recipe=best', 'recipe=resnet', 'recipe=photos', 'recipe=gpu'),
 }

@@ -13,8 +13,8 @@ from vit_jax.curation import hash_index
 from vit_jax.curation import output
 from vit_jax.curation import similarity
 from vit_jax.inference import export
-from vit_jax.inference import model as model_lib
 from vit_jax.inference import predictions
+from vit_jax.models import feature_layers
 from vit_jax.weights import save as save_lib
 
 LARGE = {'jax', 'flax', 'numpy', 'optax', 'orbax', 'grain', 'PIL', 'scipy',
@@ -128,7 +128,7 @@ def test_commands_offer_the_choices_of_the_library():
   assert flags('convert')['--which'].choices == paths.WHICH
   assert flags('predict')['--activation'].choices == tuple(
       predictions.ACTIVATIONS)
-  for name in (*model_lib.FEATURES, *model_lib.TOKEN_FEATURES):
+  for name in (*feature_layers.FEATURES, *feature_layers.TOKEN_FEATURES):
     assert f'{name}: ' in flags('features')['--layer'].help
   prepare = flags('data', 'prepare')
   assert prepare['--runner'].default == beam_runner.LOCAL

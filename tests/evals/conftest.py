@@ -58,6 +58,7 @@ def toy():
       splits = {'': splits}
     context = evals.Context(
         where='evals.test', predict=predict,
+        features=lambda params, batch, layer, _: predict(params, batch)[layer],
         objective=objective or (lambda *_, **__: None), loss=loss,
         activation=activation, train_name='toy', targets=targets,
         class_names=class_names, grid=grid,

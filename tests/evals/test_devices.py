@@ -17,6 +17,7 @@ SECTIONS = {kind: {'name': kind, 'split': 'test[:50]', **({
     'segmentation': {**FEW, 'source': 'shapes'}}.get(kind, {}))}
             for kind in evals.KINDS
             if kind not in ('regression', 'segmentation_head')}
+SECTIONS['layer'] = {**SECTIONS['knn'], 'feature': 'mean:1'}
 
 
 def build(devices, *, batch_size=25, sections=None, **change):

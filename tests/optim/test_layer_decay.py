@@ -55,6 +55,27 @@ def test_adapters_have_the_learning_rate_of_their_layer():
     assert tree_['encoder']['layers']['kernel'].ravel().tolist() == [0.25, 0.5]
 
 
+@pytest.mark.parametrize(('frozen', 'decay', 'layers'), [
+    (1, None, [0, 1, 1]), (2, 0.5, [0, 0, 0.5]), (3, None, [0, 0, 0])])
+def test_first_layers_and_embeddings_may_be_frozen(frozen, decay, layers):
+  params = {'encoder': {'layers': {'kernel': np.ones((3, 2))}},
+            'patches': {'kernel': np.ones(2)}, 'head': {'bias': np.ones(2)}}
+  tx = build(params, momentum=0.0, weight_decay=0.1, layer_decay=decay,
+             frozen_layers=frozen).tx
+  got = tx.update(params, tx.init(params), params)[0]
+  np.testing.assert_allclose(
+      got['encoder']['layers']['kernel'][:, 0], -0.11 * np.array(layers),
+      rtol=1e-6)
+  assert not np.any(got['patches']['kernel'])
+  np.testing.assert_allclose(got['head']['bias'], -0.1, rtol=1e-6)
+
+
+def test_more_frozen_layers_than_layers_are_an_error():
+  params = {'encoder': {'layers': {'kernel': np.ones((3, 2))}}}
+  with pytest.raises(ValueError, match='frozen_layers is 4, .* has 3 layers'):
+    build(params, frozen_layers=4)
+
+
 def test_model_without_layers_is_an_error():
   params = {'stem': {'kernel': np.zeros((3, 3))}, 'head': {'bias': np.ones(2)}}
   with pytest.raises(ValueError, match='no Transformer layers.*head, stem'):

@@ -267,6 +267,22 @@ def test_weight_decay_alone_shrinks_kernels_by_rate_times_decay(name):
   np.testing.assert_array_equal(got['body/bias'], PARAMS['body']['bias'])
 
 
+@pytest.mark.parametrize('name', NAMES)
+def test_weights_may_decay_towards_their_first_values(name):
+  zeros = [jax.tree.map(np.zeros_like, PARAMS)] * 2
+  optimizer = build(name, weight_decay=0.1, decay_towards='start',
+                    schedule={'name': 'constant'})
+  random_models.assert_close(run(optimizer, grads=zeros), tree.flatten(PARAMS))
+  state = optimizer.tx.init(PARAMS)
+  moved = jax.tree.map(lambda p: p + 1, PARAMS)
+  updates, _ = optimizer.tx.update(zeros[0], state, moved)
+  plain = build(name, weight_decay=0.1, schedule={'name': 'constant'}).tx
+  towards_zero, _ = plain.update(
+      zeros[0], plain.init(PARAMS), jax.tree.map(np.ones_like, PARAMS))
+  random_models.assert_close(
+      tree.flatten(updates), tree.flatten(towards_zero))
+
+
 def test_rules_multiply_weight_decay_and_learning_rate():
   got = run(build(
       'sgd', momentum=0.0, weight_decay=0.1,

@@ -66,6 +66,19 @@ def test_patience_counts_evaluations_or_steps_since_the_best(
   assert ends_at(values, patience) == step
 
 
+@pytest.mark.parametrize(('values', 'fallen'), [
+    ([4.0, 2.0], ()), ([4.0, 1.9], ('x/rank',)), ([4.0, 9.0, 3.0], ()),
+    ([4.0, NAN], ('x/rank',)), ([4.0], ()), ([], ())])
+def test_a_metric_has_fallen_below_a_fraction_of_its_first_value(
+    values, fallen):
+  counters = counters_lib.Counters()
+  for value in values:
+    counters.add_evals({'x/rank': value, 'other': 0.0})
+  restored = counters_lib.Counters.restore(
+      json.loads(json.dumps(dataclasses.asdict(counters))), step=0)
+  assert restored.fallen((('x/rank', 0.5), ('other', 0.1))) == fallen
+
+
 def test_core_hours_multiply_device_hours_by_cores():
   # A chip of v4 is one device of two cores; of v3, two devices of one.
   spent = counters_lib.Counters(device_secs_by_kind={

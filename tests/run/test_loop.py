@@ -127,6 +127,33 @@ def test_training_stops_after_patience(base, stopped, tmp_path, capsys):
               capsys.readouterr().out.split())
 
 
+def test_training_stops_when_a_metric_falls_below_a_fraction_of_its_first(
+    base, tmp_path, capsys):
+  stop = {'best': '', 'stop_below': (('val/loss', 0.7),)}
+  summary = train(scripted(base, **stop), tmp_path)
+  assert (summary['steps'], summary['stopped_early']) == (12, True)
+  assert 'val/loss fell from 3 to 2: training stops' in capsys.readouterr().out
+  # A run that stopped is finished.
+  untouched = scripted(base, fail={0: AssertionError()}, **stop)
+  assert train(untouched, tmp_path) == summary
+
+
+def test_initial_weights_are_evaluated_and_may_be_the_best(base, tmp_path):
+  evals_ = {**base.config.evals, 'val': dataclasses.replace(
+      base.config.evals['val'], at_start=True)}
+  at_start = dataclasses.replace(base, config=dataclasses.replace(
+      base.config, evals=evals_))
+  losses = [1.0, *LOSSES]
+  summary = train(scripted(at_start, losses=losses), tmp_path)
+  assert [r['val/loss'] for r in writer_lib.read_rows(tmp_path)
+          if r['step'] == 0 and 'val/loss' in r] == [1.0]
+  assert summary['best']['step'] == 0
+  kept = items.read_params(paths.find(tmp_path, which='best'))
+  initial = base.init_state().params
+  for path, value in tree.flatten(kept).items():
+    np.testing.assert_array_equal(tree.flatten(initial)[path], value)
+
+
 def test_a_best_metric_that_is_not_reported_is_an_error(base, tmp_path):
   with pytest.raises(ValueError, match="is 'val/accuracy', but the metrics are "
                                        'val/loss, val/examples'):

@@ -21,12 +21,16 @@ class CheckpointConfig:
     patience: stops the run when `best` has not improved for this long: a
       duration such as {'epochs': 5} or a number of evaluations; None disables
       early stopping.
+    stop_below: (metric, fraction) pairs; stops the run when a metric falls
+      below this fraction of its first value. With the rank of the features,
+      (('knn/feature_rank', 0.5),), this detects their collapse.
   """
   every: schema.Duration = schema.Duration(percent=10)
   keep: int = 1
   best: str = 'auto'
   best_mode: Literal['auto', 'max', 'min'] = 'auto'
   patience: schema.Duration | int | None = None
+  stop_below: tuple[tuple[str, float], ...] = ()
 
   def __post_init__(self):
     schema.check_range(self, 'keep', low=1)

@@ -19,7 +19,7 @@ from vit_jax.evals.evaluator import Split
 # Modules, each imported once a config uses it.
 KINDS = ('auto', 'classification', 'multi_label', 'confusion', 'calibration',
          'fewshot', 'knn', 'objective', 'regression',
-         'segmentation', 'segmentation_head', 'shift')
+         'segmentation', 'segmentation_head', 'shift', 'spread')
 # Evaluators of known datasets, under their names.
 DATASETS: dict[str, dict[str, str]] = {
     'imagenet_v2': {'name': 'shift', 'source': 'imagenet_v2/matched-frequency'},

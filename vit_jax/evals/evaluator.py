@@ -81,6 +81,8 @@ class Context:
   Attributes:
     where: config section of the evaluator, for messages.
     predict: forward pass without dropout; may be jitted.
+    features: returns a feature layer [batch, width] for (params, batch, layer,
+      setting); see `models.feature_layers`. `setting` is for messages.
     objective: training objective (params, batch, key, train) -> per-example
       loss and metrics.
     loss: per-example loss of logits and labels, without label smoothing.
@@ -100,6 +102,7 @@ class Context:
   """
   where: str
   predict: Callable[[types.Params, types.Batch], types.Outputs]
+  features: Callable[[types.Params, types.Batch, str, str], jax.Array]
   objective: Callable[..., tuple[jax.Array, Mapping[str, jax.Array]]]
   loss: Callable[[Float[Array, 'batch classes'], jax.Array],
                  Float[Array, 'batch']]
@@ -220,6 +223,7 @@ class EvaluatorConfig:
     every: interval during training; None evaluates at the end only. 'auto' is
       10 % of the run, or more if evaluations would read more images than
       training.
+    at_start: also evaluates the initial weights.
     batch_size: global batch size; None uses the microbatch size of training.
     flip: averages the outputs for each image and its mirror image.
   """
@@ -227,6 +231,7 @@ class EvaluatorConfig:
   split: str = ''
   source: str = ''
   every: schema.Duration | Literal['auto'] | None = None
+  at_start: bool = False
   batch_size: int | None = None
   flip: bool = False
 

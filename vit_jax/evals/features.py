@@ -2,9 +2,7 @@
 
 from collections.abc import Callable
 import dataclasses
-from typing import Literal
 
-import jax.numpy as jnp
 from jaxtyping import Float, Int
 import numpy as np
 
@@ -12,9 +10,8 @@ from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
 
-# `representation` is the input of the head, `pooled` precedes the tanh layer of
-# pre-training, `tokens` is the mean over all tokens.
-Feature = Literal['representation', 'pooled', 'tokens']
+# Below these, features are reported as collapsed.
+_MIN_RANK, _MIN_STD = 2.0, 0.01
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,23 +22,24 @@ class Features:
 
 
 def extract(
-    context: evaluator.Context, split: evaluator.Split, feature: Feature, *,
-    test: evaluator.Split | None = None,
+    context: evaluator.Context, split: evaluator.Split, feature: str, *,
+    test: evaluator.Split | None = None, labelled: bool = True,
 ) -> Callable[[types.Params, evaluator.OnBatch], Features]:
   """Returns a function that gathers the features of a split on every host.
 
-  Raises a `ValueError` for unsuitable labels, or classes that `test` lacks.
+  Raises a `ValueError` for unsuitable labels, unless `labelled` is False, or
+  classes that `test` lacks.
   """
-  context.check_classes(split, single=True)
+  if labelled:
+    context.check_classes(split, single=True)
   if test is not None and split.num_classes != test.num_classes:
     raise ValueError(
         f'{context.where}: {split.name} has {split.num_classes} classes, but '
         f'{test.name} has {test.num_classes}.')
 
   def batch_values(params: types.Params, batch: types.Batch) -> types.Outputs:
-    value = context.predict(params, batch)[feature].astype(jnp.float32)
-    if feature == 'tokens':
-      value = value.mean(axis=1)
+    value = context.features(
+        params, batch, feature, f'{context.where}.feature')
     return {'value': value, 'label': batch['label']}
 
   def finish(values: passes.Values) -> Features:
@@ -73,3 +71,16 @@ def spread(values: Float[np.ndarray, 'examples width']) -> dict[str, float]:
   entropy = -(share * np.log(np.maximum(share, 1e-12))).sum()
   return {'feature_rank': float(np.exp(entropy)),
           'feature_std': float(std * values.shape[1]**0.5)}
+
+
+def checked_spread(
+    context: evaluator.Context, values: Float[np.ndarray, 'examples width'],
+) -> dict[str, float]:
+  """Returns `spread`; notes a collapse."""
+  found = spread(values)
+  if found['feature_rank'] < _MIN_RANK or found['feature_std'] < _MIN_STD:
+    context.note(
+        f'warning: {context.where}: the features have collapsed: rank '
+        f'{found["feature_rank"]:.3g} of {values.shape[1]}, standard deviation '
+        f'{found["feature_std"]:.2f} (1 if spread)')
+  return found

@@ -61,8 +61,9 @@ class FewshotConfig(evaluator.EvaluatorConfig):
     held_out: if positive, additional images per class on which the penalty is
       selected from `penalties` (never on `split`).
     penalties: candidates for `penalty`.
-    feature: 'representation', the input of the head; 'pooled', before the tanh
-      layer of pre-training; 'tokens', the mean over all tokens.
+    feature: layer of the features: 'representation', the input of the head;
+      'pooled', before the tanh layer of pre-training; 'cls', the class token;
+      'mean', the mean over the patches. 'mean:6' is that after layer 6.
   """
   name: Literal['fewshot'] = 'fewshot'
   train_split: str = 'train'
@@ -72,7 +73,7 @@ class FewshotConfig(evaluator.EvaluatorConfig):
   penalty: float = 2.0 ** 10
   held_out: int = 0
   penalties: tuple[float, ...] = tuple(2.0 ** i for i in range(-10, 21, 2))
-  feature: features_lib.Feature = 'representation'
+  feature: str = 'representation'
 
   uses_head: ClassVar[bool] = False
 

@@ -18,8 +18,6 @@ from vit_jax.evals import evaluator
 from vit_jax.evals import features as features_lib
 
 _VOTE_ROWS = 1024
-# Below these, features are reported as collapsed.
-_MIN_RANK, _MIN_STD = 2.0, 0.01
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +36,7 @@ class KnnConfig(evaluator.EvaluatorConfig):
   train_split: str = 'train'
   k: int = 20
   temperature: float = 0.07
-  feature: features_lib.Feature = 'representation'
+  feature: str = 'representation'
 
   uses_head: ClassVar[bool] = False
 
@@ -69,16 +67,10 @@ class KnnConfig(evaluator.EvaluatorConfig):
       predictions = predict(
           cosines, bank.labels[rows], temperature=self.temperature,
           num_classes=train.num_classes)
-      spread = features_lib.spread(bank.values)
-      if (spread['feature_rank'] < _MIN_RANK
-          or spread['feature_std'] < _MIN_STD):
-        context.note(
-            f'warning: {context.where}: the features have collapsed: rank '
-            f'{spread["feature_rank"]:.3g} of {bank.values.shape[1]}, '
-            f'standard deviation {spread["feature_std"]:.2f} (1 if spread)')
       return evaluator.Result({
           'accuracy': float((predictions == queries.labels).mean()),
-          **spread, 'examples': len(predictions)})
+          **features_lib.checked_spread(context, bank.values),
+          'examples': len(predictions)})
 
     return run
 

@@ -8,6 +8,7 @@ no weights and opens no data.
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import functools
+import re
 import typing
 from typing import Any, Literal
 
@@ -113,6 +114,8 @@ def _check_sections(raw: Mapping[str, Any]) -> None:
 
 def _check_best(config: Config) -> None:
   section = config.checkpoint
+  for metric, _ in section.stop_below:
+    metric_mode(config, metric, setting='checkpoint.stop_below')
   if section.best in ('', 'auto'):
     return
   metric_mode(config, section.best, setting='checkpoint.best')
@@ -151,14 +154,16 @@ def best_mode(config: Config) -> evals.Mode:
 
 def name_by_split(config: Config, eval_split: str) -> Config:
   """Renames the evaluator `test` to `val` if its default split is that."""
-  section, best = config.evals.get('test'), config.checkpoint.best
+  section, checkpoint = config.evals.get('test'), config.checkpoint
   if section is None or section.source or section.split or (
       'val' in config.evals or eval_split not in split_strings.VALIDATION):
     return config
-  if best.startswith('test/'):
-    best = f'val/{best.removeprefix("test/")}'
+  rename = functools.partial(re.sub, '^test/', 'val/')
   return dataclasses.replace(
-      config, checkpoint=dataclasses.replace(config.checkpoint, best=best),
+      config, checkpoint=dataclasses.replace(
+          checkpoint, best=rename(checkpoint.best), stop_below=tuple(
+              (rename(metric), least) for metric, least in
+              checkpoint.stop_below)),
       evals={'val' if name == 'test' else name: one
              for name, one in config.evals.items()})
 

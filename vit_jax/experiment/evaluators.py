@@ -22,6 +22,7 @@ from vit_jax.data.splits import class_sampling as class_sampling_lib
 from vit_jax.evals import passes
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fingerprint
+from vit_jax.models import feature_layers
 from vit_jax.models import lora
 from vit_jax.objectives import supervised
 from vit_jax.parallel import mesh as mesh_lib
@@ -79,7 +80,7 @@ def without_unlabelled(
   Only if the objective uses no labels; otherwise, opening the data is an error.
 
   Raises:
-    ValueError: if `checkpoint.best` is a metric of such an evaluator.
+    ValueError: if `checkpoint` names a metric of such an evaluator.
   """
   left_out = {}
   for name, section in config.evals.items():
@@ -90,11 +91,13 @@ def without_unlabelled(
   if not left_out:
     return config
   names = ', '.join(left_out)
-  best = config.checkpoint.best
-  if best and best.partition('/')[0] in left_out:
-    raise ValueError(
-        f'checkpoint.best is {best!r}, but {", ".join({*left_out.values()})} '
-        'has no labels. Remove it.')
+  chosen = config.checkpoint
+  for key, metric in (('best', chosen.best), *(
+      ('stop_below', metric) for metric, _ in chosen.stop_below)):
+    if metric.partition('/')[0] in left_out:
+      raise ValueError(
+          f'checkpoint.{key} is {metric!r}, but '
+          f'{", ".join({*left_out.values()})} has no labels. Remove it.')
   note(f'evaluators left out, because {", ".join({*left_out.values()})} has no '
        f'labels: {names}')
   return dataclasses.replace(config, evals={
@@ -171,13 +174,30 @@ def build(
 
   def predict(
       params: types.Params, batch: types.Batch, *, flip: bool,
+      capture: bool = False,
   ) -> types.Outputs:
     def apply(params: types.Params, images: jax.Array) -> types.Outputs:
-      return model.apply({'params': params}, images)
+      return model.apply({'params': params}, images, **options)
+
+    options = {'capture': True} if capture else {}  # Not of a ResNet.
 
     return (passes.average_mirrored(apply) if flip else apply)(
         lora.merge(params, config.lora), mixup.normalize(
             batch['image'], mean=scale['mean'], std=scale['std']))
+
+  def features(
+      params: types.Params, batch: types.Batch, layer: str, setting: str, *,
+      flip: bool) -> jax.Array:
+    name = feature_layers.output(layer, config.model, what=setting)
+    outputs = predict(
+        params, batch, flip=flip, capture=name.startswith('layers/'))
+    values = feature_layers.extract(
+        feature_layers.select(outputs, name), layer, config.model,
+        grid=config.model.grid(config.data.size))
+    if values.ndim != 2:
+      raise ValueError(
+          f'{setting} is {layer!r}, which is not a vector. Use cls or mean.')
+    return values
 
   # The evaluation loss uses the labels without smoothing.
   labelled = supervised.SupervisedConfig(
@@ -191,6 +211,8 @@ def build(
       predict=(lambda params, batch: batch) if outputs else (
           sharding.keep_batch_split(
               functools.partial(predict, flip=section.flip), mesh)),
+      features=(_given_features if outputs else sharding.keep_batch_split(
+          functools.partial(features, flip=section.flip), mesh)),
       objective=(functools.partial(_check_one_size, name) if outputs else
                  sharding.keep_batch_split(objective, mesh)),
       loss=functools.partial(supervised.of_logits, labelled),
@@ -199,6 +221,18 @@ def build(
       grid=config.model.grid(config.data.size),
       train_name=train_data.name, class_names=train_data.class_names))
           for name, section in config.evals.items()}
+
+
+def _given_features(
+    params: types.Params, batch: types.Batch, layer: str, setting: str,
+) -> jax.Array:
+  """Returns features of a batch of model outputs."""
+  del params
+  if layer not in batch or layer not in feature_layers.FEATURES:
+    raise ValueError(
+        f'{setting} is {layer!r}, but images of several sizes have only '
+        'representation and pooled.')
+  return batch[layer].astype(np.float32)
 
 
 def _split_opener(

@@ -20,7 +20,6 @@ from jaxtyping import Float, UInt8
 import numpy as np
 
 from vit_jax import models
-from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.analysis import attention as attention_maps
@@ -30,13 +29,10 @@ from vit_jax.inference import groups as groups_lib
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import network as network_lib
 from vit_jax.inference import predictions
+from vit_jax.models import feature_layers
 from vit_jax.weights import save as save_lib
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import preprocessing as preprocessing_lib
-
-# Feature layers; those in TOKEN_FEATURES are computed from the tokens.
-FEATURES = ('representation', 'pooled', 'logits')
-TOKEN_FEATURES = ('cls', 'mean', 'tokens', 'patches')
 
 ImageLike = images_lib.ImageLike
 Predictions = list[predictions.Prediction] | list[predictions.Estimate]
@@ -198,12 +194,8 @@ class Model(weights_lib.Weights):
 
     Args:
       images: see `Model`.
-      layer: 'representation' [width], the input of the head; 'pooled' [width],
-        before the tanh layer, if any; 'cls' [width], the class token; 'mean'
-        [width], the mean of the patch tokens; 'tokens' [tokens, width], all
-        tokens after the final norm; 'patches' [rows, columns, width], those of
-        the patches; 'logits' [classes]. 'patches:6' are the patches after layer
-        6 of 1 ... depth, before the final norm; likewise for other tokens.
+      layer: a name of `models.feature_layers`, such as 'representation' [width]
+        or 'patches:6' [rows, columns, width].
       batch_size: images per batch.
 
     Returns:
@@ -218,27 +210,14 @@ class Model(weights_lib.Weights):
 
   def layer_output(self, layer: str) -> str:
     """Returns the name of the model output that contains a feature layer."""
-    kind, colon, number = layer.partition(':')
-    schema.check_name(kind, (*FEATURES, *TOKEN_FEATURES), what='layer')
-    tokens = kind in TOKEN_FEATURES
-    if kind in ('tokens', 'patches'):
+    if layer.partition(':')[0] in ('tokens', 'patches'):
       self.preprocess.check_one_size(f'The layer {layer!r}')
-    if tokens or kind == 'pooled':
-      self._check_has_tokens(kind, instead="layer='representation'")
-    if kind == 'cls' and not self.config.has_cls:
-      raise ValueError("The model has no class token. Use layer='mean'.")
-    if colon:
-      depth = self.config.num_layers
-      if not tokens or number not in map(str, range(1, depth + 1)):
-        raise ValueError(
-            f'layer is {layer!r}, but a number from 1 to {depth} may follow '
-            f'{", ".join(TOKEN_FEATURES)} only, such as patches:{depth}.')
-      return f'layers/{number}'
-    if layer == 'logits' and not self.config.num_classes:
+    name = feature_layers.output(layer, self.config)
+    if name == 'logits' and not self.config.num_classes:
       raise ValueError(
           f'{self.address or "The model"} has no trained head, and so no '
           "logits. Use layer='representation', or fine-tune it first.")
-    return 'tokens' if tokens else layer
+    return name
 
   def extract_layer(
       self, outputs: Mapping[str, Any], layer: str,
@@ -249,16 +228,9 @@ class Model(weights_lib.Weights):
     if values.dtype == object:  # Images of several sizes.
       return np.concatenate([self.extract_layer({name: value[None]}, layer)
                              for value in values])
-    kind = layer.partition(':')[0]
-    if kind == 'cls':
-      values = values[:, 0]
-    elif kind in ('mean', 'patches'):
-      values = values[:, self.config.num_prefix:]
-    values = np.asarray(values, np.float32)  # Before a mean in bfloat16.
-    if kind == 'patches':
-      rows, columns = self.config.grid(self.preprocess.resolution)
-      return values.reshape(len(values), rows, columns, -1)
-    return values.mean(1) if kind == 'mean' else values
+    return feature_layers.extract(
+        values, layer, self.config,
+        grid=self.config.grid(self.preprocess.resolution))
 
   def attention(
       self, images: ImageLike | Iterable[ImageLike], *, batch_size: int = 8,
@@ -300,7 +272,8 @@ class Model(weights_lib.Weights):
       images: ImageLike | Iterable[ImageLike], batch_size: int,
   ) -> Any:
     """Applies `function` to the attention weights of the images."""
-    self._check_has_tokens('attention', instead='model.features')
+    feature_layers.check_has_tokens(
+        self.config, 'attention', instead='model.features')
     self.preprocess.check_one_size('Attention')
     if self.config.axial:
       raise ValueError(
@@ -310,12 +283,6 @@ class Model(weights_lib.Weights):
         lambda outputs: function(
             np.asarray(outputs['layers']['attention'], np.float32)),
         images, batch_size, names=('layers',))
-
-  def _check_has_tokens(self, what: str, *, instead: str) -> None:
-    if not self.config.num_layers:
-      raise ValueError(
-          f'A {self.config.name} has no tokens, and so no {what}. Use '
-          f'{instead}.')
 
   def outputs(
       self, images: Iterable[ImageLike], *, batch_size: int = 32,

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 import functools
-from typing import Any
 
 import jax
 from jaxtyping import Array, Float
@@ -12,6 +11,7 @@ from vit_jax import models
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.evals import passes
+from vit_jax.models import feature_layers
 from vit_jax.weights import weights as weights_lib
 
 Images = (Float[Array, 'batch height width channels'] |
@@ -70,16 +70,7 @@ def forward(
   def apply(params, images):
     outputs = model.apply({'params': params}, images, **options)
     # Unused outputs are not computed, or at least not copied.
-    return {name: _select(outputs, name) for name in names} or outputs
+    return {name: feature_layers.select(outputs, name)
+            for name in names} or outputs
 
   return jax.jit(passes.average_mirrored(apply) if flip else apply)
-
-
-def _select(outputs: types.Outputs, name: str) -> Any:
-  """Returns an output by its name; see `forward`."""
-  output, _, layer = name.partition('/')
-  if not layer:
-    return outputs[output]
-  captured = outputs[output]
-  # An axial layer ends with attention within columns.
-  return captured.get('column', captured)['after_mlp'][int(layer) - 1]

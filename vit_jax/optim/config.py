@@ -38,10 +38,15 @@ class CommonConfig:
       (arXiv:2106.04560, sec. 3.1):
       `(('head/.*kernel', 100.0), ('.*kernel', 1.0))`. The default rule may
       match nothing.
+    decay_towards: values towards which weights decay: 'zero', or those at the
+      'start' of the run, which keeps a pre-trained model near them (L2-SP,
+      arXiv:1802.01483) and costs a copy of the decaying parameters.
     learning_rate_rules: (regular expression, multiplier of the learning rate)
       pairs; 1 without a match. Also scales the weight decay of the parameter.
     layer_decay: ratio of the learning rates of adjacent layers, such as 0.75
       (see `optim.layer_decay`); multiplied with `learning_rate_rules`.
+    frozen_layers: number of layers, from the first, that are not trained, like
+      the embeddings before them; 0 trains all. They cost as much as others.
     frozen: regular expressions of parameters that are not trained: no updates,
       no optimizer state, not part of the clipped norm.
     clip_norm: maximum global norm of the gradient; None disables clipping.
@@ -52,14 +57,16 @@ class CommonConfig:
   schedule: schedules.ScheduleConfig
   weight_decay: float = 0.0
   weight_decay_rules: tuple[tuple[str, float], ...] = ((KERNELS, 1.0),)
+  decay_towards: Literal['zero', 'start'] = 'zero'
   learning_rate_rules: tuple[tuple[str, float], ...] = ()
   layer_decay: float | None = None
+  frozen_layers: int = 0
   frozen: tuple[str, ...] = ()
   clip_norm: float | None = None
   momentum_dtype: Literal['float32', 'bfloat16'] = 'float32'
 
   def __post_init__(self):
-    schema.check_range(self, 'learning_rate', 'weight_decay')
+    schema.check_range(self, 'learning_rate', 'weight_decay', 'frozen_layers')
     schema.check_range(self, 'clip_norm', above=0)
     schema.check_range(self, 'layer_decay', above=0, most=1)
     for pattern, multiplier in (

@@ -29,31 +29,41 @@ EMBEDDINGS = (
     'distill', 'registers')
 
 
-def multipliers(params: Any, decay: float) -> Any:
+def multipliers(params: Any, decay: float, *, frozen: int = 0) -> Any:
   """Returns a tree of multipliers that broadcast against the parameters.
 
+  Those of the first `frozen` layers, and of the embeddings before them, are 0.
+
   Raises:
-    ValueError: if there are no stacked layers, as in a ResNet.
+    ValueError: if there are no stacked layers, as in a ResNet, or fewer than
+      `frozen`.
   """
   depths = {leaf.shape[0] for name, leaf in tree.flatten(params).items()
             if name.removeprefix(_ADAPTERS).startswith(STACKED)}
   if not depths:
     raise ValueError(
-        f'optimizer.layer_decay is {decay:g}, but the model has no Transformer '
+        f'optimizer.{"frozen_layers" if frozen else "layer_decay"} is '
+        f'{frozen or f"{decay:g}"}, but the model has no Transformer '
         f'layers (parameters {STACKED}...). Leave it out, or use '
         'optimizer.learning_rate_rules. Parameters begin with: '
         f'{", ".join(sorted(params))}.')
   assert len(depths) == 1, depths
   depth = depths.pop()
+  if frozen > depth:
+    raise ValueError(
+        f'optimizer.frozen_layers is {frozen}, but the model has {depth} '
+        'layers.')
 
   def multiplier(name: str, leaf: Any) -> Float[np.ndarray, '...']:
     name = name.removeprefix(_ADAPTERS)
     if name.startswith(STACKED):
-      by_layer = decay ** (depth - np.arange(depth, dtype=np.float64))
+      layer = np.arange(depth, dtype=np.float64)
+      by_layer = (layer >= frozen) * decay ** (depth - layer)
       return by_layer.astype(np.float32).reshape(
           depth, *(1,) * (len(leaf.shape) - 1))
     first = name.split('/')[0].split('_')[0]
     return np.asarray(
-        decay ** (depth + 1) if first in EMBEDDINGS else 1.0, np.float32)
+        (not frozen) * decay ** (depth + 1) if first in EMBEDDINGS else 1.0,
+        np.float32)
 
   return tree.map_with_name(multiplier, params)

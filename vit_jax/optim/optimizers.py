@@ -6,6 +6,7 @@ One update of a parameter p with gradient g is
   u = adam(g), sgd(g), adafactor(g), muon(g) or any optimizer of Optax
   p = p - learning_rate(step) * multiplier(p) * (u + weight_decay(p) * p)
 
+with p minus its first value instead of the last p for `decay_towards: 'start'`,
 so weight decay is decoupled from the gradient statistics and multiplied by the
 learning rate: AdamW (arXiv:1711.05101) as in Optax, torch and Keras, and as in
 the paper (0.1 and 0.03). Values from other codebases convert as follows:
@@ -86,10 +87,12 @@ def build(
   multipliers = _first_match(
       params, config.learning_rate_rules, default=1.0,
       where='learning_rate_rules')
-  if config.layer_decay is not None:
+  by_layer = config.layer_decay is not None or config.frozen_layers
+  if by_layer:
     multipliers = jax.tree.map(
         lambda by_rule, by_layer: by_rule * by_layer, multipliers,
-        layer_decay.multipliers(params, config.layer_decay))
+        layer_decay.multipliers(params, config.layer_decay or 1.0,
+                                frozen=config.frozen_layers))
   # Named, so that paths in checkpoints, such as 'adam/mu/encoder/...', do not
   # change when the chain grows.
   steps: list[tuple[str, optax.GradientTransformation]] = [
@@ -98,11 +101,9 @@ def build(
     steps.insert(0, ('clip', optax.clip_by_global_norm(config.clip_norm)))
   if config.weight_decay:
     rates = jax.tree.map(lambda rule: config.weight_decay * rule, decay)
-    steps.append(('weight_decay', optax.stateless(
-        lambda updates, params: _map_trained(
-            lambda rate, u, p: u + rate * p if rate else u,
-            rates, updates, params))))
-  if config.learning_rate_rules or config.layer_decay is not None:
+    steps.append(('weight_decay', _decay(
+        rates, to_start=config.decay_towards == 'start')))
+  if config.learning_rate_rules or by_layer:
     steps.append(('multipliers', optax.stateless(
         lambda updates, params: _map_trained(
             lambda multiplier, u: multiplier * u, multipliers, updates))))
@@ -117,6 +118,23 @@ def build(
     tx = optax.selective_transform(tx, freeze_mask=frozen)
   return Optimizer(
       tx=tx, schedule=schedule, trainable=trainable, average=average)
+
+
+def _decay(rates: Any, *, to_start: bool) -> optax.GradientTransformation:
+  """Returns weight decay, towards the first parameters or towards zero."""
+  def init(params):
+    return _map_trained(
+        lambda rate, p: jnp.array(p) if rate else optax.MaskedNode(),
+        rates, params) if to_start else optax.EmptyState()
+
+  def update(updates, start, params):
+    decayed = _map_trained(
+        lambda rate, u, p, *origin: u + rate * (
+            p - origin[0] if origin else p) if rate else u,
+        rates, updates, params, *([start] if to_start else []))
+    return decayed, start
+
+  return optax.GradientTransformation(init, update)
 
 
 def _schedule_free_average(

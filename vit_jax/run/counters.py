@@ -8,7 +8,7 @@ after a kill; of the killed start, only the time before its last checkpoint
 counts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 import dataclasses
 import math
 from typing import Any, Literal
@@ -33,6 +33,7 @@ class Counters:
     device_secs_by_kind: training time x number of devices, by device kind.
     evaluated: step of the last complete evaluation, or -1.
     evals: the last value of each metric.
+    first_evals: the first value of each metric.
     train: training metrics of the last log line.
     best: metric of the best checkpoint, or None.
     best_step: step of the best checkpoint.
@@ -51,6 +52,7 @@ class Counters:
       default_factory=dict)
   evaluated: int = -1
   evals: dict[str, float] = dataclasses.field(default_factory=dict)
+  first_evals: dict[str, float] = dataclasses.field(default_factory=dict)
   train: dict[str, float] = dataclasses.field(default_factory=dict)
   best: float | None = None
   best_step: int | None = None
@@ -101,6 +103,17 @@ class Counters:
       return self.unimproved >= patience
     # 3 epochs of 1/3 step are one step, despite rounding.
     return self.unimproved_steps >= patience.exact_steps(**sizes) - 1e-9
+
+  def add_evals(self, row: Mapping[str, float]) -> None:
+    """Sets the metrics of an evaluation."""
+    self.evals = {**self.evals, **row}
+    self.first_evals = {**row, **self.first_evals}
+
+  def fallen(self, fractions: Iterable[tuple[str, float]]) -> tuple[str, ...]:
+    """Returns the metrics below a fraction of their first value."""
+    return tuple(
+        name for name, fraction in fractions if name in self.evals
+        and not self.evals[name] >= fraction * self.first_evals[name])
 
   def set_time(
       self, before: 'Counters', clock: clock_lib.Clock, device_kind: str,

@@ -16,12 +16,13 @@ from vit_jax.run import counters as counters_lib
 from vit_jax.run import log_rows
 
 
-def is_out_of_patience(
+def stops_early(
     experiment: experiment_lib.Experiment, counters: counters_lib.Counters,
 ) -> bool:
-  """Whether the best metric has not improved for `checkpoint.patience`."""
-  return counters.is_out_of_patience(
-      experiment.config.checkpoint.patience, **experiment.sizes)
+  """Whether `checkpoint.patience` or `checkpoint.stop_below` ends the run."""
+  section = experiment.config.checkpoint
+  return bool(counters.fallen(section.stop_below)) or (
+      counters.is_out_of_patience(section.patience, **experiment.sizes))
 
 
 def is_finished(
@@ -32,7 +33,7 @@ def is_finished(
   It depends only on what a checkpoint stores, so a killed run ends where an
   uninterrupted one does.
   """
-  return counters.step == experiment.total_steps or is_out_of_patience(
+  return counters.step == experiment.total_steps or stops_early(
       experiment, counters)
 
 
@@ -75,7 +76,8 @@ class Evaluation:
     """
     config = self.experiment.config
     due = [name for name, section in config.evals.items()
-           if is_due(self.experiment, counters, section.every)]
+           if is_due(self.experiment, counters, section.every)
+           or (section.at_start and not counters.step)]
     if not due:
       return None
     row = self._run(due, state.eval_params)
@@ -86,8 +88,9 @@ class Evaluation:
     elif best.partition('/')[0] in due:
       raise ValueError(f'checkpoint.best is {best!r}, but the metrics are '
                        f'{", ".join(row)}. Choose one of them.')
-    stops_early = is_out_of_patience(self.experiment, counters)
-    if stops_early:  # At the last step every evaluator is due.
+    counters.add_evals(row)
+    stops = stops_early(self.experiment, counters)
+    if stops:  # At the last step every evaluator is due.
       row |= self._run(
           [name for name in config.evals if name not in due],
           state.eval_params)
@@ -95,11 +98,11 @@ class Evaluation:
       counters.best_evals = dict(row) if (
           counters.best_step == counters.step) else (
               self._run_on_best(state, counters))
-    counters.evals = counters.evals | row
+    counters.add_evals(row)
     lines = [log_rows.evaluation_line(
         row, step=counters.step, targets=self.experiment.dataset.targets)]
-    if stops_early:
-      lines.append(log_rows.describe_early_stop(best, counters))
+    if stops:
+      lines.append(log_rows.describe_early_stop(config.checkpoint, counters))
     return row, counters, lines
 
   def _run(

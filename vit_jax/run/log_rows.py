@@ -9,6 +9,7 @@ import numpy as np
 from vit_jax import console
 from vit_jax import tree
 from vit_jax import types
+from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import hardware
 from vit_jax.run import clock as clock_lib
@@ -83,12 +84,18 @@ def summary(
           'step': counters.best_step, 'metrics': counters.best_evals}}
 
 
-def describe_early_stop(best: str, counters: counters_lib.Counters) -> str:
-  """Explains why training stopped early (`checkpoint.patience`)."""
+def describe_early_stop(
+    section: checkpoint_config.CheckpointConfig,
+    counters: counters_lib.Counters) -> str:
+  """Explains why training stopped early."""
+  for name in counters.fallen(section.stop_below):
+    return (f'{name} fell from {counters.first_evals[name]:.4g} to '
+            f'{counters.evals[name]:.4g}: training stops '
+            '(checkpoint.stop_below).')
   value = 'was never finite' if counters.best is None else (
       f'has not improved on {console.format_number(counters.best)} of step '
       f'{counters.best_step:,}')
-  return (f'{best} {value} for {counters.unimproved} evaluation(s) and '
+  return (f'{section.best} {value} for {counters.unimproved} evaluation(s) and '
           f'{counters.unimproved_steps:,} steps: training stops '
           '(checkpoint.patience).')
 

@@ -188,8 +188,9 @@ def _problem(
     return (f'is at step {step:,}, but the config ends at step {total:,}. Set '
             'a longer total')
   if changes_result and evaluation.is_finished(experiment, counters):
-    longer = 'total' if step == total else 'checkpoint.patience'
-    return f'is finished, with a different config. Set a longer {longer}'
+    remedy = ('longer total' if step == total else
+              'longer checkpoint.patience or other checkpoint.stop_below')
+    return f'is finished, with a different config. Set a {remedy}'
   old, new = (config.model.grid(config.data.size)
               for config in (earlier, experiment.config))
   if old != new:

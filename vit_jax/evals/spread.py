@@ -1,0 +1,38 @@
+"""Spread of the features of images, which may have no labels."""
+
+import dataclasses
+from typing import ClassVar, Literal
+
+from vit_jax import types
+from vit_jax.evals import evaluator
+from vit_jax.evals import features as features_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class SpreadConfig(evaluator.EvaluatorConfig):
+  """An entry of the section `evals` with `name: 'spread'`.
+
+  Attributes:
+    feature: as for `fewshot`.
+  """
+  name: Literal['spread'] = 'spread'
+  feature: str = 'representation'
+
+  uses_head: ClassVar[bool] = False
+  uses_labels: ClassVar[bool] = False
+
+  def metrics(self) -> dict[str, evaluator.Mode]:
+    return {'feature_rank': 'max', 'feature_std': 'max'}
+
+  def build(self, context: evaluator.Context) -> evaluator.Evaluate:
+    extract = features_lib.extract(
+        context, context.open(self), self.feature, labelled=False)
+
+    def run(
+        params: types.Params, on_batch: evaluator.OnBatch) -> evaluator.Result:
+      values = extract(params, on_batch).values
+      return evaluator.Result({
+          **features_lib.checked_spread(context, values),
+          'examples': len(values)})
+
+    return run
