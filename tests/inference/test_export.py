@@ -1,5 +1,6 @@
 """Exported models give the same logits after reading them back."""
 
+import dataclasses
 import json
 
 import jax
@@ -201,3 +202,69 @@ def test_the_server_has_the_operations_of_the_model_or_is_refused():
              {'op': 'resize', 'antialias': False}):
     with pytest.raises(ValueError, match=f'needs .*{op["op"]}.*without --se'):
       check(op)
+
+
+def photographs(folder, names, count):
+  """Writes random images in class folders."""
+  rng = np.random.default_rng(0)
+  for i in range(count):
+    path = folder / names[i % len(names)] / f'{i}.png'
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(rng.integers(0, 256, (32, 32, 3), np.uint8)).save(path)
+
+
+def test_an_int8_export_is_compared_with_float32(
+    tmp_path, capsys, monkeypatch):
+  for library in export.LIBRARIES['onnx']:
+    pytest.importorskip(library)
+  model = make({**VIT, 'width': 32, 'mlp_dim': 128})
+  names = ('cat', 'dog', 'owl')
+  model = dataclasses.replace(model, preprocess=dataclasses.replace(
+      model.preprocess, labels=names))
+  model.save(tmp_path / 'orbax')
+  photographs(tmp_path / 'images', names, 40)
+
+  def run(output, *flags):
+    assert main.main([
+        'export', f'--model={tmp_path}/orbax', '--format=onnx',
+        '--quantize=int8', f'--output={tmp_path}/{output}',
+        f'--json={tmp_path}/{output}.figures', f'{tmp_path}/images', *flags,
+        '--calibrate', f'{tmp_path}/images']) == 0
+    return json.loads((tmp_path / f'{output}.figures').read_text())
+
+  # A warning for any model, since none gains a point.
+  monkeypatch.setattr(export_command, 'MAX_LOSS', -2.0)
+  figures = run('model.onnx')
+  printed = capsys.readouterr().out
+  images = np.random.default_rng(1).uniform(
+      -1, 1, (64, 32, 32, 3)).astype(np.float32)
+  difference = export.difference(
+      model, export.read(tmp_path / 'model.onnx', form='onnx'), images)
+  assert 1e-6 < difference < 0.2 * np.ptp(np.asarray(model(images)['logits']))
+  assert figures['int8']['mebibytes'] < 0.8 * figures['float32']['mebibytes']
+  _, found = export_command._read(
+      model, sorted(map(str, (tmp_path / 'images').rglob('*.png'))))
+  labels = np.repeat(range(3), [14, 13, 13])
+  assert figures['float32']['accuracy'] == pytest.approx(
+      (np.asarray(model(found)['logits']).argmax(-1) == labels).mean())
+  assert 0.8 < figures['agreement'] <= 1
+  nodes = printed.split('--float-nodes ')[1].split('\n')[0].split()
+  assert len(nodes) == 3
+  run('some.onnx', '--float-nodes', *nodes)
+  sizes = [(tmp_path / name).stat().st_size
+           for name in ('model.onnx', 'some.onnx')]
+  assert sizes[0] < sizes[1]
+  assert not list(tmp_path.glob('*.float32'))
+
+
+@pytest.mark.parametrize(('flags', 'words'), [
+    (['--format=jax', '--quantize=int8', '--calibrate=x'],
+     'needs --format=onnx'),
+    (['--format=onnx', '--quantize=int8'], '--calibrate=FOLDER'),
+    (['--format=onnx', '--calibrate=x'], 'need --quantize=int8'),
+])
+def test_int8_needs_onnx_and_calibration_images(tmp_path, capsys, flags, words):
+  suffix = export_command.SUFFIXES[flags[0].partition('=')[2]]
+  assert main.main(['export', '--model=photos', *flags,
+                    f'--output={tmp_path}/model{suffix}']) == 2
+  assert words in ' '.join(capsys.readouterr().err.split())

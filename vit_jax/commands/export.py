@@ -4,7 +4,14 @@
         --output=digits.onnx my_images/
 
 Preprocessing and class names are written to a file next to it, here
-digits.onnx.json; --server adds a server for HTTP.
+digits.onnx.json; --server adds a server for HTTP. With int8 weights and inputs
+of matrix products, whose ranges are those of up to 256 images:
+
+    python main.py export --model=runs/quickstart/finetune --format=onnx \
+        --output=digits.onnx --quantize=int8 --calibrate=train/ test.csv
+
+compares size, speed and, for the images of a table with labels or in folders
+called like the classes, accuracy before and after.
 
 The exported file is loaded and run on random images and the given ones. If a
 logit differs by more than 0.001, nothing is written. An unreadable image is
@@ -14,6 +21,8 @@ reported and skipped; the exit status is then 1.
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import math
 import os
 import pathlib
 from typing import Any
@@ -32,12 +41,15 @@ with epy.lazy_imports():
   from vit_jax.inference import image_files
   from vit_jax.inference import images as images_lib
   from vit_jax.inference import model as model_lib
+  from vit_jax.inference import quantize
   from vit_jax.weights.configs import preprocessing
 
 _SERVING = pathlib.Path(__file__).parents[1] / 'serving'
 TOLERANCE = 1e-3
 BATCH_SIZES = (1, 2, 5)
-MAX_IMAGES = 32
+MAX_IMAGES, MAX_CALIBRATION = 32, 256
+# Lost accuracy that is a warning: one point.
+MAX_LOSS = 0.01
 SERVER = ('limits.py', 'preprocess.py', 'server.py')
 SUFFIXES = {'jax': '.stablehlo', 'onnx': '.onnx'}
 
@@ -59,8 +71,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help=f'also write {", ".join(SERVER)} next to it, which serve '
       'the formats jax and onnx; see docs/serving.md')
   parser.add_argument(
+      '--quantize', choices=('int8',),
+      help='int8 instead of float32, for --format=onnx; needs --calibrate')
+  parser.add_argument(
+      '--calibrate', nargs='+', default=(), metavar='PATH',
+      help=f'images like those to predict; up to {MAX_CALIBRATION}, such as '
+      'training images, set the ranges of int8')
+  parser.add_argument(
+      '--float-nodes', nargs='+', default=(), metavar='NODE',
+      help='matrix products that stay float32; a warning names candidates')
+  parser.add_argument(
       'paths', nargs='*', metavar='PATH',
-      help=f'images to verify the export on; the first {MAX_IMAGES} are used')
+      help=f'images to verify the export on; the first {MAX_IMAGES} are used, '
+      'or all to compare int8 with float32')
 
 
 def run(args: argparse.Namespace) -> tuple[int, Any]:
@@ -71,6 +94,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
             for name in SERVER if args.server]
   for written in (settings, *server):
     arguments.check_absent(written)
+  _check_quantize(args)
   export.check_installed(args.format)
   labels, errors = image_files.find(args.paths)
   found = list(labels)[:MAX_IMAGES]
@@ -100,6 +124,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
         raise ValueError(
             f'The {args.format} export differs by {differences[what]:.2g} in a '
             f'logit on {what}, more than {TOLERANCE}. Nothing was written.')
+    compared = (_quantize(args, model, path, labels) if args.quantize else {})
   atomic_files.write_json(settings, {
       **preprocessing.to_plain(model.preprocess), 'jax': jax.__version__})
   print(f'wrote {args.output} ({args.format})'
@@ -115,7 +140,87 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     print(f'wrote {script}')
   return reading.report(), {
       'output': args.output, 'format': args.format,
-      'differences': differences, 'errors': reading.errors}
+      'differences': differences, **compared, 'errors': reading.errors}
+
+
+def _check_quantize(args: argparse.Namespace) -> None:
+  if not args.quantize:
+    if args.calibrate or args.float_nodes:
+      raise ValueError('--calibrate and --float-nodes need --quantize=int8.')
+    return
+  if args.format != 'onnx':
+    raise ValueError(
+        f'--quantize={args.quantize} needs --format=onnx, but it is '
+        f'{args.format}.')
+  if not args.calibrate:
+    raise ValueError(
+        f'--quantize={args.quantize} needs images to measure the ranges of '
+        'activations: --calibrate=FOLDER, such as of training images.')
+
+
+def _quantize(
+    args: argparse.Namespace, model: model_lib.Model, path: pathlib.Path,
+    labels: dict[str, image_files.Labels],
+) -> dict[str, Any]:
+  """Replaces the file at `path` by its int8 version; reports the difference."""
+  if export.is_folder(model) or not model.config.num_classes:
+    raise ValueError(
+        '--quantize needs a model with a head and less than 2 GiB of weights.')
+  found, _ = image_files.find(args.calibrate)
+  _, images = _read(model, image_files.interleave(found)[:MAX_CALIBRATION])
+  print(f'int8: ranges of {console_lib.format_count(len(images), "image")}')
+  source = path.with_name(f'{path.name}.float32')
+  try:
+    path.rename(source)
+    quantize.write(source, path, images, float_nodes=args.float_nodes)
+    sources, tested = _read(model, list(labels) or list(found))
+    names = model.preprocess.labels
+    both, agreement = quantize.compare((source, path), tested, np.array([
+        _class_of(name, labels.get(name, {}), names) for name in sources]))
+    console_lib.table(
+        f'{"" if labels else "calibration "}images: {len(tested):,}; the same '
+        f'class for {console_lib.format_percent(agreement, digits=1)}',
+        ('', 'MiB', 'images/s', 'accuracy'), [
+            (name, f'{one.mebibytes:.1f}',
+             console_lib.format_number(one.images_per_sec),
+             '–' if math.isnan(one.accuracy) else
+             console_lib.format_percent(one.accuracy, digits=2))
+            for name, one in zip(('float32', 'int8'), both)])
+    if both[0].accuracy - both[1].accuracy > MAX_LOSS:
+      nodes = ' '.join(quantize.noisiest_nodes(source, path, images))
+      print(f'warning: int8 loses more than {100 * MAX_LOSS:g} point of '
+            'accuracy. Calibrate with more images, or leave out the noisiest '
+            f'matrix products: --float-nodes {nodes}')
+  finally:
+    source.unlink(missing_ok=True)
+  return {'float32': dataclasses.asdict(both[0]),
+          'int8': dataclasses.asdict(both[1]), 'agreement': agreement}
+
+
+def _read(
+    model: model_lib.Model, paths: list[str],
+) -> tuple[list[str], np.ndarray]:
+  """Returns paths of readable images and their preprocessed pixels."""
+  sources: list[str] = []
+  pixels = []
+  with image_files.ReadProgress(len(paths)) as reading:
+    for names, ((_, images),) in images_lib.batches(
+        paths, model.preprocess, size=MAX_IMAGES, on_error=reading.add_error):
+      sources += map(str, names)
+      pixels.append(images[:len(names)])
+      reading.advance(len(names))
+    if not pixels:
+      raise reading.none_readable()
+  return sources, np.concatenate(pixels)
+
+
+def _class_of(
+    path: str, labels: image_files.Labels, names: tuple[str, ...]) -> int:
+  """Returns the class of an image by its label or folder; -1 if unknown."""
+  for name in (*labels.values(), pathlib.Path(path).parent.name):
+    if str(name) in names:
+      return names.index(str(name))
+  return -1
 
 
 def _check_server(preprocess: preprocessing.Preprocess) -> None:

@@ -20,6 +20,7 @@ from collections.abc import Callable
 import contextlib
 import dataclasses
 import functools
+import importlib
 import logging
 import os
 import pathlib
@@ -71,7 +72,7 @@ def write(
 def check_installed(form: str) -> None:
   """Raises an `ImportError` if a library of the format is missing."""
   for name in LIBRARIES[form]:
-    _library(name, form)
+    library(name, form)
 
 
 def is_folder(model: model_lib.Model) -> bool:
@@ -186,7 +187,7 @@ def _read_jax(path: pathlib.Path) -> Run:
 
 
 def _write_onnx(model: model_lib.Model, path: pathlib.Path) -> None:
-  jax2onnx = _library('jax2onnx', 'onnx')
+  jax2onnx = library('jax2onnx', 'onnx')
   forward, params = _forward(model, unrolled=True)
   separate = is_folder(model)
   if separate:
@@ -204,13 +205,13 @@ def _write_onnx(model: model_lib.Model, path: pathlib.Path) -> None:
     data.chmod(path.stat().st_mode)  # jax2onnx lets only the owner read it.
   elif data.exists():
     # jax2onnx writes arrays above 1 MiB to a separate file; embed them.
-    onnx = _library('onnx', 'onnx')
+    onnx = library('onnx', 'onnx')
     onnx.save_model(onnx.load(str(path)), str(path))
     data.unlink()
 
 
 def _read_onnx(path: pathlib.Path) -> Run:
-  runtime = _library('onnxruntime', 'onnx')
+  runtime = library('onnxruntime', 'onnx')
   if path.is_dir():
     path = path / PROGRAMS['onnx']
   session = runtime.InferenceSession(
@@ -219,12 +220,12 @@ def _read_onnx(path: pathlib.Path) -> Run:
       list(OUTPUTS), {'images': np.asarray(images, np.float32)})))
 
 
-def _library(name: str, form: str) -> Any:
+def library(name: str, form: str) -> Any:
   """Imports a library that an export format needs."""
   try:
-    return __import__(name)
+    return importlib.import_module(name)
   except ModuleNotFoundError as error:
-    if error.name != name:
+    if error.name != name.partition('.')[0]:
       raise
     raise ImportError(
         f'--format={form} needs {name}, which is not installed: pip install '
