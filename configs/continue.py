@@ -3,7 +3,20 @@
     python main.py --workdir=runs/continued \
         --config=configs/continue.py:checkpoint=photos,data=./my_images
 
-`checkpoint` is any address of weights, and `data` any value of `data.source`.
+`checkpoint` is any address of weights, and `data` any value of `data.source`;
+without labels, add `labels=false`. docs/self_supervised.md says when it helps.
+
+The settings keep the model near its start: a low learning rate that decays
+towards the first layers, a long warm-up, and weight decay towards the initial
+weights. --config.optimizer.frozen_layers=6 leaves the embeddings and the first
+layers as they are. The k-NN accuracy on a fifth of the training images is
+measured from step 0 on, and the best checkpoint, which may be the initial one,
+is kept. The run stops if the effective rank of the features falls below half of
+its first value.
+
+Hardware: 2 CPU cores for small images: 45 images/s for `photos` with two global
+and two local views of 32 and 16 pixels, on half of a busy core. Expected:
+docs/self_supervised.md.
 """
 
 from typing import Any
@@ -44,7 +57,7 @@ def get_config(
       'total': {'epochs': epochs},
       'batch_size': batch_size,
       'init': {'checkpoint': checkpoint,
-               'new': ['(head|projector|masked_patch|decoder)/.*']},
+               'new': ['(head|projector|masked_patch)/.*']},
       'data': {
           'source': data, 'split': 'train', 'resolution': resolution,
           'train_ops': [{'op': 'resize'}] if lejepa else [
@@ -57,7 +70,7 @@ def get_config(
           'local_area': (0.2, 0.5)}} if lejepa else {})},
       'optimizer': {
           'name': 'adam', 'learning_rate': 1e-4, 'weight_decay': 0.05,
-          'clip_norm': 1.0, 'layer_decay': 0.75,
+          'decay_towards': 'start', 'clip_norm': 1.0, 'layer_decay': 0.75,
           'schedule': {'name': 'cosine', 'warmup': {'percent': 10}},
       },
       'evals': evals,

@@ -199,3 +199,37 @@ def test_evaluators_that_need_labels_are_left_out(tmp_path, capsys):
     toy.build(**changes, checkpoint={'best': 'knn/accuracy'})
   with pytest.raises(ValueError, match='20 images .* an objective such as mae'):
     toy.build(data={'source': str(tmp_path)})
+
+
+OBJECTIVES = {
+    'supervised': {},
+    'mae': {'decoder_width': 8, 'decoder_depth': 1, 'decoder_heads': 2},
+    'masked_patch': {},
+    'lejepa': {'hidden': 8, 'views': {'num_local': 0, 'local_size': 4}}}
+
+
+@pytest.mark.slow
+def test_features_of_a_layer_are_those_of_the_model_for_every_objective():
+  found = {}
+  for name, settings in OBJECTIVES.items():
+    built = toy.build(
+        model={'head_bias': 0.0}, objective={'name': name, **settings},
+        evals={layer: {'name': 'spread', 'feature': layer}
+               for layer in ('mean', 'mean:1')})
+    params = built.init_state().params
+    found[name] = {
+        layer: built.evaluate(layer, params).metrics['feature_rank']
+        for layer in built.evaluators}
+    # The parameters of the ViT have the same seed.
+    assert found[name] == pytest.approx(found['supervised'], rel=1e-4)
+  assert found['mae']['mean'] != pytest.approx(found['mae']['mean:1'], rel=1e-3)
+
+
+@pytest.mark.parametrize(('layer', 'words'), [
+    ('mean:9', r'evals.x.feature is .mean:9., but a number from 1 to'),
+    ('patches', 'evals.x.feature is .patches., which is not a vector'),
+    ('tokns', 'Did you mean .tokens.')])
+def test_features_that_the_model_lacks_are_errors(layer, words):
+  built = toy.build(evals={'x': {'name': 'spread', 'feature': layer}})
+  with pytest.raises(ValueError, match=words):
+    built.evaluate('x', built.init_state().params)

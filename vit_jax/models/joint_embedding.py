@@ -44,6 +44,7 @@ class JointEmbedding(nn.Module):
       images: Float[Array, 'batch height width channels'],
       *,
       train: bool = False,
+      capture: bool = False,
       global_views: Float[Array, 'batch views height width channels'] | None
       = None,
       local_views: Float[Array, 'batch local size size channels'] | None = None,
@@ -53,6 +54,7 @@ class JointEmbedding(nn.Module):
     Args:
       images: preprocessed images.
       train: see `vit.ViT`.
+      capture: see `vit.ViT`; without views only.
       global_views: views of each image.
       local_views: additional views of another size.
 
@@ -62,7 +64,7 @@ class JointEmbedding(nn.Module):
       [batch, views, outputs] only: global views first, then local ones.
     """
     if global_views is None:
-      outputs = self.vit(images, train=train)
+      outputs = self.vit(images, train=train, capture=capture)
       return {**outputs,
               'predictions': self.projector(outputs['representation'])}
     predictions = []

@@ -49,6 +49,7 @@ class MaskedPatch(nn.Module):
       images: Float[Array, 'batch height width channels'],
       *,
       train: bool = False,
+      capture: bool = False,
       sources: Int[Array, 'batch patches'] | None = None,
       indices: Int[Array, 'batch predicted'] | None = None,
       visible: Int[Array, 'batch visible'] | None = None,
@@ -58,6 +59,7 @@ class MaskedPatch(nn.Module):
     Args:
       images: preprocessed images.
       train: see `vit.ViT`.
+      capture: see `vit.ViT`.
       sources: index of the embedding to use for each patch, before the encoder
         or, if there is one, before the decoder; the index after the last is the
         mask embedding. None uses each patch's own.
@@ -71,7 +73,7 @@ class MaskedPatch(nn.Module):
       return self.masked_patch.replace(patches, sources)
 
     outputs = self.vit(
-        images, train=train, visible=visible,
+        images, train=train, capture=capture, visible=visible,
         replace=replace if self.decoder is None else None)
     tokens = outputs['tokens']
     if self.decoder is not None:
