@@ -25,9 +25,10 @@ SMALL = {
         'model.width=16', 'model.depth=1', 'model.num_heads=2',
         'model.mlp_dim=32', 'objective.decoder_width=16',
         'objective.decoder_depth=1', 'objective.decoder_heads=2'],
-    'lejepa.py': [
+    'continue.py': [
         'objective.hidden=16', 'objective.directions=16',
-        'objective.views.num_local=1', 'objective.views.local_size=8'],
+        'objective.views.num_local=1', 'objective.views.local_size=8',
+        'evals.knn.k=2'],
 }
 
 
@@ -71,7 +72,7 @@ def files(tmp_path, monkeypatch):
 def commands(recipe):
   lines = RECIPES[recipe].replace('\\\n', ' ').split('\n')
   text = '\n'.join(lines)
-  for address in re.findall(r'hf://\S+', text):
+  for address in re.findall(r'hf://[^\s,]+', text):
     text = text.replace(address, 'backbone')
   return [shlex.split(line)[2:] for line in text.split('\n')
           if line.startswith('python main.py')]
@@ -86,7 +87,8 @@ def test_the_commands_of_a_recipe_run(recipe, files, capsys):
     configured = [word for word in words if word.startswith('--config=')]
     words = [word.replace('configs/', f'{ROOT}/configs/')
              .replace('model=S/16', 'model=Ti/8')
-             .replace('dataset=./', f'dataset={pathlib.Path.cwd()}/')
+             .replace('=./', f'={pathlib.Path.cwd()}/')
+             .replace('=backbone', f'={pathlib.Path.cwd()}/backbone')
              for word in words]
     short = [f'--config.{setting}' for setting in [*SHORT, *(
         setting for name, small in SMALL.items() if name in configured[0]
