@@ -56,7 +56,7 @@ def check_arguments(words):
   # The model of a run that starts from a checkpoint is that checkpoint's,
   # which does not exist here.
   start = [o for o in overrides if o.startswith('init.checkpoint=')]
-  specification = args.config
+  specification = re.sub(':checkpoint=[^,]+', ':checkpoint=photos', args.config)
   if start:
     separator = ',' if ':' in specification else ':'
     specification += f'{separator}model=B/16'
