@@ -16,7 +16,8 @@ from vit_jax import escape
 
 # Metrics whose last path component starts with one of these are fractions.
 _FRACTIONS = ('accuracy', 'precision', 'mean_average_precision',
-              'calibration_error', 'f1', 'mean_corruption_error', 'mean_iou')
+              'calibration_error', 'f1', 'mean_corruption_error', 'mean_iou',
+              'sensitivity', 'specificity')
 _HEADING_WIDTH = 12  # Headings of numbers wrap here.
 
 

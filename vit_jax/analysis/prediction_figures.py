@@ -185,6 +185,45 @@ def reliability(
   plots.save(fig, path)
 
 
+def curves(
+    values: Float[np.ndarray, 'classes 2 points'], path: epath.PathLike, *,
+    areas: tuple[Float[np.ndarray, 'classes'], Float[np.ndarray, 'classes']],
+    names: Sequence[str], title: str = '',
+) -> None:
+  """Draws ROC and precision-recall curves, with the areas below them.
+
+  More classes than colours are grey.
+
+  Args:
+    values: true-positive rate by false-positive rate, and precision by recall,
+      at evenly spaced points.
+    path: figure to write.
+    areas: area under the ROC curve and average precision of each class.
+    names: names of the classes.
+    title: title of the figure.
+  """
+  fig = plots.new_figure(9, 5.2, w_pad=0.08)
+  x = np.linspace(0, 1, values.shape[-1])
+  named = len(values) <= len(plots.COLOURS)
+  for j, (axes, labels) in enumerate(zip(fig.subplots(1, 2), (
+      ('false-positive rate', 'true-positive rate'), ('recall', 'precision')))):
+    for i, curve in enumerate(values[:, j]):
+      name = plots.drawable(console.shorten(names[i], _MAX_LETTERS))
+      axes.plot(
+          x, curve, color=plots.COLOURS[i] if named else GREY, linewidth=1.4,
+          alpha=1 if named else 0.5,
+          label=f'{name}: area {areas[j][i]:.3f}' if (
+              named and np.isfinite(areas[j][i])) else None)
+    if not j:
+      axes.plot([0, 1], [0, 1], color=GREY, linestyle='--', linewidth=1)
+    axes.set(xlim=(0, 1), ylim=(0, 1.01), xlabel=labels[0], ylabel=labels[1])
+    plots.style(axes)
+    if named:
+      axes.legend(loc='lower right' if not j else 'lower left', fontsize=9)
+  plots.title(fig, title)
+  plots.save(fig, path)
+
+
 def _draw_bars(axes: Any, share: Any, counts: Any) -> None:
   accuracy, total = np.diag(share), counts.sum(axis=1)
   rows = np.arange(len(total))

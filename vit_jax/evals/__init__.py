@@ -18,7 +18,7 @@ from vit_jax.evals.evaluator import Split
 
 # Modules, each imported once a config uses it.
 KINDS = ('auto', 'classification', 'multi_label', 'confusion', 'calibration',
-         'fewshot', 'knn', 'objective', 'regression',
+         'fewshot', 'knn', 'objective', 'regression', 'roc',
          'segmentation', 'segmentation_head', 'shift', 'spread')
 # Evaluators of known datasets, under their names.
 DATASETS: dict[str, dict[str, str]] = {

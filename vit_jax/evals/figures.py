@@ -28,6 +28,11 @@ def draw(
     match kind:
       case 'reliability':
         prediction_figures.reliability(table, path, title=name)
+      case 'roc':
+        prediction_figures.curves(
+            table, path, areas=(result.tables['class_roc_auc'],
+                                result.tables['class_average_precision']),
+            **options)
       case 'confusion':
         prediction_figures.confusion(table, path, **options)
       case 'predictions':
