@@ -128,8 +128,15 @@ _SHORT_FLAGS: Mapping[str, tuple[str, type]] = {
     '--seed': ('seed', int)}
 
 
-def add_short_flags(parser: argparse.ArgumentParser) -> None:
-  """Adds short forms of common config flags; see `short_overrides`."""
+def add_run(parser: argparse.ArgumentParser, *, folder: str) -> None:
+  """Adds the flags of training: a config, short forms of its flags, a workdir.
+
+  `folder` describes the workdir. For the short forms see `short_overrides`.
+  """
+  add_config(parser)
+  parser.add_argument(
+      '--workdir', required=True, metavar='DIR',
+      help=f'{folder}; the same command resumes what was interrupted')
   group = parser.add_argument_group('short forms of config flags')
   for flag, (key, kind) in _SHORT_FLAGS.items():
     group.add_argument(

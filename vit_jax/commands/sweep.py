@@ -31,12 +31,8 @@ FIGURE = 'sweep.png'
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
-  arguments.add_config(parser)
-  arguments.add_short_flags(parser)
-  parser.add_argument(
-      '--workdir', required=True, metavar='DIR',
-      help='folder of the sweep, with each run in DIR/runs; the same command '
-      'resumes an interrupted sweep')
+  arguments.add_run(
+      parser, folder='folder of the sweep, with each run in DIR/runs')
   parser.add_argument(
       '--grid', nargs='+', action='extend', default=[],
       metavar='FIELD=VALUE,...',

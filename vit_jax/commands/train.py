@@ -36,12 +36,8 @@ SHOWN = ('/accuracy', '/precision_at_1', '/mean_average_precision', '_shot',
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
-  arguments.add_config(parser)
-  arguments.add_short_flags(parser)
-  parser.add_argument(
-      '--workdir', required=True, metavar='DIR',
-      help='folder for checkpoints, metrics and curves; the same command '
-      'resumes an interrupted run')
+  arguments.add_run(
+      parser, folder='folder for checkpoints, metrics and curves')
   parser.add_argument(
       '--profile', type=int, default=0, metavar='STEPS',
       help='write a profile of this many steps to WORKDIR/profile, for '

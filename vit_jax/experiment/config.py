@@ -26,6 +26,9 @@ from vit_jax.models import lora
 from vit_jax.parallel import mesh
 from vit_jax.weights import adapt as adapt_lib
 
+# Keys of the section `data` that do not change batches: hosts may differ.
+PER_HOST = ('data_dir', 'num_workers', 'num_threads', 'prefetch', 'cache_mib')
+
 
 @dataclasses.dataclass(frozen=True)
 class Config:

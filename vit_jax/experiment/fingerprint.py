@@ -20,9 +20,6 @@ from vit_jax.parallel import coordination
 
 PACKAGES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy',
             'grain')
-# May differ between hosts: they do not change batches.
-PER_HOST = {'data.data_dir', 'data.num_workers', 'data.num_threads',
-            'data.prefetch', 'data.cache_mib'}
 NUM_KEYS = 1000  # Examples whose keys are compared.
 
 
@@ -34,7 +31,8 @@ def check_config(config: config_lib.Config) -> None:
       config_lib.to_plain(config), sep='.')
   coordination.check_equal('config', {
       **{f'config.{key}': value for key, value in plain.items()
-         if key not in PER_HOST}, **_versions()})
+         if key.removeprefix('data.') not in config_lib.PER_HOST},
+      **_versions()})
 
 
 def check_data(dataset: data.Dataset) -> None:

@@ -37,8 +37,8 @@ IRRELEVANT = (
     ('mesh',), ('log',), ('checkpoint',), ('evals',), ('accumulation',),
     ('init',), ('card',), ('model', 'remat'), ('model', 'unroll'),
     *(('data', key) for key in (
-        'data_dir', 'num_workers', 'num_threads', 'prefetch', 'cache_mib',
-        'max_unreadable', 'eval_unreadable', 'check_secs')))
+        *config_lib.PER_HOST, 'max_unreadable', 'eval_unreadable',
+        'check_secs')))
 
 
 @dataclasses.dataclass(frozen=True)
