@@ -146,8 +146,8 @@ def test_the_command_writes_keys_that_a_run_excludes(
 
 @pytest.mark.parametrize(('flags', 'words'), [
     (['--against={root}/mine:train[:50%]'], 'have examples in common'),
-    (['--against={root}/theirs', '--min-similarity=90'], 'in (0, 1]'),
-    (['--against={root}/theirs', '--max-distance=12'], 'from 0 to 11 bits'),
+    (['--against={root}/theirs', '--min-similarity=90'], 'most 1, but is 90'),
+    (['--against={root}/theirs', '--max-distance=12'], 'at most 11, but is 12'),
 ])
 def test_invalid_flags_are_errors_before_anything_is_read(
     root, tmp_path, capsys, flags, words):
