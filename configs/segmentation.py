@@ -71,7 +71,8 @@ def get_config(
           'clip_norm': 1.0, 'frozen': FROZEN[train],
           'schedule': {'name': 'cosine', 'warmup': {'percent': 5}},
       },
-      'evals': {'test': {'name': 'segmentation_head', 'split': split,
-                         'every': {'percent': 25}}},
+      'evals': {split or 'test': {
+          'name': 'segmentation_head', 'split': split,
+          'every': {'percent': 25}}},
       'log': {'every': {'percent': 5}},
   }, sort_keys=False)
