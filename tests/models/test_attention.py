@@ -178,3 +178,13 @@ def test_differential_attention_is_the_formula_of_the_paper():
 def test_differential_attention_excludes_other_settings(settings):
   with pytest.raises(ValueError, match='differential attention needs heads'):
     models.parse({**TINY, 'differential': True, **settings})
+
+
+def test_attention_pooling_is_not_differential():
+  model = models.build(models.parse({
+      **TINY, 'differential': True, 'parallel': True, 'pooling': 'attention',
+      'pool_heads': 16}), num_classes=3)
+  params = jax.eval_shape(lambda: models.init(
+      model, jax.random.key(0), jnp.ones((1, 8, 8, 3))))
+  assert 'bias' in params['pooling']['mlp']['out']
+  assert 'bias' not in params['encoder']['layers']['mlp']['out']

@@ -23,7 +23,7 @@ class AttentionPooling(nn.Module):
   ) -> Float[Array, 'batch width']:
     c = dataclasses.replace(
         self.config, mlp='gelu', inner_norm='none', proj_bias=True,
-        mlp_bias=True, rotary=None,
+        mlp_bias=True, rotary=None, differential=False,
         num_heads=self.config.pool_heads or self.config.num_heads,
         mlp_dim=self.config.pool_mlp_dim or self.config.mlp_dim)
     probe = self.param(
