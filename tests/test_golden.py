@@ -26,7 +26,7 @@ def write_folder(folder, path, arrays):
 
 
 def assert_close(found, expected):
-  assert np.abs(np.asarray(found) - expected).max() <= 1e-4 * expected.std()
+  assert np.abs(np.asarray(found) - expected).max() <= 1e-5 * expected.std()
 
 
 def assert_saved(written, arrays, *, changed=()):
