@@ -33,15 +33,13 @@ class Cache(dict[int, dict[str, Any]]):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Dataset:
+class Dataset(protocol.Metadata):
   """An open split: metadata, and random access to undecoded examples.
 
   Attributes:
     name: `data.source`.
     split: the split string.
     source: `source[i]` is {'image': bytes | uint8 array, 'label': int | list}.
-    num_classes, class_names, multi_label, eval_split, targets, description,
-      held_out, unlabelled, no_labels, planned: see `protocol.DatasetSplits`.
     excluded: summary of `data.exclude`; '' if it is not set.
     masks: whether batches contain the segmentation masks; see `with_masks`.
     ignored: value of mask pixels without a class if the classes are those of
@@ -52,16 +50,6 @@ class Dataset:
   name: str
   split: str
   source: protocol.Source
-  num_classes: int
-  class_names: tuple[str, ...] | None = None
-  multi_label: bool = False
-  eval_split: str = 'test'
-  targets: tuple[str, ...] = ()
-  description: str = ''
-  held_out: bool = False
-  unlabelled: tuple[str, ...] = ()
-  no_labels: str = ''
-  planned: bool = False
   excluded: str = ''
   masks: bool = False
   ignored: int | None = None
@@ -76,9 +64,7 @@ class Dataset:
   @property
   def classes(self) -> classes_lib.Classes:
     """Names of the classes or regression targets, with their order."""
-    return classes_lib.Classes(
-        'the data', self.num_classes, self.targets or self.class_names or (),
-        self.name)
+    return self.as_classes('the data', self.name)
 
   @property
   def is_unlabelled(self) -> bool:

@@ -150,12 +150,14 @@ def open_task(source: str, data_dir: str) -> protocol.DatasetSplits:
   dataset = protocol.DatasetSplits({
       split: tfds_lib.TfdsSource(
           f'{task.tfds} {split}', records, 'image', task.label, task.image)
-      for split, records in records_of.items()}, task.num_classes)
+      for split, records in records_of.items()},
+      num_classes=task.num_classes)
   selected = {
       ours: split_strings.select_split(dataset, theirs, name=task.tfds)
       for ours, theirs in (
           (TRAIN, 'train[:800]'), (VALIDATION, task.val), (TEST, task.test))}
-  return protocol.DatasetSplits(selected, task.num_classes, eval_split=TEST)
+  return protocol.DatasetSplits(
+      selected, num_classes=task.num_classes, eval_split=TEST)
 
 
 def planned(source: str) -> known_datasets.DatasetFacts:

@@ -48,7 +48,8 @@ def test_the_lowest_hashes_are_chosen(count):  # Hence subsets are nested.
 
 
 def test_repeated_examples_are_counted_separately():
-  opened = protocol.DatasetSplits({'train': in_memory.Numbers(40)}, 40)
+  opened = protocol.DatasetSplits(
+      {'train': in_memory.Numbers(40)}, num_classes=40)
   twice = split_strings.select_split(opened, 'train+train', name='numbers')
   for count in (1, 2, 39, 40, 79):
     chosen = _labels(_choose(twice, count))

@@ -50,7 +50,7 @@ def open_digits() -> protocol.DatasetSplits:
   return protocol.DatasetSplits(
       {split: ArraySource('digits', images[indices], labels[indices], indices)
        for split, indices in (('train', train), ('test', test))},
-      10, tuple(map(str, range(10))))
+      num_classes=10, class_names=tuple(map(str, range(10))))
 
 
 def open_shapes(
@@ -62,4 +62,5 @@ def open_shapes(
       {'train': shapes_lib.Shapes(config, size, config.num_examples, 0),
        'test': shapes_lib.Shapes(
            config, size, config.num_test_examples, shapes_lib.TEST_OFFSET)},
-      len(names), names, multi_label=config.label == 'multi')
+      num_classes=len(names), class_names=names,
+      multi_label=config.label == 'multi')

@@ -7,7 +7,9 @@ with cloudpickle, and opening one reads no image.
 from collections.abc import Mapping
 import dataclasses
 import typing
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
+
+from vit_jax import classes as classes_lib
 
 SEGMENTATION = 'segmentation'  # Key of masks; `mask` already marks padding.
 
@@ -45,12 +47,11 @@ class Source(Protocol):
     return None
 
 
-@dataclasses.dataclass(frozen=True)
-class DatasetSplits:
-  """A dataset with all its splits.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Metadata:
+  """Facts that all splits of a dataset share.
 
   Attributes:
-    splits: sources by name.
     num_classes: number of classes or, in regression, of targets.
     class_names: in the order of class indices, where known.
     multi_label: labels are lists of class indices of any length.
@@ -64,7 +65,6 @@ class DatasetSplits:
     no_labels: why no split has labels, which are then all 0; '' if some have.
     planned: whether only sizes are known; see `registry.open_planned`.
   """
-  splits: Mapping[str, Source]
   num_classes: int
   class_names: tuple[str, ...] | None = None
   multi_label: bool = False
@@ -75,6 +75,29 @@ class DatasetSplits:
   unlabelled: tuple[str, ...] = ()
   no_labels: str = ''
   planned: bool = False
+
+  @property
+  def kind(self) -> Literal['none', 'regression', 'multi', 'single']:
+    """Kind of the labels."""
+    if self.no_labels:
+      return 'none'
+    if self.targets:
+      return 'regression'
+    return 'multi' if self.multi_label else 'single'
+
+  def as_classes(self, owner: str, source: str) -> classes_lib.Classes:
+    """Returns the names of the classes or regression targets, in their order.
+
+    Messages call them those of `owner`, and name the dataset `source`.
+    """
+    return classes_lib.Classes(
+        owner, self.num_classes, self.targets or self.class_names or (), source)
+
+
+@dataclasses.dataclass(frozen=True)
+class DatasetSplits(Metadata):
+  """A dataset with all its splits: sources by name."""
+  splits: Mapping[str, Source]
 
 
 def describe_unlabelled(split: str) -> str:

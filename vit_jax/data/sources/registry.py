@@ -23,7 +23,6 @@ from vit_jax.data.sources import class_folders
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import image_tables
-from vit_jax.data.sources import label_rules
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_files
 from vit_jax.data.sources import tfds_folders
@@ -52,7 +51,7 @@ def open_splits(
     trained = open_splits(
         dataclasses.replace(config, val_source=''), whole=True)
     return validation.add(trained, open_splits(
-        dataclasses.replace(config, target=_kind(trained)),
+        dataclasses.replace(config, target=trained.kind),
         source=config.val_source, whole=True), config)
   labels = columns_lib.LabelConfig(
       config.target, config.table, config.holdout)
@@ -74,14 +73,6 @@ def open_splits(
     return open_path(name, labels)
   from vit_jax.data.sources import tfds as tfds_lib
   return tfds_lib.open_tfds(name, config.data_dir)
-
-
-def _kind(opened: protocol.DatasetSplits) -> label_rules.Kind:
-  if opened.no_labels:
-    return 'none'
-  if opened.targets:
-    return 'regression'
-  return 'multi' if opened.multi_label else 'single'
 
 
 def open_path(
@@ -197,5 +188,5 @@ def open_planned(name: str) -> protocol.DatasetSplits | None:
   return protocol.DatasetSplits(
       {split: PlannedSplit(name, count)
        for split, count in row.num_examples.items()},
-      row.num_classes, multi_label=bool(row.multi_label),
+      num_classes=row.num_classes, multi_label=bool(row.multi_label),
       eval_split=row.eval_split, planned=True)

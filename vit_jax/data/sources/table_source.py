@@ -117,7 +117,7 @@ def build(
       {name: TableSource(read, read_mask, key_of, parsed,
                          np.asarray(kept, np.int64)[of], of)
        for name, of in numbers.items()},
-      parsed.num_classes, parsed.class_names,
+      num_classes=parsed.num_classes, class_names=parsed.class_names,
       multi_label=parsed.kind == 'multi', eval_split=eval_split,
       targets=parsed.targets, held_out=by_hash, unlabelled=tuple(unlabelled),
       no_labels=no_labels, description='; '.join([

@@ -182,7 +182,7 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
   if label in features:
     opened = interpret_label(features[label], facts, name=f'{name}.{label}')
   else:
-    opened = protocol.DatasetSplits({}, 1, no_labels=(
+    opened = protocol.DatasetSplits({}, num_classes=1, no_labels=(
         f'{name} has no labels: its features are {", ".join(features)}.'))
   parse: Callable[[Any], Any] = np.asarray if opened.multi_label else int
   if opened.targets:
@@ -235,7 +235,8 @@ def interpret_label(
   """
   targets = _targets(feature, name.rpartition('.')[2])
   if targets:
-    return protocol.DatasetSplits({}, len(targets), targets=targets)
+    return protocol.DatasetSplits(
+        {}, num_classes=len(targets), targets=targets)
   element = getattr(feature, 'feature', feature)  # Unwraps a sequence.
   num_classes = facts.num_classes or getattr(element, 'num_classes', None)
   if num_classes is None:
@@ -246,10 +247,11 @@ def interpret_label(
   names = tuple(getattr(element, 'names', None) or ())
   is_list = element is not feature
   return protocol.DatasetSplits(
-      {}, num_classes,
+      {}, num_classes=num_classes,
       # TFDS invents '0', '1', ... for classes without names.
-      None if names == tuple(map(str, range(len(names)))) else names,
-      is_list if facts.multi_label is None else facts.multi_label)
+      class_names=(
+          None if names == tuple(map(str, range(len(names)))) else names),
+      multi_label=is_list if facts.multi_label is None else facts.multi_label)
 
 
 def _check_count(count: int, name: str) -> None:

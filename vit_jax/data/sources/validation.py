@@ -49,15 +49,10 @@ def add(
   Raises:
     ValueError: if labels are of another kind, or a class is not in `trained`.
   """
-  ours, theirs = (
-      classes.Classes(owner, opened.num_classes,
-                      opened.targets or opened.class_names or (), name)
-      for owner, opened, name in (
-          ('data.source', trained, config.source),
-          ('data.val_source', added, config.val_source)))
+  ours = trained.as_classes('data.source', config.source)
+  theirs = added.as_classes('data.val_source', config.val_source)
   source = added.splits[added.eval_split]
-  if (trained.multi_label, bool(trained.targets)) != (
-      added.multi_label, bool(added.targets)):
+  if trained.kind != added.kind:
     raise ValueError(
         f'data.val_source ({config.val_source}) has labels of another kind '
         f'than data.source ({config.source}). {_REMEDY}')
