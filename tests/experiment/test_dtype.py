@@ -20,9 +20,10 @@ from vit_jax.weights import overrides
 def completed_dtype(platform, **model):
   """Returns the dtype for devices of a platform, on a host with CPUs."""
   config = config_lib.resolve(toy.config(model=model))
+  dataset = data.open_dataset(config.data)
   return complete.complete(
-      config, data.open_dataset(config.data),
-      evaluators_lib.opener(config, data_optional=False),
+      config, dataset,
+      evaluators_lib.opener(config, dataset, data_optional=False),
       [mock.Mock(spec=jax.Device, platform=platform)]).model.dtype
 
 

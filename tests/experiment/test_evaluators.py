@@ -26,7 +26,7 @@ def _choose(splits, *, split='train', evals=None, multi_label=False, **section):
       data.open_dataset(config.data), splits=splits, split=split,
       multi_label=multi_label)
   chosen = complete.complete(config, dataset, evaluators_lib.opener(
-      config, data_optional=False), jax.devices())
+      config, dataset, data_optional=False), jax.devices())
   return chosen.checkpoint.best, {
       name: one.split for name, one in chosen.evals.items()}
 
@@ -152,7 +152,7 @@ def test_the_task_determines_the_evaluator_and_its_metric(targets, kind, best):
       data.open_dataset(config.data), splits=('train', 'val', 'test'),
       targets=targets, num_classes=len(targets) or 10)
   chosen = complete.complete(config, dataset, evaluators_lib.opener(
-      config, data_optional=False), jax.devices())
+      config, dataset, data_optional=False), jax.devices())
   assert {one.name for one in chosen.evals.values()} == {kind}
   assert chosen.checkpoint.best == best
 

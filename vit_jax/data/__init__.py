@@ -13,11 +13,14 @@ from vit_jax.data.dataset import class_labels
 from vit_jax.data.dataset import Dataset
 from vit_jax.data.dataset import IGNORED
 from vit_jax.data.dataset import open_dataset
+from vit_jax.data.dataset import with_classes_of
 from vit_jax.data.dataset import with_masks
 from vit_jax.data.images.unreadable import allowed as allowed_unreadable
 from vit_jax.data.images.unreadable import UnreadableCounter
 from vit_jax.data.images.unreadable import UnreadableLog
 from vit_jax.data.known_datasets import DATASETS
+from vit_jax.data.mixture import describe as describe_mixture
+from vit_jax.data.mixture import images_seen
 from vit_jax.data.pipeline import abstract_batch
 from vit_jax.data.pipeline import eval_batches
 from vit_jax.data.pipeline import train_batches
@@ -35,7 +38,9 @@ __all__ = [
     'abstract_batch',
     'allowed_unreadable',
     'class_labels',
+    'describe_mixture',
     'eval_batches',
+    'images_seen',
     'inherit',
     'measured',
     'open_dataset',
@@ -43,5 +48,6 @@ __all__ = [
     'prepare',
     'scale_notes',
     'train_batches',
+    'with_classes_of',
     'with_masks',
 ]

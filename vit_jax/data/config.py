@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from vit_jax import schema
+from vit_jax.data import mixture as mixture_lib
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
 from vit_jax.data.images import limits
@@ -28,6 +29,10 @@ _RANGES = {
     'max_pixels': (1, limits.LARGEST), 'examples_per_class': (1, np.inf),
     'num_examples': (1, np.inf), 'fraction': (1e-9, 1)}
 
+# Settings that choose training images, in place of which there is a mixture.
+_OF_SOURCE = ('source', 'split', 'val_source', 'exclude', 'examples_per_class',
+              'num_examples', 'fraction', 'sampling')
+
 _LEAST_CROP = 0.5  # Usual crops keep 0.75 or more of a side.
 
 
@@ -39,6 +44,9 @@ class DataConfig:
     source: 'digits', 'shapes', a TFDS name ('cifar10',
       'oxford_iiit_pet:4.0.0'), a path (class folders, a table, Parquet,
       WebDataset tars), or 'hf://datasets/USER/NAME'; docs/data.md.
+    mixture: several datasets to train on together, in place of `source` and
+      `split`: [{'source': 'a', 'split': 'train', 'weight': 3}, ...];
+      docs/data.md.
     val_source: validation data, evaluated as the split `val`. All images of
       `source` are then trained on: none are held out by a hash.
     data_dir: TFDS directory; default: $TFDS_DATA_DIR or ~/tensorflow_datasets.
@@ -104,6 +112,7 @@ class DataConfig:
     shapes: settings of the source 'shapes'.
   """
   source: str = 'digits'
+  mixture: tuple[mixture_lib.MixtureEntry, ...] = ()
   val_source: str = ''
   data_dir: str = ''
   split: str = 'train'
@@ -157,9 +166,23 @@ class DataConfig:
     if self.val_source and self.holdout != columns_lib.HOLDOUT:
       raise ValueError(
           'val_source and holdout exclude each other. Give one of them.')
+    if self.mixture:
+      self._check_mixture()
     self._check_normalisation()
     self.build_ops(train=True)  # Raises errors in their settings.
     self.build_ops(train=False)
+
+  def _check_mixture(self) -> None:
+    if self.source == DataConfig.source:
+      object.__setattr__(self, 'source', '')
+    for name in _OF_SOURCE:
+      value = getattr(self, name)
+      expected = '' if name == 'source' else getattr(DataConfig, name)
+      if value != expected:
+        raise ValueError(
+            f'{name} is {value!r}, but mixture chooses the training images. '
+            f'Leave it out, or set --config.data.{name}={expected}.')
+    mixture_lib.check(self.mixture)
 
   def _check_normalisation(self) -> None:
     if self.value_range is None and self.dtype != 'uint8':
@@ -190,6 +213,12 @@ class DataConfig:
           'target_mean must have one finite number per target and target_std '
           f'positive ones, but they are {scale[0]} and {scale[1]}. Remove both '
           'to measure them.')
+
+  @property
+  def sources(self) -> tuple[str, ...]:
+    """The datasets that are trained on."""
+    return tuple(dict.fromkeys(
+        entry.source for entry in self.mixture)) or (self.source,)
 
   @property
   def is_picture(self) -> bool:

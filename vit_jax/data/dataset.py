@@ -12,6 +12,7 @@ import numpy as np
 from vit_jax import classes as classes_lib
 from vit_jax import exceptions
 from vit_jax.data import config as data_config
+from vit_jax.data import mixture
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import registry
 from vit_jax.data.splits import class_sampling
@@ -131,16 +132,23 @@ def open_dataset(
   Raises:
     ValueError: if there is no such dataset or split.
   """
-  name = config.source if source is None else source
+  name = ' + '.join(config.sources) if source is None else source
   # Files that are not trained on need no part for training.
-  whole = split == '' and name != config.source
-  try:
-    opened = registry.open_splits(config, source=source, whole=whole)
-  except (ValueError, OSError):
-    planned = registry.open_planned(name) if data_optional else None
-    if planned is None:
-      raise
-    opened = planned
+  whole = split == '' and source not in (None, *config.sources)
+  mixed = source is None and config.mixture
+
+  def open_splits(source: str | None) -> protocol.DatasetSplits:
+    try:
+      return registry.open_splits(config, source=source, whole=whole)
+    except (ValueError, OSError):
+      planned = registry.open_planned(
+          source or config.source) if data_optional else None
+      if planned is None:
+        raise
+      return planned
+
+  opened = open_splits(source) if not mixed else mixture.unite(
+      config.mixture, {one: open_splits(one) for one in config.sources})
   if labelled and opened.no_labels:
     raise ValueError(
         f'{opened.no_labels} To train without labels, use an objective such as '
@@ -148,6 +156,11 @@ def open_dataset(
   wanted = split_strings.expand_all(
       config.split if split is None else split or opened.eval_split,
       opened.splits)
+  if mixed and '[' in wanted:
+    raise ValueError(
+        f'The split {wanted!r} is a part of data.mixture, whose examples are '
+        'in the order of its sources. Evaluate on a part of one source: '
+        f'--config.evals.NAME.source={config.sources[0]}.')
   # Splits of tables that have no labels cannot be read at all.
   split_strings.check_labelled(wanted, {*opened.unlabelled} - (
       set() if labelled else {*opened.splits}), name=name)
@@ -166,6 +179,21 @@ def open_dataset(
   return Dataset(
       name=name, split=wanted, source=examples, excluded=excluded,
       **{**vars(opened), 'splits': tuple(opened.splits)})
+
+
+def with_classes_of(dataset: Dataset, trained: Dataset) -> Dataset:
+  """Returns a dataset with its classes numbered as in a mixture that has it.
+
+  Raises:
+    ValueError: if `trained`, such as another head, lacks a class.
+  """
+  if trained.masks or not trained.class_names:  # Or classes of pixels.
+    return dataset
+  return dataclasses.replace(
+      dataset, num_classes=trained.num_classes,
+      class_names=trained.class_names, source=mixture.renumber(
+          dataset.source, dataset.classes, trained.as_classes(
+              'the model', trained.name), remedy='Evaluate on other data.'))
 
 
 def _reduce(

@@ -29,6 +29,7 @@ import numpy as np
 from vit_jax.data import config as data_config
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import examples
+from vit_jax.data import mixture
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import class_sampling
@@ -72,16 +73,15 @@ def train_batches(
       for an unreadable image, with its name.
   """
   load = examples.LoadExample(dataset, config, train=True)
-  stream = (
-      grain.MapDataset.range(dataset.num_examples)
-      .seed(seed % 2**32)  # Grain's seeds have 32 bits.
-      .shuffle()
-      # Endless. Grain rounds the length of `repeat()` up beyond an index.
-      .repeat(2**62 // dataset.num_examples))
+  seed %= 2**32  # Grain's seeds have 32 bits.
+  stream = mixture.shuffled_epochs(dataset.num_examples, seed=seed)
+  if config.mixture:
+    stream = stream.map_with_index(mixture.order(
+        config.mixture, dataset.source, seed=seed, batch_size=batch_size))
   if config.sampling != 'natural':
     stream = stream.map_with_index(class_sampling.build(
         dataset_lib.class_labels(dataset, setting='data.sampling'),
-        sampling=config.sampling, seed=seed % 2**32))
+        sampling=config.sampling, seed=seed))
   stream = stream.random_map(load).batch(_shard_size(batch_size, num_shards))
   workers = config.num_workers
   return _iterate(

@@ -62,7 +62,8 @@ def build(
   note = functools.cache(_print_note)  # Prints a line once.
   if head is not None:
     dataset = _with_head(dataset, head, note)
-  open_data = evaluators_lib.opener(config, data_optional=data_optional)
+  open_data = evaluators_lib.opener(
+      config, dataset, data_optional=data_optional)
   config = evaluators_lib.without_unlabelled(config, open_data, note)
   devices = devices or jax.devices()
   if earlier and config.model.dtype == 'auto':
@@ -270,6 +271,10 @@ def _class_counts(
         'objective.class_weights are set and data.sampling is '
         f'{config.data.sampling!r}: both compensate for rare classes. Leave '
         'one out.')
+  if any(entry.weight for entry in config.data.mixture):
+    raise ValueError(
+        'objective.class_weights are set, but they count images, and '
+        'data.mixture has weights of its own. Leave one out.')
   if dataset.planned:  # It has no labels; the step compiles the same.
     return np.ones(dataset.num_classes, int)
   labels = data.class_labels(dataset, setting='objective.class_weights')

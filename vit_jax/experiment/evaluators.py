@@ -37,10 +37,14 @@ OpenData = Callable[..., tuple[data.Dataset, np.ndarray | None]]
 Outputs = Callable[..., Iterator[types.Outputs]]
 
 
-def opener(config: config_lib.Config, *, data_optional: bool) -> OpenData:
+def opener(
+    config: config_lib.Config, train_data: data.Dataset, *,
+    data_optional: bool,
+) -> OpenData:
   """Returns a function that opens evaluation data, each split once.
 
-  `data_optional` is that of `data.open_dataset`.
+  Sources of a mixture have the classes of `train_data`. `data_optional` is that
+  of `data.open_dataset`.
   """
   @functools.cache
   def open_data(
@@ -52,6 +56,8 @@ def opener(config: config_lib.Config, *, data_optional: bool) -> OpenData:
         config.data, split=split,
         source=None if source == config.data.source else source or None,
         data_optional=data_optional, labelled=config.objective.uses_labels)
+    if config.data.mixture and source in config.data.sources:
+      dataset = data.with_classes_of(dataset, train_data)
     dataset = config.objective.with_labels(dataset)
     ranks = None
     if dataset.planned:

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from vit_jax import console
+from vit_jax import data
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import config as checkpoint_config
@@ -42,6 +43,9 @@ def training_row(
       'learning_rate': float(experiment.optimizer.schedule(counters.step - 1)),
       'epoch': counters.step / experiment.steps_per_epoch,
       'images_seen': counters.images,
+      **{f'images_seen_{name}': count for name, count in data.images_seen(
+          experiment.config.data.mixture, experiment.dataset.source,
+          counters.images).items()},
       'images_per_sec': speed.images_per_sec,
       'wait_share': speed.wait_share,
       **_unreadable(experiment, counters),

@@ -173,7 +173,7 @@ class _Run:
     self._progress = progress_lib.Progress(
         self.experiment.total_steps, start_step=self._step,
         title=self.files.title, active=self.files.is_active,
-        remedy=_DRAWN if self._config.data.source == 'shapes' else '')
+        remedy=_DRAWN if 'shapes' in self._config.data.sources else '')
 
   def train(
       self, step_function: Callable, profiler: profiler_lib.Profiler,

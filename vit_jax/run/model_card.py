@@ -23,6 +23,7 @@ from vit_jax import console
 from vit_jax import escape
 from vit_jax import schema
 from vit_jax.checkpoints import paths
+from vit_jax.data import mixture
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import log_config
 
@@ -75,7 +76,10 @@ def of_run(
       height=height, width=width, channels=channels,
       grid=config.model.grid(config.data.size),
       origin=paths.display(origin) if origin else '',
-      source=source_config.get('data', {}).get('source'), summary=summary,
+      source=source_config.get('data', {}).get('source'),
+      mixture=mixture.describe(
+          config.data.mixture, dataset.source, summary['images']),
+      summary=summary,
       epochs=summary['steps'] / experiment.steps_per_epoch,
       optimizer={name: value for name, value in schema.to_plain(
           config.optimizer).items() if name != 'schedule'},

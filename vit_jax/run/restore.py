@@ -179,6 +179,8 @@ def _problem(
         + shlex.quote(json.dumps(earlier.data.value_scale[name]))
         for name in ('mean', 'std'))
     return ('normalises pixels by other values, as listed below. Use ' + flags)
+  if earlier.data.mixture != experiment.config.data.mixture:
+    return ('trains on another mixture, as listed below. Restore data.mixture')
   held_out = earlier.data.holdout, experiment.config.data.holdout
   if experiment.dataset.held_out and held_out[0] != held_out[1]:
     return (f'held out images by data.holdout={held_out[0]}, but the config '

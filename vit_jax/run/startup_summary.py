@@ -5,6 +5,7 @@ from typing import Any
 import jax
 
 from vit_jax import console
+from vit_jax import data
 from vit_jax import escape
 from vit_jax import tree
 from vit_jax.experiment import experiment as experiment_lib
@@ -32,6 +33,7 @@ def describe(
       f'{dataset.num_examples:,} images of {height}x{width}x{channels}, '
       + _labels(experiment),
       dataset.description, dataset.excluded,
+      *data.describe_mixture(config.data.mixture, dataset.source, images),
       *map(experiment.describe_evaluator, config.evals),
       f'pixels: mean {console.format_numbers(scale["mean"])}, std '
       f'{console.format_numbers(scale["std"])} of images in [0, 1]',

@@ -22,6 +22,10 @@ def overrides(
   """Returns the overrides of the config in the runs of the grid."""
   if section.development:
     return dict(section.development)
+  if config.data.mixture:
+    raise ValueError(
+        'A sweep holds out a part of data.source, but the config has '
+        'data.mixture. Sweep on one of its sources.')
   split = config.data.split
   if '[' in split:
     raise ValueError(

@@ -1,0 +1,300 @@
+"""Mixtures of datasets (`data.mixture`)."""
+
+import collections
+import itertools
+
+import jax
+import numpy as np
+import pytest
+
+from tests import in_memory
+from tests import own_data
+from tests import toy
+from vit_jax import data
+from vit_jax.data import mixture
+from vit_jax.data.splits import split_strings
+from vit_jax.experiment import config as config_lib
+from vit_jax.sweep import config as sweep_config
+from vit_jax.sweep import development_split
+
+# 3 : 1, so that digits repeat and the drawings do not.
+MIXTURE = {
+    'mixture': [{'source': 'shapes', 'weight': 0.75},
+                {'source': 'digits', 'split': 'train[:20]', 'weight': 0.25}],
+    'resolution': 8, 'train_ops': [{'op': 'inception_crop'}, {'op': 'flip'}],
+    'shapes': {'label': 'single', 'num_examples': 400}}
+
+
+def _take(count, *, batch_size=16, seed=0, **where):
+  config = data.parse(MIXTURE)
+  batches = data.train_batches(
+      config, data.open_dataset(config), seed=seed, batch_size=batch_size,
+      **where)
+  taken = list(itertools.islice(batches, count))
+  batches.close()
+  return taken
+
+
+def _join(*batches):
+  return jax.tree.map(lambda *rows: np.concatenate(rows), *batches)
+
+
+def _draws(lengths, weights, count, *, batch_size=8, seed=0):
+  """Returns (source, index) of the first draws of a mixture."""
+  entries = [mixture.MixtureEntry(str(k), weight=weight)
+             for k, weight in enumerate(weights)]
+  index_of = mixture.order(entries, split_strings.Subset(tuple(
+      (in_memory.Numbers(length), range(length)) for length in lengths)),
+                           seed=seed, batch_size=batch_size)
+  starts = np.cumsum([0, *lengths])
+  indices = [index_of(draw, 0) for draw in range(count)]
+  sources = np.searchsorted(starts, indices, side='right') - 1
+  return [(k, i - starts[k]) for k, i in zip(sources.tolist(), indices)]
+
+
+# ---------------------------------------------------------------------- order
+
+
+def test_processes_and_restarts_read_the_batches_of_one_process():
+  whole = _take(4)
+  parts = [_take(2, shards=shards, num_shards=4, start_step=2)
+           for shards in ((0, 3), (1,), (2,))]
+  for step, (outer, first, second) in enumerate(zip(*parts)):
+    rows = {name: np.split(values, 2) for name, values in outer.items()}
+    np.testing.assert_equal(whole[2 + step], _join(
+        {name: one for name, (one, _) in rows.items()}, first, second,
+        {name: other for name, (_, other) in rows.items()}))
+  other = _take(1, seed=1)[0]['image']
+  assert not np.array_equal(other, whole[0]['image'])
+
+
+def test_the_batch_size_does_not_change_which_images_are_seen():
+  labels = [sorted(_join(*_take(32 // size, batch_size=size))['label'])
+            for size in (32, 8, 1)]
+  assert labels[0] == labels[1] == labels[2]
+
+
+@pytest.mark.parametrize('weights', [(3, 1), (0.7, 0.1, 0.2), (1e-3, 1)])
+def test_every_batch_has_each_source_in_its_share(weights):
+  draws = [k for k, _ in _draws([50] * len(weights), weights, 160)]
+  for n in range(0, 161, 8):
+    counts = np.bincount(draws[:n], minlength=len(weights))
+    expected = n * np.asarray(weights) / sum(weights)
+    assert np.abs(counts - expected).max() < len(weights)
+
+
+def test_mixup_pairs_images_of_the_same_and_of_different_sources():
+  draws = [k for k, _ in _draws([50, 50], [1, 1], 160)]
+  pairs = collections.Counter(itertools.pairwise(draws))
+  assert len(pairs) == 4 and min(pairs.values()) > 20
+
+
+def test_each_source_has_shuffled_epochs_of_its_own():
+  draws = _draws([40, 10], [1, 1], 160)
+  long, short = ([i for k, i in draws if k == source] for source in (0, 1))
+  for found, length in ((long, 40), (short, 10)):
+    # In draws of one batch, the end of an epoch and the next may mix.
+    counts = np.bincount(found, minlength=length)
+    assert counts.tolist() == [80 // length] * length
+  assert sorted(long[:40]) == list(range(40)) != long[:40]
+  assert long[:40] != long[40:]
+  # Another source changes neither the order nor the epochs of the first.
+  again = [i for k, i in _draws([40, 7, 9], [1, 1, 2], 320, batch_size=1)
+           if k == 0]
+  assert again == [i for k, i in _draws([40, 10], [1, 1], 160, batch_size=1)
+                   if k == 0]
+
+
+def test_weighted_by_examples_an_epoch_is_every_example_once():
+  draws = _draws([30, 7, 11], [None] * 3, 96)
+  for epoch in (draws[:48], draws[48:]):
+    assert len({*epoch}) == 48
+  assert draws[:48] != draws[48:]
+
+
+def test_the_counts_of_a_run_are_those_of_its_batches():
+  config = data.parse(MIXTURE)
+  source = data.open_dataset(config).source
+  labels = np.concatenate([batch['label'] for batch in _take(7)])
+  num_shapes = len(config.shapes.class_names)
+  assert data.images_seen(config.mixture, source, len(labels)) == {
+      'shapes': (labels < num_shapes).sum(), 'digits': (
+          labels >= num_shapes).sum()}
+  assert data.describe_mixture(config.mixture, source, 1000) == [
+      'shapes train: 400 images, 75 % of training, each seen 1.88 times',
+      'digits train[:20]: 20 images, 25 % of training, each seen 12.5 times']
+  assert data.images_seen((), source, 7) == {}
+
+
+def test_splits_of_one_source_are_counted_by_their_names():
+  config = data.parse({'mixture': [
+      {'source': 'digits', 'split': split} for split in ('train', 'test')]})
+  assert data.images_seen(
+      config.mixture, data.open_dataset(config).source, 1797) == {
+          'digits train': 1437, 'digits test': 360}
+
+
+# ---------------------------------------------------------------------- union
+
+
+@pytest.fixture
+def folders(tmp_path):
+  """Two folders that share the class b, and the names of files."""
+  for name, classes in (('one', 'ab'), ('two', 'bc')):
+    own_data.write(tmp_path, *(
+        f'{name}/{split}/{c}/{i}.png' for c in classes for i in range(5)
+        for split in ('train', 'test')))
+  return [f'{tmp_path}/{name}' for name in ('one', 'two')]
+
+
+def _of(*sources, **section):
+  return data.parse({**section, 'mixture': [
+      {'source': str(source)} for source in sources]})
+
+
+def test_classes_are_matched_by_name(folders):
+  config = _of(*folders)
+  train, test = (data.open_dataset(config, split=split)
+                 for split in (None, ''))
+  assert train.class_names == ('a', 'b', 'c')
+  assert (train.num_examples, test.num_examples) == (20, 20)
+  assert test.split == 'test'
+  for dataset in (train, test):
+    for i in range(20):
+      name = dataset.class_names[dataset.source.label(i)]
+      assert name == dataset[i]['image'].decode().split('/')[2]
+      assert dataset[i]['label'] == dataset.source.label(i)
+  # Files of the same name are not the same images.
+  assert len({train.source.key(i) for i in range(20)}) == 20
+  assert not train.overlaps(test)
+  assert f'test: {folders[0]} test + {folders[1]} test' in train.description
+
+
+def _in_memory(*names, label):
+  return in_memory.opened(
+      {split: (np.zeros((1, 8, 8, 3), np.uint8), [label])
+       for split in ('train', 'test')},
+      num_classes=2, class_names=names or None,
+      multi_label=isinstance(label, list))
+
+
+def test_each_of_several_labels_is_matched_by_name():
+  mixed = mixture.unite([*map(mixture.MixtureEntry, 'pq')], {
+      'p': _in_memory('x', 'y', label=[0, 1]),
+      'q': _in_memory('z', 'y', label=[0, 1])})
+  assert mixed.class_names == ('x', 'y', 'z') and mixed.multi_label
+  assert [mixed.splits['test'].label(i) for i in (0, 1)] == [[0, 1], [2, 1]]
+
+
+def test_classes_without_names_are_those_of_one_source_only():
+  nameless = _in_memory(label=1)
+  entries = [*map(mixture.MixtureEntry, 'pq')]
+  mixed = mixture.unite(entries, {'p': nameless, 'q': nameless})
+  assert mixed.no_labels.startswith('p has no class names')
+  alone = mixture.unite(entries[:1], {'p': nameless})
+  assert (alone.num_classes, alone.splits['train'].label(0)) == (2, 1)
+
+
+def test_images_that_are_trained_on_are_not_evaluated_on():
+  config = data.parse({'mixture': [
+      {'source': 'digits', 'split': 'all'}, {'source': 'shapes'}]})
+  mixed = data.open_dataset(config)
+  assert 'test: shapes test' in mixed.description
+  alone = data.open_dataset(data.parse({'mixture': [
+      {'source': 'digits', 'split': 'train+test'}]}))
+  assert (alone.splits, alone.eval_split) == (('train',), 'train')
+
+
+def test_a_source_of_the_mixture_is_evaluated_with_its_classes():
+  experiment = toy.build(
+      data={'mixture': [{'source': 'digits'}, {
+          'source': 'shapes', 'split': 'train[:100]'}],
+            'shapes': {'label': 'single'}},
+      evals={'test': {}, 'shapes': {'source': 'shapes'},
+             'knn': {'name': 'knn', 'source': 'shapes', 'train_split': (
+                 'train[:50]')}}, checkpoint={'best': 'shapes/accuracy'})
+  shapes, _ = experiment.open_data('', 'shapes')
+  assert shapes.class_names == experiment.dataset.class_names
+  assert shapes.source.label(0) == (
+      10 + data.open_dataset(
+          experiment.config.data, split='test',
+          source='shapes').source.label(0))
+  assert [experiment.describe_evaluator(name) for name in ('test', 'knn')] == [
+      'test evaluates on 2,360 images of digits + shapes, split test',
+      'knn evaluates on 2,000 images of shapes, split test, with 50 of '
+      'train[:50]']
+
+
+def test_folders_of_a_mixture_are_divided_for_training_and_evaluation(
+    tmp_path):
+  own_data.write(tmp_path, *(
+      f'{c}/{i}.png' for c in 'ab' for i in range(20)))
+  config = _of(tmp_path, 'digits')
+  whole = data.open_dataset(config, split='', source=str(tmp_path))
+  train = data.open_dataset(config)
+  assert whole.split == 'test' and whole.num_examples == 4
+  assert train.num_examples == 36 + 1437 and train.held_out
+
+
+def test_without_labels_of_one_kind_a_mixture_has_none(folders, tmp_path):
+  own_data.write(tmp_path, *(f'plain/{i}.png' for i in range(5)))
+  table = own_data.write_table(
+      tmp_path, 'path,label', [f'{i}.png,{i}.5' for i in range(9)])
+  for sources, reason in (
+      ((folders[0], tmp_path / 'plain'), 'single, .*plain: none'),
+      ((tmp_path / 'plain',), 'plain, but none in a class folder'),
+      ((folders[0], table), 'single, .*labels.csv: regression label'),
+      (('shapes', 'digits'), r'different labels \(shapes: multi, digits: sin')):
+    config = _of(*sources)
+    mixed = data.open_dataset(config)
+    assert mixed.is_unlabelled and mixed.num_classes == 1 and not mixed.targets
+    with pytest.raises(ValueError, match=f'(?s){reason}.*such as mae'):
+      data.open_dataset(config, labelled=True)
+  (batch,) = _take_of(_of('shapes', 'digits', resolution=8))
+  assert not batch['label'][batch['label'] >= 0].any()
+
+
+def _take_of(config):
+  batches = data.train_batches(
+      config, data.open_dataset(config), seed=0, batch_size=8)
+  taken = [next(batches)]
+  batches.close()
+  return taken
+
+
+# --------------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(('section', 'message'), [
+    ({'mixture': [{'source': 'digits', 'wieght': 2}]},
+     r"data.mixture\[0\].wieght. Did you mean 'weight'"),
+    ({'mixture': [{'source': 'digits', 'weight': 0}]},
+     r'data.mixture\[0\]: weight must be above 0'),
+    ({'mixture': [{'source': 'digits', 'weight': 1}, {'source': 'shapes'}]},
+     "no weight for 'shapes train'.*all of them one"),
+    ({'mixture': [{'source': 'digits'}, {'source': 'digits'}]},
+     "'digits train' twice. Keep one"),
+    ({'source': 'cifar10'}, "source is 'cifar10', but .*data.source=[.]$"),
+    ({'split': 'test'}, "split is 'test', .*data.split=train"),
+    ({'fraction': 0.5}, 'fraction is 0.5, .*data.fraction=None'),
+    ({'sampling': 'sqrt'}, 'data.sampling=natural')])
+def test_a_mixture_chooses_the_training_images(section, message):
+  with pytest.raises(ValueError, match=message):
+    data.parse({'mixture': [{'source': 'digits'}], **section})
+
+
+def test_a_part_of_a_mixture_is_an_error():
+  with pytest.raises(ValueError, match=(
+      r"'train\[:10%\]' is a part of data.mixture.*NAME.source=digits")):
+    data.open_dataset(_of('digits', 'shapes'), split='train[:10%]')
+
+
+def test_other_settings_that_a_mixture_would_change_are_errors():
+  config = toy.config(data={'mixture': MIXTURE['mixture']}, objective={
+      'name': 'supervised', 'class_weights': 'inverse'})
+  with pytest.raises(ValueError, match='data.mixture has weights of its own'):
+    toy.build(**{**config, 'data': {**config['data'], 'shapes': MIXTURE[
+        'shapes']}})
+  with pytest.raises(ValueError, match='Sweep on one of its sources'):
+    development_split.overrides(
+        config_lib.resolve(config), sweep_config.SweepConfig())

@@ -1,0 +1,292 @@
+"""Mixtures of datasets for training (`data.mixture`).
+
+    draw p of the endless stream -> source k, and draw r of its shuffled epochs
+
+Of the first n draws, floor(n w_1 / W) are of source 1, where W is the sum of
+the weights; the other sources share the remaining draws in the same way. So
+every batch has each source in its share, a draw follows from its number alone,
+and the counts of a run need no state. Weighted by the numbers of examples, an
+epoch is every example once.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+import fractions
+import math
+from typing import Any
+
+import grain
+import numpy as np
+
+from vit_jax import classes
+from vit_jax import schema
+from vit_jax.data.sources import protocol
+from vit_jax.data.splits import split_strings
+
+
+@dataclasses.dataclass(frozen=True)
+class MixtureEntry:
+  """An entry of `data.mixture`.
+
+  Attributes:
+    source: a dataset, as `data.source`.
+    split: a split string of it, as `data.split`.
+    weight: share of the images that a run trains on, relative to the other
+      entries; by default, if no entry has one, the number of images.
+  """
+  source: str
+  split: str = 'train'
+  weight: float | None = None
+
+  def __post_init__(self):
+    schema.check_range(self, 'weight', above=0)
+
+  def __str__(self) -> str:
+    return f'{self.source} {self.split}'
+
+
+Entries = Sequence[MixtureEntry]
+_Part = tuple[str, str, protocol.Source]  # Source, split and its examples.
+
+
+def check(entries: Entries) -> None:
+  """Raises a `ValueError` for an entry twice, or if only some have weights."""
+  names = [*map(str, entries)]
+  twice = [name for name in names if names.count(name) > 1]
+  if twice:
+    raise ValueError(
+        f'mixture has {twice[0]!r} twice. Keep one entry, with more weight.')
+  missing = [str(entry) for entry in entries if entry.weight is None]
+  if 0 < len(missing) < len(entries):
+    raise ValueError(
+        f'mixture has no weight for {missing[0]!r}, but for other entries. '
+        'Give all of them one, or none to weight them by their examples.')
+
+
+# ------------------------------------------------------------- order of draws
+
+
+def num_drawn(weights: Sequence[int], draws: int) -> list[int]:
+  """Returns how many of the first draws are of each source."""
+  counts, left = [], sum(weights)
+  for weight in weights:
+    counts.append(draws * weight // left)
+    draws, left = draws - counts[-1], left - weight
+  return counts
+
+
+def shuffled_epochs(length: int, *, seed: int) -> grain.MapDataset:
+  """Returns the endless stream of indices, shuffled every epoch."""
+  # Grain rounds the length of `repeat()` up beyond an index.
+  return grain.MapDataset.range(length).seed(seed).shuffle().repeat(
+      2**62 // length)
+
+
+def order(
+    entries: Entries, source: protocol.Source, *, seed: int, batch_size: int,
+) -> Callable[[int, int], int]:
+  """Returns the function from a draw, and any number, to an example's index.
+
+  Args:
+    entries: the mixture.
+    source: its examples, the split `train` of `unite`.
+    seed: seed of the order.
+    batch_size: number of draws that are shuffled among each other, because
+      mixup blends neighbours.
+  """
+  lengths = _lengths(source)
+  weights = _weights(entries, lengths)
+  starts = np.cumsum([0, *lengths]).tolist()
+  seeds = [np.random.SeedSequence([seed, k]) for k in range(len(lengths))]
+  epochs = [shuffled_epochs(length, seed=int(own.generate_state(1)[0]))
+            for length, own in zip(lengths, seeds)]
+
+  def index_of(draw: int, shuffled: int) -> int:
+    del shuffled  # An epoch of all examples.
+    batch, place = divmod(draw, batch_size)
+    # Grain's shuffle is slow for few elements.
+    places = np.random.default_rng([seed, batch]).permutation(batch_size)
+    draw = batch * batch_size + int(places[place])
+    before, after = (num_drawn(weights, draw + i) for i in (0, 1))
+    k = next(k for k, count in enumerate(before) if count < after[k])
+    return starts[k] + epochs[k][before[k]]
+
+  return index_of
+
+
+def _lengths(source: protocol.Source) -> list[int]:
+  return [len(chosen) for _, chosen in source.parts] if isinstance(
+      source, split_strings.Subset) else []
+
+
+def _weights(entries: Entries, lengths: Sequence[int]) -> list[int]:
+  """Returns the weights as whole numbers: 0.3 and 0.7 are 3 and 7."""
+  exact = [fractions.Fraction(str(entry.weight or length))
+           for entry, length in zip(entries, lengths)]
+  scale = math.lcm(*(weight.denominator for weight in exact))
+  return [int(weight * scale) for weight in exact]
+
+
+def images_seen(
+    entries: Entries, source: protocol.Source, images: int) -> dict[str, int]:
+  """Returns how many of the first images of a run are of each entry.
+
+  `source` is the split `train` of `unite`; without entries, any.
+  """
+  names = [entry.source.rstrip('/').rpartition('/')[2].partition(':')[0]
+           for entry in entries]
+  if len({*names}) < len(names):
+    names = [*map(str, entries)]
+  counts = num_drawn(_weights(entries, _lengths(source)), images)
+  return dict(zip(names, counts))
+
+
+def describe(
+    entries: Entries, source: protocol.Source, images: int) -> list[str]:
+  """Returns a line for each entry, for a run on so many images."""
+  counts = images_seen(entries, source, images).values()
+  return [f'{entry}: {length:,} images, {100 * count / images:.3g} % of '
+          f'training, each seen {count / length:.3g} times'
+          for entry, length, count in zip(entries, _lengths(source), counts)]
+
+
+# -------------------------------------------------------- union of the sources
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Renumbered(protocol.Source):
+  """A source whose classes are numbered as in other data.
+
+  Attributes:
+    source: the source.
+    numbers: new index of each class; empty to keep the labels.
+    name: added to keys, unless they contain the name of the dataset.
+  """
+  source: protocol.Source
+  numbers: tuple[int, ...]
+  name: str
+
+  def __len__(self) -> int:
+    return len(self.source)
+
+  def __getitem__(self, index: int) -> dict[str, Any]:
+    example = self.source[index]
+    return {**example, 'label': self._renumber(example['label'])}
+
+  def label(self, index: int) -> Any:
+    return self._renumber(self.source.label(index))
+
+  def key(self, index: int) -> str:
+    key = self.source.key(index)
+    return f'{self.name}/{key}' if self.name and not self.numbering else key
+
+  @property
+  def numbering(self) -> tuple[str, int] | None:
+    return self.source.numbering
+
+  def _renumber(self, label: Any) -> Any:
+    if not self.numbers:
+      return label
+    if np.ndim(label):
+      return [self.numbers[one] for one in label]
+    return self.numbers[label] if label >= 0 else label
+
+
+def renumber(
+    source: protocol.Source, found: classes.Classes,
+    expected: classes.Classes, *, remedy: str, name: str = '',
+) -> Renumbered:
+  """Returns a source of the classes `found`, numbered as in `expected`.
+
+  Without `expected.names`, labels stay as they are.
+
+  Raises:
+    ValueError: if `expected` lacks a class.
+  """
+  numbers: tuple[int, ...] = ()
+  if expected.names:
+    index = classes.indices(found, expected, remedy=remedy)
+    numbers = tuple(index[one] for one in found.names)
+  return Renumbered(source, numbers, name)
+
+
+def unite(
+    entries: Entries, opened: Mapping[str, protocol.DatasetSplits],
+) -> protocol.DatasetSplits:
+  """Returns the splits `train`, the entries, and `test`, the evaluation splits.
+
+  Its classes are those of all sources, by name. It has no labels unless all
+  entries have labels of one kind; `no_labels` says why.
+
+  Args:
+    entries: the mixture.
+    opened: its sources by name.
+  """
+  first, no_labels = next(iter(opened.values())), _no_labels(entries, opened)
+  names = () if no_labels else tuple(dict.fromkeys(
+      name for one in opened.values() for name in one.class_names or ()))
+  union = classes.Classes('data.mixture', len(names), names)
+  opened = {source: dataclasses.replace(one, splits={
+      split: renumber(part, one.as_classes('a source', source), union,
+                      remedy='', name=source)
+      for split, part in one.splits.items()}) for source, one in opened.items()}
+  train, test = _select(entries, opened, labelled=not no_labels)
+  return dataclasses.replace(
+      first, splits={name: split_strings.Subset(tuple(
+          (part, range(len(part))) for *_, part in parts))
+                     for name, parts in (('train', train), ('test', test))
+                     if parts},
+      num_classes=1 if no_labels else len(names) or first.num_classes,
+      class_names=names or None, targets=first.targets * (not no_labels),
+      no_labels=no_labels, eval_split='test' if test else 'train',
+      held_out=any(one.held_out for one in opened.values()), unlabelled=(),
+      planned=any(one.planned for one in opened.values()),
+      description='; '.join(filter(None, [
+          *(one.description for one in opened.values()),
+          'test: ' * bool(test) + ' + '.join(
+              f'{source} {split}' for source, split, _ in test)])))
+
+
+def _select(
+    entries: Entries, opened: Mapping[str, protocol.DatasetSplits], *,
+    labelled: bool,
+) -> tuple[list[_Part], list[_Part]]:
+  """Returns the entries, and the evaluation splits that are not trained on."""
+  train = []
+  for entry in entries:
+    one, source = opened[entry.source], entry.source
+    split = split_strings.expand_all(entry.split, one.splits)
+    split_strings.check_labelled(
+        split, {*one.unlabelled} - {*one.splits}, name=source)
+    train.append((source, split, split_strings.select_split(
+        one, split, name=source)))
+  trained = {(source, name) for source, split, _ in train
+             for name in split_strings.names(split)}
+  test = [(source, one.eval_split, one.splits[one.eval_split])
+          for source, one in opened.items() if one.splits.get(one.eval_split)
+          and (source, one.eval_split) not in trained
+          and not (labelled and one.eval_split in one.unlabelled)]
+  return train, test
+
+
+def _no_labels(
+    entries: Entries, opened: Mapping[str, protocol.DatasetSplits]) -> str:
+  """Returns why a mixture has no labels; '' if it has."""
+  kinds = {source: ' '.join([one.kind, *one.targets])
+           for source, one in opened.items()}
+  if {*kinds.values()} == {'none'}:
+    return next(iter(opened.values())).no_labels
+  if len({*kinds.values()}) > 1:
+    each = ', '.join(f'{source}: {kind}' for source, kind in kinds.items())
+    return (f'The sources of data.mixture have different labels ({each}). Mix '
+            'sources with the same kind, or the same regression targets.')
+  for source, one in opened.items():
+    if len(opened) > 1 and not one.class_names and not one.targets:
+      return (f'{source} has no class names'
+              + ' (its data are not here)' * one.planned
+              + ', by which the classes of data.mixture are matched.')
+  for entry in entries:
+    if {*split_strings.names(entry.split)} & {
+        *opened[entry.source].unlabelled}:
+      return f'The split {entry.split!r} of {entry.source} has no labels.'
+  return ''
