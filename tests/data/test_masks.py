@@ -36,7 +36,8 @@ def scene(*shape, seed=0):
 
 
 def load(*masks, classes=(), ignored=255, train=True, **settings):
-  dataset = dataset_lib.Dataset('scenes', 'train', Scenes(*masks), 1)
+  dataset = dataset_lib.Dataset(
+      name='scenes', split='train', source=Scenes(*masks), num_classes=1)
   config = data.parse({'resolution': 12, 'channels': 1, **settings})
   return examples.LoadExample(
       data.with_masks(dataset, classes, ignored=ignored), config, train=train)

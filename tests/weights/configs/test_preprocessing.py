@@ -40,9 +40,11 @@ def operations_of_configs():
   """Returns the different `eval_ops` of the config files."""
   found = {}
   for path in sorted((ROOT / 'configs').glob('*.py')):
-    # A required argument.
-    datasets = ':datasets=cifar10' * (path.name == 'transfer.py')
-    section = config_file.read(f'{path}{datasets}').get('data', {})
+    required = {
+        'transfer.py': ':datasets=cifar10',
+        'continue.py': ':checkpoint=photos,data=cifar10',
+        'segmentation.py': ':source=x,classes=y'}.get(path.name, '')
+    section = config_file.read(f'{path}{required}').get('data', {})
     if section.get('eval_ops'):
       found[str(section['eval_ops'])] = (
           section['eval_ops'], section['resolution'])
