@@ -37,7 +37,8 @@ FLOPS = 'training GFLOP'
 @dataclasses.dataclass(frozen=True)
 class Experiment:
   """A figure or table."""
-  # Measured on one or two cores shared with other work; with {data}, estimated.
+  # Measured on one or two cores shared with other work: figure 4 on photographs
+  # with one seed, figure 5 and transfer estimated.
   minutes: float
   # Arguments of main.py. With {data}, it needs DATA: docs/paper.md.
   commands: tuple[str, ...]
@@ -99,13 +100,13 @@ EXPERIMENTS = {
         for target in ('mean_color', 'downsampled', 'patch')
         for rate in (0.5, 0.15)), {'masked': (ACCURACY, TARGET)}),
     '4-photographs': _photographs(
-        200, 'figure4',
+        370, 'figure4',
         figure4_cifar10=('cifar10/5_shot', IMAGES),
         figure4_flowers5=('flowers5/5_shot', IMAGES),
         figure3_cifar10=('cifar10/accuracy', IMAGES),
         figure3_flowers5=('flowers5/accuracy', IMAGES)),
     '5-photographs': _photographs(
-        200, 'figure5',
+        400, 'figure5',
         figure5_cifar10=('cifar10/5_shot', FLOPS),
         figure5_flowers5=('flowers5/5_shot', FLOPS)),
     'transfer': Experiment(120, (
@@ -154,6 +155,7 @@ def read(folder, metric, xlabel):
   for path in sorted(folder.glob('*,*/**/summary.json')):
     name, *stage, _ = path.relative_to(folder).parts
     series, point, _ = name.split(',')
+    series = _series(series)
     summary = json.loads(path.read_text())
     if 'stages' in summary or stage == ['pretrain']:
       continue
@@ -167,6 +169,11 @@ def read(folder, metric, xlabel):
   base = found.pop('base', {})
   names, _ = CATEGORIES.get(xlabel, (found, ()))
   return {series: found[series] | base for series in names if series in found}
+
+
+def _series(name):
+  """Returns 'ViT' for the fine-tuning 'ViT on digits'."""
+  return name.partition(' on ')[0]
 
 
 def plot(series, path, *, names, xlabel, ylabel, title=''):
@@ -223,7 +230,7 @@ def draw(name, runs):
   for command in EXPERIMENTS[name].commands:
     done |= finished(command.format(runs=runs, data=''))
   count = sum(done.values())
-  names = sorted({path.name.partition(',')[0] for path in done})
+  names = sorted({_series(path.name.partition(',')[0]) for path in done})
   folder = os.path.commonpath([  # Of the runs.
       command.rpartition('--workdir=')[2]
       for command in EXPERIMENTS[name].commands])
