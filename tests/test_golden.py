@@ -25,8 +25,9 @@ def write_folder(folder, path, arrays):
   (folder / 'config.json').write_text(config)
 
 
-def assert_close(found, expected):
-  assert np.abs(np.asarray(found) - expected).max() <= 1e-5 * expected.std()
+def assert_close(found, expected, tolerance=1e-5):
+  assert np.abs(np.asarray(found) - expected).max() <= (
+      tolerance * expected.std())
 
 
 def assert_saved(written, arrays, *, changed=()):
@@ -46,8 +47,9 @@ def test_logits_are_those_of_the_other_implementation(name, golden, tmp_path):
   # Its size is in no table, and Hugging Face keeps heads in config.json.
   settings = {'num_heads': 4} if name.startswith('hf-') else {}
   model = vit_jax.load(tmp_path / 'weights', log=None, **settings)
-  found = np.asarray(model(images)['logits'])
-  assert np.abs(found - logits).max() <= min(1e-4, 2e-3 * logits.std())
+  # After 50 convolutions, timm's float32 is 2.5e-5 from its own float64.
+  assert_close(model(images)['logits'], logits,
+               6e-5 if 'resnetv2' in name else 1e-5)
   # And out again, under exactly the names that came in.
   form = ('timm' if name.startswith('timm-') else
           'huggingface' if name.startswith('hf-') else 'npz')
