@@ -50,7 +50,8 @@ def get_config(
   lejepa = objective == 'lejepa'
   often = {'every': {'percent': 10}, 'at_start': True}
   split = {'train_split': 'train[:80%]', 'split': 'train[80%:]'}
-  evals: dict[str, Any] = {'spread': {'name': 'spread', **often}}
+  evals: dict[str, Any] = {
+      'spread': {'name': 'spread', 'split': 'train', **often}}
   if labels:
     evals['knn'] = {'name': 'knn', **split, **often}
   return ConfigDict({
