@@ -80,12 +80,13 @@ def _open_classes(
   names = _check_classes({
       class_numbers.compose(name) for _, _, name in rows}, root)
   splits, paths, classes = map(list, zip(*rows))
+  texts = table_source.Texts(paths)
   # Independent of the location of the class folders.
   prefix = (f'{folder_of["train"]}/'
             if folder_of and set(splits) == {'train'} else '')
   return table_source.build(
-      functools.partial(files.read, os.fspath(root), paths),
-      paths.__getitem__, {'class': classes}, columns_lib.LabelConfig(
+      functools.partial(files.read, os.fspath(root), texts),
+      texts.__getitem__, {'class': classes}, columns_lib.LabelConfig(
           table=columns_lib.TableConfig(label=('class',)),
           holdout=config.holdout),
       where=os.fspath(root), num_rows=len(paths), splits=splits,

@@ -156,8 +156,9 @@ def open_images(
     table[label] = [[value for row in rows for value in cells[row]]
                     for rows in rows_of.values()]
   repeated = len(relative) - len(rows_of)
+  texts = table_source.Texts(relative)
   return table_source.build(
-      functools.partial(files.read, root, relative), relative.__getitem__,
+      functools.partial(files.read, root, texts), texts.__getitem__,
       table, config, where=where, num_rows=len(relative), splits=splits,
       unlabelled=_unused_folders(epath.Path(root), {*folders}), notes=[
           *notes, *[f'{repeated:,} rows repeat an image and its label']

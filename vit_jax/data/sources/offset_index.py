@@ -19,7 +19,7 @@ from typing import BinaryIO
 import uuid
 
 from etils import epath
-from jaxtyping import Int64
+from jaxtyping import Int64, Integer, UInt
 import numpy as np
 import safetensors.numpy
 
@@ -64,12 +64,18 @@ def open_for_scan(path: epath.Path) -> BinaryIO:
   return typing.cast(BinaryIO, file)
 
 
+def compact(
+    numbers: Integer[np.ndarray, 'numbers']) -> UInt[np.ndarray, 'numbers']:
+  """Returns numbers from 0 in the smallest type: each worker has a copy."""
+  return numbers.astype(np.min_scalar_type(numbers.max(initial=0)))
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Records:
   """Byte ranges of several files, from their `starts` and `sizes`."""
   paths: tuple[str, ...]
-  starts: Int64[np.ndarray, 'records']
-  sizes: Int64[np.ndarray, 'records']
+  starts: UInt[np.ndarray, 'records']
+  sizes: UInt[np.ndarray, 'records']
   ends: Int64[np.ndarray, 'files']  # Number of records up to a file's end.
 
   @classmethod
@@ -79,7 +85,8 @@ class Records:
     """Returns the records of all files in order."""
     empty = [np.zeros(0, np.int64)]
     starts, sizes = (
-        np.concatenate([*empty, *(arrays[name] for arrays in indices)])
+        compact(np.concatenate(
+            [*empty, *(arrays[name] for arrays in indices)]))
         for name in ('starts', 'sizes'))
     return cls(tuple(map(os.fspath, paths)), starts, sizes, np.cumsum(
         [len(arrays['starts']) for arrays in indices], dtype=np.int64))

@@ -5,17 +5,19 @@ end here: `build` takes functions that read the images, and the label columns,
 and returns splits.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import dataclasses
 import functools
 from typing import Any
 
-from jaxtyping import Int64
+from jaxtyping import Int64, UInt
 import numpy as np
+import pyarrow as pa
 
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import label_rules
+from vit_jax.data.sources import offset_index
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import holdout
 from vit_jax.data.splits import split_strings
@@ -26,6 +28,21 @@ Table = dict[str, list[Any]]  # Columns by name.
 _FREE_CELLS, _MAX_EMPTY = 10**6, 64
 
 
+class Texts(Sequence[str]):
+  """Texts in one buffer: a million `str` are 60 MB of objects."""
+
+  def __init__(self, texts: Iterable[str]):
+    self._encoded = pa.array(
+        (text.encode(errors='surrogatepass') for text in texts),
+        pa.large_binary())
+
+  def __len__(self) -> int:
+    return len(self._encoded)
+
+  def __getitem__(self, index: Any) -> Any:
+    return self._encoded[index].as_py().decode(errors='surrogatepass')
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class TableSource(protocol.Source):
   """One split of a table; `rows` index the images, `numbers` the labels."""
@@ -33,8 +50,8 @@ class TableSource(protocol.Source):
   read_mask: Callable[[int], bytes] | None
   key_of: Callable[[int], str]
   parsed: label_rules.ParsedLabels
-  rows: Int64[np.ndarray, 'examples']
-  numbers: Int64[np.ndarray, 'examples']
+  rows: UInt[np.ndarray, 'examples']
+  numbers: UInt[np.ndarray, 'examples']
 
   def __len__(self) -> int:
     return len(self.rows)
@@ -113,9 +130,10 @@ def build(
       by_hash=by_hash)
   _check_trained(parsed, numbers, where)
   eval_split = split_strings.choose_eval_split(list(numbers))
+  images = np.asarray(kept, np.int64)
   return protocol.DatasetSplits(
       {name: TableSource(read, read_mask, key_of, parsed,
-                         np.asarray(kept, np.int64)[of], of)
+                         *map(offset_index.compact, (images[of], of)))
        for name, of in numbers.items()},
       num_classes=parsed.num_classes, class_names=parsed.class_names,
       multi_label=parsed.kind == 'multi', eval_split=eval_split,

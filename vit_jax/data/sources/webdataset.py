@@ -53,7 +53,8 @@ def open_tars(
   shards = [os.path.splitext(name)[0] for name in files.relative_names(paths)]
   # Keys may repeat across shards. The shard is always part of the name, so that
   # an added shard renames no example.
-  names = [f'{shards[i]}/{key}' for i, key in zip(file_of.tolist(), keys)]
+  names = table_source.Texts(
+      f'{shards[i]}/{key}' for i, key in zip(file_of.tolist(), keys))
   table, config = _parse_labels(texts, config, keys, where)
   of_file = files.splits_of(paths, where=where)
   # Equal keys may be the same image: hash splits keep them together.
