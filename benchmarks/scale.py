@@ -4,8 +4,8 @@
 
 Writes synthetic data sets of tiny images, opens each in a fresh process by
 `data.open_dataset`, reads a training batch, and prints the slope of the
-resident memory between the two counts. Tars are indexed before. 200,000
-examples of all sources need 1 GB of disk and 2 minutes.
+resident memory between the two counts. Tars are indexed before. The default
+took 90 seconds on 2 cores.
 """
 
 import argparse

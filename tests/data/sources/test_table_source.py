@@ -1,10 +1,14 @@
 """Splits of tables: equal label columns, kinds of labels, missing labels."""
 
+import gc
 import json
+import tracemalloc
 
 import pytest
 
 from tests import own_data
+from vit_jax.data.sources import columns
+from vit_jax.data.sources import table_source
 
 
 def write_labels(root, train, test):
@@ -125,3 +129,27 @@ def test_every_table_of_a_split_is_used(tmp_path):
   (tmp_path / 'my_val.csv').rename(tmp_path / 'labels.csv')
   with pytest.raises(ValueError, match='2 tables .*: labels.csv, train.csv'):
     own_data.open_path(tmp_path)
+
+
+def test_an_open_table_keeps_no_python_object_per_example():
+  config = columns.LabelConfig(table=columns.TableConfig(label=('class',)))
+
+  def retained_bytes(count):
+    tracemalloc.start()
+    texts = table_source.Texts(f'{i}.png' for i in range(count))
+    opened = table_source.build(
+        bytes, texts.__getitem__, {'class': [str(i % 2) for i in range(count)]},
+        config, where='a table', num_rows=count)
+    gc.collect()
+    found = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert opened.splits
+    return found
+
+  few, many = map(retained_bytes, (2_000, 10_000))
+  assert many - few < 20 * 8_000  # An `int` of a list takes 36 bytes.
+
+
+def test_texts_are_kept_as_they_are():
+  texts = ['a.png', 'e\u0301\u20ac', 'not-utf8-\udcff', '']
+  assert list(table_source.Texts(texts)) == texts
