@@ -85,9 +85,9 @@ def load(
             int(stage.get('model', {}).get('num_heads') or 0))))
       configs[name] = config_lib.resolve(stage)
     except ValueError as error:
-      where = config if isinstance(config, str) else 'config'
-      raise ValueError(
-          where + f', stage {name}' * bool(name) + f': {error}') from error
+      where = ', '.join(filter(None, [
+          config if isinstance(config, str) else '', name and f'stage {name}']))
+      raise ValueError(f'{where}: {error}' if where else str(error)) from error
   return configs
 
 
