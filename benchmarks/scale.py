@@ -5,7 +5,7 @@
 Writes synthetic data sets of tiny images, opens each in a fresh process by
 `data.open_dataset`, reads a training batch, and prints the slope of the
 resident memory between the two counts. Tars are indexed before. The default
-took 90 seconds on 2 cores.
+takes about 90 seconds on 2 cores.
 """
 
 import argparse
