@@ -147,8 +147,7 @@ def test_a_run_reads_and_describes_foreign_weights_once(
       f'--config.init.checkpoint={npz}',
       '--config.data.resolution=[12, 8]']) == 0
   assert capsys.readouterr().out.count('\n  model: ') == 1
-  # Opened to complete the config and when the run starts, but read once.
-  assert (find.call_count, read.call_count) == (2, 1)
+  assert (find.call_count, read.call_count) == (1, 1)
   trained = open_lib.open(tmp_path / 'run')
   assert trained.shapes['positions'].shape == (7, 8)
   assert trained.run['init']['checkpoint'] == str(npz)

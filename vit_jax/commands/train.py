@@ -51,7 +51,8 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
 
 
 def _train(args: argparse.Namespace) -> dict[str, Any]:
-  stages = load_config.load(args.config, args.overrides)
+  opener = load_config.opener()
+  stages = load_config.load(args.config, args.overrides, open_weights=opener)
   if any(config.log.wandb for config in stages.values()):
     writer_lib.import_wandb()
   workdir = epath.Path(args.workdir).expanduser()
@@ -76,7 +77,8 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
     experiment, path = experiments.pop(name), workdir / name
     summaries[name] = run_lib.train(
         experiment, path, title=name, profile_steps=args.profile,
-        weights=initial_weights.open_weights(experiment.config, path))
+        weights=initial_weights.open_weights(
+            experiment.config, path, opener))
   if jax.process_index() == 0:
     if list(stages) != ['']:
       atomic_files.write_json(

@@ -37,6 +37,23 @@ def open_weights(
   return weights
 
 
+def opener() -> Callable[..., weights_lib.Weights]:
+  """Returns `open_weights` that opens the same weights once."""
+  found: dict[tuple[str, str, int], weights_lib.Weights] = {}
+
+  def open_once(
+      checkpoint: str, which: str, num_heads: int) -> weights_lib.Weights:
+    key = checkpoint, which, num_heads
+    if key not in found:
+      weights = open_weights(*key)
+      # A completed config has the number of heads that was inferred.
+      inferred = getattr(weights.config, 'num_heads', 0)
+      found[key] = found[checkpoint, which, inferred] = weights
+    return found[key]
+
+  return open_once
+
+
 def load(
     config: Source, overrides: Sequence[str] = (), *,
     open_weights: Callable[..., weights_lib.Weights] | None = open_weights,

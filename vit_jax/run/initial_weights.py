@@ -1,5 +1,6 @@
 """Opens the weights that a run starts from; `loop` imports no file formats."""
 
+from collections.abc import Callable
 import os
 
 from etils import epath
@@ -10,12 +11,20 @@ from vit_jax.weights import open as open_lib
 from vit_jax.weights import weights as weights_lib
 
 
+def open_address(
+    address: str, which: str, num_heads: int) -> weights_lib.Weights:
+  """Opens weights without a message."""
+  return open_lib.open(address, which=which, num_heads=num_heads, log=None)
+
+
 def open_weights(
     config: config_lib.Config, workdir: epath.PathLike,
+    opener: Callable[..., weights_lib.Weights] = open_address,
 ) -> weights_lib.Weights | None:
   """Opens the weights that the run in `workdir` starts from, if any.
 
-  The workdir of an earlier stage is in the same folder.
+  The workdir of an earlier stage is in the same folder. `opener` is
+  `open_address`, or a function that keeps what it has opened.
   """
   address = config.init.checkpoint
   if config.init.stage:
@@ -23,5 +32,5 @@ def open_weights(
   if not address:
     return None
   with watchdog_lib.Watchdog(config.log, 'opening the initial weights'):
-    return open_lib.open(address, which=config.init.which, log=None,
-                         num_heads=getattr(config.model, 'num_heads', 0))
+    return opener(
+        address, config.init.which, getattr(config.model, 'num_heads', 0))

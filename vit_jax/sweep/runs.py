@@ -76,6 +76,7 @@ def train(
     workdir: folder of the sweep.
     stop: raises between runs if a signal arrived.
   """
+  opener = functools.cache(initial_weights.open_address)
   for number, name in enumerate(names, start=1):
     stop.check()
     summary = coordination.run_on_first(
@@ -88,7 +89,8 @@ def train(
       yield name, summary
       continue
     experiment, path = experiments.pop(name), workdir / RUNS / name
-    weights = initial_weights.open_weights(experiment.config, path)
+    weights = initial_weights.open_weights(
+        experiment.config, path, opener)
     try:
       yield name, run_lib.train(experiment, path, title=name, weights=weights)
     except health.NonFiniteError as error:
