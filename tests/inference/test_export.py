@@ -13,6 +13,7 @@ from tests import random_models
 from vit_jax import __main__ as main
 from vit_jax.commands import export as export_command
 from vit_jax.inference import export
+from vit_jax.inference import image_files
 from vit_jax.weights.configs import preprocessing
 
 VIT = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
@@ -242,8 +243,9 @@ def test_an_int8_export_is_compared_with_float32(
       model, export.read(tmp_path / 'model.onnx', form='onnx'), images)
   assert 1e-6 < difference < 0.2 * np.ptp(np.asarray(model(images)['logits']))
   assert figures['int8']['mebibytes'] < 0.8 * figures['float32']['mebibytes']
+  paths = sorted(map(str, (tmp_path / 'images').rglob('*.png')))
   _, found = export_command._read(
-      model, sorted(map(str, (tmp_path / 'images').rglob('*.png'))))
+      model, paths, image_files.ReadProgress(len(paths)))
   labels = np.repeat(range(3), [14, 13, 13])
   assert figures['float32']['accuracy'] == pytest.approx(
       (np.asarray(model(found)['logits']).argmax(-1) == labels).mean())

@@ -124,7 +124,8 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
         raise ValueError(
             f'The {args.format} export differs by {differences[what]:.2g} in a '
             f'logit on {what}, more than {TOLERANCE}. Nothing was written.')
-    compared = (_quantize(args, model, path, labels) if args.quantize else {})
+    compared = (_quantize(
+        args, model, path, labels, reading) if args.quantize else {})
   atomic_files.write_json(settings, {
       **preprocessing.to_plain(model.preprocess), 'jax': jax.__version__})
   print(f'wrote {args.output} ({args.format})'
@@ -160,20 +161,22 @@ def _check_quantize(args: argparse.Namespace) -> None:
 
 def _quantize(
     args: argparse.Namespace, model: model_lib.Model, path: pathlib.Path,
-    labels: dict[str, image_files.Labels],
+    labels: dict[str, image_files.Labels], reading: image_files.ReadProgress,
 ) -> dict[str, Any]:
   """Replaces the file at `path` by its int8 version; reports the difference."""
   if export.is_folder(model) or not model.config.num_classes:
     raise ValueError(
         '--quantize needs a model with a head and less than 2 GiB of weights.')
-  found, _ = image_files.find(args.calibrate)
-  _, images = _read(model, image_files.interleave(found)[:MAX_CALIBRATION])
+  found, missing = image_files.find(args.calibrate)
+  reading.errors |= missing
+  _, images = _read(
+      model, image_files.interleave(found)[:MAX_CALIBRATION], reading)
   print(f'int8: ranges of {console_lib.format_count(len(images), "image")}')
   source = path.with_name(f'{path.name}.float32')
   try:
     path.rename(source)
     quantize.write(source, path, images, float_nodes=args.float_nodes)
-    sources, tested = _read(model, list(labels) or list(found))
+    sources, tested = _read(model, list(labels) or list(found), reading)
     names = model.preprocess.labels
     both, agreement = quantize.compare((source, path), tested, np.array([
         _class_of(name, labels.get(name, {}), names) for name in sources]))
@@ -198,19 +201,21 @@ def _quantize(
 
 
 def _read(
-    model: model_lib.Model, paths: list[str],
+    model: model_lib.Model, paths: list[str], reading: image_files.ReadProgress,
 ) -> tuple[list[str], np.ndarray]:
-  """Returns paths of readable images and their preprocessed pixels."""
+  """Returns paths of readable images and their preprocessed pixels.
+
+  Raises:
+    ValueError: if none can be read.
+  """
   sources: list[str] = []
   pixels = []
-  with image_files.ReadProgress(len(paths)) as reading:
-    for names, ((_, images),) in images_lib.batches(
-        paths, model.preprocess, size=MAX_IMAGES, on_error=reading.add_error):
-      sources += map(str, names)
-      pixels.append(images[:len(names)])
-      reading.advance(len(names))
-    if not pixels:
-      raise reading.none_readable()
+  for names, ((_, images),) in images_lib.batches(
+      paths, model.preprocess, size=MAX_IMAGES, on_error=reading.add_error):
+    sources += map(str, names)
+    pixels.append(images[:len(names)])
+  if not pixels:
+    raise reading.none_readable()
   return sources, np.concatenate(pixels)
 
 
@@ -256,12 +261,7 @@ def _verification_batches(
         0, 1, (size, *preprocess.resolution, preprocess.channels))
     batches[console_lib.format_count(size, 'random image')] = (
         (pixels - preprocess.mean) / preprocess.std).astype(np.float32)
-  if not found:
-    return batches
-  for sources, ((_, images),) in images_lib.batches(
-      found, preprocess, size=MAX_IMAGES, on_error=reading.add_error):
-    batches[console_lib.format_count(len(sources), 'image')] = (
-        images[:len(sources)])
-  if len(batches) == len(BATCH_SIZES):
-    raise reading.none_readable()
+  if found:
+    sources, images = _read(model, found, reading)
+    batches[console_lib.format_count(len(sources), 'image')] = images
   return batches
