@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool, Float
 import numpy as np
+from sklearn import metrics as sklearn_metrics
 
 from vit_jax import schema
 from vit_jax import types
@@ -138,7 +139,6 @@ def measure(
     labels: Labels, scores: Scores, thresholds: Float[np.ndarray, 'classes'],
 ) -> Float[np.ndarray, 'metrics classes']:
   """Returns METRICS of each class; NaN where all or no examples have it."""
-  from sklearn import metrics
   predicted = scores >= thresholds
   hits, found, positive = (
       x.sum(axis=0) for x in (labels & predicted, predicted, labels))
@@ -147,7 +147,7 @@ def measure(
   ranked = np.full((2, labels.shape[1]), np.nan)
   for i in np.flatnonzero(valid):
     ranked[:, i] = [function(labels[:, i], scores[:, i]) for function in (
-        metrics.roc_auc_score, metrics.average_precision_score)]
+        sklearn_metrics.roc_auc_score, sklearn_metrics.average_precision_score)]
   with np.errstate(invalid='ignore', divide='ignore'):
     return np.where(valid, np.stack([
         *ranked, 2 * hits / (positive + found), hits / positive,
@@ -165,10 +165,9 @@ def _mean(
 def best_thresholds(
     labels: Labels, scores: Scores) -> Float[np.ndarray, 'classes']:
   """Returns each class's threshold of highest F1; 0.5 without examples."""
-  from sklearn import metrics
   thresholds = np.full(labels.shape[1], 0.5)
   for i in np.flatnonzero(labels.any(axis=0)):
-    precision, recall, candidates = metrics.precision_recall_curve(
+    precision, recall, candidates = sklearn_metrics.precision_recall_curve(
         labels[:, i], scores[:, i])
     total = np.maximum(precision + recall, 1e-12)
     thresholds[i] = candidates[np.argmax((precision * recall / total)[:-1])]
@@ -183,12 +182,11 @@ def curves(
   These are the true-positive rate by false-positive rate, and the precision by
   recall; NaN where all or no examples have a class.
   """
-  from sklearn import metrics
   x = np.linspace(0, 1, POINTS)
   found = np.full((labels.shape[1], 2, POINTS), np.nan)
   for i in np.flatnonzero(labels.any(axis=0) & ~labels.all(axis=0)):
-    false, true, _ = metrics.roc_curve(labels[:, i], scores[:, i])
-    precision, recall, _ = metrics.precision_recall_curve(
+    false, true, _ = sklearn_metrics.roc_curve(labels[:, i], scores[:, i])
+    precision, recall, _ = sklearn_metrics.precision_recall_curve(
         labels[:, i], scores[:, i])
     found[i] = (np.interp(x, false, true),
                 np.interp(x, recall[::-1], precision[::-1]))
