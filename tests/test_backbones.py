@@ -51,6 +51,8 @@ SETTINGS = {
         'rotary': {'register_base': 100.0}, 'registers': 4,
         'pooling': 'cls_registers', 'layer_scale': 0.1,
         'layer_scale_mlp': False, 'parallel': True},
+    'rotated class token': {
+        'rotary': {'cls': True}, 'position': 'none'},
     'differential, paired, merged': {
         'differential': True, 'paired': True, 'layer_scale': 0.1, 'merge': 3,
         'merge_mlp_dim': 16, 'merge_dim': 8, 'pooling': 'average'}}

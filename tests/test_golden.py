@@ -99,15 +99,17 @@ def test_outputs_are_those_of_a_hugging_face_model(name, golden, tmp_path):
                         ) if 'pixio' in name else ())
 
 
-@pytest.mark.parametrize('name', ['torch-vit5', 'tips-mlp', 'tips-swiglu'])
-def test_features_are_those_of_a_papers_own_code(name, golden, tmp_path):
+@pytest.mark.parametrize(('name', 'registers'), [
+    ('torch-vit5', 4), ('torch-radio', 9), ('tips-mlp', 1), ('tips-swiglu', 1)])
+def test_features_are_those_of_a_papers_own_code(
+    name, registers, golden, tmp_path):
   arrays, images, expected = golden(f'papers/{name}')
   (safetensors if 'torch' in name else npz).write(tmp_path / 'x', arrays)
   model = vit_jax.load(tmp_path / 'x', log=None, resolution=32, **(
       {'num_heads': 2} if 'torch' in name else {}))
   assert_close(model(images)[
       'logits' if model.config.num_classes else 'representation'], expected)
-  assert model.config.registers == (4 if 'torch' in name else 1)
+  assert model.config.registers == registers
 
 
 def test_the_image_tower_of_a_big_vision_file_is_read(golden, tmp_path):

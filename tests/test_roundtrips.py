@@ -124,12 +124,14 @@ SETTINGS = {
                  'qkv_bias': False},
     'rotary registers': {
         'rotary': {'register_base': 100.0}, 'registers': 4, 'num_heads': 3},
+    'rotated class token': {
+        'rotary': {'cls': True}, 'position': 'none', 'num_heads': 3},
     **BACKBONES, **HEADS, **TOWERS,
 }
 ONLY_ORBAX = {
     '2-D positions', 'relative positions', 'sine-cosine positions',
     'positions in every layer', 'axial', 'grouped queries',
-    'rotary registers'}
+    'rotary registers', 'rotated class token'}
 REFUSED = {
     'orbax': set(),
     'npz': {*ONLY_ORBAX, 'parallel', 'registers', 'registers without positions',

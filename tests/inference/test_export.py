@@ -33,6 +33,8 @@ MODELS = {
     'rotary registers': {
         **VIT, 'rotary': {'register_base': 100.0}, 'registers': 4,
         'pooling': 'cls_registers'},
+    'rotated class token': {
+        **VIT, 'rotary': {'cls': True}, 'position': 'none'},
     'differential, paired': {**VIT, 'differential': True, 'paired': True},
     'merged': {**VIT, 'pooling': 'average', 'merge': 3, 'merge_mlp_dim': 5,
                'merge_dim': 7},

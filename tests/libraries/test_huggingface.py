@@ -121,6 +121,7 @@ FAMILIES = {
     'ViTMSNModel': ('ViTMSNConfig', TINY),
     'ViTMSNForImageClassification': (
         'ViTMSNConfig', {**TINY, 'num_labels': 5}),
+    'MLCDVisionModel': ('MLCDVisionConfig', TINY),
     'MetaClip2Model': two_towers('MetaClip2Config', projection_dim=12),
     'MetaClip2VisionModel': ('MetaClip2VisionConfig', TINY),
     'MetaClip2ForImageClassification': two_towers(
@@ -168,7 +169,7 @@ def test_a_family_computes_the_same(name, torch_models, tmp_path):
 
 @pytest.mark.parametrize('name', [
     'ViTMSNForImageClassification', 'IJepaForImageClassification',
-    'MetaClip2Model', 'Tipsv2VisionModel', 'Dinov2Model', 'PixioModel',
+    'MetaClip2Model', 'MLCDVisionModel', 'Tipsv2VisionModel', 'Dinov2Model', 'PixioModel',
     'Dinov2WithRegistersModel'])
 def test_a_family_of_another_size_computes_the_same(
     name, torch_models, tmp_path):
@@ -178,12 +179,30 @@ def test_a_family_of_another_size_computes_the_same(
   theirs.save_pretrained(tmp_path / 'x')
   images = torch_models.images(40, 24)
   expected = outputs(theirs, images, **(
-      {} if name.startswith(('Tips', 'Dino', 'Pixio')) else
-      {'interpolate_pos_encoding': True}))
+      {} if name.startswith(('Tips', 'Dino', 'Pixio', 'MLCD'))
+      else {'interpolate_pos_encoding': True}))
   ours = vit_jax.load(tmp_path / 'x', log=None)
   found = np.asarray(ours(images)[
       'logits' if ours.config.num_classes else 'representation'])
   torch_models.assert_close(found, expected)
+
+
+@pytest.mark.parametrize('size', [(64, 64), (32, 32), (40, 24)])
+def test_tokens_of_c_radio_are_the_same_at_any_size(
+    size, torch_models, tmp_path):
+  theirs = torch_models.perturbed(transformers.RadioModel(
+      transformers.RadioConfig(**TINY, max_img_size=64, norm_mean=[0.1] * 3)))
+  theirs.save_pretrained(tmp_path / 'x')
+  ours = vit_jax.load(tmp_path / 'x', log=None, resolution=size)
+  assert ours.preprocess.mean == (0.1,) * 3
+  theirs.make_preprocessor_external()
+  images = torch_models.images(*size)
+  expected = torch_models.outputs(theirs, images).last_hidden_state
+  torch_models.assert_close(ours(images)['tokens'], expected)
+  ours.save(tmp_path / 'y', form='timm')
+  again = vit_jax.load(tmp_path / 'y', log=None)
+  np.testing.assert_array_equal(
+      again(images)['tokens'], ours(images)['tokens'])
 
 
 @pytest.mark.parametrize('margin', [1, 2, 3, 5, 7, 11])

@@ -166,11 +166,15 @@ class SelfAttention(nn.Module):
   @nn.compact
   def __call__(
       self, tokens: Float[Array, 'batch tokens width'],
-      bias: Float[Array, '1 heads tokens tokens'] | None,
+      shared: Float[Array, '...'] | None,
       layer: Int[Array, ''],
   ) -> tuple[Float[Array, 'batch tokens width'],
              Float[Array, 'batch heads tokens tokens'] | None]:
-    """Applies attention; `bias` is that of all layers."""
+    """Applies attention.
+
+    `shared`: relative bias [1, heads, tokens, tokens], or angles of the class
+    token [1, head_dim / 2], that all layers use.
+    """
     c = self.config
     # Three products: slices of a joint result would be copied.
     names: tuple[layers.Saved, ...] = ('query', 'key', 'value')
@@ -184,11 +188,13 @@ class SelfAttention(nn.Module):
       query = layers.layer_norm(c, 'query_norm', axis='head_dim')(query)
       key = layers.layer_norm(c, 'key_norm', axis='head_dim')(key)
     if c.rotary is not None:
-      query, key = self._rotate(c.rotary, query, key)
+      query, key = self._rotate(c.rotary, shared, query, key)
+    bias = None
     if c.position == 'relative':
       bias = relative.distance_bias(self.param, query)
-    elif c.has_offset_bias and c.position_at != 'shared':
-      bias = relative.RelativeBias(c, self.grid, name='relative')()
+    elif c.has_offset_bias:
+      bias = shared if c.position_at == 'shared' else (
+          relative.RelativeBias(c, self.grid, name='relative')())
     drops = self.train and c.attention_dropout > 0
     needs_weights = bias is not None or self.capture or drops
     weights = None
@@ -246,7 +252,8 @@ class SelfAttention(nn.Module):
     return list(zip(kernels, biases or (0, 0, 0)))
 
   def _rotate(
-      self, config: rotary_lib.RotaryConfig, *arrays: jax.Array,
+      self, config: rotary_lib.RotaryConfig, of_cls: jax.Array | None,
+      *arrays: jax.Array,
   ) -> list[jax.Array]:
     """Rotates the channels of queries and keys (see `rotary`)."""
     c, learned = self.config, None
@@ -258,6 +265,8 @@ class SelfAttention(nn.Module):
           (2, c.num_heads, c.head_dim // 2))
     angles = rotary_lib.angles(
         config, self.grid, c.head_dim, learned, c.registers)
+    if config.cls and of_cls is not None:
+      angles = jnp.concatenate([of_cls[:, None], angles])
     return [rotary_lib.rotate(array, angles, halves=config.halves)
             for array in arrays]
 

@@ -67,14 +67,14 @@ class Block(nn.Module):
     c = self.config
     if c.position_at == 'layers' and self.within != 'column':
       positions = embed.position_embeddings(self.param, c, self.grid)
-    bias = positions if c.has_offset_bias else None
-    if positions is not None and bias is None:
+    shared = positions if c.has_offset_bias or c.rotates_cls else None
+    if positions is not None and shared is None:
       tokens = embed.add_positions(
           tokens, positions, num_patches=self.grid[0] * self.grid[1])
     after_attention, weights = tokens, []
     for start in c.branches:
       normed = self._norm(f'{start}attention_norm', tokens, after=False)
-      attended, found = self._attend(f'{start}attention', normed, bias, layer)
+      attended, found = self._attend(f'{start}attention', normed, shared, layer)
       attended = layers.Dropout(
           c.dropout, deterministic=not self.train)(attended)
       attended = self._norm(f'{start}attention_norm', attended, after=True)
@@ -107,13 +107,13 @@ class Block(nn.Module):
     return layers.layer_norm(self.config, name)(tokens)
 
   def _attend(
-      self, name: str, tokens: Float[Array, 'batch tokens width'], bias: Any,
+      self, name: str, tokens: Float[Array, 'batch tokens width'], shared: Any,
       layer: Int[Array, ''],
   ) -> tuple[Float[Array, 'batch tokens width'], Any]:
     attention = attention_lib.SelfAttention(
         self.config, self.train, self.capture, self.grid, name=name)
     if self.within == 'grid':
-      return attention(tokens, bias, layer)
+      return attention(tokens, shared, layer)
     rows, columns = self.grid
     split, merge = {
         'row': ('b (r c) d -> (b r) c d', '(b r) c d -> b (r c) d'),
@@ -234,7 +234,7 @@ class Encoder(nn.Module):
       tokens: Float[Array, 'batch tokens width'],
       positions: Float[Array, '...'] | None,
   ) -> tuple[Float[Array, 'batch tokens width'], dict[str, Any]]:
-    """Applies blocks that add `positions`, or use them as relative biases."""
+    """Applies blocks that add `positions`, or use them in attention."""
     c = self.config
     block: Any = AxialBlock if c.axial else Block
     if c.remat != 'none':

@@ -39,6 +39,8 @@ class RotaryConfig:
       ("RoPE-Mixed", arXiv 2403.13298, section 3.2).
     register_base: like `base`, for registers, which are then at the positions
       of a square grid (ViT-5, arXiv 2602.08071); 0 does not rotate them.
+    cls: whether learned angles, the same in all layers, rotate the class token
+      (MLCD, arXiv 2407.17331).
   """
   coordinates: Literal['index', 'normalized'] = 'index'
   base: float = 10_000.0
@@ -48,6 +50,7 @@ class RotaryConfig:
   halves: bool = False
   learned: bool = False
   register_base: float = 0.0
+  cls: bool = False
 
   def __post_init__(self):
     schema.check_range(self, 'base', above=1)

@@ -137,7 +137,8 @@ class ViT(nn.Module):
   ) -> tuple[jax.Array, jax.Array | None]:
     """Returns [class; x_1 E; ...; x_N E] + E_pos (equation 1).
 
-    Also returns the positions or relative biases that every layer adds, if any.
+    Also returns what every layer uses, if anything: positions, relative biases
+    or the angles of the class token.
     """
     c = self.config
     normal = nn.initializers.normal(0.02)
@@ -149,6 +150,10 @@ class ViT(nn.Module):
     embedded = jnp.concatenate([*tokens, patches], axis=1)
     if c.position_at == 'layers':
       return embedded, None
+    if c.rotates_cls:
+      count = c.head_dim // 2
+      return embedded, self.param('cls_angles', nn.with_logical_partitioning(
+          nn.initializers.normal(count**-0.5), (None, 'head_dim')), (1, count))
     if c.has_offset_bias and c.position_at == 'shared':
       return embedded, relative.RelativeBias(c, grid, name='relative')()
     own = self.grid or grid  # Grid of the position embeddings.

@@ -99,6 +99,12 @@ def _check_positions(config: Any) -> None:
     raise ValueError(
         'rotary.register_base needs a square number of registers, but there '
         f'are {config.registers}.')
+  if config.rotates_cls and (
+      config.num_prefix > config.has_cls or not config.has_cls
+      or config.rotary.learned or config.position != 'none'):
+    raise ValueError(
+        'rotary.cls needs a class token without other tokens before the '
+        "patches, and position 'none', without rotary.learned.")
   if config.differential and (
       config.rotary is not None or config.position.startswith('relative')
       or 'kv' in config.projections

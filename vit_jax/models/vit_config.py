@@ -253,6 +253,11 @@ class ViTConfig:
     return self.position in ('relative_2d', 'relative_mlp')
 
   @property
+  def rotates_cls(self) -> bool:
+    """Whether all layers rotate the class token by the same learned angles."""
+    return self.rotary is not None and self.rotary.cls
+
+  @property
   def has_cls(self) -> bool:
     """Whether there is a class token."""
     return self.pooling.startswith('cls') if self.cls is None else self.cls

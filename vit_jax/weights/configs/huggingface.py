@@ -98,6 +98,11 @@ _TYPES: Mapping[str, ModelType] = {
         'clip', '', 'CLIPForImageClassification', {
             'stem_norm': 'tokens', 'pooling': 'average', 'final_norm': False},
         gelu='quick', inner=_VISION),
+    'mlcd_vision_model': ModelType(
+        'clip', 'MLCDVisionModel', settings={
+            'stem_norm': 'tokens', 'position': 'none'}, gelu='exact',
+        num_heads=16),
+    'radio': ModelType('radio', 'RadioModel', num_heads=16),
     'siglip_vision_model': ModelType(
         'siglip', 'SiglipVisionModel', '', {'pooling': 'attention'}),
     'siglip': ModelType(
@@ -116,9 +121,6 @@ TYPES: Mapping[str, ModelType] = {
 
 # Components that our models lack, of other model types of these families.
 MISSING: Mapping[str, str] = {
-    'mlcd_vision_model': 'a learned rotation of the class token',
-    'radio': 'several class tokens as its output, and positions of 2048 pixels'
-             '; use that of timm, such as vit_so400m_patch16_radio_v4',
     'vjepa2': 'patches of several video frames (tubelets)',
     'vit_mae': 'the decoder of MAE; use the encoder of timm, such as '
                'hf://timm/vit_base_patch16_224.mae'}
@@ -161,12 +163,19 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
     result.model['rotary'] = {
         'coordinates': 'normalized', 'base': float(config['rope_theta']),
         'halves': True}
+  if kind == 'mlcd_vision_model':
+    theta = (config.get('rope_parameters') or {}).get('rope_theta', 10_000)
+    result.model['rotary'] = {
+        'base': float(theta), 'halves': True, 'cls': True}
   if found.family == 'meta':  # TIPSv2.
     result.positions = 'bilinear'
     result.add_defaults({'mean': (0.0,) * 3, 'std': (1.0,) * 3},
                         f'assumed, as for model_type {kind}')
-  if inner.get('image_size') is not None:
-    result.resolution = declared.sides(inner['image_size'])
+  size = inner.get('max_img_size', inner.get('image_size'))
+  if size is not None:
+    result.resolution = declared.sides(size)
+  result.preprocess |= {ours: tuple(inner[f'norm_{ours}'])
+                        for ours in ('mean', 'std') if f'norm_{ours}' in inner}
   result.model |= _gelu(inner, found)
   for activation, problem in PROBLEM_TYPES.items():
     if config.get('problem_type') == problem:

@@ -37,6 +37,7 @@ def model_type(model: weights_lib.Weights) -> str:
       ('siglip2', 'siglip2_vision_model', model.preprocess.any_aspect),
       ('deit', 'deit', config.distill_token),
       ('beit', 'beit', config.position == 'relative_2d' and config.has_cls),
+      ('mlcd_vision_model', 'mlcd_vision_model', config.rotates_cls),
       ('dinov3_vit', 'dinov3_vit', config.rotary is not None),
       ('clip', 'clip_vision_model', tower and config.has_cls and averaged),
       ('clip_vision_model', 'clip_vision_model', tower),
@@ -59,13 +60,15 @@ def model_type(model: weights_lib.Weights) -> str:
   found = huggingface.TYPES[kind]
   expected = {**dataclasses.asdict(vit_config.ViTConfig()), **found.settings}
   if kind == 'dinov3_vit':
-    assert config.rotary is not None
     # Published models have registers, and biases of queries and values or none.
     expected |= {
         'registers': config.registers or 4, 'key_bias': not config.qkv_bias,
-        'layer_scale': config.layer_scale or 1e-5,
-        'rotary': rotary_lib.RotaryConfig(
-            'normalized', base=config.rotary.base, halves=True)}
+        'layer_scale': config.layer_scale or 1e-5}
+  if config.rotary is not None:
+    expected['rotary'] = rotary_lib.RotaryConfig(
+        base=config.rotary.base, halves=True, **(
+            {'cls': True} if config.rotates_cls else
+            {'coordinates': 'normalized'}))
   if kind == 'beit':
     expected |= {'final_norm': not config.pool_norm,
                  'pooling': 'average' if config.pool_norm else 'cls'}
@@ -145,6 +148,10 @@ def _model(
                'layer_scale_init_value': config.layer_scale or 0.0}
   if config.registers:
     result['num_register_tokens'] = config.registers
+  if config.rotates_cls:
+    assert config.rotary is not None
+    result['rope_parameters'] = {
+        'rope_type': 'axial', 'rope_theta': config.rotary.base}
   if kind == 'dinov3_vit':
     assert config.rotary is not None
     result |= {'rope_theta': config.rotary.base, 'key_bias': False,

@@ -133,6 +133,12 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6},
         positions='cubic', any_aspect=True),
     Family(
+        'radio', 'C-RADIO', names_timm.RADIO,
+        settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6,
+                  'final_norm': False, 'position_cls': False},
+        positions='bilinear_sharp_square', preprocess=_CLIP,
+        num_heads={1152: 16, 1536: 24}),
+    Family(
         'meta', 'self-supervised ViT', names_timm.META,
         settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6},
         # DINO, iBOT and DINOv2; then TIPS, DINOv2 with registers, MAE, and

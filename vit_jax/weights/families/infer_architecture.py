@@ -78,6 +78,8 @@ def _encoder(
         int, params['merger/out/kernel'].shape)
   if f'{_LAYERS}/attention_scale' in params:
     result['layer_scale'] = 1e-5  # Initial value, replaced by the weights.
+  if 'cls_angles' in params:
+    result |= {'rotary': {'halves': True, 'cls': True}, 'position': 'none'}
   if result['pool_norm'] and 'final_norm/scale' not in params:
     result['final_norm'] = False
   return result

@@ -226,10 +226,12 @@ def _convert(
   if problems:
     raise ValueError(f'{found.opened.path} has arrays of unexpected shapes:\n'
                      + array_file.indented(problems))
-  if any('visual_projection.weight' in match.theirs
-         for match in found.matches):  # The projection of CLIP has no bias.
-    params['head/dense/bias'] = np.zeros(
-        params['head/dense/kernel'].shape[-1], np.float32)
+  for ours, theirs in (('head/dense', 'visual_projection.weight'),
+                       ('patches', 'patch_generator.embedder.weight')):
+    if any(theirs in match.theirs for match in found.matches):
+      # The projection of CLIP and the patches of C-RADIO have no bias.
+      params[f'{ours}/bias'] = np.zeros(
+          params[f'{ours}/kernel'].shape[-1], np.float32)
   return families.split_pairs(params, heads)
 
 

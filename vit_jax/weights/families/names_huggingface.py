@@ -164,8 +164,8 @@ def _tower(name: str, *rows: Row) -> Table:
       *rows),
       # Transformers 5 writes the image tower alone without a prefix.
       renames={
-          r'^(embeddings|encoder|pre_layrnorm|post_layernorm|head)\.': (
-              r'vision_model.\1.')},
+          r'^(embeddings\.|encoder\.|pre_layrnorm\.|post_layernorm\.|head\.'
+          '|class_pos_emb$)': r'vision_model.\1'},
       ignored=(r'text_model\..*', r'text_projection\..*', 'logit_scale',
                'logit_bias', r'.*\.position_ids'))
 
@@ -195,6 +195,7 @@ SIGLIP2 = dataclasses.replace(SIGLIP, name='siglip2', rows=tuple(
 CLIP = _tower(
     'clip',
     Row('cls', 'vision_model.embeddings.class_embedding', 'd -> 1 d'),
+    Row('cls_angles', 'vision_model.class_pos_emb'),  # MLCD.
     *norm('stem_norm', 'vision_model.pre_layrnorm', **WEIGHT),
     Row('head/dense/kernel', 'visual_projection.weight', 'o i -> i o'))
 

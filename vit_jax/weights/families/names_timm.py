@@ -223,6 +223,19 @@ NAFLEX = dataclasses.replace(
             r'|mlp\.(fc\d|norm))\..*|(norm(_pre)?|fc_norm|attn_pool|head)\..*',
             row.theirs))))
 
+# C-RADIO of NVIDIA and Hugging Face: several class tokens, of which all but the
+# first become registers (`split_pairs`), and no bias of the patches.
+_BLOCK = 'blocks.{layer}.'
+RADIO = Table('radio', rows=(
+    Row('patches/kernel', 'patch_generator.embedder.weight',
+        'o (channels side w) -> side w channels o'),
+    Row('cls', 'patch_generator.cls_token.token'),
+    Row('positions', 'patch_generator.pos_embed', '1 n d -> n d'),
+    Row(f'{LAYERS}/attention_scale', f'{_BLOCK}layer_scale1.lambda1'),
+    Row(f'{LAYERS}/mlp_scale', f'{_BLOCK}layer_scale2.lambda1'),
+    *(row for row in TIMM.rows if row.theirs.startswith(_BLOCK))),
+    ignored=(r'patch_generator\.video_embedder\..*',))
+
 # Qwen3-ViT and DeepSeek-ViT: timm's classifiers have the encoder, without class
 # token, under a prefix, and may have its projector to a language model.
 _ENCODER = (r'patch_embed\.proj\..*|pos_embed|norm\..*|head\..*'
