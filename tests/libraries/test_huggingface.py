@@ -169,8 +169,8 @@ def test_a_family_computes_the_same(name, torch_models, tmp_path):
 
 @pytest.mark.parametrize('name', [
     'ViTMSNForImageClassification', 'IJepaForImageClassification',
-    'MetaClip2Model', 'MLCDVisionModel', 'Tipsv2VisionModel', 'Dinov2Model', 'PixioModel',
-    'Dinov2WithRegistersModel'])
+    'MetaClip2Model', 'MLCDVisionModel', 'Tipsv2VisionModel', 'Dinov2Model',
+    'PixioModel', 'Dinov2WithRegistersModel'])
 def test_a_family_of_another_size_computes_the_same(
     name, torch_models, tmp_path):
   config, settings = FAMILIES[name]
