@@ -25,11 +25,16 @@ import numpy as np
 from vit_jax import console
 from vit_jax.analysis import plots
 from vit_jax.experiment import config_file
-from vit_jax.experiment import load_config
 
 # Datasets with at least 25 images in each class, and all.
 LARGER = ('flowers5', 'trash6', 'textures10', 'cifar10')
 SMALL = (*LARGER, 'blood5')
+CAMVID = ('sky+building+pole+road+pavement+tree+sign+fence+car+pedestrian+'
+          'bicyclist')
+# Arguments of configs/segmentation.py and of main.py.
+HEADS = {'linear': 'widths=,epochs=8,learning_rate=0.003',
+         'decoder': 'widths=64,epochs=12,learning_rate=0.002'}
+BACKBONES = {'photos': '', 'random': ' --config.init.new=[".*"]'}
 MAIN = pathlib.Path(__file__).parents[1] / 'main.py'
 FLOPS = 'training GFLOP'
 
@@ -71,12 +76,14 @@ def _transfer(datasets, runs, **arguments):
 RATE, IMAGES, ACCURACY = 'learning rate', 'pre-training images', 'test/accuracy'
 SHOTS = 'digits/5_shot'
 EMBEDDINGS, TARGET = 'where position embeddings are added', 'target'
+HEAD = 'head on the frozen backbone'
 # Series and values of x, in order, where x is not a number.
 CATEGORIES = {
     EMBEDDINGS: (('none', 'learned', '2d', 'relative'),
                  ('stem', 'layers', 'shared')),
     TARGET: (('0.5', '0.15'),
-             ('mean_color', 'downsampled', 'patch', 'from scratch'))}
+             ('mean_color', 'downsampled', 'patch', 'from scratch')),
+    HEAD: (tuple(BACKBONES), tuple(HEADS))}
 EXPERIMENTS = {
     '4': _stages(45, 'figure4', figure4=(SHOTS, IMAGES),
                  figure3=('digits/accuracy', IMAGES)),
@@ -117,6 +124,14 @@ EXPERIMENTS = {
                   methods='fine-tuned'),
         _transfer(LARGER, 'transfer/25_scratch', images=25,
                   methods='fine-tuned', scratch='true'))),
+    'camvid': Experiment(40, tuple(
+        f'train --config=configs/segmentation.py:source={{data}}/camvid,'
+        f'classes={CAMVID},train=decoder,{settings} --config.seed={seed} '
+        f'--config.init.checkpoint=photos{weights} '
+        f'--workdir={{runs}}/camvid/{backbone},{head},{seed}'
+        for seed in range(3) for backbone, weights in BACKBONES.items()
+        for head, settings in HEADS.items()),
+                         {'camvid': ('test/mean_iou', HEAD)}),
 }
 # Other names of experiments, and those that need the runs of others.
 ALIASES = {'3': ['4'], 'table2': ['4', 'table2']}
@@ -132,15 +147,15 @@ def finished(command):
   words = command.split()
   values = dict(w.removeprefix('--').split('=', 1) for w in words[1:])
   folder = pathlib.Path(values['workdir'])
+  config = config_file.read(f'{MAIN.parent}/{values["config"]}')
   if words[0] == 'sweep':
     path = folder / 'sweep.json'
     done = json.loads(path.read_text()) if path.exists() else {}
-    config = config_file.read(f'{MAIN.parent}/{values["config"]}')
     return {folder / name: name in done.get('tasks', ())
             for name in config['sweep'].get('tasks', ())} or {
                 folder: bool(done.get('final'))}
   return {folder / stage: (folder / stage / 'summary.json').exists()
-          for stage in load_config.load(f'{MAIN.parent}/{values["config"]}')}
+          for stage in config.get('stages') or ('',)}
 
 
 def unfinished(command):
@@ -238,7 +253,8 @@ def draw(name, runs):
     series = read(pathlib.Path(folder.format(runs=runs)), metric, xlabel)
     if not series:
       continue
-    ylabel = '5-shot ' * metric.endswith('shot') + 'accuracy (%)'
+    ylabel = ('mean IoU (%)' if metric.endswith('mean_iou') else
+              '5-shot ' * metric.endswith('shot') + 'accuracy (%)')
     path = pathlib.Path(runs) / (
         picture + '.partial' * (count < len(done)) + '.png')
     plot(series, path, xlabel=xlabel, ylabel=ylabel,
