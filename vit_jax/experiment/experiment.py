@@ -166,8 +166,11 @@ class Experiment:
     microbatches = self.config.num_microbatches
     # Gradients are reduced once per batch, not per microbatch, except those of
     # convolutions: per-device kernel gradients are grouped convolutions, for
-    # which the compiler would move images between devices.
-    local = microbatches > 1 and self.config.model.backbone is None
+    # which the compiler would move images between devices. Attention kernels
+    # for TPUs need `keep_batch_split`.
+    model = self.config.model
+    local = (microbatches > 1 and model.backbone is None
+             and getattr(model, 'attention', '') not in ('splash', 'auto'))
     replicas = mesh_lib.replicas(self.mesh) if local else 1
     step = step_lib.build(
         tx=self.optimizer.tx, replicas=replicas,

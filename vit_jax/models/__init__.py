@@ -100,9 +100,9 @@ def for_devices(
 
   The model may be traced on other devices.
   """
-  if any(device.platform != 'gpu' for device in devices):
-    return config.without_fused_kernels()
-  return config
+  platforms = {device.platform for device in devices}
+  return config.without_fused_kernels(
+      platforms.pop() if len(platforms) == 1 else '')
 
 
 def build(

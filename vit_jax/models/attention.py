@@ -1,4 +1,4 @@
-"""Self-attention, in plain JAX or by a fused kernel of cuDNN.
+"""Self-attention in plain JAX, or by fused kernels of cuDNN or for TPUs.
 
 Logits have the dtype of the queries, because an array that is quadratic in
 tokens causes most of the memory traffic; the softmax is computed in float32.
@@ -18,6 +18,7 @@ from jaxtyping import Array, Float, Int
 from vit_jax.models import layers
 from vit_jax.models import relative
 from vit_jax.models import rotary as rotary_lib
+from vit_jax.models import splash
 from vit_jax.models import vit_config
 
 
@@ -156,7 +157,7 @@ def fused_attention(
 class SelfAttention(nn.Module):
   """Multi-head self-attention with one projection for q, k and v.
 
-  The fused kernel returns no weights and supports neither dropout nor bias.
+  Fused kernels return no weights and support neither dropout nor bias.
   """
   config: vit_config.ViTConfig
   train: bool
@@ -198,12 +199,17 @@ class SelfAttention(nn.Module):
     drops = self.train and c.attention_dropout > 0
     needs_weights = bias is not None or self.capture or drops
     weights = None
-    fused = c.attention == 'cudnn' and not (needs_weights or c.differential)
-    if not fused:
+    kernel = 'plain' if needs_weights or c.differential else c.attention
+    if kernel == 'auto':
+      long = tokens.shape[1] >= splash.MIN_TOKENS
+      kernel = 'splash' if long else 'plain'
+    if kernel == 'plain':
       key, value = (repeat_heads(array, query.shape[2])
                     for array in (key, value))
-    if fused:
+    if kernel == 'cudnn':
       values = fused_attention(query, key, value)
+    elif kernel == 'splash':
+      values = splash.SplashAttention(name='splash')(query, key, value)
     elif c.remat == 'attention' and not needs_weights:
       values = recomputed_attention(query, key, value)
     else:

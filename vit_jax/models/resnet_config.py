@@ -128,6 +128,6 @@ class ResNetConfig:
     """Returns the variant, or the kind of the model."""
     return self.variant or self.name
 
-  def without_fused_kernels(self) -> 'ResNetConfig':
+  def without_fused_kernels(self, platform: str = '') -> 'ResNetConfig':
     """Returns the config itself: it uses no fused kernels."""
     return self

@@ -165,8 +165,9 @@ class ViTConfig:
       Parameters, norm statistics, softmax, head and loss are always float32.
       'auto' is bfloat16 on TPUs and GPUs, and float32, which is faster there,
       on CPUs; the run keeps the dtype it starts with.
-    attention: 'plain', or 'cudnn', the fused kernel for bfloat16 on GPUs (arXiv
-      2205.14135), which keeps no attention weights in memory. 'plain' is used
+    attention: 'plain', or a fused kernel (arXiv 2205.14135), which keeps no
+      attention weights in memory: 'cudnn' for bfloat16 on GPUs, 'splash' on
+      TPUs; 'auto' is 'splash' on TPUs from 1,024 tokens. 'plain' is used
       anyway on other devices, when weights are captured, with attention
       dropout, with relative positions and with `differential`.
     remat: intermediates that the backward pass recomputes: 'none'; 'attention'
@@ -240,7 +241,7 @@ class ViTConfig:
   attention_dropout: float = 0.0
   stochastic_depth: float = 0.0
   dtype: Literal['auto', 'float32', 'bfloat16'] = 'float32'
-  attention: Literal['plain', 'cudnn'] = 'plain'
+  attention: Literal['plain', 'cudnn', 'splash', 'auto'] = 'plain'
   remat: Literal['none', 'attention', 'dots', 'full'] = 'attention'
   unroll: int = 1
 
@@ -342,6 +343,12 @@ class ViTConfig:
     return self.variant or ', '.join(
         f'{name} {getattr(self, name)}' for name in DIMENSIONS)
 
-  def without_fused_kernels(self) -> 'ViTConfig':
-    """Returns the config with plain JAX operations, for any platform."""
-    return dataclasses.replace(self, attention='plain')
+  def without_fused_kernels(self, platform: str = '') -> 'ViTConfig':
+    """Returns the config with plain JAX operations, or kernels of a platform.
+
+    Args:
+      platform: 'gpu' or 'tpu', whose kernels are kept.
+    """
+    kernels = {'gpu': ('cudnn',), 'tpu': ('splash', 'auto')}.get(platform, ())
+    return self if self.attention in kernels else dataclasses.replace(
+        self, attention='plain')

@@ -147,7 +147,9 @@ def keep_batch_split(
   When parameters are sharded over `fsdp` along their width, the compiler may
   shard activations the same way, so that every device works on every image.
   Constraints on the inputs and outputs of each module prevent that: parameters
-  are gathered layer by layer instead.
+  are gathered layer by layer instead. Modules with `per_device`, kernels that
+  the compiler cannot partition, are called with the images and heads of each
+  device.
 
   Args:
     function: applies linen modules whose first argument and first result have
@@ -172,6 +174,15 @@ def keep_batch_split(
   ) -> Any:
     if context.method_name != '__call__' or not args:
       return method(*args, **kwargs)
+    if getattr(context.module, 'per_device', False):
+      heads = [array.shape[2] for array in args]
+      spec = PartitionSpec(
+          *((None,) if len(args[0]) % replicas else BATCH), None,
+          None if math.gcd(*heads) % mesh.shape[types.TENSOR] else
+          types.TENSOR)
+      return jax.shard_map(
+          method, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False,
+      )(*args)
     return keep(method(keep(args[0]), *args[1:], **kwargs))
 
   @functools.wraps(function)
