@@ -116,6 +116,8 @@ def rows(source, overrides=''):
       f'ours remat={level}': functools.partial(
           ours, overrides=f'model.remat={level} {overrides}')
       for level in ('attention', 'dots', 'full', 'none')}
+  found['ours attention=splash'] = functools.partial(
+      ours, overrides=f'model.attention=splash {overrides}')
   found['plain Flax'] = plain
   if source:
     found['big_vision'] = functools.partial(big_vision, source=source)
