@@ -7,9 +7,10 @@ sequences: docs/performance.md.
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 from jax.experimental.pallas.ops.tpu import splash_attention as kernels
+import jax.numpy as jnp
 from jaxtyping import Array, Float
+
 LANES = 128  # The kernels take multiples of a TPU's vector lanes.
 BLOCK = 512
 # 'auto' uses the kernels from this number of tokens.

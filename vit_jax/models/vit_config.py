@@ -344,11 +344,7 @@ class ViTConfig:
         f'{name} {getattr(self, name)}' for name in DIMENSIONS)
 
   def without_fused_kernels(self, platform: str = '') -> 'ViTConfig':
-    """Returns the config with plain JAX operations, or kernels of a platform.
-
-    Args:
-      platform: 'gpu' or 'tpu', whose kernels are kept.
-    """
+    """Returns the config without the kernels of other platforms."""
     kernels = {'gpu': ('cudnn',), 'tpu': ('splash', 'auto')}.get(platform, ())
     return self if self.attention in kernels else dataclasses.replace(
         self, attention='plain')
