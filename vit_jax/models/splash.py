@@ -5,6 +5,8 @@ each query's sum of exponentials (arXiv 2205.14135). They pay with long
 sequences: docs/performance.md.
 """
 
+import math
+
 import flax.linen as nn
 import jax
 from jax.experimental.pallas.ops.tpu import splash_attention as kernels
@@ -12,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 LANES = 128  # The kernels take multiples of a TPU's vector lanes.
-BLOCK = 512
+MAX_BLOCK = 1024
 # 'auto' uses the kernels from this number of tokens.
 MIN_TOKENS = 1024
 
@@ -24,9 +26,10 @@ def attention(
 ) -> Float[Array, 'batch tokens heads head_dim']:
   """Attention of one device's images and heads (appendix A, equations 6, 7)."""
   tokens, heads = query.shape[1:3]
-  # Short sequences are one block; long ones are padded to whole blocks.
-  block = min(BLOCK, tokens + -tokens % LANES)
-  padding = -tokens % block
+  # As few blocks as fit into the memory of the chip, and little padding.
+  count = math.ceil(tokens / MAX_BLOCK)
+  block = LANES * math.ceil(tokens / count / LANES)
+  padding = count * block - tokens
   query, key, value = (
       jnp.pad(array, ((0, 0), (0, padding), (0, 0), (0, 0))).swapaxes(1, 2)
       for array in (query * query.shape[-1] ** -0.5, key, value))
