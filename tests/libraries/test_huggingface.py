@@ -191,7 +191,7 @@ def test_a_family_of_another_size_computes_the_same(
 def test_tokens_of_c_radio_are_the_same_at_any_size(
     size, torch_models, tmp_path):
   theirs = torch_models.perturbed(transformers.RadioModel(
-      transformers.RadioConfig(**TINY, max_img_size=64, norm_mean=[0.1] * 3)))
+      transformers.RadioConfig(**DINOV2, max_img_size=64, norm_mean=[0.1] * 3)))
   theirs.save_pretrained(tmp_path / 'x')
   ours = vit_jax.load(tmp_path / 'x', log=None, resolution=size)
   assert ours.preprocess.mean == (0.1,) * 3
