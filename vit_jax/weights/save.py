@@ -140,9 +140,9 @@ def _family(form: str, model: weights_lib.Weights) -> families.Family:
     # Names of arrays show whether biases are shared.
     config = dataclasses.replace(config, position_at='stem')
   architecture.check_exportable(config, form)
-  if form == 'timm' and timm_arguments.is_naflex(model):
-    return families.FAMILIES['naflex']
   if isinstance(config, vit_config.ViTConfig):
+    if form == 'timm' and timm_arguments.is_naflex(model):
+      return families.FAMILIES['naflex']
     encoder = form == 'timm' and timm_arguments.encoder_architecture(config)
     family = families.FAMILIES[
         encoder.split('_')[0] + '_merged' * bool(config.merge)
@@ -151,13 +151,7 @@ def _family(form: str, model: weights_lib.Weights) -> families.Family:
         'timm_parallel' if config.parallel else
         'timm_paired' if config.paired else 'timm']
     return family if encoder or form != 'timm' else dataclasses.replace(
-        family, table=names_timm.timm_written(
-            family.table, qkv_bias=config.qkv_bias,
-            differential=config.differential,
-            eva=timm_arguments.is_eva(config),
-            beit=timm_arguments.is_beit(config),
-            separate_qkv=timm_arguments.has_separate_qkv(config),
-            separate_gate=timm_arguments.has_separate_gate(config)))
+        family, table=timm_arguments.written(family.table, config))
   if form == 'npz' and config.backbone and not config.backbone.preactivation:
     return families.FAMILIES['resnet']
   return families.FAMILIES[_RESNET_FAMILIES[form]]

@@ -9,6 +9,7 @@ from vit_jax.models import vit_config
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import timm
 from vit_jax.weights.configs import timm_naflex
+from vit_jax.weights.families import layout
 
 GLOBAL_POOL = {ours: theirs for theirs, ours in timm.POOLING.items()}
 _ACT_LAYER = {ours: theirs for theirs, ours in timm.GELU.items()}
@@ -52,27 +53,24 @@ def encoder_architecture(config: models.ModelConfig) -> str:
 
 
 def is_naflex(model: weights_lib.Weights) -> bool:
-  """Whether timm builds a model with its class NaFlexVit."""
-  return isinstance(model.config, vit_config.ViTConfig) and (
-      model.preprocess.any_aspect or model.config.position == 'factorized')
+  """Whether timm builds a ViT with its class NaFlexVit."""
+  return model.preprocess.any_aspect or (
+      getattr(model.config, 'position', '') == 'factorized')
 
 
-def is_eva(config: models.ModelConfig) -> bool:
+def is_eva(config: vit_config.ViTConfig) -> bool:
   """Whether timm builds a model with its class Eva."""
-  return isinstance(config, vit_config.ViTConfig) and (
-      config.rotary is not None or not config.key_bias)
+  return config.rotary is not None or not config.key_bias
 
 
-def is_beit(config: models.ModelConfig) -> bool:
+def is_beit(config: vit_config.ViTConfig) -> bool:
   """Whether timm builds a model with its class Beit."""
-  return isinstance(config, vit_config.ViTConfig) and is_eva(config) and (
-      config.position == 'relative_2d')
+  return not config.key_bias and config.position == 'relative_2d'
 
 
-def is_sapiens2(config: models.ModelConfig) -> bool:
+def is_sapiens2(config: vit_config.ViTConfig) -> bool:
   """Whether the norms of a model of timm's class Eva are those of Sapiens2."""
-  return isinstance(config, vit_config.ViTConfig) and is_eva(config) and (
-      config.norm == 'rms')
+  return is_eva(config) and config.norm == 'rms'
 
 
 def has_separate_qkv(config: vit_config.ViTConfig) -> bool:
@@ -95,6 +93,20 @@ def has_separate_gate(config: vit_config.ViTConfig) -> bool:
       config.inner_norm != 'none' or not config.proj_bias
       or (config.rotary is not None
           and config.rotary.coordinates == 'normalized'))
+
+
+def written(
+    table: layout.Table, config: vit_config.ViTConfig) -> layout.Table:
+  """Returns the table of a family with the rows that a model has in timm."""
+  return table.without(
+      '.mlp_bias' if config.qkv_bias else '.in_proj.bias',
+      *(('_out_proj.',) if config.differential else ('.out_proj.',)),
+      *(('.ls1.', '.ls2.') if is_eva(config) else ('.gamma_',)),
+      *(('rel_pos.',) if is_beit(config) else
+        ('attn.relative_position_bias_table', 'rel_pos_bias.')),
+      *(('attn.qkv.', 'v}_bias') if has_separate_qkv(config)
+        else ('v}_proj.',)),
+      *(('.fc1.',) if has_separate_gate(config) else ('.fc1_x.', '.fc1_g.')))
 
 
 def _dimensions(
@@ -223,7 +235,7 @@ def mlp_ratio(hidden: int, width: int) -> float:
       ratio, math.inf)
 
 
-def embeds_prefix(config: models.ModelConfig) -> bool:
+def embeds_prefix(config: vit_config.ViTConfig) -> bool:
   """Whether timm's class token and registers have position embeddings."""
-  return (isinstance(config, vit_config.ViTConfig) and config.position_cls
-          and config.has_cls and config.position == 'learned')
+  return (config.position_cls and config.has_cls
+          and config.position == 'learned')

@@ -75,27 +75,30 @@ _IMAGENET = {'mean': preprocessing.IMAGENET_MEAN,
              'std': preprocessing.IMAGENET_STD}
 _HALF = {'mean': preprocessing.HALF, 'std': preprocessing.HALF}
 _CLIP = {'mean': preprocessing.CLIP_MEAN, 'std': preprocessing.CLIP_STD}
-_DINOV2 = {'gelu': 'exact', 'layer_norm_epsilon': 1e-6}
+_TANH = {'gelu': 'tanh', 'layer_norm_epsilon': 1e-6}
+_EXACT = {'gelu': 'exact', 'layer_norm_epsilon': 1e-6}
+_EXACT_12 = {'gelu': 'exact', 'layer_norm_epsilon': 1e-12}
+_RESNET = {'name': 'resnet'}
+_DINOV3 = {'position': 'none', 'rotary': {
+    'coordinates': 'normalized', 'base': 100.0, 'halves': True}}
 
 
 def _vision_encoders(
     name: str, label: str, variant: str, absent: str, *merger: str,
 ) -> tuple[Family, ...]:
-  """Returns families of timm's classifiers, and of encoders alone.
+  """Returns families of encoders without and with a projector.
 
   `merger`: end of the variant with a projector, its name and axes.
   """
-  def of(end: str, variant: str, prefix: str, *projector: str) -> Family:
+  def of(end: str, variant: str, *projector: str) -> Family:
     implied = timm_names.find_architecture(variant) or {}
     return Family(
-        name + end, label, names_timm.vision_encoder(
-            prefix, absent, *projector),
+        name + end, label, names_timm.vision_encoder(absent, *projector),
         settings={key: value for key, value in implied.items()
                   if key not in ('num_heads', 'position_cls')},
         num_heads={1024: 16, 1152: 16})
 
-  return (of('', variant, 'encoder.'), of('_encoder', variant, ''),
-          of('_merged', variant + merger[0], 'encoder.', *merger[1:]))
+  return of('', variant), of('_merged', variant + merger[0], *merger[1:])
 
 
 FAMILIES: Mapping[str, Family] = {family.name: family for family in (
@@ -107,40 +110,32 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         r'pos_embed|(.*\.)?norm\d?\.bias|.*\.fc\d\.bias', '_align',
         'aligner', 'd block across'),
     Family(
-        'tips', 'TIPS in Scenic', names.TIPS,
-        settings={'gelu': 'tanh', 'layer_norm_epsilon': 1e-6},
+        'tips', 'TIPS in Scenic', names.TIPS, settings=_TANH,
         positions='bilinear',
         preprocess={'mean': (0.0,) * 3, 'std': (1.0,) * 3}),
     Family(
-        'resnet', "big_vision's ResNet", names.RESNET_NPZ,
-        settings={'name': 'resnet'}),
-    Family(
-        'npz', 'published JAX ViT', names.NPZ,
-        settings={'gelu': 'tanh', 'layer_norm_epsilon': 1e-6}),
+        'resnet', "big_vision's ResNet", names.RESNET_NPZ, settings=_RESNET),
+    Family('npz', 'published JAX ViT', names.NPZ, settings=_TANH),
     Family(
         'bit', 'published BiT', names.BIT_NPZ, prefix='resnet/',
-        settings={'name': 'resnet'},
+        settings=_RESNET,
         # The value in the code of big_transfer.
         backbone={**_BIT_BACKBONE, 'variance_epsilon': 1e-10}),
     Family(
-        'timm', 'timm ViT', names_timm.TIMM,
-        settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6},
+        'timm', 'timm ViT', names_timm.TIMM, settings=_EXACT,
         backbone={'group_norm_epsilon': 1e-5, 'std_epsilon': 0.0,
                   'variance_epsilon': 1e-8},
         positions='cubic'),
     Family(
-        'naflex', 'timm NaFlex ViT', names_timm.NAFLEX,
-        settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6},
+        'naflex', 'timm NaFlex ViT', names_timm.NAFLEX, settings=_EXACT,
         positions='cubic', any_aspect=True),
     Family(
         'radio', 'C-RADIO', names_timm.RADIO,
-        settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6,
-                  'final_norm': False, 'position_cls': False},
+        settings={**_EXACT, 'final_norm': False, 'position_cls': False},
         positions='bilinear_sharp_square', preprocess=_CLIP,
         num_heads={1152: 16, 1536: 24}),
     Family(
-        'meta', 'self-supervised ViT', names_timm.META,
-        settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6},
+        'meta', 'self-supervised ViT', names_timm.META, settings=_EXACT,
         # DINO, iBOT and DINOv2; then TIPS, DINOv2 with registers, MAE, and
         # I-JEPA and MSN.
         positions='bicubic_offset', positions_by={
@@ -152,44 +147,36 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         preprocess=_IMAGENET, num_heads={1536: 24}),
     Family(
         'timm_parallel', 'timm ViT with parallel layers', names_timm.PARALLEL,
-        settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6,
-                  'parallel': True}, positions='cubic'),
+        settings={**_EXACT, 'parallel': True}, positions='cubic'),
     Family(
         'timm_paired', 'timm ViT with pairs of layers', names_timm.PAIRED,
-        settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6},
-        positions='cubic'),
+        settings=_EXACT, positions='cubic'),
     Family(
         'sapiens2', 'Sapiens2', names_timm.SAPIENS2,
-        settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6,
-                  'position': 'none', 'layer_scale_mlp': False, 'rotary': {
-                      'coordinates': 'normalized', 'base': 100.0,
-                      'halves': True}},
+        settings={**_EXACT, **_DINOV3, 'layer_scale_mlp': False},
         preprocess=_IMAGENET, num_heads={1536: 24, 2432: 32}, grouped=True),
     Family(
         'vit5', 'ViT-5', names_timm.VIT5,
-        settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-6,
-                  'rotary': {'register_base': 100.0}}, positions='bicubic',
-        preprocess=_IMAGENET, num_heads={1152: 16}),
+        settings={**_EXACT, 'rotary': {'register_base': 100.0}},
+        positions='bicubic', preprocess=_IMAGENET, num_heads={1152: 16}),
     Family(
-        'timm_bit', 'timm BiT', names_timm.TIMM_BIT,
-        settings={'name': 'resnet'},
+        'timm_bit', 'timm BiT', names_timm.TIMM_BIT, settings=_RESNET,
         backbone={**_BIT_BACKBONE, 'variance_epsilon': 1e-8}),
     Family(
         'huggingface', 'Hugging Face ViT', names_huggingface.HUGGINGFACE,
-        settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-12},
+        settings=_EXACT_12,
         # The classifier reads the class token, not the tanh layer.
         positions='bicubic', not_classified='representation/', base='vit.'),
     Family(
         'beit', 'Hugging Face BEiT', names_huggingface.BEIT,
-        settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-12},
-        positions='bicubic', base='beit.'),
+        settings=_EXACT_12, positions='bicubic', base='beit.'),
     Family(
         'dinov2', 'Hugging Face DINOv2', names_huggingface.DINOV2,
-        settings=_DINOV2, positions='bicubic', preprocess=_IMAGENET,
+        settings=_EXACT, positions='bicubic', preprocess=_IMAGENET,
         base='dinov2.'),
     Family(
         'dinov2_with_registers', 'Hugging Face DINOv2 with registers',
-        names_huggingface.DINOV2_REGISTERS, settings=_DINOV2,
+        names_huggingface.DINOV2_REGISTERS, settings=_EXACT,
         positions='cubic', preprocess=_IMAGENET,
         base='dinov2_with_registers.'),
     Family(
@@ -198,20 +185,16 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         preprocess=_CLIP, base='vision_model.'),
     Family(
         'dinov3', 'Hugging Face DINOv3', names_huggingface.DINOV3,
-        settings={'gelu': 'exact', 'layer_norm_epsilon': 1e-5,
-                  'position': 'none', 'rotary': {
-                      'coordinates': 'normalized', 'base': 100.0,
-                      'halves': True}}, preprocess=_IMAGENET),
+        settings={**_EXACT, 'layer_norm_epsilon': 1e-5, **_DINOV3},
+        preprocess=_IMAGENET),
     Family(
         'siglip', 'Hugging Face SigLIP', names_huggingface.SIGLIP,
-        settings={'gelu': 'tanh', 'layer_norm_epsilon': 1e-6},
-        positions='bicubic',
-        preprocess=_HALF, not_classified='pooling/', flat='siglip2'),
+        settings=_TANH, positions='bicubic', preprocess=_HALF,
+        not_classified='pooling/', flat='siglip2'),
     Family(
         'siglip2', 'Hugging Face SigLIP 2 (NaFlex)', names_huggingface.SIGLIP2,
-        settings={'gelu': 'tanh', 'layer_norm_epsilon': 1e-6},
-        positions='bilinear',
-        preprocess=_HALF, not_classified='pooling/', any_aspect=True),
+        settings=_TANH, positions='bilinear', preprocess=_HALF,
+        not_classified='pooling/', any_aspect=True),
     Family(
         'clip', 'Hugging Face CLIP', names_huggingface.CLIP,
         settings={'layer_norm_epsilon': 1e-5}, positions='bicubic',
@@ -219,9 +202,8 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         not_classified='final_norm/'),
     Family(
         'scratch', '"Implementing Vision Transformer from scratch"',
-        names.SCRATCH,
-        settings={'gelu': 'tanh', 'layer_norm_epsilon': 1e-5,
-                  'final_norm': False}),
+        names.SCRATCH, settings={
+            **_TANH, 'layer_norm_epsilon': 1e-5, 'final_norm': False}),
 )}
 
 

@@ -7,57 +7,36 @@ from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
-from vit_jax.weights.families.layout import Row
 from vit_jax.weights.families.layout import Table
-from vit_jax.weights.families.names import both
-from vit_jax.weights.families.names import CONV
-from vit_jax.weights.families.names import DENSE
-from vit_jax.weights.families.names import DENSES
-from vit_jax.weights.families.names import LAYERS
-from vit_jax.weights.families.names import norm
-from vit_jax.weights.families.names import OUT
-from vit_jax.weights.families.names import RELATIVE
-from vit_jax.weights.families.names import SHARED_RELATIVE
-from vit_jax.weights.families.names import WEIGHT
-from vit_jax.weights.families.names_timm import FLAT
+from vit_jax.weights.families.names import rows
 
-
-def _stem(name: str) -> tuple[Row, ...]:
-  """Rows of ViT and DINOv2 that belong to no layer."""
-  return (
-      *both('patches', f'{name}.embeddings.patch_embeddings.projection',
-            kernel=CONV, **WEIGHT),
-      Row('cls', f'{name}.embeddings.cls_token', '1 n d -> n d'),
-      Row('positions', f'{name}.embeddings.position_embeddings',
-          '1 n d -> n d'),
-      *norm('final_norm', f'{name}.layernorm', **WEIGHT),
-      *both('head/dense', 'classifier', **DENSE))
-
-
-def _layers(
-    layer: str, *, qkv: str, out: str, norms: tuple[str, str],
-    mlp: Mapping[str, str], bias: str = 'qkv_bias', mlp_name: str = 'mlp',
-) -> tuple[Row, ...]:
-  """Rows of all layers; `mlp` has the names for ours."""
-  biases = qkv if bias == 'qkv_bias' else qkv.replace('|k|', '|')
-  return (
-      Row(f'{LAYERS}/attention/qkv_kernel', f'{layer}.{qkv}.weight',
-          'n l (heads e) d -> l d n heads e'),
-      Row(f'{LAYERS}/attention/{bias}', f'{layer}.{biases}.bias',
-          'n l (heads e) -> l n heads e'),
-      *both(f'{LAYERS}/attention/out', f'{layer}.{out}', **OUT),
-      *norm(f'{LAYERS}/attention_norm', f'{layer}.{norms[0]}', **WEIGHT),
-      *norm(f'{LAYERS}/mlp_norm', f'{layer}.{norms[1]}', **WEIGHT),
-      *(row for theirs, ours in mlp.items() for row in both(
-          f'{LAYERS}/mlp/{ours}', f'{layer}.{mlp_name}.{theirs}', **DENSES)))
-
-
-def _layer_scales(layer: str) -> tuple[Row, Row]:
-  return (Row(f'{LAYERS}/attention_scale', f'{layer}.layer_scale1.lambda1'),
-          Row(f'{LAYERS}/mlp_scale', f'{layer}.layer_scale2.lambda1'))
-
-
-_MLP = {'fc1': 'hidden', 'fc2': 'out'}
+# Rows of ViT and DINOv2 that belong to no layer.
+_STEM = """
+    patches      .embeddings.patch_embeddings.projection  conv
+    cls          .embeddings.cls_token                    tokens
+    positions    .embeddings.position_embeddings          tokens
+    final_norm   .layernorm                               norm
+    head/dense   classifier                               dense
+    """
+_QKV = """
+    @attention/qkv_kernel  @attention.{q|k|v}_proj.weight  qkv_kernel
+    @attention/qkv_bias    @attention.{q|k|v}_proj.bias    qkv_bias
+    """
+_QV = _QKV.replace('qkv_bias    ', 'qv_bias    ').replace(
+    '{q|k|v}_proj.bias', '{q|v}_proj.bias')
+_MLP = """
+    @mlp/hidden      @mlp.fc1           denses
+    @mlp/out         @mlp.fc2           denses
+    """
+_LAYER = """
+    @attention/out   @attention.o_proj  out
+    @attention_norm  @layernorm_before  norm
+    @mlp_norm        @layernorm_after   norm
+    """ + _MLP
+_SCALES = """
+    @attention_scale  @layer_scale1.lambda1
+    @mlp_scale        @layer_scale2.lambda1
+    """
 _BEFORE_5: Mapping[str, Any] = {  # Names of transformers before version 5.
     r'\.encoder\.layer\.': '.layers.',
     r'\.attention\.attention\.(query|key|value)\.': (
@@ -68,14 +47,12 @@ _BEFORE_5: Mapping[str, Any] = {  # Names of transformers before version 5.
 
 # ----------------------------------------- ViT, DeiT, I-JEPA, MSN, Pixio
 
-HUGGINGFACE = Table('huggingface', rows=(
-    *_stem('vit'),
-    *_layers('vit.layers.{layer}', qkv='attention.{q|k|v}_proj',
-             out='attention.o_proj', mlp=_MLP,
-             norms=('layernorm_before', 'layernorm_after')),
-    *both('representation/dense', 'vit.pooler.dense', **DENSE),
-    Row('distill', 'vit.embeddings.distillation_token', '1 n d -> n d'),
-    *both('head/distill', 'distillation_classifier', **DENSE)),
+HUGGINGFACE = Table('huggingface', rows(
+    _STEM + _QKV + _LAYER + """
+    representation/dense  .pooler.dense                   dense
+    distill               .embeddings.distillation_token  tokens
+    head/distill          distillation_classifier         dense
+    """, 'vit.layers.{layer}.', 'vit'),
     renames={
         '^cls_classifier': 'classifier',
         # A model without a head, DeiT, I-JEPA and Pixio.
@@ -88,18 +65,15 @@ HUGGINGFACE = Table('huggingface', rows=(
 
 # ----------------------------------------------------------- BEiT, data2vec
 
-_TABLE = 'relative_position_bias_table'
-BEIT = Table('beit', rows=(
-    *_stem('beit'),
-    *_layers('beit.layers.{layer}', qkv='attention.{q|k|v}_proj',
-             bias='qv_bias', out='attention.o_proj', mlp=_MLP,
-             norms=('layernorm_before', 'layernorm_after')),
-    Row(f'{LAYERS}/attention_scale', 'beit.layers.{layer}.lambda_1'),
-    Row(f'{LAYERS}/mlp_scale', 'beit.layers.{layer}.lambda_2'),
-    Row(f'{RELATIVE}/offsets',
-        f'beit.layers.{{layer}}.relative_position_bias.{_TABLE}'),
-    Row(f'{SHARED_RELATIVE}/offsets', f'beit.shared_position_bias.{_TABLE}'),
-    *norm('pool_norm', 'beit.pooler.layernorm', **WEIGHT)),
+BEIT = Table('beit', rows(
+    _STEM + _QV + _LAYER + """
+    @attention_scale  @lambda_1
+    @mlp_scale        @lambda_2
+    @attention/relative/offsets @relative_position_bias.{table}
+    relative/offsets  .shared_position_bias.{table}
+    pool_norm         .pooler.layernorm  norm
+    """.replace('{table}', 'relative_position_bias_table'),
+    'beit.layers.{layer}.', 'beit'),
     renames={
         # A model without a head, and data2vec.
         r'^(data2vec_vision\.)?(embeddings|encoder|layer(s|norm)|pooler)\.': (
@@ -114,34 +88,41 @@ BEIT = Table('beit', rows=(
 # ------------------------------------------------------------ DINOv2, DINOv3
 
 
-def _dinov2(name: str, *rows: Row) -> Table:
-  return Table(name, rows=(
-      *_stem(name), *rows, *_layer_scales(f'{name}.encoder.layer.{{layer}}'),
-      *_layers(f'{name}.encoder.layer.{{layer}}',
-               qkv='attention.attention.{query|key|value}',
-               out='attention.output.dense', norms=('norm1', 'norm2'),
-               # SwiGLU: the gates are before the hidden units.
-               mlp={**_MLP, 'weights_in': 'hidden', 'weights_out': 'out'})),
+def _dinov2(name: str, more: str = '') -> Table:
+  # SwiGLU: the gates are before the hidden units, in `weights_in`.
+  return Table(name, rows(
+      _STEM + more + _SCALES + """
+      @attention/qkv_kernel  @attention.{qkv}.weight        qkv_kernel
+      @attention/qkv_bias    @attention.{qkv}.bias          qkv_bias
+      @attention/out         @attention.output.dense        out
+      @attention_norm        @norm1                         norm
+      @mlp_norm              @norm2                         norm
+      @mlp/hidden            @mlp.weights_in                denses
+      @mlp/out               @mlp.weights_out               denses
+      """.replace('{qkv}', 'attention.{query|key|value}') + _MLP,
+      f'{name}.encoder.layer.{{layer}}.', name),
       # A model without a head.
       renames={r'^(embeddings|encoder|layernorm)\.': rf'{name}.\1.'},
       unused={f'{name}.embeddings.mask_token': (1, 0)})
 
 
 DINOV2 = _dinov2('dinov2')
-DINOV2_REGISTERS = _dinov2('dinov2_with_registers', Row(
-    'registers', 'dinov2_with_registers.embeddings.register_tokens',
-    '1 n d -> n d'))
+DINOV2_REGISTERS = _dinov2(
+    'dinov2_with_registers', 'registers .embeddings.register_tokens tokens')
 
-DINOV3 = Table('dinov3', rows=(
-    *both('patches', 'embeddings.patch_embeddings', kernel=CONV, **WEIGHT),
-    Row('cls', 'embeddings.cls_token', '1 n d -> n d'),
-    Row('registers', 'embeddings.register_tokens', '1 n d -> n d'),
-    *_layer_scales('layer.{layer}'),
-    *_layers('layer.{layer}', qkv='attention.{q|k|v}_proj', bias='qv_bias',
-             out='attention.o_proj', norms=('norm1', 'norm2'), mlp={
-                 'up_proj': 'hidden', 'gate_proj': 'gate',
-                 'down_proj': 'out'}),
-    *norm('final_norm', 'norm', **WEIGHT)),
+DINOV3 = Table('dinov3', rows(
+    _QV + _SCALES + """
+    patches          embeddings.patch_embeddings  conv
+    cls              embeddings.cls_token         tokens
+    registers        embeddings.register_tokens   tokens
+    @attention/out   @attention.o_proj            out
+    @attention_norm  @norm1                       norm
+    @mlp_norm        @norm2                       norm
+    @mlp/hidden      @mlp.up_proj                 denses
+    @mlp/gate        @mlp.gate_proj               denses
+    @mlp/out         @mlp.down_proj               denses
+    final_norm       norm                         norm
+    """, 'layer.{layer}.'),
     renames={r'^model\.layer\.': 'layer.'},
     unused={'embeddings.mask_token': (1, 1, 0)},
     unsupported={r'.*\.k_proj\.bias': (
@@ -149,19 +130,21 @@ DINOV3 = Table('dinov3', rows=(
 
 # ------------------------------------------- image towers: CLIP, SigLIP, AIMv2
 
+# Names of the image tower of a model of images and texts.
+_TOWER_LAYER = 'vision_model.encoder.layers.{layer}.'
 
-def _tower(name: str, *rows: Row) -> Table:
-  """Names of the image tower of a model of images and texts."""
-  return Table(name, rows=(
-      *both('patches', 'vision_model.embeddings.patch_embedding', kernel=CONV,
-            **WEIGHT),
-      Row('positions', 'vision_model.embeddings.position_embedding.weight'),
-      *_layers('vision_model.encoder.layers.{layer}',
-               qkv='self_attn.{q|k|v}_proj', out='self_attn.out_proj',
-               norms=('layer_norm1', 'layer_norm2'), mlp=_MLP),
-      *norm('final_norm', 'vision_model.post_layernorm', **WEIGHT),
-      *both('head/dense', 'classifier', **DENSE),
-      *rows),
+
+def _tower(name: str, more: str) -> Table:
+  return Table(name, rows(
+      _QKV.replace('@attention.', '@self_attn.') + _MLP + """
+      patches          .embeddings.patch_embedding            conv
+      positions        .embeddings.position_embedding.weight
+      @attention/out   @self_attn.out_proj                    out
+      @attention_norm  @layer_norm1                           norm
+      @mlp_norm        @layer_norm2                           norm
+      final_norm       .post_layernorm                        norm
+      head/dense       classifier                             dense
+      """ + more, _TOWER_LAYER, 'vision_model'),
       # Transformers 5 writes the image tower alone without a prefix.
       renames={
           r'^(embeddings\.|encoder\.|pre_layrnorm\.|post_layernorm\.|head\.'
@@ -170,46 +153,42 @@ def _tower(name: str, *rows: Row) -> Table:
                'logit_bias', r'.*\.position_ids'))
 
 
-_POOLING = 'vision_model.head'
-
-SIGLIP = _tower(
-    'siglip',
-    Row('pooling/probe', f'{_POOLING}.probe', '1 n d -> n d'),
-    # `split_pairs` and `join_pairs` convert these.
-    Row('pooling/query_key_value/kernel',
-        f'{_POOLING}.attention.in_proj_weight',
-        '(parts pool_heads e) d -> parts d pool_heads e'),
-    Row('pooling/query_key_value/bias', f'{_POOLING}.attention.in_proj_bias',
-        '(parts pool_heads e) -> parts pool_heads e'),
-    *both('pooling/out', f'{_POOLING}.attention.out_proj',
-          kernel='d (pool_heads e) -> pool_heads e d', **WEIGHT),
-    *norm('pooling/mlp_norm', f'{_POOLING}.layernorm', **WEIGHT),
-    *both('pooling/mlp/hidden', f'{_POOLING}.mlp.fc1', **DENSE),
-    *both('pooling/mlp/out', f'{_POOLING}.mlp.fc2', **DENSE))
+# `split_pairs` and `join_pairs` convert queries, keys and values.
+SIGLIP = _tower('siglip', """
+    pooling/probe       .head.probe               tokens
+    pooling/query_key_value/kernel  .head.attention.in_proj_weight  pools_kernel
+    pooling/query_key_value/bias    .head.attention.in_proj_bias    pools_bias
+    pooling/out         .head.attention.out_proj  pool_out
+    pooling/mlp_norm    .head.layernorm           norm
+    pooling/mlp/hidden  .head.mlp.fc1             dense
+    pooling/mlp/out     .head.mlp.fc2             dense
+    """)
 
 # Patches of images of any aspect ratio are flat (NaFlex).
-SIGLIP2 = dataclasses.replace(SIGLIP, name='siglip2', rows=tuple(
-    dataclasses.replace(row, layout=FLAT) if row.layout == CONV else row
-    for row in SIGLIP.rows))
+SIGLIP2 = dataclasses.replace(SIGLIP, name='siglip2', rows=(
+    *rows('patches .embeddings.patch_embedding flat', model='vision_model'),
+    *(row for row in SIGLIP.rows if not row.ours.startswith('patches/'))))
 
-CLIP = _tower(
-    'clip',
-    Row('cls', 'vision_model.embeddings.class_embedding', 'd -> 1 d'),
-    Row('cls_angles', 'vision_model.class_pos_emb'),  # MLCD.
-    *norm('stem_norm', 'vision_model.pre_layrnorm', **WEIGHT),
-    Row('head/dense/kernel', 'visual_projection.weight', 'o i -> i o'))
+CLIP = _tower('clip', """
+    cls                .embeddings.class_embedding  vector
+    cls_angles         .class_pos_emb
+    stem_norm          .pre_layrnorm                norm
+    head/dense/kernel  visual_projection.weight     matrix
+    """)  # The angles are MLCD's.
 
-AIMV2 = Table('aimv2', rows=(
-    *both('patches', 'vision_model.embeddings.patch_embed', kernel=CONV,
-          **WEIGHT),
-    Row('positions', 'vision_model.embeddings.position_embedding.weight'),
-    Row('patch_norm/scale', 'vision_model.embeddings.rms_norm.weight'),
-    *_layers('vision_model.encoder.layers.{layer}', mlp_name='ffn',
-             qkv='attention.{q|k|v}_proj', out='attention.out_proj',
-             norms=('rms_norm1', 'rms_norm2'), mlp={
-                 'up_proj': 'hidden', 'gate_proj': 'gate',
-                 'down_proj': 'out'}),
-    Row('final_norm/scale', 'vision_model.rms_norm.weight')),
+AIMV2 = Table('aimv2', rows(
+    _QKV + """
+    patches                .embeddings.patch_embed                conv
+    positions              .embeddings.position_embedding.weight
+    patch_norm/scale       .embeddings.rms_norm.weight
+    @attention/out         @attention.out_proj                    out
+    @attention_norm        @rms_norm1                             norm
+    @mlp_norm              @rms_norm2                             norm
+    @mlp/hidden            @ffn.up_proj                           denses
+    @mlp/gate              @ffn.gate_proj                         denses
+    @mlp/out               @ffn.down_proj                         denses
+    final_norm/scale       .rms_norm.weight
+    """, _TOWER_LAYER, 'vision_model'),
     renames={r'^(embeddings|encoder|rms_norm|head)\.': r'vision_model.\1.'},
     ignored=CLIP.ignored,
     unsupported={r'(vision_model\.)?head\..*|visual_projection\..*': (

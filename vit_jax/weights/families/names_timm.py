@@ -5,120 +5,88 @@ import re
 
 from vit_jax.weights.families.layout import Row
 from vit_jax.weights.families.layout import Table
-from vit_jax.weights.families.names import both
-from vit_jax.weights.families.names import CONV
-from vit_jax.weights.families.names import CONVS
-from vit_jax.weights.families.names import DENSE
-from vit_jax.weights.families.names import DENSES
 from vit_jax.weights.families.names import LAYERS
-from vit_jax.weights.families.names import norm
-from vit_jax.weights.families.names import OUT
-from vit_jax.weights.families.names import RELATIVE
-from vit_jax.weights.families.names import SHARED_RELATIVE
-from vit_jax.weights.families.names import WEIGHT
+from vit_jax.weights.families.names import rows
+
+BLOCK = 'blocks.{layer}.'
 
 
-def _backbone_timm(
-    prefix: str, ours: str, block: str, convolution: str,
-) -> tuple[Row, ...]:
-  theirs = f'{prefix}stages.{{stage-1}}.blocks.{block}'
-  path = f'backbone/block{{stage}}/{ours}'
-  names = {'1': '{}1', '2': '{}2', '3': '{}3', '_proj': 'downsample.{}'}
-  return (
-      *(Row(f'{path}/conv{end}/kernel',
-            f'{theirs}.{name.format("conv")}.weight', convolution)
-        for end, name in names.items()),
-      *(row for end, name in names.items() for row in norm(
-          f'{path}/norm{end}', f'{theirs}.{name.format("norm")}', **WEIGHT)))
-
-
-def _difference(prefix: str) -> tuple[Row, Row]:
-  """Rows of differential attention."""
-  ours = f'{LAYERS}/attention/difference'
-  return (Row(f'{ours}/lambdas', prefix + 'lambda_{q1|k1|q2|k2}',
-              'n l e -> l n e'),
-          Row(f'{ours}/norm/scale', f'{prefix}sub_norm.weight'))
+def _backbone(prefix: str) -> tuple[Row, ...]:
+  """Rows of the units of a ResNet: the first of a stage, and the others."""
+  units = (('unit1', '0', 'conv_kernel'),
+           ('units', '{unit+1}', 'conv_kernels'))
+  return tuple(
+      row for ours, block, kernel in units
+      for end, conv, norm in (
+          *((f'{i}', f'conv{i}', f'norm{i}') for i in (1, 2, 3)),
+          ('_proj', 'downsample.conv', 'downsample.norm'))
+      for row in rows(f"""
+        backbone/block{{stage}}/{ours}/conv{end}/kernel .{conv}.weight {kernel}
+        backbone/block{{stage}}/{ours}/norm{end}        .{norm}        norm
+          """, model=f'{prefix}stages.{{stage-1}}.blocks.{block}'))
 
 
 _TIMM_BACKBONE = 'patch_embed.backbone.'
-_TABLE = 'relative_position_bias_table'
 
 TIMM = Table('timm', rows=(
-    *both('patches', 'patch_embed.proj', kernel=CONV, **WEIGHT),
-    Row('cls', 'cls_token', '1 n d -> n d'),
-    Row('distill', 'dist_token', '1 n d -> n d'),
-    Row('registers', 'reg_token', '1 n d -> n d'),
-    Row('positions', 'pos_embed', '1 n d -> n d'),
-    Row(f'{LAYERS}/attention/qkv_kernel', 'blocks.{layer}.attn.qkv.weight',
-        'l (parts heads e) d -> l d parts heads e'),
-    Row(f'{LAYERS}/attention/qkv_bias', 'blocks.{layer}.attn.qkv.bias',
-        'l (parts heads e) -> l parts heads e'),
-    Row(f'{LAYERS}/attention/qv_bias', 'blocks.{layer}.attn.{q|v}_bias',
-        'n l (heads e) -> l n heads e'),
-    # Three arrays instead of one.
-    Row(f'{LAYERS}/attention/qkv_kernel',
-        'blocks.{layer}.attn.{q|k|v}_proj.weight',
-        'n l (heads e) d -> l d n heads e'),
-    Row(f'{LAYERS}/attention/qv_bias', 'blocks.{layer}.attn.{q|v}_proj.bias',
-        'n l (heads e) -> l n heads e'),
-    *both(f'{LAYERS}/attention/out', 'blocks.{layer}.attn.proj', **OUT),
-    *(row for ours, theirs in (
-        ('attention/query_norm', 'attn.q_norm'),
-        ('attention/key_norm', 'attn.k_norm'),
-        ('attention/inner_norm', 'attn.norm'), ('attention_norm', 'norm1'),
-        ('mlp_norm', 'norm2'), ('mlp/inner_norm', 'mlp.norm'))
-      for row in norm(
-          f'{LAYERS}/{ours}', f'blocks.{{layer}}.{theirs}', **WEIGHT)),
-    *_difference('blocks.{layer}.attn.'),
-    # SwiGLU: `fc1` has the gates before the hidden units, if there is one.
-    *(row for ours, theirs in (
-        ('hidden', 'fc1'), ('hidden', 'fc1_x'), ('gate', 'fc1_g'),
-        ('out', 'fc2'))
-      for row in both(
-          f'{LAYERS}/mlp/{ours}', f'blocks.{{layer}}.mlp.{theirs}',
-          **DENSES)),
-    Row(f'{LAYERS}/attention_scale', 'blocks.{layer}.ls1.gamma'),
-    Row(f'{LAYERS}/mlp_scale', 'blocks.{layer}.ls2.gamma'),
-    Row(f'{LAYERS}/attention_scale', 'blocks.{layer}.gamma_1'),
-    Row(f'{LAYERS}/mlp_scale', 'blocks.{layer}.gamma_2'),
-    Row(f'{LAYERS}/attention/frequencies', 'rope.freqs',
-        'n l h e -> l n h e'),
-    # BEiT, and relative-position ViTs.
-    *(Row(f'{ours}/offsets', f'{theirs}.{_TABLE}') for ours, theirs in (
-        (RELATIVE, 'blocks.{layer}.attn'), (SHARED_RELATIVE, 'rel_pos_bias'),
-        (RELATIVE, 'blocks.{layer}.attn.rel_pos'),
-        (SHARED_RELATIVE, 'shared_rel_pos'))),
-    *(row for ours, theirs, kernels in (
-        (RELATIVE, 'blocks.{layer}.attn.rel_pos', DENSES),
-        (SHARED_RELATIVE, 'shared_rel_pos', DENSE))
-      for end, layer in (('hidden', 'fc1'), ('out', 'fc2'))
-      for row in both(f'{ours}/{end}', f'{theirs}.mlp.{layer}', **kernels)),
-    *norm('patch_norm', 'patch_embed.norm', **WEIGHT),
-    *norm('stem_norm', 'norm_pre', **WEIGHT),
-    *norm('final_norm', 'norm', **WEIGHT),
-    *norm('pool_norm', 'fc_norm', **WEIGHT),
-    Row('pooling/probe', 'attn_pool.latent', '1 n d -> n d'),
-    Row('pooling/query/kernel', 'attn_pool.q.weight',
-        '(pool_heads e) d -> d pool_heads e'),
-    Row('pooling/query/bias', 'attn_pool.q.bias',
-        '(pool_heads e) -> pool_heads e'),
-    # `split_pairs` and `join_pairs` convert it.
-    Row('pooling/key_value/kernel', 'attn_pool.kv.weight',
-        '(parts pool_heads e) d -> parts d pool_heads e'),
-    Row('pooling/key_value/bias', 'attn_pool.kv.bias',
-        '(parts pool_heads e) -> parts pool_heads e'),
-    *both('pooling/out', 'attn_pool.proj',
-          kernel='d (pool_heads e) -> pool_heads e d', **WEIGHT),
-    *norm('pooling/mlp_norm', 'attn_pool.norm', **WEIGHT),
-    *both('pooling/mlp/hidden', 'attn_pool.mlp.fc1', **DENSE),
-    *both('pooling/mlp/out', 'attn_pool.mlp.fc2', **DENSE),
-    *both('representation/dense', 'pre_logits.fc', read_only=True, **DENSE),
-    *both('head/dense', 'head', **DENSE),
-    *both('head/distill', 'head_dist', **DENSE),
-    Row('backbone/root/kernel', f'{_TIMM_BACKBONE}stem.conv.weight', CONV),
-    *norm('backbone/root_norm', f'{_TIMM_BACKBONE}stem.norm', **WEIGHT),
-    *_backbone_timm(_TIMM_BACKBONE, 'unit1', '0', CONV),
-    *_backbone_timm(_TIMM_BACKBONE, 'units', '{unit+1}', CONVS)),
+    *rows("""
+    patches                 patch_embed.proj            conv
+    cls                     cls_token                   tokens
+    distill                 dist_token                  tokens
+    registers               reg_token                   tokens
+    positions               pos_embed                   tokens
+    @attention/qkv_kernel   @attn.qkv.weight            fused_kernel
+    @attention/qkv_bias     @attn.qkv.bias              fused_bias
+    @attention/qv_bias      @attn.{q|v}_bias            qkv_bias
+    @attention/qkv_kernel   @attn.{q|k|v}_proj.weight   qkv_kernel
+    @attention/qv_bias      @attn.{q|v}_proj.bias       qkv_bias
+    @attention/out          @attn.proj                  out
+    @attention/query_norm   @attn.q_norm                norm
+    @attention/key_norm     @attn.k_norm                norm
+    @attention/inner_norm   @attn.norm                  norm
+    @attention_norm         @norm1                      norm
+    @mlp_norm               @norm2                      norm
+    @mlp/inner_norm         @mlp.norm                   norm
+    @mlp/hidden             @mlp.fc1                    denses
+    @mlp/hidden             @mlp.fc1_x                  denses
+    @mlp/gate               @mlp.fc1_g                  denses
+    @mlp/out                @mlp.fc2                    denses
+    @attention_scale        @ls1.gamma
+    @mlp_scale              @ls2.gamma
+    @attention_scale        @gamma_1
+    @mlp_scale              @gamma_2
+    @attention/difference/norm/scale  @attn.sub_norm.weight
+    @attention/difference/lambdas     @attn.lambda_{q1|k1|q2|k2}  lambdas
+    @attention/relative/offsets  @attn.relative_position_bias_table
+    relative/offsets        rel_pos_bias.relative_position_bias_table
+    @attention/relative/offsets  @attn.rel_pos.relative_position_bias_table
+    relative/offsets        shared_rel_pos.relative_position_bias_table
+    @attention/relative/hidden  @attn.rel_pos.mlp.fc1   denses
+    @attention/relative/out     @attn.rel_pos.mlp.fc2   denses
+    relative/hidden         shared_rel_pos.mlp.fc1      dense
+    relative/out            shared_rel_pos.mlp.fc2      dense
+    patch_norm              patch_embed.norm            norm
+    stem_norm               norm_pre                    norm
+    final_norm              norm                        norm
+    pool_norm               fc_norm                     norm
+    pooling/probe           attn_pool.latent            tokens
+    pooling/query/kernel    attn_pool.q.weight          pool_kernel
+    pooling/query/bias      attn_pool.q.bias            pool_bias
+    pooling/key_value/kernel  attn_pool.kv.weight       pools_kernel
+    pooling/key_value/bias  attn_pool.kv.bias           pools_bias
+    pooling/out             attn_pool.proj              pool_out
+    pooling/mlp_norm        attn_pool.norm              norm
+    pooling/mlp/hidden      attn_pool.mlp.fc1           dense
+    pooling/mlp/out         attn_pool.mlp.fc2           dense
+    head/dense              head                        dense
+    head/distill            head_dist                   dense
+    backbone/root/kernel    .stem.conv.weight           conv_kernel
+    backbone/root_norm      .stem.norm                  norm
+    """, layer=BLOCK, model=_TIMM_BACKBONE[:-1]),
+    Row(f'{LAYERS}/attention/frequencies', 'rope.freqs', 'n l h e -> l n h e'),
+    *(dataclasses.replace(row, read_only=True) for row in rows(
+        'representation/dense pre_logits.fc dense')),
+    *_backbone(_TIMM_BACKBONE)),
     # A root without stages.
     renames={rf'^({_TIMM_BACKBONE})(conv|norm)\.': r'\1stem.\2.'},
     ignored=(r'.*\.relative_position_index',),  # Of Microsoft's BEiT.
@@ -137,38 +105,36 @@ TIMM = Table('timm', rows=(
 # Parallel layers: one array for hidden units, queries, keys and values, which
 # `split_pairs` and `join_pairs` convert.
 PARALLEL = dataclasses.replace(TIMM, rows=(
-    *(row for row in TIMM.rows if 'blocks.{layer}' not in row.theirs),
-    *(row for ours, theirs in (
-        ('attention_norm', 'in_norm'), ('attention/query_norm', 'q_norm'),
-        ('attention/key_norm', 'k_norm'))
-      for row in norm(
-          f'{LAYERS}/{ours}', f'blocks.{{layer}}.{theirs}', **WEIGHT)),
-    *both(f'{LAYERS}/mlp/hidden', 'blocks.{layer}.in_proj', **DENSES),
-    Row(f'{LAYERS}/mlp/hidden/bias', 'blocks.{layer}.mlp_bias'),
-    *both(f'{LAYERS}/mlp/out', 'blocks.{layer}.mlp_out_proj', **DENSES),
-    *both(f'{LAYERS}/attention/out', 'blocks.{layer}.attn_out_proj', **OUT),
-    # With differential attention, one array for both branches.
-    *both(f'{LAYERS}/mlp/out', 'blocks.{layer}.out_proj', **DENSES),
-    *_difference('blocks.{layer}.'),
-    Row(f'{LAYERS}/attention_scale', 'blocks.{layer}.ls.gamma')))
+    *(row for row in TIMM.rows if BLOCK not in row.theirs),
+    *rows("""
+    @attention_norm          @in_norm        norm
+    @attention/query_norm    @q_norm         norm
+    @attention/key_norm      @k_norm         norm
+    @mlp/hidden              @in_proj        denses
+    @mlp/hidden/bias         @mlp_bias
+    @mlp/out                 @mlp_out_proj   denses
+    @attention/out           @attn_out_proj  out
+    @mlp/out                 @out_proj       denses
+    @attention/difference/norm/scale  @sub_norm.weight
+    @attention/difference/lambdas     @lambda_{q1|k1|q2|k2}  lambdas
+    @attention_scale         @ls.gamma
+    """, layer=BLOCK)))
 
 # Two attentions, then two MLPs.
 _PAIRED = (('norm1.', 'attns.{}.norm.'), ('attn.', 'attns.{}.attn.'),
            ('ls1.', 'attns.{}.ls.'), ('norm2.', 'ffns.{}.norm.'),
            ('mlp.', 'ffns.{}.mlp.'), ('ls2.', 'ffns.{}.ls.'))
 PAIRED = dataclasses.replace(TIMM, rows=(
-    *(row for row in TIMM.rows if 'blocks.{layer}' not in row.theirs),
+    *(row for row in TIMM.rows if BLOCK not in row.theirs),
     *(dataclasses.replace(
         row, ours=row.ours.replace(f'{LAYERS}/', f'{LAYERS}/{start}'),
         theirs=row.theirs.replace(f'.{single}', f'.{pair.format(i)}', 1))
       for i, start in enumerate(('', 'second_')) for single, pair in _PAIRED
-      for row in TIMM.rows
-      if row.theirs.startswith(f'blocks.{{layer}}.{single}'))))
+      for row in TIMM.rows if row.theirs.startswith(BLOCK + single))))
 
 # Keys have a bias, too. The original names are in Meta's code.
 SAPIENS2 = dataclasses.replace(TIMM, rows=(
-    Row(f'{LAYERS}/attention/qkv_bias', 'blocks.{layer}.attn.{q|k|v}_proj.bias',
-        'n l (heads e) -> l n heads e'),
+    *rows('@attention/qkv_bias @attn.{q|k|v}_proj.bias qkv_bias', BLOCK),
     *(row for row in TIMM.rows if '{q|v}' not in row.theirs)),
     renames={
         r'\.attn\.w([qkv])\.': r'.attn.\1_proj.',
@@ -183,41 +149,18 @@ VIT5 = dataclasses.replace(
     TIMM, ignored=(r'blocks\.\d+\.attn\.rope(_reg)?\.freqs',))
 
 
-def timm_written(
-    table: Table, *, eva: bool, beit: bool, qkv_bias: bool, separate_qkv: bool,
-    separate_gate: bool, differential: bool,
-) -> Table:
-  """Returns a table of timm with the rows that are written for a model.
-
-  Args:
-    table: that of the model's family.
-    qkv_bias: see `ViTConfig`.
-    eva: whether timm builds it with its class Eva or Beit.
-    beit: whether timm builds it with its class Beit.
-    separate_qkv: whether queries, keys and values have one array each.
-    separate_gate: whether the gate of SwiGLU has its own array.
-    differential: see `ViTConfig`.
-  """
-  return table.without(
-      '.mlp_bias' if qkv_bias else '.in_proj.bias',
-      *(('_out_proj.',) if differential else ('.out_proj.',)),
-      *(('.ls1.', '.ls2.') if eva else ('.gamma_',)),
-      *(('rel_pos.',) if beit else (f'attn.{_TABLE}', 'rel_pos_bias.')),
-      *(('attn.qkv.', 'v}_bias') if separate_qkv else ('v}_proj.',)),
-      *(('.fc1.',) if separate_gate else ('.fc1_x.', '.fc1_g.')))
-
-
 # timm's NaFlexVit projects flattened patches and has a grid of positions, of
 # which class token and registers have none.
-FLAT = 'o (side w channels) -> side w channels o'
 NAFLEX = dataclasses.replace(
     TIMM, name='naflex', rows=(
-        *both('patches', 'embeds.proj', kernel=FLAT, **WEIGHT),
-        Row('cls', 'embeds.cls_token', '1 n d -> n d'),
-        Row('registers', 'embeds.reg_token', '1 n d -> n d'),
-        Row('positions', 'embeds.pos_embed', '1 rows w d -> (rows w) d'),
-        Row('positions_rows', 'embeds.pos_embed_y', '1 n d -> n d'),
-        Row('positions_columns', 'embeds.pos_embed_x', '1 n d -> n d'),
+        *rows("""
+        patches            .proj         flat
+        cls                .cls_token    tokens
+        registers          .reg_token    tokens
+        positions          .pos_embed    grid
+        positions_rows     .pos_embed_y  tokens
+        positions_columns  .pos_embed_x  tokens
+        """, model='embeds'),
         *(row for row in TIMM.rows if re.fullmatch(
             r'blocks\.\{layer\}\.(norm\d|attn\.(qkv|proj|norm|[qk]_norm)|ls\d'
             r'|mlp\.(fc\d|norm))\..*|(norm(_pre)?|fc_norm|attn_pool|head)\..*',
@@ -225,15 +168,16 @@ NAFLEX = dataclasses.replace(
 
 # C-RADIO of NVIDIA and Hugging Face: several class tokens, of which all but the
 # first become registers (`split_pairs`), and no bias of the patches.
-_BLOCK = 'blocks.{layer}.'
 RADIO = Table('radio', rows=(
     Row('patches/kernel', 'patch_generator.embedder.weight',
         'o (channels side w) -> side w channels o'),
-    Row('cls', 'patch_generator.cls_token.token'),
-    Row('positions', 'patch_generator.pos_embed', '1 n d -> n d'),
-    Row(f'{LAYERS}/attention_scale', f'{_BLOCK}layer_scale1.lambda1'),
-    Row(f'{LAYERS}/mlp_scale', f'{_BLOCK}layer_scale2.lambda1'),
-    *(row for row in TIMM.rows if row.theirs.startswith(_BLOCK))),
+    *rows("""
+    cls               patch_generator.cls_token.token
+    positions         patch_generator.pos_embed  tokens
+    @attention_scale  @layer_scale1.lambda1
+    @mlp_scale        @layer_scale2.lambda1
+    """, layer=BLOCK),
+    *(row for row in TIMM.rows if row.theirs.startswith(BLOCK))),
     ignored=(r'patch_generator\.video_embedder\..*',))
 
 # Qwen3-ViT and DeepSeek-ViT: timm's classifiers have the encoder, without class
@@ -242,29 +186,30 @@ _ENCODER = (r'patch_embed\.proj\..*|pos_embed|norm\..*|head\..*'
             r'|blocks\.\{layer\}\.(norm\d|attn\.(qkv|proj)|mlp\.fc\d)\..*')
 
 
-def vision_encoder(
-    prefix: str, absent: str, merger: str = '', block: str = '',
-) -> Table:
-  """Returns the names of an encoder.
+def vision_encoder(absent: str, merger: str = '', block: str = '') -> Table:
+  """Returns the names of an encoder, in a classifier or alone.
 
   Args:
-    prefix: prefix of all names except the head's.
     absent: regular expression of the rows that it lacks.
     merger: name of its projector, which is ignored if it is not given.
     block: axes of the projector's inputs.
   """
-  rows = [dataclasses.replace(row, theirs=(
-      '' if row.theirs.startswith('head.') else prefix) + row.theirs)
-          for row in TIMM.rows if re.fullmatch(_ENCODER, row.theirs)
-          and not re.fullmatch(absent, row.theirs)]
+  found = [dataclasses.replace(row, theirs=(
+      '' if row.theirs.startswith('head.') else 'encoder.') + row.theirs)
+           for row in TIMM.rows if re.fullmatch(_ENCODER, row.theirs)
+           and not re.fullmatch(absent, row.theirs)]
   if merger:
-    merger = prefix + merger
-    rows += [*norm('final_norm', f'{merger}.norm', **WEIGHT),
-             *both('merger/hidden', f'{merger}.fc1', **WEIGHT,
-                   kernel=f'o ({block}) -> block across d o'),
-             *both('merger/out', f'{merger}.fc2', **DENSE)]
-  return Table('timm', tuple(rows), ignored=(
-      () if prefix else (r'(merger|aligner)\..*',)))
+    found += [
+        *rows("""
+        final_norm          .norm        norm
+        merger/hidden/bias  .fc1.bias
+        merger/out          .fc2         dense
+        """, model=f'encoder.{merger}'),
+        Row('merger/hidden/kernel', f'encoder.{merger}.fc1.weight',
+            f'o ({block}) -> block across d o')]
+  return Table(
+      'timm', tuple(found), ignored=(r'(merger|aligner)\..*',),
+      renames={r'^(patch_embed|pos_embed|norm|blocks)\b': r'encoder.\1'})
 
 
 # ------------------------- DINO, DINOv2, MAE and other self-supervision (.pth)
@@ -274,13 +219,14 @@ def vision_encoder(
 META = dataclasses.replace(
     TIMM, name='meta', rows=(
         *TIMM.rows,
-        Row('registers', 'register_tokens', '1 n d -> n d'),
-        # SwiGLU: the gates are before the hidden units.
-        *both(f'{LAYERS}/mlp/hidden', 'blocks.{layer}.mlp.w12', **DENSES),
-        *both(f'{LAYERS}/mlp/out', 'blocks.{layer}.mlp.w3', **DENSES),
-        # TIPS.
-        *both(f'{LAYERS}/mlp/hidden', 'blocks.{layer}.mlp.c_fc', **DENSES),
-        *both(f'{LAYERS}/mlp/out', 'blocks.{layer}.mlp.c_proj', **DENSES)),
+        # Gates are before the hidden units in `w12`; `c_` is TIPS.
+        *rows("""
+        registers    register_tokens  tokens
+        @mlp/hidden  @mlp.w12         denses
+        @mlp/out     @mlp.w3          denses
+        @mlp/hidden  @mlp.c_fc        denses
+        @mlp/out     @mlp.c_proj      denses
+        """, layer=BLOCK)),
     # DINOv2's training saves layers in chunks.
     renames={r'^blocks\.\d+\.(\d+\.)': r'blocks.\1'},
     ignored=(
@@ -304,8 +250,10 @@ def tipsv2_written(*, swiglu: bool) -> Table:
 # ---------------------------------------------------------------- timm's BiT
 
 TIMM_BIT = Table('timm', rows=(
-    Row('backbone/root/kernel', 'stem.conv.weight', CONV),
-    *_backbone_timm('', 'unit1', '0', CONV),
-    *_backbone_timm('', 'units', '{unit+1}', CONVS),
-    *norm('final_norm', 'norm', **WEIGHT),
-    *both('head/dense', 'head.fc', kernel='o i 1 1 -> i o', **WEIGHT)))
+    *rows("""
+    backbone/root/kernel  stem.conv.weight  conv_kernel
+    final_norm            norm              norm
+    head/dense/bias       head.fc.bias
+    """),
+    Row('head/dense/kernel', 'head.fc.weight', 'o i 1 1 -> i o'),
+    *_backbone('')))
