@@ -18,18 +18,12 @@ def variant(config: models.ModelConfig) -> str:
 
 def dimensions(name: str) -> dict[str, Any]:
   """Returns the keys of the section `model` that a variant determines."""
-  config = models.parse({'variant': name})
-  keys = ['name']
-  if isinstance(config, vit_config.ViTConfig):
-    keys += vit_config.DIMENSIONS
-  backbone = config.backbone and {
-      'depths': config.backbone.depths, 'width': config.backbone.width}
-  return {**{key: getattr(config, key) for key in keys}, 'backbone': backbone}
+  return _dimensions(models.parse({'variant': name}))
 
 
 def has_dimensions(config: models.ModelConfig, name: str) -> bool:
   """Whether a model has the dimensions of a variant."""
-  return _dimensions(config) == _dimensions(models.parse({'variant': name}))
+  return _dimensions(config) == dimensions(name)
 
 
 def _candidates(config: models.ModelConfig) -> list[str]:
@@ -40,11 +34,8 @@ def _candidates(config: models.ModelConfig) -> list[str]:
   return list(dict.fromkeys(names))
 
 
-def _dimensions(config: models.ModelConfig) -> tuple[Any, ...]:
-  backbone = config.backbone
-  result = (config.name, tuple(backbone.depths) if backbone else (),
-            backbone.width if backbone else 0)
-  if not isinstance(config, vit_config.ViTConfig):
-    return result
-  return (*result, config.depth, config.width, config.mlp_dim,
-          config.num_heads, config.patch_shape)
+def _dimensions(config: models.ModelConfig) -> dict[str, Any]:
+  keys = ('name', *(vit_config.DIMENSIONS if config.name == 'vit' else ()))
+  backbone = config.backbone and {
+      'depths': config.backbone.depths, 'width': config.backbone.width}
+  return {**{key: getattr(config, key) for key in keys}, 'backbone': backbone}
