@@ -84,7 +84,7 @@ def test_arguments_of_training_and_defaults_are_accepted():
 @pytest.mark.parametrize(('config', 'words'), [
     ({'architecture': 'vit_base_mci_224'}, 'a convolutional stem'),
     ({'architecture': 'naflexvit_base_patch16_gap', 'model_args': {
-        'rope_type': 'axial'}}, "rope_type='axial': the argument is not"),
+        'rope_type': 'axial'}}, "rope_type='axial', which is not supported"),
     ({'architecture': 'naflexvit_base_patch16_gap', 'model_args': {
         'pos_embed_align_corners': True}}, 'lack that interpolation'),
     *(({'architecture': name}, component) for name, component in (
@@ -101,7 +101,7 @@ def test_arguments_of_training_and_defaults_are_accepted():
           ('act_layer', 'relu', "Unknown act_layer 'relu'"))),
     ({**BASE, 'global_pool': 'avgmax'}, 'Unknown global_pool'),
     ({**BASE, 'model_args': without(global_pool='')}, 'Unknown global_pool'),
-    ({'architecture': 'resnetv2_50'}, 'expected a ViT, DeiT or BiT'),
+    ({'architecture': 'resnetv2_50'}, 'which is unknown, and so are num_'),
     ({'architecture': 'resnetv2_50x1_bit', 'global_pool': 'max'},
      'expected avg'),
     ({'architecture': 'resnetv2_50x1_bit', 'model_args': {'avg_down': True}},
