@@ -5,6 +5,7 @@ shows them. A section without a picture says why there is none.
 """
 
 from collections.abc import Sequence
+import itertools
 from typing import Any
 
 from etils import epath
@@ -128,15 +129,11 @@ def segmentation(
   """
   if not paths or not model.has_decoder:
     return []
-  names: list[Any] = []
-  found: list[np.ndarray] = []
-  # Unreadable images are reported with the attention.
-  for batch, outputs in model.outputs(
-      paths, batch_size=batch_size, on_error=lambda *_: None):
-    names += batch
-    found += map(model.pixel_classes, batch, outputs['logits'])
+  names, batches = _outputs(model, paths, batch_size)
   if not names:
     return []
+  found = list(map(model.pixel_classes, names, itertools.chain(
+      *(outputs['logits'] for outputs in batches))))
   images = [np.asarray(images_lib.open_image(name, model.preprocess))
             for name in names]
   classes = {'prediction': found}
@@ -172,17 +169,12 @@ def patches(
   if not paths or not model.config.num_layers:
     return []
   row, column = patch
-  names: list[Any] = []
-  features = []
-  # Unreadable images are reported with the attention.
-  for batch, outputs in model.outputs(
-      paths, batch_size=batch_size,
-      names=(model.layer_output(name),), on_error=lambda *_: None):
-    names += batch
-    features.append(model.extract_layer(outputs, name))
+  names, batches = _outputs(
+      model, paths, batch_size, names=(model.layer_output(name),))
   if not names:
     return []
-  values = np.concatenate(features)
+  values = np.concatenate([
+      model.extract_layer(outputs, name) for outputs in batches])
   model_figures.patches(
       _pictures(model, names), patch_features.colours(values),
       patch_features.similarity(values, row=row, column=column), path,
@@ -275,6 +267,20 @@ def attention(
         f'Heads, image {number}', f'Attention of each head in {_title(name)} '
         f'from {query}; each map has its own scale.', path))
   return sections
+
+
+def _outputs(
+    model: model_lib.Model, paths: Sequence[str], batch_size: int,
+    **options: Any,
+) -> tuple[list[Any], list[dict[str, Any]]]:
+  """Returns readable images, and the outputs of each batch.
+
+  The others are reported with the attention.
+  """
+  found = list(model.outputs(
+      paths, batch_size=batch_size, on_error=lambda *_: None, **options))
+  return ([name for names, _ in found for name in names],
+          [outputs for _, outputs in found])
 
 
 def _pictures(

@@ -56,9 +56,7 @@ class Model(weights_lib.Weights):
   @classmethod
   def read_from(cls, weights: weights_lib.Weights) -> 'Model':
     """Returns a model with the values of weights, which are read once."""
-    fields = {f.name: getattr(weights, f.name)
-              for f in dataclasses.fields(weights)}
-    return cls(**fields).with_params(weights.read())
+    return cls(**vars(weights)).with_params(weights.read())
 
   @property
   def params(self) -> types.Params:
@@ -85,9 +83,8 @@ class Model(weights_lib.Weights):
       ValueError: for other arrays, or images that do not divide into patches.
     """
     images_lib.check_batch(images, self.preprocess)
-    size = images.shape[1], images.shape[2]
-    apply = network_lib.forward(self.config, (), flip=False)
-    return apply(self.params_for(size), images)
+    apply = network_lib.forward(self.config)
+    return apply(self.params_for(images.shape[1:3]), images)
 
   @functools.cached_property
   def params_for(self) -> Callable[[tuple[int, int]], types.Params]:
@@ -124,7 +121,7 @@ class Model(weights_lib.Weights):
       ValueError: if the model has no head.
     """
     return self._collect(
-        lambda outputs: self.decode(
+        lambda outputs, _: self.decode(
             outputs['logits'], top_k=top_k, activation=activation),
         images, batch_size, flip=flip)
 
@@ -133,19 +130,22 @@ class Model(weights_lib.Weights):
       activation: preprocessing_lib.Activation | None = None,
   ) -> Predictions:
     """Converts logits to predictions or estimates; see `predict`."""
-    if not self.config.num_classes:
-      raise ValueError(
-          f'{self.address or "The model"} has no trained head, and so no '
-          'classes. Use its features (the command or method `features`), or '
-          'fine-tune it first.')
-    labels = self.preprocess.labels
-    if self.preprocess.activation == 'none':
+    self._check_head(
+        'classes', 'its features (the command or method `features`)')
+    labels, stored = self.preprocess.labels, self.preprocess.activation
+    if stored == 'none':
       return predictions.estimates(logits, labels=labels)
     if self.has_decoder:
       return predictions.shares(logits, labels=labels, top_k=top_k)
     return predictions.top_classes(
-        logits, labels=labels, top_k=top_k,
-        activation=activation or self.preprocess.activation)
+        logits, labels=labels, top_k=top_k, activation=activation or stored)
+
+  def _check_head(self, what: str, instead: str) -> None:
+    """Raises a ValueError if the model has no head."""
+    if not self.config.num_classes:
+      raise ValueError(
+          f'{self.address or "The model"} has no trained head, and so no '
+          f'{what}. Use {instead}, or fine-tune it first.')
 
   @property
   def has_decoder(self) -> bool:
@@ -164,11 +164,10 @@ class Model(weights_lib.Weights):
       ValueError: if the model has no decoder, or images are cropped for it.
     """
     self.check_segments()
-    given, single = self._several(images)
-    found = [self.pixel_classes(image, logits) for sources, outputs in
-             self.outputs(given, batch_size=batch_size, flip=flip)
-             for image, logits in zip(sources, outputs['logits'])]
-    return found[0] if single else found
+    return self._collect(
+        lambda outputs, sources: map(
+            self.pixel_classes, sources, outputs['logits']),
+        images, batch_size, flip=flip)
 
   def check_segments(self) -> None:
     """Raises a ValueError if `segment` does not apply to the model."""
@@ -205,18 +204,16 @@ class Model(weights_lib.Weights):
       ValueError: if the model has no such layer.
     """
     return np.asarray(self._collect(
-        lambda outputs: self.extract_layer(outputs, layer), images, batch_size,
-        names=(self.layer_output(layer),)))
+        lambda outputs, _: self.extract_layer(outputs, layer), images,
+        batch_size, names=(self.layer_output(layer),)))
 
   def layer_output(self, layer: str) -> str:
     """Returns the name of the model output that contains a feature layer."""
     if layer.partition(':')[0] in ('tokens', 'patches'):
       self.preprocess.check_one_size(f'The layer {layer!r}')
     name = feature_layers.output(layer, self.config)
-    if name == 'logits' and not self.config.num_classes:
-      raise ValueError(
-          f'{self.address or "The model"} has no trained head, and so no '
-          "logits. Use layer='representation', or fine-tune it first.")
+    if name == 'logits':
+      self._check_head('logits', "layer='representation'")
     return name
 
   def extract_layer(
@@ -254,11 +251,8 @@ class Model(weights_lib.Weights):
   ) -> Float[np.ndarray, '...']:
     """Returns attention rollout maps (ViT, figure 6).
 
-    Returns:
-      float64 [batch, rows, columns], which sums to one for each image.
-
-    Raises:
-      ValueError: if the model has no such attention.
+    They are float64 [batch, rows, columns], and each sums to one. Raises as
+    `attention`.
     """
     # Batch by batch: the attention of many images would fill the memory.
     return np.asarray(self._attention(
@@ -274,13 +268,11 @@ class Model(weights_lib.Weights):
     """Applies `function` to the attention weights of the images."""
     feature_layers.check_has_tokens(
         self.config, 'attention', instead='model.features')
-    self.preprocess.check_one_size('Attention')
     if self.config.axial:
-      raise ValueError(
-          'Axial attention is limited to rows and columns, so there is no '
-          'attention between all tokens.')
+      raise ValueError('Axial attention is limited to rows and columns, so '
+                       'there is no attention between all tokens.')
     return self._collect(
-        lambda outputs: function(
+        lambda outputs, _: function(
             np.asarray(outputs['layers']['attention'], np.float32)),
         images, batch_size, names=('layers',))
 
@@ -302,8 +294,8 @@ class Model(weights_lib.Weights):
     if batch_size < 1:
       raise ValueError(f'batch_size must be at least 1, but is {batch_size}.')
     # One image is not padded to a full batch.
-    batch_size = min(batch_size, max(
-        operator.length_hint(images, batch_size), 1))
+    length = operator.length_hint(images, batch_size)
+    batch_size = min(batch_size, max(length, 1))
     if 'layers' in names:
       self.preprocess.check_one_size('Attention')
     apply = network_lib.forward(self.config, tuple(names), flip=flip)
@@ -312,38 +304,28 @@ class Model(weights_lib.Weights):
       outputs = groups_lib.in_order([
           (rows, jax.device_get(apply(self.params_for(of.shape[1:3]), of)))
           for rows, of in groups])
-      rows = predictions.finite_rows(
+      kept, outputs = predictions.finite(
           outputs, sources, dtype=self.config.dtype, on_error=on_error)
-      if rows:
-        # A slice without padding copies nothing.
-        kept = slice(len(rows)) if len(rows) == len(sources) else rows
-        yield tuple(sources[row] for row in rows), {
-            name: jax.tree.map(lambda x, kept=kept: x[:, kept], value)
-            if name == 'layers' else value[kept]
-            for name, value in outputs.items()}
+      if kept:
+        yield kept, outputs
 
   def _collect(
-      self, function: Callable[[dict[str, Any]], Iterable[Any]],
+      self, function: Callable[[dict[str, Any], Any], Iterable[Any]],
       images: ImageLike | Iterable[ImageLike], batch_size: int,
       **options: Any,
   ) -> Any:
-    """Applies `function` to the outputs of each batch; returns all rows.
+    """Returns rows of `function` of the outputs of each batch, and its images.
 
     For a single image, returns its row.
     """
-    given, single = self._several(images)
-    rows = [row for _, outputs in self.outputs(
-        given, batch_size=batch_size, **options) for row in function(outputs)]
-    return rows[0] if single else rows
-
-  def _several(
-      self, images: ImageLike | Iterable[ImageLike]) -> tuple[list[Any], bool]:
-    """Returns a list of images, and whether a single one was given."""
     single = images_lib.is_single(images, channels=self.preprocess.channels)
     given: list[Any] = [images] if single else list(images)  # type: ignore
     if not given:
       raise ValueError('No images were given.')
-    return given, single
+    rows = [row for sources, outputs in self.outputs(
+        given, batch_size=batch_size, **options)
+            for row in function(outputs, sources)]
+    return rows[0] if single else rows
 
   def save(
       self, target: str | os.PathLike, *, form: str = save_lib.ORBAX,

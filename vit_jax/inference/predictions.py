@@ -40,11 +40,11 @@ class Estimate:
 Result = Prediction | Estimate
 
 
-def finite_rows(
+def finite(
     outputs: Mapping[str, Any], sources: Sequence[Any], *, dtype: str,
     on_error: Callable[[Any, Exception], None] | None,
-) -> list[int]:
-  """Returns the rows of images whose outputs are finite; reports the others.
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+  """Returns images whose outputs are finite, and these; reports the others.
 
   Args:
     outputs: outputs [batch, ...] by name; `layers` are not checked.
@@ -66,7 +66,11 @@ def finite_rows(
     if on_error is None:
       raise error
     on_error(source, error)
-  return rows
+  # A slice without padding copies nothing.
+  kept = slice(len(rows)) if len(rows) == len(sources) else rows
+  return tuple(sources[row] for row in rows), {
+      name: jax.tree.map(lambda x: x[:, kept], value) if name == 'layers'
+      else value[kept] for name, value in outputs.items()}
 
 
 def top_classes(
