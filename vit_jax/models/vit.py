@@ -75,7 +75,7 @@ class ViT(nn.Module):
     patches = patches.reshape(patches.shape[0], -1, c.width)
     if replace is not None:
       patches = replace(patches)
-    embedded, positions = self._embed(patches, grid)
+    embedded, shared = self._embed(patches, grid)
     if visible is not None:
       embedded = jnp.concatenate([
           embedded[:, :c.num_prefix],
@@ -85,7 +85,7 @@ class ViT(nn.Module):
     if c.stem_norm == 'tokens':
       embedded = layers.layer_norm(c, 'stem_norm')(embedded)
     tokens, captured = encoder.Encoder(c, train, capture, grid, name='encoder')(
-        embedded, positions)
+        embedded, shared)
     if c.final_norm:
       tokens = layers.layer_norm(c, 'final_norm')(tokens)
     pooled = self._pool(tokens, grid, train=train)
@@ -93,13 +93,6 @@ class ViT(nn.Module):
     if c.representation_layer:
       representation = heads.RepresentationLayer(
           c, name='representation')(pooled)
-    embedding = representation.astype(jnp.float32)
-    if c.projection:
-      embedding = layers.dense(
-          c.projection, ('width', None), 'projection', dtype=jnp.float32)(
-              embedding)
-    if c.cosine_head:
-      embedding /= jnp.linalg.norm(embedding, axis=-1, keepdims=True)
     outputs = {'embedded': embedded, 'tokens': tokens, 'pooled': pooled,
                'representation': representation}
     if c.decoder is not None:
@@ -108,15 +101,8 @@ class ViT(nn.Module):
       outputs['logits'] = decoder_lib.Decoder(c, name='head')([
           x[:, c.num_prefix:].reshape(-1, *grid, c.width)
           for x in of_layers])
-      return {**outputs, 'layers': captured} if capture else outputs
-    head = heads.Head(
-        c.num_classes, c.head_bias, c.distill_token, name='head')
-    if c.distill_token:
-      both = head(tokens[:, 0]), head.distill(tokens[:, 1])
-      outputs |= {'cls_logits': both[0], 'distill_logits': both[1],
-                  'logits': (both[0] + both[1]) / 2}
     else:
-      outputs['logits'] = head(embedding)
+      outputs |= self._classify(tokens, representation)
     return {**outputs, 'layers': captured} if capture else outputs
 
   def _patches(self, images: jax.Array) -> jax.Array:
@@ -176,6 +162,26 @@ class ViT(nn.Module):
         name, nn.with_logical_partitioning(init, (None, 'norm')),
         (count, self.config.width))
     return jnp.tile(learned.astype(patches.dtype), (patches.shape[0], 1, 1))
+
+  def _classify(
+      self, tokens: jax.Array, representation: jax.Array,
+  ) -> dict[str, jax.Array]:
+    """Returns `logits`, and with `distill_token` those of each head."""
+    c = self.config
+    head = heads.Head(
+        c.num_classes, c.head_bias, c.distill_token, name='head')
+    if c.distill_token:
+      both = head(tokens[:, 0]), head.distill(tokens[:, 1])
+      return {'cls_logits': both[0], 'distill_logits': both[1],
+              'logits': (both[0] + both[1]) / 2}
+    embedding = representation.astype(jnp.float32)
+    if c.projection:
+      embedding = layers.dense(
+          c.projection, ('width', None), 'projection', dtype=jnp.float32)(
+              embedding)
+    if c.cosine_head:
+      embedding /= jnp.linalg.norm(embedding, axis=-1, keepdims=True)
+    return {'logits': head(embedding)}
 
   def _pool(
       self, tokens: jax.Array, grid: tuple[int, int], *, train: bool,
