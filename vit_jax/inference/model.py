@@ -84,7 +84,8 @@ class Model(weights_lib.Weights):
     """
     images_lib.check_batch(images, self.preprocess)
     apply = network_lib.forward(self.config)
-    return apply(self.params_for(images.shape[1:3]), images)
+    size = images.shape[1], images.shape[2]
+    return apply(self.params_for(size), images)
 
   @functools.cached_property
   def params_for(self) -> Callable[[tuple[int, int]], types.Params]:
@@ -294,8 +295,8 @@ class Model(weights_lib.Weights):
     if batch_size < 1:
       raise ValueError(f'batch_size must be at least 1, but is {batch_size}.')
     # One image is not padded to a full batch.
-    length = operator.length_hint(images, batch_size)
-    batch_size = min(batch_size, max(length, 1))
+    batch_size = min(
+        batch_size, max(operator.length_hint(images, batch_size), 1))
     if 'layers' in names:
       self.preprocess.check_one_size('Attention')
     apply = network_lib.forward(self.config, tuple(names), flip=flip)

@@ -189,18 +189,18 @@ def _for_format(
 ) -> dict[str, Any]:
   """Returns the parameters that the format has, by our names."""
   flat = tree.flatten(params)
-  if form == 'huggingface' and isinstance(config, vit_config.ViTConfig) and (
+  if not isinstance(config, vit_config.ViTConfig):
+    return flat
+  if form == 'huggingface' and (
       config.stem_norm == 'tokens' and config.pooling == 'cls'):
     # The projection of CLIP has no bias.
     flat = {name: array for name, array in flat.items()
             if name != 'head/dense/bias' or np.any(array)}
-  pixio = form == 'huggingface' and (
-      getattr(config, 'pooling', '') == 'cls_registers')
+  pixio = form == 'huggingface' and config.pooling == 'cls_registers'
   if 'registers' not in flat or not (pixio or (
       form == 'timm' and timm_arguments.embeds_prefix(config))):
     return flat
   # The registers of timm and Pixio have position embeddings, too.
-  assert isinstance(config, vit_config.ViTConfig)
   cls, patches = np.split(
       np.asarray(flat['positions']), [config.num_class_tokens])
   return {**flat, 'positions': np.concatenate(
