@@ -20,7 +20,6 @@ from jaxtyping import Float, UInt8
 import numpy as np
 
 from vit_jax import models
-from vit_jax import tree
 from vit_jax import types
 from vit_jax.analysis import attention as attention_maps
 from vit_jax.analysis import pixel_classes
@@ -95,7 +94,7 @@ class Model(weights_lib.Weights):
   def __repr__(self) -> str:
     height, width = self.resolution
     return (f'Model({self.origin or self.config.name}: '
-            f'{tree.num_elements(self.params):,} parameters, images of '
+            f'{weights_lib.count(self.params)}, images of '
             f'{height} x {width}, {self.head_size})')
 
   def predict(

@@ -39,6 +39,7 @@ class ModelType:
     epsilon: default of `layer_norm_eps`; 0 for that of the family.
     num_heads: default of `num_attention_heads`; 0 to use a published size.
     inner: key of the section that holds the settings of the images' model.
+    rotary: settings of rotary positions, except their base.
   """
   family: str
   base: str = ''
@@ -49,6 +50,7 @@ class ModelType:
   epsilon: float = 0.0
   num_heads: int = 12
   inner: str = ''
+  rotary: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 _DINO = ('qkv_bias', 'layer_scale', 'mlp')
@@ -73,7 +75,7 @@ _TYPES: Mapping[str, ModelType] = {
         free=(*_DINO, 'registers')),
     'dinov3_vit': ModelType(
         'dinov3', 'DINOv3ViTModel', settings={'position': 'none'}, free=_DINO,
-        num_heads=6),
+        num_heads=6, rotary={'coordinates': 'normalized', 'halves': True}),
     'tipsv2_vision_model': ModelType(
         'meta', 'Tipsv2VisionModel', free=(*_DINO, 'registers'),
         inner=_VISION),
@@ -101,7 +103,7 @@ _TYPES: Mapping[str, ModelType] = {
     'mlcd_vision_model': ModelType(
         'clip', 'MLCDVisionModel', settings={
             'stem_norm': 'tokens', 'position': 'none'}, gelu='exact',
-        num_heads=16),
+        num_heads=16, rotary={'halves': True, 'cls': True}),
     'radio': ModelType('radio', 'RadioModel', num_heads=16),
     'siglip_vision_model': ModelType(
         'siglip', 'SiglipVisionModel', '', {'pooling': 'attention'}),
@@ -159,14 +161,9 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   if found.num_heads and 'num_heads' not in result.model:
     result.model['num_heads'] = found.num_heads
     result.origins['num_heads'] = f'inferred from model_type {kind}'
-  if kind == 'dinov3_vit' and 'rope_theta' in config:
-    result.model['rotary'] = {
-        'coordinates': 'normalized', 'base': float(config['rope_theta']),
-        'halves': True}
-  if kind == 'mlcd_vision_model':
-    theta = (config.get('rope_parameters') or {}).get('rope_theta', 10_000)
-    result.model['rotary'] = {
-        'base': float(theta), 'halves': True, 'cls': True}
+  theta = (config.get('rope_parameters') or config).get('rope_theta')
+  if found.rotary and theta:
+    result.model['rotary'] = {**found.rotary, 'base': float(theta)}
   if found.family == 'meta':  # TIPSv2.
     result.positions = 'bilinear'
     result.add_defaults({'mean': (0.0,) * 3, 'std': (1.0,) * 3},

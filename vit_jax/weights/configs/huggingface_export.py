@@ -66,9 +66,7 @@ def model_type(model: weights_lib.Weights) -> str:
         'layer_scale': config.layer_scale or 1e-5}
   if config.rotary is not None:
     expected['rotary'] = rotary_lib.RotaryConfig(
-        base=config.rotary.base, halves=True, **(
-            {'cls': True} if config.rotates_cls else
-            {'coordinates': 'normalized'}))
+        base=config.rotary.base, **found.rotary)
   if kind == 'beit':
     expected |= {'final_norm': not config.pool_norm,
                  'pooling': 'average' if config.pool_norm else 'cls'}
