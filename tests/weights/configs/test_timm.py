@@ -220,6 +220,12 @@ def test_a_network_that_timm_cannot_build_is_an_error(settings):
     exported(**settings)
 
 
+def test_scales_of_attention_alone_are_no_naflex_vit_of_timm():
+  with pytest.raises(ValueError, match='layer_scale_mlp=False'):
+    exported(**{**TINY, 'position': 'factorized', 'pooling': 'average',
+                'layer_scale': 0.1, 'layer_scale_mlp': False})
+
+
 @pytest.mark.parametrize(('mlp_dim', 'width'), [
     (8192, 1664), (20, 12), (49, 36)])
 def test_the_exported_ratio_gives_the_mlp_its_width(mlp_dim, width):

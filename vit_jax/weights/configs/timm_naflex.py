@@ -63,6 +63,7 @@ def supports(config: vit_config.ViTConfig) -> bool:
                or config.distill_token or config.has_offset_bias
                or config.parallel or config.paired or config.differential)
       and config.key_bias and config.mlp_bias and config.pool_norm_affine
+      and config.layer_scale_mlp
       and not (config.final_norm and config.pool_norm)
       and not (config.has_cls and config.position_cls))
 

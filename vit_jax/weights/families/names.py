@@ -78,9 +78,10 @@ def rows(
     if kind in _LAYOUTS:
       result.append(Row(ours, theirs, _LAYOUTS[kind]))
       continue
-    end = 'scale' if kind == 'norm' else 'kernel'
+    end, kernel = ('scale', '') if kind == 'norm' else (
+        'kernel', _KERNELS[kind])
     result += [
-        Row(f'{ours}/{end}', theirs + ends[end], _KERNELS.get(kind, '')),
+        Row(f'{ours}/{end}', theirs + ends[end], kernel),
         Row(f'{ours}/bias', theirs + ends['bias'])]
   return tuple(result)
 

@@ -22,8 +22,10 @@ _QKV = """
     @attention/qkv_kernel  @attention.{q|k|v}_proj.weight  qkv_kernel
     @attention/qkv_bias    @attention.{q|k|v}_proj.bias    qkv_bias
     """
-_QV = _QKV.replace('qkv_bias    ', 'qv_bias    ').replace(
-    '{q|k|v}_proj.bias', '{q|v}_proj.bias')
+_QV = """
+    @attention/qkv_kernel  @attention.{q|k|v}_proj.weight  qkv_kernel
+    @attention/qv_bias     @attention.{q|v}_proj.bias      qkv_bias
+    """
 _MLP = """
     @mlp/hidden      @mlp.fc1           denses
     @mlp/out         @mlp.fc2           denses
