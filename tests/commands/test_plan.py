@@ -49,7 +49,7 @@ def test_local_devices_are_planned_without_the_data(tmp_path, capsys, config):
   assert status == 0
   (row,) = [line for line in output.splitlines()
             if 'encoder/layers/mlp/hidden/kernel ' in line]
-  assert '2 x 32 x 64' in row
+  assert '(2, 32, 64)' in row and "'fsdp'" in row
   cost = stage['cost']
   assert (cost['devices'], cost['device_kind']) == (8, 'cpu')
   assert cost['fits'] is True

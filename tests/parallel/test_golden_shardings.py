@@ -15,6 +15,7 @@ import optax
 import pytest
 
 from vit_jax import models
+from vit_jax import tree
 from vit_jax import types
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import sharding
@@ -50,10 +51,23 @@ def tables(variant):
             leaf.shape, leaf.dtype, sharding=where), state, shardings)
     yield '\n'.join([
         'mesh: ' + ' x '.join(f'{name} {n}' for name, n in mesh.shape.items()),
-        'parameter | shape | axes | sharded over | bytes | state bytes', *(
-            ' | '.join((*row[:4], *(f'{size:,}' for size in row[4:])))
-            for row in sharding.table(
-                placed, sharding.axis_names(boxed), mesh))])
+        'parameter | shape | axes | sharded over | bytes | state bytes',
+        *_rows(placed, sharding.axis_names(boxed), mesh)])
+
+
+def _rows(state, axes, mesh):
+  """Yields the sharding of each parameter, and its bytes per device."""
+  params, others = tree.flatten(state.params), tree.flatten(state.opt_state)
+  for name, leaf in params.items():
+    moments = [moment for path, moment in others.items()
+               if path.endswith(f'/{name}')]
+    yield ' | '.join([
+        name, ' x '.join(map(str, leaf.shape)),
+        ' '.join(axis or '-' for axis in axes[name]),
+        ' '.join(axis if axis and mesh.shape[axis] > 1 else '-'
+                 for axis in leaf.sharding.spec),
+        f'{sharding.device_bytes(leaf):,}',
+        f'{sharding.device_bytes(moments):,}'])
 
 
 @pytest.mark.parametrize('variant', list(VARIANTS))

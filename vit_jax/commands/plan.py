@@ -32,13 +32,13 @@ from etils import epy
 from vit_jax.commands import arguments
 
 with epy.lazy_imports():
+  from clu import parameter_overview
   import jax
 
   from vit_jax import atomic_files
   from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import load_config
-  from vit_jax.parallel import sharding
   from vit_jax.parallel import topology
   from vit_jax.plan import advice
   from vit_jax.plan import max_batch
@@ -92,9 +92,8 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     experiment, cost = step_cost.compile_fitting_step(experiment)
     print('\n' if rows else '', end='')
     if args.sharding:
-      sharding.show(
-          sharding.table(experiment.abstract_state, experiment.axes,
-                         experiment.mesh), experiment.mesh)
+      print(parameter_overview.get_parameter_overview(
+          experiment.abstract_state.params, include_stats='sharding'))
     plan = plan_report.figures(
         experiment, cost, stage=name, topology=args.topology)
     plan_report.show(plan, cost)

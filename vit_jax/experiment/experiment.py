@@ -89,11 +89,6 @@ class Experiment:
     """Random key of the steps; step s uses `jax.random.fold_in(key, s)`."""
     return jax.random.split(jax.random.key(self.config.seed))[1]
 
-  @property
-  def axes(self) -> Mapping[str, sharding.Axes]:
-    """Axis names of each parameter, by path."""
-    return sharding.axis_names(self.boxed_params)
-
   @functools.cached_property
   def abstract_state(self) -> types.TrainState:
     """Shapes, dtypes and shardings of the state."""

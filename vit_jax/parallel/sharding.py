@@ -1,6 +1,6 @@
 """Sharding of parameters, state and batches, from one table of rules."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 import functools
 import math
 from typing import Any, ParamSpec, TypeVar
@@ -9,9 +9,7 @@ import flax.linen as nn
 import jax
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec
-import rich.console
 
-from vit_jax import console
 from vit_jax import tree
 from vit_jax import types
 
@@ -30,7 +28,6 @@ BATCH = PartitionSpec((types.DATA, types.FSDP))
 
 # Names of a parameter's axes, from its model.
 Axes = tuple[str | None, ...]
-Row = tuple[str, str, str, str, int, int]  # See `table`.
 
 
 def axis_names(boxed_params: Any) -> dict[str, Axes]:
@@ -95,48 +92,6 @@ def device_bytes(shapes: Any) -> int:
   return sum(
       math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize
       for leaf in jax.tree.leaves(shapes))
-
-
-def table(
-    state: types.TrainState, axes: Mapping[str, Axes],
-    mesh: jax.sharding.Mesh,
-) -> list[Row]:
-  """Returns the sharding of each parameter of a state, in tree order.
-
-  A row has the path, the global shape ('2 x 32'), the names of the axes
-  ('layers - heads head_dim'), the mesh axes of size above 1 that shard them
-  ('- fsdp -'), the bytes of the parameter per device, and those of its
-  optimizer state and average.
-
-  `axes` is the result of `axis_names`.
-  """
-  params = tree.flatten(state.params)
-  state_bytes = dict.fromkeys(params, 0)
-  for name, leaf in tree.flatten((state.opt_state, state.average)).items():
-    if param := _parameter_of(name, params):
-      state_bytes[param] += device_bytes(leaf)
-  return [(
-      name, ' x '.join(map(str, leaf.shape)),
-      ' '.join(axis or '-' for axis in axes[name]),
-      ' '.join(axis if axis and mesh.shape[axis] > 1 else '-'
-               for axis in leaf.sharding.spec),
-      device_bytes(leaf), state_bytes[name]) for name, leaf in params.items()]
-
-
-def show(rows: Sequence[Row], mesh: jax.sharding.Mesh) -> None:
-  """Prints the rules and the sharding of each parameter."""
-  print('rules: ' + ', '.join(
-      f'{name} over {axis}' for name, axis in RULES.items())
-      + '; other axes are replicated')
-  print(f'images: over {types.DATA} x {types.FSDP}')
-  console.table(
-      'Parameters on mesh ' + ' x '.join(
-          f'{name} {n}' for name, n in mesh.shape.items()),
-      ('parameter', 'shape', 'axes', 'sharded over', 'bytes/device',
-       'state bytes/device'),
-      [*rows, ('all', '', '', '', sum(row[4] for row in rows),
-               sum(row[5] for row in rows))],
-      console=rich.console.Console(width=150))  # Names stay on one line.
 
 
 def keep_batch_split(

@@ -1,7 +1,7 @@
 """Files in a workdir besides the checkpoints.
 
     config.json      resolved config, written before the first step
-    parameters.txt   shapes and sizes of the parameters
+    parameters.txt   shapes, sizes and shardings of the parameters
     metrics.jsonl    metrics, one row at a time (`run.writer`)
     summary.json     final results, written at the end of the run
     curves.png       plots of the metrics
@@ -68,7 +68,8 @@ class Files:
         atomic_files.write_text(
             self.path / PARAMETERS,
             clu.parameter_overview.get_parameter_overview(
-                experiment.abstract_state.params, include_stats=False) + '\n')
+                experiment.abstract_state.params,
+                include_stats='sharding') + '\n')
 
   def open_metrics(
       self, config: config_lib.Config, *, resume_step: int,
