@@ -36,7 +36,7 @@ def test_findings_are_in_every_format_and_fail_only_with_strict(
   assert found['findings'][0] == {
       'kind': 'unreadable', 'unit': 'images', 'count': 1,
       'text': '1 unreadable image', 'harmful': True}
-  assert 'Suspicious labels: none, by colours and edges' in printed
+  assert 'Suspicious labels: none, by photos' in printed
   assert _check(photos, '--strict') == 1
 
 

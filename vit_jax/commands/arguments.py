@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-import functools
 import textwrap
 from typing import Any
 
@@ -14,7 +13,6 @@ from vit_jax import schema
 
 with epy.lazy_imports():
   from etils import epath
-  import numpy as np
 
   from vit_jax import atomic_files
   from vit_jax import untrusted
@@ -166,25 +164,6 @@ def short_overrides(args: argparse.Namespace) -> list[str]:
   given = {key: vars(args).get(f'config.{key}')
            for key, _ in _SHORT_FLAGS.values()}
   return [f'{key}={value}' for key, value in given.items() if value is not None]
-
-
-def add_feature_model(parser: argparse.ArgumentParser, *, text: str) -> None:
-  """Adds the flags of a model whose features are compared."""
-  parser.add_argument(
-      '--model', default='', metavar='PATH',
-      help=f'{text}; accepts the same models as the features command')
-  add(parser, '--which')
-
-
-@functools.lru_cache(maxsize=1)
-def feature_model(path: str, which: str) -> model_lib.Model:
-  """Loads the model of `add_feature_model`, once in each process."""
-  return load_lib.load(path, which=which, log=None)
-
-
-def compute_features(path: str, which: str, images: list[Any]) -> np.ndarray:
-  """Returns features of images; a partial of it can be sent to workers."""
-  return feature_model(path, which).features(images, batch_size=64)
 
 
 def parse_overrides(

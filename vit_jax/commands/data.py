@@ -36,6 +36,7 @@ with epy.lazy_imports():
   from vit_jax.curation import scan as scan_lib
   from vit_jax.curation import similarity
   from vit_jax.inference import image_files
+  from vit_jax.inference import load as load_lib
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,10 +72,11 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
       '--max-examples', type=int, default=0, metavar='N',
       help='check a subset of this size, chosen by a hash of the keys; 0 '
       'checks all (default: %(default)s)')
-  arguments.add_feature_model(
-      parser, text='find neighbours by the features of this model instead of '
-      'colours and edges, which are weak')
-  arguments.add(parser, '--max-distance', '--min-similarity')
+  parser.add_argument(
+      '--model', default='photos', metavar='PATH',
+      help='find neighbours by the features of this model, as accepted by the '
+      'features command (default: %(default)s, which is part of the package)')
+  arguments.add(parser, '--which', '--max-distance', '--min-similarity')
   parser.set_defaults(run_task=_check)
 
 
@@ -83,17 +85,14 @@ def _check(args: argparse.Namespace) -> tuple[int, Any]:
   thresholds = similarity.Thresholds(args.max_distance, args.min_similarity)
   config = data.parse(
       {**arguments.data_overrides(args), 'source': args.source})
-  embed, min_side = None, 0
-  if args.model:
-    model = args.model, args.which
-    embed = functools.partial(arguments.compute_features, *model)
-    min_side = 2 * max(arguments.feature_model(*model).preprocess.resolution)
+  model = load_lib.load(args.model, which=args.which, log=None)
   request = scan_lib.prepare(
-      config, max_examples=args.max_examples, embed=embed, min_side=min_side)
+      config, max_examples=args.max_examples,
+      embed=functools.partial(model.features, batch_size=64),
+      min_side=2 * max(model.preprocess.resolution))
   with image_files.ReadProgress(len(request.examples)) as reading:
     report = check_lib.check(
-        request, thresholds=thresholds,
-        features=args.model or 'colours and edges (weak; use --model)',
+        request, thresholds=thresholds, features=args.model,
         advance=reading.advance)
   output.show(report)
   if args.html:

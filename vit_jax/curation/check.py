@@ -39,10 +39,10 @@ class Report:
     splits: counts of each split: examples, checked, unreadable, unlabeled.
     classes: examples of each class in each split, the largest class first.
     ranges: minimum, median and maximum of 'width', 'height' and 'bytes'.
-    properties: counts of file formats, common sizes and remarks.
+    sizes: counts of the most common sizes.
     findings: the summary, most harmful first.
     unreadable, duplicates, suspicious_labels: most harmful first.
-    features: representation used to find nearest neighbours.
+    features: model whose features find nearest neighbours.
     label_agreement: share of examples whose neighbours predict their label.
     labels_not_compared: why `label_agreement` is None.
   """
@@ -52,7 +52,7 @@ class Report:
   splits: dict[str, dict[str, int]]
   classes: dict[str, dict[str, int]]
   ranges: dict[str, tuple[int, int, int]]
-  properties: dict[str, int]
+  sizes: dict[str, int]
   findings: tuple[Finding, ...]
   unreadable: tuple[scan_lib.Unreadable, ...]
   duplicates: tuple[duplicates_lib.DuplicateGroup, ...]
@@ -80,8 +80,8 @@ class Report:
           for name, row in self.classes.items()]),
         ('Images', ['property', 'minimum', 'median', 'maximum'],
          [[name, *values] for name, values in self.ranges.items()]),
-        ('Formats, sizes and remarks', ['property', 'images'],
-         [list(item) for item in self.properties.items()]),
+        ('Most common sizes', ['pixels', 'images'],
+         [list(item) for item in self.sizes.items()]),
         (f'Unreadable: {len(self.unreadable):,}',
          ['split', 'example', 'reason'],
          [[u.example.split, u.example.key, u.reason]
@@ -111,7 +111,7 @@ def check(
       label_kind=request.label_kind, splits=_count_splits(scan),
       classes={request.class_names[i]: dict(zip(names, counts[:, i].tolist()))
                for i in np.argsort(-counts.sum(axis=0), kind='stable')},
-      ranges=_ranges(scan), properties=_properties(scan),
+      ranges=_ranges(scan), sizes=_common_sizes(scan),
       findings=_summarise(scan, counts, duplicates, labels),
       unreadable=tuple(scan_lib.Unreadable(scan.example(number), reason)
                        for number, reason in sorted(scan.errors.items())),
@@ -150,20 +150,10 @@ def _ranges(scan: scan_lib.Scan) -> dict[str, tuple[int, int, int]]:
           for name, values in zip(('width', 'height', 'bytes'), rows.T)}
 
 
-def _properties(scan: scan_lib.Scan) -> dict[str, int]:
-  """Returns counts of file formats, the most common sizes, and remarks."""
-  records = scan.records.values()
-  modes = collections.Counter(record.mode for record in records)
+def _common_sizes(scan: scan_lib.Scan) -> dict[str, int]:
   sizes = collections.Counter(
-      f'{record.size[0]} x {record.size[1]} pixels' for record in records)
-  remarks = collections.Counter(
-      remark for record in records for remark in record.remarks)
-  common = dict(sizes.most_common(_COMMON_SIZES))
-  others = {f'{len(sizes) - len(common):,} other sizes':
-            sizes.total() - sum(common.values())}
-  return {**dict(modes.most_common()), **common,
-          **(others if len(sizes) > len(common) else {}),
-          **dict(remarks.most_common())}
+      '{} x {}'.format(*record.size) for record in scan.records.values())
+  return dict(sizes.most_common(_COMMON_SIZES))
 
 
 def _summarise(

@@ -19,6 +19,7 @@ from vit_jax.data.splits import split_strings
 from vit_jax.data.splits import subsets
 
 Label = tuple[float, ...]
+LabelKind = Literal['classes', 'several classes', 'numbers', 'none']
 # Maps each image to a row of features.
 Embed = Callable[[list[Any]], np.ndarray]
 
@@ -57,12 +58,12 @@ class ScanRequest:
   Attributes:
     class_names: empty if labels are numbers, or there are none.
     decode: decodes an image as training does; raises a ValueError.
-    embed: model features; None for features of `image_record`.
+    embed: model features, to compare single classes; else None.
     min_side: shorter side of the images that `embed` needs.
   """
   name: str
   splits: tuple[Split, ...]
-  label_kind: Literal['classes', 'several classes', 'numbers', 'none']
+  label_kind: LabelKind
   class_names: tuple[str, ...]
   decode: Callable[[Any], ops_lib.Picture]
   embed: Embed | None = None
@@ -89,7 +90,7 @@ def prepare(
   """Opens all splits of a dataset; reads no image.
 
   A hash of the keys selects `max_examples` of all splits together; 0 selects
-  all.
+  all. For `embed` and `min_side` see `ScanRequest`.
   """
   opened = registry.open_splits(config)
   # A dataset of a few files may have an empty split.
@@ -97,16 +98,19 @@ def prepare(
              if len(source)}
   total = sum(map(len, sources.values()))
   fraction = min(1, max_examples / total) if max_examples and total else 1
+  label_kind: LabelKind = ('none' if opened.no_labels else
+                           'numbers' if opened.targets else
+                           'several classes' if opened.multi_label else
+                           'classes')
+  if label_kind != 'classes':
+    embed, min_side = None, 0
   return ScanRequest(
       config.source,
       tuple(Split(name, subsets.select_random(
           source, max(1, round(fraction * len(source))),
           name=f'{config.source} {name}'), len(source))
             for name, source in sources.items()),
-      label_kind=('none' if opened.no_labels else
-                  'numbers' if opened.targets else
-                  'several classes' if opened.multi_label else 'classes'),
-      class_names=() if opened.targets or opened.no_labels else (
+      label_kind=label_kind, class_names=() if opened.targets or opened.no_labels else (
           opened.class_names or tuple(map(str, range(opened.num_classes)))),
       decode=config.decode, embed=embed, min_side=min_side,
       description='\n'.join(filter(None, [
@@ -183,8 +187,7 @@ def _read(result: Scan, number: int) -> image_record.ImageRecord:
   result.labels[number] = _label(request, example['label'])
   image = example['image']
   return image_record.build(
-      image, request.examples.key(number), request.decode(image),
-      min_side=request.min_side)
+      image, request.decode(image), min_side=request.min_side)
 
 
 def _label(request: ScanRequest, label: Any) -> Label | None:

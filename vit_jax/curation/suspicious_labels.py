@@ -52,10 +52,11 @@ def find(
 
   Duplicates do not vote on each other.
   """
-  if scan.request.label_kind != 'classes':
+  if scan.request.embed is None:
     kind = scan.request.label_kind
-    return Result(not_compared='there are no labels' if kind == 'none' else
-                  f'labels are {kind}, not single classes')
+    return Result(not_compared={
+        'none': 'there are no labels', 'classes': 'there is no model',
+    }.get(kind, f'labels are {kind}, not single classes'))
   labelled = scan.labelled()
   if len(labelled) < _MIN_VOTERS:
     return Result(not_compared='too few labelled examples')
