@@ -123,7 +123,7 @@ def test_slices_are_planned(
   assert f'{name}-core-days' in output
 
 
-def test_a_step_that_does_not_fit_fails_with_suggestions(
+def test_a_step_that_does_not_fit_fails_with_advice(
     tmp_path, capsys, config):
   pytest.importorskip('libtpu')
   status, stage, output = plan(
@@ -133,4 +133,3 @@ def test_a_step_that_does_not_fit_fails_with_suggestions(
   assert stage['cost']['fits'] is False
   assert 'DOES NOT FIT' in output
   assert '--config.accumulation=auto' in output
-  assert stage['suggestions']

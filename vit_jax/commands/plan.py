@@ -36,11 +36,12 @@ with epy.lazy_imports():
   import jax
 
   from vit_jax import atomic_files
+  from vit_jax import console
   from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import config as config_lib
+  from vit_jax.experiment import fit_batch
   from vit_jax.experiment import load_config
   from vit_jax.parallel import topology
-  from vit_jax.plan import advice
   from vit_jax.plan import max_batch
   from vit_jax.plan import report as plan_report
   from vit_jax.plan import step_cost
@@ -97,11 +98,9 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     plan = plan_report.figures(
         experiment, cost, stage=name, topology=args.topology)
     plan_report.show(plan, cost)
-    suggestions = []
     if cost.fits is False:
-      suggestions = list(advice.suggest(config, cost))
-      advice.show(suggestions, cost)
-    rows.append({**plan, 'suggestions': dict(suggestions)})
+      console.print_lines(f'Does not fit. {fit_batch.ADVICE}')
+    rows.append(plan)
   return int(any(row['cost']['fits'] is False for row in rows)), {
       'jax': jax.__version__, 'stages': rows}
 

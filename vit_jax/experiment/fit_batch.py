@@ -18,10 +18,11 @@ from vit_jax.parallel import device_memory
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import sharding
 
-_ADVICE = (
-    'Use a smaller --config.batch_size, --config.model.remat, '
-    '--config.mesh.fsdp or --config.optimizer.momentum_dtype=bfloat16; '
-    '`python main.py plan` reports the memory of each.')
+ADVICE = (
+    'Use --config.accumulation=auto, a smaller --config.batch_size, '
+    '--config.model.remat=full, a larger --config.mesh.fsdp or '
+    '--config.optimizer.momentum_dtype=bfloat16; `python main.py plan` reports '
+    'the memory of each.')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +87,7 @@ def fit(
       break
     if not following or following == n:
       raise ValueError(f'{problems[-1]}. ' + (
-          _ADVICE if auto or n == options[-1] else
+          ADVICE if auto or n == options[-1] else
           'Use --config.accumulation=auto for as many microbatches as '
           'necessary.'))
     n = following
@@ -158,6 +159,4 @@ def check_state_fits(
     raise ValueError(
         'The training state (parameters, optimizer, average) needs '
         f'{console.format_bytes(state)} per device, but '
-        f'{console.format_bytes(free_bytes)} are available. {_ADVICE}')
-
-
+        f'{console.format_bytes(free_bytes)} are available. {ADVICE}')
