@@ -40,31 +40,12 @@ def test_confusion_is_drawn_at_any_number_of_classes(tmp_path, classes):
   assert path.stat().st_size > 5_000
 
 
-def test_few_classes_show_names_counts_and_accuracies(tmp_path, texts):
+def test_few_classes_show_names_and_counts(tmp_path, texts):
   matrix = np.array([[8, 2, 0], [1, 1234, 0], [0, 0, 0]])
   prediction_figures.confusion(
       matrix, tmp_path / 'x.png', names=['cat', 'dog', 'owl'], title='test')
-  assert {'cat', 'dog', 'owl', '8', '2', '1,234', '80.0 / 88.9',
-          '99.9 / 99.8', 'no example',
+  assert {'cat', 'dog', 'owl', '8', '2', '1,234',
           'test: 99.76 % of 1,245 correct'} <= set(texts)
-
-
-def test_the_precision_of_a_class_that_is_never_predicted_is_a_dash(
-    tmp_path, texts):
-  prediction_figures.confusion(np.array([[2, 0], [1, 0]]), tmp_path / 'x.png')
-  assert '0.0 / –' in texts
-
-
-def test_many_classes_name_the_worst(tmp_path, texts):
-  matrix = np.diag(np.full(100, 10))
-  matrix[17] = 0
-  matrix[17, 3:6] = 7, 2, 1
-  matrix[17, 17] = 5
-  prediction_figures.confusion(
-      matrix, tmp_path / 'x.png', names=[f'class {i}' for i in range(100)])
-  (worst,) = [t for t in texts if t.startswith('Worst')]
-  assert worst.split('\n')[1] == '33 %  class 17'
-  assert 'class 17' not in texts  # No axis of a hundred names.
 
 
 def test_reliability_shows_the_error_and_accepts_empty_bins(tmp_path, texts):

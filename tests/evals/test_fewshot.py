@@ -72,30 +72,6 @@ def test_accuracy_is_the_mean_over_samples(toy, penalty):
   assert 0.25 < got['5_shot'] < 1
 
 
-def test_the_penalty_is_selected_on_held_out_images(toy):
-  images, labels = examples(14)
-  train, few, few_labels = sample(toy, images, labels, count=4 + 10, seeds=1)
-  test_images, test_labels = examples(9)
-  penalties = (1e-3, 3.0, 1e5)
-  got = toy(
-      {'name': 'fewshot', 'shots': [4], 'seeds': 1, 'held_out': 10,
-       'penalties': list(penalties)},
-      {'train': train,
-       '': toy.split(test_images, test_labels, num_classes=CLASSES)})(
-           toy.params).metrics
-  (ranks,) = train.ranks
-  chosen, held_out = ranks < 4, ranks >= 4
-  scores = [np.mean(few_labels[held_out] == by_hand(
-      few[chosen], few_labels[chosen], few[held_out], penalty=p))
-            for p in penalties]
-  best = penalties[int(np.argmax(scores))]
-  assert len(set(scores)) > 1
-  assert got['4_shot_penalty'] == pytest.approx(best)
-  assert got['4_shot'] == pytest.approx(np.mean(test_labels == by_hand(
-      few[chosen], few_labels[chosen], test_images, penalty=best)))
-  assert '4_shot_std' not in got
-
-
 def test_a_linear_probe_minimises_the_penalised_loss():
   x, labels = examples(30)
   x = (x - x.mean(0, np.float64)) / x.std(0)
@@ -147,7 +123,6 @@ def test_classifiers_share_samples_and_all_images_are_one_sample(toy):
 
 
 @pytest.mark.parametrize(('section', 'message'), [
-    ({'shots': (5, 0), 'held_out': 2}, 'Set held_out to 0'),
     ({'classifiers': ()}, 'classifiers is empty'),
     ({'shots': (-1,)}, 'or 0 for all images')])
 def test_wrong_settings_are_errors(section, message):

@@ -1,7 +1,6 @@
 """Figures of predictions: confusion matrix, reliability, regression scatter."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from etils import epath
 from jaxtyping import Float, Int, UInt8
@@ -16,7 +15,6 @@ from vit_jax.analysis import plots
 BLUE, ORANGE, GREY = plots.COLOURS[0], plots.COLOURS[1], '#999999'
 _MAX_COUNTS = 20  # Classes up to which each cell shows its count.
 _MAX_NAMES = 60  # Classes up to which the axes show names.
-_NUM_WORST = 12  # Listed classes of a large matrix.
 _MAX_LETTERS = 24  # Letters of a class name.
 
 
@@ -24,24 +22,22 @@ def confusion(
     counts: Int[np.ndarray, 'classes classes'], path: epath.PathLike, *,
     names: Sequence[str] | None = None, title: str = '',
 ) -> None:
-  """Draws a confusion matrix, with recall and precision of each class.
+  """Draws a confusion matrix; its title has the accuracy.
 
   Colours are shares of a row on a square-root scale, which shows rare
-  confusions. With too many classes for names, the worst are listed.
-  `counts` are examples of class [row] predicted as [column].
+  confusions. `counts` are examples of class [row] predicted as [column].
   """
   from matplotlib import colors
   classes = len(counts)
   # A long rotated name would take more space than the matrix.
   names = [plots.drawable(console.shorten(name, _MAX_LETTERS))
            for name in (names or map(str, range(classes)))]
-  total = counts.sum(axis=1)
-  share = counts / np.maximum(total, 1)[:, None]
+  share = counts / np.maximum(counts.sum(axis=1), 1)[:, None]
   named, counted = classes <= _MAX_NAMES, classes <= _MAX_COUNTS
   # A line of 8-point text needs 0.16 inches, a 4-digit count 0.42.
   side = max(3.6, (0.42 if counted else 0.16) * classes) if named else 8.0
-  fig = plots.new_figure(side + 4.4, side + 1.3, w_pad=0.08)
-  matrix, bars = fig.subplots(1, 2, width_ratios=(side, 2.4), sharey=named)
+  fig = plots.new_figure(side + 1.4, side + 1.3, w_pad=0.08)
+  matrix = fig.subplots()
   drawn = matrix.imshow(
       share, cmap='Blues', norm=colors.PowerNorm(0.5, vmin=0, vmax=1),
       interpolation='nearest' if named else 'antialiased', aspect='auto')
@@ -55,12 +51,6 @@ def confusion(
     matrix.set_yticks(range(classes), names, fontsize=8)
     matrix.set_xticks(range(classes), names, fontsize=8,
                       rotation=90 if rotate else 0)
-    _draw_bars(bars, share, counts)
-  else:
-    _draw_curve(bars, share, total, names)
-  bars.set_xlabel('recall (bar) / precision (diamond)' if named else 'recall')
-  plots.percent(bars.xaxis)
-  plots.style(bars, grid=False)
   if counted:
     for (row, column), count in np.ndenumerate(counts):
       matrix.text(column, row, f'{count:,}' if count else '', ha='center',
@@ -222,38 +212,3 @@ def curves(
       axes.legend(loc='lower right' if not j else 'lower left', fontsize=9)
   plots.title(fig, title)
   plots.save(fig, path)
-
-
-def _draw_bars(axes: Any, share: Any, counts: Any) -> None:
-  accuracy, total = np.diag(share), counts.sum(axis=1)
-  rows = np.arange(len(total))
-  axes.barh(rows, accuracy, color=BLUE, height=0.7)
-  with np.errstate(invalid='ignore'):  # NaN is not drawn.
-    precision = np.diag(counts) / counts.sum(axis=0)
-  axes.plot(precision, rows, 'D', color=ORANGE, markersize=4)
-  axes.set_xticks((0, 0.5, 1))
-  axes.tick_params(labelleft=False)
-  for row, values in enumerate(zip(accuracy, precision)):
-    text = ' / '.join(
-        '–' if np.isnan(value) else f'{100 * value:.1f}' for value in values)
-    axes.text(1.06, row, text if total[row] else 'no example', va='center',
-              fontsize=8)
-  axes.set_xlim(0, 1.6)
-
-
-def _draw_curve(axes: Any, share: Any, total: Any, names: Any) -> None:
-  """Draws the sorted class accuracies, and lists the worst classes."""
-  present = np.flatnonzero(total > 0)
-  accuracy = np.diag(share)[present]
-  order = np.argsort(accuracy, kind='stable')
-  ranks = np.arange(len(present))
-  axes.plot(accuracy[order], ranks, color=BLUE)
-  axes.fill_betweenx(ranks, accuracy[order], color=BLUE, alpha=0.15)
-  axes.set(ylim=(0, max(1, len(present) - 1)), xlim=(0, 1),
-           ylabel='classes, worst at the bottom')
-  axes.yaxis.tick_right()
-  axes.yaxis.set_label_position('right')
-  worst = '\n'.join(f'{100 * accuracy[i]:.0f} %  {names[present[i]]}'
-                    for i in order[:_NUM_WORST])
-  axes.text(0.03, 0.985, f'Worst:\n{worst}', transform=axes.transAxes,
-            va='top', fontsize=7, linespacing=1.4)

@@ -110,7 +110,8 @@ def prepare(
           source, max(1, round(fraction * len(source))),
           name=f'{config.source} {name}'), len(source))
             for name, source in sources.items()),
-      label_kind=label_kind, class_names=() if opened.targets or opened.no_labels else (
+      label_kind=label_kind,
+      class_names=() if label_kind in ('none', 'numbers') else (
           opened.class_names or tuple(map(str, range(opened.num_classes)))),
       decode=config.decode, embed=embed, min_side=min_side,
       description='\n'.join(filter(None, [

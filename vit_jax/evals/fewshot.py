@@ -58,9 +58,6 @@ class FewshotConfig(evaluator.EvaluatorConfig):
       `shots` neighbours.
     seeds: number of random samples of images, whose accuracies are averaged.
     penalty: weight of the L2 penalty; the default is big_vision's.
-    held_out: if positive, additional images per class on which the penalty is
-      selected from `penalties` (never on `split`).
-    penalties: candidates for `penalty`.
     feature: layer of the features: 'representation', the input of the head;
       'pooled', before the tanh layer of pre-training; 'cls', the class token;
       'mean', the mean over the patches. 'mean:6' is that after layer 6.
@@ -71,8 +68,6 @@ class FewshotConfig(evaluator.EvaluatorConfig):
   classifiers: tuple[Literal['ridge', 'linear', 'knn'], ...] = ('ridge',)
   seeds: int = 3
   penalty: float = 2.0 ** 10
-  held_out: int = 0
-  penalties: tuple[float, ...] = tuple(2.0 ** i for i in range(-10, 21, 2))
   feature: str = 'representation'
 
   uses_head: ClassVar[bool] = False
@@ -87,14 +82,7 @@ class FewshotConfig(evaluator.EvaluatorConfig):
     if not self.classifiers:
       raise ValueError("classifiers is empty. Use, for example, ['ridge'].")
     schema.check_range(self, 'seeds', low=1)
-    schema.check_range(self, 'held_out')
-    schema.check_range(self, 'penalty', 'penalties', above=0)
-    if self.held_out and not self.penalties:
-      raise ValueError('held_out needs penalties to choose from.')
-    if self.held_out and 0 in (self.shots or ()):
-      raise ValueError(
-          'held_out needs images besides those of shots, but shots has 0, all '
-          'images. Set held_out to 0.')
+    schema.check_range(self, 'penalty', above=0)
 
   def metrics(self) -> dict[str, evaluator.Mode]:
     return {_metric(*each): 'max' for each in itertools.product(
@@ -121,17 +109,12 @@ class FewshotConfig(evaluator.EvaluatorConfig):
         for ranks in train.ranks if shots else train.ranks[:1]:
           found.append(_accuracy(
               self, classifier, train_features, ranks, test_features,
-              shots=shots, max_shots=max(all_shots),
-              num_classes=train.num_classes))
+              shots=shots, num_classes=train.num_classes))
           on_batch()
-        accuracies, penalties = zip(*found)
         metric = _metric(classifier, shots)
-        result[metric] = float(np.mean(accuracies))
+        result[metric] = float(np.mean(found))
         if len(found) > 1:
-          result[f'{metric}_std'] = float(np.std(accuracies, ddof=1))
-        if self.held_out and classifier == 'ridge':
-          result[f'{metric}_penalty'] = float(
-              np.exp(np.mean(np.log(penalties))))
+          result[f'{metric}_std'] = float(np.std(found, ddof=1))
       # Not split.num_examples, which may include unreadable images.
       return evaluator.Result(
           {**result, 'examples': len(test_features.labels)})
@@ -152,7 +135,7 @@ def _open_train(
   def open_split(shots: Sequence[int]) -> evaluator.Split:
     return context.open(
         dataclasses.replace(config, split=config.train_split),
-        per_class=max(shots) + config.held_out if min(shots) else ALL,
+        per_class=max(shots) if min(shots) else ALL,
         allow_fewer=not min(shots), seeds=tuple(range(config.seeds)))
 
   shots = config.shots or SHOTS
@@ -160,12 +143,11 @@ def _open_train(
     return shots, open_split(shots)
   except data.TooFewExamples as error:
     fewest = min(error.classes.values())
-    possible = tuple(s for s in shots if s + config.held_out <= fewest)
+    possible = tuple(s for s in shots if s <= fewest)
     if config.shots or not possible:
       raise ValueError(
-          f'{context.where} needs {max(shots) + config.held_out} images of '
-          'each class (shots and held_out), but '
-          f'{len(error.classes)} class(es) of train_split '
+          f'{context.where} needs {max(shots)} images of each class (shots), '
+          f'but {len(error.classes)} class(es) of train_split '
           f'{config.train_split!r} have fewer, the smallest {fewest}. Use '
           'fewer, or a larger train_split.') from error
   context.note(
@@ -190,9 +172,9 @@ def _check_classes(
 def _accuracy(
     config: FewshotConfig, classifier: str, train: features_lib.Features,
     ranks: Int[np.ndarray, 'examples'], test: features_lib.Features, *,
-    shots: int, max_shots: int, num_classes: int,
-) -> tuple[float, float]:
-  """Returns the accuracy of one random sample, and the penalty of ridge."""
+    shots: int, num_classes: int,
+) -> float:
+  """Returns the accuracy of one random sample."""
   chosen = (ranks >= 0) & (ranks < (shots or ALL))
   if classifier == 'knn':
     usual = knn.KnnConfig()
@@ -201,8 +183,7 @@ def _accuracy(
         k=min(usual.k, shots or usual.k, int(chosen.sum())))
     return float(np.mean(test.labels == knn.predict(
         cosines, train.labels[chosen][rows], temperature=usual.temperature,
-        num_classes=num_classes))), config.penalty
-  held_out = (ranks >= max_shots) & (ranks < max_shots + config.held_out)
+        num_classes=num_classes)))
   standardise = standardiser(train.values[chosen])
   if classifier == 'linear':
     fitted = logistic_regression(
@@ -210,26 +191,14 @@ def _accuracy(
         held_out=ranks[chosen] % 5 == 4)
     return _share_correct(
         lambda x: fitted.predict(standardise(x)[:, :-1]),
-        test.values, test.labels), config.penalty
+        test.values, test.labels)
   targets = np.where(
       train.labels[chosen][:, None] == np.arange(num_classes), 1.0, -1.0)
-  penalties = config.penalties if config.held_out else (config.penalty,)
-  weights = ridge(standardise(train.values[chosen]), targets, penalties)
-
-  def accuracy(
-      weights: Float64[np.ndarray, 'width_and_bias classes'],
-      values: Float[np.ndarray, 'examples width'],
-      labels: Int[np.ndarray, 'examples'],
-  ) -> float:
-    return _share_correct(
-        lambda x: (standardise(x) @ weights).argmax(axis=-1), values, labels)
-
-  best = 0
-  if config.held_out:
-    best = int(np.argmax([
-        accuracy(w, train.values[held_out], train.labels[held_out])
-        for w in weights]))
-  return accuracy(weights[best], test.values, test.labels), penalties[best]
+  weights, = ridge(
+      standardise(train.values[chosen]), targets, (config.penalty,))
+  return _share_correct(
+      lambda x: (standardise(x) @ weights).argmax(axis=-1),
+      test.values, test.labels)
 
 
 def _share_correct(
