@@ -1,8 +1,7 @@
 """Speed of an experiment's training step and forward pass.
 
 FLOPs are counted for the model, as in `flops` and `train/mfu`, without
-recomputation. Utilisation is relative to a large matrix product, timed
-alternately with the steps, and to the data sheet if the device is known.
+recomputation. Utilisation is relative to the data sheet, if the device is known.
 """
 
 from collections.abc import Callable
@@ -14,7 +13,6 @@ import numpy as np
 
 from vit_jax import types
 from vit_jax.benchmarking import interleaved_timing
-from vit_jax.benchmarking import matmul_peak
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import fit_batch
 from vit_jax.experiment import model_flops
@@ -34,34 +32,25 @@ class Speed:
     images_per_sec: images per second.
     flops_per_image: FLOPs of the model.
     flops_per_sec: FLOPs per second.
-    matmul_utilisation: fraction of the measured matmul peak.
-    datasheet_utilisation: fraction of the data sheet's peak; None if unknown.
+    utilisation: fraction of the data sheet's peak; None if unknown.
     needed_bytes: memory per device according to the compiler.
   """
   secs: interleaved_timing.Spread
   images_per_sec: float
   flops_per_image: int
   flops_per_sec: float
-  matmul_utilisation: float
-  datasheet_utilisation: float | None
+  utilisation: float | None
   needed_bytes: int
 
 
 @dataclasses.dataclass(frozen=True)
 class StepSpeed:
-  """All measurements of an experiment.
-
-  `matmul_size`, `matmul_secs` and `matmul_flops_per_sec` are those of the large
-  matrix product.
-  """
+  """All measurements of an experiment."""
   device_kind: str
   devices: int
   num_microbatches: int
   train: Speed
   inference: Speed
-  matmul_size: int
-  matmul_secs: interleaved_timing.Spread
-  matmul_flops_per_sec: float
 
 
 def measure(
@@ -84,18 +73,16 @@ def measure(
   device_kind = startup_summary.device_kind(mesh)
   training = Training(experiment, fitted.step)
   infer, infer_memory = inference(experiment, training.params)
-  matmul = matmul_peak.fastest(mesh, experiment.config.model.dtype)
   secs = interleaved_timing.interleave(
-      {'train': training.run, 'inference': infer, 'matmul': matmul.run},
-      rounds=rounds, repeats=repeats)
-  peak = matmul.flops / secs['matmul'].median
+      {'train': training.run, 'inference': infer}, rounds=rounds,
+      repeats=repeats)
 
   def speed(name: str, flops_per_image: int, memory: Any) -> Speed:
     images_per_sec = experiment.config.batch_size / secs[name].median
     flops_per_sec = images_per_sec * flops_per_image
     return Speed(
         secs[name], images_per_sec, flops_per_image, flops_per_sec,
-        flops_per_sec / peak, hardware.utilisation(
+        hardware.utilisation(
             flops_per_sec, kind=device_kind, devices=mesh.size),
         fit_batch.needed_bytes(memory))
 
@@ -103,8 +90,7 @@ def measure(
   return StepSpeed(
       device_kind, mesh.size, experiment.config.num_microbatches,
       speed('train', flops.training, fitted.memory),
-      speed('inference', flops.forward, infer_memory),
-      matmul.size, secs['matmul'], peak)
+      speed('inference', flops.forward, infer_memory))
 
 
 class Training:

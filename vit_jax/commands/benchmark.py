@@ -88,24 +88,19 @@ def _print(title: str, found: step_speed.StepSpeed) -> None:
       f'{title}, {found.devices} x {found.device_kind}, '
       f'{os.cpu_count()} CPU cores', ('', 'training step', 'inference'),
       [(name, *(column[name] for column in columns)) for name in columns[0]])
-  print('Medians of interleaved rounds (lowest – highest).\n'
-        f'Matmul of {found.matmul_size:,} x {found.matmul_size:,}: '
-        f'{console.format_number(found.matmul_flops_per_sec / 1e12)} TFLOP/s '
-        f'({found.matmul_secs.text} s).')
+  print('Medians of interleaved rounds (lowest – highest).')
   if found.num_microbatches > 1:
     print(f'A batch is split into {found.num_microbatches} microbatches.')
 
 
 def _rows(speed: step_speed.Speed) -> dict[str, str | None]:
-  number, datasheet = console.format_number, speed.datasheet_utilisation
+  number = console.format_number
   return {
       'images/s': number(speed.images_per_sec),
       'seconds': speed.secs.text,
       'GFLOP/image': number(speed.flops_per_image / 1e9),
       'TFLOP/s': number(speed.flops_per_sec / 1e12),
-      '% of measured matmul peak': console.format_percent(
-          speed.matmul_utilisation, digits=1),
       '% of data sheet peak': (
-          None if datasheet is None
-          else console.format_percent(datasheet, digits=1)),
+          None if speed.utilisation is None
+          else console.format_percent(speed.utilisation, digits=1)),
       'memory per device': console.format_bytes(speed.needed_bytes)}
