@@ -1,7 +1,8 @@
 """Speed of an experiment's training step and forward pass.
 
 FLOPs are counted for the model, as in `flops` and `train/mfu`, without
-recomputation. Utilisation is relative to the data sheet, if the device is known.
+recomputation. Utilisation is that of the peak in the data sheet, if the device
+is known.
 """
 
 from collections.abc import Callable
