@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from docs import config_reference
 from tests import toy
 from vit_jax import schema
 from vit_jax.experiment import config as config_lib
@@ -307,9 +308,9 @@ def test_values_in_place_of_sections_are_errors(stages, override):
 
 
 def test_the_page_is_current_and_describes_every_key():
-  page = reference.PATH.read_text()
-  assert page == reference.markdown(), (
-      'Run `python -m vit_jax.experiment.reference`.')
+  page = config_reference.PATH.read_text()
+  assert page == config_reference.markdown(), (
+      'Run `python -m docs.config_reference`.')
   rows = [line for line in page.splitlines() if line.startswith('| `')]
   assert len(rows) > 200
   assert [row for row in rows if row.endswith('|  |')] == []
