@@ -156,8 +156,7 @@ class Experiment:
     """Jitted (state, batch) -> (state, mean loss); donates the state."""
     step: Any = self.own_step
     if step is not None:
-      return step if hasattr(step, 'lower') else self._jit(
-          step, self.shardings, donate_argnums=0)
+      return step if hasattr(step, 'lower') else self._jit(step)
     microbatches = self.config.num_microbatches
     # Gradients are reduced once per batch, not per microbatch, except those of
     # convolutions: per-device kernel gradients are grouped convolutions, for
@@ -170,35 +169,19 @@ class Experiment:
     step = step_lib.build(
         tx=self.optimizer.tx, replicas=replicas,
         averaging=self.config.averaging, average_of=self.optimizer.average,
-        **self._gradient_settings)
+        loss=self.loss, prepare=self.prepare, key=self.key,
+        trainable=self.optimizer.trainable, accumulation=microbatches)
     # With replicas, each device sees only its own rows.
-    return self._jit(step, self.shardings, keep_batch_split=replicas == 1,
-                     donate_argnums=0)
+    return self._jit(step, keep_batch_split=replicas == 1)
 
-  @functools.cached_property
-  def gradient_histograms(self) -> Any:
-    """Jitted (state, batch) -> counts and edges by parameter."""
-    return self._jit(
-        step_lib.build_gradient_histograms(**self._gradient_settings))
-
-  @property
-  def _gradient_settings(self) -> dict[str, Any]:
-    return {'loss': self.loss, 'prepare': self.prepare,
-            'key': self.key, 'trainable': self.optimizer.trainable,
-            'accumulation': self.config.num_microbatches}
-
-  def _jit(
-      self, function: Callable[..., Any], state: Any = None, *,
-      keep_batch_split: bool = True, **options: Any,
-  ) -> Any:
-    """Jits a function of state and batch; `state` shards a returned state."""
-    replicated = NamedSharding(self.mesh, PartitionSpec())
+  def _jit(self, step: Step, *, keep_batch_split: bool = True) -> Any:
     if keep_batch_split:
-      function = sharding.keep_batch_split(function, self.mesh)
+      step = sharding.keep_batch_split(step, self.mesh)
     return jax.jit(
-        function, in_shardings=(
+        step, donate_argnums=0, in_shardings=(
             self.shardings, NamedSharding(self.mesh, sharding.BATCH)),
-        out_shardings=(state, replicated) if state else replicated, **options)
+        out_shardings=(
+            self.shardings, NamedSharding(self.mesh, PartitionSpec())))
 
   def with_step(self, step: Step) -> 'Experiment':
     """Returns the experiment with another training step, jitted or not.

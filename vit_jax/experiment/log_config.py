@@ -19,8 +19,6 @@ class LogConfig:
       be restarted; 0 for never.
     start_secs: the same limit for each phase of the start: opening the data,
       restoring a checkpoint, compiling the step.
-    histograms: whether to write histograms of the gradients to TensorBoard at
-      every log line; costs one more gradient each.
     wandb: whether to also write metrics to Weights & Biases (`pip install
       wandb`), under an id that depends on the workdir.
   """
@@ -28,7 +26,6 @@ class LogConfig:
   stalled_secs: float = 300.0
   hung_secs: float = 1800.0
   start_secs: float = 7200.0
-  histograms: bool = False
   wandb: bool = False
 
   def __post_init__(self):

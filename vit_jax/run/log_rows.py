@@ -1,15 +1,11 @@
-"""Metrics of log lines and of the final summary; images and histograms."""
+"""Metrics of log lines and of the final summary."""
 
 from collections.abc import Mapping
 from typing import Any
 
-import jax
-import numpy as np
-
 from vit_jax import console
 from vit_jax import data
 from vit_jax import tree
-from vit_jax import types
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import hardware
@@ -17,9 +13,7 @@ from vit_jax.run import clock as clock_lib
 from vit_jax.run import counters as counters_lib
 from vit_jax.run import profiler as profiler_lib
 from vit_jax.run import startup_summary
-from vit_jax.run import writer as writer_lib
 
-_NUM_IMAGES = 16
 # Training metrics that the summary copies from the last log line.
 _SUMMARIZED = ('loss', 'accuracy', 'precision_at_1')
 
@@ -109,22 +103,3 @@ def _unreadable(
 ) -> dict[str, int]:
   return ({} if experiment.config.data.unreadable == 'error'
           else {'unreadable': counters.unreadable})
-
-
-def observe(
-    experiment: experiment_lib.Experiment, writer: writer_lib.MetricWriter,
-    state: types.TrainState, batch: types.Batch, *, step: int, is_first: bool,
-) -> None:
-  """Writes example images and gradient histograms of a batch, before its step.
-
-  The first batch of a process writes the images of the first device, as they
-  come from the pipeline, before mixup.
-  """
-  if is_first:
-    images = batch['image'].addressable_data(0)[:_NUM_IMAGES]
-    writer.write_images('train/images', np.asarray(images), step=step)
-  log = experiment.config.log
-  if log.histograms and experiment.is_due(log.every, step + 1):
-    writer.write_histograms(step + 1, {
-        f'gradients/{name}': found for name, found in jax.device_get(
-            experiment.gradient_histograms(state, batch)).items()})

@@ -15,6 +15,7 @@ from typing import Any
 
 from etils import epath
 import jax
+import numpy as np
 
 from vit_jax import atomic_files
 from vit_jax import console
@@ -46,6 +47,7 @@ from vit_jax.run import writer as writer_lib
 from vit_jax.training import health
 from vit_jax.weights import weights as weights_lib
 
+_NUM_IMAGES = 16  # In TensorBoard.
 IN_FLIGHT = 2  # Steps that the host may run ahead of the devices.
 _DRAWN = ('they are drawn by the CPU: raise data.num_workers, or keep them in '
           'memory with data.cache_mib')
@@ -221,8 +223,10 @@ class _Run:
         with self._clock.paused() if is_first else self._clock.waiting():
           batch = next(batches)
         self._report('in a step')
-        log_rows.observe(self.experiment, self._writer, self.state, batch,
-                         step=self._step, is_first=is_first)
+        if is_first:  # Of the first device, before mixup.
+          self._writer.write_images('train/images', np.asarray(
+              batch['image'].addressable_data(0)[:_NUM_IMAGES]),
+                                    step=self._step)
         self.state, loss = step_function(self.state, batch)
         self._counters.add_step(
             self._config.batch_size, flops_per_image=self.flops_per_image)

@@ -110,23 +110,6 @@ class MetricWriter:
     self._add_event(step=int(step), summary=tensorboard_summary.image(
         name, shown, dataformats='NHWC'))
 
-  def write_histograms(
-      self, step: int,
-      histograms: Mapping[str, tuple[np.ndarray, np.ndarray]],
-  ) -> None:
-    """Writes counts [bins] and edges [bins + 1] by name to TensorBoard."""
-    if self._events is None:
-      return
-    for name, (counts, edges) in histograms.items():
-      centers = (edges[1:] + edges[:-1]) / 2
-      self._add_event(
-          step=int(step), summary=tensorboard_summary.histogram_raw(
-              name, min=edges[0], max=edges[-1], num=int(counts.sum()),
-              sum=float(counts @ centers),
-              sum_squares=float(counts @ centers**2),
-              bucket_limits=edges[1:].tolist(),
-              bucket_counts=counts.tolist()))
-
   def close(self) -> None:
     """Closes the files."""
     if self._events is None:

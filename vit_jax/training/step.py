@@ -14,7 +14,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 import optax
 
 from vit_jax import metrics
-from vit_jax import tree
 from vit_jax import types
 from vit_jax.training import health
 
@@ -148,33 +147,6 @@ def build(
     return state, sums['loss'].compute()
 
   return train_step
-
-
-def build_gradient_histograms(
-    *,
-    loss: Loss,
-    prepare: Callable[[types.Batch, PRNGKeyArray], types.Batch],
-    key: PRNGKeyArray,
-    accumulation: int = 1,
-    trainable: Any = None,
-    bins: int = 64,
-) -> Callable[[types.TrainState, types.Batch],
-              dict[str, tuple[Int[Array, 'bins'], Float[Array, 'edges']]]]:
-  """Returns a function that computes histograms of the step's gradients.
-
-  It returns counts [bins] and edges [bins + 1] for each trained parameter. The
-  arguments are the arguments of `build`.
-  """
-
-  def histograms(state, batch):
-    grads, _ = _step_gradients(
-        state, batch, loss=loss, prepare=prepare, key=key,
-        num_microbatches=accumulation, trainable=trainable)
-    trained = tree.flatten(trainable or jax.tree.map(lambda _: True, grads))
-    return {name: jnp.histogram(jnp.nan_to_num(grad), bins)
-            for name, grad in tree.flatten(grads).items() if trained[name]}
-
-  return histograms
 
 
 def stop_frozen(params: types.Params, trainable: Any) -> types.Params:
