@@ -36,8 +36,7 @@ CONFIG = {
     'averaging': 0.9,
     'evals': {'test': {'every': {'steps': 8}, 'batch_size': 120}},
     'log': {'every': {'steps': 3}},
-    'checkpoint': {'every': {'steps': 5}, 'best': 'test/loss',
-                   'best_mode': 'min'},
+    'checkpoint': {'every': {'steps': 5}, 'best': 'test/loss'},
 }
 STAGES = {
     'total': {'steps': 1},

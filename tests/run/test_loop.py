@@ -49,8 +49,9 @@ class Killed(BaseException):
 class Scripted:
   """An evaluator that returns the losses of a list."""
 
-  def __init__(self, losses, *, begin=0, fail=None):
+  def __init__(self, losses, *, begin=0, fail=None, metric='loss'):
     self.calls = begin
+    self._metric = metric
     self._losses = losses
     self._fail = fail or {}
 
@@ -61,7 +62,7 @@ class Scripted:
       raise self._fail[self.calls]
     self.calls += 1
     return evals.Result(
-        {'loss': self._losses[self.calls - 1], 'examples': 360})
+        {self._metric: self._losses[self.calls - 1], 'examples': 360})
 
 
 @pytest.fixture(scope='module')
@@ -76,7 +77,7 @@ def base():
 
 def scripted(
     base, *, losses=LOSSES, begin=0, fail=None, fail_at_end=None,
-    **checkpoint):
+    metric='loss', **checkpoint):
   """Returns the experiment with scripted evaluators."""
   config = base.config
   return dataclasses.replace(
@@ -84,7 +85,7 @@ def scripted(
           config, checkpoint=dataclasses.replace(
               config.checkpoint, **checkpoint)),
       build_evaluators=functools.cache(lambda _: {
-          'val': Scripted(losses, begin=begin, fail=fail),
+          'val': Scripted(losses, begin=begin, fail=fail, metric=metric),
           'end': Scripted([9.0] * 10, fail=fail_at_end)}))
 
 
@@ -236,7 +237,9 @@ def test_without_a_best_metric_a_run_needs_no_best_checkpoint(base, workdir):
 
 def test_the_best_values_of_two_metrics_are_not_compared(base, workdir):
   # The earlier minimum, 2.0, is below all later values.
-  summary = train(scripted(base, best_mode='max', begin=5), workdir)
+  experiment = scripted(
+      base, best='val/accuracy', begin=5, metric='accuracy')
+  summary = train(experiment, workdir)
   assert (summary['best']['value'], summary['best']['step']) == (2.6, 40)
 
 

@@ -1,7 +1,6 @@
 """Section `checkpoint` of a config."""
 
 import dataclasses
-from typing import Literal
 
 from vit_jax import schema
 
@@ -16,8 +15,6 @@ class CheckpointConfig:
     best: metric of the best checkpoint, such as 'val/accuracy'; '' for none.
       'auto' uses a validation split, if the data has one besides the test split
       and the training images.
-    best_mode: whether larger ('max') or smaller ('min') is better; 'auto' uses
-      the evaluator's choice, such as 'min' for a loss.
     patience: stops the run when `best` has not improved for this long: a
       duration such as {'epochs': 5} or a number of evaluations; None disables
       early stopping.
@@ -28,7 +25,6 @@ class CheckpointConfig:
   every: schema.Duration = schema.Duration(percent=10)
   keep: int = 1
   best: str = 'auto'
-  best_mode: Literal['auto', 'max', 'min'] = 'auto'
   patience: schema.Duration | int | None = None
   stop_below: tuple[tuple[str, float], ...] = ()
 

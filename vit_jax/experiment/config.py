@@ -149,10 +149,8 @@ def metric_mode(
 
 def best_mode(config: Config) -> evals.Mode:
   """Returns 'max' or 'min' for the metric of the best checkpoint."""
-  section = config.checkpoint
-  if section.best_mode != 'auto':
-    return section.best_mode
-  return metric_mode(config, section.best, setting='checkpoint.best')
+  return metric_mode(
+      config, config.checkpoint.best, setting='checkpoint.best')
 
 
 def name_by_split(config: Config, eval_split: str) -> Config:

@@ -142,7 +142,7 @@ def _resume(
       **config_lib.to_plain(config),
       **({'accumulation': earlier.num_microbatches}
          if config.accumulation == 'auto' else {})})
-  if _best_metric(earlier) != _best_metric(config):
+  if earlier.checkpoint.best != config.checkpoint.best:
     counters.forget_best()
   changed = ('\nChanges of the config since the checkpoint:\n  '
              + '\n  '.join(map(str, changes))) if changes else ''
@@ -155,12 +155,6 @@ def _resume(
   return Start(
       counters, num_microbatches=earlier.num_microbatches,
       message=f'Resuming from step {counters.step:,} of {workdir}.{changed}')
-
-
-def _best_metric(config: config_lib.Config) -> tuple[str, str]:
-  """Returns the metric of the best checkpoint and its mode, or ''."""
-  best = config.checkpoint.best
-  return best, config_lib.best_mode(config) if best else ''
 
 
 def _problem(
