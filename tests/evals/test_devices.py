@@ -57,13 +57,15 @@ FEWSHOT = {'name': 'fewshot', 'batch_size': None}
     ({'name': 'knn', 'split': 'train[90%:]'}, 1,
      "'train' shares examples with it. Use a disjoint split: "
      '--config.evals.val.train_split'),
+    ({'name': 'roc', 'threshold_split': 'test'}, 1,
+     "its threshold_split 'test' shares examples with it. Use a disjoint "),
     ({'batch_size': 12}, 8,
      'evals.val.batch_size 12 does not divide over data x fsdp = 8 devices'),
     ({'source': 'shapes'}, 1, 'The data has other classes than the model'),
     ({'source': 'ciphar10'}, 1, 'No dataset'),
     ({'name': 'segmentation'}, 1, 'digits has no segmentation masks. Use a '),
     ({**FEWSHOT, 'shots': [1000]}, 1,
-     'evals.val needs 1000 images of each class (shots and held_out), but 10 '
+     'evals.val needs 1000 images of each class (shots), but 10 '
      "class(es) of train_split 'train' have fewer, the smallest 139."),
     ({**FEWSHOT, 'shots': [1], 'train_split': 'train[:3]'}, 1,
      'evals.val: digits train[:3] has examples of 3 of 10 classes'),

@@ -47,9 +47,7 @@ class CalibrationConfig(evaluator.EvaluatorConfig):
 
     def batch_values(params: types.Params, batch: types.Batch) -> types.Outputs:
       logits = context.predict(params, batch)['logits'].astype(jnp.float32)
-      labels = batch['label']
-      khot = labels if split.multi_label else jax.nn.one_hot(
-          labels, split.num_classes)
+      labels, khot = batch['label'], split.k_hot(batch['label'])
       probabilities = activation(logits)
       return {'confidence': probabilities.max(axis=-1),
               'correct': metrics.precision_at_1(logits, khot) > 0,

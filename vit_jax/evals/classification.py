@@ -22,12 +22,10 @@ class ClassificationConfig(evaluator.EvaluatorConfig):
       validation images (arXiv 2006.07159; google-research/reassessed-imagenet
       on GitHub). `accuracy` is then the share of images whose prediction is
       among their labels; images without labels are skipped, as in the paper.
-    leave_out_unlabelled: skips images without labels in multi-label data;
-      otherwise they count as wrong.
+      In other data with several labels per image, these count as wrong.
   """
   name: Literal['classification'] = 'classification'
   real_labels: str = ''
-  leave_out_unlabelled: bool = False
 
   def metrics(self) -> dict[str, evaluator.Mode]:
     if self.real_labels:
@@ -48,13 +46,11 @@ class ClassificationConfig(evaluator.EvaluatorConfig):
 
   def _ranks_classes(self, num_classes: int) -> bool:
     # The scores of all classes of all examples must fit into host memory.
-    return num_classes <= MAX_RANKED and not (
-        self.real_labels or self.leave_out_unlabelled)
+    return num_classes <= MAX_RANKED and not self.real_labels
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     split = context.open(self, real_labels=self.real_labels)
     context.check_classes(split)
-    leave_out = self.leave_out_unlabelled or bool(self.real_labels)
     if split.multi_label and self._ranks_classes(split.num_classes):
       return multi_label_lib.evaluate(context, split)
 
@@ -67,7 +63,7 @@ class ClassificationConfig(evaluator.EvaluatorConfig):
       if split.multi_label:
         name = 'accuracy' if self.real_labels else 'precision_at_1'
         values[name] = metrics.precision_at_1(logits, labels)
-        if leave_out:
+        if self.real_labels:
           mask = mask * (labels > 0).any(axis=-1)
       else:
         values['accuracy'] = metrics.top_k_correct(logits, labels, k=1)

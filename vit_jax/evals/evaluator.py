@@ -66,6 +66,11 @@ class Split:
   ranks: Int[np.ndarray, 'seeds examples'] | None = None
   max_unreadable: int = 0
 
+  def k_hot(self, labels: jax.Array) -> Float[Array, 'batch classes']:
+    """Returns labels of a batch, of one or several classes, as k-hot rows."""
+    return labels if self.multi_label else jax.nn.one_hot(
+        labels, self.num_classes)
+
   @property
   def classes(self) -> classes.Classes:
     """Classes or regression targets of the data."""
@@ -241,6 +246,13 @@ class EvaluatorConfig:
   uses_labels: ClassVar[bool] = True
   # Whether the metrics of the training objective are reported too.
   reports_objective: ClassVar[bool] = False
+  # Field with the split that the evaluator is fitted to, disjoint from `split`.
+  fit_field: ClassVar[str] = ''
+
+  @property
+  def fit_split(self) -> str | None:
+    """The split that the evaluator is fitted to, if any."""
+    return getattr(self, self.fit_field) if self.fit_field else None
 
   @property
   def num_passes(self) -> int:

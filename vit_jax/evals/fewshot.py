@@ -71,6 +71,7 @@ class FewshotConfig(evaluator.EvaluatorConfig):
   feature: str = 'representation'
 
   uses_head: ClassVar[bool] = False
+  fit_field: ClassVar[str] = 'train_split'
 
   def __post_init__(self):
     if self.shots is not None and (

@@ -39,6 +39,7 @@ class KnnConfig(evaluator.EvaluatorConfig):
   feature: str = 'representation'
 
   uses_head: ClassVar[bool] = False
+  fit_field: ClassVar[str] = 'train_split'
 
   def __post_init__(self):
     schema.check_range(self, 'k', low=1)

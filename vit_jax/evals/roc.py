@@ -8,7 +8,7 @@ percentiles over samples of the examples with replacement (bootstrap).
 
 from collections.abc import Callable
 import dataclasses
-from typing import Literal
+from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -37,16 +37,18 @@ class RocConfig(evaluator.EvaluatorConfig):
     positive: name of the positive one of two classes; '' is the second. Ignored
       for more classes.
     threshold_split: split on which the threshold of each class maximises F1,
-      such as 'validation'; must not overlap with `split`. '' is a probability
-      of 0.5.
+      such as 'validation'; must not overlap with `split`. None is a
+      probability of 0.5.
     samples: number of bootstrap samples; 0 leaves out the intervals.
     confidence: coverage of the intervals.
   """
   name: Literal['roc'] = 'roc'
   positive: str = ''
-  threshold_split: str = ''
+  threshold_split: str | None = None
   samples: int = 1000
   confidence: float = 0.95
+
+  fit_field: ClassVar[str] = 'threshold_split'
 
   def __post_init__(self):
     schema.check_range(self, 'samples')
@@ -71,9 +73,9 @@ class RocConfig(evaluator.EvaluatorConfig):
       columns = [names.index(self.positive) if self.positive else 1]
     names = tuple(names[i] for i in columns)
     of_test = _gather(context, test, columns)
-    of_threshold = _gather(context, context.open(dataclasses.replace(
-        self, split=self.threshold_split)), columns) if (
-            self.threshold_split) else None
+    of_threshold = None if self.threshold_split is None else _gather(
+        context, context.open(dataclasses.replace(
+            self, split=self.threshold_split)), columns)
 
     def run(
         params: types.Params, on_batch: evaluator.OnBatch) -> evaluator.Result:
@@ -120,11 +122,9 @@ def _gather(
 
   def batch_values(params: types.Params, batch: types.Batch) -> types.Outputs:
     logits, labels = context.predict(params, batch)['logits'], batch['label']
-    if not split.multi_label:
-      labels = jax.nn.one_hot(labels, split.num_classes)
     columns_ = jnp.asarray(columns)
     return {'score': activation(logits.astype(jnp.float32))[:, columns_],
-            'label': labels[:, columns_] > 0}
+            'label': split.k_hot(labels)[:, columns_] > 0}
 
   def finish(values: passes.Values) -> tuple[Labels, Scores]:
     if not np.isfinite(values['score']).all():

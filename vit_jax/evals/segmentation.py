@@ -50,6 +50,7 @@ class SegmentationConfig(evaluator.EvaluatorConfig):
   classes: tuple[str, ...] = ()
 
   uses_head: ClassVar[bool] = False
+  fit_field: ClassVar[str] = 'train_split'
   uses_labels: ClassVar[bool] = False
 
   def __post_init__(self):

@@ -72,16 +72,16 @@ def _with_evaluators(
       name: section.resolve(targets=bool(dataset.targets))
       for name, section in config.evals.items()}
   for name, section in sections.items():
-    split, train_split = section.split, getattr(section, 'train_split', None)
-    if train_split is None:
+    split, fit_split = section.split, section.fit_split
+    if fit_split is None:
       continue
-    if train_split == 'auto':
+    if fit_split == 'auto':
       count = open_data('train', section.source)[0].num_examples
-      train_split = 'train' if count < _MANY else 'train[:10%]'
+      fit_split = 'train' if count < _MANY else 'train[:10%]'
     if section.source and not split:
-      split = open_data(train_split, section.source)[0].eval_split
+      split = open_data(fit_split, section.source)[0].eval_split
     sections[name] = dataclasses.replace(
-        section, split=split, train_split=train_split)
+        section, split=split, **{section.fit_field: fit_split})
   return dataclasses.replace(config, evals=sections)
 
 
@@ -106,7 +106,7 @@ def _with_best(
             and split not in {*trained, dataset.eval_split}]
   # Few-shot and k-NN accuracy have training images of their own.
   periodic = {name: one for name, one in sections.items() if one.every and not (
-      one.source or hasattr(one, 'train_split'))}
+      one.source or one.fit_split is not None)}
   name = next((n for n, one in periodic.items() if one.split in usable), '')
   copied = next((one for one in periodic.values()
                  if one.split in ('', dataset.eval_split)), None)
@@ -147,8 +147,7 @@ def _with_intervals(
   images = sum(
       section.num_passes * open_data(split, section.source)[0].num_examples
       for section in auto.values()
-      for split in {section.split, getattr(section, 'train_split', None)}
-      if split is not None)
+      for split in {section.split, section.fit_split} - {None})
   # The best checkpoint is evaluated again at the end.
   count = config.batch_size * total // max(1, images) - bool(
       config.checkpoint.best)

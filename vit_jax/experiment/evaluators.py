@@ -119,7 +119,7 @@ def check(
 
   Test images of few-shot and k-NN evaluators must not be among their training
   images: an image is its own nearest neighbour, so every model would be
-  correct.
+  correct. The same holds for images that thresholds are chosen on.
   """
   if config.checkpoint.best:
     check_metric(
@@ -127,16 +127,15 @@ def check(
         train_data=dataset, objective_metrics=objective_metrics,
         open_data=open_data)
   for name, section in config.evals.items():
-    train_split = getattr(section, 'train_split', None)
-    if train_split is None:
+    if section.fit_split is None:
       continue
-    train, test = (open_data(split, section.source)[0]
-                   for split in (train_split, section.split))
-    if not train.planned and train.overlaps(test):
+    fit, test = (open_data(split, section.source)[0]
+                 for split in (section.fit_split, section.split))
+    if not fit.planned and fit.overlaps(test):
       raise ValueError(
           f'evals.{name} measures on {test.split!r} of {test.name}, but its '
-          f'train_split {train.split!r} shares examples with it. Use a '
-          f'disjoint split: --config.evals.{name}.train_split.')
+          f'{section.fit_field} {fit.split!r} shares examples with it. Use a '
+          f'disjoint split: --config.evals.{name}.{section.fit_field}.')
 
 
 def check_metric(

@@ -244,8 +244,8 @@ class Experiment:
     images = console.format_count(dataset.num_examples, 'image')
     text = (f'{name} evaluates on {images} of {dataset.name}, '
             f'split {dataset.split}')
-    if train_split := getattr(section, 'train_split', ''):
-      train, _ = self.open_data(train_split, section.source)
+    if section.fit_split is not None:
+      train, _ = self.open_data(section.fit_split, section.source)
       text += f', with {train.num_examples:,} of {train.split}'
     return text
 
