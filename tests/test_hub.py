@@ -37,9 +37,7 @@ def push(source, target, *flags, form='timm'):
 @pytest.mark.parametrize('form', ['timm', 'huggingface'])
 def test_a_pushed_model_is_complete_and_loads(
     form, hub, source, tmp_path, capsys):
-  (tmp_path / 'text').write_text('Terms')
   assert push(source, tmp_path / 'out', '--licence=apache-2.0', '--private',
-              f'--licence-file={tmp_path}/text',
               f'--json={tmp_path}/figures.json', form=form) == 0
   assert f'pushed  hf://{NAME}' in capsys.readouterr().out
   assert hub.visibility == {NAME: 'private'}
@@ -47,7 +45,6 @@ def test_a_pushed_model_is_complete_and_loads(
       path.name: path.read_bytes() for path in (tmp_path / 'out').iterdir()}
   assert {'config.json', 'model.safetensors', 'README.md'} <= set(
       hub.files[NAME])
-  assert hub.files[NAME]['LICENSE'] == b'Terms'
   card = hub.files[NAME]['README.md'].decode()
   assert 'license: apache-2.0' in card
   assert f'library_name: {dict(timm="timm").get(form, "transformers")}' in card

@@ -55,16 +55,6 @@ def test_each_run_has_its_colour_in_every_panel(num_runs, draw, tmp_path):
     assert picture.width > 1000
 
 
-def test_of_many_runs_the_best_are_in_front_of_the_others(draw):
-  runs = {f'run {i}': make_rows(scale=20.0 - i) for i in range(12)}
-  fig = draw(runs)
-  best = [f'run {i}' for i in range(5, 12)]
-  assert labels(fig) == [*best, 'other runs', 'train', 'val']
-  for line in fig.axes[0].lines:
-    assert (line.get_color() == plots.GREY) == (line.get_zorder() < 3)
-  assert len({line.get_color() for line in fig.axes[0].lines}) == 8
-
-
 def test_nothing_is_clipped_and_the_legend_covers_no_panel(draw):
   runs = {f'quite a long name of a stage {i}': make_rows(scale=10.0 ** i)
           for i in range(5)}

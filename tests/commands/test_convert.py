@@ -26,7 +26,7 @@ def test_a_file_is_written_verified_and_reported(source, tmp_path, capsys):
   assert convert(
       source, tmp_path / 'out', 'npz', '--set=gelu=exact', '--set=mean=0.25',
       '--set=layer_norm_epsilon=1e-5', '--set=crop=0.8',
-      '--set=pooling=cls', '--set=positions=cubic', '--report',
+      '--set=pooling=cls', '--set=positions=cubic',
       f'--json={tmp_path / "figures.json"}') == 0
   output = capsys.readouterr().out
   assert 'bitwise identical' in output

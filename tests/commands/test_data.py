@@ -8,7 +8,6 @@ import pytest
 
 from tests import pictures
 from vit_jax import __main__ as main
-from vit_jax.commands import data
 
 
 @pytest.fixture(name='photos')
@@ -61,13 +60,6 @@ def test_set_selects_the_label_column_of_a_table(tmp_path, capsys):
   assert "target is 'multi', not a section" in capsys.readouterr().err
   assert _check(tmp_path, '--config.seed=1') == 2
   assert 'but got --config.seed=1' in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(('source', 'name'), [
-    ('./x/Pets-2/', 'pets_2'), ('cifar10:3.0.2', 'cifar10'),
-    ('/x/shots-{000000..000146}.tar', 'shots'), ('shots-*.parquet', 'shots')])
-def test_the_default_name_is_that_of_the_source(source, name):
-  assert data.default_name(source) == name
 
 
 def test_a_missing_beam_is_an_error_with_the_install_command(

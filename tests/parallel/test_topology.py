@@ -1,7 +1,6 @@
 """TPU slices are found by name, and known to the compiler if installed."""
 
 import math
-import os
 
 import pytest
 
@@ -47,13 +46,3 @@ def test_a_slice_has_the_cores_of_its_name(name):
   row = hardware.find(devices[0].device_kind)
   assert row.cores * len(devices) == int(name.split('-')[1])
   assert devices[0].num_cores == row.cores
-
-
-def test_libtpu_is_silenced_only_without_a_tpu(monkeypatch):
-  monkeypatch.setattr(os, 'environ', {})
-  monkeypatch.setattr(hardware, 'has_tpu', lambda: True)
-  topology.quiet_without_tpu()
-  assert not os.environ
-  monkeypatch.setattr(hardware, 'has_tpu', lambda: False)
-  topology.quiet_without_tpu()
-  assert os.environ['TPU_SKIP_MDS_QUERY'] == '1'

@@ -9,7 +9,6 @@ import pytest
 
 from tests import random_models
 from tests import toy
-from vit_jax import classes
 from vit_jax import schema
 from vit_jax import sweep as sweep_lib
 from vit_jax.commands import sweep as command
@@ -118,22 +117,6 @@ def test_a_tie_with_another_value_is_no_warning(values):
   rows = [{'values': {'a': a}, 'value': value}
           for a, value in enumerate(values, start=1)]
   assert sweep_lib.edges({'grid': rows, 'best': rows[0]}) == []
-
-
-def test_runs_of_a_soup_have_the_classes_of_the_data():
-  def match(*labels):
-    return soup.match_classes({
-        name: random_models.make({
-            **random_models.TINY, 'num_classes': 2}, side=8, labels=names)
-        for name, names in zip('ab', labels)},
-                              classes.Classes('./data', 2, ('cat', 'dog')))
-
-  assert match(('cat', 'dog'), ('cat', 'dog')) == []
-  assert 'the run b has no class names' in match(('cat', 'dog'), ())[0]
-  with pytest.raises(ValueError, match='only in the run b: emu'):
-    match(('cat', 'dog'), ('cat', 'emu'))
-  with pytest.raises(ValueError, match='the run b numbers the same classes'):
-    match(('cat', 'dog'), ('dog', 'cat'))
 
 
 RUNS = {'a': 4.0, 'b': 8.0, 'c': -9.0, 'd': 3.0}

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 import io
+import itertools
 import math
 import re
 from typing import Any
@@ -19,7 +20,6 @@ Rows = Sequence[Mapping[str, Any]]
 # with a dark red instead of yellow, which is too pale for a thin line.
 COLOURS = ('#0072B2', '#D55E00', '#009E73', '#CC79A7', '#56B4E9', '#E69F00',
            '#000000', '#882255')
-GREY = '#BBBBBB'
 MARKERS = 'osD^vP'
 _FONT = 'DejaVu Sans'  # Part of Matplotlib.
 _DPI = 150
@@ -49,8 +49,7 @@ class _Series:
 def curves(runs: Mapping[str, Rows], path: epath.PathLike) -> None:
   """Plots loss, metrics such as accuracy, and learning rate of runs.
 
-  Each run has its colour. Of many runs, only those with the lowest final loss
-  have one, in front of the others in grey.
+  Each run has its colour, and each evaluator its marker.
 
   Runs of very different lengths share an axis in percent. Training is a dashed
   line; each evaluator is a solid line with markers.
@@ -70,7 +69,7 @@ def curves(runs: Mapping[str, Rows], path: epath.PathLike) -> None:
         'Nothing to draw: expected rows with a metric such as train/loss or '
         f'val/accuracy in the run(s) {", ".join(runs) or "(none)"}.')
   metrics = [m for m in _TITLES if any(s.metric == m for s in series)]
-  colours = _colours(runs, series)
+  colours = dict(zip(runs, itertools.cycle(COLOURS)))
   markers = dict(zip(dict.fromkeys(
       s.name for s in series if s.name != 'train'), MARKERS * len(series)))
   fig, panels = new_panels(
@@ -79,23 +78,11 @@ def curves(runs: Mapping[str, Rows], path: epath.PathLike) -> None:
     drawn = [s for s in series if s.metric == metric]
     for s in drawn:
       axes.plot(s.steps, s.values, color=colours[s.run],
-                zorder=2 + (colours[s.run] != GREY), **_line_style(s, markers))
+                **_line_style(s, markers))
     axes.set_xlabel(label)
     _format_panel(axes, metric, [value for s in drawn for value in s.values])
   _draw_legend(fig, colours, series, markers)
   save(fig, path)
-
-
-def _colours(
-    runs: Mapping[str, Any], series: Sequence[_Series],
-) -> dict[str, str]:
-  """Returns the colour of each run."""
-  if len(runs) <= len(COLOURS):
-    return dict(zip(runs, COLOURS))
-  # Of several losses the last counts: evaluators come after training.
-  final = {s.run: s.values[-1] for s in series if s.metric == 'loss'}
-  best = sorted(runs, key=lambda run: final.get(run, math.inf))
-  return dict.fromkeys(runs, GREY) | dict(zip(best, COLOURS[:-1]))
 
 
 def new_figure(width: float, height: float, *, w_pad: float = 0.06) -> Any:
@@ -270,10 +257,7 @@ def _draw_legend(
   names = {s.name: s for s in series}
   handles = [
       lines.Line2D([], [], color=colour, linewidth=4, label=drawable(run))
-      for run, colour in colours.items() if colour != GREY]
-  if GREY in colours.values():
-    handles.append(lines.Line2D(
-        [], [], color=GREY, linewidth=4, label='other runs'))
+      for run, colour in colours.items()]
   handles += [
       lines.Line2D([], [], color='#555555', label=drawable(name), **{
           **_line_style(names[name], markers), 'markevery': 1})

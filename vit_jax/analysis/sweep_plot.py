@@ -1,4 +1,4 @@
-"""Plots of a sweep: the metric of every setting or task, and the final runs."""
+"""Plots of a sweep: the metric of every setting or task."""
 
 from collections.abc import Mapping
 import json
@@ -14,12 +14,10 @@ def sweep(result: Mapping[str, Any], path: epath.PathLike) -> None:
   """Plots the metric against the swept field, one line per other setting.
 
   The field with the most values is on the x axis, in the order of the config.
-  Final runs are drawn at the best setting, with mean and standard deviation.
 
   Args:
     result: content of `sweep.json`: `plan` with `grid` and `metric`, rows
-      `grid` with `values` and `value` (None for a diverged run), `best`, and
-      `final` with `statistics`, or None.
+      `grid` with `values` and `value` (None for a diverged run), and `best`.
     path: file to write; the suffix determines the format (.png, .pdf, .svg).
   """
   fields = result['plan']['grid']
@@ -31,15 +29,12 @@ def sweep(result: Mapping[str, Any], path: epath.PathLike) -> None:
   scale = 100 if percent else 1
   fig = plots.new_figure(6.4, 4.4)
   axes = fig.subplots()
-  num_lines = _draw_grid(axes, result, field, positions, scale=scale)
+  _draw_grid(axes, result, field, positions, scale=scale)
   best = result['best']
   best_position = positions[json.dumps(best['values'][field])]
   axes.plot([best_position], [scale * best['value']], 'o', markersize=13,
             markerfacecolor='none', markeredgecolor='#000000',
             label=plots.drawable(f'chosen: {_describe(best["values"])}'))
-  if result['final'] is not None:
-    _draw_final(axes, result['final'], metric, best_position, scale=scale,
-                first_colour=num_lines)
   axes.set_xticks(
       range(len(values)), [plots.drawable(str(value)) for value in values])
   axes.margins(x=0.12, y=0.15)
@@ -89,8 +84,8 @@ def cells(result: Mapping[str, Any], path: epath.PathLike) -> None:
 def _draw_grid(
     axes: Any, result: Mapping[str, Any], field: str,
     positions: Mapping[str, float], *, scale: float,
-) -> int:
-  """Draws the runs of the grid; returns the number of lines."""
+) -> None:
+  """Draws the runs of the grid."""
   # Points by the values of the other swept fields.
   lines: dict[str, list[tuple[float, float]]] = {}
   diverged = set()
@@ -115,23 +110,6 @@ def _draw_grid(
     axes.plot(sorted(diverged), [0.04] * len(diverged), 'x', color='#555555',
               markersize=8, transform=axes.get_xaxis_transform(),
               label='diverged')
-  return len(lines)
-
-
-def _draw_final(
-    axes: Any, final: Mapping[str, Any], metric: str, position: float, *,
-    scale: float, first_colour: int,
-) -> None:
-  drawn = [(name, values) for name, values in final['statistics'].items()
-           if name.endswith(f'/{metric}') and not name.startswith('train/')]
-  for i, (name, values) in enumerate(drawn):
-    axes.errorbar(
-        [position], [scale * values['mean']],
-        yerr=scale * (values['std'] or 0),
-        fmt=plots.MARKERS[1 + i % (len(plots.MARKERS) - 1)], capsize=5,
-        color=plots.COLOURS[(first_colour + i) % len(plots.COLOURS)],
-        markersize=7, label=plots.drawable(
-            f'{name}, final (mean ± std of {len(final["runs"])})'), zorder=4)
 
 
 def _describe(values: Mapping[str, Any]) -> str:

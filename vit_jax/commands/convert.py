@@ -54,20 +54,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='float32 (default), float16 or bfloat16: type of the arrays in the '
       'file; the last two halve its size and round the parameters')
   parser.add_argument(
-      '--report', action='store_true',
-      help='print the name in the source, our name and the shape of each '
-      'parameter; --json always contains them')
-  parser.add_argument(
       '--push', default='', metavar='USER/NAME',
       help='upload the folder --target to a new or existing repository of the '
       'Hugging Face hub; log in with `hf auth login`')
   parser.add_argument(
       '--licence', default='', metavar='ID',
       help='licence for --push, such as apache-2.0 (default: that of the card)')
-  parser.add_argument(
-      '--licence-file', default='', metavar='FILE',
-      help='text of this licence, for --push (default: the file LICENSE in the '
-      'folder or repository --source, if any)')
   parser.add_argument(
       '--private', action='store_true', help='for --push: a private repository')
 
@@ -84,9 +76,6 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
                        '--target without a suffix: a folder.')
   model = arguments.load_model(args, args.source)
   card, licence = _card(args, model), _licence_text(args)
-  if args.report:
-    for line in model.report:
-      print(escape.line(line))
   if args.dtype != 'float32':
     model = model.with_params(jax.tree.map(
         lambda array: array.astype(args.dtype).astype(np.float32),
@@ -141,8 +130,6 @@ def _licence_text(args: argparse.Namespace) -> str:
   """Returns the text of the licence to upload, or '' if it is unknown."""
   if not args.push:
     return ''
-  if args.licence_file:
-    return epath.Path(args.licence_file).read_text()
   source = download.fetch(args.source, log=lambda _: None)
   files = sorted(path for path in source.iterdir() if path.name.startswith(
       'LICENSE')) if source.is_dir() else []

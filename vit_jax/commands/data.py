@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import re
 import time
 from typing import Any
 
@@ -115,8 +114,7 @@ def _add_prepare(tasks: argparse._SubParsersAction) -> None:
       '--to', required=True, metavar='DIR',
       help='folder of prepared datasets; writes DIR/NAME/VERSION')
   parser.add_argument(
-      '--name', default='', metavar='NAME',
-      help='dataset name (default: the name of the source)')
+      '--name', required=True, metavar='NAME', help='dataset name')
   parser.add_argument(
       '--version', default='1.0.0',
       help='dataset version (default: %(default)s)')
@@ -143,7 +141,7 @@ def _prepare(args: argparse.Namespace) -> tuple[int, Any]:
     planned = prepare.plan(
         {**arguments.data_overrides(args), 'source': args.source},
         splits=[split for split in args.splits.split(',') if split],
-        to=args.to, name=args.name or default_name(args.source),
+        to=args.to, name=args.name,
         version=args.version, shard_bytes=args.shard_mib * 2**20,
         shorter_side=args.shorter_side)
     kept = prepare.begin(planned)
@@ -174,11 +172,3 @@ def _print_plan(planned: prepare.Plan, kept: int) -> None:
   if kept:
     print(f'{kept:,} of {len(planned.all_shards):,} shards were finished '
           'before and are kept')
-
-
-def default_name(source: str) -> str:
-  """Returns a TFDS name for a folder, file pattern or dataset."""
-  base = source.rstrip('/').split('/')[-1].split(':')[0]
-  # The common prefix of 'train-{000..146}.tar'.
-  base = re.sub(r'\{.*\}|\[.*\]', '', base).split('.')[0]
-  return re.sub(r'\W+', '_', base).strip('_').lower()

@@ -107,7 +107,6 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
 
 def _devices(name: str) -> Sequence[jax.Device]:
   if not name:
-    topology.quiet_without_tpu()
     return jax.devices()
   topology.parse(name)
   # Leaves the local accelerators to other processes.

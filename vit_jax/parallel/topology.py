@@ -23,7 +23,6 @@ import jax
 from jax.experimental import topologies
 
 from vit_jax import schema
-from vit_jax.parallel import hardware
 
 _FLAT = {8: '2x2', 32: '4x4', 64: '4x8', 128: '8x8', 256: '8x16', 512: '16x16',
          1024: '16x32', 2048: '32x32'}
@@ -113,16 +112,6 @@ def devices(name: str) -> Sequence[jax.Device]:
     options['chips_per_host_bounds'] = (sides + [1, 1])[:3]
   return topologies.get_topology_desc(
       platform='tpu', topology_name=f'{version}:{shape}', **options).devices
-
-
-def quiet_without_tpu() -> None:
-  """Suppresses libtpu's search for a TPU on machines that have none.
-
-  With libtpu installed only for its compiler, JAX's first device query would
-  start it and print warnings. No effect on machines with a TPU.
-  """
-  if not hardware.has_tpu():
-    _set_environment()
 
 
 def _set_environment() -> None:

@@ -49,8 +49,6 @@ from vit_jax.weights import weights as weights_lib
 
 _NUM_IMAGES = 16  # In TensorBoard.
 IN_FLIGHT = 2  # Steps that the host may run ahead of the devices.
-_DRAWN = ('they are drawn by the CPU: raise data.num_workers, or keep them in '
-          'memory with data.cache_mib')
 
 
 def train(
@@ -174,8 +172,7 @@ class _Run:
         self._config, resume_step=self._step)
     self._progress = progress_lib.Progress(
         self.experiment.total_steps, start_step=self._step,
-        title=self.files.title, active=self.files.is_active,
-        remedy=_DRAWN if 'shapes' in self._config.data.sources else '')
+        title=self.files.title, active=self.files.is_active)
 
   def train(
       self, step_function: Callable, profiler: profiler_lib.Profiler,

@@ -30,7 +30,6 @@ class Progress:
     title: name of the run.
     console: destination.
     active: whether this process prints.
-    remedy: follows a note if training mostly waits for images.
   """
   total_steps: int
   start_step: int = 0
@@ -38,7 +37,6 @@ class Progress:
   console: rich.console.Console = dataclasses.field(
       default_factory=rich.console.Console)
   active: bool = True
-  remedy: str = ''
 
   def __post_init__(self):
     self._bar: rich.progress.Progress | None = None
@@ -74,7 +72,7 @@ class Progress:
       self._advised = True
       self.print('note: training waits for images '
                  f'{console_lib.format_percent(share)} of the time; '
-                 + (self.remedy or 'docs/performance.md lists remedies'))
+                 'docs/performance.md lists remedies')
     text = ''.join(
         f'  {name.replace("_per_sec", "/s").replace("_", " ")} '
         f'{console_lib.format_number(value)}'

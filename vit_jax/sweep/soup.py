@@ -13,8 +13,6 @@ from etils import epath
 import jax
 import jax.numpy as jnp
 
-from vit_jax import classes
-from vit_jax import console
 from vit_jax import types
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import manager
@@ -27,9 +25,7 @@ from vit_jax.run import watchdog as watchdog_lib
 from vit_jax.sweep import development_split
 from vit_jax.sweep import grid as grid_lib
 from vit_jax.sweep import runs
-from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import open as open_lib
-from vit_jax.weights import weights as weights_lib
 
 _SELECTION = 'soup_selection'  # Name of the evaluator that selects runs.
 
@@ -92,8 +88,6 @@ def make(
       model=dataclasses.replace(config.model, num_classes=0),
       objective=config.objective.without_teacher()))
   shardings = experiment.shardings.params
-  for line in match_classes(weights, experiment.dataset.classes):
-    console.print_lines(line)
   with watchdog_lib.Watchdog(config.log, 'averaging runs') as watchdog:
 
     def read(name: str) -> types.Params:
@@ -130,20 +124,6 @@ def make(
     return {'method': method, 'members': members, 'value': value_of(params),
             'folder': f'soup_{method}', 'metrics': evaluate(params, *reported),
             'best_metrics': evaluate(best, *reported)}
-
-
-def match_classes(
-    weights: Mapping[str, weights_lib.Weights], expected: classes.Classes,
-) -> list[str]:
-  """Returns lines to print; raises if runs have other classes than the data."""
-  lines = [classes.match(
-      classes.Classes(f'the run {name}', count, run.preprocess.labels),
-      expected,
-      remedy='Only runs with the same classes in the same order are averaged. '
-      'Restore the names of the data, or repeat the sweep elsewhere.')
-      for name, run in weights.items()
-      if (count := adapt_lib.num_classes(run.shapes))]
-  return [line for line in lines if line]
 
 
 def average(
