@@ -184,8 +184,9 @@ def build(
     def apply(params: types.Params, images: jax.Array) -> types.Outputs:
       return model.apply({'params': params}, images, **options)
 
+    if outputs:
+      return batch
     options = {'capture': True} if capture else {}  # Not of a ResNet.
-
     return (passes.average_mirrored(apply) if flip else apply)(
         lora.merge(params, config.lora), mixup.normalize(
             batch['image'], mean=scale['mean'], std=scale['std']))
@@ -194,10 +195,14 @@ def build(
       params: types.Params, batch: types.Batch, layer: str, setting: str, *,
       flip: bool) -> jax.Array:
     name = feature_layers.output(layer, config.model, what=setting)
-    outputs = predict(
+    found = predict(
         params, batch, flip=flip, capture=name.startswith('layers/'))
+    if name.partition('/')[0] not in found:
+      raise ValueError(
+          f'{setting} is {layer!r}, but images of several sizes have only '
+          'representation and pooled.')
     values = feature_layers.extract(
-        feature_layers.select(outputs, name), layer, config.model,
+        feature_layers.select(found, name), layer, config.model,
         grid=config.model.grid(config.data.size))
     if values.ndim != 2:
       raise ValueError(
@@ -213,31 +218,17 @@ def build(
       open_split=_split_opener(
           name, config, mesh, unreadable, open_data,
           outputs and functools.partial(outputs, flip=section.flip)),
-      predict=(lambda params, batch: batch) if outputs else (
-          sharding.keep_batch_split(
-              functools.partial(predict, flip=section.flip), mesh)),
-      features=(_given_features if outputs else sharding.keep_batch_split(
-          functools.partial(features, flip=section.flip), mesh)),
-      objective=(functools.partial(_check_one_size, name) if outputs else
-                 sharding.keep_batch_split(objective, mesh)),
+      predict=sharding.keep_batch_split(
+          functools.partial(predict, flip=section.flip), mesh),
+      features=sharding.keep_batch_split(
+          functools.partial(features, flip=section.flip), mesh),
+      objective=sharding.keep_batch_split(objective, mesh),
       loss=functools.partial(supervised.of_logits, labelled),
       activation='sigmoid' if labelled.loss == 'sigmoid' else 'softmax',
       num_classes=train_data.num_classes, targets=train_data.targets, note=note,
       grid=config.model.grid(config.data.size),
       train_name=train_data.name, class_names=train_data.class_names))
           for name, section in config.evals.items()}
-
-
-def _given_features(
-    params: types.Params, batch: types.Batch, layer: str, setting: str,
-) -> jax.Array:
-  """Returns features of a batch of model outputs."""
-  del params
-  if layer not in batch or layer not in feature_layers.FEATURES:
-    raise ValueError(
-        f'{setting} is {layer!r}, but images of several sizes have only '
-        'representation and pooled.')
-  return batch[layer].astype(np.float32)
 
 
 def _split_opener(
@@ -255,8 +246,10 @@ def _split_opener(
         split, source, **{key: v for key, v in options.items() if v})
     fingerprint.check_data(dataset)
     section = config.data
-    if outputs and options.get('masks'):
-      _check_one_size(name)
+    if outputs and (
+        options.get('masks') or config.evals[name].reports_objective):
+      raise ValueError(
+          f'evals.{name} needs images of one size. Leave out --keep-aspect.')
     # Ranks and outputs refer to positions in the split.
     if outputs or options.get('per_class'):
       section = dataclasses.replace(section, eval_unreadable='error')
@@ -277,12 +270,6 @@ def _split_opener(
         target_mean=config.data.target_mean, target_std=config.data.target_std)
 
   return open_split
-
-
-def _check_one_size(name: str, *args: Any, **options: Any) -> Any:
-  del args, options
-  raise ValueError(
-      f'evals.{name} needs images of one size. Leave out --keep-aspect.')
 
 
 def _output_batches(
