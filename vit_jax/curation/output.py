@@ -16,7 +16,6 @@ from vit_jax import escape
 from vit_jax.analysis import html_page
 from vit_jax.curation import check as check_lib
 from vit_jax.curation import duplicates as duplicates_lib
-from vit_jax.curation import image_record
 from vit_jax.curation import scan as scan_lib
 from vit_jax.curation import search
 from vit_jax.curation import selection as selection_lib
@@ -85,7 +84,7 @@ def write_report(
 ) -> None:
   """Writes the page; images to show are read again from `request`."""
   _write_page(
-      path, lambda example: image_record.to_rgb(
+      path, lambda example: scan_lib.to_rgb(
           request.decode(request.examples[example.number]['image'])),
       side=_REPORT_SIDE, title=f'Check of {report.source}',
       text=f'Labels: {report.label_kind}.', report=report)

@@ -6,11 +6,13 @@ import functools
 import math
 from typing import Any, Literal
 
-from jaxtyping import Int
+from jaxtyping import Float, Int, UInt8
 import numpy as np
+from PIL import Image
 
 from vit_jax import data
-from vit_jax.curation import image_record
+from vit_jax import pictures
+from vit_jax.curation import similarity
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
 from vit_jax.data.sources import protocol
@@ -120,6 +122,28 @@ def prepare(
 
 
 @dataclasses.dataclass(eq=False)
+class ImageRecord:
+  """A readable image; about two kilobytes.
+
+  Attributes:
+    digest: 64-bit hash of the file's bytes, or of the pixels.
+    size: width and height in pixels, after EXIF rotation.
+    num_bytes: size of the file, or of the pixels.
+    hash: perceptual hash.
+    view: pixel averages, for `similarity`.
+    image: RGB, at least `min_side` pixels, until a model has seen it.
+    features: of the model, for nearest neighbours; None without a model.
+  """
+  digest: int
+  size: tuple[int, int]
+  num_bytes: int
+  hash: np.uint64
+  view: UInt8[np.ndarray, '16 16 3']
+  image: Image.Image | None = None
+  features: Float[np.ndarray, 'width'] | None = None
+
+
+@dataclasses.dataclass(eq=False)
 class Scan:
   """Properties of all examples.
 
@@ -130,7 +154,7 @@ class Scan:
     errors: why examples are unreadable, by number.
   """
   request: ScanRequest
-  records: dict[int, image_record.ImageRecord]
+  records: dict[int, ImageRecord]
   labels: list[Label | None]
   errors: dict[int, str]
 
@@ -181,14 +205,32 @@ def spread(total: int, count: int) -> list[int]:
   return np.unique(chosen).tolist()
 
 
-def _read(result: Scan, number: int) -> image_record.ImageRecord:
+def _read(result: Scan, number: int) -> ImageRecord:
   """Stores the label of an example, and returns its image's properties."""
   request = result.request
   example = request.examples[number]
   result.labels[number] = _label(request, example['label'])
-  image = example['image']
-  return image_record.build(
-      image, request.decode(image), min_side=request.min_side)
+  stored = example['image']
+  decoded = request.decode(stored)
+  content = stored if isinstance(stored, bytes) else (
+      f'{stored.shape}{stored.dtype}'.encode() + stored.tobytes())
+  image = to_rgb(decoded)
+  thumbnail = similarity.thumbnail(image)
+  # A chunk of images is held in memory.
+  factor = min(image.size) // max(1, request.min_side)
+  return ImageRecord(
+      split_strings.stable_hash(content), decoded.size,
+      len(stored) if isinstance(stored, bytes) else stored.nbytes,
+      similarity.fingerprints(thumbnail[None])[0, 0],
+      np.round(similarity.view(thumbnail)).astype(np.uint8),
+      None if request.embed is None else
+      image.reduce(factor) if factor > 1 else image)
+
+
+def to_rgb(decoded: ops_lib.Picture) -> Image.Image:
+  """Returns a displayable image; see `pictures.to_image`."""
+  return (decoded if isinstance(decoded, Image.Image) else pictures.to_image(
+      np.nan_to_num(decoded.pixels.astype(np.float32)))).convert('RGB')
 
 
 def _label(request: ScanRequest, label: Any) -> Label | None:
