@@ -13,7 +13,6 @@ from vit_jax.curation import hash_index
 from vit_jax.curation import output
 from vit_jax.curation import similarity
 from vit_jax.inference import export
-from vit_jax.inference import predictions
 from vit_jax.models import feature_layers
 from vit_jax.weights import save as save_lib
 
@@ -126,8 +125,6 @@ def test_commands_offer_the_choices_of_the_library():
   for name in save_lib.FORMATS:
     assert name in flags('convert')['--format'].help
   assert flags('convert')['--which'].choices == paths.WHICH
-  assert flags('predict')['--activation'].choices == tuple(
-      predictions.ACTIVATIONS)
   for name in (*feature_layers.FEATURES, *feature_layers.TOKEN_FEATURES):
     assert f'{name}: ' in flags('features')['--layer'].help
   prepare = flags('data', 'prepare')

@@ -81,14 +81,6 @@ def test_runs_without_metrics_are_an_error(tmp_path):
   assert not (tmp_path / 'curves.png').exists()
 
 
-def test_runs_of_very_different_length_share_an_axis_in_percent(draw):
-  runs = {'long': [{'step': 1000, 'train/loss': 1.0}],
-          'short': [{'step': 100, 'train/loss': 2.0}]}
-  figures = draw(runs), draw({'long': runs['long']})
-  assert [fig.axes[0].get_xlabel() for fig in figures] == [
-      '% of the run', 'step']
-
-
 def test_characters_are_taken_from_any_font_or_shown_as_codes(
     draw, monkeypatch, recwarn):
   from matplotlib import font_manager

@@ -24,7 +24,6 @@ MARKERS = 'osD^vP'
 _FONT = 'DejaVu Sans'  # Part of Matplotlib.
 _DPI = 150
 _LOG_SCALE_RATIO = 30  # Largest to smallest loss.
-_LENGTH_RATIO = 3  # Longest to shortest run that share an axis of steps.
 _PANEL_INCHES = 2.8  # Readable when a page shrinks three panels to 800 pixels.
 # Smallest range of an axis, so that noise does not fill it: of fractions, and
 # of other metrics relative to their largest value.
@@ -51,8 +50,7 @@ def curves(runs: Mapping[str, Rows], path: epath.PathLike) -> None:
 
   Each run has its colour, and each evaluator its marker.
 
-  Runs of very different lengths share an axis in percent. Training is a dashed
-  line; each evaluator is a solid line with markers.
+  Training is a dashed line; each evaluator is a solid line with markers.
 
   Args:
     runs: rows by run name; each row holds `step` and metrics such as
@@ -62,8 +60,7 @@ def curves(runs: Mapping[str, Rows], path: epath.PathLike) -> None:
   Raises:
     ValueError: if no row holds any of the metrics.
   """
-  label, scaled = _scale_steps(runs)
-  series = _collect(scaled)
+  series = _collect(runs)
   if not series:
     raise ValueError(
         'Nothing to draw: expected rows with a metric such as train/loss or '
@@ -79,7 +76,7 @@ def curves(runs: Mapping[str, Rows], path: epath.PathLike) -> None:
     for s in drawn:
       axes.plot(s.steps, s.values, color=colours[s.run],
                 **_line_style(s, markers))
-    axes.set_xlabel(label)
+    axes.set_xlabel('step')
     _format_panel(axes, metric, [value for s in drawn for value in s.values])
   _draw_legend(fig, colours, series, markers)
   save(fig, path)
@@ -191,18 +188,6 @@ def save(fig: Any, path: epath.PathLike) -> None:
   also = f'.{matplotlib.rcParams["savefig.format"]}'
   if path.suffix == '.png' != also:
     save(fig, path.with_suffix(also))
-
-
-def _scale_steps(runs: Mapping[str, Rows]) -> tuple[str, Mapping[str, Rows]]:
-  """Returns the axis label, and runs in percent if their lengths differ."""
-  lengths = {name: max((row['step'] for row in rows), default=0) or 1
-             for name, rows in runs.items()}
-  if max(lengths.values(), default=0) <= _LENGTH_RATIO * min(
-      lengths.values(), default=0):
-    return 'step', runs
-  return '% of the run', {
-      name: [{**row, 'step': 100 * row['step'] / lengths[name]}
-             for row in rows] for name, rows in runs.items()}
 
 
 def _collect(runs: Mapping[str, Rows]) -> list[_Series]:

@@ -20,7 +20,6 @@ from collections.abc import (
 )
 import contextlib
 import csv
-import dataclasses
 import functools
 import os
 from typing import Any
@@ -55,10 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--top-k', type=int, default=5, metavar='N',
       help='classes per image in .jsonl and --json; .csv has all (default: '
       '%(default)s)')
-  parser.add_argument(
-      '--activation', choices=('softmax', 'sigmoid'),
-      help='softmax for one class per image, sigmoid for several (default: as '
-      'in the training loss, or softmax if it is unknown)')
   arguments.add(parser, '--flip', '--labels')
   parser.add_argument(
       '--output', default='', metavar='FILE',
@@ -75,9 +70,6 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   schema.check_range(args, 'top_k', low=1)
   found, errors = arguments.find_images(args)
   model = arguments.load_model(args)
-  if args.activation:
-    model = dataclasses.replace(model, preprocess=dataclasses.replace(
-        model.preprocess, activation=args.activation))
   if args.masks:
     model.check_segments()
   count = model.config.num_classes

@@ -62,8 +62,8 @@ def find(
     return Result(not_compared='too few labelled examples')
   numbers = np.array(list(labelled))
   labels = np.array([int(label) for label, in labelled.values()])
-  features = np.stack(
-      [scan.records[i].features for i in labelled]).astype(np.float32)
+  features = np.stack([
+      np.asarray(scan.records[i].features, np.float32) for i in labelled])
   if not np.isfinite(features).all():
     return Result(not_compared='some features are not finite')
   groups = np.arange(len(scan.labels))  # Shared by duplicates.
