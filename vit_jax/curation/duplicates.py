@@ -11,7 +11,7 @@ from vit_jax.curation import hash_index
 from vit_jax.curation import scan as scan_lib
 from vit_jax.curation import similarity
 
-_QUERIES = 2**16  # Queries per search, to bound memory.
+_QUERIES = 2**12  # Queries per search, to bound memory.
 
 
 @dataclasses.dataclass(frozen=True)

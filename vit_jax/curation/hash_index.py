@@ -7,7 +7,6 @@ bits, 137 for 8 to 11. Bands take every fourth bit, so that each has its share
 of the low frequencies, which are the most informative.
 """
 
-from collections.abc import Iterator
 import dataclasses
 import functools
 import itertools
@@ -18,8 +17,6 @@ import numpy as np
 NUM_BANDS = 4
 BAND_BITS = 16
 MAX_DISTANCE = 11  # A distance of 12 would need 697 buckets per band.
-# Comparisons per chunk; each takes about 40 bytes of memory.
-_CHUNK = 2**20
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -66,54 +63,34 @@ class Index:
     assert 0 <= max_distance <= MAX_DISTANCE, max_distance
     self.bits, self.first = np.unique(bits, return_index=True)
     self._max_distance = max_distance
-    self._radius = max_distance // NUM_BANDS
-    self._buckets = []
+    self._max_bucket = max_bucket
+    self._masks = flips(max_distance // NUM_BANDS)
+    # Entries in the order of each band, and the start of each bucket.
+    self._bands = []
     for band in split_bands(self.bits):
-      counts = np.bincount(band, minlength=2**BAND_BITS)
-      starts = np.cumsum(counts) - counts
-      kept = np.minimum(counts, max_bucket)
-      order = np.argsort(band, kind='stable').astype(np.int32)
-      self._buckets.append((order, starts, kept))
+      order = np.argsort(band, kind='stable')
+      self._bands.append((order, np.searchsorted(
+          band[order], np.arange(2**BAND_BITS + 1))))
 
   def match(self, queries: UInt64[np.ndarray, '_']) -> Matches:
     """Returns all pairs of a query and an entry of `bits`."""
-    found = [pairs for band in range(NUM_BANDS)
-             for pairs in self._match_band(queries, band)]
+    found = []
+    for band, (order, starts) in zip(split_bands(queries), self._bands):
+      for mask in self._masks:
+        bucket = (band ^ mask).astype(int)
+        first = starts[bucket]
+        size = np.minimum(starts[bucket + 1] - first, self._max_bucket)
+        query = np.repeat(np.arange(len(queries)), size)
+        within = np.arange(len(query)) - np.repeat(np.cumsum(size) - size, size)
+        entry = order[np.repeat(first, size) + within]
+        distance = np.bitwise_count(queries[query] ^ self.bits[entry])
+        near = distance <= self._max_distance
+        # Pairs as query * len(self.bits) + entry.
+        found.append(query[near] * len(self.bits) + entry[near])
     # Several bands may find the same pair.
-    pairs = np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
+    pairs = np.unique(np.concatenate(found))
     query, entry = np.divmod(pairs, len(self.bits))
     distance = np.bitwise_count(
         queries[query] ^ self.bits[entry]).astype(np.int64)
     order = np.lexsort((entry, distance, query))
     return Matches(query[order], entry[order], distance[order])
-
-  def _match_band(
-      self, queries: UInt64[np.ndarray, '_'], band: int,
-  ) -> Iterator[Int[np.ndarray, '_']]:
-    """Yields pairs as query * len(self.bits) + entry."""
-    order, starts, counts = self._buckets[band]
-    masks = flips(self._radius)
-    buckets = (split_bands(queries)[band][:, None] ^ masks).ravel()
-    queried = np.repeat(np.arange(len(queries)), len(masks))
-    sizes = counts[buckets]
-    used = np.flatnonzero(sizes)
-    buckets, queried, sizes = buckets[used], queried[used], sizes[used]
-    for first, last in _chunks(np.cumsum(sizes)):
-      size = sizes[first:last]
-      ends = np.cumsum(size)
-      within = np.arange(ends[-1]) - np.repeat(ends - size, size)
-      entry = order[np.repeat(starts[buckets[first:last]], size) + within]
-      query = np.repeat(queried[first:last], size)
-      distance = np.bitwise_count(queries[query] ^ self.bits[entry])
-      near = np.flatnonzero(distance <= self._max_distance)
-      yield query[near] * len(self.bits) + entry[near]
-
-
-def _chunks(ends: np.ndarray) -> Iterator[tuple[int, int]]:
-  """Yields ranges of buckets with about `_CHUNK` comparisons each."""
-  first = 0
-  while first < len(ends):
-    done = int(ends[first - 1]) if first else 0
-    last = max(first + 1, int(np.searchsorted(ends, done + _CHUNK)))
-    yield first, last
-    first = last
