@@ -166,13 +166,6 @@ def test_the_page_is_self_contained_and_describes_each_image(checked):
     assert word in text
 
 
-def test_images_of_the_page_are_limited(root, report, monkeypatch, tmp_path):
-  monkeypatch.setattr(output, 'MAX_BYTES', 40_000)
-  output.write_report(report, _prepare(root), tmp_path / 'page.html')
-  text = (tmp_path / 'page.html').read_text()
-  assert 20_000 < sum(map(len, re.findall(r'base64,([^"]*)', text))) <= 40_000
-
-
 def test_duplicates_do_not_vote_on_each_other(tmp_path):
   for i in range(8):
     for name in ('lying', 'upright'):

@@ -62,7 +62,7 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
   arguments.add_data(parser)
   parser.add_argument(
       '--html', default='', metavar='PATH',
-      help='write a page with at most 16 MiB of thumbnails')
+      help='write a page with thumbnails')
   parser.add_argument(
       '--strict', action='store_true',
       help='exit with status 1 if images are unreadable or duplicated across '

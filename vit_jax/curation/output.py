@@ -21,7 +21,6 @@ from vit_jax.curation import search
 from vit_jax.curation import selection as selection_lib
 
 EXCLUDE, PAIRS, PAGE = 'exclude.txt', 'pairs.jsonl', 'pairs.html'
-MAX_BYTES = 16 * 2**20  # Embedded images, as base64 text.
 _REPORT_SIDE, _PAIR_SIDE = 96, 192  # Pixels of embedded images.
 SHOWN_PAIRS = 60
 _ROWS = 10  # Rows of each table in the terminal.
@@ -139,20 +138,10 @@ def _write_page(
     side: int, **values: Any,
 ) -> None:
   """Writes a page, whose template embeds images of examples in its order."""
-  num_bytes = 0
-
   def thumbnail(example: scan_lib.Example) -> str:
-    """Returns a data URL, or '' beyond the limit."""
-    nonlocal num_bytes
-    if num_bytes >= MAX_BYTES:
-      return ''
     try:
-      image = read(example)
+      return html_page.thumbnail(read(example), side=side)
     except Exception:  # It changed since the scan.
       return ''
-    url = html_page.thumbnail(image, side=side)
-    num_bytes += len(url)
-    return url if num_bytes <= MAX_BYTES else ''
 
-  html_page.write(path, 'curation/page.html', thumbnail=thumbnail,
-                  max_mib=MAX_BYTES // 2**20, **values)
+  html_page.write(path, 'curation/page.html', thumbnail=thumbnail, **values)
