@@ -86,10 +86,7 @@ def fit(
     if following == n and step is not None:
       break
     if not following or following == n:
-      raise ValueError(f'{problems[-1]}. ' + (
-          ADVICE if auto or n == options[-1] else
-          'Use --config.accumulation=auto for as many microbatches as '
-          'necessary.'))
+      raise ValueError(f'{problems[-1]}. {ADVICE}')
     n = following
   message = '' if n == options[0] else (
       f'{problems[0]}: computed in {n} microbatches (accumulation={n}).')
