@@ -39,17 +39,14 @@ def open_weights(
 
 def opener() -> Callable[..., weights_lib.Weights]:
   """Returns `open_weights` that opens the same weights once."""
-  found: dict[tuple[str, str, int], weights_lib.Weights] = {}
+  found: dict[tuple[str, str], weights_lib.Weights] = {}
 
   def open_once(
       checkpoint: str, which: str, num_heads: int) -> weights_lib.Weights:
-    key = checkpoint, which, num_heads
-    if key not in found:
-      weights = open_weights(*key)
-      # A completed config has the number of heads that was inferred.
-      inferred = getattr(weights.config, 'num_heads', 0)
-      found[key] = found[checkpoint, which, inferred] = weights
-    return found[key]
+    # A completed config has the number of heads that was inferred before.
+    if (checkpoint, which) not in found:
+      found[checkpoint, which] = open_weights(checkpoint, which, num_heads)
+    return found[checkpoint, which]
 
   return open_once
 
