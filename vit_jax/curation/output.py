@@ -120,16 +120,14 @@ def write_pairs_page(
   by_name = {selection.name: selection for selection in selections}
   source = selections[0].name
 
-  def example(split: str, index: int, key: str) -> scan_lib.Example:
-    return scan_lib.Example(index, split, key, by_name[split].label(index))
-
   _write_page(
       path, lambda example: by_name[example.split].image(example.number),
       side=_PAIR_SIDE, title=title, text=text, report=None,
       num_pairs=len(pairs), pairs=[{
           'description': pair.description, 'examples': [
-              example(source, pair.index, pair.key),
-              example(pair.against, pair.against_index, pair.against_key),
+              scan_lib.Example(pair.index, source, pair.key, ''),
+              scan_lib.Example(
+                  pair.against_index, pair.against, pair.against_key, ''),
           ]} for pair in sample])
 
 

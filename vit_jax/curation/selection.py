@@ -10,7 +10,6 @@ import json
 import re
 from typing import Any
 
-import numpy as np
 from PIL import Image
 
 from vit_jax.data import config as data_config
@@ -22,7 +21,6 @@ from vit_jax.data.sources import registry
 SELECTION_KEYS = frozenset(
     {'exclude', 'examples_per_class', 'num_examples', 'fraction'})
 _PATH_SETTINGS = frozenset({'target', 'table', 'holdout'})
-_MAX_LABELS = 5  # Labels of an image in texts.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,16 +48,6 @@ class Selection:
     """Returns an image as 8-bit RGB; raises a `ValueError` if unreadable."""
     return decode.decode(self.open()[index]['image'], channels=3,
                          max_pixels=self.config.max_pixels)
-
-  def label(self, index: int) -> str:
-    """Returns the label as text: names of classes, or numbers."""
-    opened = self.open()
-    if opened.is_unlabelled:
-      return 'no label'
-    names = dict(enumerate(opened.class_names or ()))
-    values = np.atleast_1d(np.asarray(opened.source.label(index))).tolist()
-    return ', '.join(
-        names.get(value, str(value)) for value in values[:_MAX_LABELS])
 
 
 def build(source: str, split: str, settings: Mapping[str, Any]) -> Selection:
