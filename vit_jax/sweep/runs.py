@@ -125,8 +125,9 @@ def _read_previous(
 
 
 def _is_new_default(change: config_file.Difference) -> bool:
-  """Whether a setting is the default of a key or value added since then."""
-  return change.new == 'auto' or (change.old is None and not change.new)
+  """Whether a setting is the default of a key added or removed since then."""
+  return change.new == 'auto' or (
+      None in (change.old, change.new) and not (change.old or change.new))
 
 
 def write(workdir: epath.Path, result: Mapping[str, Any]) -> None:
