@@ -66,5 +66,5 @@ def test_a_missing_beam_is_an_error_with_the_install_command(
     monkeypatch, capsys):
   monkeypatch.setitem(sys.modules, 'apache_beam', None)
   assert main.main(['data', 'prepare', '--source=digits', '--to=x',
-                    '--runner=DirectRunner']) == 2
+                    '--name=x', '--runner=DirectRunner']) == 2
   assert 'pip install -r requirements-beam.txt' in capsys.readouterr().err

@@ -168,7 +168,7 @@ def test_the_objective_has_the_same_keys_in_each_evaluation(toy):
 @pytest.mark.parametrize(('section', 'words'), [
     ({'name': 'fewshot', 'shots': [5, 5]}, 'shots must be different numbers'),
     ({'name': 'fewshot', 'shots': [-1]}, 'shots must be different numbers'),
-    ({'name': 'fewshot', 'penalties': [1.0, 0.0]}, 'must be above 0'),
+    ({'name': 'fewshot', 'penalty': 0.0}, 'must be above 0'),
     ({'name': 'knn', 'k': 0}, 'k must be at least 1'),
     ({'name': 'segmentation', 'flip': True}, 'does not support flip'),
 ])

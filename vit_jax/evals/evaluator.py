@@ -12,7 +12,7 @@ import dataclasses
 from typing import Any, ClassVar, Literal
 
 import jax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Num
 import numpy as np
 
 from vit_jax import classes
@@ -66,7 +66,7 @@ class Split:
   ranks: Int[np.ndarray, 'seeds examples'] | None = None
   max_unreadable: int = 0
 
-  def k_hot(self, labels: jax.Array) -> Float[Array, 'batch classes']:
+  def k_hot(self, labels: jax.Array) -> Num[Array, 'batch classes']:
     """Returns labels of a batch, of one or several classes, as k-hot rows."""
     return labels if self.multi_label else jax.nn.one_hot(
         labels, self.num_classes)
