@@ -137,8 +137,6 @@ def test_commands_offer_the_choices_of_the_library():
   for found in (duplicates, flags('data', 'check')):
     assert similarity.Thresholds() == similarity.Thresholds(
         found['--max-distance'].default, found['--min-similarity'].default)
-  check = flags('data', 'check')
-  assert f'{output.MAX_BYTES / 2**20:.0f} MiB' in check['--html'].help
 
 
 def test_paths_of_flags_may_begin_with_a_tilde(monkeypatch, tmp_path):
