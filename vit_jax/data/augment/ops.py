@@ -17,32 +17,15 @@ from PIL import Image
 from vit_jax import schema
 from vit_jax.data.augment import colour
 from vit_jax.data.augment import randaugment
-from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
 from vit_jax.data.images import resize as resize_lib
 
-Size = int | tuple[int, int]  # One side of a square, or (height, width).
-Method = resize_lib.Method
-# Rounding of sizes and offsets where these are not whole pixels.
-Rounding = Literal['tensorflow', 'torchvision']
+Size, Method = resize_lib.Size, resize_lib.Method
+Rounding, Resize = resize_lib.Rounding, resize_lib.Resize
+height_width = resize_lib.height_width
 
 Picture = Any  # A Pillow image or a `MultichannelImage`.
 Op = Callable[[Picture, np.random.Generator], Picture]
-
-
-def height_width(size: Size) -> tuple[int, int]:
-  """Returns (height, width) of a size given as one or two numbers."""
-  pair = (size, size) if isinstance(size, int) else size
-  if min(pair) < 1:
-    raise ValueError(f'An image size must be positive; got {size}.')
-  return pair
-
-
-def _store_pairs(op: Any, *names: str) -> None:
-  """Replaces sizes given as one side by (height, width)."""
-  for name in names:
-    if getattr(op, name) is not None:
-      object.__setattr__(op, name, height_width(getattr(op, name)))
 
 
 def to_array(
@@ -68,78 +51,6 @@ def pixels(image: Picture) -> Real[np.ndarray, 'height width channels']:
 
 
 @dataclasses.dataclass(frozen=True)
-class Resize:
-  """Resizes to a size, or keeps the aspect ratio and sets a smallest size.
-
-  At most one of `size`, `shorter` and `cover` is set; default: `size` is the
-  resolution.
-
-  Attributes:
-    size: output size, ignoring the aspect ratio.
-    shorter: length of the shorter side.
-    cover: (height, width) that the image covers after resizing, exactly in one
-      of them.
-    method: interpolation; 'area' is that of TensorFlow, the others are
-      Pillow's.
-    antialias: False interpolates between the nearest pixels only, as
-      `tf.image.resize` does by default.
-    rounding: 'tensorflow' (big_vision) rounds the longer side to the nearest
-      pixel; 'torchvision' (also timm, Hugging Face) rounds it down.
-  """
-  size: Size | None = None
-  shorter: int | None = None
-  cover: Size | None = None
-  method: Method = 'bilinear'
-  antialias: bool = True
-  rounding: Rounding = 'tensorflow'
-
-  def __post_init__(self):
-    if [self.size, self.shorter, self.cover].count(None) < 2:
-      raise ValueError('resize takes one of size, shorter and cover.')
-    _store_pairs(self, 'size', 'cover')
-    if not self.antialias and self.method not in resize_lib.POINTWISE:
-      raise ValueError(
-          'antialias=False needs the method '
-          f'{" or ".join(resize_lib.POINTWISE)}; got {self.method!r}.')
-
-  def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
-    height, width = self.target(image.height, image.width)
-    if image.size == (width, height):
-      return image
-    # 1 x 60,000 to a shorter side of 224 would be 3 billion pixels.
-    if width * height > max(limits.MAX_PIXELS, image.width * image.height):
-      raise ValueError(
-          f'an image of {image.height} x {image.width} would be resized to '
-          f'{height:,} x {width:,}, more than {limits.MAX_PIXELS:,} pixels. '
-          'Crop it first.')
-    return resize_lib.resize(
-        image, (width, height), method=self.method, antialias=self.antialias)
-
-  @property
-  def least(self) -> tuple[int, int]:
-    """Smallest height and width of a resized image."""
-    return height_width(self.size or self.cover or self.shorter or 1)
-
-  def target(self, height: int, width: int) -> tuple[int, int]:
-    """Returns the height and width of a resized image."""
-    if self.size is not None:
-      return self.least
-    if self.cover is not None:
-      rows, columns = self.least
-      scale = max(rows / height, columns / width)
-      # timm rounds this size to the nearest pixel, too.
-      return (max(rows, round(height * scale)),
-              max(columns, round(width * scale)))
-    assert self.shorter is not None
-    if self.rounding == 'torchvision':  # Exact: no product of a rounded scale.
-      longer = self.shorter * max(height, width) // min(height, width)
-    else:
-      longer = round(max(height, width) * (self.shorter / min(height, width)))
-    return ((longer, self.shorter) if height > width else
-            (self.shorter, longer))
-
-
-@dataclasses.dataclass(frozen=True)
 class CentralCrop:
   """Crops the centre; default size: the resolution.
 
@@ -150,7 +61,7 @@ class CentralCrop:
   rounding: Rounding = 'tensorflow'
 
   def __post_init__(self):
-    _store_pairs(self, 'size')
+    resize_lib.store_pairs(self, 'size')
 
   def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
     assert self.size is not None
@@ -192,7 +103,7 @@ class InceptionCrop:
   sampler: Literal['tf', 'torch'] = 'torch'
 
   def __post_init__(self):
-    _store_pairs(self, 'size')
+    resize_lib.store_pairs(self, 'size')
     if not 0 < self.area[0] <= self.area[1] <= 1:
       raise ValueError(
           f'area must be two fractions, 0 < low <= high <= 1; got {self.area}.')

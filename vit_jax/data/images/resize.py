@@ -15,10 +15,14 @@ import numpy as np
 from PIL import Image
 
 from vit_jax import schema
+from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
 
 # 'box' averages whole pixels, 'area' also fractions of pixels.
 Method = Literal['nearest', 'box', 'area', 'bilinear', 'bicubic', 'lanczos']
+# Rounding of sizes and offsets where these are not whole pixels.
+Rounding = Literal['tensorflow', 'torchvision']
+Size = int | tuple[int, int]  # One side of a square, or (height, width).
 Box = tuple[float, float, float, float]  # Left, top, right, bottom.
 POINTWISE = ('nearest', 'bilinear')  # Methods without antialiasing.
 
@@ -52,6 +56,93 @@ def resize(
   if antialias:
     return image.resize(size, filter_, box=box)
   return image.transform(size, Image.Transform.EXTENT, box, filter_)
+
+
+def height_width(size: Size) -> tuple[int, int]:
+  """Returns (height, width) of a size given as one or two numbers."""
+  pair = (size, size) if isinstance(size, int) else size
+  if min(pair) < 1:
+    raise ValueError(f'An image size must be positive; got {size}.')
+  return pair
+
+
+def store_pairs(op: Any, *names: str) -> None:
+  """Replaces sizes given as one side by (height, width)."""
+  for name in names:
+    if getattr(op, name) is not None:
+      object.__setattr__(op, name, height_width(getattr(op, name)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Resize:
+  """Resizes to a size, or keeps the aspect ratio and sets a smallest size.
+
+  At most one of `size`, `shorter` and `cover` is set; default: `size` is the
+  resolution.
+
+  Attributes:
+    size: output size, ignoring the aspect ratio.
+    shorter: length of the shorter side.
+    cover: (height, width) that the image covers after resizing, exactly in one
+      of them.
+    method: interpolation; 'area' is that of TensorFlow, the others are
+      Pillow's.
+    antialias: False interpolates between the nearest pixels only, as
+      `tf.image.resize` does by default.
+    rounding: 'tensorflow' (big_vision) rounds the longer side to the nearest
+      pixel; 'torchvision' (also timm, Hugging Face) rounds it down.
+  """
+  size: Size | None = None
+  shorter: int | None = None
+  cover: Size | None = None
+  method: Method = 'bilinear'
+  antialias: bool = True
+  rounding: Rounding = 'tensorflow'
+
+  def __post_init__(self):
+    if [self.size, self.shorter, self.cover].count(None) < 2:
+      raise ValueError('resize takes one of size, shorter and cover.')
+    store_pairs(self, 'size', 'cover')
+    if not self.antialias and self.method not in POINTWISE:
+      raise ValueError(
+          'antialias=False needs the method '
+          f'{" or ".join(POINTWISE)}; got {self.method!r}.')
+
+  def __call__(self, image: Any, rng: np.random.Generator) -> Any:
+    height, width = self.target(image.height, image.width)
+    if image.size == (width, height):
+      return image
+    # 1 x 60,000 to a shorter side of 224 would be 3 billion pixels.
+    if width * height > max(limits.MAX_PIXELS, image.width * image.height):
+      raise ValueError(
+          f'an image of {image.height} x {image.width} would be resized to '
+          f'{height:,} x {width:,}, more than {limits.MAX_PIXELS:,} pixels. '
+          'Crop it first.')
+    return resize(
+        image, (width, height), method=self.method, antialias=self.antialias)
+
+  @property
+  def least(self) -> tuple[int, int]:
+    """Smallest height and width of a resized image."""
+    return height_width(self.size or self.cover or self.shorter or 1)
+
+  def target(self, height: int, width: int) -> tuple[int, int]:
+    """Returns the height and width of a resized image."""
+    if self.size is not None:
+      return self.least
+    if self.cover is not None:
+      rows, columns = self.least
+      scale = max(rows / height, columns / width)
+      # timm rounds this size to the nearest pixel, too.
+      return (max(rows, round(height * scale)),
+              max(columns, round(width * scale)))
+    assert self.shorter is not None
+    if self.rounding == 'torchvision':  # Exact: no product of a rounded scale.
+      longer = self.shorter * max(height, width) // min(height, width)
+    else:
+      longer = round(max(height, width) * (self.shorter / min(height, width)))
+    return ((longer, self.shorter) if height > width else
+            (self.shorter, longer))
 
 
 @dataclasses.dataclass(frozen=True)
