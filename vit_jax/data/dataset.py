@@ -13,6 +13,7 @@ from vit_jax import classes as classes_lib
 from vit_jax import exceptions
 from vit_jax.data import config as data_config
 from vit_jax.data import mixture
+from vit_jax.data import shared
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import registry
 from vit_jax.data.splits import class_sampling
@@ -176,6 +177,7 @@ def open_dataset(
       examples, excluded = subsets.exclude(
           examples, config.exclude, name=f'{name} {wanted}')
     examples = _reduce(examples, config, opened, name=f'{name} {wanted}')
+  shared.release()
   return Dataset(
       name=name, split=wanted, source=examples, excluded=excluded,
       **{**vars(opened), 'splits': tuple(opened.splits)})

@@ -16,6 +16,7 @@ import math
 from typing import Any
 
 import grain
+from jaxtyping import Integer
 import numpy as np
 
 from vit_jax import classes
@@ -175,6 +176,13 @@ class Renumbered(protocol.Source):
 
   def label(self, index: int) -> Any:
     return self._renumber(self.source.label(index))
+
+  @property
+  def class_indices(self) -> Integer[np.ndarray, 'examples'] | None:
+    found = self.source.class_indices
+    if found is None or not self.numbers:
+      return found
+    return np.array(self.numbers)[found]
 
   def key(self, index: int) -> str:
     key = self.source.key(index)

@@ -139,7 +139,11 @@ CRAFTED = {
         b'\xff' * 7 + path.read_bytes()),
     'large': lambda path: path.write_bytes(path.read_bytes() + bytes(2**17)),
     'far': _edit(sizes=np.full(10, 2**40)), 'negative': _edit(
-        starts=np.full(10, -1)), 'without sizes': _edit(sizes=np.zeros(3))}
+        starts=np.full(10, -1)), 'without sizes': _edit(sizes=np.zeros(3)),
+    'one size': _edit(sizes=np.zeros(1, np.int64)),
+    'fractions': _edit(starts=np.full(10, 0.5)),
+    'few keys': _edit(keys=np.frombuffer(b'a\0b', np.uint8)),
+    'many labels': _edit(cls=np.zeros(10, np.uint8))}
 
 
 @pytest.mark.parametrize('name', CRAFTED)

@@ -20,8 +20,10 @@ from vit_jax.data.augment import randaugment
 from vit_jax.data.images import multichannel
 from vit_jax.data.images import resize as resize_lib
 
-Size, Method = resize_lib.Size, resize_lib.Method
-Rounding, Resize = resize_lib.Rounding, resize_lib.Resize
+Size = resize_lib.Size
+Method = resize_lib.Method
+Rounding = resize_lib.Rounding
+Resize = resize_lib.Resize
 height_width = resize_lib.height_width
 
 Picture = Any  # A Pillow image or a `MultichannelImage`.

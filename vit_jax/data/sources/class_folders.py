@@ -5,7 +5,7 @@ is an error that names the expected layout.
 """
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 import functools
 import glob
 import itertools
@@ -14,6 +14,7 @@ import os
 from etils import epath
 
 from vit_jax import untrusted
+from vit_jax.data import cells as cells_lib
 from vit_jax.data.sources import class_numbers
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
@@ -23,7 +24,6 @@ from vit_jax.data.sources import table_source
 from vit_jax.data.splits import split_strings
 
 _IMAGES, _MASKS = 'images', ('masks', 'annotations')
-_Images = list[tuple[str, str]]  # Path relative to the root, and class.
 
 
 def open_folder(
@@ -71,31 +71,41 @@ def _open_classes(
     root: epath.Path, folders: Sequence[str], config: columns_lib.LabelConfig,
 ) -> protocol.DatasetSplits:
   folder_of = _split_folders(root, folders)
-  found = {split: _list_classes(root, folder)
-           for split, folder in (folder_of or {'': ''}).items()}
+  paths = cells_lib.Builder()
+  rows: list[tuple[str, str, int]] = []
+  inside: dict[str, set[str]] = {}
+  for split, folder in (folder_of or {'': ''}).items():
+    for name, images in _list_classes(root, folder):
+      for path in images:
+        paths.append(path)
+        # The folder within that of the class, '' for none.
+        inside.setdefault(name, set()).add(
+            path.partition('/')[2].rpartition('/')[0].partition('/')[0])
+      rows += [(split or 'train', name, len(images))] * bool(images)
   if not folder_of:
-    _check_no_splits(found[''], root)
-  rows = [(split or 'train', *image)
-          for split, images in found.items() for image in images]
-  names = _check_classes({
-      class_numbers.compose(name) for _, _, name in rows}, root)
-  splits, paths, classes = map(list, zip(*rows))
-  texts = table_source.Texts(paths)
+    _check_no_splits(inside, root)
+  names = _check_classes(
+      {class_numbers.compose(name) for _, name, _ in rows}, root)
+  splits, classes, counts = zip(*rows)
+  texts = paths.build().share()
   # Independent of the location of the class folders.
   prefix = (f'{folder_of["train"]}/'
-            if folder_of and set(splits) == {'train'} else '')
+            if folder_of and {*splits} == {'train'} else '')
   return table_source.build(
       functools.partial(files.read, os.fspath(root), texts),
-      texts.__getitem__, {'class': classes}, columns_lib.LabelConfig(
+      texts.__getitem__,
+      {'class': cells_lib.Column.repeat(classes, counts)},
+      columns_lib.LabelConfig(
           table=columns_lib.TableConfig(label=('class',)),
           holdout=config.holdout),
-      where=os.fspath(root), num_rows=len(paths), splits=splits,
-      class_names=names, groups=[path.removeprefix(prefix) for path in paths],
-      order_by=['/'.join(path.split('/')[-2:]) for path in paths],
+      where=os.fspath(root), num_rows=len(texts),
+      splits=cells_lib.Column.repeat(splits, counts), class_names=names,
+      group_of=lambda row: texts[row].removeprefix(prefix),
+      order_by=lambda row: '/'.join(texts[row].split('/')[-2:]),
       labels_from='class folders', unlabelled=[
           split_strings.split_name(split)
           for split, folder in folder_of.items()
-          if not found[split] and (
+          if split not in splits and (
               split_strings.is_split_name(split) or files.has_images(
                   root / folder))])
 
@@ -141,7 +151,7 @@ def _open_masks(
   def name(path: str) -> str:
     return os.path.splitext(path.partition('/')[2])[0]
 
-  images = files.list_images(root, _IMAGES)
+  images = cells_lib.Texts.of(files.list_images(root, _IMAGES)).share()
   masks = {name(path): path for path in files.list_images(root, folder)}
   missing = [path for path in images if name(path) not in masks]
   if missing or not images:
@@ -149,20 +159,22 @@ def _open_masks(
         f'{len(missing)} of {len(images)} images in {root}/{_IMAGES} have no '
         f'mask of the same name in {folder}/: {files.shorten(missing)}.'
         if images else f'There are no images in {root}/{_IMAGES}.')
-  folders = [path.split('/')[1] if path.count('/') > 1 else ''
-             for path in images]
+  folders = cells_lib.Column.of(
+      path.split('/')[1] if path.count('/') > 1 else '' for path in images)
   splits = split_strings.splits_by_folder(
       images, folders, where=f'{root}/{_IMAGES}')
   return table_source.build(
       functools.partial(files.read, os.fspath(root), images),
       images.__getitem__,
       # A table needs labels: one for all images.
-      {'class': [['image']] * len(images)}, columns_lib.LabelConfig(
+      {'class': cells_lib.Column.repeat([['image']], [len(images)])},
+      columns_lib.LabelConfig(
           target='multi', table=columns_lib.TableConfig(label=('class',)),
           holdout=holdout), where=os.fspath(root), num_rows=len(images),
       class_names=('image',),
       read_mask=functools.partial(
-          files.read, os.fspath(root), [masks[name(path)] for path in images]),
+          files.read, os.fspath(root), cells_lib.Texts.of(
+              masks[name(path)] for path in images).share()),
       splits=splits, labels_from=f'masks in {folder}/')
 
 
@@ -178,32 +190,39 @@ def _layouts(root: epath.Path) -> str:
   return f'{root}/train/CLASS/*.jpg, or {root}/CLASS/*.jpg'
 
 
-def _list_classes(root: epath.Path, parent: str) -> _Images:
-  """Returns the images of the class folders in a folder, sorted.
+def _list_classes(
+    root: epath.Path, parent: str) -> Iterator[tuple[str, Sequence[str]]]:
+  """Yields the classes of the class folders in a folder, and their images.
 
-  In the layout of Tiny ImageNet, a split has one folder `images/`, and either a
-  table of their classes, or no labels.
+  Paths are relative to the root, and sorted. In the layout of Tiny ImageNet, a
+  split has one folder `images/`, and either a table of their classes, or no
+  labels.
   """
   names = files.subfolders(root / parent)
   if parent and names == [_IMAGES]:
     table = root / parent / f'{os.path.basename(parent)}_annotations.txt'
     lines = untrusted.read_text(table).splitlines() if table.exists() else []
-    return [(f'{parent}/{_IMAGES}/{name}', label)
-            for name, label, *_ in (line.split('\t') for line in lines)]
-  return [(path, name.strip()) for name in names
-          for path in files.list_images(root, os.path.join(parent, name))]
+    for name, label, *_ in (line.split('\t') for line in lines):
+      yield label, [f'{parent}/{_IMAGES}/{name}']
+    return
+  for name in names:
+    yield name.strip(), files.list_images(root, os.path.join(parent, name))
 
 
-def _check_no_splits(images: _Images, root: epath.Path) -> None:
+def _check_no_splits(
+    inside: Mapping[str, Set[str]], root: epath.Path) -> None:
   """Raises if apparent class folders are splits without `train/CLASS/`.
+
+  `inside` are the subfolders with images of each folder, '' for itself.
 
   A folder called `test` or `my_test` is a class if it holds images directly and
   not all folders are named like splits. Folders that share subfolders are not
   classes, unless all hold images directly; a single shared one may be `images`,
   as in Tiny ImageNet.
   """
-  names = sorted({name for _, name in images})
-  with_images = {name for path, name in images if path.count('/') == 1}
+  names = sorted(inside)
+  with_images = {name for name, subfolders in inside.items()
+                 if '' in subfolders}
   splits = [name for name in names if split_strings.find_split(name)]
   if len(names) == 1 or len(splits) < len(names):
     splits = [name for name in splits if name not in with_images]
@@ -214,13 +233,11 @@ def _check_no_splits(images: _Images, root: epath.Path) -> None:
         'table of labels (FILE.csv) as the source. Rename the training '
         'folder to train/, or, if these names are classes, move all class '
         f'folders into {root}/train/.')
-  subfolders: dict[str, set[str]] = {}
-  for path, name in images * (with_images < {*names}):
-    subfolders.setdefault(name, set()).update(path.split('/')[1:-1][:1])
-  counts = collections.Counter(itertools.chain(*subfolders.values()))
-  shared = {name for name, count in counts.items() if count > 1}
+  counts = collections.Counter(
+      itertools.chain(*inside.values()) if with_images < {*names} else ())
+  shared = {name for name, count in counts.items() if name and count > 1}
   if len(shared) > 1:
-    alike = [name for name in names if subfolders.get(name, set()) & shared]
+    alike = [name for name in names if inside[name] & shared]
     raise ValueError(
         f'The folders {files.shorten(alike)} of {root} have the same '
         f'subfolders ({files.shorten(sorted(shared))}), so either may be the '

@@ -13,6 +13,7 @@ import unicodedata
 from jaxtyping import Int32
 import numpy as np
 
+from vit_jax.data import cells as cells_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 
@@ -42,30 +43,31 @@ def sort_names(names: Iterable[str]) -> list[str]:
 
 
 def number(
-    values: Sequence[Any], class_names: Sequence[str] | None, what: str,
+    values: cells_lib.Column, class_names: Sequence[str] | None, what: str,
 ) -> tuple[Int32[np.ndarray, 'values'], tuple[str, ...]]:
   """Returns the class index of each value, and the class names."""
   if not values:
     raise ValueError(f'{what} holds no labels.')
   if class_names is not None:
-    return _declared_indices(values, class_names, what), tuple(class_names)
-  integers = [to_integer(value) for value in values]
+    indices = _declared_indices(values.cells, class_names, what)
+    return indices[values.codes], tuple(class_names)
+  integers = [to_integer(value) for value in values.cells]
   if None not in integers:
     distinct, indices = np.unique(
         np.array(integers, np.int64), return_inverse=True)
     if distinct[0] >= 0 and 2 * len(distinct) >= distinct[-1] + 1:
       indices = distinct[indices]
       distinct = np.arange(distinct[-1] + 1)
-    return indices.astype(np.int32), tuple(map(str, distinct.tolist()))
-  texts = [str(value) for value in values]
-  names = sort_names(set(texts))
-  if len(names) == len(texts) > 2:
+    return indices.astype(np.int32)[values.codes], tuple(
+        map(str, distinct.tolist()))
+  names = sort_names({str(value) for value in values.cells})
+  if len(names) == len(values) > 2:
     raise protocol.NoLabels(
-        f'{what} cannot be a label: all its {len(texts):,} values differ '
+        f'{what} cannot be a label: all its {len(values):,} values differ '
         f'({files.shorten(names)}). Choose another column: '
         '--config.data.table.label=NAME.')
   index = {name: i for i, name in enumerate(names)}
-  return np.array([index[t] for t in texts], np.int32), tuple(names)
+  return values.array(lambda value: index[str(value)], np.int32), tuple(names)
 
 
 def to_integer(value: Any) -> int | None:

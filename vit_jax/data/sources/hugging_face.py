@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from vit_jax import exceptions
 from vit_jax import untrusted
+from vit_jax.data import cells as cells_lib
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import image_tables
@@ -113,23 +114,23 @@ def _open(
       table.data.table.select(texts).slice(0, 1000).to_pydict(), config,
       where=where, has_paths=image is None)
   columns = config.table
-  labels = {name: table.data.column(name).to_pylist() for name in texts
-            if name in (columns.path, *columns.labels, columns.split,
-                        columns.key)}
-  of_row = splits and [split for split, length in zip(splits, lengths)
-                       for _ in range(length)]
+  labels = {name: cells_lib.Column.from_arrow(table.data.column(name))
+            for name in texts
+            if name in (*columns.labels, columns.split, columns.key)}
+  of_row = cells_lib.Column.repeat(splits, lengths) if splits else None
   if image is None:
     path = epath.Path(os.path.abspath(where))
     path = path / names[0] if path.is_dir() else path
     return image_tables.open_images(
-        image_tables.locate(labels[columns.path or ''], path, columns),
+        image_tables.locate(cells_lib.arrow_cells(
+            table.data.column(columns.path)), path, columns),
         labels, config, where=where, root=os.fspath(path.parent),
         splits=of_row)
   declared = (class_names.get(columns.labels[0])
               if len(columns.labels) == 1 else None)
   if declared:  # `datasets` writes -1 for a missing class.
-    labels[columns.labels[0]] = [
-        None if v == -1 else v for v in labels[columns.labels[0]]]
+    labels[columns.labels[0]] = labels[columns.labels[0]].map(
+        lambda value: None if value == -1 else value)
   table = table.select_columns([image])
   if isinstance(table.features[image], datasets.Image):
     table = table.cast_column(image, datasets.Image(decode=False))

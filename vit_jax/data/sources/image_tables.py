@@ -1,6 +1,6 @@
 """Tables of image files: one row per image, with its path and labels."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 import functools
 import itertools
 import os
@@ -8,8 +8,10 @@ import re
 from typing import Any
 
 from etils import epath
+import numpy as np
 
 from vit_jax import atomic_files
+from vit_jax.data import cells as cells_lib
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import label_rules
@@ -41,23 +43,25 @@ def open_tables(
   config = columns_lib.choose_columns(
       tables[0], config, where=str(paths[0]), has_paths=True)
   image = str(config.table.path)
-  joined: table_source.Table = {
-      name: [] for name in (*itertools.chain(*tables), *config.table.labels)}
-  images: list[str] = []
-  splits: list[str] = []
-  for path, split, table in zip(paths, files.splits_in_names(paths), tables):
+  splits = files.splits_in_names(paths)
+  images: list[cells_lib.Texts] = []
+  for path, split, table in zip(paths, splits, tables):
     if image not in table:
       raise ValueError(
           f'{split} of {where} lacks the image column {image!r}: its columns '
           f'are {files.shorten(table, 20)}, but those of train are '
           f'{files.shorten(tables[0], 20)}. Use the same names in every split.')
-    found = locate(table[image], path, config.table, split=split or '')
-    for name, column in joined.items():
-      column += table.get(name, [None] * len(found))
-    images += found
-    splits += [split or ''] * len(found)
-  return open_images(images, joined, config, where=where, root=root,
-                     splits=splits if len(paths) > 1 else None)
+    images.append(locate(table[image], path, config.table, split=split or ''))
+  joined, lengths = tables[0], list(map(len, images))
+  if len(tables) > 1:
+    joined = {name: cells_lib.Texts.from_json(itertools.chain.from_iterable(
+        table.get(name) or itertools.repeat(None, length)
+        for table, length in zip(tables, lengths)))
+              for name in (*itertools.chain(*tables), *config.table.labels)}
+  return open_images(
+      itertools.chain(*images), joined, config, where=where, root=root,
+      splits=cells_lib.Column.repeat([split or '' for split in splits], lengths)
+      if len(paths) > 1 else None)
 
 
 def read_images(
@@ -109,73 +113,80 @@ def open_unlabelled(
 
 
 def open_images(
-    paths: Sequence[str], table: table_source.Table,
+    paths: Iterable[str], table: table_source.Table,
     config: columns_lib.LabelConfig, *, where: str, root: str,
-    splits: Sequence[str] | None = None,
+    splits: cells_lib.Column | None = None,
 ) -> protocol.DatasetSplits:
   """Returns the dataset of image files with one table row each.
 
   Keys are relative to `root`, so that moving it changes no key.
   """
   columns = config.table
-  relative = [_relative_path(path, root) for path in paths]
+  relative = cells_lib.Texts.of(_relative_path(path, root) for path in paths)
   if columns.split is not None:
     splits = table_source.parse_splits(
         table[columns.split], columns.split, where)
     config = config.with_columns(split=None)
-  folders = [path.rpartition('/')[0] for path in relative]
+  folders = cells_lib.Column.of(path.rpartition('/')[0] for path in relative)
   notes = []
   if splits is None:
     splits = _splits_of_folders(relative, folders, where)
     notes += ['splits are the folders of the images'] * bool(splits)
-  rows_of: dict[str, list[int]] = {}
-  for row, path in enumerate(relative):
-    rows_of.setdefault(path, []).append(row)
-  in_several = _conflicts(rows_of, splits.__getitem__) if splits else []
-  if in_several:
-    path, names = in_several[0]
-    raise ValueError(
-        f'{path} is in several splits of {where}: {", ".join(names)}. Training '
-        'images must not be evaluated on; remove it from all splits but one.')
-  conflicts = _conflicts(rows_of, lambda row: '/'.join(
-      str(table[name][row]) for name in columns.labels))
-  if conflicts and (config.target != 'multi' or len(columns.labels) > 1):
-    path, labels = conflicts[0]
-    raise ValueError(
-        f'{len(conflicts):,} images of {where} have several rows with '
-        f'different labels: {path} is {" and ".join(labels)}. Remove the wrong '
-        'row, or set --config.data.target=multi, which joins the rows.')
-  if conflicts:
-    relative = list(rows_of)
-    first = [rows[0] for rows in rows_of.values()]
-    splits = splits and [splits[row] for row in first]
-    label, = columns.labels
-    cells = label_rules.split_cells(table[label], columns.separator)
-    table = {name: [column[row] for row in first]
-             for name, column in table.items()}
-    table[label] = [[value for row in rows for value in cells[row]]
-                    for rows in rows_of.values()]
-  repeated = len(relative) - len(rows_of)
-  texts = table_source.Texts(relative)
+  numbers = relative.encode().codes
+  first = np.unique(numbers, return_index=True)[1]
+  repeated = len(relative) - len(first)
+  if repeated:
+    rows_of: dict[int, list[int]] = {}
+    for row in np.flatnonzero((np.bincount(numbers) > 1)[numbers]).tolist():
+      rows_of.setdefault(int(numbers[row]), []).append(row)
+    in_several = splits and _find_conflict(
+        rows_of.values(), splits.__getitem__)[1]
+    if in_several:
+      row, names = in_several
+      raise ValueError(
+          f'{relative[row]} is in several splits of {where}: '
+          f'{", ".join(names)}. Training images must not be evaluated on; '
+          'remove it from all splits but one.')
+    count, conflict = _find_conflict(rows_of.values(), lambda row: '/'.join(
+        str(table[name][row]) for name in columns.labels))
+    if conflict and (config.target != 'multi' or len(columns.labels) > 1):
+      row, labels = conflict
+      raise ValueError(
+          f'{count:,} images of {where} have several rows with different '
+          f'labels: {relative[row]} is {" and ".join(labels)}. Remove the '
+          'wrong row, or set --config.data.target=multi, which joins the rows.')
+    if conflict:
+      repeated = 0
+      relative = cells_lib.Texts.of(
+          relative[row] for row in first.tolist())
+      splits = splits and splits.take(first)
+      label, = columns.labels
+      cells = label_rules.split_cells(table[label], columns.separator)
+      table = {name: cells_lib.Column.of(column).take(first)
+               for name, column in table.items()}
+      table[label] = cells_lib.Column.of([
+          [value for one in rows_of.get(number, [row]) for value in cells[one]]
+          for number, row in enumerate(first.tolist())])
+  relative = relative.share()
   return table_source.build(
-      functools.partial(files.read, root, texts), texts.__getitem__,
+      functools.partial(files.read, root, relative), relative.__getitem__,
       table, config, where=where, num_rows=len(relative), splits=splits,
-      unlabelled=_unused_folders(epath.Path(root), {*folders}), notes=[
+      unlabelled=_unused_folders(epath.Path(root), folders.cells), notes=[
           *notes, *[f'{repeated:,} rows repeat an image and its label']
           * bool(repeated)])
 
 
 def _splits_of_folders(
-    paths: Sequence[str], folders: Sequence[str], where: str,
-) -> list[str] | None:
+    paths: Sequence[str], folders: cells_lib.Column, where: str,
+) -> cells_lib.Column | None:
   """Returns the splits of images in `train/`, `images/train/`, `cat/train/`."""
-  parts = {folder: folder.split('/') for folder in {*folders}}
+  parts = {folder: folder.split('/') for folder in folders.cells}
   for names in itertools.zip_longest(*parts.values(), fillvalue=''):
     found = {*split_strings.splits_of_folders({*names}).values()}
     if 'train' in found and len(found) > 1:
       name_of = dict(zip(parts, names))
       return split_strings.splits_by_folder(
-          paths, [name_of[folder] for folder in folders], where=where)
+          paths, folders.map(name_of.__getitem__), where=where)
   return None
 
 
@@ -196,13 +207,13 @@ def _unused_folders(root: epath.Path, used: Iterable[str]) -> list[str]:
       and files.has_images(root / parent / name)]
 
 
-def _conflicts(
-    rows_of: Mapping[str, Sequence[int]], value: Callable[[int], str],
-) -> list[tuple[str, list[str]]]:
-  """Returns the paths whose rows have different values, with these values."""
-  found = ((path, sorted(set(map(value, rows))))
-           for path, rows in rows_of.items() if len(rows) > 1)
-  return [(path, values) for path, values in found if len(values) > 1]
+def _find_conflict(
+    groups: Iterable[Sequence[int]], value: Callable[[int], str],
+) -> tuple[int, tuple[int, list[str]] | None]:
+  """Returns how many groups have different values; a row of one, its values."""
+  found = [(rows[0], values) for rows in groups
+           if len(values := sorted(set(map(value, rows)))) > 1]
+  return len(found), found[0] if found else None
 
 
 def _relative_path(path: str, root: str) -> str:
@@ -218,35 +229,44 @@ def _relative_path(path: str, root: str) -> str:
 
 
 def locate(
-    cells: Sequence[Any], table: epath.Path, config: columns_lib.TableConfig,
+    cells: Iterable[Any], table: epath.Path, config: columns_lib.TableConfig,
     *, split: str = '',
-) -> list[str]:
+) -> cells_lib.Texts:
   """Returns the paths of a table's images, from its column of paths.
 
   Raises:
     ValueError: if images are missing, with their number and the first ones.
   """
   # JSON may have numbers, such as image_id.
-  cells = [str(cell) if type(cell) is int else cell for cell in cells]
-  empty = [i for i, value in enumerate(cells)
-           if not isinstance(value, str) or not value.strip()]
+  written = cells_lib.Texts.of(
+      str(cell).strip() if isinstance(cell, (str, int))
+      and not isinstance(cell, bool) else '' for cell in cells)
+  empty = [row for row, name in enumerate(written) if not name]
   if empty:
     raise ValueError(
         f'{len(empty):,} rows of {table} have no image path (the first: row '
         f'{empty[0] + 1}).')
-  names = [value.strip().replace('\\', '/') + config.suffix for value in cells]
-  for name in names:
+  rename = lambda name: name.replace('\\', '/') + config.suffix
+  for name in map(rename, written):
     files.check_address(name, where=str(table))
   exists = _file_lookup()
-  root, suffix = _find_folder(names[:20], table, config, exists, split)
+  root, suffix = _find_folder(
+      list(map(rename, written[:20])), table, config, exists, split)
   folder = os.fspath(root)  # Once: it is slow.
-  names = [name + suffix for name in names]
-  paths = [name if atomic_files.is_remote(name) else
-           os.path.join(folder, os.path.normpath(name)) for name in names]
-  missing = [name for name, path in zip(names, paths) if not exists(path)]
+  missing: list[str] = []
+
+  def find(name: str) -> str:
+    name += suffix
+    path = name if atomic_files.is_remote(name) else os.path.join(
+        folder, os.path.normpath(name))
+    if not exists(path):
+      missing.append(name)
+    return path
+
+  paths = cells_lib.Texts.of(map(find, map(rename, written)))
   if missing:
     raise ValueError(
-        f'{len(missing):,} of {len(names):,} images of {table} do not exist: '
+        f'{len(missing):,} of {len(paths):,} images of {table} do not exist: '
         f'{files.shorten(missing)}. Searched in {root}. Set the folder that '
         'relative paths start from (--config.data.table.folder=FOLDER) or '
         'their suffix (--config.data.table.suffix=.jpg), or remove these rows.'

@@ -9,9 +9,11 @@ import dataclasses
 import re
 from typing import Any, Literal
 
-from jaxtyping import Bool, Float64, Int32, Int64, Shaped
+from jaxtyping import Bool, Float64, Int32, Integer, Shaped
 import numpy as np
 
+from vit_jax.data import cells as cells_lib
+from vit_jax.data import shared
 from vit_jax.data.sources import class_numbers
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
@@ -34,7 +36,7 @@ MISSING_MARKS = _MISSING_WORDS | {'-1'}
 class Ragged:
   """Lists of class indices of different lengths, concatenated."""
   values: Int32[np.ndarray, 'labels']
-  ends: Int64[np.ndarray, 'examples']
+  ends: Integer[np.ndarray, 'examples']
 
   def __len__(self) -> int:
     return len(self.ends)
@@ -54,7 +56,17 @@ class ParsedLabels:
 
   def __getitem__(self, row: int) -> Any:
     label = self.values[row]
-    return int(label) if self.kind in ('single', 'none') else label
+    return int(label) if self.kind in ('single', 'none') else np.asarray(label)
+
+  def compact(self) -> 'ParsedLabels':
+    """Returns the same labels in few bytes, which processes share."""
+    if isinstance(self.values, Ragged):
+      values: Any = Ragged(shared.share(self.values.values), shared.share(
+          shared.compact(self.values.ends)))
+    else:
+      values = shared.share(self.values if self.kind == 'regression' else
+                            shared.compact(self.values))
+    return dataclasses.replace(self, values=values)
 
   def describe(self) -> str:
     """Returns a summary: 'single-label, 3 classes: cat, dog, emu'."""
@@ -85,22 +97,20 @@ def parse_labels(
     protocol.NoLabels: if all labels are the same, or all differ.
     ValueError: if cells are not labels of that kind.
   """
-  columns = {name: [clean(v) for v in column]
+  cleaned = {name: cells_lib.Column.of(column).map(clean)
              for name, column in columns.items()}
   if kind == 'auto':
-    kind = _infer_kind(columns, separator, class_names, where)
+    kind = _infer_kind(cleaned, separator, class_names, where)
   if kind == 'regression':
-    return _parse_numbers(columns, where)
+    return _parse_numbers(cleaned, where)
   if len(columns) > 1:
-    return _parse_flags(columns, kind, where)
-  (column, values), = columns.items()
+    return _parse_flags(cleaned, kind, where)
+  (column, values), = cleaned.items()
   what = f'column {column!r} of {where}'
   if kind == 'single':
     return _parse_single(values, class_names, what)
-  cells = split_cells(values, separator)
-  indices, names = class_numbers.number(
-      [v for cell in cells for v in cell], class_names, what)
-  ends = np.cumsum([len(cell) for cell in cells], dtype=np.int64)
+  items, ends = split_cells(values, separator).flatten()
+  indices, names = class_numbers.number(items, class_names, what)
   return ParsedLabels('multi', Ragged(indices, ends), len(names), names)
 
 
@@ -114,7 +124,8 @@ def find_missing_marks(train: Sequence[Column]) -> frozenset[str]:
 
   A mark in `train` is a label, but a word in a column of numbers is not.
   """
-  found = {text for column in train for cell in column for text in _texts(cell)}
+  found = {text for column in map(cells_lib.Column.of, train)
+           for cell in column.cells for text in _texts(cell)}
   if all(numbers(column) is not None for column in train):
     found -= _MISSING_WORDS
   return MISSING_MARKS - found
@@ -142,18 +153,19 @@ def clean(value: Any) -> Any:
 
 def numbers(values: Column) -> Float64[np.ndarray, 'rows'] | None:
   """Returns a column as numbers, NaN where empty; None if it has no numbers."""
-  array = np.empty(len(values))
-  for row, value in enumerate(values):
+  column = cells_lib.Column.of(values)
+  array = np.empty(len(column.cells))
+  for code, value in enumerate(column.cells):
     text = '' if value is None else str(value).strip().lower()
     if not text or text in _MISSING_WORDS:
-      array[row] = np.nan
+      array[code] = np.nan
     elif isinstance(value, (int, float)) or (
         isinstance(value, str) and _NUMBER.fullmatch(text)):
       # Through text: float() of an integer beyond 1e308 raises OverflowError.
-      array[row] = float(text if type(value) is int else value)
+      array[code] = float(text if type(value) is int else value)
     else:
       return None
-  return None if np.isnan(array).all() else array
+  return None if np.isnan(array).all() else array[column.codes]
 
 
 def flags(
@@ -172,20 +184,22 @@ def flags(
   return stacked > 0 if is_pair else None
 
 
-def split_cells(values: Column, separator: str | None) -> list[list[Any]]:
+def split_cells(values: Column, separator: str | None) -> cells_lib.Column:
   """Returns the list of labels in each cell, possibly empty."""
-  separator = separator or _find_separator(values)
-  cells: list[list[Any]] = []
-  for value in values:
+  column = cells_lib.Column.of(values)
+  separator = separator or _find_separator(column)
+
+  def split(value: Any) -> list[Any]:
     if isinstance(value, str) and separator:
       value = value.split(separator)
     items = value if isinstance(value, (list, tuple)) else [value]
-    cells.append([v for v in map(clean, items) if v is not None])
-  return cells
+    return [v for v in map(clean, items) if v is not None]
+
+  return column.map(split)
 
 
 def _infer_kind(
-    columns: Mapping[str, Column], separator: str | None,
+    columns: Mapping[str, cells_lib.Column], separator: str | None,
     class_names: Sequence[str] | None, where: str,
 ) -> Kind:
   if len(columns) > 1:
@@ -200,7 +214,8 @@ def _infer_kind(
           '(regression). Choose columns: --config.data.table.label=a,b')
     return 'regression'
   values, = columns.values()
-  if separator is not None or any(isinstance(v, (list, tuple)) for v in values):
+  if separator is not None or any(
+      isinstance(v, (list, tuple)) for v in values.cells):
     return 'multi'
   if class_names is not None:
     return 'single'
@@ -213,19 +228,14 @@ def _infer_kind(
   return 'regression' if _are_measurements(parsed) else 'single'
 
 
-def _check_mistyped(values: Column, where: str) -> None:
+def _check_mistyped(values: cells_lib.Column, where: str) -> None:
   """Raises if few cells of a column of measurements are not numbers."""
-  texts: list[int] = []
-  for row, value in enumerate(values):
-    if numbers([value]) is None and not is_missing(
-        value, marks=_MISSING_WORDS):
-      texts.append(row)
-      if len(texts) > _MAX_MISTYPED * len(values):
-        return
-  skipped = frozenset(texts)
-  rest = numbers([value for row, value in enumerate(values)
-                  if row not in skipped])
-  if texts and rest is not None and _are_measurements(rest):
+  texts = values.where(lambda value: numbers([value]) is None
+                       and not is_missing(value, marks=_MISSING_WORDS))
+  if not 0 < len(texts) <= _MAX_MISTYPED * len(values):
+    return
+  rest = numbers(values.take(np.setdiff1d(np.arange(len(values)), texts)))
+  if rest is not None and _are_measurements(rest):
     raise ValueError(
         f'The labels of {where} are numbers, except {len(texts):,} of '
         f'{len(values):,}; the first is {values[texts[0]]!r} in row '
@@ -242,21 +252,24 @@ def _are_measurements(values: Float64[np.ndarray, 'rows']) -> bool:
   return distinct > _MAX_CLASSES and len(values) < _ROWS_PER_CLASS * distinct
 
 
-def _find_separator(values: Column) -> str | None:
+def _find_separator(values: cells_lib.Column) -> str | None:
+  rows = np.bincount(values.codes, minlength=len(values.cells)).tolist()
   for separator in _SEPARATORS:
-    count = sum(isinstance(v, str) and separator in v for v in values)
+    count = sum(number for v, number in zip(values.cells, rows)
+                if isinstance(v, str) and separator in v)
     if count and (separator == '|' or count >= _MIN_SEPARATED * len(values)):
       return separator
   return None
 
 
 def _parse_numbers(
-    columns: Mapping[str, Column], where: str) -> ParsedLabels:
+    columns: Mapping[str, cells_lib.Column], where: str) -> ParsedLabels:
   arrays = []
   for name, values in columns.items():
     parsed = numbers(values)
     if parsed is None:
-      wrong = next((v for v in values if v and numbers([v, 0]) is None), None)
+      wrong = next((v for v in values.cells if v and numbers([v, 0]) is None),
+                   None)
       raise ValueError(
           f'Column {name!r} of {where} cannot be a regression target: '
           + ('it is empty.' if wrong is None else f'{wrong!r} is not a number.')
@@ -275,7 +288,8 @@ def _parse_numbers(
 
 
 def _parse_flags(
-    columns: Mapping[str, Column], kind: Kind, where: str) -> ParsedLabels:
+    columns: Mapping[str, cells_lib.Column], kind: Kind, where: str,
+) -> ParsedLabels:
   """Parses one column of 0 and 1 per class."""
   found, names = flags(columns.values(), kind), tuple(columns)
   if found is None:
@@ -301,15 +315,15 @@ def _parse_flags(
 
 
 def _parse_single(
-    values: Column, class_names: Sequence[str] | None, what: str,
+    values: cells_lib.Column, class_names: Sequence[str] | None, what: str,
 ) -> ParsedLabels:
-  missing = [i for i, value in enumerate(values) if value is None]
-  if missing:
+  missing = values.where(lambda value: value is None)
+  if len(missing):
     raise ValueError(
         f'{len(missing):,} of {len(values):,} rows have no label in {what} '
         f'(the first: row {missing[0] + 1}). Fill them in, or remove these '
         'rows.')
-  wrong = next((v for v in values if isinstance(v, (list, dict))), None)
+  wrong = next((v for v in values.cells if isinstance(v, (list, dict))), None)
   if wrong is not None:
     raise ValueError(
         f'{what} must hold one label per row, but {wrong!r} is a '

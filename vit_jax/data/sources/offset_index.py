@@ -19,12 +19,13 @@ from typing import BinaryIO
 import uuid
 
 from etils import epath
-from jaxtyping import Int64, Integer, UInt
+from jaxtyping import Int64, UInt
 import numpy as np
 import safetensors.numpy
 
 from vit_jax import atomic_files
 from vit_jax import untrusted
+from vit_jax.data import shared
 
 _VERSION = 5
 _THREADS = 8
@@ -64,12 +65,6 @@ def open_for_scan(path: epath.Path) -> BinaryIO:
   return typing.cast(BinaryIO, file)
 
 
-def compact(
-    numbers: Integer[np.ndarray, 'numbers']) -> UInt[np.ndarray, 'numbers']:
-  """Returns numbers from 0 in the smallest type: each worker has a copy."""
-  return numbers.astype(np.min_scalar_type(numbers.max(initial=0)))
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Records:
   """Byte ranges of several files, from their `starts` and `sizes`."""
@@ -85,8 +80,8 @@ class Records:
     """Returns the records of all files in order."""
     empty = [np.zeros(0, np.int64)]
     starts, sizes = (
-        compact(np.concatenate(
-            [*empty, *(arrays[name] for arrays in indices)]))
+        shared.share(shared.compact(np.concatenate(
+            [*empty, *(arrays[name] for arrays in indices)])))
         for name in ('starts', 'sizes'))
     return cls(tuple(map(os.fspath, paths)), starts, sizes, np.cumsum(
         [len(arrays['starts']) for arrays in indices], dtype=np.int64))
@@ -132,13 +127,11 @@ def _stamp(path: epath.Path) -> tuple[int, ...]:
 def _index_paths(path: epath.Path, kind: str) -> tuple[epath.Path, epath.Path]:
   """Returns the possible paths of an index: next to the file, in the cache."""
   name = f'.{path.name}.{kind}-index.safetensors'  # Hidden from glob patterns.
-  cache = epath.Path(
-      os.environ.get('XDG_CACHE_HOME') or '~/.cache').expanduser()
   text = os.fspath(
       path if atomic_files.is_remote(path) else os.path.abspath(path))
   digest = hashlib.blake2b(
       os.fsencode(text), digest_size=8).hexdigest()
-  return path.parent / name, cache / 'vit_jax' / digest / name
+  return path.parent / name, shared.cache_folder() / digest / name
 
 
 def _load(
@@ -154,9 +147,15 @@ def _load(
       arrays = safetensors.numpy.load(data)
       if arrays.pop('stamp').tolist() == [_VERSION, *stamp]:
         starts, sizes = arrays['starts'], arrays['sizes']
+        if not (starts.dtype == sizes.dtype == np.int64
+                and starts.shape == sizes.shape == (len(starts),)):
+          raise ValueError('it has no place for each record')
         if not ((starts >= 0) & (sizes >= 0)
                 & (sizes <= stamp[0] - starts)).all():
           raise ValueError('it has records beyond the end of the file')
+        if any(np.count_nonzero(text == 0) != max(0, len(starts) - 1)
+               for text in arrays.values() if text.dtype == np.uint8):
+          raise ValueError('it has more or fewer texts than records')
         return arrays
     except FileNotFoundError:
       continue

@@ -9,6 +9,9 @@ import dataclasses
 import typing
 from typing import Any, Literal, Protocol
 
+from jaxtyping import Integer
+import numpy as np
+
 from vit_jax import classes as classes_lib
 
 SEGMENTATION = 'segmentation'  # Key of masks; `mask` already marks padding.
@@ -34,6 +37,11 @@ class Source(Protocol):
   def label(self, index: int) -> Any:
     """Returns a class index, a list of them, or float32 [targets]."""
     return self[index]['label']
+
+  @property
+  def class_indices(self) -> Integer[np.ndarray, 'examples'] | None:
+    """The class of each example if `label` need not be read for each."""
+    return None
 
   def key(self, index: int) -> str:
     """Returns a name of the example that is the same on every machine."""

@@ -5,14 +5,17 @@ quotes and row lengths, which `datasets` and `pyarrow.csv` are not.
 """
 
 import collections
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 import csv
 import io
 import itertools
+import re
+from typing import Any
 
 from etils import epath
 
 from vit_jax import untrusted
+from vit_jax.data import cells as cells_lib
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import table_source
@@ -20,6 +23,8 @@ from vit_jax.data.splits import split_strings
 
 _Heads = Mapping[epath.Path, table_source.Table | None]
 
+# Limits of empty cells: a table has one cell for each row and each key.
+_FREE_CELLS, _MAX_EMPTY = 10**6, 64
 _USUAL_NAMES = frozenset({'labels', 'label', 'metadata', 'annotations'})
 
 
@@ -102,40 +107,46 @@ def read(
   return _read_csv(text, path, limit)
 
 
+def _lines(text: str, newline: str) -> Iterator[str]:
+  # `StringIO` and `splitlines` would copy a large table several times.
+  return io.TextIOWrapper(io.BytesIO(text.encode()), 'utf-8', newline=newline)
+
+
 def _read_json(
     text: str, path: epath.Path, limit: int | None) -> table_source.Table:
-  # Not `splitlines`, which also splits at Unicode line separators.
-  lines = ((number, line) for number, line in enumerate(text.split('\n'), 1)
+  lines = ((number, line) for number, line in enumerate(_lines(text, '\n'), 1)
            if line.strip())
-  rows = []
-  for number, line in itertools.islice(lines, limit):
-    try:
-      row = untrusted.parse_json(line)
-    except ValueError as error:
-      raise ValueError(
-          f'Line {number} of {path} is not JSON: {error}') from error
-    if not isinstance(row, dict):
-      raise ValueError(
-          f'Line {number} of {path} must be an object such as {{"file_name": '
-          f'"1.jpg", "label": "cat"}}, but is {line[:60]!r}.')
-    rows.append(row)
-  return table_source.to_columns(rows, where=str(path))
+
+  def rows() -> Iterator[dict[str, Any]]:
+    for number, line in itertools.islice(lines, limit):
+      try:
+        row = untrusted.parse_json(line)
+      except ValueError as error:
+        raise ValueError(
+            f'Line {number} of {path} is not JSON: {error}') from error
+      if not isinstance(row, dict):
+        line = line.removesuffix('\n')
+        raise ValueError(
+            f'Line {number} of {path} must be an object such as {{"file_name": '
+            f'"1.jpg", "label": "cat"}}, but is {line[:60]!r}.')
+      yield row
+
+  return to_columns(rows(), where=str(path))
 
 
 def _read_csv(
     text: str, path: epath.Path, limit: int | None) -> table_source.Table:
-  first = text.partition('\n')[0]
+  first = next(re.finditer('[^\n]*', text))[0]
   # Spreadsheets write ';' where ',' is the decimal separator.
   delimiter = '\t' if path.suffix.lower() == '.tsv' else max(
       ',;\t', key=first.count)
-  reader = csv.reader(
-      io.StringIO(text, newline=''), delimiter=delimiter, strict=True)
+  reader = csv.reader(_lines(text, ''), delimiter=delimiter, strict=True)
   not_empty = filter(None, reader)
-  rows: list[list[str]] = []
   last = 0
   try:
     header = [name.strip() for name in next(not_empty, [])]
     columns_lib.check_count(len(header), where=str(path))
+    columns = [cells_lib.Builder() for _ in header]
     last = reader.line_num
     for row in itertools.islice(not_empty, limit):
       last = reader.line_num
@@ -144,7 +155,8 @@ def _read_csv(
             f'Line {last} of {path} has {len(row)} cells, but the header has '
             f'{len(header)}: {delimiter.join(row)[:80]!r}. Put double quotes '
             f'around a cell that contains {delimiter!r}.')
-      rows.append(row)
+      for column, cell in zip(columns, row):
+        column.append(cell)
   except csv.Error as error:  # An unclosed quote would swallow all later rows.
     raise ValueError(
         f'The row of {path} that begins at line {last + 1} is not valid CSV: '
@@ -157,6 +169,30 @@ def _read_csv(
   repeated = [name for name, n in collections.Counter(header).items() if n > 1]
   if repeated:
     raise ValueError(f'{path} has two columns called {repeated[0]!r}.')
-  table = {name: [row[i] for row in rows] for i, name in enumerate(header)}
+  table = {name: column.build() for name, column in zip(header, columns)}
   table.pop('', None)  # The row numbers that pandas writes.
   return table
+
+
+def to_columns(
+    rows: Iterable[Mapping[str, Any]], *, where: str) -> table_source.Table:
+  """Returns rows of JSON objects as columns, None where a key is missing.
+
+  Raises:
+    ValueError: if there are too many keys, or most rows have few of them.
+  """
+  columns: dict[str, cells_lib.Builder] = {}
+  count = num_cells = 0
+  for row in rows:
+    for name, cell in row.items():
+      if name not in columns:
+        columns[name] = cells_lib.Builder()
+      columns[name].append(cells_lib.to_json(cell), count)
+    count, num_cells = count + 1, num_cells + len(row)
+  columns_lib.check_count(len(columns), where=where)
+  if len(columns) * count > _FREE_CELLS + _MAX_EMPTY * num_cells:
+    raise ValueError(
+        f'The {count:,} rows of {where} have {len(columns):,} different keys,'
+        ' and most rows have few of them. Give all rows the same keys.')
+  return {name: column.build(cells_lib.parse_json, count)
+          for name, column in columns.items()}

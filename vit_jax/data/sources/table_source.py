@@ -5,42 +5,26 @@ end here: `build` takes functions that read the images, and the label columns,
 and returns splits.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 import dataclasses
 import functools
 from typing import Any
 
-from jaxtyping import Int64, UInt
+from jaxtyping import Integer, UInt, UInt64
 import numpy as np
-import pyarrow as pa
 
+from vit_jax.data import cells as cells_lib
+from vit_jax.data import shared
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import label_rules
-from vit_jax.data.sources import offset_index
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import holdout
 from vit_jax.data.splits import split_strings
 
-Table = dict[str, list[Any]]  # Columns by name.
-
-# Limits of empty cells: a table has one cell for each row and each key.
-_FREE_CELLS, _MAX_EMPTY = 10**6, 64
-
-
-class Texts(Sequence[str]):
-  """Texts in one buffer: a million `str` are 60 MB of objects."""
-
-  def __init__(self, texts: Iterable[str]):
-    self._encoded = pa.array(
-        (text.encode(errors='surrogatepass') for text in texts),
-        pa.large_binary())
-
-  def __len__(self) -> int:
-    return len(self._encoded)
-
-  def __getitem__(self, index: Any) -> Any:
-    return self._encoded[index].as_py().decode(errors='surrogatepass')
+Table = Mapping[str, Sequence[Any]]  # Columns by name.
+_Labels = Mapping[str, cells_lib.Column]
+_Rows = Integer[np.ndarray, '_']
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -66,6 +50,11 @@ class TableSource(protocol.Source):
   def label(self, index: int) -> Any:
     return self.parsed[int(self.numbers[index])]
 
+  @property
+  def class_indices(self) -> Integer[np.ndarray, 'examples'] | None:
+    return (np.asarray(self.parsed.values)[self.numbers]
+            if self.parsed.kind in ('single', 'none') else None)
+
   def key(self, index: int) -> str:
     return self.key_of(int(self.rows[index]))
 
@@ -74,10 +63,10 @@ def build(
     read: Callable[[int], bytes], key_of: Callable[[int], str], table: Table,
     config: columns_lib.LabelConfig, *, where: str, num_rows: int,
     read_mask: Callable[[int], bytes] | None = None,
-    splits: Sequence[str] | None = None,
+    splits: cells_lib.Column | None = None,
     class_names: Sequence[str] | None = None,
-    groups: Sequence[Any] | None = None,
-    order_by: Sequence[str] | None = None, labels_from: str = '',
+    group_of: Callable[[int], str] | None = None,
+    order_by: Callable[[int], str] | None = None, labels_from: str = '',
     unlabelled: Sequence[str] = (), notes: Sequence[str] = (),
 ) -> protocol.DatasetSplits:
   """Parses labels and assigns rows to splits.
@@ -93,10 +82,10 @@ def build(
     read_mask: returns the content of a row's mask, if there are masks.
     splits: split of each row, from file names.
     class_names: declared by the file.
-    groups: rows of the same group stay together in a hold-out; default: the
-      column `config.table.key`, or the keys.
-    order_by: rows of a split are ordered by the hash of these texts; default:
-      the keys.
+    group_of: returns the group of a row, whose rows stay together in a
+      hold-out; default: the column `config.table.key`, or the keys.
+    order_by: rows of a split are ordered by the hash of the text that this
+      returns for a row; default: the keys.
     labels_from: origin of the labels; default: the names of the columns.
     unlabelled: further splits, whose images have no labels.
     notes: added to the description.
@@ -109,32 +98,41 @@ def build(
     raise ValueError(f'{where} holds no rows.')
   if columns.split is not None:
     splits = parse_splits(table[columns.split], columns.split, where)
-  if not config.holdout and splits and len({*splits}) == 1:
+  if not config.holdout and splits and len({*splits.cells}) == 1:
     splits = None  # Used as a whole, such as val.csv.
-  if columns.key is not None:
-    groups = table[columns.key]
   rows_of = _rows_of_splits(splits, num_rows, where)
-  labels = {name: table[name] for name in columns.labels}
+  labels = {
+      name: cells_lib.Column.of(table[name]) for name in columns.labels}
   parsed, kept, missing, no_labels = _parse(
       labels, rows_of, config, class_names, where)
-  if labels and not no_labels:
+  if labels and not no_labels and len(rows_of) > 1:
     _check_headers(table, labels, rows_of, where)
   unlabelled = sorted({*unlabelled} - {*rows_of} | {*missing})
-  keys = list(map(key_of, kept))
+  order = _hashes(order_by or key_of, kept)
+  groups = order if order_by is None else None
+  if columns.key is not None:
+    groups = cells_lib.Column.of(table[columns.key]).array(
+        lambda cell: split_strings.stable_hash(str(cell)), np.uint64)[kept]
+  elif group_of is not None:
+    groups = _hashes(group_of, kept)
   of_kept, by_hash, few = _assign_splits(
-      [splits[row] for row in kept] if splits else [],
-      keys if groups is None else [str(groups[row]) for row in kept], parsed,
+      splits and splits.take(kept),
+      _hashes(key_of, kept) if groups is None else groups, parsed,
       config.holdout, unlabelled, where)
-  numbers = _hash_order(
-      keys if order_by is None else [order_by[row] for row in kept], of_kept,
-      by_hash=by_hash)
+  numbers = _hash_order(order, of_kept, by_hash=by_hash)
   _check_trained(parsed, numbers, where)
   eval_split = split_strings.choose_eval_split(list(numbers))
-  images = np.asarray(kept, np.int64)
+  parsed = parsed.compact()
+  all_kept = len(kept) == num_rows
+
+  def source(of: _Rows) -> TableSource:
+    of = shared.share(shared.compact(of))
+    return TableSource(
+        read, read_mask, key_of, parsed, of if all_kept else shared.share(
+            shared.compact(kept[of])), of)
+
   return protocol.DatasetSplits(
-      {name: TableSource(read, read_mask, key_of, parsed,
-                         *map(offset_index.compact, (images[of], of)))
-       for name, of in numbers.items()},
+      {name: source(of) for name, of in numbers.items()},
       num_classes=parsed.num_classes, class_names=parsed.class_names,
       multi_label=parsed.kind == 'multi', eval_split=eval_split,
       targets=parsed.targets, held_out=by_hash, unlabelled=tuple(unlabelled),
@@ -154,10 +152,10 @@ def _describe_columns(names: Sequence[str]) -> str:
 
 
 def _parse(
-    labels: Table, rows_of: Mapping[str, Sequence[int]],
+    labels: _Labels, rows_of: Mapping[str, _Rows],
     config: columns_lib.LabelConfig, class_names: Sequence[str] | None,
     where: str,
-) -> tuple[label_rules.ParsedLabels, Sequence[int], list[str], str]:
+) -> tuple[label_rules.ParsedLabels, _Rows, list[str], str]:
   """Parses label columns; there may be none.
 
   Returns:
@@ -172,13 +170,13 @@ def _parse(
           f'The training images of {where} have no labels: each cell of '
           f'{files.shorten(labels, 8)} is missing, empty or -1.')
   if not no_labels:
-    kept = sorted(row for split, rows in rows_of.items()
-                  if split not in missing for row in rows)
+    kept = np.sort(np.concatenate([
+        rows for split, rows in rows_of.items() if split not in missing]))
     parse = functools.partial(
         label_rules.parse_labels, separator=config.table.separator,
         class_names=class_names, where=where)
     select = lambda rows: {
-        name: [cells[row] for row in rows] for name, cells in labels.items()}
+        name: column.take(rows) for name, column in labels.items()}
     try:
       parsed = parse(select(kept), kind=config.target)
       if parsed.kind == 'regression' and config.target == 'auto':
@@ -188,125 +186,47 @@ def _parse(
       return parsed, kept, missing, ''
     except protocol.NoLabels as error:
       no_labels = str(error)
-  kept = sorted(row for rows in rows_of.values() for row in rows)
+  kept = np.sort(np.concatenate([*rows_of.values()]))
   return label_rules.ParsedLabels(
       'none', np.zeros(len(kept), np.int32), 1), kept, [], no_labels
 
 
-def to_columns(rows: Sequence[Mapping[str, Any]], *, where: str) -> Table:
-  """Returns rows of JSON objects as columns, None where a key is missing.
-
-  Raises:
-    ValueError: if there are too many keys, or most rows have few of them.
-  """
-  names = dict.fromkeys(name for row in rows for name in row)
-  columns_lib.check_count(len(names), where=where)
-  if len(names) * len(rows) > _FREE_CELLS + _MAX_EMPTY * sum(map(len, rows)):
-    raise ValueError(
-        f'The {len(rows):,} rows of {where} have {len(names):,} different keys,'
-        ' and most rows have few of them. Give all rows the same keys.')
-  return {name: [row.get(name) for row in rows] for name in names}
-
-
-def parse_splits(
-    values: label_rules.Column, column: str, where: str) -> list[str]:
-  """Returns the split of each row; raises ValueError if one is missing."""
-  empty = [row for row, v in enumerate(values)
-           if label_rules.clean(v) is None]
-  if empty:
-    raise ValueError(
-        f'{len(empty):,} of {len(values):,} rows of {where} have no split in '
-        f'column {column!r} (the first: row {empty[0] + 1}). Fill them in, or '
-        'remove the column: splits are then made by a hash.')
-  return [split_strings.split_name(value) for value in values]
-
-
-def _assign_splits(
-    splits: Sequence[str], groups: Sequence[str],
-    parsed: label_rules.ParsedLabels, fraction: float,
-    unlabelled: Sequence[str], where: str,
-) -> tuple[Sequence[str], bool, list[str]]:
-  """Returns the split of each row, whether a hash chose it, and notes.
-
-  Rows of several splits keep them. Otherwise, a `fraction` is held out by the
-  hash of the groups; all rows are `train` if it is 0.
-  """
-  if len(set(splits)) > 1:
-    if fraction not in (0, columns_lib.HOLDOUT):
-      raise ValueError(
-          f'data.holdout is {fraction}, but {where} has splits '
-          f'({", ".join(sorted(set(splits)))}). Remove it.')
-    return splits, False, []
-  if not fraction:
-    return ['train'] * len(groups), False, []
-  held, notes = _hold_out(groups, parsed, fraction, unlabelled)
-  return held, True, notes
-
-
-def _hold_out(
-    groups: Sequence[str], parsed: label_rules.ParsedLabels,
-    fraction: float, unlabelled: Sequence[str],
-) -> tuple[list[str], list[str]]:
-  """Returns the split of each row, and notes.
-
-  The held-out part is called `test` unless that is an unlabelled split.
-  """
-  classes, names = None, parsed.class_names or ()
-  if parsed.kind == 'single':
-    classes = np.asarray(parsed.values)
-  held = holdout.hold_out(groups, classes, names=names, fraction=fraction)
-  notes = ([] if classes is None else
-           holdout.describe_few(classes, held, names))
-  name = next((name for name in ('test', 'val') if name not in unlabelled),
-              'held_out')
-  return [name if h else 'train' for h in held], notes
-
-
-def _rows_of_splits(
-    splits: Sequence[str] | None, count: int, where: str,
-) -> Mapping[str, Sequence[int]]:
-  """Returns the rows of each split, of which one must be `train`."""
-  if splits is None:
-    return {'train': range(count)}
-  rows_of: dict[str, list[int]] = {}
-  for row, split in enumerate(splits):
-    rows_of.setdefault(split, []).append(row)
-  if 'train' not in rows_of:
-    raise ValueError(
-        f'{where} has no training split with examples; its splits: '
-        f'{files.shorten(sorted(rows_of), 8)}. One must be called train.')
-  return rows_of
+def _hashes(
+    text_of: Callable[[int], str], rows: _Rows) -> UInt64[np.ndarray, 'rows']:
+  return split_strings.stable_hashes(map(text_of, rows.data), len(rows))
 
 
 def _unlabelled_splits(
-    labels: Table, rows_of: Mapping[str, Sequence[int]]) -> list[str]:
+    labels: _Labels, rows_of: Mapping[str, _Rows]) -> list[str]:
   """Returns the splits all of whose labels are missing.
 
   See `label_rules.find_missing_marks`.
   """
-  def is_unlabelled(split: str, marks: Collection[str]) -> bool:
-    return all(label_rules.is_missing(cells[row], marks=marks)
-               for cells in labels.values() for row in rows_of[split])
+  def find(marks: Collection[str]) -> list[str]:
+    has_label = np.any([column.array(
+        lambda cell: not label_rules.is_missing(cell, marks=marks), bool)
+                        for column in labels.values()], axis=0)
+    return [split for split, rows in rows_of.items()
+            if not has_label[rows].any()]
 
-  found = [split for split in rows_of
-           if is_unlabelled(split, label_rules.MISSING_MARKS)]
+  found = find(label_rules.MISSING_MARKS)
   if not found or 'train' in found:
     return found
   marks = label_rules.find_missing_marks([
-      [cells[row] for row in rows_of['train']] for cells in labels.values()])
-  return [split for split in found if is_unlabelled(split, marks)]
+      column.take(rows_of['train']) for column in labels.values()])
+  return [split for split in find(marks) if split in found]
 
 
 def _check_headers(
-    table: Table, labels: Table, rows_of: Mapping[str, Sequence[int]],
-    where: str,
+    table: Table, labels: _Labels, rows_of: Mapping[str, _Rows], where: str,
 ) -> None:
   """Raises if a split lacks a label column that `train` has, but has others.
 
   A split without labels may lack all label columns.
   """
-  header = {split: [name for name, cells in table.items()
-                    if any(cells[row] is not None for row in rows)]
+  filled = {name: cells_lib.Column.of(cells).array(
+      lambda cell: cell is not None, bool) for name, cells in table.items()}
+  header = {split: [name for name, of in filled.items() if of[rows].any()]
             for split, rows in rows_of.items()}
   expected = header['train']
   for split, found in header.items():
@@ -321,25 +241,92 @@ def _check_headers(
           'If the split has no labels, remove the columns that train lacks.')
 
 
+def parse_splits(
+    values: label_rules.Column, column: str, where: str) -> cells_lib.Column:
+  """Returns the split of each row; raises ValueError if one is missing."""
+  cells = cells_lib.Column.of(values)
+  empty = cells.where(lambda cell: label_rules.clean(cell) is None)
+  if len(empty):
+    raise ValueError(
+        f'{len(empty):,} of {len(values):,} rows of {where} have no split in '
+        f'column {column!r} (the first: row {empty[0] + 1}). Fill them in, or '
+        'remove the column: splits are then made by a hash.')
+  return cells.map(split_strings.split_name)
+
+
+def _rows_of_splits(
+    splits: cells_lib.Column | None, count: int, where: str,
+) -> Mapping[str, _Rows]:
+  """Returns the rows of each split, of which one must be `train`."""
+  rows_of = {'train': np.arange(count)} if splits is None else splits.rows_of()
+  if 'train' not in rows_of:
+    raise ValueError(
+        f'{where} has no training split with examples; its splits: '
+        f'{files.shorten(sorted(rows_of), 8)}. One must be called train.')
+  return rows_of
+
+
+def _assign_splits(
+    splits: cells_lib.Column | None, groups: UInt64[np.ndarray, 'rows'],
+    parsed: label_rules.ParsedLabels, fraction: float,
+    unlabelled: Sequence[str], where: str,
+) -> tuple[cells_lib.Column, bool, list[str]]:
+  """Returns the split of each row, whether a hash chose it, and notes.
+
+  Rows of several splits keep them. Otherwise, a `fraction` of the groups, given
+  by their hashes, is held out; all rows are `train` if it is 0.
+  """
+  if splits and len({*splits.cells}) > 1:
+    if fraction not in (0, columns_lib.HOLDOUT):
+      raise ValueError(
+          f'data.holdout is {fraction}, but {where} has splits '
+          f'({", ".join(sorted({*splits.cells}))}). Remove it.')
+    return splits, False, []
+  if not fraction:
+    return cells_lib.Column.repeat(['train'], [len(groups)]), False, []
+  held, notes = _hold_out(groups, parsed, fraction, unlabelled)
+  return held, True, notes
+
+
+def _hold_out(
+    groups: UInt64[np.ndarray, 'rows'], parsed: label_rules.ParsedLabels,
+    fraction: float, unlabelled: Sequence[str],
+) -> tuple[cells_lib.Column, list[str]]:
+  """Returns the split of each row, and notes.
+
+  The held-out part is called `test` unless that is an unlabelled split.
+  """
+  classes, names = None, parsed.class_names or ()
+  if parsed.kind == 'single':
+    classes = np.asarray(parsed.values)
+  held = holdout.hold_out(groups, classes, names=names, fraction=fraction)
+  notes = ([] if classes is None else
+           holdout.describe_few(classes, held, names))
+  name = next((name for name in ('test', 'val') if name not in unlabelled),
+              'held_out')
+  return cells_lib.Column(['train', name], held.astype(np.uint8)), notes
+
+
 def _hash_order(
-    texts: Sequence[str], splits: Sequence[str], *, by_hash: bool,
-) -> dict[str, Int64[np.ndarray, 'examples']]:
+    hashes: UInt64[np.ndarray, 'rows'], splits: cells_lib.Column, *,
+    by_hash: bool,
+) -> dict[str, _Rows]:
   """Returns the rows of each split in hash order: 'train[:50%]' is a sample.
 
   Besides `train`, splits made `by_hash` have one that is held out, even if it
   is empty.
   """
-  order = np.argsort(np.array(list(map(
-      split_strings.stable_hash, texts)), np.uint64), kind='stable')
-  split_of = np.asarray(splits)[order]
-  others = sorted(set(splits) - {'train'}) or ['test'] * by_hash
-  return {name: order[split_of == name].astype(np.int64)
+  order = np.argsort(hashes, kind='stable')
+  rows_of = {name: rows for name, rows in dataclasses.replace(
+      splits, codes=splits.codes[order]).rows_of().items() if len(rows)}
+  others = sorted({*rows_of} - {'train'}) or ['test'] * by_hash
+  return {name: order[rows_of.get(name, [])]
           for name in ('train', *others)}
 
 
 def _check_trained(
     parsed: label_rules.ParsedLabels,
-    numbers: Mapping[str, Int64[np.ndarray, 'examples']], where: str) -> None:
+    numbers: Mapping[str, _Rows], where: str) -> None:
   """Raises if a class occurs in evaluation splits only."""
   if parsed.kind != 'single':
     return

@@ -9,19 +9,23 @@ labels only, and images are then read at their offsets. `datasets` would copy
 all images to a cache.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+import functools
 import os
 import tarfile
 from typing import Any, BinaryIO
 
 from etils import epath
+from jaxtyping import Int64, UInt8
 import numpy as np
 
 from vit_jax import untrusted
+from vit_jax.data import cells as cells_lib
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import offset_index
 from vit_jax.data.sources import protocol
+from vit_jax.data.sources import table_files
 from vit_jax.data.sources import table_source
 
 _LABELS = ('cls', 'json', 'txt')
@@ -39,42 +43,60 @@ def open_tars(
   """
   found = offset_index.load_or_build(paths, _scan, kind='tar')
   counts = [len(arrays['starts']) for arrays in found]
-  # Texts are one byte array, which `np.load` reads without pickle.
-  texts = {name: [text for arrays, count in zip(found, counts) if count
-                  for text in arrays[name].tobytes().decode(
-                      errors='surrogateescape').split('\0')]
+  texts = {name: _join_texts([
+      arrays[name] for arrays, count in zip(found, counts) if count])
            for name in ('keys', *_LABELS)}
-  keys = texts.pop('keys')
+  keys = texts.pop('keys').share()
   if not keys:
     raise ValueError(
         f'{where} holds no images. Expected members KEY.jpg (or .png, .webp, '
         '...) and KEY.cls.')
-  file_of = np.repeat(np.arange(len(paths)), counts)
+  records = offset_index.Records.join(paths, found)
   shards = [os.path.splitext(name)[0] for name in files.relative_names(paths)]
-  # Keys may repeat across shards. The shard is always part of the name, so that
-  # an added shard renames no example.
-  names = table_source.Texts(
-      f'{shards[i]}/{key}' for i, key in zip(file_of.tolist(), keys))
   table, config = _parse_labels(texts, config, keys, where)
   of_file = files.splits_of(paths, where=where)
   # Equal keys may be the same image: hash splits keep them together.
   return table_source.build(
-      offset_index.Records.join(paths, found).read, names.__getitem__, table,
-      config, where=where, num_rows=len(keys), groups=keys,
-      splits=of_file and [of_file[i] for i in file_of.tolist()])
+      records.read, functools.partial(_name, shards, records.ends, keys), table,
+      config, where=where, num_rows=len(keys), group_of=keys.__getitem__,
+      splits=cells_lib.Column.repeat(of_file, counts) if of_file else None)
+
+
+def _join_texts(
+    shards: Sequence[UInt8[np.ndarray, '_']]) -> cells_lib.Texts:
+  """Returns the texts of all shards, which separate theirs by zeros."""
+  # Names of members need not be UTF-8.
+  content = b'\0'.join(
+      shard.tobytes().decode(errors='surrogateescape').encode(
+          errors='surrogatepass') for shard in shards)
+  array = np.frombuffer(content + b'\0' * bool(shards), np.uint8)
+  (ends,) = np.nonzero(array == 0)
+  return cells_lib.Texts(array[array != 0], ends - np.arange(len(ends)))
+
+
+def _name(
+    shards: Sequence[str], ends: Int64[np.ndarray, 'files'],
+    keys: Sequence[str], row: int,
+) -> str:
+  """Returns the key of an image, with its shard because keys may repeat.
+
+  It is always part of the name, so that an added shard renames no example.
+  """
+  shard = int(np.searchsorted(ends, row, side='right'))
+  return f'{shards[shard]}/{keys[row]}'
 
 
 def _parse_labels(
-    texts: dict[str, list[str]], config: columns_lib.LabelConfig,
+    texts: Mapping[str, cells_lib.Texts], config: columns_lib.LabelConfig,
     keys: Sequence[str], where: str,
 ) -> tuple[table_source.Table, columns_lib.LabelConfig]:
   """Returns the label table: `.cls`, else `.json`, else `.txt` members."""
   names = config.table.labels
-  kind = 'json' if names else next(
-      (kind for kind in _LABELS if any(texts[kind])), _LABELS[0])
+  present = [kind for kind in _LABELS if any(texts[kind])]
+  kind = 'json' if names else (*present, _LABELS[0])[0]
   if config.target == 'none':
     return {}, config.without_labels(columns_lib.IGNORED)
-  if not any(texts[kind]):
+  if kind not in present:
     return {}, config.without_labels(
         f'The images of {where} have no labels. Expected a member KEY.cls, '
         f'KEY.json or KEY.txt for each KEY.jpg; {keys[0]!r} has none.')
@@ -85,20 +107,22 @@ def _parse_labels(
           f'but the labels of {where} are members KEY.{kind}. Set '
           'data.table.label to a value of KEY.json as well, or remove them.')
     # Other members of a split without this one may be its labels.
-    return {name: [text or None for text in column]
-            for name, column in texts.items()}, config.with_columns(
+    return {name: of.encode().map(lambda text: text or None)
+            for name, of in texts.items()}, config.with_columns(
         path=None, label=(kind,), split=None, key=None)
-  rows: list[dict[str, Any]] = []
-  for key, text in zip(keys, texts['json']):
-    try:
-      value = untrusted.parse_json(text or '{}')
-    except ValueError as error:
-      raise ValueError(
-          f'{key}.json of {where} is not JSON: {error}') from error
-    rows.append(value if isinstance(value, dict) else {'label': value})
-  where = f'{where} (JSON)'
-  table = table_source.to_columns(rows, where=where)
-  return table, columns_lib.choose_columns(table, config, where=where)
+
+  def rows() -> Iterator[dict[str, Any]]:
+    for key, text in zip(keys, texts['json']):
+      try:
+        value = untrusted.parse_json(text or '{}')
+      except ValueError as error:
+        raise ValueError(
+            f'{key}.json of {where} is not JSON: {error}') from error
+      yield value if isinstance(value, dict) else {'label': value}
+
+  table = table_files.to_columns(rows(), where=f'{where} (JSON)')
+  return table, columns_lib.choose_columns(
+      table, config, where=f'{where} (JSON)')
 
 
 # --------------------------------------------------------------------- the scan

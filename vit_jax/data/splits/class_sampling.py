@@ -15,6 +15,7 @@ from typing import Literal
 from jaxtyping import Float64, Int64
 import numpy as np
 
+from vit_jax.data import shared
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings
@@ -35,14 +36,21 @@ def class_labels(
   Raises:
     ValueError: if an example does not have exactly one valid class.
   """
-  labels = np.empty(len(source), np.int64)
-  for index in range(len(source)):
-    label = source.label(index)
+  def read(leaf: protocol.Source, index: int) -> int:
+    label = leaf.label(index)
     if np.ndim(label):
       raise ValueError(
           f'{setting} needs one class per image, but {name} has several labels '
           'or regression targets. Leave it out.')
-    labels[index] = label
+    return int(label)
+
+  parts = []
+  for leaf, indices in split_strings.leaves(source):
+    known = leaf.class_indices
+    parts.append(np.fromiter(
+        (read(leaf, index) for index in indices.data), np.int64,
+        len(indices)) if known is None else known[indices].astype(np.int64))
+  labels = np.concatenate(parts)
   invalid = (labels < 0) | (labels >= num_classes)
   if invalid.any():
     index = int(np.flatnonzero(invalid)[0])
@@ -93,9 +101,8 @@ def draw_per_class(
   ranks = np.full((len(seeds), len(source)), -1)
   for row, seed in zip(ranks, seeds):
     salt = f'{seed} ' if seed else ''
-    hashes = np.fromiter(
-        (split_strings.stable_hash(salt + source.key(i))
-         for i in range(len(source))), np.uint64, len(source))
+    hashes = split_strings.stable_hashes(
+        (salt + source.key(i) for i in range(len(source))), len(source))
     order = np.lexsort((hashes, labels))
     rank = np.arange(len(labels)) - np.searchsorted(
         labels[order], labels[order])
@@ -128,5 +135,5 @@ def build(
 ) -> ClassSampler:
   """Returns the sampler for examples with these labels."""
   counts = np.bincount(labels).astype(np.float64)
-  return ClassSampler(
-      np.cumsum(counts[labels]**(_POWERS[sampling] - 1)), seed)
+  return ClassSampler(shared.share(
+      np.cumsum(counts[labels]**(_POWERS[sampling] - 1))), seed)

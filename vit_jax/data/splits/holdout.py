@@ -7,7 +7,7 @@ out. So every class has its share, and an added image moves at most one other.
 import collections
 from collections.abc import Sequence
 
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Integer, UInt64
 import numpy as np
 
 from vit_jax.data.splits import split_strings
@@ -16,7 +16,8 @@ FEW = 5  # With fewer images, the accuracy of a class means little.
 
 
 def hold_out(
-    groups: Sequence[str], classes: Int[np.ndarray, 'rows'] | None, *,
+    groups: UInt64[np.ndarray, 'rows'],
+    classes: Integer[np.ndarray, 'rows'] | None, *,
     names: Sequence[str] = (), fraction: float,
 ) -> Bool[np.ndarray, 'rows']:
   """Returns which rows are held out.
@@ -25,55 +26,57 @@ def hold_out(
   A small dataset holds out at least one group, if a class has two.
 
   Args:
-    groups: group of each row.
+    groups: 64-bit hash of the group of each row; equal ones are one group.
     classes: class of each row; None for several labels or regression, where
       every group is held out with the same probability.
     names: names of the classes.
     fraction: share of each class.
   """
   if classes is None:
-    hashes = [split_strings.stable_hash(group) for group in groups]
-    held = np.array([h % 100 + h // 100 % 100 / 100 < 100 * fraction
-                     for h in hashes])
+    held = groups % 100 + groups // 100 % 100 / 100 < 100 * fraction
   else:
     held = _stratified(groups, classes, names, fraction)
   held = _keep_trainable(held, classes)
   if not held.any():
-    for group in sorted(set(groups), key=split_strings.stable_hash)[:100]:
-      held = _keep_trainable(np.array([g == group for g in groups]), classes)
+    for group in np.unique(groups)[:100]:
+      held = _keep_trainable(groups == group, classes)
       if held.any():
         break
   return held
 
 
 def _stratified(
-    groups: Sequence[str], classes: Int[np.ndarray, 'rows'],
+    groups: UInt64[np.ndarray, 'rows'], classes: Integer[np.ndarray, 'rows'],
     names: Sequence[str], fraction: float,
 ) -> Bool[np.ndarray, 'rows']:
   """Holds out groups, in the order of hashes, until no class needs more."""
-  all_counts = np.bincount(classes)
-  counts, labels = all_counts.tolist(), classes.tolist()
-  wanted = _targets(all_counts, names, fraction).tolist()
-  members: dict[str, list[int]] = {}
-  for row, group in enumerate(groups):
-    members.setdefault(group, []).append(row)
-  order = sorted(members, key=split_strings.stable_hash)
+  counts = np.bincount(classes).tolist()
+  wanted = _targets(np.bincount(classes), names, fraction).tolist()
+  order = np.argsort(groups, kind='stable')
+  labels = classes[order].data
+  ends = np.append(np.flatnonzero(np.diff(groups[order])) + 1, len(order))
   held, found = np.zeros(len(groups), bool), [0] * len(counts)
-  for group in order:
+  missing, start = sum(map(bool, wanted)), 0
+  for end in ends.data:
     # A group is held out if that brings its classes closer to their targets.
-    sizes = collections.Counter(labels[row] for row in members[group])
+    sizes = collections.Counter(labels[start:end])
     gain = sum(abs(found[c] - wanted[c]) - abs(found[c] + n - wanted[c])
                for c, n in sizes.items())
     if gain > 0 and all(found[c] + n < counts[c] for c, n in sizes.items()):
-      held[members[group]] = True
+      held[order[start:end]] = True
       for c, n in sizes.items():
+        missing -= found[c] < wanted[c] <= found[c] + n
         found[c] += n
+      if not missing:
+        break
+    start = end
   return held
 
 
 def _targets(
-    counts: Int[np.ndarray, 'classes'], names: Sequence[str], fraction: float,
-) -> Int[np.ndarray, 'classes']:
+    counts: Integer[np.ndarray, 'classes'], names: Sequence[str],
+    fraction: float,
+) -> Integer[np.ndarray, 'classes']:
   """Returns the number of rows to hold out of each class.
 
   Shares below one image are rounded up for some classes, chosen by a hash of
@@ -89,7 +92,8 @@ def _targets(
 
 
 def _keep_trainable(
-    held: Bool[np.ndarray, 'rows'], classes: Int[np.ndarray, 'rows'] | None,
+    held: Bool[np.ndarray, 'rows'],
+    classes: Integer[np.ndarray, 'rows'] | None,
 ) -> Bool[np.ndarray, 'rows']:
   """Releases held-out rows of classes that have no other rows."""
   if classes is not None:
@@ -99,7 +103,7 @@ def _keep_trainable(
 
 
 def describe_few(
-    classes: Int[np.ndarray, 'rows'], held: Bool[np.ndarray, 'rows'],
+    classes: Integer[np.ndarray, 'rows'], held: Bool[np.ndarray, 'rows'],
     names: Sequence[str],
 ) -> list[str]:
   """Returns a note that names classes with few held-out rows."""

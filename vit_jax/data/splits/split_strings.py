@@ -1,7 +1,7 @@
 """Split strings such as 'train[:98%]', and selections of examples."""
 
 import bisect
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
 import hashlib
@@ -9,10 +9,12 @@ import re
 import types
 from typing import Any
 
-from jaxtyping import Integer
+from jaxtyping import Integer, UInt64
 import numpy as np
 
 from vit_jax import schema
+from vit_jax.data import cells as cells_lib
+from vit_jax.data import shared
 from vit_jax.data.sources import protocol
 
 # For example 'val', 'Training', 'test_set' and 'val2017'.
@@ -34,6 +36,12 @@ def stable_hash(content: str | bytes) -> int:
     content = content.encode(errors='surrogatepass')
   return int.from_bytes(
       hashlib.blake2b(content, digest_size=8).digest(), 'little')
+
+
+def stable_hashes(
+    texts: Iterable[str], count: int) -> UInt64[np.ndarray, 'texts']:
+  """Returns the hash of each of `count` texts."""
+  return np.fromiter(map(stable_hash, texts), np.uint64, count)
 
 
 def is_split_name(name: str) -> bool:
@@ -65,8 +73,8 @@ def splits_of_folders(names: Collection[str]) -> dict[str, str]:
 
 
 def splits_by_folder(
-    paths: Sequence[str], folders: Sequence[str], *, where: str,
-) -> list[str] | None:
+    paths: Sequence[str], folders: cells_lib.Column, *, where: str,
+) -> cells_lib.Column | None:
   """Returns the split of each path, given one of its folders ('' if none).
 
   None if no folder is a split.
@@ -74,14 +82,16 @@ def splits_by_folder(
   Raises:
     ValueError: if only some paths lie in the folder of a split.
   """
-  split_of = splits_of_folders({*folders})
-  for path, folder in zip(paths, folders):
-    if split_of and folder not in split_of:
-      raise ValueError(
-          f'Some images of {where} lie in the folder of a split '
-          f'({next(iter(split_of))}/), but {path} does not. Move it into one, '
-          'or give a table a column `split`.')
-  return [split_of[folder] for folder in folders] if split_of else None
+  split_of = splits_of_folders({*folders.cells})
+  if not split_of:
+    return None
+  outside = folders.where(lambda folder: folder not in split_of)
+  if len(outside):
+    raise ValueError(
+        f'Some images of {where} lie in the folder of a split '
+        f'({next(iter(split_of))}/), but {paths[outside[0]]} does not. Move it '
+        'into one, or give a table a column `split`.')
+  return folders.map(split_of.__getitem__)
 
 
 def split_name(value: Any) -> str:
@@ -112,9 +122,9 @@ class Subset(protocol.Source):
 
   @classmethod
   def where(cls, source: protocol.Source, mask: Any) -> 'Subset':
-    """Returns the examples whose mask is true, with compact indices."""
-    return cls(((source, np.flatnonzero(mask).astype(
-        np.uint32 if len(mask) < 2**32 else np.int64)),))
+    """Returns the examples whose mask is true."""
+    return cls(((source, shared.share(shared.compact(
+        np.flatnonzero(mask)))),))
 
   @functools.cached_property
   def _ends(self) -> list[int]:

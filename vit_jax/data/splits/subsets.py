@@ -78,9 +78,8 @@ def hash_keys(
       name, offset = leaf.numbering
       hashes.append(hash_numbers(name, indices + offset))
     else:
-      hashes.append(np.fromiter(
-          (split_strings.stable_hash(prefix + leaf.key(i))
-           for i in indices.tolist()), np.uint64, len(indices)))
+      hashes.append(split_strings.stable_hashes(
+          (prefix + leaf.key(i) for i in indices.data), len(indices)))
   return np.concatenate(hashes)
 
 
