@@ -227,15 +227,18 @@ def test_an_int8_export_is_compared_with_float32(
   model.save(tmp_path / 'orbax')
   photographs(tmp_path / 'images', names, 40)
 
+  def run(output, *flags):
+    assert main.main([
+        'export', f'--model={tmp_path}/orbax', '--format=onnx',
+        '--quantize=int8', f'--output={tmp_path}/{output}',
+        f'--json={tmp_path}/{output}.figures', f'{tmp_path}/images', *flags,
+        '--calibrate', f'{tmp_path}/images']) == 0
+    return json.loads((tmp_path / f'{output}.figures').read_text())
+
   # A warning for any model, since none gains a point.
   monkeypatch.setattr(export_command, 'MAX_LOSS', -2.0)
-  assert main.main([
-      'export', f'--model={tmp_path}/orbax', '--format=onnx',
-      '--quantize=int8', f'--output={tmp_path}/model.onnx',
-      f'--json={tmp_path}/figures.json', f'{tmp_path}/images',
-      '--calibrate', f'{tmp_path}/images']) == 0
-  figures = json.loads((tmp_path / 'figures.json').read_text())
-  assert 'warning: int8 loses' in capsys.readouterr().out
+  figures = run('model.onnx')
+  printed = capsys.readouterr().out
   images = np.random.default_rng(1).uniform(
       -1, 1, (64, 32, 32, 3)).astype(np.float32)
   difference = export.difference(
@@ -249,6 +252,12 @@ def test_an_int8_export_is_compared_with_float32(
   assert figures['float32']['accuracy'] == pytest.approx(
       (np.asarray(model(found)['logits']).argmax(-1) == labels).mean())
   assert 0.8 < figures['agreement'] <= 1
+  nodes = printed.split('--float-nodes ')[1].split('\n')[0].split()
+  assert len(nodes) == 3
+  run('some.onnx', '--float-nodes', *nodes)
+  sizes = [(tmp_path / name).stat().st_size
+           for name in ('model.onnx', 'some.onnx')]
+  assert sizes[0] < sizes[1]
   assert not list(tmp_path.glob('*.float32'))
 
 
@@ -256,7 +265,7 @@ def test_an_int8_export_is_compared_with_float32(
     (['--format=jax', '--quantize=int8', '--calibrate=x'],
      'needs --format=onnx'),
     (['--format=onnx', '--quantize=int8'], '--calibrate=FOLDER'),
-    (['--format=onnx', '--calibrate=x'], 'needs --quantize=int8'),
+    (['--format=onnx', '--calibrate=x'], 'need --quantize=int8'),
 ])
 def test_int8_needs_onnx_and_calibration_images(tmp_path, capsys, flags, words):
   suffix = export_command.SUFFIXES[flags[0].partition('=')[2]]

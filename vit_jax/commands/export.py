@@ -78,6 +78,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help=f'images like those to predict; up to {MAX_CALIBRATION}, such as '
       'training images, set the ranges of int8')
   parser.add_argument(
+      '--float-nodes', nargs='+', default=(), metavar='NODE',
+      help='matrix products that stay float32; a warning names candidates')
+  parser.add_argument(
       'paths', nargs='*', metavar='PATH',
       help=f'images to verify the export on; the first {MAX_IMAGES} are used, '
       'or all to compare int8 with float32')
@@ -143,8 +146,8 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
 
 def _check_quantize(args: argparse.Namespace) -> None:
   if not args.quantize:
-    if args.calibrate:
-      raise ValueError('--calibrate needs --quantize=int8.')
+    if args.calibrate or args.float_nodes:
+      raise ValueError('--calibrate and --float-nodes need --quantize=int8.')
     return
   if args.format != 'onnx':
     raise ValueError(
@@ -172,7 +175,7 @@ def _quantize(
   source = path.with_name(f'{path.name}.float32')
   try:
     path.rename(source)
-    quantize.write(source, path, images)
+    quantize.write(source, path, images, float_nodes=args.float_nodes)
     sources, tested = _read(model, list(labels) or list(found), reading)
     names = model.preprocess.labels
     both, agreement = quantize.compare((source, path), tested, np.array([
@@ -187,8 +190,10 @@ def _quantize(
              console_lib.format_percent(one.accuracy, digits=2))
             for name, one in zip(('float32', 'int8'), both)])
     if both[0].accuracy - both[1].accuracy > MAX_LOSS:
+      nodes = ' '.join(quantize.noisiest_nodes(source, path, images))
       print(f'warning: int8 loses more than {100 * MAX_LOSS:g} point of '
-            'accuracy. Calibrate with more images.')
+            'accuracy. Calibrate with more images, or leave out the noisiest '
+            f'matrix products: --float-nodes {nodes}')
   finally:
     source.unlink(missing_ok=True)
   return {'float32': dataclasses.asdict(both[0]),

@@ -21,12 +21,14 @@ from vit_jax.inference import export
 QUANTISED = ('MatMul', 'Gemm', 'Conv')
 # The first batch size is that of calibration.
 _BATCH_SIZE, _TIMES = 32, 5
+NOISIEST = 3
 
 Images = Float[np.ndarray, 'batch height width channels']
 
 
 def write(
-    source: str | os.PathLike, target: str | os.PathLike, images: Images,
+    source: str | os.PathLike, target: str | os.PathLike, images: Images, *,
+    float_nodes: Sequence[str] = (),
 ) -> None:
   """Writes an int8 version of an ONNX file.
 
@@ -34,11 +36,21 @@ def write(
     source: the float32 file.
     target: the file to write.
     images: preprocessed calibration images.
+    float_nodes: names of nodes that stay float32.
 
   Raises:
     ImportError: if ONNX Runtime is not installed.
+    ValueError: if the file has no such node.
   """
   quantization = export.library('onnxruntime.quantization', 'onnx')
+  onnx = export.library('onnx', 'onnx')
+  nodes = {node.name for node in onnx.load(
+      os.fspath(source), load_external_data=False).graph.node
+           if node.op_type in QUANTISED}
+  if unknown := set(float_nodes) - nodes:
+    raise ValueError(
+        f'{min(unknown)!r} is not a matrix product of the model. Its matrix '
+        f'products: {", ".join(sorted(nodes))}.')
   with tempfile.TemporaryDirectory() as folder:
     prepared = os.path.join(folder, 'prepared.onnx')
     quantization.shape_inference.quant_pre_process(
@@ -47,7 +59,8 @@ def write(
         prepared, os.fspath(target), _reader(images),
         op_types_to_quantize=list(QUANTISED), per_channel=True,
         activation_type=quantization.QuantType.QUInt8,
-        weight_type=quantization.QuantType.QInt8)
+        weight_type=quantization.QuantType.QInt8,
+        nodes_to_exclude=list(float_nodes))
 
 
 def _reader(images: Images) -> Any:
@@ -117,3 +130,26 @@ def compare(
 def _classes(run: export.Run, images: Images) -> np.ndarray:
   return np.concatenate([
       run(x)['logits'].argmax(-1) for x in _split(images)])
+
+
+def noisiest_nodes(
+    source: str | os.PathLike, quantised: str | os.PathLike, images: Images,
+) -> list[str]:
+  """Returns names of nodes with the lowest signal-to-noise ratio of inputs."""
+  debug = export.library('onnxruntime.quantization.qdq_loss_debug', 'onnx')
+  onnx = export.library('onnx', 'onnx')
+  with tempfile.TemporaryDirectory() as folder:
+    values: list[Any] = []
+    for file in (source, quantised):
+      path = os.path.join(folder, f'{len(values)}.onnx')
+      debug.modify_model_output_intermediate_tensors(os.fspath(file), path)
+      values.append(debug.collect_activations(
+          path, _reader(images[:_BATCH_SIZE])))
+  errors = debug.compute_activation_error(
+      debug.create_activation_matching(values[1], values[0]))
+  ratios = {name: error['qdq_err'] for name, error in errors.items()}
+  nodes = {
+      node.name: min(ratios[name] for name in node.input if name in ratios)
+      for node in onnx.load(os.fspath(source)).graph.node
+      if node.op_type in QUANTISED and set(node.input) & set(ratios)}
+  return sorted(nodes, key=lambda name: nodes[name])[:NOISIEST]
