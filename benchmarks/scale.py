@@ -49,7 +49,8 @@ def get_config():
       'model': {{'width': 32, 'depth': 1, 'mlp_dim': 32, 'num_heads': 1,
                 'patch': 8}},
       'data': {{'source': '{source}', 'resolution': 8, 'num_workers': 0}},
-      'optimizer': {{'name': 'sgd', 'learning_rate': 0.1}},
+      'optimizer': {{'name': 'sgd', 'learning_rate': 0.1,
+                    'schedule': {{'name': 'constant'}}}},
       'batch_size': 64, 'total': {{'steps': 2}},
       'evals': {{'test': {{'batch_size': 500}}}}}})
 """
