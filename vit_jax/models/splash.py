@@ -42,7 +42,7 @@ def attention(
       kernels.MultiHeadMask([kernels.FullMask((length, length))] * heads),
       block_sizes=kernels.BlockSizes(
           block_q=block, block_kv=block, block_q_dkv=block, block_kv_dkv=block,
-          block_q_dq=block, block_kv_dq=block),
+          use_fused_bwd_kernel=True),
       residual_checkpoint_name='attended')  # As `layers.saved` does.
   values = jax.vmap(lambda q, k, v: kernel(q, k, v, segments))(
       query, key, value)
