@@ -96,7 +96,8 @@ class DataConfig:
       default ('auto') as `unreadable`.
     check_secs: seconds for which a new run decodes the images of each split
       before training, to find unreadable ones; 0 disables it.
-    max_unreadable: maximum fraction of skipped images; ten are always allowed.
+    max_unreadable: maximum fraction of skipped images; ten different ones are
+      always allowed.
     max_pixels: maximum size of an image; larger ones are unreadable. Decoding
       needs 4 to 25 bytes per pixel in each thread.
     mixup: alpha of mixup's Beta distribution; 0 disables it.

@@ -132,11 +132,16 @@ def test_evaluation_masks_unreadable_images():
 
 def test_too_many_unreadable_images_are_an_error():
   counter = data.UnreadableCounter(max_share=0.1, rows=80, count=6)
-  found = [unreadable_lib.Unreadable('files train', 'a', 'a is bad')]
-  counter.add(np.array([3, 4, 11, 3]), lambda index: found)  # Ten are allowed.
+
+  def find(index):
+    return [unreadable_lib.Unreadable(
+        'files train', str(index), f'{index} is bad')]
+
+  counter.add(np.tile(np.arange(10), 9), find)  # Ten images may come again.
+  assert counter.count == 96
   with pytest.raises(
-      ValueError, match=r'11 of 85 .*=0\.1 allows.*\n  a is bad'):
-    counter.add(np.array([3]), lambda index: found)
+      ValueError, match=r'97 of 171 .*=0\.1 allows.*\n  8 is bad'):
+    counter.add(np.array([10]), find)
   with pytest.raises(ValueError, match='=0 allows'):
     list(data.eval_batches(
         _config(max_unreadable=0.0), _dataset(), batch_size=10))

@@ -67,12 +67,15 @@ class UnreadableCounter:
     rows: number of rows, including those before a restart.
     count: number of unreadable ones.
     total_rows: number of rows that will be read; 0 if unknown.
+    different: dataset and key of each unreadable example. Training reads a
+      small dataset again and again, and ten examples are always allowed.
   """
   max_share: float
   log: UnreadableLog = dataclasses.field(default_factory=UnreadableLog)
   rows: int = 0
   count: int = 0
   total_rows: int = 0
+  different: set[tuple[str, str]] = dataclasses.field(default_factory=set)
 
   def add(
       self, indices: np.ndarray, find: Callable[[int], list[Unreadable]],
@@ -89,6 +92,9 @@ class UnreadableCounter:
       self.count += 1
       for unreadable in find(int(index)):
         self.log.add(unreadable)
+        self.different.add((unreadable.data, unreadable.key))
+    if self.max_share and len(self.different) <= ALWAYS_ALLOWED:
+      return
     if self.count > allowed(
         self.max_share, max(self.rows, self.total_rows)):
       last = list(self.log.found.values())[-3:]
@@ -96,7 +102,8 @@ class UnreadableCounter:
           f'{self.count:,} of {self.rows:,} images are unreadable, more than '
           f'data.max_unreadable={self.max_share:g} allows. The last ones:\n  '
           + '\n  '.join(one.error for one in last)
-          + '\nRepair the data or raise data.max_unreadable.')
+          + '\nRepair or remove them (`data check` lists all), or raise '
+          'data.max_unreadable.')
 
 
 def allowed(max_share: float, rows: int) -> int:
