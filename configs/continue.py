@@ -1,10 +1,11 @@
 """Continued self-supervised pre-training on own images, without labels.
 
-    python main.py --workdir=runs/continued \
-        --config=configs/continue.py:checkpoint=photos,data=./my_images
+    python main.py --workdir=runs/continued --config=configs/continue.py:\
+checkpoint=photos,data=./my_images,resolution=32,local_size=16
 
 `checkpoint` is any address of weights, and `data` any value of `data.source`;
-without labels, add `labels=false`. docs/self_supervised.md says when it helps.
+without labels, add `labels=false`. Set `resolution` to that of the weights, by
+default 224: more pixels cost more. docs/self_supervised.md says when it helps.
 
 The settings keep the model near its start: a low learning rate that decays
 towards the first layers, a long warm-up, and weight decay towards the initial
