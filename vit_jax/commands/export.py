@@ -132,8 +132,8 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
         + ': a folder, since a file is limited to 2 GiB' * (
             export.is_folder(model)))
   if args.format == 'jax':
-    print(f'any jax up to 6 months newer than {jax.__version__} can read it; '
-          'export again before you use a later one (docs/serving.md)')
+    print(f'jax {jax.__version__} and releases of the 6 months after it can '
+          'read the file; export again for later ones (docs/serving.md)')
   print(f'wrote {settings} (preprocessing and class names)')
   for script in server:
     atomic_files.write_text(script, (

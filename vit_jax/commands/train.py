@@ -1,4 +1,4 @@
-"""Trains the stages of a config in order, each in its own folder."""
+"""Trains the stages of a config, each after the one it starts from."""
 
 from __future__ import annotations
 
@@ -112,8 +112,8 @@ def _print_summary(
   print()
   trained = sum(summary['secs'] for summary in summaries.values())
   console_lib.table(
-      f'Summary ({console_lib.format_secs(secs)} in this start; total training '
-      f'{console_lib.format_secs(trained)})',
+      f'Summary (this start: {console_lib.format_secs(secs)}; training in all '
+      f'starts: {console_lib.format_secs(trained)})',
       ['stage', 'steps', 'train loss', 'held out', 'last', 'best', 'of step'
        ][shown], [row[shown] for row in rows])
   hours: collections.Counter[str] = collections.Counter()
