@@ -57,6 +57,9 @@ def test_texts_are_kept_as_they_are():
   texts = ['a.png', 'e\u0301\u20ac', 'not-utf8-\udcff', '', 'a.png']
   found = cells_lib.Texts.of(texts)
   assert list(found) == found[:] == texts == list(found.encode())
+  assert [found[-i] for i in range(1, 6)] == texts[::-1]
+  with pytest.raises(IndexError):
+    found[5]  # pylint: disable=pointless-statement
 
 
 def test_skipped_rows_are_empty():

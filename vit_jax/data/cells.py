@@ -92,6 +92,7 @@ class Texts(Sequence[Any]):
   def __getitem__(self, index: Any) -> Any:
     if isinstance(index, slice):
       return [self[i] for i in range(len(self))[index]]
+    index = range(len(self))[index]  # From the end if it is negative.
     start = self._ends[index - 1] if index else 0
     return self._parse(self._data[start:self._ends[index]].tobytes().decode(
         errors='surrogatepass'))
