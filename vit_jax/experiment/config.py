@@ -196,12 +196,13 @@ def resolve_with(raw: Mapping[str, Any], overrides: Sequence[str]) -> Config:
 
 
 def _without_former_keys(raw: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns a config without the keys that only earlier commits had."""
+  """Returns a config without keys and values that only earlier commits had."""
   return {**raw, 'log': tree.without(raw.get('log', {}), 'histograms'),
           'checkpoint': tree.without(raw.get('checkpoint', {}), 'best_mode'),
           'evals': {name: tree.without(
               section, 'held_out', 'penalties', 'max_gb',
-              'leave_out_unlabelled')
+              'leave_out_unlabelled',
+              *['threshold_split'] * (section.get('threshold_split') == ''))
                     for name, section in raw.get('evals', {}).items()}}
 
 
