@@ -1,7 +1,9 @@
 """Arrays in files: equal in every process, and written again if damaged."""
 
+import io
 import os
 import pickle
+import tarfile
 import tracemalloc
 
 import cloudpickle
@@ -92,6 +94,44 @@ def test_processes_have_copies_where_the_folder_cannot_be_written(folder):
   array = shared.share(ARRAY)
   assert type(array) is np.ndarray
   np.testing.assert_array_equal(pickle.loads(pickle.dumps(array)), ARRAY)
+
+
+def test_processes_have_copies_without_an_absolute_path_of_a_cache(
+    tmp_path, monkeypatch):
+  # Without a home folder, '~' is not expanded.
+  monkeypatch.setenv('XDG_CACHE_HOME', 'relative')
+  monkeypatch.chdir(tmp_path)
+  assert type(shared.share(ARRAY)) is np.ndarray
+  root = tmp_path / 'images'
+  root.mkdir()
+  with tarfile.open(root / 'train.tar', 'w') as tar:
+    for i in range(4):
+      for kind, content in (('png', b'png'), ('cls', b'%d' % (i % 2))):
+        member = tarfile.TarInfo(f'{i}.{kind}')
+        member.size = len(content)
+        tar.addfile(member, io.BytesIO(content))
+  dataset = data.open_dataset(
+      data.parse({'source': str(root), 'resolution': 8}), split='all')
+  assert len(dataset) == 4
+  assert [path.name for path in tmp_path.iterdir()] == ['images']
+
+
+def test_a_file_that_another_process_wrote_meanwhile_is_kept(
+    folder, monkeypatch):
+  shared.share(ARRAY)
+  (path,) = folder.iterdir()
+  path.unlink()
+  holds, inodes = shared._holds, []
+
+  def write_after(path, digest):
+    found = holds(path, digest)
+    path.write_bytes(ARRAY.tobytes())
+    inodes.append(os.stat(path).st_ino)
+    return found
+
+  monkeypatch.setattr(shared, '_holds', write_after)
+  np.testing.assert_array_equal(shared.share(ARRAY), ARRAY)
+  assert inodes == [os.stat(path).st_ino]
 
 
 @pytest.fixture

@@ -29,9 +29,17 @@ _MAPPED: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
 
 
 def cache_folder() -> epath.Path:
-  """Returns the folder of files that can be computed again."""
-  return epath.Path(os.environ.get('XDG_CACHE_HOME') or '~/.cache'
-                    ).expanduser() / 'vit_jax'
+  """Returns the folder of files that can be computed again.
+
+  Raises:
+    OSError: if the user has no home folder, as in some containers.
+  """
+  folder = epath.Path(
+      os.environ.get('XDG_CACHE_HOME') or '~/.cache').expanduser()
+  if not folder.is_absolute():
+    raise OSError(
+        f'{folder} is not an absolute path. Set HOME or XDG_CACHE_HOME.')
+  return folder / 'vit_jax'
 
 
 def compact(
@@ -43,18 +51,20 @@ def compact(
 def share(array: Shaped[np.ndarray, '*shape']) -> Shaped[np.ndarray, '*shape']:
   """Returns an equal array that is mapped from a file if it is large.
 
-  Where the folder is read-only or full, each process has a copy.
+  Where the folder is missing, read-only or full, each process has a copy.
   """
   array = np.ascontiguousarray(array)
   if array.nbytes < _MIN_BYTES:
     return array
   content = array.reshape(-1).view(np.uint8).data
   digest = _digest(content)
-  path = cache_folder() / 'arrays' / digest.hexdigest()
   try:
+    path = cache_folder() / 'arrays' / digest.hexdigest()
+    exists = path.exists()
     if not _holds(path, digest.digest()):
-      path.unlink(missing_ok=True)
-      # Another host may have mapped the file meanwhile: never replaces it.
+      # A file written since then may be mapped by another host: it is kept.
+      if exists:
+        path.unlink(missing_ok=True)
       with (contextlib.suppress(FileExistsError),
             atomic_files.create(path) as new):
         new.write_bytes(content)

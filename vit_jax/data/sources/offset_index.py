@@ -124,14 +124,17 @@ def _stamp(path: epath.Path) -> tuple[int, ...]:
   return int(remote.length), int(remote.mtime)
 
 
-def _index_paths(path: epath.Path, kind: str) -> tuple[epath.Path, epath.Path]:
+def _index_paths(path: epath.Path, kind: str) -> list[epath.Path]:
   """Returns the possible paths of an index: next to the file, in the cache."""
   name = f'.{path.name}.{kind}-index.safetensors'  # Hidden from glob patterns.
   text = os.fspath(
       path if atomic_files.is_remote(path) else os.path.abspath(path))
   digest = hashlib.blake2b(
       os.fsencode(text), digest_size=8).hexdigest()
-  return path.parent / name, shared.cache_folder() / digest / name
+  places = [path.parent / name]
+  with contextlib.suppress(OSError):
+    places.append(shared.cache_folder() / digest / name)
+  return places
 
 
 def _load(
