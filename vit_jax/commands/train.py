@@ -31,7 +31,7 @@ with epy.lazy_imports():
 
 # Metrics in the final table.
 SHOWN = ('/accuracy', '/precision_at_1', '/mean_average_precision', '_shot',
-         '/root_mean_square_error', '/r2')
+         '/root_mean_square_error', '/r2', '/mean_iou')
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
