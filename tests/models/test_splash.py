@@ -62,7 +62,7 @@ def test_each_device_attends_to_its_images_and_heads(num_kv_heads, images):
 
 
 @pytest.mark.parametrize(('attention', 'tokens', 'used'), [
-    ('splash', 5, True), ('auto', 1024, True), ('auto', 1023, False)])
+    ('splash', 5, True), ('auto', 512, True), ('auto', 511, False)])
 def test_auto_uses_the_kernel_for_long_sequences(
     attention, tokens, used, monkeypatch):
   called = []

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 LANES = 128  # The kernels take multiples of a TPU's vector lanes.
 MAX_BLOCK = 1024
 # 'auto' uses the kernels from this number of tokens.
-MIN_TOKENS = 1024
+MIN_TOKENS = 512
 
 
 def attention(

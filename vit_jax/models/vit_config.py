@@ -167,7 +167,7 @@ class ViTConfig:
       on CPUs; the run keeps the dtype it starts with.
     attention: 'plain', or a fused kernel (arXiv 2205.14135), which keeps no
       attention weights in memory: 'cudnn' for bfloat16 on GPUs, 'splash' on
-      TPUs; 'auto' is 'splash' on TPUs from 1,024 tokens. 'plain' is used
+      TPUs; 'auto' is 'splash' on TPUs from 512 tokens. 'plain' is used
       anyway on other devices, when weights are captured, with attention
       dropout, with relative positions and with `differential`.
     remat: intermediates that the backward pass recomputes: 'none'; 'attention'
