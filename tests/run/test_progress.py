@@ -49,6 +49,7 @@ def test_a_starved_run_is_told_the_remedy_once():
       progress.update(step, wait_share=share)
   lines = text_of(console).splitlines()
   assert [i for i, line in enumerate(lines) if 'note' in line] == [1]
+  assert lines[0].startswith('0/100  wait share 40.0 %')
   assert ' '.join(' '.join(lines[1:3]).split()) == (
       'note: training waits for images 80 % of the time; docs/performance.md '
       'lists remedies')

@@ -75,7 +75,8 @@ class Progress:
                  'docs/performance.md lists remedies')
     text = ''.join(
         f'  {name.replace("_per_sec", "/s").replace("_", " ")} '
-        f'{console_lib.format_number(value)}'
+        + (console_lib.format_percent(value, digits=1)
+           if name == 'wait_share' else console_lib.format_number(value))
         for name, value in figures.items())
     if self._bar is not None:
       self._bar.update(self._task, completed=step, figures=text)
