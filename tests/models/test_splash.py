@@ -36,29 +36,55 @@ def test_values_and_gradients_are_those_of_plain_attention(
     assert error < tolerance * jnp.linalg.norm(other)
 
 
+def self_attention(attention, **section):
+  return attention_lib.SelfAttention(
+      models.parse({'width': 16, 'depth': 1, 'mlp_dim': 8, 'num_heads': 4,
+                    'patch': 4, 'attention': attention, **section}),
+      train=False, capture=False, grid=(1, 1))
+
+
+# Not through the encoder: its scan cannot contain Pallas's interpreter.
 @pytest.mark.parametrize(('num_kv_heads', 'images'), [(2, 2), (0, 1)])
 def test_each_device_attends_to_its_images_and_heads(num_kv_heads, images):
   mesh = mesh_lib.build(
       mesh_lib.MeshConfig(data=2, fsdp=1, tensor=2), jax.devices()[:4])
-  section = {
-      'width': 16, 'depth': 2, 'mlp_dim': 8, 'num_heads': 4, 'patch': 4,
-      'num_kv_heads': num_kv_heads, 'remat': 'none'}
-  batch = jax.random.normal(jax.random.key(0), (images, 8, 8, 3))
-  plain, kernel = (
-      models.build(models.parse({**section, 'attention': name}), num_classes=3)
-      for name in ('plain', 'splash'))
-  params = jax.jit(lambda: models.init(plain, jax.random.key(0), batch))()
+  tokens = jax.random.normal(jax.random.key(0), (images, 5, 16))
+  layer = jnp.zeros((), int)
+  plain, kernel = (self_attention(name, num_kv_heads=num_kv_heads)
+                   for name in ('plain', 'splash'))
+  params = plain.init(jax.random.key(1), tokens, None, layer)
 
-  def gradients(model):
-    def loss(params):
-      return (model.apply({'params': params}, batch)['logits'] ** 2).sum()
-    return jax.jit(jax.grad(loss))
+  def gradients(module):
+    def loss(params, tokens):
+      return (module.apply(params, tokens, None, layer)[0] ** 2).sum()
+    return jax.jit(jax.grad(loss, argnums=(0, 1)))
 
-  expected = gradients(plain)(params)
+  expected = gradients(plain)(params, tokens)
   with pallas_tpu.force_tpu_interpret_mode():
-    found = sharding.keep_batch_split(gradients(kernel), mesh)(params)
+    found = sharding.keep_batch_split(gradients(kernel), mesh)(params, tokens)
   jax.tree.map(lambda one, other: np.testing.assert_allclose(
       one, other, rtol=1e-3, atol=1e-5), found, expected)
+
+
+@pytest.mark.parametrize('remat', ['none', 'attention', 'full'])
+def test_a_sharded_model_lowers_for_tpus(remat):
+  mesh = mesh_lib.build(
+      mesh_lib.MeshConfig(data=2, fsdp=1, tensor=2), jax.devices()[:4])
+  model = models.build(models.parse({
+      'width': 128, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
+      'attention': 'splash', 'remat': remat}), num_classes=3)
+  images = jnp.ones((2, 8, 8, 3))
+  params = jax.eval_shape(
+      lambda: models.init(model, jax.random.key(0), images))
+
+  def loss(params):
+    return model.apply({'params': params}, images)['logits'].sum()
+
+  traced = jax.jit(sharding.keep_batch_split(jax.grad(loss), mesh)).trace(
+      params)
+  text = traced.lower(lowering_platforms=('tpu',)).as_text()
+  # The backward pass recomputes the forward pass of all layers if remat='full'.
+  assert text.count('tpu_custom_call') == (3 if remat == 'full' else 2)
 
 
 @pytest.mark.parametrize(('attention', 'tokens', 'used'), [
@@ -68,10 +94,7 @@ def test_auto_uses_the_kernel_for_long_sequences(
   called = []
   monkeypatch.setattr(splash, 'attention', lambda query, key, value: (
       called.append(query.shape) or value))
-  module = attention_lib.SelfAttention(
-      models.parse({'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2,
-                    'patch': 4, 'attention': attention}),
-      train=False, capture=False, grid=(1, 1))
+  module = self_attention(attention)
   jax.eval_shape(lambda: module.init(
-      jax.random.key(0), jnp.ones((1, tokens, 8)), None, jnp.zeros((), int)))
+      jax.random.key(0), jnp.ones((1, tokens, 16)), None, jnp.zeros((), int)))
   assert bool(called) == used
