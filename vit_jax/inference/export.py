@@ -149,7 +149,7 @@ def _unroll_layers(
     layer = jax.tree.map(
         lambda x, i=i: x[i], scanned.variables['params']['layers'])
     tokens, captured = block.apply(
-        {'params': layer}, tokens, jnp.zeros(()), positions)
+        {'params': layer}, tokens, jnp.asarray(i), positions)
     outputs.append(captured)
   # A decoder may use several layers.
   return tokens, {name: [one[name] for one in outputs] for name in outputs[0]}
