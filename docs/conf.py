@@ -9,7 +9,8 @@ import re
 project = html_title = 'vit-jax'
 extensions = ['myst_parser', 'sphinx.ext.autodoc', 'sphinx.ext.napoleon']
 root_doc = 'README'
-include_patterns = ['*.md', 'docs/**', 'configs/**']
+include_patterns = [
+    '*.md', 'docs/**', 'configs/**', 'vit_jax/weights/bundled/*.md']
 myst_enable_extensions = ['html_image']
 myst_heading_anchors = 4
 default_role = 'code'  # Docstrings quote code as `name`.
@@ -21,7 +22,8 @@ _TABLE = pathlib.Path(__file__).with_name('README.md').read_text()
 _CONTENTS = '\n'.join([
     '', '```{toctree}', ':hidden:', 'docs/README',
     *(f'docs/{page}' for page in re.findall(r'\((\w+)\.md\)', _TABLE)),
-    'configs/README', 'configs/paper/README', 'CONTRIBUTING', 'SECURITY',
+    'configs/README', 'configs/paper/README',
+    'vit_jax/weights/bundled/photos', 'CONTRIBUTING', 'SECURITY',
     'CODE_OF_CONDUCT', 'CHANGELOG', '```'])
 
 
