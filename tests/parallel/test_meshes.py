@@ -193,12 +193,14 @@ def test_three_axes_gather_only_their_shard_of_a_layer():
   assert {(c.loops, c.group_size) for c in inside} == {((DEPTH,), 2)}
 
 
-def test_microbatches_draw_the_same_masks_and_reduce_gradients_once():
+# Attention kernels of another platform do not change how gradients are reduced.
+@pytest.mark.parametrize('attention', ['plain', 'auto'])
+def test_microbatches_draw_the_same_masks_and_reduce_gradients_once(attention):
   params = {}
   for number in (1, 8):
     built = toy.build(devices=number, **{
         **CONFIG, 'accumulation': NUM_MICROBATCHES, 'mesh': {'data': number},
-        'data': {}})
+        'data': {}, 'model': {**CONFIG['model'], 'attention': attention}})
     step = compile_step(built)
     state = jax.device_put(initial_state(), built.shardings)
     batches = built.batches(start_step=0)

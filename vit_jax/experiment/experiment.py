@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 from vit_jax import console
 from vit_jax import data
 from vit_jax import evals
+from vit_jax import models
 from vit_jax import objectives
 from vit_jax import optim
 from vit_jax import schema
@@ -162,9 +163,9 @@ class Experiment:
     # convolutions: per-device kernel gradients are grouped convolutions, for
     # which the compiler would move images between devices. Attention kernels
     # for TPUs need `keep_batch_split`.
-    model = self.config.model
+    model = models.for_devices(self.config.model, [*self.mesh.devices.flat])
     local = (microbatches > 1 and model.backbone is None
-             and getattr(model, 'attention', '') not in ('splash', 'auto'))
+             and model.attention in ('plain', 'cudnn'))
     replicas = mesh_lib.replicas(self.mesh) if local else 1
     step = step_lib.build(
         tx=self.optimizer.tx, replicas=replicas,
