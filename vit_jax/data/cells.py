@@ -236,4 +236,3 @@ def arrow_cells(data: pa.ChunkedArray) -> Iterator[Any]:
   """Yields the cells of an Arrow column."""
   for chunk in data.chunks:
     yield from chunk.to_pylist()
-

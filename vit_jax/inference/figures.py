@@ -4,8 +4,7 @@ Each function draws PNG files and returns the sections of the HTML page that
 shows them. A section without a picture says why there is none.
 """
 
-from collections.abc import Sequence
-import itertools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from etils import epath
@@ -129,11 +128,11 @@ def segmentation(
   """
   if not paths or not model.has_decoder:
     return []
-  names, batches = _outputs(model, paths, batch_size)
+  names, found = _collect(
+      model, paths, batch_size, lambda names, outputs: map(
+          model.pixel_classes, names, outputs['logits']))
   if not names:
     return []
-  found = list(map(model.pixel_classes, names, itertools.chain(
-      *(outputs['logits'] for outputs in batches))))
   images = [np.asarray(images_lib.open_image(name, model.preprocess))
             for name in names]
   classes = {'prediction': found}
@@ -169,12 +168,13 @@ def patches(
   if not paths or not model.config.num_layers:
     return []
   row, column = patch
-  names, batches = _outputs(
-      model, paths, batch_size, names=(model.layer_output(name),))
+  names, found = _collect(
+      model, paths, batch_size,
+      lambda _, outputs: model.extract_layer(outputs, name),
+      names=(model.layer_output(name),))
   if not names:
     return []
-  values = np.concatenate([
-      model.extract_layer(outputs, name) for outputs in batches])
+  values = np.stack(found)
   model_figures.patches(
       _pictures(model, names), patch_features.colours(values),
       patch_features.similarity(values, row=row, column=column), path,
@@ -269,18 +269,21 @@ def attention(
   return sections
 
 
-def _outputs(
+def _collect(
     model: model_lib.Model, paths: Sequence[str], batch_size: int,
-    **options: Any,
-) -> tuple[list[Any], list[dict[str, Any]]]:
-  """Returns readable images, and the outputs of each batch.
+    take: Callable[[Sequence[Any], Any], Iterable[Any]], **options: Any,
+) -> tuple[list[Any], list[Any]]:
+  """Returns readable images, and what `take` keeps of each one's outputs.
 
   The others are reported with the attention.
   """
-  found = list(model.outputs(
-      paths, batch_size=batch_size, on_error=lambda *_: None, **options))
-  return ([name for names, _ in found for name in names],
-          [outputs for _, outputs in found])
+  names: list[Any] = []
+  found: list[Any] = []
+  for batch, outputs in model.outputs(
+      paths, batch_size=batch_size, on_error=lambda *_: None, **options):
+    names += batch
+    found.extend(take(batch, outputs))
+  return names, found
 
 
 def _pictures(
