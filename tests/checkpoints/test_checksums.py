@@ -38,6 +38,15 @@ def test_the_checksum_does_not_depend_on_the_sharding():
     assert checksums.of_arrays({'a': sharded}) == expected
 
 
+def test_many_sharded_arrays_are_summed():
+  """Sums of all of them at once made XLA end the process with a timeout."""
+  mesh = jax.make_mesh((2, 2, 2), ('x', 'y', 'z'))
+  arrays = {f'{i}': jax.device_put(np.full((32, 64), i), NamedSharding(
+      mesh, (P('x'), P('y', 'z'), P(None, 'z'))[i % 3])) for i in range(60)}
+  for _ in range(10):
+    assert len(set(checksums.of_arrays(arrays).values())) == 60
+
+
 def test_json_checksums_do_not_depend_on_python_types():
   assert checksums.of_json({'a': (1, 2), 'b': {10: 0.1, 9: None}}) == (
       checksums.of_json({'b': {'9': None, '10': 0.1}, 'a': [1, 2]}))
