@@ -39,14 +39,17 @@ def open_weights(
 
 def opener() -> Callable[..., weights_lib.Weights]:
   """Returns `open_weights` that opens the same weights once."""
-  found: dict[tuple[str, str], weights_lib.Weights] = {}
+  found: dict[tuple[str, str, int], weights_lib.Weights] = {}
 
   def open_once(
       checkpoint: str, which: str, num_heads: int) -> weights_lib.Weights:
-    # A completed config has the number of heads that was inferred before.
-    if (checkpoint, which) not in found:
-      found[checkpoint, which] = open_weights(checkpoint, which, num_heads)
-    return found[checkpoint, which]
+    key = checkpoint, which, num_heads
+    if key not in found:
+      found[key] = open_weights(*key)
+      # A completed config has the number of heads that was inferred.
+      inferred = getattr(found[key].config, 'num_heads', num_heads)
+      found[checkpoint, which, inferred] = found[key]
+    return found[key]
 
   return open_once
 
