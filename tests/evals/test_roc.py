@@ -74,6 +74,19 @@ def test_two_classes_have_one_positive_class(toy, positive, column):
   assert result.metrics['roc_auc_low'] < found < result.metrics['roc_auc_high']
 
 
+def test_samples_are_weights_of_examples_with_equal_scores():
+  labels, scores = khot()
+  scores = scores.round(1)
+  counts = RNG.integers(0, 3, (4, len(labels)))
+  found = roc.measure(labels, scores, np.zeros(3), counts)
+  for row, weights in zip(found, counts):
+    for i, function in enumerate((
+        metrics.roc_auc_score, metrics.average_precision_score)):
+      np.testing.assert_allclose(row[i], [
+          function(labels[:, j], scores[:, j], sample_weight=weights)
+          for j in range(3)], rtol=1e-6)
+
+
 def test_intervals_cover_the_deviation_of_an_accuracy(toy):
   """Of n images with sensitivity p, it is sqrt(p (1 - p) / n)."""
   labels = np.repeat([0, 1], 400)

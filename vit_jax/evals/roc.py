@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 import numpy as np
 from sklearn import metrics as sklearn_metrics
 
@@ -24,6 +24,7 @@ from vit_jax.evals import passes
 METRICS = ('roc_auc', 'average_precision', 'f1', 'sensitivity', 'specificity')
 MAX_CLASSES = 100
 POINTS = 201  # Of a curve.
+MAX_DRAWS = 1_000_000  # Examples of samples that are measured at a time.
 
 Labels = Bool[np.ndarray, 'examples classes']
 Scores = Float[np.ndarray, 'examples classes']
@@ -82,7 +83,8 @@ class RocConfig(evaluator.EvaluatorConfig):
       thresholds = np.full(len(columns), 0.5) if of_threshold is None else (
           best_thresholds(*of_threshold(params, on_batch)))
       labels, scores = of_test(params, on_batch)
-      by_class = measure(labels, scores, thresholds)
+      by_class = measure(
+          labels, scores, thresholds, np.ones((1, len(labels))))[0]
       intervals = self._intervals(labels, scores, thresholds, on_batch)
       found = {}
       for i, (name, mean) in enumerate(zip(METRICS, _mean(by_class))):
@@ -104,10 +106,12 @@ class RocConfig(evaluator.EvaluatorConfig):
       self, labels: Labels, scores: Scores,
       thresholds: Float[np.ndarray, 'classes'], on_batch: evaluator.OnBatch,
   ) -> Float[np.ndarray, 'metrics 2']:
-    rng, means = np.random.default_rng(0), []
-    for _ in range(self.samples):
-      rows = rng.integers(len(labels), size=len(labels))
-      means.append(_mean(measure(labels[rows], scores[rows], thresholds)))
+    rng = np.random.default_rng(0)
+    means: list[np.ndarray] = []
+    for count in _groups(self.samples, len(labels)):
+      draws = rng.integers(len(labels), size=(count, len(labels)))
+      means.extend(_mean(measure(labels, scores, thresholds, np.stack([
+          np.bincount(rows, minlength=len(labels)) for rows in draws]))))
       on_batch()
     tail = 50 * (1 - self.confidence)
     return np.nanpercentile(
@@ -135,31 +139,61 @@ def _gather(
   return passes.gather(split, batch_values, finish)
 
 
+def _groups(samples: int, examples: int) -> list[int]:
+  """Returns the sizes of groups of samples, which limit memory."""
+  size = max(1, MAX_DRAWS // examples)
+  return [min(size, samples - i) for i in range(0, samples, size)]
+
+
 def measure(
     labels: Labels, scores: Scores, thresholds: Float[np.ndarray, 'classes'],
-) -> Float[np.ndarray, 'metrics classes']:
-  """Returns METRICS of each class; NaN where all or no examples have it."""
+    counts: Shaped[np.ndarray, 'samples examples'],
+) -> Float[np.ndarray, 'samples metrics classes']:
+  """Returns METRICS of each class in samples of the examples.
+
+  `counts` says how often a sample contains each example. NaN where all or no
+  examples of a sample have the class.
+  """
+  counts = counts.astype(np.float64)  # Products of integers are slow.
   predicted = scores >= thresholds
   hits, found, positive = (
-      x.sum(axis=0) for x in (labels & predicted, predicted, labels))
-  negative = len(labels) - positive
-  valid = (positive > 0) & (negative > 0)
-  ranked = np.full((2, labels.shape[1]), np.nan)
-  for i in np.flatnonzero(valid):
-    ranked[:, i] = [function(labels[:, i], scores[:, i]) for function in (
-        sklearn_metrics.roc_auc_score, sklearn_metrics.average_precision_score)]
+      counts @ x for x in (labels & predicted, predicted, labels))
+  negative = counts.sum(axis=1, keepdims=True) - positive
+  ranked = np.stack([_rank(labels[:, i], scores[:, i], counts)
+                     for i in range(labels.shape[1])], axis=-1)
   with np.errstate(invalid='ignore', divide='ignore'):
-    return np.where(valid, np.stack([
-        *ranked, 2 * hits / (positive + found), hits / positive,
-        1 - (found - hits) / negative]), np.nan)
+    return np.where(((positive > 0) & (negative > 0))[:, None], np.stack([
+        ranked[:, 0] / (positive * negative), ranked[:, 1] / positive,
+        2 * hits / (positive + found), hits / positive,
+        1 - (found - hits) / negative], axis=1), np.nan)
+
+
+def _rank(
+    labels: Bool[np.ndarray, 'examples'], scores: Float[np.ndarray, 'examples'],
+    counts: Float[np.ndarray, 'samples examples'],
+) -> Float[np.ndarray, 'samples 2']:
+  """Returns the areas under curves of counts: true over false positives, and
+  precision over true positives.
+  """
+  order = np.argsort(-scores)
+  # A threshold does not separate equal scores.
+  last = np.flatnonzero(np.diff(scores[order], append=np.inf))
+  true, false = (np.pad(
+      np.cumsum((counts * kind)[:, order], axis=1)[:, last], [(0, 0), (1, 0)])
+                 for kind in (labels, ~labels))
+  more = np.diff(true)
+  precision = true[:, 1:] / np.maximum(true + false, 1)[:, 1:]
+  return np.stack([
+      np.sum(np.diff(false) * (true[:, 1:] - more / 2), axis=1),
+      np.sum(more * precision, axis=1)], axis=1)
 
 
 def _mean(
-    by_class: Float[np.ndarray, 'metrics classes'],
-) -> Float[np.ndarray, 'metrics']:
-  counted = ~np.isnan(by_class[0])
-  return by_class[:, counted].mean(axis=1) if counted.any() else (
-      np.full(len(by_class), np.nan))
+    by_class: Float[np.ndarray, '*samples metrics classes'],
+) -> Float[np.ndarray, '*samples metrics']:
+  """Returns means of the classes that are not NaN; NaN without any."""
+  with np.errstate(invalid='ignore'):
+    return np.nansum(by_class, -1) / np.sum(~np.isnan(by_class), -1)
 
 
 def best_thresholds(
