@@ -37,8 +37,7 @@ FAMILIES = {
     'timm map': 'vit_so150m_patch16_reg4_map_256'}
 # These have most components: gates, registers, relative and rotary positions.
 TYPICAL = {
-    'DINOv2 g with registers', 'relative positions, shared', 'RoPE-ViT mixed',
-    'grouped queries, few parameters', 'rotary registers',
+    'DINOv2 g with registers', 'RoPE-ViT mixed',
     'differential, paired, merged'}
 SETTINGS = {
     'DINOv2': {'pooling': 'cls_average'},  # As its classifiers.

@@ -78,7 +78,14 @@ def commands(recipe):
           if line.startswith('python main.py')]
 
 
-@pytest.mark.parametrize('recipe', RECIPES)
+# Training with labels, without labels, and serving.
+TYPICAL = ('Several labels per image', 'Continue DINOv3', 'Serve a model')
+
+
+@pytest.mark.parametrize('recipe', [
+    pytest.param(
+        name, marks=[pytest.mark.large] * (not name.startswith(TYPICAL)))
+    for name in RECIPES])
 def test_the_commands_of_a_recipe_run(recipe, files, capsys):
   lines = commands(recipe)
   if recipe == 'Serve a model':  # The model of the first recipe.

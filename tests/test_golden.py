@@ -62,7 +62,8 @@ def test_logits_are_those_of_the_other_implementation(name, golden, tmp_path):
 
 @pytest.mark.parametrize('name', [pytest.param(
     name, marks=[pytest.mark.slow] * name.startswith('modern')  # Full size.
-    + [pytest.mark.large] * ('aimv2_large' in name or 'so150m' in name))
+    + [pytest.mark.large] * any(size in name for size in (
+        'modern/timm-vit_base', 'medium', 'large', 'so150m')))
                                   for name in MODERN])
 def test_logits_are_those_of_a_backbone_with_its_config(name, golden, tmp_path):
   arrays, images, logits = golden(name)

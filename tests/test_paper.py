@@ -37,7 +37,8 @@ def test_every_file_is_covered_and_short():
     # Three models and stages each; others train each model. The notebook of the
     # paper trains those of figure 13.
     pytest.param(case, marks=[pytest.mark.large] * (case in (
-        'figure4.py', 'figure5.py', 'figure13.py'))) for case in CASES])
+        'figure4.py', 'figure5.py', 'figure8.py', 'figure9.py', 'figure13.py')))
+    for case in CASES])
 def test_stages_train(case, tmp_path):
   stages = load_config.load(f'{FOLDER}/{case}', [
       'total.steps=2', 'batch_size=8', 'data.shapes.num_examples=600',
@@ -59,6 +60,7 @@ def test_stages_train(case, tmp_path):
         key.split('/')[0] for key in summary['metrics']}
 
 
+@pytest.mark.large  # Nine models.
 def test_models_of_one_size_have_similar_cost():
   cost = {}
   for size in ('small', 'medium', 'large'):

@@ -43,7 +43,8 @@ def train(built, state, *, first=0, last=2):
 
 @pytest.mark.slow  # Compiles training steps.
 @pytest.mark.parametrize('objective,devices,accumulation', [
-    ('mae', 2, 4), ('lejepa', 4, 2), ('segmentation', 4, 2)])
+    ('lejepa', 4, 2), ('segmentation', 4, 2),
+    pytest.param('mae', 2, 4, marks=pytest.mark.large)])
 def test_devices_and_microbatches_do_not_change_the_steps(
     objective, devices, accumulation):
   one = build(objective)

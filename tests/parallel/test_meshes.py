@@ -84,7 +84,9 @@ def run(name):
   return built, state, losses, by_kind(step)
 
 
-@pytest.mark.parametrize('name', list(MESHES)[1:])
+@pytest.mark.parametrize('name', [
+    pytest.param(name, marks=[pytest.mark.large] * (name == '1x8x1'))
+    for name in list(MESHES)[1:]])
 def test_losses_do_not_depend_on_the_mesh(name):
   _, want, want_losses, _ = run('1x1x1')
   _, have, losses, _ = run(name)
