@@ -4,6 +4,7 @@ import json
 import math
 import struct
 import sys
+import time
 import types
 
 from etils import epath
@@ -129,7 +130,6 @@ def test_tensorboard_gets_scalars_and_the_purged_step(tmp_path):
 
 
 def test_a_bucket_holds_the_same_rows_as_a_folder(tmp_path, monkeypatch):
-  """Objects cannot be appended to: the file is written whole each time."""
   monkeypatch.setattr(atomic_files, 'is_remote', lambda path: True)
   write(tmp_path, (1, {'train/loss': 2.0}), (2, {'train/loss': 1.5}),
         (2, {'train/loss': 1.0}), resume_step=0)
@@ -138,6 +138,28 @@ def test_a_bucket_holds_the_same_rows_as_a_folder(tmp_path, monkeypatch):
   write(tmp_path, (2, {'train/loss': 0.5}), resume_step=1)
   assert [row['train/loss'] for row in writer_lib.read_rows(tmp_path)] == [
       2.0, 0.5]
+
+
+def test_a_bucket_gets_rows_together(tmp_path, monkeypatch):
+  """Each upload replaces the whole object."""
+  monkeypatch.setattr(atomic_files, 'is_remote', lambda path: True)
+  writer = writer_lib.MetricWriter(tmp_path)
+
+  def uploaded():
+    return [row['step'] for row in writer_lib.read_rows(tmp_path)]
+
+  for step in range(4):
+    writer.write(step, {'train/loss': 1.0})
+  assert uploaded() == [0]
+  writer.flush()
+  assert uploaded() == [0, 1, 2, 3]
+  now = time.monotonic() + writer_lib.UPLOAD_SECS + 100
+  monkeypatch.setattr(time, 'monotonic', lambda: now)
+  writer.write(4, {'train/loss': 1.0})
+  assert uploaded() == [0, 1, 2, 3, 4]
+  writer.write(5, {'train/loss': 1.0})
+  writer.close()
+  assert uploaded() == [0, 1, 2, 3, 4, 5]
 
 
 def summaries(workdir):

@@ -293,6 +293,8 @@ class _Run:
     health.assert_finite(
         self.state.metrics['non_finite'], self.state.params)
     self._update_counters()
+    with self._explain_rows():
+      self._writer.flush()
     with self._clock.paused():
       self.checkpoints.save(
           frozen_weights.without(self.experiment, self.state), which=which,
@@ -308,8 +310,11 @@ class _Run:
         startup_summary.device_kind(self.experiment.mesh))
 
   def _write_row(self, row: Mapping[str, float]) -> None:
-    with self.files.explain_errors(f'a row of {writer_lib.FILENAME}'):
+    with self._explain_rows():
       self._writer.write(self._step, row)
+
+  def _explain_rows(self) -> contextlib.AbstractContextManager[None]:
+    return self.files.explain_errors(f'a row of {writer_lib.FILENAME}')
 
   def _report(self, activity: str) -> None:
     self.watchdog.beat(activity, step=self._step)

@@ -33,6 +33,9 @@ from vit_jax import pictures
 from vit_jax import untrusted
 
 FILENAME = 'metrics.jsonl'
+# Objects in a bucket cannot be appended to: rows are uploaded together, at most
+# this often and in a hundredth of the time.
+UPLOAD_SECS = 60
 
 
 class MetricWriter:
@@ -56,6 +59,8 @@ class MetricWriter:
     """
     self._wandb: Any = None
     self._file: IO[str] | None = None
+    self._pending: list[Mapping[str, Any]] = []  # Of a bucket.
+    self._due = time.monotonic()
     # `SummaryWriter` would write in a thread, which outlives a failed flush and
     # then fails while Python ends.
     self._events: event_file_writer.EventsWriter | None = None
@@ -81,22 +86,36 @@ class MetricWriter:
       self._wandb = _start_wandb(workdir, wandb_config)
 
   def write(self, step: int, scalars: Mapping[str, Any]) -> None:
-    """Writes one row of numbers or one-element arrays and flushes it."""
+    """Writes one row of numbers or one-element arrays; in a bucket, later."""
     if self._events is None:
       return
     values = {name: float(value) for name, value in scalars.items()}
     row = {'step': int(step)} | values
-    if self._file is None:  # Objects in a bucket cannot be appended to.
-      self._replace([*_read(self._path), row])
+    if self._file is None:
+      self._pending.append(row)
     else:
       self._file.write(atomic_files.json_line(row))
-      self._file.flush()
     for name, value in values.items():
       self._add_event(
           step=int(step), summary=tensorboard_summary.scalar(name, value))
-    self._events.flush()
+    if self._file is not None or time.monotonic() >= self._due:
+      self.flush()
     if self._wandb is not None:
       self._wandb.log(values, step=int(step))
+
+  def flush(self) -> None:
+    """Writes all rows: a restart does not repeat those before a checkpoint."""
+    if self._events is None:
+      return
+    start = time.monotonic()
+    if self._pending:
+      self._replace([*_read(self._path), *self._pending])
+      self._pending = []
+    elif self._file is not None:
+      self._file.flush()
+    self._events.flush()
+    end = time.monotonic()
+    self._due = end + max(UPLOAD_SECS, 100 * (end - start))
 
   def write_images(
       self, name: str, images: Shaped[np.ndarray, 'n height width channels'],
@@ -114,7 +133,9 @@ class MetricWriter:
     """Closes the files."""
     if self._events is None:
       return
-    # `write` has flushed every row and raised the errors of a full disk.
+    if self._pending:
+      self.flush()
+    # `write` has flushed every other row and raised the errors of a full disk.
     for file in filter(None, (self._file, self._events)):
       with contextlib.suppress(OSError):
         file.close()
@@ -196,7 +217,11 @@ def add_rows(
   """Appends the rows that a JSON-lines file lacks, each with `step`."""
   lines = untrusted.read_text(path).splitlines() if path.exists() else []
   known = [json.loads(line) for line in lines]
-  present = [{**row, 'step': None} for row in known]
+  present = {_without_step(row) for row in known}
   atomic_files.write_json_lines(path, known + [
       {'step': step, **row} for row in rows
-      if {**row, 'step': None} not in present])
+      if _without_step(row) not in present])
+
+
+def _without_step(row: Mapping[str, Any]) -> str:
+  return json.dumps({**row, 'step': None}, sort_keys=True)
