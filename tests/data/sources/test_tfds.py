@@ -205,6 +205,8 @@ def test_a_damaged_record_is_unreadable(damage, prepare, tmp_path):
     dataset[0]
   with pytest.raises(ValueError, match='^tiny train 0: its record'):
     dataset.source.label(0)
+  with pytest.raises(ValueError, match='^tiny train 0: its record'):
+    data.class_labels(dataset, setting='data.sampling')
 
 
 @pytest.mark.parametrize(('feature', 'label', 'empty'), [

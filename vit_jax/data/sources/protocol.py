@@ -4,7 +4,7 @@ Sources hold paths and small tables only: Grain sends them to worker processes
 with cloudpickle, and opening one reads no image.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import typing
 from typing import Any, Literal, Protocol
@@ -37,6 +37,10 @@ class Source(Protocol):
   def label(self, index: int) -> Any:
     """Returns a class index, a list of them, or float32 [targets]."""
     return self[index]['label']
+
+  def labels_of(self, indices: Sequence[int]) -> Iterable[Any]:
+    """Returns the labels of several examples."""
+    return map(self.label, indices)
 
   @property
   def class_indices(self) -> Integer[np.ndarray, 'examples'] | None:

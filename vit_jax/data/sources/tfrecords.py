@@ -86,6 +86,9 @@ class Examples:
   def __len__(self) -> int:
     return len(self.records)
 
+  def __getitems__(self, indices: Sequence[int]) -> list[Mapping[str, Any]]:
+    return [self[index] for index in indices]
+
   def __getitem__(self, index: int) -> Mapping[str, Any]:
     content = self.records.read(index, extra=_FOOTER.size)
     record = content[:-_FOOTER.size]

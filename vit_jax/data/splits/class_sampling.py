@@ -10,7 +10,7 @@ libraries. Draw i is a pure function of (seed, i).
 
 from collections.abc import Mapping, Sequence
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 from jaxtyping import Float64, Int64
 import numpy as np
@@ -36,8 +36,7 @@ def class_labels(
   Raises:
     ValueError: if an example does not have exactly one valid class.
   """
-  def read(leaf: protocol.Source, index: int) -> int:
-    label = leaf.label(index)
+  def single(label: Any) -> int:
     if np.ndim(label):
       raise ValueError(
           f'{setting} needs one class per image, but {name} has several labels '
@@ -48,7 +47,7 @@ def class_labels(
   for leaf, indices in split_strings.leaves(source):
     known = leaf.class_indices
     parts.append(np.fromiter(
-        (read(leaf, index) for index in indices.data), np.int64,
+        map(single, leaf.labels_of(indices.tolist())), np.int64,
         len(indices)) if known is None else known[indices].astype(np.int64))
   labels = np.concatenate(parts)
   invalid = (labels < 0) | (labels >= num_classes)
