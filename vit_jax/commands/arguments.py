@@ -113,7 +113,8 @@ def add_config(
   parser.add_argument(
       '--config', required=required, default='',
       metavar='FILE.py[:name=value,...]',
-      help=f'{text}; override values by --config.section.key=value')
+      help=f'{text}; override values by --config.section.key=value, and list '
+      'them by --config=FILE.py --help')
 
 
 # Flags with their keys and types.
