@@ -52,6 +52,8 @@ SETTINGS = {
         'layer_scale_mlp': False, 'parallel': True},
     'rotated class token': {
         'rotary': {'cls': True}, 'position': 'none'},
+    'V-JEPA 2': {
+        'rotary': {'video': True}, 'position': 'none', 'pooling': 'average'},
     'differential, paired, merged': {
         'differential': True, 'paired': True, 'layer_scale': 0.1, 'merge': 3,
         'merge_mlp_dim': 16, 'merge_dim': 8, 'pooling': 'average'}}

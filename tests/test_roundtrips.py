@@ -126,12 +126,14 @@ SETTINGS = {
         'rotary': {'register_base': 100.0}, 'registers': 4, 'num_heads': 3},
     'rotated class token': {
         'rotary': {'cls': True}, 'position': 'none', 'num_heads': 3},
+    'V-JEPA 2': {'rotary': {'video': True}, 'position': 'none', 'num_heads': 3,
+                 'pooling': 'average', 'gelu': 'exact', 'num_classes': 0},
     **BACKBONES, **HEADS, **TOWERS,
 }
 ONLY_ORBAX = {
     '2-D positions', 'relative positions', 'sine-cosine positions',
     'positions in every layer', 'axial', 'grouped queries',
-    'rotary registers', 'rotated class token'}
+    'rotary registers', 'rotated class token', 'V-JEPA 2'}
 REFUSED = {
     'orbax': set(),
     'npz': {*ONLY_ORBAX, 'parallel', 'registers', 'registers without positions',

@@ -35,6 +35,7 @@ MODELS = {
         'pooling': 'cls_registers'},
     'rotated class token': {
         **VIT, 'rotary': {'cls': True}, 'position': 'none'},
+    'rotary video': {**VIT, 'width': 16, 'rotary': {'video': True}},
     'differential, paired': {**VIT, 'differential': True, 'paired': True},
     'merged': {**VIT, 'pooling': 'average', 'merge': 3, 'merge_mlp_dim': 5,
                'merge_dim': 7},
@@ -70,7 +71,7 @@ def test_a_jax_file_computes_in_float32_on_any_platform_with_any_batch_size(
 @pytest.mark.parametrize(('name', 'form'), [
     *((name, 'jax') for name in (
         'resnet', 'no head', 'grouped', 'few parameters',
-        'rotary registers', 'differential, paired', 'merged',
+        'rotary registers', 'rotary video', 'differential, paired', 'merged',
         'relative', 'relative, shared')),
     *((name, 'onnx') for name in MODELS)])
 def test_exports_give_the_same_logits_for_any_batch_size(tmp_path, name, form):

@@ -26,7 +26,7 @@ class RotaryConfig:
       'normalized', its centre in [-2 pi, 2 pi] for any grid (DINOv3, arXiv
       2508.10104).
     base: the frequencies of an axis are base ** -(i / n) for i in 0 ... n - 1,
-      with n = head_dim / 4.
+      with n = head_dim / 4, or head_dim / 6 for a `video`.
     reference: side of the grid that indices are rescaled to, so that a model
       works at other resolutions than in pre-training (EVA-02); 0 for
       no rescaling.
@@ -41,6 +41,9 @@ class RotaryConfig:
       of a square grid (ViT-5, arXiv 2602.08071); 0 does not rotate them.
     cls: whether learned angles, the same in all layers, rotate the class token
       (MLCD, arXiv 2407.17331).
+    video: whether thirds of the channels rotate by time, row and column; an
+      image is at time 0. As in the code of V-JEPA 2 (arXiv 2506.09985), the
+      channels of an axis repeat its frequencies: the two of a pair differ.
   """
   coordinates: Literal['index', 'normalized'] = 'index'
   base: float = 10_000.0
@@ -51,12 +54,15 @@ class RotaryConfig:
   learned: bool = False
   register_base: float = 0.0
   cls: bool = False
+  video: bool = False
 
   def __post_init__(self):
     schema.check_range(self, 'base', above=1)
     schema.check_range(self, 'reference', 'register_base')
     if self.learned and self.register_base:
       raise ValueError('rotary.learned excludes rotary.register_base.')
+    if self.video and (self.learned or self.halves or self.cls):
+      raise ValueError('rotary.video excludes learned, halves and cls.')
     if self.coordinates == 'normalized' and (self.reference or self.offset):
       raise ValueError(
           "coordinates 'normalized' are the same for every grid: leave "
@@ -84,7 +90,7 @@ def frequencies(
     config: RotaryConfig, head_dim: int,
 ) -> Float[np.ndarray, 'frequencies']:
   """Returns the frequencies of an axis, from 1 to nearly 1 / `base`."""
-  count = head_dim // 4
+  count = head_dim // (6 if config.video else 4)
   return config.base ** -(np.arange(count) / count)
 
 
@@ -112,7 +118,8 @@ def angles(
 
   Returns:
     [patches, 1 or heads, head_dim / 2], the same for all heads unless they have
-    `learned` frequencies; with `register_base`, after those of `registers`.
+    `learned` frequencies; with `register_base`, after those of `registers`; for
+    a `video` [patches, 1, head_dim], of the first and second ones of all pairs.
   """
   if config.register_base:
     config, own = (
@@ -126,7 +133,12 @@ def angles(
     return jnp.einsum('pa,ahc->phc', at.astype(np.float32),
                       learned.astype(jnp.float32), precision='highest')
   axes = at[:, :, None] * frequencies(config, head_dim)
-  return axes.reshape(len(at), 1, head_dim // 2)
+  if config.video:
+    count = 2 * axes.shape[-1]  # Channels of an axis; the first is time.
+    channels = np.pad(np.tile(axes, 2).reshape(len(at), -1), [
+        (0, 0), (count, head_dim - 3 * count)])
+    axes = np.stack([channels[:, 0::2], channels[:, 1::2]], axis=1)
+  return axes.reshape(len(at), 1, -1)
 
 
 def rotate(
@@ -141,7 +153,8 @@ def rotate(
 
   Args:
     array: queries or keys.
-    angles_of_patches: [patches, 1 or heads, head_dim / 2]; see `angles`.
+    angles_of_patches: [patches, 1 or heads, head_dim / 2 or head_dim]; see
+      `angles`.
     halves: see `RotaryConfig`.
   """
   module: Any = np if isinstance(angles_of_patches, np.ndarray) else jnp
@@ -154,6 +167,8 @@ def rotate(
   wide = array.astype(jnp.float32)
   first, second = (jnp.split(wide, 2, axis=-1) if halves
                    else (wide[..., 0::2], wide[..., 1::2]))
+  pairs = array.shape[-1] // 2
   return jnp.concatenate(
-      [first * cos - second * sin, second * cos + first * sin],
+      [first * cos[..., :pairs] - second * sin[..., :pairs],
+       second * cos[..., -pairs:] + first * sin[..., -pairs:]],
       axis=-1).astype(array.dtype)

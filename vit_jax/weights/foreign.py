@@ -235,6 +235,9 @@ def _notes(
     yield ("no config.json: read as timm's. Backbones of DINO, iBOT, MAE and "
            "I-JEPA have the same names, but ImageNet's mean and std, and other "
            'positions at another size (docs/models.md)')
+  if found.family.name == 'vjepa2':
+    yield ('for images: the kernels of the frames of a patch are added up, as '
+           'for a video of equal frames')
   if values := {**given.model, **given.preprocess}:
     yield weights_lib.listed(values.items(), start='overrides: ')
   if found.left_out:

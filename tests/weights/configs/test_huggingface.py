@@ -120,7 +120,6 @@ def test_a_config_of_two_towers_needs_only_what_differs_from_the_defaults():
 
 
 @pytest.mark.parametrize(('config', 'words'), [
-    ({'model_type': 'vjepa2'}, 'which has patches of several video frames'),
     ({'model_type': 'aimv2_vision_model', 'is_native': True}, 'is_native'),
     ({'model_type': 'vit_mae'}, 'which has the decoder of MAE'),
     ({**HF, 'hidden_act': 'relu'}, "Unknown hidden_act 'relu'"),

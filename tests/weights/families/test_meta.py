@@ -90,7 +90,7 @@ def test_patches_of_videos_are_refused_by_name(tmp_path):  # V-JEPA 2.
   kernel = arrays['patch_embed.proj.weight']
   arrays['patch_embed.proj.weight'] = np.stack([kernel, kernel], axis=2)
   safetensors.write(tmp_path / 'x', arrays)
-  with pytest.raises(ValueError, match='video frames.*, which our models lack'):
+  with pytest.raises(ValueError, match='video frames.*in files of transform'):
     foreign.load(tmp_path / 'x')
 
 

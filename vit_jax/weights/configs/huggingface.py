@@ -76,6 +76,7 @@ _TYPES: Mapping[str, ModelType] = {
     'dinov3_vit': ModelType(
         'dinov3', 'DINOv3ViTModel', settings={'position': 'none'}, free=_DINO,
         num_heads=6, rotary={'coordinates': 'normalized', 'halves': True}),
+    'vjepa2': ModelType('vjepa2', 'VJEPA2Model', num_heads=16),
     'tipsv2_vision_model': ModelType(
         'meta', 'Tipsv2VisionModel', free=(*_DINO, 'registers'),
         inner=_VISION),
@@ -123,7 +124,6 @@ TYPES: Mapping[str, ModelType] = {
 
 # Components that our models lack, of other model types of these families.
 MISSING: Mapping[str, str] = {
-    'vjepa2': 'patches of several video frames (tubelets)',
     'vit_mae': 'the decoder of MAE; use the encoder of timm, such as '
                'hf://timm/vit_base_patch16_224.mae'}
 
@@ -168,7 +168,8 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
     result.positions = 'bilinear'
     result.add_defaults({'mean': (0.0,) * 3, 'std': (1.0,) * 3},
                         f'assumed, as for model_type {kind}')
-  size = inner.get('max_img_size', inner.get('image_size'))
+  size = next((inner[key] for key in (
+      'max_img_size', 'image_size', 'crop_size') if key in inner), None)
   if size is not None:
     result.resolution = declared.sides(size)
   result.preprocess |= {ours: tuple(inner[f'norm_{ours}'])
@@ -180,7 +181,9 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   labels = config.get('id2label') or {}
   architectures = config.get('architectures') or (
       ('Classification',) if found.family == 'huggingface' else ())
-  if any('Classification' in str(name) for name in architectures):
+  # The classifier of V-JEPA 2 needs videos.
+  if any('Classification' in str(name).replace('VideoClassification', '')
+         for name in architectures):
     if found.family == 'clip':
       result.model |= {**found.settings, 'cls': True}
       result.preprocess.setdefault('activation', 'softmax')

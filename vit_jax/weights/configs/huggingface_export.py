@@ -27,6 +27,11 @@ def model_type(model: weights_lib.Weights) -> str:
   """
   config = model.config
   assert isinstance(config, vit_config.ViTConfig)
+  if config.rotary is not None and config.rotary.video:
+    raise ValueError(
+        'The format huggingface cannot store a V-JEPA 2 for images: kernels of '
+        'several frames were added up, and its predictor was not read. Save '
+        'the model as orbax.')
   classes = bool(config.num_classes)
   tower, scaled = config.stem_norm == 'tokens', config.layer_scale is not None
   averaged = config.pooling == 'average'

@@ -124,7 +124,8 @@ def _architecture(config: vit_config.ViTConfig) -> str:
     sapiens2 = timm_arguments.is_sapiens2(config)
     possible = not special and (
         scaled or not sapiens2) and not (
-            rotary and (rotary.register_base or rotary.cls)) and (
+            rotary and (rotary.register_base or rotary.cls
+                        or rotary.video)) and (
         plain and config.proj_bias and (swiglu or config.gelu == 'exact')
         and config.pool_prefix == (config.pooling == 'attention') and referred)
     names = (2 * ('vit_base_patch16_sapiens2',) if sapiens2 else

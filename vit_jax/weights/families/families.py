@@ -81,6 +81,7 @@ _EXACT_12 = {'gelu': 'exact', 'layer_norm_epsilon': 1e-12}
 _RESNET = {'name': 'resnet'}
 _DINOV3 = {'position': 'none', 'rotary': {
     'coordinates': 'normalized', 'base': 100.0, 'halves': True}}
+_VJEPA2 = {**_EXACT, 'position': 'none', 'rotary': {'video': True}}
 
 
 def _vision_encoders(
@@ -188,6 +189,9 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         settings={**_EXACT, 'layer_norm_epsilon': 1e-5, **_DINOV3},
         preprocess=_IMAGENET),
     Family(
+        'vjepa2', 'Hugging Face V-JEPA 2', names_huggingface.VJEPA2,
+        settings=_VJEPA2, preprocess=_IMAGENET),
+    Family(
         'siglip', 'Hugging Face SigLIP', names_huggingface.SIGLIP,
         settings=_TANH, positions='bicubic', preprocess=_HALF,
         not_classified='pooling/', flat='siglip2'),
@@ -211,8 +215,11 @@ def split_pairs(params: dict[str, Any], heads: int) -> dict[str, Any]:
   """Splits joint arrays: (queries,) keys and values of attention pooling,
   gates before hidden units, hidden units before queries, keys and values, the
   output projections of attention and MLP, and several class tokens, of which
-  all but the first become registers.
+  all but the first become registers. Adds up the kernels of several frames:
+  the frames of an image are equal (V-JEPA 2's code).
   """
+  if (frames := params.get('patches/kernel')) is not None and frames.ndim == 5:
+    params['patches/kernel'] = frames.sum(axis=0)
   if len(params.get('cls', ())) > 1:  # Pixio and TIPS.
     params['cls'], params['registers'] = np.split(params['cls'], [1])
   hidden, out = params.get(f'{_MLP}/hidden/kernel'), params.get(

@@ -22,7 +22,8 @@ _OPTIMIZER = re.compile(
 _OTHER_PATCHES = {
     2: 'flattened patches (NaFlex), read only in files of timm and '
        'transformers',
-    5: 'patches of several video frames (tubelets), which our models lack'}
+    5: 'patches of several video frames (tubelets), read only in files of '
+       'transformers (V-JEPA 2)'}
 # The first kernel of a ViT or ResNet.
 _STEMS = ('patches/kernel', 'backbone/root/kernel')
 

@@ -37,6 +37,7 @@ _LAYOUTS: Mapping[str, str] = {
 # Layouts of kernels of modules, which also have a bias.
 _KERNELS: Mapping[str, str] = {
     'conv': 'o i h w -> h w i o',
+    'frames': 'o i t h w -> t h w i o',  # `split_pairs` adds them up.
     'flat': 'o (side w channels) -> side w channels o',
     'dense': 'o i -> i o',
     'denses': 'l o i -> l i o',

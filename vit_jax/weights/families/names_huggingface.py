@@ -130,6 +130,19 @@ DINOV3 = Table('dinov3', rows(
     unsupported={r'.*\.k_proj\.bias': (
         'a bias of the keys, which DINOv3 has not, and no output uses')})
 
+# The encoder; a video classifier has the prefix 'vjepa2.'.
+VJEPA2 = Table('vjepa2', rows(
+    _MLP + """
+    patches                .embeddings.patch_embeddings.proj          frames
+    @attention/qkv_kernel  @attention.{query|key|value}.weight        qkv_kernel
+    @attention/qkv_bias    @attention.{query|key|value}.bias          qkv_bias
+    @attention/out         @attention.proj                            out
+    @attention_norm        @norm1                                     norm
+    @mlp_norm              @norm2                                     norm
+    final_norm             .layernorm                                 norm
+    """, 'encoder.layer.{layer}.', 'encoder'),
+    ignored=(r'predictor\..*',))
+
 # ------------------------------------------- image towers: CLIP, SigLIP, AIMv2
 
 # Names of the image tower of a model of images and texts.
