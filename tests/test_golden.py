@@ -116,6 +116,12 @@ def test_features_are_those_of_a_papers_own_code(
   assert_close(model(images)[
       'logits' if model.config.num_classes else 'representation'], expected)
   assert model.config.registers == registers
+  if name == 'torch-radio':
+    model.save(tmp_path / 'out', form='huggingface')
+    written = safetensors.open_file(tmp_path / 'out' / 'model.safetensors')
+    assert len(written.shapes) == len(arrays) + 3  # Those of its config.json.
+    for key, array in arrays.items():
+      assert np.array_equal(written.read(key), array), key
 
 
 def test_the_image_tower_of_a_big_vision_file_is_read(golden, tmp_path):

@@ -187,6 +187,62 @@ def test_a_family_of_another_size_computes_the_same(
   torch_models.assert_close(found, expected)
 
 
+@pytest.mark.parametrize('frames', [1, 2])
+@pytest.mark.parametrize(('kind', 'settings'), [
+    ('VJEPA2Model', {}), ('VJEPA2Model', {'crop_size': 48}),
+    ('VJEPA2Model', {'hidden_size': 40}),  # Heads of 20 channels: 2 rest.
+    ('VJEPA2Model', {'qkv_bias': False, 'tubelet_size': 1}),
+    ('VJEPA2ForVideoClassification', {'num_labels': 5})], ids=str)
+def test_tokens_of_v_jepa_2_are_those_of_a_video_of_equal_frames(
+    kind, settings, frames, torch_models, tmp_path):
+  config = transformers.VJEPA2Config(**{
+      **{key: TINY[key] for key in TINY if key not in (
+          'image_size', 'intermediate_size')},
+      'crop_size': 32, 'mlp_ratio': 2.0, 'tubelet_size': 2,
+      'pred_hidden_size': 24, 'pred_num_attention_heads': 2,
+      'pred_num_hidden_layers': 1, 'num_pooler_layers': 1, **settings})
+  theirs = torch_models.perturbed(getattr(transformers, kind)(config))
+  theirs.save_pretrained(tmp_path / 'x')
+  images = torch_models.images(config.crop_size, config.crop_size)
+  video = torch.from_numpy(images.transpose(0, 3, 1, 2).copy())[:, None]
+  video = video.repeat(1, min(frames, config.tubelet_size), 1, 1, 1)
+  with torch.no_grad():
+    expected = getattr(theirs.eval(), 'vjepa2', theirs).get_vision_features(
+        video)
+  ours = vit_jax.load(tmp_path / 'x', log=None)
+  torch_models.assert_close(ours(images)['tokens'], expected)
+  assert ours.config.rotary.video and not ours.config.num_classes
+  with pytest.raises(ValueError, match='kernels of several frames'):
+    ours.save(tmp_path / 'y', form='huggingface')
+
+
+@pytest.mark.parametrize('settings', [
+    {}, {'qkv_bias': False}, {'num_cls_tokens': 2, 'num_registers': 1}],
+    ids=str)
+def test_c_radio_is_written_as_it_was(settings, torch_models, tmp_path):
+  theirs = torch_models.perturbed(transformers.RadioModel(
+      transformers.RadioConfig(**DINOV2, max_img_size=32, mlp_ratio=2.5,
+                               norm_mean=[0.1] * 3, **settings)))
+  theirs.save_pretrained(tmp_path / 'x')
+  transformers.CLIPImageProcessor(
+      size={'height': 32, 'width': 32}, do_center_crop=False,
+      do_normalize=False).save_pretrained(tmp_path / 'x')
+  ours = vit_jax.load(tmp_path / 'x', log=None)
+  assert ours.preprocess.mean == (0.1,) * 3
+  ours.save(tmp_path / 'y', form='huggingface')
+  again = from_folder(transformers.RadioModel, tmp_path / 'y')
+  found, expected = again.state_dict(), theirs.state_dict()
+  assert found.keys() == expected.keys()
+  assert all(torch.equal(found[name], expected[name]) for name in expected)
+  images = torch_models.images()
+  expected, found = (torch_models.outputs(m, images) for m in (theirs, again))
+  assert torch.equal(found.last_hidden_state, expected.last_hidden_state)
+  loaded = vit_jax.load(tmp_path / 'y', log=None)
+  assert loaded.preprocess == ours.preprocess
+  processor = transformers.CLIPImageProcessor.from_pretrained(tmp_path / 'y')
+  assert not processor.do_normalize
+
+
 @pytest.mark.parametrize('size', [(64, 64), (32, 32), (40, 24)])
 def test_tokens_of_c_radio_are_the_same_at_any_size(
     size, torch_models, tmp_path):

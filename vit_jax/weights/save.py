@@ -112,6 +112,7 @@ def save(
       _write_safetensors(file, arrays, metadata)
   else:
     config_files = _CONFIGS[form].config_files(model)
+    arrays |= huggingface_export.buffers(config_files['config.json'])
     with atomic_files.create(path) as folder:
       folder.mkdir()
       _write_safetensors(folder / 'model.safetensors', arrays, metadata)
@@ -191,11 +192,6 @@ def _for_format(
   flat = tree.flatten(params)
   if not isinstance(config, vit_config.ViTConfig):
     return flat
-  if form == 'huggingface' and (
-      config.stem_norm == 'tokens' and config.pooling == 'cls'):
-    # The projection of CLIP has no bias.
-    flat = {name: array for name, array in flat.items()
-            if name != 'head/dense/bias' or np.any(array)}
   pixio = form == 'huggingface' and config.pooling == 'cls_registers'
   if 'registers' not in flat or not (pixio or (
       form == 'timm' and timm_arguments.embeds_prefix(config))):
@@ -227,7 +223,9 @@ def to_arrays(
     try:
       arrays |= layout.to_theirs(family.table, name, array, **lengths)
     except ValueError as error:
-      problems.append(str(error))
+      # The projection of CLIP and the patches of C-RADIO have no bias.
+      if np.any(array) or name not in ('head/dense/bias', 'patches/bias'):
+        problems.append(str(error))
   if problems:
     raise ValueError('\n'.join(problems))
   if family.name == 'timm' and 'backbone/block1/unit1/conv1/kernel' not in flat:

@@ -7,6 +7,7 @@ import pytest
 
 from tests import random_models
 from vit_jax.weights import foreign
+from vit_jax.weights.configs import config_json
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.formats import safetensors
 
@@ -94,3 +95,24 @@ def test_a_processor_without_images_leaves_the_older_file(tmp_path):
   (tmp_path / 'preprocessor_config.json').write_text(
       json.dumps({'image_std': [0.4, 0.5, 0.6]}))
   assert foreign.load(tmp_path).preprocess.std == (0.4, 0.5, 0.6)
+
+
+def test_the_processor_of_a_video_model_is_read(tmp_path):
+  write(tmp_path, 'huggingface')
+  (tmp_path / 'video_preprocessor_config.json').write_text(
+      json.dumps(PROCESSOR))
+  assert foreign.load(tmp_path).preprocess.mean == (0.1, 0.2, 0.3)
+
+
+@pytest.mark.parametrize(('processor', 'mean', 'std'), [
+    ({'do_normalize': False}, (0.1, 0.2, 0.3), (0.5, 0.5, 0.5)),
+    (PROCESSOR, (0.19, 0.36, 0.51), (0.45, 0.4, 0.35))])
+def test_c_radio_normalizes_what_its_processor_returns(
+    processor, mean, std, tmp_path):
+  (tmp_path / 'config.json').write_text(json.dumps({
+      'model_type': 'radio', 'norm_mean': [0.1, 0.2, 0.3],
+      'norm_std': [0.5] * 3}))
+  (tmp_path / 'preprocessor_config.json').write_text(json.dumps(processor))
+  found = config_json.read(tmp_path / 'config.json').preprocess
+  assert found['mean'] == pytest.approx(mean)
+  assert found['std'] == pytest.approx(std)

@@ -43,6 +43,8 @@ def read(path: pathlib.Path) -> declared_lib.Declared:
       if found is None:
         continue
       preprocess = huggingface.parse_preprocessor(found)
+      if 'radio' in result.families:
+        preprocess = huggingface.in_model(preprocess, result.preprocess)
       if 'ops' in preprocess:  # They replace config.json's.
         for term in ('keep_aspect', 'crop'):
           result.preprocess.pop(term, None)

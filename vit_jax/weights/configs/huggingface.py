@@ -14,6 +14,7 @@ from vit_jax import schema
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.models import timm_names
 from vit_jax.weights.configs import declared
+from vit_jax.weights.configs import preprocessing
 
 # The first name of each is written.
 GELU = {'gelu': 'exact', 'gelu_pytorch_tanh': 'tanh', 'quick_gelu': 'quick',
@@ -105,7 +106,10 @@ _TYPES: Mapping[str, ModelType] = {
         'clip', 'MLCDVisionModel', settings={
             'stem_norm': 'tokens', 'position': 'none'}, gelu='exact',
         num_heads=16, rotary={'halves': True, 'cls': True}),
-    'radio': ModelType('radio', 'RadioModel', num_heads=16),
+    'radio': ModelType(
+        'radio', 'RadioModel', settings={
+            'final_norm': False, 'position_cls': False},
+        free=('qkv_bias', 'layer_scale', 'registers'), num_heads=16),
     'siglip_vision_model': ModelType(
         'siglip', 'SiglipVisionModel', '', {'pooling': 'attention'}),
     'siglip': ModelType(
@@ -127,6 +131,7 @@ MISSING: Mapping[str, str] = {
     'vit_mae': 'the decoder of MAE; use the encoder of timm, such as '
                'hf://timm/vit_base_patch16_224.mae'}
 
+SUMMARY = [0, 1]  # Default of `summary_idxs`: tokens of C-RADIO's summary.
 PROBLEM_TYPES = {'sigmoid': 'multi_label_classification', 'none': 'regression'}
 # Pillow's filter numbers.
 RESAMPLE: Mapping[int, ops_lib.Method] = {
@@ -174,6 +179,9 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
     result.resolution = declared.sides(size)
   result.preprocess |= {ours: tuple(inner[f'norm_{ours}'])
                         for ours in ('mean', 'std') if f'norm_{ours}' in inner}
+  if (summary := inner.get('summary_idxs')) not in (None, SUMMARY):
+    result.notes += (f'tokens {summary} are the summary, which is written as '
+                     f'{SUMMARY}',)
   result.model |= _gelu(inner, found)
   for activation, problem in PROBLEM_TYPES.items():
     if config.get('problem_type') == problem:
@@ -240,6 +248,21 @@ def _gelu(
 
 def default_labels(count: int) -> list[str]:
   return [f'LABEL_{i}' for i in range(count)]
+
+
+def in_model(
+    processor: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the keys of a processor, with C-RADIO's own normalization after it.
+
+  (x - m) / s, then (x - mean) / std, is (x - m - s mean) / (s std).
+  """
+  first = {'mean': (0.0,) * 3, 'std': (1.0,) * 3, **processor}
+  then = {'mean': preprocessing.CLIP_MEAN, 'std': preprocessing.CLIP_STD,
+          **model}
+  return {
+      **processor, 'mean': tuple(m + s * mean for m, s, mean in zip(
+          first['mean'], first['std'], then['mean'])),
+      'std': tuple(s * std for s, std in zip(first['std'], then['std']))}
 
 
 def parse_preprocessor(config: Mapping[str, Any]) -> dict[str, Any]:

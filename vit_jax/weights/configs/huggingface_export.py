@@ -4,6 +4,8 @@ from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
+import numpy as np
+
 from vit_jax.data.images import resize as resize_lib
 from vit_jax.models import architecture
 from vit_jax.models import rotary as rotary_lib
@@ -42,6 +44,8 @@ def model_type(model: weights_lib.Weights) -> str:
       ('siglip2', 'siglip2_vision_model', model.preprocess.any_aspect),
       ('deit', 'deit', config.distill_token),
       ('beit', 'beit', config.position == 'relative_2d' and config.has_cls),
+      ('radio', 'radio', config.has_cls and not (
+          config.final_norm or config.position_cls)),
       ('mlcd_vision_model', 'mlcd_vision_model', config.rotates_cls),
       ('dinov3_vit', 'dinov3_vit', config.rotary is not None),
       ('clip', 'clip_vision_model', tower and config.has_cls and averaged),
@@ -110,8 +114,21 @@ def config_files(model: weights_lib.Weights) -> dict[str, dict[str, Any]]:
     result |= {'id2label': {str(i): label for i, label in enumerate(labels)},
                'label2id': {label: i for i, label in enumerate(labels)},
                **({'problem_type': problem} if problem else {})}
-  return {'config.json': result,
-          'preprocessor_config.json': _preprocessor(preprocess)}
+  processor = _preprocessor(preprocess)
+  if kind == 'radio':  # The model normalizes its images.
+    result |= {f'norm_{key}': processor.pop(f'image_{key}')
+               for key in ('mean', 'std')}
+    processor['do_normalize'] = False
+  return {'config.json': result, 'preprocessor_config.json': processor}
+
+
+def buffers(config: Mapping[str, Any]) -> dict[str, np.ndarray]:
+  """Returns the arrays of C-RADIO, by name, that repeat its config.json."""
+  return {} if config.get('model_type') != 'radio' else {
+      **{f'radio_model.input_conditioner.{key}': np.reshape(
+          np.asarray(config[key], np.float32), (3, 1, 1))
+         for key in ('norm_mean', 'norm_std')},
+      'radio_model.summary_idxs': np.asarray(config['summary_idxs'])}
 
 
 def _model(
@@ -149,7 +166,15 @@ def _model(
                'use_shared_relative_position_bias': shared,
                'use_mean_pooling': config.pool_norm,
                'layer_scale_init_value': config.layer_scale or 0.0}
-  if config.registers:
+  if kind == 'radio':
+    tokens = 1 + config.registers
+    classes = min(3, tokens)  # The default.
+    result |= {'max_img_size': height, 'num_cls_tokens': classes,
+               'num_registers': tokens - classes,
+               'summary_idxs': huggingface.SUMMARY[:tokens],
+               'mlp_ratio': timm_arguments.mlp_ratio(
+                   config.mlp_dim, config.width)}
+  elif config.registers:
     result['num_register_tokens'] = config.registers
   if config.rotates_cls:
     assert config.rotary is not None

@@ -131,7 +131,7 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         'naflex', 'timm NaFlex ViT', names_timm.NAFLEX, settings=_EXACT,
         positions='cubic', any_aspect=True),
     Family(
-        'radio', 'C-RADIO', names_timm.RADIO,
+        'radio', 'C-RADIO', names_timm.RADIO, prefix='radio_model.model.',
         settings={**_EXACT, 'final_norm': False, 'position_cls': False},
         positions='bilinear_sharp_square', preprocess=_CLIP,
         num_heads={1152: 16, 1536: 24}),
@@ -266,7 +266,7 @@ def join_pairs(
   """
   written = {row.ours for row in family.table.rows if not row.read_only}
   result = dict(params)
-  if family.name == 'huggingface' and 'registers' in result:
+  if family.name in ('huggingface', 'radio') and 'registers' in result:
     result['cls'] = np.concatenate([result['cls'], result.pop('registers')])
   if family.name == 'timm_parallel' and not np.array_equal(
       result.pop(f'{_LAYERS}/mlp_scale', ()),
