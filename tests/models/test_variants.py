@@ -146,6 +146,8 @@ def test_model_inherits_what_its_own_variant_does_not_set(source, target):
     ({'variant': 'B/16', 'post_norm': True, 'layer_scale': 0.1},
      'post_norm excludes'),
     ({'variant': 'B/16', 'paired': True, 'parallel': True}, 'paired excludes'),
+    ({'variant': 'B/16', 'rotary': {'video': True, 'halves': True}},
+     'rotary.video excludes'),
     ({'variant': 'B/16', 'merge': 2, 'pooling': 'average', 'merge_dim': 8},
      'merge=2, merge_mlp_dim=0, merge_dim=8'),
     ({'variant': 'B/16', 'merge': 2, 'merge_mlp_dim': 8, 'merge_dim': 8},
