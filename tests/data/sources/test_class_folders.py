@@ -70,7 +70,8 @@ def test_images_with_masks(tmp_path, folder, split):
   names = [f'{split}{i}' for i in range(20)] + ['val/d/e'] * bool(split)
   own_data.write(tmp_path, *(f'images/{name}.jpg' for name in names), *(
       f'{folder}/{name}.png' for name in [*names, 'unused']))
-  opened = own_data.open_path(tmp_path)
+  opened = own_data.open_path(tmp_path, labelled=False)
+  assert opened.no_labels == 'Pixels have labels, images have none.'
   parts = {name: len(source) for name, source in opened.splits.items()}
   assert parts == ({'train': 20, 'val': 1} if split else
                    {'train': 20 - parts['test'], 'test': parts['test']})
@@ -95,7 +96,8 @@ def test_folders_of_masks_hold_the_word_of_a_split(tmp_path):
   own_data.write(tmp_path, *(f'{folder}/{name}.png' for name in (
       'train2017/a', 'train2017/b', 'val2017/c')
                              for folder in ('images', 'masks')))
-  assert own_data.sizes(own_data.open_path(tmp_path)) == {'train': 2, 'val': 1}
+  assert own_data.sizes(own_data.open_path(tmp_path, labelled=False)) == {
+      'train': 2, 'val': 1}
 
 
 def test_an_image_without_a_mask_is_an_error(tmp_path):

@@ -165,13 +165,9 @@ def _open_masks(
       images, folders, where=f'{root}/{_IMAGES}')
   return table_source.build(
       functools.partial(files.read, os.fspath(root), images),
-      images.__getitem__,
-      # A table needs labels: one for all images.
-      {'class': cells_lib.Column.repeat([['image']], [len(images)])},
-      columns_lib.LabelConfig(
-          target='multi', table=columns_lib.TableConfig(label=('class',)),
-          holdout=holdout), where=os.fspath(root), num_rows=len(images),
-      class_names=('image',),
+      images.__getitem__, {}, columns_lib.LabelConfig(
+          holdout=holdout, no_labels='Pixels have labels, images have none.'),
+      where=os.fspath(root), num_rows=len(images),
       read_mask=functools.partial(
           files.read, os.fspath(root), cells_lib.Texts.of(
               masks[name(path)] for path in images).share()),
