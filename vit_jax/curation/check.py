@@ -36,7 +36,7 @@ class Report:
 
   Attributes:
     source, description, label_kind: see `scan.ScanRequest`.
-    splits: counts of each split: examples, checked, unreadable, unlabeled.
+    splits: counts of each split: examples, checked, unreadable, unlabelled.
     classes: examples of each class in each split, the largest class first.
     ranges: minimum, median and maximum of 'width', 'height' and 'bytes'.
     sizes: counts of the most common sizes.
@@ -68,10 +68,10 @@ class Report:
 
   def tables(self) -> list[tuple[str, list[str], list[list[Any]]]]:
     """Returns title, columns and rows of each table."""
-    total = max(1, sum(row['checked'] - row['unlabeled']
+    total = max(1, sum(row['checked'] - row['unlabelled']
                        for row in self.splits.values()))
     tables: list[tuple[str, list[str], list[list[Any]]]] = [
-        ('Splits', ['split', 'examples', 'checked', 'unreadable', 'unlabeled'],
+        ('Splits', ['split', 'examples', 'checked', 'unreadable', 'unlabelled'],
          [[name, *row.values()] for name, row in self.splits.items()]),
         (f'Classes: {len(self.classes):,}, with their share of the images',
          ['class', *self.splits, 'share'],
@@ -134,12 +134,12 @@ def _class_counts(scan: scan_lib.Scan) -> Int[np.ndarray, 'splits classes']:
 def _count_splits(scan: scan_lib.Scan) -> dict[str, dict[str, int]]:
   numbers = scan.request.split_numbers
   unreadable = collections.Counter(numbers[list(scan.errors)].tolist())
-  unlabeled = collections.Counter(
+  unlabelled = collections.Counter(
       numbers[i] for i in scan.records if scan.labels[i] is None)
   return {
       split.name: {
           'examples': split.total, 'checked': len(split.source),
-          'unreadable': unreadable[i], 'unlabeled': unlabeled[i]}
+          'unreadable': unreadable[i], 'unlabelled': unlabelled[i]}
       for i, split in enumerate(scan.request.splits)}
 
 

@@ -243,7 +243,7 @@ def with_masks(
   return dataclasses.replace(
       dataset, masks=True, ignored=ignored, num_classes=len(classes),
       class_names=tuple(classes), multi_label=False, targets=(),
-      no_labels='Pixels have labels, images have none.')
+      no_labels=protocol.NO_IMAGE_LABELS)
 
 
 def class_labels(

@@ -55,7 +55,8 @@ def opener(
     dataset = data.open_dataset(
         config.data, split=split,
         source=None if source == config.data.source else source or None,
-        data_optional=data_optional, labelled=config.objective.uses_labels and not masks)
+        data_optional=data_optional,
+        labelled=config.objective.uses_labels and not masks)
     if config.data.mixture and source in config.data.sources:
       dataset = data.with_classes_of(dataset, train_data)
     dataset = config.objective.with_labels(dataset)

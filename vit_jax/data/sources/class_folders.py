@@ -166,7 +166,7 @@ def _open_masks(
   return table_source.build(
       functools.partial(files.read, os.fspath(root), images),
       images.__getitem__, {}, columns_lib.LabelConfig(
-          holdout=holdout, no_labels='Pixels have labels, images have none.'),
+          holdout=holdout, no_labels=protocol.NO_IMAGE_LABELS),
       where=os.fspath(root), num_rows=len(images),
       read_mask=functools.partial(
           files.read, os.fspath(root), cells_lib.Texts.of(

@@ -15,6 +15,7 @@ import numpy as np
 from vit_jax import classes as classes_lib
 
 SEGMENTATION = 'segmentation'  # Key of masks; `mask` already marks padding.
+NO_IMAGE_LABELS = 'Pixels have labels, images have none.'
 
 
 class NoLabels(ValueError):
