@@ -190,7 +190,8 @@ def test_a_family_of_another_size_computes_the_same(
 @pytest.mark.parametrize('frames', [1, 2])
 @pytest.mark.parametrize(('kind', 'settings'), [
     ('VJEPA2Model', {}), ('VJEPA2Model', {'crop_size': 48}),
-    ('VJEPA2Model', {'hidden_size': 40}),  # Heads of 20 channels: 2 rest.
+    # Heads of 20 channels, of which 2 do not rotate.
+    ('VJEPA2Model', {'hidden_size': 40}),
     ('VJEPA2Model', {'qkv_bias': False, 'tubelet_size': 1}),
     ('VJEPA2ForVideoClassification', {'num_labels': 5})], ids=str)
 def test_tokens_of_v_jepa_2_are_those_of_a_video_of_equal_frames(

@@ -43,7 +43,7 @@ class RotaryConfig:
       (MLCD, arXiv 2407.17331).
     video: whether thirds of the channels rotate by time, row and column; an
       image is at time 0. As in the code of V-JEPA 2 (arXiv 2506.09985), the
-      channels of an axis repeat its frequencies: the two of a pair differ.
+      two channels of a pair rotate by different angles.
   """
   coordinates: Literal['index', 'normalized'] = 'index'
   base: float = 10_000.0
@@ -119,7 +119,8 @@ def angles(
   Returns:
     [patches, 1 or heads, head_dim / 2], the same for all heads unless they have
     `learned` frequencies; with `register_base`, after those of `registers`; for
-    a `video` [patches, 1, head_dim], of the first and second ones of all pairs.
+    a `video` [patches, 1, head_dim]: those of the first channels of all pairs,
+    then those of the second ones.
   """
   if config.register_base:
     config, own = (

@@ -103,8 +103,8 @@ _RULES: tuple[tuple[str, Mapping[str, Any]], ...] = (
 # Components that our models lack, by words of a name.
 _MISSING = (
     (r'.*_mci_.*', 'a convolutional stem'),
-    (r'vit_.*_resnet\d+d_.*', 'a ResNet-D with batch norm (timm has no '
-     'pretrained weights of it)'),
+    (r'vit_.*_resnet\d+d_.*', 'a ResNet-D with batch norm'),
+    ('gemma4_.*', 'norms before and after each branch, and clipped inputs'),
     ('hiera.*', 'pooling between layers (Hiera)'),
     ('sam(vit|2|_.*)?(_.*)?', 'attention within windows (SAM)'),
     ('swin.*', 'attention within shifted windows (Swin)'),

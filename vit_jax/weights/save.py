@@ -108,11 +108,15 @@ def save(
       npz.write(file, arrays)
       json_file.write_text(json.dumps(metadata, indent=2) + '\n')
   elif form == 'timm' and path.endswith('.safetensors'):
+    if isinstance(config, vit_config.ViTConfig) and (
+        timm_arguments.is_vit5(config)):
+      arrays |= timm_arguments.vit5_frequencies(config)
     with atomic_files.create(path) as file:
       _write_safetensors(file, arrays, metadata)
   else:
     config_files = _CONFIGS[form].config_files(model)
-    arrays |= huggingface_export.buffers(config_files['config.json'])
+    if form == 'huggingface':
+      arrays |= huggingface_export.buffers(config_files['config.json'])
     with atomic_files.create(path) as folder:
       folder.mkdir()
       _write_safetensors(folder / 'model.safetensors', arrays, metadata)
@@ -140,6 +144,13 @@ def _family(form: str, model: weights_lib.Weights) -> families.Family:
   if isinstance(config, vit_config.ViTConfig) and config.has_offset_bias:
     # Names of arrays show whether biases are shared.
     config = dataclasses.replace(config, position_at='stem')
+  if form == 'npz' and isinstance(
+      config, vit_config.ViTConfig) and config.registers == 1:
+    architecture.check_exportable(
+        dataclasses.replace(config, registers=0, mlp='gelu'), form)
+    tips = families.FAMILIES['tips']
+    return dataclasses.replace(tips, table=tips.table.without(
+        'FFNSwiGlu' if config.mlp == 'gelu' else 'MlpBlock'))
   architecture.check_exportable(config, form)
   if isinstance(config, vit_config.ViTConfig):
     if form == 'timm' and timm_arguments.is_naflex(model):
@@ -148,6 +159,7 @@ def _family(form: str, model: weights_lib.Weights) -> families.Family:
     family = families.FAMILIES[
         encoder.split('_')[0] + '_merged' * bool(config.merge)
         if encoder else form if form != 'timm' else
+        'vit5' if timm_arguments.is_vit5(config) else
         'sapiens2' if timm_arguments.is_sapiens2(config) else
         'timm_parallel' if config.parallel else
         'timm_paired' if config.paired else 'timm']

@@ -67,7 +67,8 @@ _TYPES: Mapping[str, ModelType] = {
         'beit', 'BeitModel', 'BeitForImageClassification',
         {'position': 'relative_2d', 'key_bias': False},
         free=('position_at', 'layer_scale', 'pool_norm')),
-    'data2vec-vision': ModelType('beit'),
+    'data2vec-vision': ModelType(
+        'beit', 'Data2VecVisionModel', 'Data2VecVisionForImageClassification'),
     'dinov2': ModelType(
         'dinov2', 'Dinov2Model', 'Dinov2ForImageClassification', free=_DINO),
     'dinov2_with_registers': ModelType(
@@ -189,9 +190,9 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   labels = config.get('id2label') or {}
   architectures = config.get('architectures') or (
       ('Classification',) if found.family == 'huggingface' else ())
-  # The classifier of V-JEPA 2 needs videos.
-  if any('Classification' in str(name).replace('VideoClassification', '')
-         for name in architectures):
+  # The classifier of V-JEPA 2, which has none here, needs videos.
+  if found.classifier and any(
+      'Classification' in str(name) for name in architectures):
     if found.family == 'clip':
       result.model |= {**found.settings, 'cls': True}
       result.preprocess.setdefault('activation', 'softmax')

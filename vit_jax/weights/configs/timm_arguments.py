@@ -1,10 +1,14 @@
 """Arguments of timm's classes that build a model."""
 
+import dataclasses
 import math
 from typing import Any
 
+import numpy as np
+
 from vit_jax import models
 from vit_jax.models import architecture
+from vit_jax.models import rotary as rotary_lib
 from vit_jax.models import vit_config
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import timm
@@ -73,14 +77,30 @@ def is_sapiens2(config: vit_config.ViTConfig) -> bool:
   return is_eva(config) and config.norm == 'rms'
 
 
+def is_vit5(config: vit_config.ViTConfig) -> bool:
+  """Whether a model is a ViT-5, whose code has timm's names but more arrays."""
+  return config.rotary is not None and bool(config.rotary.register_base)
+
+
+def vit5_frequencies(config: vit_config.ViTConfig) -> dict[str, np.ndarray]:
+  """Returns the frequencies that the code of ViT-5 stores, by name."""
+  rotary = config.rotary
+  assert rotary is not None
+  return {f'blocks.{layer}.attn.{name}.freqs': rotary_lib.frequencies(
+      dataclasses.replace(rotary, base=base), config.head_dim).astype(
+          np.float32) for layer in range(config.depth)
+          for name, base in (('rope', rotary.base),
+                             ('rope_reg', rotary.register_base))}
+
+
 def has_separate_qkv(config: vit_config.ViTConfig) -> bool:
   """Whether queries, keys and values are separate arrays.
 
   In timm, EVA-02 B and L and Sapiens2 have three arrays.
   """
-  return is_sapiens2(config) or (
+  return not is_vit5(config) and (is_sapiens2(config) or (
       is_eva(config) and config.inner_norm != 'none' and not (
-          is_beit(config) or (config.qkv_bias and config.key_bias)))
+          is_beit(config) or (config.qkv_bias and config.key_bias))))
 
 
 def has_separate_gate(config: vit_config.ViTConfig) -> bool:

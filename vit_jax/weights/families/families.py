@@ -111,7 +111,7 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         r'pos_embed|(.*\.)?norm\d?\.bias|.*\.fc\d\.bias', '_align',
         'aligner', 'd block across'),
     Family(
-        'tips', 'TIPS in Scenic', names.TIPS, settings=_TANH,
+        'tips', 'TIPS in Scenic', names.TIPS, prefix='encoder/', settings=_TANH,
         positions='bilinear',
         preprocess={'mean': (0.0,) * 3, 'std': (1.0,) * 3}),
     Family(
@@ -215,8 +215,8 @@ def split_pairs(params: dict[str, Any], heads: int) -> dict[str, Any]:
   """Splits joint arrays: (queries,) keys and values of attention pooling,
   gates before hidden units, hidden units before queries, keys and values, the
   output projections of attention and MLP, and several class tokens, of which
-  all but the first become registers. Adds up the kernels of several frames:
-  the frames of an image are equal (V-JEPA 2's code).
+  all but the first become registers. The kernels of several frames are added
+  up, since the frames of an image are equal (V-JEPA 2's code).
   """
   if (frames := params.get('patches/kernel')) is not None and frames.ndim == 5:
     params['patches/kernel'] = frames.sum(axis=0)
@@ -266,7 +266,7 @@ def join_pairs(
   """
   written = {row.ours for row in family.table.rows if not row.read_only}
   result = dict(params)
-  if family.name in ('huggingface', 'radio') and 'registers' in result:
+  if family.name in ('huggingface', 'radio', 'tips') and 'registers' in result:
     result['cls'] = np.concatenate([result['cls'], result.pop('registers')])
   if family.name == 'timm_parallel' and not np.array_equal(
       result.pop(f'{_LAYERS}/mlp_scale', ()),
