@@ -13,11 +13,12 @@ the processor, then of the clock, which includes other programs. The default
 takes about 3 minutes on 2 cores.
 
 `--runs` prints the seconds of what could grow with the length of a run: reading
-its log, writing a line, drawing its curves, listing its checkpoints, and an
-evaluation with 21,843 classes.
+its log, writing a line, drawing its curves, listing its checkpoints, 1,000
+evaluations, and an evaluation with 21,843 classes.
 """
 
 import argparse
+import contextlib
 import io
 import json
 import os
@@ -328,6 +329,24 @@ def time_classes(folder, count):
       f'{after.ru_utime - before.ru_utime:.3g}')
 
 
+def time_evaluations(folder, count):
+  """Yields the seconds of `count` steps with an evaluation after each."""
+  import vit_jax
+  every = {'every': {'steps': 1}}
+  with contextlib.redirect_stdout(sys.stderr):
+    experiment = vit_jax.build({
+        'total': {'steps': count}, 'batch_size': 8,
+        'model': {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16,
+                  'patch': 4},
+        'data': {'source': 'digits', 'resolution': 8, 'num_workers': 0},
+        'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
+                      'schedule': {'name': 'constant'}},
+        'evals': {'test': {'split': 'test[:32]', 'batch_size': 32, **every}},
+        'log': every, 'checkpoint': {'best': ''}})
+    yield 'evaluations: train, evaluate after each step', timed(
+        lambda: vit_jax.train(experiment, folder))
+
+
 def measure_runs():
   """Prints the seconds of runs with few and many rows, steps or classes."""
   sys.path.insert(0, os.fspath(ROOT))
@@ -335,6 +354,7 @@ def measure_runs():
   print_row(*['---'] * 5)
   for function, counts in ((time_log, (10_000, 100_000)),
                            (time_checkpoints, (10, 1000)),
+                           (time_evaluations, (100, 1000)),
                            (time_classes, (1000, 21_843))):
     with tempfile.TemporaryDirectory() as folder:
       few, many = (list(function(pathlib.Path(folder, str(count)), count))
