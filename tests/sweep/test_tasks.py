@@ -17,7 +17,8 @@ from vit_jax.weights import adapt
 
 pytestmark = pytest.mark.usefixtures('one_device')
 
-TRANSFER = str(pathlib.Path(__file__).parents[2] / 'configs/transfer.py')
+CONFIGS = pathlib.Path(__file__).parents[2] / 'configs'
+TRANSFER = str(CONFIGS / 'transfer.py')
 TOY = ('model.width=8', 'model.depth=1', 'model.num_heads=2',
        'model.mlp_dim=16', 'model.patch=4', 'data.resolution=8')
 FIELD = 'optimizer.learning_rate'
@@ -79,6 +80,18 @@ def test_frozen_classifiers_need_one_run_per_dataset(tmp_path, capsys):
   cell = f'{100 * metrics["test/knn_1_shot"]:.2f} ± '
   assert cell in output.split('Mean ± standard deviation')[1]
   assert (tmp_path / 'sweep.png').exists()
+
+
+def test_optimizers_are_compared_after_equally_many_runs():
+  tasks = sweep_lib.plan(str(CONFIGS / 'optimizers.py:steps=20'), TOY)
+  names = [sweep.config.optimizer.name for sweep in tasks.values()]
+  assert len({*names}) == len(tasks) > 2
+  for name, sweep in tasks.items():
+    assert len(sweep.points) == sweep.section.seeds == 3
+    assert sweep.section.report == {f'digits/{name}/20': 'test/accuracy'}
+    for point in sweep.points:
+      assert point.development.data.split == 'train[:90%]'
+      assert [*point.development.evals] == ['dev']
 
 
 def test_means_are_over_all_panels():
