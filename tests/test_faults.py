@@ -24,7 +24,7 @@ def disturb(run, moment, signum, which, *flags, **settings):
   return launch
 
 
-@pytest.mark.slow
+@pytest.mark.large
 def test_a_kill_does_not_change_the_result(tmp_path):
   workdir, calm = tmp_path / 'disturbed', tmp_path / 'calm'
   config = f'--config={toy.write(tmp_path / "toy.py", **faults.CONFIG)}'

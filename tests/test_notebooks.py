@@ -33,7 +33,7 @@ def text_of(cell):
   return ''.join(cell['source'])
 
 
-@pytest.mark.slow
+@pytest.mark.large
 def test_notebooks_run_from_top_to_bottom(tmp_path):
   scripts = []
   for path in PATHS:
