@@ -16,26 +16,19 @@ from vit_jax.checkpoints import paths
 from vit_jax.run import watchdog as watchdog_lib
 
 
-def disturb(run, moment, signum, which, *flags, **settings):
-  """Starts two processes and sends some of them a signal at a moment."""
-  launch = faults.Launch(*run, *flags, **settings)
-  assert launch.until(moment), launch.end()
-  launch.send(signum, which)
-  return launch
-
-
 @pytest.mark.large
-def test_a_kill_does_not_change_the_result(tmp_path):
+def test_a_kill_and_a_hang_do_not_change_the_result(tmp_path):
   workdir, calm = tmp_path / 'disturbed', tmp_path / 'calm'
   config = f'--config={toy.write(tmp_path / "toy.py", **faults.CONFIG)}'
 
-  def is_saving_again():
-    saved = workdir.glob('checkpoints/latest/*')
-    return faults.is_saving(workdir) and any(
-        path.name.isdigit() for path in saved)
+  def disturb(moment, signum, which, *flags, **settings):
+    launch = faults.Launch(workdir, config, *flags, **settings)
+    assert launch.until(moment), launch.end()
+    launch.send(signum, which)
+    return launch
 
   # Process 0, while it saves: the next start deletes the partial checkpoint.
-  launch = disturb((workdir, config), is_saving_again, signal.SIGKILL, [0])
+  launch = disturb(lambda: faults.is_saving(workdir), signal.SIGKILL, [0])
   # It trains while the other process waits for heartbeats.
   undisturbed = faults.Launch(calm, config)
   ended = launch.end()
@@ -45,6 +38,22 @@ def test_a_kill_does_not_change_the_result(tmp_path):
   # Reported by the other process or by JAX.
   assert 'lost the connection to other processes' in ended.outputs[1] or (
       'coordination service' in ended.outputs[1].lower()), ended
+
+  # A process hangs: the other reports its stack and ends, as does the first
+  # when it continues.
+  before = faults.last_step(workdir)
+  ended = disturb(
+      lambda: faults.last_step(workdir) > before, signal.SIGSTOP, [1],
+      *faults.HUNG, heartbeat_secs=10 * faults.HUNG_SECS).end()
+  assert ended.statuses[0] == watchdog_lib.EXIT_CODE, ended
+  assert ended.statuses[1] != 0
+  *reported, ends = map(int, re.findall(
+      r'process 0 of 2: no progress for (\d+) s after step \d+ while \w',
+      ended.outputs[0]))
+  assert reported  # Possibly several times on a loaded machine.
+  assert all(
+      faults.STALLED_SECS <= secs < faults.HUNG_SECS for secs in reported)
+  assert ends >= faults.HUNG_SECS
 
   ended = faults.Launch(workdir, config).end()
   assert ended.statuses == [0, 0], ended
@@ -57,22 +66,3 @@ def test_a_kill_does_not_change_the_result(tmp_path):
       items.read_shapes(latest / 'training')).values())
   progress = items.read_config(latest / 'progress')
   assert 0 < progress['secs'] <= progress['device_secs_by_kind']['cpu']
-
-
-@pytest.mark.large
-def test_the_processes_of_one_that_hangs_end_and_report_its_stack(tmp_path):
-  """The one that hangs ends, too, when it continues."""
-  workdir = tmp_path / 'run'
-  config = f'--config={toy.write(tmp_path / "toy.py", **faults.CONFIG)}'
-  ended = disturb(
-      (workdir, config), lambda: faults.last_step(workdir) > 0, signal.SIGSTOP,
-      [1], *faults.HUNG, heartbeat_secs=10 * faults.HUNG_SECS).end()
-  assert ended.statuses[0] == watchdog_lib.EXIT_CODE, ended
-  assert ended.statuses[1] != 0
-  *reported, ends = map(int, re.findall(
-      r'process 0 of 2: no progress for (\d+) s after step \d+ while \w',
-      ended.outputs[0]))
-  assert reported  # Possibly several times on a loaded machine.
-  assert all(
-      faults.STALLED_SECS <= secs < faults.HUNG_SECS for secs in reported)
-  assert ends >= faults.HUNG_SECS

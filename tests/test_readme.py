@@ -113,13 +113,11 @@ def test_the_programs_of_docs_embed_train(
   program = '\n'.join(re.findall(
       r'```python\n(.*?)```', (ROOT / 'docs/embed.md').read_text(), re.DOTALL))
   # A smaller model, which needs a higher learning rate.
-  for told, quick in (("'depth': 2", "'depth': 1, 'width': 48, 'mlp_dim': 96"),
-                      ("'epochs': 3", "'epochs': 1"), ('1e-3', '1e-2')):
-    assert told in program
-    program = program.replace(told, quick)
+  program = program.replace("'depth': 2", "'depth': 1, 'width': 96").replace(
+      '1e-3', '3e-3')
   exec(compile(program, 'embed.py', 'exec'), {})
   found = re.findall(r"'(?:test/)?accuracy': ([\d.]+)",
                      capsys.readouterr().out)
-  assert len(found) == 3 and min(map(float, found)) > 0.5, found
+  assert len(found) == 3 and min(map(float, found)) > 0.8
   # A checkpoint of an own step is one of the library's.
   assert vit_jax.load('runs/sam', log=None).config.num_classes == 10

@@ -92,7 +92,7 @@ def test_arguments_of_training_and_defaults_are_accepted():
         ('samvit_base_patch16.sa1b', 'attention within windows'),
         ('swin_tiny_patch4_window7_224', 'within shifted windows'),
         ('convnext_tiny.fb_in1k', 'a convolutional network'),
-        ('vit_small_resnet26d_224', 'ResNet-D with batch norm'))),
+        ('vit_small_resnet26d_224', 'a ResNet-D with batch norm'))),
     *(({**BASE, 'model_args': without(**{key: value})}, words)
       for key, value, words in (
           ('norm_layer', 'batchnorm', "Unknown norm_layer 'batchnorm'"),
