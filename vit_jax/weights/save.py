@@ -99,6 +99,8 @@ def save(
       config, config.variant):
     config = dataclasses.replace(config, variant='')
     model = dataclasses.replace(model, config=config)
+  if family.name == 'vit5':
+    arrays |= timm_arguments.vit5_frequencies(config)
   metadata = declared.metadata(model)
   path = os.fspath(target)
   declared_settings: tuple[str, ...] = ()
@@ -108,20 +110,10 @@ def save(
       npz.write(file, arrays)
       json_file.write_text(json.dumps(metadata, indent=2) + '\n')
   elif form == 'timm' and path.endswith('.safetensors'):
-    if isinstance(config, vit_config.ViTConfig) and (
-        timm_arguments.is_vit5(config)):
-      arrays |= timm_arguments.vit5_frequencies(config)
     with atomic_files.create(path) as file:
       _write_safetensors(file, arrays, metadata)
   else:
-    config_files = _CONFIGS[form].config_files(model)
-    if form == 'huggingface':
-      arrays |= huggingface_export.buffers(config_files['config.json'])
-    with atomic_files.create(path) as folder:
-      folder.mkdir()
-      _write_safetensors(folder / 'model.safetensors', arrays, metadata)
-      for name, content in config_files.items():
-        (folder / name).write_text(json.dumps(content, indent=2) + '\n')
+    _write_folder(path, form, model, arrays, metadata)
     declared_settings = _DECLARED[form]
     if getattr(config, 'layer_norm_epsilon', None) in timm_export.EPSILONS:
       declared_settings += 'layer_norm_epsilon',
@@ -134,6 +126,22 @@ def _write_safetensors(
 ) -> None:
   safetensors.write(path, arrays, metadata={
       declared.KEY: json.dumps(metadata)})
+
+
+def _write_folder(
+    path: str, form: str, model: weights_lib.Weights,
+    arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any],
+) -> None:
+  """Writes a folder with the JSON files of the library."""
+  config_files = _CONFIGS[form].config_files(model)
+  if form == 'huggingface':
+    arrays = {**arrays, **huggingface_export.buffers(
+        config_files['config.json'])}
+  with atomic_files.create(path) as folder:
+    folder.mkdir()
+    _write_safetensors(folder / 'model.safetensors', arrays, metadata)
+    for name, content in config_files.items():
+      (folder / name).write_text(json.dumps(content, indent=2) + '\n')
 
 
 def _family(form: str, model: weights_lib.Weights) -> families.Family:

@@ -82,8 +82,9 @@ def is_vit5(config: vit_config.ViTConfig) -> bool:
   return config.rotary is not None and bool(config.rotary.register_base)
 
 
-def vit5_frequencies(config: vit_config.ViTConfig) -> dict[str, np.ndarray]:
+def vit5_frequencies(config: models.ModelConfig) -> dict[str, np.ndarray]:
   """Returns the frequencies that the code of ViT-5 stores, by name."""
+  assert isinstance(config, vit_config.ViTConfig)
   rotary = config.rotary
   assert rotary is not None
   return {f'blocks.{layer}.attn.{name}.freqs': rotary_lib.frequencies(
