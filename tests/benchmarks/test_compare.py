@@ -7,6 +7,7 @@ import json
 import pytest
 
 from vit_jax import models
+from vit_jax.models import attention
 
 SETTING = {'task': 'train', 'dtype': 'float32', 'model': 'Ti/16',
            'resolution': 16, 'batch_size': 2}
@@ -59,8 +60,11 @@ def test_missing_implementations_are_skipped(
 
 
 @pytest.mark.parametrize(
-    'name,task', [('ours', 'inference'), ('plain-flax', 'train')])
+    'name,task', [('ours', 'inference'), ('ours-unpadded', 'train'),
+                  ('plain-flax', 'train')])
 def test_our_implementations_run(monkeypatch, name, task):
+  padded = attention.fused_attention
+  monkeypatch.setattr(attention, 'fused_attention', padded)  # To restore it.
   tiny = {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 8}
   parse = models.parse
   monkeypatch.setattr(models, 'parse', lambda section: parse({
@@ -71,4 +75,5 @@ def test_our_implementations_run(monkeypatch, name, task):
   run, facts = build(argparse.Namespace(
       **{**SETTING, 'task': task, 'overrides': overrides}))
   run(2)
-  assert ('flops_per_image' in facts) == (name == 'ours')
+  assert ('flops_per_image' in facts) == name.startswith('ours')
+  assert (attention.fused_attention is padded) == (name != 'ours-unpadded')
