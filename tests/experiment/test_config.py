@@ -272,18 +272,6 @@ def test_the_evaluator_declares_the_mode_of_its_metrics(best, mode):
   assert config_lib.best_mode(config) == mode
 
 
-def test_saved_configs_of_earlier_commits_are_read():
-  plain = config_lib.to_plain(config_lib.resolve(SMALL))
-  plain['log']['histograms'], plain['checkpoint']['best_mode'] = False, 'auto'
-  plain['evals']['test']['leave_out_unlabelled'] = False
-  assert config_lib.resolve_with(plain, ()) == config_lib.resolve(SMALL)
-  # It meant no split, as null does now; a name is kept.
-  for split, expected in (('', None), ('val', 'val')):
-    plain['evals'] = {'roc': {'name': 'roc', 'threshold_split': split}}
-    found = config_lib.resolve_with(plain, ())
-    assert found.evals['roc'].fit_split == expected
-
-
 def test_changing_only_the_name_keeps_common_fields(file):
   config = load(file, 'optimizer.schedule.warmup.steps=3',
                 'optimizer.beta1=0.5', 'optimizer.name=sgd',

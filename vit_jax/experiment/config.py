@@ -18,7 +18,6 @@ from vit_jax import models
 from vit_jax import objectives
 from vit_jax import optim
 from vit_jax import schema
-from vit_jax import tree
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.data.splits import split_strings
 from vit_jax.experiment import config_file
@@ -189,21 +188,10 @@ def merge(
 
 def resolve_with(raw: Mapping[str, Any], overrides: Sequence[str]) -> Config:
   """Parses plain data, such as a saved config, after applying overrides."""
-  changed = _without_former_keys(raw)
+  changed = dict(raw)
   for text in overrides:
     override(changed, text)
   return resolve(changed)
-
-
-def _without_former_keys(raw: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns a config without keys and values that only earlier commits had."""
-  return {**raw, 'log': tree.without(raw.get('log', {}), 'histograms'),
-          'checkpoint': tree.without(raw.get('checkpoint', {}), 'best_mode'),
-          'evals': {name: tree.without(
-              section, 'held_out', 'penalties', 'max_gb',
-              'leave_out_unlabelled',
-              *['threshold_split'] * (section.get('threshold_split') == ''))
-                    for name, section in raw.get('evals', {}).items()}}
 
 
 def override(config: dict[str, Any], text: str) -> None:

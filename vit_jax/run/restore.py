@@ -137,8 +137,7 @@ def _resume(
       restored.progress, step=int(restored.state.step))
   # Resolved again, so that settings added since then get their defaults.
   earlier = config_lib.name_by_split(
-      config_lib.resolve_with(restored.config, ()),
-      experiment.dataset.eval_split)
+      config_lib.resolve(restored.config), experiment.dataset.eval_split)
   changes = config_file.differences(config_lib.to_plain(earlier), {
       **config_lib.to_plain(config),
       **({'accumulation': earlier.num_microbatches}

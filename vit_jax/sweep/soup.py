@@ -79,7 +79,7 @@ def make(
   names = [row['name'] for row in ranked]
   weights = {name: open_lib.open(workdir / runs.RUNS / name) for name in names}
   # Resolved, with the microbatches that fit into memory.
-  config = config_lib.resolve_with(weights[names[0]].run, ())
+  config = config_lib.resolve(weights[names[0]].run)
   final = next(p for p in sweep.points if p.name == names[0]).config
   evaluator, metric = sweep.section.metric.split('/')
   experiment = build_lib.build(dataclasses.replace(
