@@ -292,7 +292,8 @@ def test_a_signal_in_the_last_evaluation_changes_nothing(
   with pytest.raises(signals.Stopped):
     train(cut, tmp_path)
   assert paths.find(tmp_path).name == '20'
-  assert progress_of(tmp_path)['unimproved'] == 1
+  progress = progress_of(tmp_path)
+  assert (progress['unimproved'], progress['label_kind']) == (1, 'single')
   summary = train(scripted(base, patience=2, begin=4), tmp_path)
   for key in ('steps', 'stopped_early', 'images', 'flops', 'best'):
     assert summary[key] == stopped[1][key]

@@ -41,6 +41,7 @@ with epy.lazy_imports():
   from vit_jax.inference import model as model_lib
   from vit_jax.inference import predictions
 
+SEPARATOR = '|'  # Of several predicted classes, as in tables of labels.
 # Images and classes of each in the table; a file has all of them.
 _MAX_ROWS, _MAX_CLASSES = 50, 2
 _MAX_LETTERS = 30  # Of a name, so that rows fit 80 columns.
@@ -121,7 +122,7 @@ def _result(result: predictions.Result, top_k: int) -> dict[str, Any]:
   """Returns JSON values with the `values` or `predictions` of an image."""
   if isinstance(result, predictions.Estimate):
     return {'values': dict(zip(result.names, result.values))}
-  return {'predictions': [
+  return {'decision': list(result.decision), 'predictions': [
       {'name': name, 'probability': value, 'index': index} for name, value,
       index in zip(result.names[:top_k], result.probabilities, result.classes)]}
 
@@ -256,5 +257,5 @@ def _cells(result: predictions.Result) -> list[tuple[str, Any]]:
   if isinstance(result, predictions.Estimate):
     return list(zip(result.names, result.values))
   by_class = sorted(zip(result.classes, result.names, result.probabilities))
-  return [('prediction', result.names[0]),
+  return [('prediction', SEPARATOR.join(result.decision)),
           *((name, value) for _, name, value in by_class)]

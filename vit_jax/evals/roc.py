@@ -6,8 +6,9 @@ Those of several classes are unweighted means. Confidence intervals are
 percentiles over samples of the examples with replacement (bootstrap).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
+import math
 from typing import ClassVar, Literal
 
 import jax
@@ -58,6 +59,24 @@ class RocConfig(evaluator.EvaluatorConfig):
   def metrics(self) -> dict[str, evaluator.Mode]:
     return dict.fromkeys(METRICS, 'max')
 
+  def thresholds(
+      self, metrics: Mapping[str, float], names: Sequence[str],
+  ) -> tuple[float, ...]:
+    """Returns the threshold of each class from metrics of an evaluation.
+
+    It is NaN for the negative one of two classes. Without thresholds, the
+    result is ().
+    """
+    if 'threshold' in metrics:
+      positive = self._positive(names)
+      return tuple(metrics['threshold'] if i == positive else math.nan
+                   for i in range(len(names)))
+    return tuple(metrics[key] for name in names
+                 if (key := f'threshold_{name}') in metrics)
+
+  def _positive(self, names: Sequence[str]) -> int:
+    return names.index(self.positive) if self.positive else len(names) - 1
+
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     test = context.open(self)
     context.check_classes(test)
@@ -71,7 +90,7 @@ class RocConfig(evaluator.EvaluatorConfig):
       if self.positive:
         schema.check_name(
             self.positive, list(names), what=f'{context.where}.positive')
-      columns = [names.index(self.positive) if self.positive else 1]
+      columns = [self._positive(names)]
     names = tuple(names[i] for i in columns)
     of_test = _gather(context, test, columns)
     of_threshold = None if self.threshold_split is None else _gather(

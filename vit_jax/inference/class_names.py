@@ -21,8 +21,11 @@ def in_order(
     return model
   order = np.array([labels.index(name) for name in names])
   head = jax.tree.map(lambda array: array[..., order], model.params['head'])
-  return _named(model.with_params({**model.params, 'head': head}), names,
-                f'reordered the outputs: {classes.shorten(names)}')
+  reordered = model.with_params(
+      {**model.params, 'head': head}, thresholds=tuple(
+          model.thresholds[i] for i in order if model.thresholds))
+  return _named(
+      reordered, names, f'reordered the outputs: {classes.shorten(names)}')
 
 
 def rename(

@@ -16,6 +16,7 @@ from vit_jax import schema
 from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.inference import class_names
 from vit_jax.inference import model as model_lib
+from vit_jax.inference import thresholds
 from vit_jax.inference import zero_shot
 from vit_jax.models import embed
 from vit_jax.models import vit_config
@@ -76,6 +77,8 @@ def load(
   if objective in objectives.KINDS and not (
       objectives.config_type(objective).trains_head()):
     model = _without_head(model)
+  elif not model.has_decoder:
+    model = dataclasses.replace(model, thresholds=thresholds.of_run(model))
   if patch:
     model = _with_patch(model, patch, resolution)
   if positions:

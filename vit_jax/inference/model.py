@@ -49,8 +49,10 @@ class Model(weights_lib.Weights):
   not an image. Results of a single image have no batch axis.
 
   Attributes (see `weights.Weights`): `config`, `params`, `preprocess`,
-  `resolution`, `positions`, `origin`, `report` and `summary`.
+  `resolution`, `positions`, `origin`, `report` and `summary`; `thresholds` (see
+  `inference.thresholds`).
   """
+  thresholds: tuple[float, ...] = ()
 
   @classmethod
   def read_from(cls, weights: weights_lib.Weights) -> 'Model':
@@ -138,7 +140,8 @@ class Model(weights_lib.Weights):
     if self.has_decoder:
       return predictions.shares(logits, labels=labels, top_k=top_k)
     return predictions.top_classes(
-        logits, labels=labels, top_k=top_k, activation=activation or stored)
+        logits, labels=labels, top_k=top_k, activation=activation or stored,
+        thresholds=self.thresholds if activation in (None, stored) else ())
 
   def _check_head(self, what: str, instead: str) -> None:
     """Raises a ValueError if the model has no head."""
@@ -189,16 +192,13 @@ class Model(weights_lib.Weights):
       self, images: ImageLike | Iterable[ImageLike], *,
       layer: str = 'representation', batch_size: int = 32,
   ) -> Float[np.ndarray, '...']:
-    """Returns features of images.
+    """Returns features of images, float32 with a leading batch axis.
 
     Args:
       images: see `Model`.
       layer: a name of `models.feature_layers`, such as 'representation' [width]
         or 'patches:6' [rows, columns, width].
       batch_size: images per batch.
-
-    Returns:
-      float32 with a leading batch axis.
 
     Raises:
       ValueError: if the model has no such layer.

@@ -1,6 +1,6 @@
 """Converts model outputs to named classes or named numbers."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 from typing import Any
 
@@ -18,12 +18,17 @@ ACTIVATIONS = {'softmax': jax.nn.softmax, 'sigmoid': jax.nn.sigmoid}
 class Prediction:
   """The most probable classes of an image, in descending order.
 
-  `names` are 'class 3' and so on if the model has no class names; `classes` are
-  class indices.
+  Attributes:
+    names: 'class 3' and so on if the model has no class names.
+    probabilities: their probabilities.
+    classes: their indices.
+    decision: names of the predicted classes: those that reach the thresholds of
+      the run, see `inference.thresholds`, or the most probable one.
   """
   names: tuple[str, ...]
   probabilities: tuple[float, ...]
   classes: tuple[int, ...]
+  decision: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,9 +80,11 @@ def finite(
 
 def top_classes(
     logits: Float[Any, 'batch classes'], *, labels: Sequence[str],
-    activation: str, top_k: int,
+    activation: str, top_k: int, thresholds: Sequence[float] = (),
 ) -> list[Prediction]:
   """Returns the most probable classes of each image.
+
+  `thresholds` are those of the classes, see `inference.thresholds`.
 
   Raises a `ValueError` for an unknown activation or top_k < 1.
   """
@@ -87,17 +94,37 @@ def top_classes(
   probabilities = ACTIVATIONS[activation](jnp.asarray(logits, jnp.float32))
   values, classes = jax.device_get(jax.lax.top_k(
       probabilities, min(top_k, probabilities.shape[-1])))
-  return _predictions(values, classes, labels)
+  return _predictions(values, classes, labels, decide(
+      np.asarray(probabilities), thresholds) if thresholds else classes[:, :1])
+
+
+def decide(
+    probabilities: Float[np.ndarray, 'batch classes'],
+    thresholds: Sequence[float],
+) -> list[Integer[np.ndarray, '_']]:
+  """Returns the indices of the classes that reach their thresholds.
+
+  The negative one of two classes, whose threshold is NaN, is predicted unless
+  the other one is.
+  """
+  chosen = probabilities >= np.asarray(thresholds)
+  others = np.isnan(thresholds) & ~chosen.any(axis=1, keepdims=True)
+  return [*map(np.flatnonzero, chosen | others)]
 
 
 def _predictions(
     values: Float[np.ndarray, 'batch top'],
     classes: Integer[np.ndarray, 'batch top'], labels: Sequence[str],
+    decided: Iterable[Integer[np.ndarray, '_']],
 ) -> list[Prediction]:
+  def names(indices: Integer[np.ndarray, '_']) -> tuple[str, ...]:
+    return tuple(labels[i] if i < len(labels) else f'class {i}'
+                 for i in indices)
+
   return [Prediction(
-      names=tuple(labels[i] if i < len(labels) else f'class {i}' for i in row),
-      probabilities=tuple(map(float, value)), classes=tuple(map(int, row)))
-      for row, value in zip(classes, values)]
+      names=names(row), probabilities=tuple(map(float, value)),
+      classes=tuple(map(int, row)), decision=names(chosen))
+      for row, value, chosen in zip(classes, values, decided)]
 
 
 def shares(
@@ -110,7 +137,8 @@ def shares(
                         for i in range(logits.shape[-1])], axis=-1)
   classes = np.argsort(-fractions, axis=-1, kind='stable')[:, :top_k]
   return _predictions(
-      np.take_along_axis(fractions, classes, axis=-1), classes, labels)
+      np.take_along_axis(fractions, classes, axis=-1), classes, labels,
+      classes[:, :1])
 
 
 def estimates(

@@ -75,7 +75,7 @@ def attach(
   if config.num_classes:
     params['projection'] = head
   return model.with_params(
-      params, config=dataclasses.replace(
+      params, thresholds=(), config=dataclasses.replace(
           config, num_classes=len(texts), projection=config.num_classes,
           cosine_head=True),
       settings={**model.settings, 'labels': weights_lib.GIVEN},

@@ -299,7 +299,8 @@ class _Run:
       self.checkpoints.save(
           frozen_weights.without(self.experiment, self.state), which=which,
           config=config_lib.to_plain(self._config),
-          progress=dataclasses.asdict(self._counters),
+          progress={**dataclasses.asdict(self._counters),
+                    'label_kind': self.experiment.dataset.kind},
           labels=self.experiment.dataset.classes.names)
 
   def _update_counters(self) -> None:

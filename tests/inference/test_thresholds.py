@@ -1,0 +1,98 @@
+"""A run decides with the thresholds that `roc` chose for it."""
+
+import csv
+
+import numpy as np
+from PIL import Image
+import pytest
+
+from tests import random_models
+from tests import toy
+import vit_jax
+from vit_jax import __main__ as main
+from vit_jax.checkpoints import items
+from vit_jax.experiment import config as config_lib
+from vit_jax.inference import predictions
+
+NAMES = 'bee', 'ant', 'cat'
+ROC = {'name': 'roc', 'threshold_split': 'train[:9%]'}
+
+
+@pytest.fixture
+def write(tmp_path):
+  """Returns a function that writes a checkpoint, as a run does."""
+  def run(names, metrics, *, loss='sigmoid', evals=(), which='latest', step=5,
+          **progress):
+    settings = {**toy.CONFIG['model'], 'num_classes': len(names)}
+    plain = config_lib.to_plain(config_lib.resolve(toy.config(
+        model=settings, objective={'name': 'supervised', 'loss': loss},
+        data={'mean': 0.5, 'std': 0.5}, evals=dict(evals))))
+    items.write(
+        tmp_path / f'run/checkpoints/{which}/{step}',
+        {'params': random_models.make(settings, side=8).params}, {
+            'config': plain, 'labels': {'names': list(names)},
+            'progress': {'evals': metrics, **progress}})
+    return str(tmp_path / 'run')
+
+  return run
+
+
+@pytest.mark.parametrize(('thresholds', 'decided'), [
+    ((0.6, 0.2, 0.5), [[1], [0, 1], []]),
+    ((np.nan, 0.2), [[1], [1], [0]]), ((0.6, np.nan), [[1], [0], [1]])])
+def test_a_class_is_predicted_from_its_threshold_on(thresholds, decided):
+  probabilities = np.array([[0.5, 0.2, 0.1], [0.6, 0.3, 0.4], [0.4, 0.1, 0.4]])
+  found = predictions.decide(
+      probabilities[:, :len(thresholds)], thresholds)
+  assert [indices.tolist() for indices in found] == decided
+
+
+@pytest.mark.parametrize(('names', 'settings', 'metrics', 'expected'), [
+    (NAMES, {'evals': {'r': ROC}}, {
+        'r/threshold_ant': 0.3, 'r/threshold_bee': 0.1, 'r/threshold_cat': 0.7},
+     (0.1, 0.3, 0.7)),
+    (NAMES, {'evals': {'r': ROC}, 'label_kind': 'multi'}, {}, (0.5,) * 3),
+    (NAMES, {'evals': {'r': {'name': 'roc'}}, 'label_kind': 'single'},
+     {'r/threshold_ant': 0.5}, ()),
+    (NAMES[:2], {'evals': {'r': ROC}, 'loss': 'softmax'},
+     {'r/threshold': 0.3}, (np.nan, 0.3)),
+    (NAMES[:2], {'evals': {'r': {**ROC, 'positive': 'bee'}}, 'loss': 'softmax'},
+     {'r/threshold': 0.3}, (0.3, np.nan)),
+    (NAMES, {'loss': 'softmax', 'label_kind': 'multi'}, {}, ()),
+])
+def test_thresholds_are_those_of_the_run(
+    write, names, settings, metrics, expected):
+  model = vit_jax.load(write(names, metrics, **settings), log=None)
+  np.testing.assert_array_equal(model.thresholds, expected)
+
+
+def test_the_best_checkpoint_has_the_thresholds_of_its_own_evaluation(write):
+  of_best, of_last = ({f'r/threshold_{name}': value for name in NAMES}
+                      for value in (0.2, 0.8))
+  write(NAMES, {}, evals={'r': ROC}, which='best', step=3)
+  path = write(NAMES, of_last, evals={'r': ROC}, best_step=3,
+               best_evals=of_best)
+  for which, expected in (('best', 0.2), ('latest', 0.8)):
+    model = vit_jax.load(path, which=which, log=None)
+    assert model.thresholds == (expected,) * 3
+
+
+def test_predictions_name_all_classes_that_reach_their_threshold(
+    write, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  Image.new('RGB', (8, 8), 'teal').save('a.png')
+  low, high = {}, {}
+  path = write(NAMES, {f'r/threshold_{name}': value for name, value in zip(
+      NAMES, (0.0, 1.0, 0.0))}, evals={'r': ROC})
+  for file, labels in ((low, NAMES), (high, NAMES[::-1])):
+    (tmp_path / 'names.txt').write_text('\n'.join(labels))
+    assert main.main(['predict', f'--model={path}', 'a.png',
+                      '--output=p.csv', '--labels=names.txt']) == 0
+    file |= next(csv.DictReader((tmp_path / 'p.csv').open()))
+    (tmp_path / 'p.csv').unlink()
+  assert low['prediction'] == 'bee|cat'
+  assert high['prediction'] == 'cat|bee'
+  # Not of probabilities of another kind.
+  model = vit_jax.load(path, log=None)
+  assert len(model.predict('a.png', activation='softmax').decision) == 1
+  assert not vit_jax.load(path, log=None, activation='softmax').thresholds

@@ -1,0 +1,71 @@
+"""Thresholds by which the model of a run decides for classes.
+
+With several labels per image, a class is predicted if its probability reaches
+its threshold: the one that the evaluator `roc` chose on a validation split, or
+0.5. Of two classes, the positive one has a threshold if `roc` chose it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from etils import epath
+
+from vit_jax import evals
+from vit_jax.checkpoints import checksums
+from vit_jax.checkpoints import items
+from vit_jax.checkpoints import paths
+from vit_jax.evals import roc as roc_lib
+from vit_jax.weights import weights as weights_lib
+
+
+def of_run(weights: weights_lib.Weights) -> tuple[float, ...]:
+  """Returns the threshold of each class of a run.
+
+  It is NaN for the negative one of two classes. The result is () for weights
+  of other origin, and for runs that predict the most probable class.
+
+  Raises:
+    items.DamagedError: if the checkpoint is damaged.
+  """
+  count, run = weights.config.num_classes, weights.run
+  is_sigmoid = weights.preprocess.activation == 'sigmoid'
+  chosen = {name: section for name, section in run.get('evals', {}).items()
+            if section.get('name') == 'roc' and section.get('threshold_split')}
+  # Not of other probabilities than those of the run, nor of numbers.
+  if not count or not (chosen or is_sigmoid) or (
+      weights.preprocess.activation == 'none'
+      or is_sigmoid != (run.get('objective', {}).get('loss') == 'sigmoid')):
+    return ()
+  progress = _progress(epath.Path(weights.address))
+  names = weights.preprocess.labels or tuple(map(str, range(count)))
+  for name, roc in evals.parse(chosen).items():
+    assert isinstance(roc, roc_lib.RocConfig)
+    found = roc.thresholds({
+        key.removeprefix(f'{name}/'): value for key, value in
+        progress['evals'].items() if key.startswith(f'{name}/')}, names)
+    if len(found) == count:
+      return found
+  several = is_sigmoid and progress.get('label_kind') == 'multi'
+  return (0.5,) * count if several else ()
+
+
+def _progress(step: epath.Path) -> Mapping[str, Any]:
+  """Returns the counters in a checkpoint, with its last evaluation.
+
+  All evaluators run at the end of training, when the latest checkpoint gets
+  their metrics of the best one.
+  """
+  progress = _read(step)
+  latest = paths.newest(step.parent.parent / paths.LATEST)
+  if step.parent.name == paths.BEST and latest:
+    last = _read(latest)
+    if last.get('best_step') == int(step.name) and last['best_evals']:
+      return {**progress, 'evals': last['best_evals']}
+  return progress
+
+
+def _read(step: epath.Path) -> dict[str, Any]:
+  with items.explain_errors(step):
+    progress = items.read_config(step / 'progress')
+    checksums.check(items.read_checksums(step), {'progress': progress})
+  return {'evals': {}, 'best_evals': {}, **progress}
