@@ -12,6 +12,7 @@ from vit_jax import data
 from vit_jax import sweep as sweep_lib
 from vit_jax.experiment import config_file
 from vit_jax.experiment import load_config
+from vit_jax.sweep import runs
 from vit_jax.sweep import tasks as tasks_lib
 from vit_jax.weights import adapt
 
@@ -58,6 +59,29 @@ def test_each_task_selects_on_training_images_and_is_tested_once(
   assert json.loads((tmp_path / 'sweep.json').read_text()) == result
   assert [*sweep_lib.run_tasks(tasks, tmp_path)][-1] == result
   assert len(training.names) == 8
+
+
+def test_each_run_is_built_once_before_the_first_task_is_trained(
+    tmp_path, training, monkeypatch):
+  built = []
+
+  def build(config, original=runs.build_lib.build, **options):
+    built.append(config.seed)
+    assert not training.names
+    return original(config, **options)
+
+  monkeypatch.setattr(runs.build_lib, 'build', build)
+  file = toy.write(
+      tmp_path / 'two.py', batch_size=32,
+      evals={'test': {'split': 'test', 'batch_size': 120}},
+      sweep={'seeds': 2, 'tasks': {'a': {}, 'b': {'seed': 7}}})
+  tasks = sweep_lib.plan(str(file))
+  [*sweep_lib.run_tasks(tasks, tmp_path / 'sweep')]
+  assert built == [0, 1, 7, 8]
+  tasks['b'] = sweep_lib.plan(str(file), ['seed=9'])['b']
+  with pytest.raises(ValueError, match='^run b: .* holds another sweep'):
+    [*sweep_lib.run_tasks(tasks, tmp_path / 'sweep')]
+  assert len(training.names) == len(built) == 4
 
 
 @pytest.mark.slow  # Trains.

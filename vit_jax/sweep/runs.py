@@ -3,9 +3,9 @@
 Finished runs are skipped, and an interrupted run resumes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import functools
-from typing import Any
+from typing import Any, TypeVar
 
 from etils import epath
 import jax
@@ -25,6 +25,8 @@ from vit_jax.run import watchdog as watchdog_lib
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.training import health
 
+T = TypeVar('T')
+
 RESULT, RUNS = 'sweep.json', 'runs'
 # Settings that may differ when a sweep resumes. Unlike a single run, it may not
 # change its evaluators.
@@ -40,25 +42,37 @@ def build(
 
   Raises a `ValueError` with the names of experiments that cannot be built.
   """
-  experiments: dict[str, build_lib.Experiment] = {}
-  problems: dict[str, list[str]] = {}
   # Process 0 decides: other hosts may see stale files.
   done = coordination.run_on_first('finished', lambda: [
       name for name in configs
       if workdir_lib.read(workdir / RUNS / name / workdir_lib.SUMMARY)]) or []
-  for name in [name for name in configs if name not in done]:
+
+  def build_one(name: str) -> build_lib.Experiment:
+    with watchdog_lib.Watchdog(
+        configs[name].log, f'opening the data of {name}'):
+      return build_lib.build(configs[name], earlier=workdir_lib.read(
+          workdir / RUNS / name / workdir_lib.CONFIG))
+
+  return for_each(build_one, [name for name in configs if name not in done])
+
+
+def for_each(
+    function: Callable[[str], T], names: Iterable[str]) -> dict[str, T]:
+  """Returns the results of a function by name.
+
+  Raises a `ValueError` with all messages, and the names they are for.
+  """
+  results: dict[str, T] = {}
+  problems: dict[str, list[str]] = {}
+  for name in names:
     try:
-      with watchdog_lib.Watchdog(
-          configs[name].log, f'opening the data of {name}'):
-        experiments[name] = build_lib.build(
-            configs[name], earlier=workdir_lib.read(
-                workdir / RUNS / name / workdir_lib.CONFIG))
+      results[name] = function(name)
     except ValueError as error:
       problems.setdefault(str(error), []).append(name)
   if problems:
     raise ValueError('\n'.join(
         f'run {", ".join(names)}: {text}' for text, names in problems.items()))
-  return experiments
+  return results
 
 
 def train(

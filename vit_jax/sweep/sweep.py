@@ -1,6 +1,7 @@
 """Runs a sweep: the grid, the selection, the final runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+import functools
 import math
 from typing import Any
 
@@ -15,6 +16,31 @@ from vit_jax.sweep import soup
 from vit_jax.training import health
 
 
+def open_runs(
+    sweep: grid_lib.Sweep, workdir: epath.PathLike,
+) -> Callable[[signals.StopRequest], dict[str, Any]]:
+  """Builds the runs that are left; returns a function that does them.
+
+  Raises:
+    ValueError: if a run cannot be built, or the folder holds another sweep.
+  """
+  workdir = epath.Path(workdir)
+  previous = runs.read_previous(workdir, sweep.to_plain())
+  rows = {row['name']: row for row in previous.get('grid', ())}
+  result = {
+      'best': None, 'final': None, **previous, 'plan': sweep.to_plain(),
+      'mode': sweep.mode, 'grid': [rows.get(point.name, {
+          'name': point.name, 'values': point.values, 'value': None})
+                                   for point in sweep.points]}
+  if sweep.section.soup != 'none':
+    soup.check(sweep)
+  # Without a grid, there is one point and nothing to select.
+  experiments = _build_grid(sweep, workdir, _not_diverged(result)) if (
+      sweep.section.grid) else runs.build(
+          sweep.with_seeds('final', sweep.config), workdir)
+  return functools.partial(_run, sweep, workdir, result, experiments)
+
+
 def run(sweep: grid_lib.Sweep, workdir: epath.PathLike) -> dict[str, Any]:
   """Runs or resumes a sweep; returns the contents of `sweep.json`.
 
@@ -23,43 +49,46 @@ def run(sweep: grid_lib.Sweep, workdir: epath.PathLike) -> dict[str, Any]:
       run of the grid has a result.
     signals.Stopped: after a signal; the same call resumes.
   """
-  workdir = epath.Path(workdir)
-  previous = runs.read_previous(workdir, sweep.to_plain())
-  points = {point.name: point for point in sweep.points}
-  rows = {row['name']: row for row in previous.get('grid', ())}
-  for name, point in points.items():
-    rows.setdefault(
-        name, {'name': name, 'values': point.values, 'value': None})
-  # Without a grid, there is one point and nothing to select.
-  todo = [name for name in points if sweep.section.grid
-          and not rows[name].get('diverged')]
-  result: dict[str, Any] = {
-      'best': None, 'final': None, **previous, 'plan': sweep.to_plain(),
-      'mode': sweep.mode, 'grid': [rows[name] for name in points]}
-  method = sweep.section.soup
-  if method != 'none':
-    soup.check(sweep)
   with signals.catch() as stop:
-    experiments = _build_all(sweep, workdir, todo)
-    runs.write(workdir, result)
-    for name, summary in runs.train(experiments, todo, workdir, stop=stop):
+    return open_runs(sweep, workdir)(stop)
+
+
+def _run(
+    sweep: grid_lib.Sweep, workdir: epath.Path, result: dict[str, Any],
+    experiments: Mapping[str, build_lib.Experiment],
+    stop: signals.StopRequest,
+) -> dict[str, Any]:
+  """Runs a sweep whose unfinished runs, without a grid the final ones, exist.
+
+  Writes and returns `result`, the contents of `sweep.json` as far as known.
+  """
+  rows = {row['name']: row for row in result['grid']}
+  runs.write(workdir, result)
+  best = result['grid'][0]
+  if sweep.section.grid:
+    for name, summary in runs.train(
+        experiments, _not_diverged(result), workdir, stop=stop):
       rows[name] |= _grid_row(summary, sweep.section.metric)
       runs.write(workdir, result)
-    best = (_best(result['grid'], sweep) if sweep.section.grid
-            else result['grid'][0])
-    result['best'] = {key: best[key] for key in ('name', 'values', 'value')}
+    best = _best(result['grid'], sweep)
+  result['best'] = {key: best[key] for key in ('name', 'values', 'value')}
+  runs.write(workdir, result)
+  method = sweep.section.soup
+  if method != 'none' and (result.get('soup') or {}).get('method') != method:
+    result['soup'] = soup.make(sweep, result['grid'], workdir, stop=stop)
     runs.write(workdir, result)
-    if method != 'none':
-      earlier = previous.get('soup') or {}
-      result['soup'] = (earlier if earlier.get('method') == method else
-                        soup.make(sweep, result['grid'], workdir, stop=stop))
-      runs.write(workdir, result)
-    result['final'] = _run_final(sweep, points[best['name']], workdir, stop)
-    runs.write(workdir, result)
+  point = next(p for p in sweep.points if p.name == best['name'])
+  result['final'] = _run_final(sweep, point, workdir, stop, experiments)
+  runs.write(workdir, result)
   return result
 
 
-def _build_all(
+def _not_diverged(result: Mapping[str, Any]) -> list[str]:
+  """Returns the runs of the grid that have not diverged."""
+  return [row['name'] for row in result['grid'] if not row.get('diverged')]
+
+
+def _build_grid(
     sweep: grid_lib.Sweep, workdir: epath.Path, names: Sequence[str],
 ) -> dict[str, build_lib.Experiment]:
   """Builds the runs of the grid, and checks a final run of each point.
@@ -86,13 +115,15 @@ def _build_all(
 
 def _run_final(
     sweep: grid_lib.Sweep, best: grid_lib.Point, workdir: epath.Path,
-    stop: signals.StopRequest,
+    stop: signals.StopRequest, experiments: Mapping[str, build_lib.Experiment],
 ) -> dict[str, Any]:
   """Trains the best point on all data with each seed."""
   configs = sweep.with_seeds('final', best.config)
+  if sweep.section.grid:
+    experiments = runs.build(configs, workdir)
   summaries = {}
   for name, summary in runs.train(
-      runs.build(configs, workdir), list(configs), workdir, stop=stop):
+      experiments, list(configs), workdir, stop=stop):
     if isinstance(summary, health.NonFiniteError):
       raise summary
     summaries[name] = summary

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from vit_jax.experiment import config as config_lib
+from vit_jax.run import signals
 from vit_jax.sweep import development_split
 from vit_jax.sweep import grid as grid_lib
 from vit_jax.sweep import runs
@@ -26,24 +27,26 @@ def run(
 ) -> Iterator[dict[str, Any]]:
   """Runs or resumes each task; yields the contents of `sweep.json` after it.
 
-  Raises errors and `signals.Stopped` as `sweep.run`; missing data of any task
-  before the first one is trained.
+  Raises errors and `signals.Stopped` as `sweep.run`; those of the data of any
+  task before the first one is trained.
   """
   workdir = epath.Path(workdir)
   for sweep in tasks.values():
     for metric in sweep.section.report.values():
       config_lib.metric_mode(sweep.config, metric, setting='sweep.report')
-  runs.build({name: sweep.config for name, sweep in tasks.items()}, workdir)
-  done: dict[str, Any] = {}
-  for name, sweep in tasks.items():
-    if jax.process_index() == 0:
-      print(f'\nTask {name} ({len(done) + 1} of {len(tasks)})', flush=True)
-    found = sweep_lib.run(sweep, workdir / TASKS / name)
-    done[name] = {key: found[key] for key in ('best', 'grid', 'final')}
-    result = {'columns': sweep.section.columns, 'tasks': done,
-              'cells': cells(tasks, done)}
-    runs.write(workdir, result)
-    yield result
+  with signals.catch() as stop:
+    opened = runs.for_each(lambda name: sweep_lib.open_runs(
+        tasks[name], workdir / TASKS / name), tasks)
+    done: dict[str, Any] = {}
+    for name, sweep in tasks.items():
+      if jax.process_index() == 0:
+        print(f'\nTask {name} ({len(done) + 1} of {len(tasks)})', flush=True)
+      found = opened.pop(name)(stop)
+      done[name] = {key: found[key] for key in ('best', 'grid', 'final')}
+      result = {'columns': sweep.section.columns, 'tasks': done,
+                'cells': cells(tasks, done)}
+      runs.write(workdir, result)
+      yield result
 
 
 def cells(
