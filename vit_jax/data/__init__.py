@@ -18,7 +18,6 @@ from vit_jax.data.dataset import with_masks
 from vit_jax.data.images.unreadable import allowed as allowed_unreadable
 from vit_jax.data.images.unreadable import UnreadableCounter
 from vit_jax.data.images.unreadable import UnreadableLog
-from vit_jax.data.known_datasets import DATASETS
 from vit_jax.data.mixture import describe as describe_mixture
 from vit_jax.data.mixture import images_seen
 from vit_jax.data.pipeline import abstract_batch
@@ -26,28 +25,3 @@ from vit_jax.data.pipeline import eval_batches
 from vit_jax.data.pipeline import train_batches
 from vit_jax.data.splits.class_sampling import TooFewExamples
 from vit_jax.data.statistics import measured
-
-__all__ = [
-    'DATASETS',
-    'IGNORED',
-    'DataConfig',
-    'Dataset',
-    'TooFewExamples',
-    'UnreadableCounter',
-    'UnreadableLog',
-    'abstract_batch',
-    'allowed_unreadable',
-    'class_labels',
-    'describe_mixture',
-    'eval_batches',
-    'images_seen',
-    'inherit',
-    'measured',
-    'open_dataset',
-    'parse',
-    'prepare',
-    'scale_notes',
-    'train_batches',
-    'with_classes_of',
-    'with_masks',
-]

@@ -28,9 +28,6 @@ DATASETS: dict[str, dict[str, str]] = {
     'objectnet': {'name': 'shift', 'source': './objectnet-1.0/images',
                   'mappings': './objectnet-1.0/mappings'}}
 
-__all__ = ['DATASETS', 'KINDS', 'Context', 'Evaluate', 'EvaluatorConfig',
-           'Mode', 'Result', 'Split', 'config_type', 'parse']
-
 
 def config_type(name: str, *, where: str) -> type[EvaluatorConfig]:
   """Returns the config record of a kind of evaluator."""

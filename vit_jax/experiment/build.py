@@ -29,8 +29,6 @@ from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.training import step as step_lib
 from vit_jax.weights import open as open_lib
 
-__all__ = ['Experiment', 'build']
-
 
 def build(
     config: config_lib.Config, devices: Sequence[jax.Device] | None = None, *,

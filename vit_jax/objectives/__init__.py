@@ -19,9 +19,6 @@ from vit_jax.objectives.objective import TEACHER
 KINDS = ('supervised', 'distill', 'masked_patch', 'mae', 'lejepa',
          'segmentation')
 
-__all__ = ['KINDS', 'PROJECTOR', 'TEACHER', 'Context', 'Objective',
-           'ObjectiveConfig', 'config_type', 'parse']
-
 
 def config_type(name: str) -> type[ObjectiveConfig]:
   """Returns the config record of a kind of objective."""

@@ -8,5 +8,3 @@ from vit_jax.optim.config import Config
 from vit_jax.optim.config import parse
 from vit_jax.optim.optimizers import build
 from vit_jax.optim.optimizers import Optimizer
-
-__all__ = ['Config', 'Optimizer', 'build', 'parse']

@@ -17,5 +17,3 @@ from etils import epy
 # Lazily, so that the command line imports `signals` without JAX.
 with epy.lazy_api_imports(globals()):
   from vit_jax.run.loop import train
-
-__all__ = ['train']

@@ -26,6 +26,3 @@ from vit_jax.sweep.runs import RESULT
 from vit_jax.sweep.sweep import edges
 from vit_jax.sweep.sweep import run
 from vit_jax.sweep.tasks import run as run_tasks
-
-__all__ = [
-    'RESULT', 'Sweep', 'SweepConfig', 'edges', 'plan', 'run', 'run_tasks']
