@@ -50,8 +50,7 @@ def test_batches_hold_standardised_targets_and_nan_where_missing():
 def test_mixup_blends_targets_and_a_blend_with_nan_is_nan():
   config = data.measured(parsed(mixup=0.5), DATASET)
   (batch,) = data.eval_batches(config, DATASET, batch_size=20)
-  prepare = data.prepare(
-      config, num_classes=2, multi_label=False, targets=True)
+  prepare = data.prepare(config, DATASET)
   mixed = prepare(batch, jax.random.key(1), train=True)
   label = batch['label']
   partner = np.roll(label, 1, axis=0)
@@ -79,4 +78,4 @@ def test_invalid_targets_are_errors(section, labels, message):
   with pytest.raises(ValueError, match=re.escape(message)):
     dataset = with_labels(labels)
     config = data.measured(parsed(**section), dataset)
-    data.prepare(config, num_classes=2, multi_label=False, targets=True)
+    data.prepare(config, dataset)

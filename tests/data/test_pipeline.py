@@ -175,7 +175,7 @@ def test_label_lists_are_padded_and_become_k_hot_on_the_device(
   dense = np.zeros((256, num_classes), np.float32)
   for i, classes in enumerate(labels):
     dense[i, list(classes)] = 1
-  prepare = data.prepare(config, num_classes=num_classes, multi_label=True)
+  prepare = data.prepare(config, dataset)
   np.testing.assert_array_equal(
       prepare(batch, None, train=False)['label'], dense)
 

@@ -19,12 +19,14 @@ def toy():
 
   Images [examples, width] are logits and representation at once, times
   `params['scale']`. Each split is cut into batches, the last one padded with
-  `garbage`.
+  `garbage`. `stored` replaces the labels of the dataset.
   """
-  from vit_jax import evals  # Not before pytest has its import hook.
+  from tests import in_memory  # Not before pytest has its import hook.
+  from vit_jax import data
+  from vit_jax import evals
 
-  def split(images, labels, *, size=4, garbage=np.nan, num_examples=None,
-            num_classes=None, **facts):
+  def split(images, labels, *, size=4, garbage=np.nan, stored=None,
+            num_classes=None, class_names=None, targets=(), **facts):
     images = np.asarray(images, np.float32)
     labels = np.asarray(labels)
     name = 'segmentation' if labels.ndim == 3 else 'label'
@@ -40,12 +42,14 @@ def toy():
                 (short, *labels.shape[1:]), labels.dtype)])),
             'mask': jnp.asarray([1.0] * (size - short) + [0.0] * short)}
 
+    dataset = data.Dataset(
+        name='toy', split='test', class_names=class_names, targets=targets,
+        source=in_memory.Arrays(*[labels if stored is None else stored] * 2),
+        multi_label=labels.ndim == 2 and not targets,
+        num_classes=num_classes or images.shape[-1])
     return evals.Split(
-        name='toy', batches=batches, image=lambda i: images[i],
-        original=lambda i: (images[i], f'{i}.png'),
-        multi_label=labels.ndim == 2,
-        num_examples=len(images) if num_examples is None else num_examples,
-        num_classes=num_classes or images.shape[-1], **facts)
+        dataset=dataset, batches=batches, image=lambda i: images[i],
+        original=lambda i: (images[i], f'{i}.png'), **facts)
 
   def predict(params, batch):
     values = batch['image'].reshape(len(batch['image']), -1) * params['scale']
@@ -60,9 +64,10 @@ def toy():
         where='evals.test', predict=predict,
         features=lambda params, batch, layer, _: predict(params, batch)[layer],
         objective=objective or (lambda *_, **__: None), loss=loss,
-        activation=activation, train_name='toy', targets=targets,
-        class_names=class_names, grid=grid,
-        num_classes=num_classes or splits[''].num_classes,
+        activation=activation, grid=grid, trained=data.Dataset(
+            name='toy', split='train', source=in_memory.Numbers(0),
+            num_classes=num_classes or splits[''].dataset.num_classes,
+            class_names=class_names, targets=targets),
         open_split=lambda split, source, **options: splits[split])
     evaluate = evals.parse({'test': section})['test'].build(context)
     return lambda params, on_batch=lambda: None: evaluate(params, on_batch)

@@ -92,7 +92,8 @@ def test_the_most_frequent_confusions_are_named():
 def test_nan_logits_have_no_class(toy):
   broken = LOGITS.copy()
   broken[[4, 9], 3] = np.nan
-  with pytest.raises(ValueError, match='logits of 2 examples of toy are NaN'):
+  with pytest.raises(
+      ValueError, match='logits of 2 examples of toy test are NaN'):
     toy({'name': 'confusion'}, toy.split(broken, LABELS))(toy.params)
 
 
@@ -218,7 +219,7 @@ def test_evaluators_of_the_head_need_its_classes(toy, name):
     ('classification', EXAMPLES - 1), ('confusion', EXAMPLES + 1)])
 def test_lost_or_repeated_examples_are_errors(toy, name, count):
   with pytest.raises(RuntimeError, match='counted .* examples, but its'):
-    build(toy, name, num_examples=count)(toy.params)
+    build(toy, name, stored=(0,) * count)(toy.params)
 
 
 @pytest.mark.parametrize('name', ['classification', 'confusion', 'knn'])

@@ -1,6 +1,5 @@
 """Regression metrics, compared with scikit-learn."""
 
-import dataclasses
 import functools
 import re
 
@@ -25,8 +24,7 @@ def build(toy, section, split, *, targets=('age', 'mass')):
 
 @pytest.fixture
 def split(toy):
-  found = toy.split(ANSWERS, LABELS, num_classes=2)
-  return dataclasses.replace(found, multi_label=False, **FACTS)
+  return toy.split(ANSWERS, LABELS, num_classes=2, **FACTS)
 
 
 def test_errors_agree_with_scikit_learn_in_the_units_of_the_labels(toy, split):
@@ -59,8 +57,7 @@ def test_errors_agree_with_scikit_learn_in_the_units_of_the_labels(toy, split):
 def test_a_nan_prediction_gives_nan_metrics(toy, split):
   answers = ANSWERS.copy()
   answers[0, 0] = np.nan
-  broken = dataclasses.replace(
-      toy.split(answers, LABELS, num_classes=2), multi_label=False, **FACTS)
+  broken = toy.split(answers, LABELS, num_classes=2, **FACTS)
   found = build(toy, {'name': 'regression'}, broken)(toy.params).metrics
   assert np.isnan(found['mean_absolute_error_age']) and np.isnan(found['r2'])
   assert np.isfinite(found['r2_mass'])
@@ -70,7 +67,7 @@ def test_a_nan_prediction_gives_nan_metrics(toy, split):
     'classification', 'confusion', 'calibration', 'multi_label', 'knn'])
 def test_class_evaluators_refuse_regression_targets(toy, split, name):
   with pytest.raises(ValueError, match=re.escape(
-      'evals.test measures classes, but the labels of toy are '
+      'evals.test measures classes, but the labels of toy test are '
       'regression targets (age, mass). Use '
       '--config.evals.test.name=regression.')):
     build(toy, {'name': name}, split)
@@ -81,6 +78,6 @@ def test_regression_of_classes_is_an_error(toy, split):
   with pytest.raises(ValueError, match='name=classification'):
     build(toy, {'name': 'regression'}, classes, targets=())
   with pytest.raises(ValueError, match=r'the model \(toy\) predicts regression '
-                     r'targets \(age, mass\), but toy has classes.*table.'
+                     r'targets \(age, mass\), but toy test has classes.*table.'
                      'label=age,mass'):
     build(toy, {'name': 'regression'}, classes)

@@ -119,7 +119,7 @@ def test_classes_without_examples_are_left_out_and_curves_are_drawn(
 
 @pytest.mark.parametrize(('section', 'classes', 'words'), [
     ({'positive': 'il'}, 2, "positive.*Did you mean 'ill'"),
-    ({}, 101, 'curves of up to 100 classes, but toy has 101')])
+    ({}, 101, 'curves of up to 100 classes, but toy test has 101')])
 def test_unsuitable_settings_are_errors(toy, section, classes, words):
   names = ('ill', 'well', *map(str, range(classes - 2)))
   split = toy.split(np.zeros((4, classes)), np.zeros(4, int), class_names=names)

@@ -128,5 +128,6 @@ def test_missing_labels_and_nan_tokens_are_errors(toy):
     evaluate(toy, data, data)
   tokens[1, 0, 0, 0] = np.nan
   data = split(toy, tokens, labels)
-  with pytest.raises(ValueError, match='toy has an image whose tokens are NaN'):
+  with pytest.raises(
+      ValueError, match='toy test has an image whose tokens are NaN'):
     evaluate(toy, data, data)

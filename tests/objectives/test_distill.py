@@ -11,6 +11,7 @@ import pytest
 from scipy import special
 
 from tests import toy
+from vit_jax import data
 from vit_jax import objectives
 from vit_jax.inference import load as load_lib
 from vit_jax.objectives import distill
@@ -153,9 +154,9 @@ def test_features_are_compared_after_a_projection(teacher):
   np.testing.assert_allclose(loss - plain, 0.5 * distance, rtol=1e-3)
 
 
-@pytest.mark.parametrize('labels', [{'multi_label': True}, {'targets': True}])
+@pytest.mark.parametrize('labels', [
+    {'multi_label': True}, {'targets': ('age',)}])
 def test_labels_must_be_single_classes(labels):
   config = objectives.parse({'name': 'distill', 'teacher': 'x'})
   with pytest.raises(ValueError, match="name is 'distill', but"):
-    config.resolve(
-        **{'multi_label': False, 'targets': False, **labels})
+    config.resolve(data.Metadata(num_classes=1, **labels))

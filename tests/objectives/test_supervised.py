@@ -9,6 +9,7 @@ import numpy as np
 import optax
 import pytest
 
+from vit_jax import data
 from vit_jax import objectives
 from vit_jax.objectives import supervised
 
@@ -40,7 +41,8 @@ def logits(key=KEY):
 
 def measure(section, labels, *, multi_label=False, key=KEY, **facts):
   objective = objectives.parse(section).build(objectives.Context(
-      Linear(), multi_label=multi_label, mean=0.0, std=1.0, **facts))
+      Linear(), data.Metadata(num_classes=3, multi_label=multi_label),
+      mean=0.0, std=1.0, **facts))
   return objective, objective(
       PARAMS, {'image': IMAGES, 'label': labels, 'mask': jnp.ones(4)}, key)
 
@@ -97,18 +99,18 @@ def test_loss_is_multiplied_by_the_weight_of_the_class():
 
 @pytest.mark.parametrize(('labels', 'loss'), [
     ({}, 'softmax'), ({'multi_label': True}, 'sigmoid'),
-    ({'targets': True}, 'mse')])
+    ({'targets': ('age',)}, 'mse')])
 def test_the_default_loss_suits_the_labels(labels, loss):
   config = objectives.parse({}).resolve(
-      **{'targets': False, 'multi_label': False, **labels})
+      data.Metadata(num_classes=1, **labels))
   assert config.loss == loss
 
 
 @pytest.mark.parametrize('section, facts, words', [
-    ({'loss': 'softmax'}, {'targets': True}, 'Use mse or mae or huber'),
+    ({'loss': 'softmax'}, {'targets': ('age',)}, 'Use mse or mae or huber'),
     ({'loss': 'mae'}, {}, "loss is 'mae', but the labels are classes"),
-    ({'label_smoothing': 0.1}, {'targets': True}, 'regression targets'),
-    ({'class_weights': 'inverse'}, {'targets': True}, 'regression targets'),
+    ({'label_smoothing': 0.1}, {'targets': ('age',)}, 'regression targets'),
+    ({'class_weights': 'inverse'}, {'targets': ('age',)}, 'regression targets'),
     ({'class_weights': 'inverse'}, {'multi_label': True},
      'several classes per image'),
     ({'class_weights': [1.0, -1.0]}, {}, 'must be finite and at least 0'),
@@ -116,7 +118,8 @@ def test_the_default_loss_suits_the_labels(labels, loss):
 def test_setting_that_does_not_apply_to_the_labels_is_an_error(
     section, facts, words):
   with pytest.raises(ValueError, match=re.escape(words)):
-    objectives.parse(section).build(objectives.Context(Linear(), **facts))
+    objectives.parse(section).build(objectives.Context(
+        Linear(), data.Metadata(num_classes=3, **facts)))
 
 
 def test_class_weights_need_one_weight_per_class():

@@ -132,7 +132,7 @@ def _show(
   section = experiment.config.evals[name]
   dataset, _ = experiment.open_data(section.split, section.source)
   console_lib.table(
-      f'{name}: {dataset.name} {dataset.split}, '
+      f'{name}: {dataset.title}, '
       f'{console_lib.format_count(int(result.metrics["examples"]), "image")} '
       f'in {secs:.1f} s',
       ['metric', 'value'],

@@ -94,4 +94,4 @@ def _scan(config: data.DataConfig, dataset: data.Dataset) -> Result:
     if time.monotonic() > end:
       break
   return Result(
-      f'{dataset.name} {dataset.split}', checked, count, tuple(found))
+      dataset.title, checked, count, tuple(found))

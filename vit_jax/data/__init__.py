@@ -23,5 +23,6 @@ from vit_jax.data.mixture import images_seen
 from vit_jax.data.pipeline import abstract_batch
 from vit_jax.data.pipeline import eval_batches
 from vit_jax.data.pipeline import train_batches
+from vit_jax.data.sources.protocol import Metadata
 from vit_jax.data.splits.class_sampling import TooFewExamples
 from vit_jax.data.statistics import measured

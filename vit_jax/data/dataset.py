@@ -64,6 +64,11 @@ class Dataset(protocol.Metadata):
     return len(self.source)
 
   @property
+  def title(self) -> str:
+    """Dataset and split, for messages."""
+    return f'{self.name} {self.split}'
+
+  @property
   def classes(self) -> classes_lib.Classes:
     """Names of the classes or regression targets, with their order."""
     return self.as_classes('the data', self.name)
@@ -251,4 +256,4 @@ def class_labels(
   """Returns the class of each example; see `class_sampling.class_labels`."""
   return class_sampling.class_labels(
       dataset.source, num_classes=dataset.num_classes,
-      name=f'{dataset.name} {dataset.split}', setting=setting)
+      name=dataset.title, setting=setting)

@@ -145,7 +145,7 @@ class LoadExample:
               + ' (not possible in few-shot evaluation)' * always
               + '; `data check` lists all of them.') from error
         unreadable.append(unreadable_lib.Unreadable(
-            f'{self.dataset.name} {self.dataset.split}',
+            self.dataset.title,
             self.dataset.source.key(at % count), str(error)))
     if not replace:
       return None, unreadable

@@ -41,7 +41,7 @@ def _measure_targets(
   Raises:
     ValueError: for a target that is missing everywhere, or constant.
   """
-  name, source = f'{dataset.name} {dataset.split}', dataset.source
+  name, source = dataset.title, dataset.source
   values = np.empty((len(source), len(dataset.targets)))
   for index in range(len(source)):
     with dataset.naming(index):
@@ -80,7 +80,7 @@ def _measure_pixels(
     channel = int(np.argmin(np.nan_to_num(variance)))
     raise ValueError(
         f'data.std cannot be measured: channel {channel} is {mean[channel]:g} '
-        f'in all of {count} images of {dataset.name} {dataset.split}. Set '
+        f'in all of {count} images of {dataset.title}. Set '
         'data.mean and data.std, one value per channel.')
   # Four digits are the same on machines whose JPEG decoders round differently.
   return (tuple(float(f'{m:.4g}') for m in mean),

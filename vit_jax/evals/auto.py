@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Literal
 
+from vit_jax import data
 from vit_jax.evals import classification
 from vit_jax.evals import evaluator
 from vit_jax.evals import regression
@@ -20,8 +21,8 @@ class AutoConfig(classification.ClassificationConfig):
   def metrics(self) -> dict[str, evaluator.Mode]:
     return {**super().metrics(), **regression.RegressionConfig().metrics()}
 
-  def resolve(self, *, targets: bool) -> evaluator.EvaluatorConfig:
-    kind = (regression.RegressionConfig if targets
+  def resolve(self, dataset: data.Metadata) -> evaluator.EvaluatorConfig:
+    kind = (regression.RegressionConfig if dataset.targets
             else classification.ClassificationConfig)
     return kind(**{
         field.name: getattr(self, field.name)

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Literal
 
+from vit_jax import data
 from vit_jax import metrics
 from vit_jax import types
 from vit_jax.evals import evaluator
@@ -34,14 +35,13 @@ class ClassificationConfig(evaluator.EvaluatorConfig):
             'mean_average_precision': 'max', f'accuracy_top_{TOP_K}': 'max',
             'loss': 'min'}
 
-  def metrics_on(
-      self, *, multi_label: bool, num_classes: int) -> tuple[str, ...]:
+  def metrics_on(self, dataset: data.Metadata) -> tuple[str, ...]:
     if self.real_labels:
       return ('accuracy',)
-    if multi_label:
+    if dataset.multi_label:
       return ('precision_at_1', *('mean_average_precision',) * (
-          self._ranks_classes(num_classes)), 'loss')
-    top_k = (f'accuracy_top_{TOP_K}',) * (num_classes > TOP_K)
+          self._ranks_classes(dataset.num_classes)), 'loss')
+    top_k = (f'accuracy_top_{TOP_K}',) * (dataset.num_classes > TOP_K)
     return ('accuracy', *top_k, 'loss')
 
   def _ranks_classes(self, num_classes: int) -> bool:
@@ -51,7 +51,8 @@ class ClassificationConfig(evaluator.EvaluatorConfig):
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     split = context.open(self, real_labels=self.real_labels)
     context.check_classes(split)
-    if split.multi_label and self._ranks_classes(split.num_classes):
+    dataset = split.dataset
+    if dataset.multi_label and self._ranks_classes(dataset.num_classes):
       return multi_label_lib.evaluate(context, split)
 
     def batch_means(
@@ -60,7 +61,7 @@ class ClassificationConfig(evaluator.EvaluatorConfig):
       mask, values = batch['mask'], {}
       if not self.real_labels:
         values['loss'] = context.loss(logits, labels)
-      if split.multi_label:
+      if dataset.multi_label:
         name = 'accuracy' if self.real_labels else 'precision_at_1'
         values[name] = metrics.precision_at_1(logits, labels)
         if self.real_labels:

@@ -29,9 +29,10 @@ class ConfusionConfig(evaluator.EvaluatorConfig):
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     split = context.open(self)
     context.check_classes(split, single=True)
-    if split.num_classes > MAX_CLASSES:
+    dataset = split.dataset
+    if dataset.num_classes > MAX_CLASSES:
       raise ValueError(
-          f'{context.where}: the confusion matrix of {split.num_classes:,} '
+          f'{context.where}: the confusion matrix of {dataset.num_classes:,} '
           f'classes is too large; the limit is {MAX_CLASSES:,}.')
 
     def batch_values(params: types.Params, batch: types.Batch) -> types.Outputs:
@@ -44,12 +45,12 @@ class ConfusionConfig(evaluator.EvaluatorConfig):
       if values['is_nan'].any():
         raise ValueError(
             f'{context.where}: the logits of {int(values["is_nan"].sum())} '
-            f'examples of {split.name} are NaN.')
+            f'examples of {dataset.title} are NaN.')
       # Row: class; column: predicted class.
       counts = np.bincount(
-          values['label'].astype(np.int64) * split.num_classes
-          + values['prediction'], minlength=split.num_classes**2,
-      ).reshape(split.num_classes, split.num_classes)
+          values['label'].astype(np.int64) * dataset.num_classes
+          + values['prediction'], minlength=dataset.num_classes**2,
+      ).reshape(dataset.num_classes, dataset.num_classes)
       correct, total = np.diag(counts), counts.sum(axis=1)
       with np.errstate(invalid='ignore'):
         accuracy = correct / total  # NaN for classes without examples.
@@ -63,10 +64,10 @@ class ConfusionConfig(evaluator.EvaluatorConfig):
            'f1_class_mean': float(np.nanmean(f1)),
            'examples': int(total.sum())},
           {'confusion': counts, 'class_accuracy': accuracy,
-           'class_precision': precision, 'class_f1': f1}, split.class_names,
+           'class_precision': precision, 'class_f1': f1}, dataset.class_names,
           # Positions refer to the dataset only if no image was unreadable.
           _mistakes(values, split)
-          if total.sum() == split.num_examples else ())
+          if total.sum() == dataset.num_examples else ())
 
     return passes.gather(split, batch_values, finish)
 

@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, Int, Num
 import numpy as np
 
 from vit_jax import classes
+from vit_jax import data
 from vit_jax import schema
 from vit_jax import types
 
@@ -30,15 +31,8 @@ class Split:
   """Examples to evaluate on.
 
   Attributes:
-    name: dataset and split, for messages.
+    dataset: the examples, undecoded, and their classes.
     batches: opens an iterator over preprocessed batches; the last is padded.
-    num_examples: size of the split, compared with the number of examples seen.
-    num_classes: classes of the dataset.
-    class_names: names of the classes, if known.
-    read_labels: reads the label of every example, without decoding images.
-    multi_label: labels are k-hot [batch, classes] instead of indices [batch].
-    targets: names of the regression targets, whose labels are standardised
-      [batch, targets], NaN where unknown.
     target_mean: mean of each target in its own units.
     target_std: standard deviation of each target in its own units.
     image: returns the image of an example as uint8 [height, width, channels],
@@ -50,16 +44,10 @@ class Split:
       each seed; -1 if not sampled. Only for splits sampled by class.
     max_unreadable: examples that may be missing because they are unreadable.
   """
-  name: str
+  dataset: data.Dataset
   batches: Callable[[], Iterator[types.Batch]]
   image: Callable[[int], np.ndarray]
   original: Callable[[int], tuple[np.ndarray, str]]
-  num_examples: int
-  num_classes: int
-  class_names: tuple[str, ...] | None = None
-  read_labels: Callable[[], np.ndarray] | None = None
-  multi_label: bool = False
-  targets: tuple[str, ...] = ()
   target_mean: tuple[float, ...] = ()
   target_std: tuple[float, ...] = ()
   mask: Callable[[int], np.ndarray] | None = None
@@ -68,15 +56,8 @@ class Split:
 
   def k_hot(self, labels: jax.Array) -> Num[Array, 'batch classes']:
     """Returns labels of a batch, of one or several classes, as k-hot rows."""
-    return labels if self.multi_label else jax.nn.one_hot(
-        labels, self.num_classes)
-
-  @property
-  def classes(self) -> classes.Classes:
-    """Classes or regression targets of the data."""
-    return classes.Classes(
-        'the data', self.num_classes, self.targets or self.class_names or (),
-        self.name)
+    return labels if self.dataset.multi_label else jax.nn.one_hot(
+        labels, self.dataset.num_classes)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -92,16 +73,12 @@ class Context:
       loss and metrics.
     loss: per-example loss of logits and labels, without label smoothing.
     activation: maps logits to probabilities.
-    num_classes: outputs of the model's head.
-    train_name: training dataset or weights that the classes come from, for
-      messages.
-    class_names: names of the model's classes, if known.
+    trained: training data, with the classes of the model's head.
     open_split: opens (split, source='', batch_size=None, per_class=0,
       seeds=(0,), allow_fewer=False, real_labels='', masks=False), where
       `per_class` samples that many examples of each class for each seed, or all
       of a smaller class with `allow_fewer`, `real_labels` is a file of ReaL
       labels, and `masks` adds `segmentation` to batches.
-    targets: names of the regression targets of the model, if any.
     grid: rows and columns of the patches, the last of the tokens.
     note: prints a line, '' for none.
   """
@@ -112,20 +89,15 @@ class Context:
   loss: Callable[[Float[Array, 'batch classes'], jax.Array],
                  Float[Array, 'batch']]
   activation: Literal['softmax', 'sigmoid']
-  num_classes: int
-  train_name: str
+  trained: data.Dataset
   open_split: Callable[..., Split]
-  targets: tuple[str, ...] = ()
-  class_names: tuple[str, ...] | None = None
   grid: tuple[int, int] = (1, 1)
   note: Callable[[str], object] = print
 
   @property
   def classes(self) -> classes.Classes:
     """Classes or regression targets of the model."""
-    return classes.Classes(
-        'the model', self.num_classes, self.targets or self.class_names or (),
-        self.train_name)
+    return self.trained.as_classes('the model', self.trained.name)
 
   def open(self, config: 'EvaluatorConfig', **options: Any) -> Split:
     """Opens the split of an evaluator.
@@ -138,37 +110,39 @@ class Context:
         config.split, config.source, batch_size=config.batch_size, **options)
     if not config.uses_head:
       return split
-    if bool(split.targets) != bool(self.targets):
+    ours, targets = self.classes, self.trained.targets
+    theirs = split.dataset.as_classes('the data', split.dataset.title)
+    if bool(split.dataset.targets) != bool(targets):
       raise ValueError(
-          f'{self.where}: {self.classes.title} predicts '
-          f'{_describe(self.classes, self.targets)}, but {split.name} has '
-          f'{_describe(split.classes, split.targets)}. Use data with '
+          f'{self.where}: {ours.title} predicts {_describe(ours, targets)}, '
+          f'but {split.dataset.title} has '
+          f'{_describe(theirs, split.dataset.targets)}. Use data with '
           f'the labels that it predicts: --config.{self.where}.source=DATA' + (
               ', where the labels of a table are its columns --config.data.'
-              f'table.label={",".join(self.targets)}.' if self.targets
-              else '.'))
+              f'table.label={",".join(targets)}.' if targets else '.'))
     note = classes.match(
-        split.classes, self.classes, rename=RENAME,
-        restrict='' if self.targets else (
+        theirs, ours, rename=RENAME,
+        restrict='' if targets else (
             'To measure on the classes that both have, use the evaluator shift '
             f'(--evaluators=shift, or --config.{self.where}.name=shift)'),
         remedy='The evaluators fewshot and knn work with any classes.')
     # Data without names are compared with themselves at most.
-    if split.class_names or self.class_names:
+    if split.dataset.class_names or self.trained.class_names:
       self.note(note)
     return split
 
   def check_classes(self, split: Split, *, single: bool = False) -> None:
     """Raises for regression targets or, with `single`, several labels."""
-    if split.targets:
+    if split.dataset.targets:
       raise ValueError(
-          f'{self.where} measures classes, but the labels of {split.name} are '
-          f'regression targets ({", ".join(split.targets)}). Use '
+          f'{self.where} measures classes, but the labels of '
+          f'{split.dataset.title} are regression targets '
+          f'({", ".join(split.dataset.targets)}). Use '
           f'--config.{self.where}.name=regression.')
-    if single and split.multi_label:
+    if single and split.dataset.multi_label:
       raise ValueError(
-          f'{self.where} needs one label per image, but {split.name} has '
-          'several.')
+          f'{self.where} needs one label per image, but '
+          f'{split.dataset.title} has several.')
 
 
 def _describe(labels: classes.Classes, targets: tuple[str, ...]) -> str:
@@ -259,19 +233,18 @@ class EvaluatorConfig:
     """Forward passes per image."""
     return 1 + self.flip
 
-  def resolve(self, *, targets: bool) -> 'EvaluatorConfig':
+  def resolve(self, dataset: data.Metadata) -> 'EvaluatorConfig':
     """Returns the evaluator of data that have regression targets or classes."""
-    del targets
+    del dataset
     return self
 
   def metrics(self) -> dict[str, Mode]:
     """Returns all metrics that may be reported, the default one first."""
     raise NotImplementedError
 
-  def metrics_on(
-      self, *, multi_label: bool, num_classes: int) -> tuple[str, ...]:
+  def metrics_on(self, dataset: data.Metadata) -> tuple[str, ...]:
     """Returns the metrics reported for such data, the default one first."""
-    del multi_label, num_classes
+    del dataset
     return tuple(self.metrics())
 
   def build(self, context: Context) -> Evaluate:

@@ -32,10 +32,11 @@ def extract(
   """
   if labelled:
     context.check_classes(split, single=True)
-  if test is not None and split.num_classes != test.num_classes:
+  dataset = split.dataset
+  if test is not None and dataset.num_classes != test.dataset.num_classes:
     raise ValueError(
-        f'{context.where}: {split.name} has {split.num_classes} classes, but '
-        f'{test.name} has {test.num_classes}.')
+        f'{context.where}: {dataset.title} has {dataset.num_classes} classes, '
+        f'but {test.dataset.title} has {test.dataset.num_classes}.')
 
   def batch_values(params: types.Params, batch: types.Batch) -> types.Outputs:
     value = context.features(
@@ -45,7 +46,7 @@ def extract(
   def finish(values: passes.Values) -> Features:
     if not np.isfinite(values['value']).all():
       raise ValueError(
-          f'{context.where}: the {feature} of an image of {split.name} is NaN '
+          f'{context.where}: the {feature} of an image of {dataset.title} is '
           'or infinite.')
     return Features(values['value'], values['label'])
 

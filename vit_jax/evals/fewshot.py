@@ -110,13 +110,13 @@ class FewshotConfig(evaluator.EvaluatorConfig):
         for ranks in train.ranks if shots else train.ranks[:1]:
           found.append(_accuracy(
               self, classifier, train_features, ranks, test_features,
-              shots=shots, num_classes=train.num_classes))
+              shots=shots, num_classes=train.dataset.num_classes))
           on_batch()
         metric = _metric(classifier, shots)
         result[metric] = float(np.mean(found))
         if len(found) > 1:
           result[f'{metric}_std'] = float(np.std(found, ddof=1))
-      # Not split.num_examples, which may include unreadable images.
+      # Not split.dataset.num_examples, which may include unreadable images.
       return evaluator.Result(
           {**result, 'examples': len(test_features.labels)})
 
@@ -164,10 +164,10 @@ def _check_classes(
   if train.ranks is None:  # A plan has no data.
     return
   count = int((train.ranks[0] == 0).sum())
-  if count != train.num_classes:
+  if count != train.dataset.num_classes:
     raise ValueError(
-        f'{context.where}: {train.name} has examples of {count} of '
-        f'{train.num_classes} classes. Use a larger train_split.')
+        f'{context.where}: {train.dataset.title} has examples of {count} of '
+        f'{train.dataset.num_classes} classes. Use a larger train_split.')
 
 
 def _accuracy(

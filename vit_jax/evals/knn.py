@@ -54,10 +54,10 @@ class KnnConfig(evaluator.EvaluatorConfig):
     extract_test = features_lib.extract(context, test, self.feature)
     extract_train = features_lib.extract(
         context, train, self.feature, test=test)
-    if self.k > train.num_examples:
+    if self.k > train.dataset.num_examples:
       raise ValueError(
-          f'{context.where}.k is {self.k}, but {train.name} has only '
-          f'{train.num_examples} examples.')
+          f'{context.where}.k is {self.k}, but {train.dataset.title} has only '
+          f'{train.dataset.num_examples} examples.')
 
     def run(
         params: types.Params, on_batch: evaluator.OnBatch) -> evaluator.Result:
@@ -67,7 +67,7 @@ class KnnConfig(evaluator.EvaluatorConfig):
           queries.values, bank.values, k=self.k, after_block=on_batch)
       predictions = predict(
           cosines, bank.labels[rows], temperature=self.temperature,
-          num_classes=train.num_classes)
+          num_classes=train.dataset.num_classes)
       return evaluator.Result({
           'accuracy': float((predictions == queries.labels).mean()),
           **features_lib.checked_spread(context, bank.values),

@@ -57,6 +57,6 @@ def evaluate(
          **{name: float(values[name].mean(dtype=np.float64))
             for name in ('precision_at_1', 'loss')},
          'examples': len(values['score'])},
-        {'average_precision': per_class}, split.class_names)
+        {'average_precision': per_class}, split.dataset.class_names)
 
   return passes.gather(split, batch_values, finish)

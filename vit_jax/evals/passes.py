@@ -108,7 +108,7 @@ def gather(
       for name, value in values.items():
         if name not in arrays:
           arrays[name] = np.empty(
-              (split.num_examples, *value.shape[1:]), value.dtype)
+              (split.dataset.num_examples, *value.shape[1:]), value.dtype)
         rows = arrays[name][count:end]
         rows[...] = value[mask > 0][:len(rows)]
       count = end
@@ -122,8 +122,10 @@ def gather(
 def check_count(count: int, split: evaluator.Split) -> None:
   """Raises if `count` is not the number of examples of the split."""
   if not count:
-    raise ValueError(f'The evaluation split {split.name} has no examples.')
-  if not 0 <= split.num_examples - count <= split.max_unreadable:
+    raise ValueError(
+        f'The evaluation split {split.dataset.title} has no examples.')
+  if not 0 <= split.dataset.num_examples - count <= split.max_unreadable:
     raise RuntimeError(
-        f'The evaluation counted {count} examples, but its split has '
-        f'{split.num_examples}: the input pipeline lost or repeated some.')
+        f'The evaluation counted {count} examples, but its split '
+        f'has {split.dataset.num_examples}: the input pipeline lost or '
+        'repeated some.')

@@ -6,6 +6,7 @@ from typing import Literal
 import jax.numpy as jnp
 import numpy as np
 
+from vit_jax import data
 from vit_jax import metrics
 from vit_jax import types
 from vit_jax.evals import evaluator
@@ -28,18 +29,18 @@ class RegressionConfig(evaluator.EvaluatorConfig):
     return {'root_mean_square_error': 'min', 'mean_absolute_error': 'min',
             'r2': 'max', 'loss': 'min'}
 
-  def metrics_on(
-      self, *, multi_label: bool, num_classes: int) -> tuple[str, ...]:
+  def metrics_on(self, dataset: data.Metadata) -> tuple[str, ...]:
     # `num_classes` is the number of targets; 0 if unknown.
+    several = dataset.num_classes > 1
     return tuple(sorted(
-        self.metrics(), key=lambda name: num_classes > 1 and name != 'r2'))
+        self.metrics(), key=lambda name: several and name != 'r2'))
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     split = context.open(self)
-    if not split.targets:
+    if not split.dataset.targets:
       raise ValueError(
           f'{context.where} measures regression targets, but the labels of '
-          f'{split.name} are classes. Use '
+          f'{split.dataset.title} are classes. Use '
           f'--config.{context.where}.name=classification.')
     mean, std = np.asarray(split.target_mean), np.asarray(split.target_std)
 
@@ -56,12 +57,13 @@ class RegressionConfig(evaluator.EvaluatorConfig):
       result = {'loss': float(values['loss'].mean(dtype=np.float64))}
       for name, numbers in per_target.items():
         result[name] = float(numbers.mean())
-        if len(split.targets) > 1:
+        if len(split.dataset.targets) > 1:
           result |= {f'{name}_{target}': float(number)
-                     for target, number in zip(split.targets, numbers)}
+                     for target, number in zip(split.dataset.targets, numbers)}
       pairs = np.stack([values['label'], values['prediction']], axis=-1)
       return evaluator.Result(
           {**result, 'examples': len(values['loss'])},
-          {'predictions': pairs * std[:, None] + mean[:, None]}, split.targets)
+          {'predictions': pairs * std[:, None] + mean[:, None]},
+          split.dataset.targets)
 
     return passes.gather(split, batch_values, finish)

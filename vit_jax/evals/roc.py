@@ -80,13 +80,14 @@ class RocConfig(evaluator.EvaluatorConfig):
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     test = context.open(self)
     context.check_classes(test)
-    if test.num_classes > MAX_CLASSES:
+    dataset = test.dataset
+    if dataset.num_classes > MAX_CLASSES:
       raise ValueError(
           f'{context.where} draws curves of up to {MAX_CLASSES} classes, but '
-          f'{test.name} has {test.num_classes:,}. Use multi_label.')
-    names = test.class_names or tuple(map(str, range(test.num_classes)))
-    columns = list(range(test.num_classes))
-    if not test.multi_label and test.num_classes == 2:
+          f'{dataset.title} has {dataset.num_classes:,}. Use multi_label.')
+    names = dataset.class_names or tuple(map(str, range(dataset.num_classes)))
+    columns = list(range(dataset.num_classes))
+    if not dataset.multi_label and dataset.num_classes == 2:
       if self.positive:
         schema.check_name(
             self.positive, list(names), what=f'{context.where}.positive')
@@ -152,7 +153,8 @@ def _gather(
   def finish(values: passes.Values) -> tuple[Labels, Scores]:
     if not np.isfinite(values['score']).all():
       raise ValueError(
-          f'{context.where}: logits of {split.name} are NaN or infinite.')
+          f'{context.where}: logits of {split.dataset.title} are NaN or '
+          'infinite.')
     return values['label'], values['score']
 
   return passes.gather(split, batch_values, finish)

@@ -101,7 +101,8 @@ class SegmentationConfig(evaluator.EvaluatorConfig):
     def run(
         params: types.Params, on_batch: evaluator.OnBatch) -> evaluator.Result:
       probe = fit(of_train(params, on_batch), penalty=self.penalty,
-                  ignored=self.ignored, where=f'{context.where}: {train.name}')
+                  ignored=self.ignored,
+                  where=f'{context.where}: {train.dataset.title}')
       counts, examples = of_test((params, probe), on_batch)
       batch = next(test.batches())
       pairs, mask = multihost.fetch((
@@ -110,7 +111,7 @@ class SegmentationConfig(evaluator.EvaluatorConfig):
       pairs = np.where(pairs == self.ignored, VALUES - 1, pairs)[
           drawn, ..., None].astype(np.uint8)
       return pixels.result(
-          counts, int(examples), names=self.classes, split=test.name,
+          counts, int(examples), names=self.classes, split=test.dataset.title,
           images=lambda: [
               *map(test.image, drawn), *pairs[:, 0], *pairs[:, 1]])
 

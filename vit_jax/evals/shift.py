@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vit_jax import classes
+from vit_jax import data
 from vit_jax import metrics
 from vit_jax import types
 from vit_jax import untrusted
@@ -50,11 +51,11 @@ class ShiftConfig(evaluator.EvaluatorConfig):
     split = context.open_split(
         self.split, self.source, batch_size=self.batch_size)
     context.check_classes(split, single=True)
-    found = self._model_classes(split, context)
+    found = self._model_classes(split.dataset, context)
     longest = max(map(len, found.values()))
     columns = np.array([[*group, *group[:1] * (longest - len(group))]
                         for group in found.values()])
-    position = np.full(split.num_classes, -1)
+    position = np.full(split.dataset.num_classes, -1)
     position[list(found)] = np.arange(len(found))
 
     def batch_means(
@@ -70,35 +71,36 @@ class ShiftConfig(evaluator.EvaluatorConfig):
     return passes.mean(split, batch_means)
 
   def _model_classes(
-      self, split: evaluator.Split, context: evaluator.Context,
+      self, dataset: data.Dataset, context: evaluator.Context,
   ) -> dict[int, list[int]]:
     """Returns the model's classes for each dataset class that has any."""
-    names = split.class_names or ()
+    names = dataset.class_names or ()
     matches = (objectnet_classes(
-        epath.Path(self.mappings), sorted(context.class_names or ()))
+        epath.Path(self.mappings), sorted(context.trained.class_names or ()))
                if self.mappings else {name: [name] for name in names})
     groups = {i: matches[name] for i, name in enumerate(names)
               if name in matches}
     if not groups:
       raise ValueError(
           f'{context.where} matches classes by name, but no class of '
-          f'{split.name} can be matched: {classes.shorten(names) or "no names"}'
-          '. Use data with the class names of the model.')
+          f'{dataset.title} can be matched: '
+          f'{classes.shorten(names) or "no names"}. Use data with the class '
+          'names of the model.')
     needed = names if not self.mappings else sorted(
         set().union(*groups.values()))
     index = classes.indices(
-        dataclasses.replace(split.classes, count=len(needed), names=needed),
+        classes.Classes('the data', len(needed), needed, dataset.title),
         context.classes, rename=evaluator.RENAME,
         remedy='Evaluate on data without these classes, with '
         f'--config.{context.where}.source, or on data with the class names of '
         'the model.')
     expected = known_datasets.facts(self.source).num_present
     if expected and len(groups) > expected:  # TFDS declares all 1,000 classes.
-      assert split.read_labels is not None
-      present = np.unique(split.read_labels()).tolist()
+      present = np.unique(data.class_labels(
+          dataset, setting=context.where)).tolist()
       if len(present) != expected:
         raise ValueError(
-            f'{context.where}: {split.name} has images of {len(present)} '
+            f'{context.where}: {dataset.title} has images of {len(present)} '
             f'classes, not of {expected}. Evaluate on all images: omit '
             'split.')
       groups = {i: groups[i] for i in present}

@@ -134,8 +134,7 @@ def _objectives(
 ) -> Callable[[nn.Module], objectives.Objective]:
   """Returns the function from a model to the objective of the config."""
   context = objectives.Context(
-      model=None, multi_label=dataset.multi_label,
-      targets=bool(dataset.targets), mean=config.data.value_scale['mean'],
+      model=None, dataset=dataset, mean=config.data.value_scale['mean'],
       std=config.data.value_scale['std'], teacher=teacher,
       class_counts=functools.cache(
           functools.partial(_class_counts, config, dataset)))
@@ -248,9 +247,7 @@ def _prepare(
     objective: objectives.Objective,
 ) -> Callable[[types.Batch, jax.Array], types.Batch]:
   """Returns the function from a batch of the pipeline to model inputs."""
-  prepare = data.prepare(
-      config.data, num_classes=dataset.num_classes,
-      multi_label=dataset.multi_label, targets=bool(dataset.targets))
+  prepare = data.prepare(config.data, dataset)
 
   def prepare_and_draw(batch: types.Batch, key: jax.Array) -> types.Batch:
     batch = prepare(batch, key, train=True)

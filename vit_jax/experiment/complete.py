@@ -55,8 +55,7 @@ def complete(
       model=dataclasses.replace(
           models.with_dtype(config.model, devices),
           num_classes=dataset.num_classes),
-      objective=config.objective.resolve(
-          targets=bool(dataset.targets), multi_label=dataset.multi_label))
+      objective=config.objective.resolve(dataset))
 
 
 def _with_evaluators(
@@ -69,7 +68,7 @@ def _with_evaluators(
   whole for others.
   """
   sections: dict[str, Any] = {
-      name: section.resolve(targets=bool(dataset.targets))
+      name: section.resolve(dataset)
       for name, section in config.evals.items()}
   for name, section in sections.items():
     split, fit_split = section.split, section.fit_split
@@ -119,8 +118,7 @@ def _with_best(
         f'an interval has a validation split of {dataset.name} that is '
         'separate from training and test data. Name a metric: '
         '--config.checkpoint.best=EVALUATOR/METRIC.')
-  best = name and f'{name}/' + sections[name].metrics_on(
-      multi_label=dataset.multi_label, num_classes=dataset.num_classes)[0]
+  best = name and f'{name}/' + sections[name].metrics_on(dataset)[0]
   return dataclasses.replace(
       config, checkpoint=dataclasses.replace(section, best=best),
       evals=sections)

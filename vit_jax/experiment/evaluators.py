@@ -66,7 +66,7 @@ def opener(
     if per_class:
       drawn, ranks = class_sampling_lib.draw_per_class(
           dataset.source, per_class, num_classes=dataset.num_classes,
-          name=f'{dataset.name} {dataset.split}', seeds=seeds,
+          name=dataset.title, seeds=seeds,
           allow_fewer=allow_fewer)
       dataset = dataclasses.replace(dataset, source=drawn)
     if real_labels:
@@ -94,7 +94,7 @@ def without_unlabelled(
     if section.uses_labels and not config.objective.uses_labels:
       dataset, _ = open_data(section.split, section.source)
       if dataset.is_unlabelled:
-        left_out[name] = f'{dataset.name} {dataset.split}'
+        left_out[name] = dataset.title
   if not left_out:
     return config
   names = ', '.join(left_out)
@@ -153,8 +153,7 @@ def check_metric(
   dataset = (open_data(section.split, section.source)[0] if section.source
              else train_data)
   known = (
-      *section.metrics_on(multi_label=dataset.multi_label,
-                          num_classes=train_data.num_classes),
+      *section.metrics_on(dataset),
       *(objective_metrics if section.reports_objective else ()))
   if key not in known:
     raise ValueError(
@@ -212,8 +211,7 @@ def build(
 
   # The evaluation loss uses the labels without smoothing.
   labelled = supervised.SupervisedConfig(
-      loss=config.objective.label_loss).resolve(
-          targets=bool(train_data.targets), multi_label=train_data.multi_label)
+      loss=config.objective.label_loss).resolve(train_data)
   return {name: section.build(evals.Context(
       where=f'evals.{name}',
       open_split=_split_opener(
@@ -226,9 +224,7 @@ def build(
       objective=sharding.keep_batch_split(objective, mesh),
       loss=functools.partial(supervised.of_logits, labelled),
       activation='sigmoid' if labelled.loss == 'sigmoid' else 'softmax',
-      num_classes=train_data.num_classes, targets=train_data.targets, note=note,
-      grid=config.model.grid(config.data.size),
-      train_name=train_data.name, class_names=train_data.class_names))
+      trained=train_data, note=note, grid=config.model.grid(config.data.size)))
           for name, section in config.evals.items()}
 
 
@@ -258,16 +254,12 @@ def _split_opener(
         data.allowed_unreadable(section.max_unreadable, dataset.num_examples))
     load = examples.LoadExample(dataset, section, train=False)
     return evals.Split(
-        name=f'{dataset.name} {dataset.split}', ranks=ranks,
+        dataset=dataset, ranks=ranks,
         image=load.image, original=load.original, mask=load.original_mask,
         batches=functools.partial(
             _output_batches, load, batch_size, outputs) if outputs else (
                 _eval_batches(section, dataset, batch_size, mesh, unreadable)),
-        num_examples=dataset.num_examples, max_unreadable=max_unreadable,
-        num_classes=dataset.num_classes, class_names=dataset.class_names,
-        read_labels=functools.partial(
-            data.class_labels, dataset, setting=f'evals.{name}'),
-        multi_label=dataset.multi_label, targets=dataset.targets,
+        max_unreadable=max_unreadable,
         target_mean=config.data.target_mean, target_std=config.data.target_std)
 
   return open_split
@@ -291,9 +283,7 @@ def _eval_batches(
     mesh: jax.sharding.Mesh, unreadable: data.UnreadableLog,
 ) -> Callable[[], Generator[types.Batch, None, None]]:
   """Returns a function that opens the preprocessed batches of a split."""
-  prepare = data.prepare(
-      config, num_classes=dataset.num_classes, multi_label=dataset.multi_label,
-      targets=bool(dataset.targets))
+  prepare = data.prepare(config, dataset)
   on_batch = NamedSharding(mesh, sharding.BATCH)
   shards, num_shards = multihost.batch_shards(mesh)
   # Evaluation has no randomness and needs no key.

@@ -28,6 +28,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 import numpy as np
 import optax
 
+from vit_jax import data
 from vit_jax import models
 from vit_jax import schema
 from vit_jax import types
@@ -82,15 +83,13 @@ class DistillConfig(supervised.SupervisedConfig):
     found: dict[str, objective.Mode] = {'accuracy': 'max', 'agreement': 'max'}
     return found | {'features': 'min'} if self.feature_weight else found
 
-  def resolve(
-      self, *, targets: bool, multi_label: bool = False,
-  ) -> supervised.SupervisedConfig:
-    if targets or multi_label:
+  def resolve(self, dataset: data.Metadata) -> supervised.SupervisedConfig:
+    if dataset.targets or dataset.multi_label:
       raise ValueError(
           f'objective.name is {self.name!r}, but the labels are '
-          + ('regression targets' if targets else 'several classes per image')
-          + '. Leave it out.')
-    return super().resolve(targets=targets, multi_label=multi_label)
+          + ('regression targets' if dataset.targets else
+             'several classes per image') + '. Leave it out.')
+    return super().resolve(dataset)
 
   def without_teacher(self) -> supervised.SupervisedConfig:
     return supervised.SupervisedConfig(

@@ -37,16 +37,14 @@ class Context:
 
   Attributes:
     model: the module to train, from `ObjectiveConfig.build_model`.
-    multi_label: whether an example may have several labels.
-    targets: whether labels are regression targets, not classes.
+    dataset: facts about the training data.
     class_counts: counts the training examples of each class.
     mean: mean of the normalisation of pixels in [0, 1].
     std: standard deviation of the normalisation.
     teacher: the `inference` model at `ObjectiveConfig.teacher_address`.
   """
   model: Any
-  multi_label: bool = False
-  targets: bool = False
+  dataset: data.Metadata = data.Metadata(num_classes=0)
   class_counts: Callable[[], Int[np.ndarray, 'classes']] | None = None
   mean: float | tuple[float, ...] = 0.5
   std: float | tuple[float, ...] = 0.5
@@ -184,18 +182,12 @@ class ObjectiveConfig:
     """Returns all metrics that may be reported besides the loss."""
     return {}
 
-  def resolve(
-      self, *, targets: bool, multi_label: bool = False) -> 'ObjectiveConfig':
+  def resolve(self, dataset: data.Metadata) -> 'ObjectiveConfig':
     """Returns the record with the settings that depend on the labels.
 
-    Args:
-      targets: whether labels are regression targets, not classes.
-      multi_label: whether an example may have several classes.
-
-    Raises:
-      ValueError: if a setting does not apply to the labels.
+    Raises a `ValueError` if a setting does not apply to the labels.
     """
-    del targets, multi_label
+    del dataset
     return self
 
   def with_labels(self, dataset: data.Dataset) -> data.Dataset:

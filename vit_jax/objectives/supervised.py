@@ -12,6 +12,7 @@ import jax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 import numpy as np
 
+from vit_jax import data
 from vit_jax import losses
 from vit_jax import metrics
 from vit_jax import schema
@@ -59,9 +60,9 @@ class SupervisedConfig(objective.ObjectiveConfig):
     return {} if self.loss in losses.ERRORS else {
         'accuracy': 'max', 'precision_at_1': 'max'}
 
-  def resolve(
-      self, *, targets: bool, multi_label: bool = False) -> 'SupervisedConfig':
+  def resolve(self, dataset: data.Metadata) -> 'SupervisedConfig':
     """Replaces the loss 'auto' with the default loss of the labels."""
+    targets, multi_label = dataset.targets, dataset.multi_label
     labels = ('regression targets' if targets else
               'several classes per image' if multi_label else 'classes')
     known = tuple(losses.ERRORS) if targets else ('softmax', 'sigmoid')
@@ -127,15 +128,15 @@ class Supervised(objective.Objective):
 
   def __init__(self, config: SupervisedConfig, context: objective.Context):
     """Initialises the loss; reads the labels for weights of classes."""
-    self._config = config.resolve(
-        targets=context.targets, multi_label=context.multi_label)
+    self._config = config.resolve(context.dataset)
     self._context = context
     self._class_weights = None
     if config.class_weights != 'none':
       assert context.class_counts is not None
       self._class_weights = class_weights(config, context.class_counts())
-    self.metrics: dict[str, objective.Mode] = {} if context.targets else {
-        'precision_at_1' if context.multi_label else 'accuracy': 'max'}
+    self.metrics: dict[str, objective.Mode] = {} if (
+        context.dataset.targets) else {
+        'precision_at_1' if context.dataset.multi_label else 'accuracy': 'max'}
 
   def __call__(
       self, params: types.Params, batch: types.Batch, key: PRNGKeyArray, *,
@@ -151,9 +152,9 @@ class Supervised(objective.Objective):
     loss = of_logits(self._config, logits, labels)
     if self._class_weights is not None:
       loss = loss * losses.label_weights(labels, self._class_weights)
-    if self._context.targets:
+    if self._context.dataset.targets:
       return loss, {}
-    if self._context.multi_label:
+    if self._context.dataset.multi_label:
       return loss, {'precision_at_1': metrics.precision_at_1(logits, labels)}
     return loss, {'accuracy': metrics.top_k_correct(logits, labels, k=1)}
 

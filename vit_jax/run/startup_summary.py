@@ -29,7 +29,7 @@ def describe(
   images = experiment.total_steps * size
   hardware_row = hardware.find(device_kind(mesh))
   lines = [
-      f'{title or "run"}: {dataset.name} {dataset.split}, '
+      f'{title or "run"}: {dataset.title}, '
       f'{dataset.num_examples:,} images of {height}x{width}x{channels}, '
       + _labels(experiment),
       dataset.description, dataset.excluded,

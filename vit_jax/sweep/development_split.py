@@ -72,13 +72,11 @@ def default_metric(config: config_lib.Config) -> str:
   section = config.evals[name]
   # Other evaluators need no data to know their metrics.
   if section.name not in ('auto', 'classification'):
-    return f'{name}/{section.metrics_on(multi_label=False, num_classes=0)[0]}'
+    return f'{name}/{section.metrics_on(data.Metadata(num_classes=0))[0]}'
   dataset = data.open_dataset(
       config.data, split=section.split, source=section.source or None,
       data_optional=True)
-  metrics = section.resolve(targets=bool(dataset.targets)).metrics_on(
-      multi_label=dataset.multi_label, num_classes=dataset.num_classes)
-  return f'{name}/{metrics[0]}'
+  return f'{name}/{section.resolve(dataset).metrics_on(dataset)[0]}'
 
 
 def mode(config: config_lib.Config, metric: str) -> str:

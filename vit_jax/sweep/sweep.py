@@ -55,7 +55,7 @@ def run(sweep: grid_lib.Sweep, workdir: epath.PathLike) -> dict[str, Any]:
 
 def _run(
     sweep: grid_lib.Sweep, workdir: epath.Path, result: dict[str, Any],
-    experiments: Mapping[str, build_lib.Experiment],
+    experiments: dict[str, build_lib.Experiment],
     stop: signals.StopRequest,
 ) -> dict[str, Any]:
   """Runs a sweep whose unfinished runs, without a grid the final ones, exist.
@@ -115,7 +115,7 @@ def _build_grid(
 
 def _run_final(
     sweep: grid_lib.Sweep, best: grid_lib.Point, workdir: epath.Path,
-    stop: signals.StopRequest, experiments: Mapping[str, build_lib.Experiment],
+    stop: signals.StopRequest, experiments: dict[str, build_lib.Experiment],
 ) -> dict[str, Any]:
   """Trains the best point on all data with each seed."""
   configs = sweep.with_seeds('final', best.config)

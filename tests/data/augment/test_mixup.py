@@ -23,7 +23,8 @@ def _batch():
 
 def _prepare(*, multi_label=False, **settings):
   config = data.parse({'value_range': [0, 1], **settings})
-  return mixup.prepare(config, num_classes=CLASSES, multi_label=multi_label)
+  return mixup.prepare(config, data.Metadata(
+      num_classes=CLASSES, multi_label=multi_label))
 
 
 @functools.cache

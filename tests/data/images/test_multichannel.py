@@ -114,8 +114,7 @@ def test_multichannel_batches_are_scaled_on_the_device():
   config = data.measured(config, dataset)
   (batch,) = data.eval_batches(config, dataset, batch_size=6)
   assert batch['image'].dtype == np.uint16
-  prepared = data.prepare(config, num_classes=2, multi_label=False)(
-      batch, None, train=False)['image']
+  prepared = data.prepare(config, dataset)(batch, None, train=False)['image']
   reflectances = batch['image'] / 10_000
   np.testing.assert_allclose(
       config.mean, reflectances.mean((0, 1, 2)), rtol=1e-3)

@@ -73,8 +73,7 @@ def test_evaluation_and_predictions_compute_the_same_logits(
       'std': [0.2, 0.3, 0.4]})
   dataset = data.open_dataset(config)
   (batch,) = data.eval_batches(config, dataset, batch_size=len(SIZES))
-  batch = data.prepare(config, num_classes=2, multi_label=False)(
-      batch, None, train=False)
+  batch = data.prepare(config, dataset)(batch, None, train=False)
   model = random_models.make(
       {**MODEL, 'patch': 8 if max(config.size) < 100 else 16},
       side=config.size,

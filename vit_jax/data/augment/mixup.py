@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, Key, Real
 
 from vit_jax.data import config as data_config
+from vit_jax.data.sources import protocol
 
 Batch = Mapping[str, Any]  # Arrays of the host or the device.
 _Mixed = tuple[Float[Array, 'batch height width channels'],
@@ -108,8 +109,7 @@ def k_hot(
 
 
 def prepare(
-    config: data_config.DataConfig, *, num_classes: int, multi_label: bool,
-    targets: bool = False,
+    config: data_config.DataConfig, dataset: protocol.Metadata,
 ) -> Callable[..., dict[str, jax.Array]]:
   """Returns the function (batch, key, train) -> batch to run on the device.
 
@@ -124,7 +124,7 @@ def prepare(
   Raises:
     ValueError: for CutMix with regression targets.
   """
-  if targets and config.cutmix > 0:
+  if dataset.targets and config.cutmix > 0:
     raise ValueError(
         'data.cutmix blends labels by area, which has no meaning for '
         'regression targets. Use --config.data.cutmix=0, or data.mixup.')
@@ -137,13 +137,14 @@ def prepare(
     image = scale(
         jnp.asarray(batch['image']), value_range=config.value_range)
     label = jnp.asarray(batch['label'])
-    if multi_label:
-      label = k_hot(label, num_classes=num_classes)
+    if dataset.multi_label:
+      label = k_hot(label, num_classes=dataset.num_classes)
     if train and mixers:
       assert key is not None, 'mixing needs a random key'
       key_which, key_mix = jax.random.split(key)
-      if not multi_label and not targets:
-        label = jax.nn.one_hot(label, num_classes, dtype=jnp.float32)
+      if not dataset.multi_label and not dataset.targets:
+        label = jax.nn.one_hot(
+            label, dataset.num_classes, dtype=jnp.float32)
       which = jax.random.randint(key_which, (), 0, len(mixers))
       image, label = jax.lax.switch(which, mixers, image, label, key_mix)
     return {**batch, 'image': image, 'label': label}
