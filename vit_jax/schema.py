@@ -120,7 +120,7 @@ def check_range(
         low <= x <= most and above < x < end for x in numbers):
       continue
     lowest = f'above {above:g}' if above >= low else f'at least {low:g}'
-    highest = (f' and at most {most:g}' if most < math.inf else
+    highest = (f' and at most {most:,}' if most < math.inf else
                f' and below {end:g}' if end < math.inf else
                ' and finite' * isinstance(numbers[0], float))
     raise ValueError(f'{name} must be {lowest}{highest}, but is {value}.')

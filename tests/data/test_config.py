@@ -19,10 +19,12 @@ from vit_jax import data
     ({'resolution': 0}, 'size must be positive'),
     ({'channels': 13, 'train_ops': [{'op': 'randaugment'}]},
      'train_ops[0]: randaugment needs 8-bit grey or RGB'),
-    ({'max_unreadable': 1.5}, 'max_unreadable must be from 0 to 1'),
-    ({'max_pixels': 0}, 'max_pixels must be from 1 to 178,956,970'),
+    ({'max_unreadable': 1.5},
+     'max_unreadable must be at least 0 and at most 1'),
+    ({'max_pixels': 0},
+     'max_pixels must be at least 1 and at most 178,956,970'),
     ({'num_examples': 0}, 'num_examples must be at least 1'),
-    ({'fraction': 1.5}, 'fraction must be from 1e-09 to 1'),
+    ({'fraction': 1.5}, 'fraction must be above 0 and at most 1'),
     ({'num_examples': 5, 'fraction': 0.5}, 'Give one of them'),
 ])
 def test_invalid_settings_are_errors(section, message):

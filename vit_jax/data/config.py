@@ -19,16 +19,6 @@ from vit_jax.data.sources import label_rules
 from vit_jax.data.sources import shapes as shapes_lib
 from vit_jax.data.splits import class_sampling
 
-_RANGES = {
-    'channels': (1, np.inf), 'mixup': (0, np.inf), 'cutmix': (0, np.inf),
-    'num_workers': (0, np.inf), 'num_threads': (1, np.inf),
-    'prefetch': (1, np.inf), 'check_secs': (0, np.inf),
-    'cache_mib': (0, np.inf),
-    'max_labels': (1, np.inf), 'max_unreadable': (0, 1),
-    'holdout': (0.001, 0.9),
-    'max_pixels': (1, limits.LARGEST), 'examples_per_class': (1, np.inf),
-    'num_examples': (1, np.inf), 'fraction': (1e-9, 1)}
-
 # Settings that choose training images, in place of which there is a mixture.
 _OF_SOURCE = ('source', 'split', 'val_source', 'exclude', 'examples_per_class',
               'num_examples', 'fraction', 'sampling')
@@ -152,13 +142,16 @@ class DataConfig:
   shapes: shapes_lib.ShapesConfig = shapes_lib.ShapesConfig()
 
   def __post_init__(self):
-    for name, (least, most) in _RANGES.items():
-      value = getattr(self, name)
-      if isinstance(value, (int, float)) and not least <= value <= most:
-        raise ValueError(
-            f'{name} must be from {least:,} to {most:,}; got {value:,}.'
-            if most < np.inf else
-            f'{name} must be at least {least}; got {value}.')
+    schema.check_range(
+        self, 'check_secs', 'mixup', 'cutmix', 'cache_mib',
+        *('num_workers',) * (self.num_workers != 'auto'))
+    schema.check_range(
+        self, 'channels', 'num_threads', 'prefetch', 'max_labels',
+        'examples_per_class', 'num_examples', low=1)
+    schema.check_range(self, 'max_pixels', low=1, most=limits.LARGEST)
+    schema.check_range(self, 'max_unreadable', most=1)
+    schema.check_range(self, 'holdout', low=0.001, most=0.9)
+    schema.check_range(self, 'fraction', above=0, most=1)
     sizes = (self.examples_per_class, self.num_examples, self.fraction)
     if sizes.count(None) < 2:
       raise ValueError(
