@@ -12,6 +12,7 @@ from tests import random_models
 from tests import toy
 import vit_jax
 from vit_jax import __main__ as main
+from vit_jax import data
 from vit_jax import run as run_lib
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.experiment.config_file import read as read_config
@@ -203,6 +204,27 @@ def test_weights_are_evaluated_with_their_scale_of_pixels(
     assert ('data.mean is 0.5, but' in printed) == (len(accuracies) == 3)
     assert "data.eval_ops is [{'op': 'resize'}], but `predict`" in printed
   assert accuracies[0] == accuracies[1] != accuracies[2]
+
+
+@pytest.mark.parametrize('activation', ['softmax', 'sigmoid'])
+def test_probabilities_are_those_of_predict(
+    evaluate, one_device, trained, tmp_path, activation):
+  model = vit_jax.load(trained, log=None)
+  model = dataclasses.replace(model, preprocess=dataclasses.replace(
+      model.preprocess, activation=activation))
+  model.save(tmp_path / 'x.npz', form='npz')
+  status, figures = evaluate(
+      f'--workdir={tmp_path / "x.npz"}', '--evaluators=calibration',
+      '--config=configs/finetune.py:dataset=digits,resolution=8,batch_size=24')
+  assert status == 0
+  test = data.open_dataset(data.parse({'source': 'digits'}), split='test')
+  images, labels = zip(*((test[i]['image'], test[i]['label'])
+                         for i in range(len(test))))
+  found = np.zeros((len(test), 10))
+  for row, one in zip(found, model.predict(images, top_k=10)):
+    row[list(one.classes)] = one.probabilities
+  assert figures['metrics']['calibration/brier'] == pytest.approx(
+      np.square(found - np.eye(10)[list(labels)]).sum(-1).mean(), rel=1e-3)
 
 
 def test_representations_of_weights_with_another_or_no_head_are_evaluated(

@@ -25,6 +25,7 @@ from vit_jax.experiment import fit_weights
 from vit_jax.experiment import load_config
 from vit_jax.inference import load as load_lib
 from vit_jax.inference import model as model_lib
+from vit_jax.objectives import supervised
 from vit_jax.parallel import multihost
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import download
@@ -101,16 +102,21 @@ def config_for(
       config, evals={name: found[name] for name in chosen})
   if is_model:
     config = dataclasses.replace(config, model=weights.config)
-  return _with_training_scales(config, weights)
+  return _as_trained(config, weights)
 
 
-def _with_training_scales(
+def _as_trained(
     config: config_lib.Config, weights: weights_lib.Weights,
 ) -> config_lib.Config:
-  """Returns the config with the label and pixel scales of the training data.
+  """Returns the config with the scales and the sigmoid of the training.
 
-  With another config, measured scales would come from the evaluation data.
+  With another config, measured scales would come from the evaluation data, and
+  the loss 'auto' from its labels.
   """
+  objective = config.objective
+  if weights.preprocess.activation == 'sigmoid' and isinstance(
+      objective, supervised.SupervisedConfig) and objective.loss == 'auto':
+    objective = dataclasses.replace(objective, loss='sigmoid')
   scales: dict[str, Any] = {
       name: getattr(weights.preprocess, name) for name in ('mean', 'std')
       if isinstance(getattr(config.data, name), str)}
@@ -123,7 +129,8 @@ def _with_training_scales(
   elif weights.run['data'].get('target_std'):
     scales |= {name: tuple(weights.run['data'][name]) for name in targets}
   return dataclasses.replace(
-      config, data=dataclasses.replace(config.data, **scales))
+      config, data=dataclasses.replace(config.data, **scales),
+      objective=objective)
 
 
 def print_differences(
