@@ -1,5 +1,7 @@
 """The probe agrees with scikit-learn; IoU is that of scikit-learn."""
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -97,7 +99,7 @@ def test_cells_divide_patches_and_predictions_have_the_size_of_images(
   total = segmentation.moments(tokens, labels, jnp.ones(2))
   assert total.shape == (5, 5 + cells**2 * segmentation.VALUES)
   probe = segmentation.fit(
-      np.asarray(total), penalty=1.0, ignored=255, where='toy')
+      np.asarray(total), penalty=1.0, where='toy')
   assert probe[0].shape == (4, cells, cells, 2)
   found = segmentation.predict(probe, tokens, labels.shape[1:])
   assert found.shape == labels.shape and set(np.unique(found)) <= {0, 1}
@@ -131,3 +133,23 @@ def test_missing_labels_and_nan_tokens_are_errors(toy):
   with pytest.raises(
       ValueError, match='toy test has an image whose tokens are NaN'):
     evaluate(toy, data, data)
+
+
+def test_pixels_without_a_class_count_nowhere(toy):
+  """Neither in masks as stored, with padding, nor as the objective has them."""
+  tokens, labels = examples(8, seed=0)
+  unknown = np.where(labels == IGNORED, 255, labels)
+  padded = labels.copy()
+  padded[:, :3] = unknown[:, :3]
+  expected, stored = (evaluate(toy, one, one).metrics for one in (
+      split(toy, tokens, each) for each in (unknown, padded)))
+  assert stored == expected
+  masks = split(toy, tokens, unknown)
+  masks = dataclasses.replace(masks, dataset=dataclasses.replace(
+      masks.dataset, masks=True, ignored=6, class_names=('sky', 'sea')))
+  for ignored in (6, 255):  # 6 was replaced, and 6 is a class again.
+    result = evaluate(toy, masks, masks, ignored=ignored)
+    assert result.metrics == expected
+    assert result.class_names[:3] == ('sky', 'sea', 'class 2')
+  with pytest.raises(ValueError, match='ignored is 9, but that of the obj'):
+    evaluate(toy, masks, masks)

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, UInt8
 import numpy as np
 
+from vit_jax import data
 from vit_jax import schema
 from vit_jax import types
 from vit_jax.evals import evaluator
@@ -41,12 +42,13 @@ class SegmentationConfig(evaluator.EvaluatorConfig):
     penalty: weight of the L2 penalty, relative to the mean squared error;
       features are standardised.
     ignored: value of pixels without a class.
-    classes: names of the classes, from value 0.
+    classes: names of the classes, from value 0; by default those of the
+      objective, if it has any.
   """
   name: Literal['segmentation'] = 'segmentation'
   train_split: str = 'train'
   penalty: float = 1e-3
-  ignored: int = 255
+  ignored: int = data.IGNORED
   classes: tuple[str, ...] = ()
 
   uses_head: ClassVar[bool] = False
@@ -66,6 +68,11 @@ class SegmentationConfig(evaluator.EvaluatorConfig):
     train = context.open(
         dataclasses.replace(self, split=self.train_split), masks=True)
     rows, columns = context.grid
+    ignored, names = self._of_masks(context, test.dataset)
+
+    def labels(batch: types.Batch) -> jax.Array:
+      found = batch['segmentation']
+      return jnp.where(found == ignored, jnp.uint8(data.IGNORED), found)
 
     def tokens(params: types.Params, batch: types.Batch) -> jax.Array:
       found = context.predict(params, batch)['tokens'].astype(jnp.float32)
@@ -73,23 +80,22 @@ class SegmentationConfig(evaluator.EvaluatorConfig):
           found[:, -rows * columns:], 'b (r c) w -> b r c w', r=rows)
 
     def train_moments(params: types.Params, batch: types.Batch) -> jax.Array:
-      return moments(
-          tokens(params, batch), batch['segmentation'], batch['mask'])
+      return moments(tokens(params, batch), labels(batch), batch['mask'])
 
     @jax.jit
     def labels_and_predictions(
         params: tuple[types.Params, Probe], batch: types.Batch,
     ) -> jax.Array:
-      labels = batch['segmentation'].astype(jnp.int32)
-      height, width = labels.shape[1:]
+      known = labels(batch)
+      height, width = known.shape[1:]
       found = predict(params[1], tokens(params[0], batch), (height, width))
-      return jnp.stack([labels, found], axis=1)
+      return jnp.stack([known, found], axis=1)
 
     def count(
         params: tuple[types.Params, Probe], batch: types.Batch,
     ) -> tuple[jax.Array, jax.Array]:
       pairs = labels_and_predictions(params, batch)
-      counted = (pairs[:, 0] != self.ignored) & (
+      counted = (pairs[:, 0] != data.IGNORED) & (
           batch['mask'][:, None, None] > 0)
       return jnp.zeros((VALUES, VALUES), jnp.int32).at[
           pairs[:, 0], pairs[:, 1]].add(counted).astype(
@@ -101,21 +107,32 @@ class SegmentationConfig(evaluator.EvaluatorConfig):
     def run(
         params: types.Params, on_batch: evaluator.OnBatch) -> evaluator.Result:
       probe = fit(of_train(params, on_batch), penalty=self.penalty,
-                  ignored=self.ignored,
                   where=f'{context.where}: {train.dataset.title}')
       counts, examples = of_test((params, probe), on_batch)
       batch = next(test.batches())
       pairs, mask = multihost.fetch((
           labels_and_predictions((params, probe), batch), batch['mask']))
       drawn = np.flatnonzero(mask)[:pixels.NUM_DRAWN].tolist()
-      pairs = np.where(pairs == self.ignored, VALUES - 1, pairs)[
-          drawn, ..., None].astype(np.uint8)
+      pairs = pairs[drawn, ..., None].astype(np.uint8)
       return pixels.result(
-          counts, int(examples), names=self.classes, split=test.dataset.title,
+          counts, int(examples), names=names, split=test.dataset.title,
           images=lambda: [
               *map(test.image, drawn), *pairs[:, 0], *pairs[:, 1]])
 
     return run
+
+  def _of_masks(
+      self, context: evaluator.Context, dataset: data.Dataset,
+  ) -> tuple[int, tuple[str, ...]]:
+    """Returns the value of masks, once read, without a class, and the names."""
+    stored = dataset.ignored
+    if stored is None:
+      return self.ignored, self.classes
+    if self.ignored not in (stored, data.IGNORED):
+      raise ValueError(
+          f'{context.where}.ignored is {self.ignored}, but that of the '
+          f'objective is {stored}. Leave it out.')
+    return data.IGNORED, self.classes or dataset.class_names or ()
 
 
 def moments(
@@ -153,7 +170,7 @@ def moments(
 
 def fit(
     moments: Float[np.ndarray, 'width_and_1 width_1_and_targets'], *,
-    penalty: float, ignored: int, where: str,
+    penalty: float, where: str,
 ) -> Probe:
   """Returns the ridge regression for the sum of `moments`.
 
@@ -169,7 +186,7 @@ def fit(
   x, shares = mean[width, :width], mean[:, width + 1:].reshape(
       width + 1, -1, VALUES)
   classes = np.flatnonzero(shares[width].any(axis=0))
-  classes = classes[classes != ignored]
+  classes = classes[classes != data.IGNORED]
   if not len(classes):
     raise ValueError(f'No pixel of {where} has a class.')
   y = shares[..., classes].reshape(width + 1, -1)
