@@ -20,6 +20,7 @@ from PIL import Image
 
 from vit_jax import pictures
 from vit_jax import untrusted
+from vit_jax.data.augment import mixup
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
 from vit_jax.inference import groups
@@ -49,10 +50,9 @@ def read(
   picture = _read_resized(image, preprocess)
   pixels = ops_lib.pixels(picture) if preprocess.any_aspect else (
       ops_lib.to_array(picture, size=preprocess.resolution))
-  low, high = preprocess.value_range or (0.0, 255.0)
-  mean, std = (np.asarray(v, np.float32)
-               for v in (preprocess.mean, preprocess.std))
-  return ((pixels.astype(np.float32) - low) / (high - low) - mean) / std
+  return mixup.normalize(
+      mixup.scale(pixels, value_range=preprocess.value_range),
+      mean=preprocess.mean, std=preprocess.std)
 
 
 def batches(

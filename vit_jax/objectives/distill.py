@@ -25,13 +25,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
-import numpy as np
 import optax
 
 from vit_jax import data
 from vit_jax import models
 from vit_jax import schema
 from vit_jax import types
+from vit_jax.data.augment import mixup
 from vit_jax.objectives import objective
 from vit_jax.objectives import supervised
 
@@ -170,9 +170,8 @@ class Distill(objective.Objective):
   ) -> Float[Array, 'batch new_height new_width channels']:
     """Returns the same images in the size and scale of the teacher's."""
     teacher = self._context.teacher
-    mean, std = (np.asarray(x, np.float32) for x in (
-        teacher.preprocess.mean, teacher.preprocess.std))
-    scaled = (images - mean) / std
+    scaled = mixup.normalize(
+        images, mean=teacher.preprocess.mean, std=teacher.preprocess.std)
     shape = (len(images), *image(teacher).shape[1:])
     return scaled if scaled.shape == shape else jax.image.resize(
         scaled, shape, 'bilinear')

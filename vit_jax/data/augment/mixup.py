@@ -6,25 +6,27 @@ the global batch, which no single host holds.
 
 from collections.abc import Callable, Mapping
 import functools
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, Key, Real
+import numpy as np
 
 from vit_jax.data import config as data_config
 from vit_jax.data.sources import protocol
 
+Pixels = TypeVar('Pixels', np.ndarray, jax.Array)  # Of the host or the device.
 Batch = Mapping[str, Any]  # Arrays of the host or the device.
 _Mixed = tuple[Float[Array, 'batch height width channels'],
                Float[Array, 'batch classes']]
 
 
 def scale(
-    image: Real[Array, 'batch height width channels'], *,
+    image: Real[Pixels, '... channels'], *,
     value_range: tuple[float, float] | None = None,
-) -> Float[Array, 'batch height width channels']:
-  """Returns image / 255 in float32.
+) -> Float[Pixels, '... channels']:
+  """Returns image / 255 in float32, on the host or the device.
 
   `value_range` are the pixel values to scale to 0 and 1, instead of 0 and 255.
   """
@@ -33,11 +35,14 @@ def scale(
 
 
 def normalize(
-    pixels: Float[Array, '... channels'], *,
+    pixels: Float[Pixels, '... channels'], *,
     mean: float | tuple[float, ...], std: float | tuple[float, ...],
-) -> Float[Array, '... channels']:
-  """Returns model inputs (pixels - mean) / std for pixels in [0, 1]."""
-  return (pixels - jnp.asarray(mean)) / jnp.asarray(std)
+) -> Float[Pixels, '... channels']:
+  """Returns model inputs (pixels - mean) / std for pixels in [0, 1].
+
+  NumPy arrays stay on the host.
+  """
+  return (pixels - np.asarray(mean, np.float32)) / np.asarray(std, np.float32)
 
 
 def mixup(
