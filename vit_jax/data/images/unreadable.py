@@ -49,6 +49,10 @@ class UnreadableLog:
   found: dict[tuple[str, str], Unreadable] = dataclasses.field(
       default_factory=dict)
 
+  def count(self, data: str) -> int:
+    """Returns the number of unreadable examples of a dataset and split."""
+    return sum(name == data for name, _ in self.found)
+
   def add(self, unreadable: Unreadable) -> None:
     name = unreadable.data, unreadable.key
     if name not in self.found:
@@ -67,15 +71,12 @@ class UnreadableCounter:
     rows: number of rows, including those before a restart.
     count: number of unreadable ones.
     total_rows: number of rows that will be read; 0 if unknown.
-    different: dataset and key of each unreadable example. Training reads a
-      small dataset again and again, and ten examples are always allowed.
   """
   max_share: float
   log: UnreadableLog = dataclasses.field(default_factory=UnreadableLog)
   rows: int = 0
   count: int = 0
   total_rows: int = 0
-  different: set[tuple[str, str]] = dataclasses.field(default_factory=set)
 
   def add(
       self, indices: np.ndarray, find: Callable[[int], list[Unreadable]],
@@ -88,12 +89,15 @@ class UnreadableCounter:
       ValueError: if too many rows are unreadable.
     """
     self.rows += len(indices)
+    name = ''
     for index in indices[indices != NONE]:
       self.count += 1
       for unreadable in find(int(index)):
         self.log.add(unreadable)
-        self.different.add((unreadable.data, unreadable.key))
-    if self.max_share and len(self.different) <= ALWAYS_ALLOWED:
+        name = unreadable.data
+    # Training reads a small dataset again and again, and ten examples are
+    # always allowed.
+    if self.max_share and self.log.count(name) <= ALWAYS_ALLOWED:
       return
     if self.count > allowed(
         self.max_share, max(self.rows, self.total_rows)):
