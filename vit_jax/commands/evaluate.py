@@ -129,10 +129,8 @@ def _show(
     name: str, result: evals.Result, experiment: build_lib.Experiment, *,
     secs: float,
 ) -> None:
-  section = experiment.config.evals[name]
-  dataset, _ = experiment.open_data(section.split, section.source)
   console_lib.table(
-      f'{name}: {dataset.title}, '
+      f'{name}: {experiment.data_of(name).title}, '
       f'{console_lib.format_count(int(result.metrics["examples"]), "image")} '
       f'in {secs:.1f} s',
       ['metric', 'value'],

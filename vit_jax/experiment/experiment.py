@@ -238,10 +238,14 @@ class Experiment:
     """Evaluators by name."""
     return self.build_evaluators(self.config.num_microbatches)
 
+  def data_of(self, evaluator: str) -> data.Dataset:
+    """Returns the examples that an evaluator reads."""
+    section = self.config.evals[evaluator]
+    return self.open_data(section.split, section.source)[0]
+
   def describe_evaluator(self, name: str) -> str:
     """Returns 'test evaluates on 360 images of digits, split test'."""
-    section = self.config.evals[name]
-    dataset, _ = self.open_data(section.split, section.source)
+    section, dataset = self.config.evals[name], self.data_of(name)
     images = console.format_count(dataset.num_examples, 'image')
     text = (f'{name} evaluates on {images} of {dataset.name}, '
             f'split {dataset.split}')

@@ -188,9 +188,8 @@ def _results(
   rows = []
   for key, value in last.items():
     name, _, metric = key.partition('/')
-    section = experiment.config.evals.get(name)
-    if section is not None and metric != 'examples':
-      read, _ = experiment.open_data(section.split, section.source)
+    if name in experiment.config.evals and metric != 'examples':
+      read = experiment.data_of(name)
       rows.append(_Result(
           name, escape.line(read.name), escape.line(read.split),
           last.get(f'{name}/examples'), metric, value, best.get(key)))

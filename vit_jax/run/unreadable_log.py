@@ -32,10 +32,9 @@ class UnreadableRecorder:
       ValueError: if unreadable images would end the run.
     """
     config = self.experiment.config
-    datasets = {(one.name, one.split): one for one in [
+    datasets = {one.title: one for one in [
         self.experiment.dataset,
-        *(self.experiment.open_data(section.split, section.source)[0]
-          for section in config.evals.values())]}
+        *map(self.experiment.data_of, config.evals)]}
     for result in start_check.check(config.data, [*datasets.values()]):
       for one in result.unreadable:  # Training does not report it again.
         self.experiment.unreadable.found[one.data, one.key] = one

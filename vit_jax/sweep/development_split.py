@@ -137,17 +137,12 @@ def check_disjoint(
         'The config has no evaluator for the final runs: its section evals is '
         'empty, or has only the evaluators that select among the grid runs.')
   others = {'training split': experiment.dataset, **{
-      f'final evaluator {name!r}': _open(final, name) for name in names}}
+      f'final evaluator {name!r}': final.data_of(name) for name in names}}
   for name in experiment.config.evals:
-    dev = _open(experiment, name)
+    dev = experiment.data_of(name)
     for what, other in others.items():
       if dev.overlaps(other):
         raise ValueError(
             f'sweep.development: the evaluator {name!r} reads {dev.split!r} '
             f'of {dev.name}, which shares examples with {other.split!r} of the '
             f'{what}. Use disjoint parts of the training split.')
-
-
-def _open(experiment: build_lib.Experiment, evaluator: str) -> data.Dataset:
-  section = experiment.config.evals[evaluator]
-  return experiment.open_data(section.split, section.source)[0]
