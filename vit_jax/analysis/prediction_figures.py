@@ -7,6 +7,7 @@ from jaxtyping import Float, Int, UInt8
 import numpy as np
 
 from vit_jax import console
+from vit_jax import metrics
 from vit_jax import pictures
 from vit_jax.analysis import model_figures
 from vit_jax.analysis import pixel_classes
@@ -116,15 +117,15 @@ def scatter(
   names = list(map(plots.drawable, names or map(str, range(count))))
   fig, panels = plots.new_panels(
       count, columns=3, width=3.8, height=3.6, title_inches=0.4, w_pad=0.08)
-  for axes, name, values in zip(panels, names, pairs.swapaxes(0, 1)):
+  errors = metrics.errors(pairs[..., 1], pairs[..., 0])
+  for axes, name, values, error, r2 in zip(
+      panels, names, pairs.swapaxes(0, 1), errors['mean_absolute_error'],
+      errors['r2']):
     values = values[np.isfinite(values).all(axis=1)]
     text = f'{name}: no labels'
     if len(values):
-      label, prediction = values.T
-      deviation = np.square(label - label.mean()).sum()
-      r2 = 1 - np.square(prediction - label).sum() / (deviation or np.nan)
       text = (f'{name}: n = {len(values):,}, R² = {r2:.3f}\nmean absolute '
-              f'error {np.abs(prediction - label).mean():.4g}')
+              f'error {error:.4g}')
       margin = 0.03 * np.ptp(values) or 1
       ends = values.min() - margin, values.max() + margin
       axes.plot(ends, ends, color=GREY, linestyle='--', linewidth=1)
