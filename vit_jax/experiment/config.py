@@ -175,6 +175,17 @@ def without_evals(config: Config) -> Config:
       config, evals={}, checkpoint=checkpoint_config.CheckpointConfig())
 
 
+def for_evaluation(config: Config) -> Config:
+  """Returns the config of a run without what concerns its training only.
+
+  These are the best checkpoint and the teacher. Data determine the classes.
+  """
+  return dataclasses.replace(
+      config, model=dataclasses.replace(config.model, num_classes=0),
+      checkpoint=checkpoint_config.CheckpointConfig(best=''),
+      objective=config.objective.without_teacher())
+
+
 def to_plain(config: Config) -> dict[str, Any]:
   """Returns the config as JSON values; `resolve` reads it back."""
   return schema.to_plain(config)

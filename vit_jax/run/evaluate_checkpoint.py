@@ -17,7 +17,6 @@ from vit_jax import evals
 from vit_jax import models
 from vit_jax import schema
 from vit_jax import types
-from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
@@ -164,14 +163,11 @@ def restore(
   else:  # It may have other classes, so it is dropped, and initialised to zero.
     rules = dataclasses.replace(
         rules, new=('head/.*',), ignored=('head/.*', *rules.ignored))
-  # The best checkpoint and the teacher concern the training run only. A batch
-  # is a microbatch of training, rounded up to a multiple of the devices.
+  # A batch is a microbatch of training, rounded up to a multiple of devices.
   count = jax.device_count()
   config = dataclasses.replace(
-      config, batch_size=-(-config.eval_batch_size // count) * count,
-      model=dataclasses.replace(config.model, num_classes=0), accumulation=1,
-      checkpoint=checkpoint_config.CheckpointConfig(best=''),
-      objective=config.objective.without_teacher())
+      config_lib.for_evaluation(config), accumulation=1,
+      batch_size=-(-config.eval_batch_size // count) * count)
   experiment = build_lib.build(config, head=head, earlier=weights.run)
   multihost.connect_cpus(experiment.mesh)
   params, rows = fit_weights.fit(experiment, weights, rules=rules)

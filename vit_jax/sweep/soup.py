@@ -83,10 +83,8 @@ def make(
   final = next(p for p in sweep.points if p.name == names[0]).config
   evaluator, metric = sweep.section.metric.split('/')
   experiment = build_lib.build(dataclasses.replace(
-      config, evals={**final.evals, _SELECTION: config.evals[evaluator]},
-      checkpoint=checkpoint_config.CheckpointConfig(best=''),
-      model=dataclasses.replace(config.model, num_classes=0),
-      objective=config.objective.without_teacher()))
+      config_lib.for_evaluation(config),
+      evals={**final.evals, _SELECTION: config.evals[evaluator]}))
   shardings = experiment.shardings.params
   with watchdog_lib.Watchdog(config.log, 'averaging runs') as watchdog:
 
