@@ -76,18 +76,22 @@ def test_one_file_is_split_by_a_hash(tmp_path, struct):
   assert_complete(opened, 60)
 
 
-def test_a_data_set_of_the_hub_is_opened_by_its_address(monkeypatch):
+def test_a_data_set_of_the_hub_is_opened_by_its_address(
+    tmp_path, monkeypatch):
   features = datasets.Features({
       'image': datasets.Image(), 'label': datasets.ClassLabel(names=NAMES)})
 
   def load_dataset(**arguments):
-    if arguments != {'path': 'me/pets', 'revision': 'v2', 'name': 'small'}:
+    if arguments != {'path': 'me/pets', 'revision': 'v2', 'name': 'small',
+                     'keep_in_memory': False}:
       raise datasets.exceptions.DatasetNotFoundError('not found')
-    return {
-        split: datasets.Dataset.from_dict({
-            'image': [{'bytes': str(i).encode()} for i in numbers],
-            'label': [i % 3 for i in numbers]}, features=features)
-        for split, numbers in (('train', range(30)), ('test', range(30, 40)))}
+    for split, numbers in (('train', range(30)), ('test', range(30, 40))):
+      datasets.Dataset.from_dict({
+          'image': [{'bytes': str(i).encode()} for i in numbers],
+          'label': [i % 3 for i in numbers]}, features=features).save_to_disk(
+              tmp_path / split, num_shards=2)
+    return {split: datasets.load_from_disk(tmp_path / split)
+            for split in ('train', 'test')}
 
   monkeypatch.setattr(datasets, 'load_dataset', load_dataset)
   opened = own_data.open_path('hf://datasets/me/pets@v2:small')

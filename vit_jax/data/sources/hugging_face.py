@@ -17,6 +17,7 @@ import re
 from typing import Any
 
 from etils import epath
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -26,6 +27,7 @@ from vit_jax.data import cells as cells_lib
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import image_tables
+from vit_jax.data.sources import offset_index
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_source
 from vit_jax.data.splits import split_strings
@@ -55,13 +57,13 @@ def open_hub(
         f'{address} (data.source) is not of the form '
         f'{_PREFIX}USER/NAME[@REVISION][:CONFIG].')
   with _explained(address):
-    found = datasets.load_dataset(**match.groupdict())
-  table = datasets.concatenate_datasets(list(found.values()))
+    found = datasets.load_dataset(
+        **match.groupdict(), keep_in_memory=False)
   return _open(
-      table, config, where=address, names=list(found),
+      [*found.values()], config, where=address, names=list(found),
       lengths=[len(split) for split in found.values()],
       splits=[split_strings.split_name(name) for name in found],
-      class_names=_class_names(table.features))
+      class_names=_class_names(next(iter(found.values())).features))
 
 
 def open_parquet(
@@ -83,9 +85,9 @@ def open_parquet(
   with _explained(where):
     # Unlike `load_dataset`, it does not report to the Hugging Face Hub.
     # It takes paths for patterns, which are escaped above.
-    table = datasets.Dataset.from_parquet(names)
+    converted = datasets.Dataset.from_parquet(names, keep_in_memory=False)
   return _open(
-      table, config, where=where, names=files.relative_names(paths),
+      [converted], config, where=where, names=files.relative_names(paths),
       lengths=lengths, splits=files.splits_of(paths, where=where),
       class_names=class_names)
 
@@ -98,23 +100,31 @@ def _explained(where: str) -> contextlib.AbstractContextManager[None]:
 
 
 def _open(
-    table: Any, config: columns_lib.LabelConfig, *, where: str,
+    converted: Sequence[Any], config: columns_lib.LabelConfig, *, where: str,
     names: Sequence[str], lengths: Sequence[int], splits: Sequence[str] | None,
     class_names: _ClassNames,
 ) -> protocol.DatasetSplits:
-  """Builds splits of an Arrow table joined from files of known `lengths`."""
-  import datasets  # pylint: disable=g-import-not-at-top
-  kinds = {field.name: field.type for field in table.features.arrow_schema}
+  """Builds splits of the Arrow files of `datasets`, which are read at offsets.
+
+  Rows are those of files or splits of known `lengths`. Columns stay mapped
+  only until the labels are parsed.
+  """
+  paths = [epath.Path(file['filename'])
+           for one in converted for file in one.cache_files]
+  mapped = [pa.memory_map(os.fspath(path)).read_buffer() for path in paths]
+  tables = [pa.ipc.open_stream(content).read_all() for content in mapped]
+  table = pa.concat_tables(tables)
+  kinds = {field.name: field.type for field in table.schema}
   binary = [name for name, kind in kinds.items() if _holds_bytes(kind)]
   image = _image_column(binary, config.table.path)
   if image is not None:
     config = config.with_columns(path=None)
   texts = [name for name in table.column_names if name not in binary]
   config = columns_lib.choose_columns(
-      table.data.table.select(texts).slice(0, 1000).to_pydict(), config,
+      table.select(texts).slice(0, 1000).to_pydict(), config,
       where=where, has_paths=image is None)
   columns = config.table
-  labels = {name: cells_lib.Column.from_arrow(table.data.column(name))
+  labels = {name: cells_lib.Column.from_arrow(table.column(name))
             for name in texts
             if name in (*columns.labels, columns.split, columns.key)}
   of_row = cells_lib.Column.repeat(splits, lengths) if splits else None
@@ -123,7 +133,7 @@ def _open(
     path = path / names[0] if path.is_dir() else path
     return image_tables.open_images(
         image_tables.locate(cells_lib.arrow_cells(
-            table.data.column(columns.path)), path, columns),
+            table.column(columns.path)), path, columns),
         labels, config, where=where, root=os.fspath(path.parent),
         splits=of_row)
   declared = (class_names.get(columns.labels[0])
@@ -131,26 +141,44 @@ def _open(
   if declared:  # `datasets` writes -1 for a missing class.
     labels[columns.labels[0]] = labels[columns.labels[0]].map(
         lambda value: None if value == -1 else value)
-  table = table.select_columns([image])
-  if isinstance(table.features[image], datasets.Image):
-    table = table.cast_column(image, datasets.Image(decode=False))
+  records = offset_index.Records.join(paths, [
+      _locate(one.column(image), content.address)
+      for one, content in zip(tables, mapped)])
   return table_source.build(
-      functools.partial(_read_image, table),
+      functools.partial(_read_image, records),
       functools.partial(_key, names, list(itertools.accumulate(lengths))),
-      labels, config, where=where, num_rows=len(table), splits=of_row,
+      labels, config, where=where, num_rows=len(records), splits=of_row,
       class_names=declared)
 
 
-def _read_image(table: Any, row: int) -> bytes:
-  """Reads a `datasets.Dataset` of one column: bytes, or {'bytes', 'path'}."""
-  value, = table[row].values()
-  data = value['bytes'] if isinstance(value, dict) else value
-  if data is None:
+def _locate(images: pa.ChunkedArray, address: int) -> offset_index.Arrays:
+  """Returns the places of images, bytes or {'bytes', 'path'}, in a file.
+
+  The file is mapped to memory at `address`.
+  """
+  starts, ends = [], []
+  for chunk in images.chunks:
+    while pa.types.is_struct(chunk.type):
+      chunk = chunk.field('bytes')
+    _, offsets, content = chunk.buffers()
+    offsets = np.frombuffer(
+        offsets, np.int64 if pa.types.is_large_binary(chunk.type) else np.int32)
+    offsets = offsets[chunk.offset:chunk.offset + len(chunk) + 1] + (
+        content.address - address if content else 0)
+    starts.append(offsets[:-1])
+    ends.append(offsets[1:])
+  empty = np.zeros(0, np.int64)
+  first, last = (np.concatenate([empty, *of]) for of in (starts, ends))
+  return {'starts': first, 'sizes': last - first}
+
+
+def _read_image(records: offset_index.Records, row: int) -> bytes:
+  if not records.sizes[row]:
     raise ValueError(
-        'the image is stored as a path only, not as bytes. Write the data set '
-        'with its images (Hugging Face: embed_external_files=True), or '
-        'download its files and open their folder.')
-  return data
+        'the image is empty, or stored as a path only, not as bytes. Write the '
+        'data set with its images (Hugging Face: embed_external_files=True), '
+        'or download its files and open their folder.')
+  return records.read(row)
 
 
 def _key(names: Sequence[str], ends: Sequence[int], row: int) -> str:

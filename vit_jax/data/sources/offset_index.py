@@ -54,10 +54,10 @@ def load_or_build(
     return list(pool.map(finish, range(len(paths))))
 
 
-def open_for_scan(path: epath.Path) -> BinaryIO:
+def open_parts(path: epath.PathLike) -> BinaryIO:
   """Opens a file for reading small, distant parts."""
   if atomic_files.is_remote(path):
-    return typing.cast(BinaryIO, path.open('rb'))
+    return typing.cast(BinaryIO, epath.Path(path).open('rb'))
   # Without read-ahead, or the whole file would be read.
   file = open(path, 'rb', buffering=0)  # noqa: SIM115
   if hasattr(os, 'posix_fadvise'):
@@ -100,7 +100,7 @@ class Records:
       ValueError: if its file is shorter.
     """
     size = int(self.sizes[index]) + extra
-    with epath.Path(self.path(index)).open('rb') as file:
+    with open_parts(self.path(index)) as file:
       file.seek(int(self.starts[index]))
       data = file.read(size)
     if len(data) != size:

@@ -53,7 +53,7 @@ def _scan(path: epath.Path) -> dict[str, np.ndarray]:
   """Returns the offset and size of each record."""
   starts, sizes, position = [], [], 0
   num_bytes = path.stat().length
-  with offset_index.open_for_scan(path) as file:
+  with offset_index.open_parts(path) as file:
     while position < num_bytes:
       header = file.read(_HEADER.size)
       is_whole = len(header) == _HEADER.size

@@ -133,7 +133,7 @@ def _scan(path: epath.Path) -> dict[str, np.ndarray]:
   images: dict[str, tuple[int, int]] = {}
   names: dict[tuple[str, str], str] = {}
   texts: dict[str, dict[str, str]] = {kind: {} for kind in _LABELS}
-  with offset_index.open_for_scan(path) as file:
+  with offset_index.open_parts(path) as file:
     for member in _members(file, path):
       key, kind = _split_name(member.name)
       is_image = f'.{kind.rpartition(".")[2]}' in files.IMAGE_SUFFIXES
