@@ -9,7 +9,7 @@ and the counts of a run need no state. Weighted by the numbers of examples, an
 epoch is every example once.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import fractions
 import math
@@ -177,12 +177,8 @@ class Renumbered(protocol.Source):
   def label(self, index: int) -> Any:
     return self._renumber(self.source.label(index))
 
-  @property
-  def class_indices(self) -> Integer[np.ndarray, 'examples'] | None:
-    found = self.source.class_indices
-    if found is None or not self.numbers:
-      return found
-    return np.array(self.numbers)[found]
+  def labels_of(self, indices: Integer[np.ndarray, '_']) -> Iterable[Any]:
+    return map(self._renumber, split_strings.labels(self.source, indices))
 
   def key(self, index: int) -> str:
     key = self.source.key(index)

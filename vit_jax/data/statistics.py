@@ -7,6 +7,7 @@ import numpy as np
 from vit_jax.data import config as data_config
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import examples
+from vit_jax.data.splits import split_strings
 
 _NUM_IMAGES = 512  # For mean and std of pixels.
 
@@ -43,9 +44,10 @@ def _measure_targets(
   """
   name, source = dataset.title, dataset.source
   values = np.empty((len(source), len(dataset.targets)))
+  labels = split_strings.labels(source)
   for index in range(len(source)):
     with dataset.naming(index):
-      values[index] = examples.to_vector(source.label(index), dataset.targets)
+      values[index] = examples.to_vector(next(labels), dataset.targets)
   for target, column in zip(dataset.targets, values.T):
     if not np.nanmax(column, initial=-np.inf) > np.nanmin(
         column, initial=np.inf):

@@ -145,11 +145,12 @@ def open_task(source: str, data_dir: str) -> protocol.DatasetSplits:
     ValueError: if there is no such task, or its dataset is not prepared.
   """
   task = task_of(source)
-  records_of, _ = tfds_lib.open_records(
-      tfds_folders.find(task.tfds, data_dir), undecoded=('image', 'image2'))
+  records_of, features = tfds_lib.open_records(
+      tfds_folders.find(task.tfds, data_dir))
   dataset = protocol.DatasetSplits({
       split: tfds_lib.TfdsSource(
-          f'{task.tfds} {split}', records, 'image', task.label, task.image)
+          f'{task.tfds} {split}', records, features, 'image', task.label,
+          task.image)
       for split, records in records_of.items()},
       num_classes=task.num_classes)
   selected = {

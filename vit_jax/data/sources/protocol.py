@@ -4,7 +4,7 @@ Sources hold paths and small tables only: Grain sends them to worker processes
 with cloudpickle, and opening one reads no image.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 import dataclasses
 import typing
 from typing import Any, Literal, Protocol
@@ -39,14 +39,9 @@ class Source(Protocol):
     """Returns a class index, a list of them, or float32 [targets]."""
     return self[index]['label']
 
-  def labels_of(self, indices: Sequence[int]) -> Iterable[Any]:
-    """Returns the labels of several examples."""
-    return map(self.label, indices)
-
-  @property
-  def class_indices(self) -> Integer[np.ndarray, 'examples'] | None:
-    """The class of each example if `label` need not be read for each."""
-    return None
+  def labels_of(self, indices: Integer[np.ndarray, '_']) -> Iterable[Any]:
+    """Returns the labels of several examples, in increasing order."""
+    return map(self.label, indices.tolist())
 
   def key(self, index: int) -> str:
     """Returns a name of the example that is the same on every machine."""

@@ -5,7 +5,7 @@ end here: `build` takes functions that read the images, and the label columns,
 and returns splits.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import dataclasses
 import functools
 from typing import Any
@@ -50,10 +50,8 @@ class TableSource(protocol.Source):
   def label(self, index: int) -> Any:
     return self.parsed[int(self.numbers[index])]
 
-  @property
-  def class_indices(self) -> Integer[np.ndarray, 'examples'] | None:
-    return (np.asarray(self.parsed.values)[self.numbers]
-            if self.parsed.kind in ('single', 'none') else None)
+  def labels_of(self, indices: Integer[np.ndarray, '_']) -> Iterable[Any]:
+    return map(self.parsed.__getitem__, self.numbers[indices].tolist())
 
   def key(self, index: int) -> str:
     return self.key_of(int(self.rows[index]))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -9,6 +10,7 @@ import re
 from typing import Any
 
 from etils import epath
+from jaxtyping import Integer
 import numpy as np
 
 from vit_jax import exceptions
@@ -25,7 +27,7 @@ from vit_jax.data.splits import split_strings
 _MAX_CLASSES = 10**6
 _BLOCK = 1000  # Records that are read together for their labels.
 _SAMPLE = 100  # Labels of a split that are read to find out if it has any.
-_MASK = 'segmentation_mask'  # Feature of oxford_iiit_pet and others.
+_MASK, _FILE = 'segmentation_mask', 'file_name'  # Features of some datasets.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -34,43 +36,62 @@ class TfdsSource(protocol.Source):
 
   Attributes:
     name: dataset and split, for keys.
-    records: examples by index, with undecoded images.
+    records: serialised examples by index.
+    features: TFDS features that are read.
     image: name of the image feature.
-    read_label: returns the label of an example.
+    read_label: returns the label of an example without its images.
     decode: decodes the image feature; None leaves it undecoded.
   """
   name: str
   records: Any
+  features: Any
   image: str
   read_label: Callable[[Mapping[str, Any]], Any]
   decode: Callable[[bytes], np.ndarray] | None = None
+
+  @functools.cached_property
+  def _images(self) -> list[str]:
+    import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
+    return [name for name, feature in self.features.items()
+            if name == self.image or isinstance(feature, tfds.features.Image)]
+
+  @functools.cached_property
+  def _others(self) -> Any:
+    return _select(self.features, {*self.features} - {*self._images})
 
   def __len__(self) -> int:
     return len(self.records)
 
   def __getitem__(self, index: int) -> dict[str, Any]:
+    import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
     with exceptions.replaced_by(_explain_record):
-      example = self.records[index]
+      example = self.features.deserialize_example_np(
+          self.records[index],
+          decoders={name: tfds.decode.SkipDecoding() for name in self._images})
       image = example[self.image]
       found = {'image': self.decode(image) if self.decode else image,
                'label': self.read_label(example)}
       if _MASK in example:
         found[protocol.SEGMENTATION] = example[_MASK]
-    if 'file_name' in example:  # ImageNet; other label sets refer to it.
-      found['file_name'] = bytes(example['file_name']).decode()
+    if _FILE in example:  # ImageNet; other label sets refer to it.
+      found[_FILE] = bytes(example[_FILE]).decode()
     return found
 
   def label(self, index: int) -> Any:
     with (exceptions.naming(self.key(index)),
           exceptions.replaced_by(_explain_record)):
-      return self.read_label(self.records[index])
+      return self._parse_label(self.records[index])
 
-  def labels_of(self, indices: Sequence[int]) -> Iterable[Any]:
-    # ArrayRecord reads many records in a fraction of the time.
+  def _parse_label(self, record: bytes) -> Any:
+    return self.read_label(self._others.deserialize_example_np(record))
+
+  def labels_of(self, indices: Integer[np.ndarray, '_']) -> Iterable[Any]:
+    # Many records are read together in a fraction of the time.
     for start in range(0, len(indices), _BLOCK):
       block = indices[start:start + _BLOCK]
       try:
-        found = [*map(self.read_label, self.records.__getitems__(block))]
+        found = [*map(self._parse_label,
+                      self.records.__getitems__(block.tolist()))]
       except Exception:  # One by one, which names the damaged record.
         found = [*super().labels_of(block)]
       yield from found
@@ -115,13 +136,9 @@ def open_folder(folder: epath.Path) -> protocol.DatasetSplits:
   return _open(folder, f'{name}/{config}' if config else name)
 
 
-def open_records(
-    folder: epath.Path, *, undecoded: Sequence[str],
-) -> tuple[dict[str, Any], Any]:
-  """Returns each split's examples by index, and the features of an example.
-
-  Image features in `undecoded` stay file contents.
-  """
+def open_records(folder: epath.Path) -> tuple[dict[str, Any], Any]:
+  """Returns each split's serialised examples by index, and their features."""
+  from array_record.python import array_record_data_source
   import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
   untrusted.check_folder(folder)
   _check_features(folder)
@@ -129,23 +146,26 @@ def open_records(
   # Reads only the files, because the builder's own code needs TensorFlow.
   with exceptions.naming(os.fspath(folder)):
     builder = tfds.builder_from_directory(folder)
-    features = builder.info.features
-    decoders = {name: tfds.decode.SkipDecoding() for name in undecoded
-                if name in features}
     for split, info in builder.info.splits.items():
       info = info.replace(filename_template=info.filename_template.replace(
           filetype_suffix=form))
       _check_files(info.filepaths, info.shard_lengths, folder)
       if form == 'tfrecord':
-        found[split] = tfrecords.Examples(
-            tfrecords.open_records(info.filepaths, counts=info.shard_lengths),
-            features, decoders)
+        found[split] = tfrecords.open_records(
+            info.filepaths, counts=info.shard_lengths)
       elif info.num_examples:
-        found[split] = builder.as_data_source(
-            split, decoders=decoders, file_format='array_record')
-      else:  # TFDS fails on a split without examples.
+        found[split] = array_record_data_source.ArrayRecordDataSource(
+            info.file_instructions)
+      else:  # ArrayRecordDataSource fails without files.
         found[split] = ()
-  return found, features
+  return found, builder.info.features
+
+
+def _select(features: Any, names: Iterable[str]) -> Any:
+  """Returns TFDS features without those that are not needed."""
+  import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
+  return tfds.features.FeaturesDict(
+      {name: features[name] for name in names if name in features})
 
 
 def _check_features(folder: epath.Path) -> None:
@@ -186,7 +206,7 @@ def _check_files(
 
 def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
   facts = known_datasets.facts(name)
-  records_of, features = open_records(folder, undecoded=[facts.image, _MASK])
+  records_of, features = open_records(folder)
   label = facts.label or ('label' if 'label' in features else 'labels')
   for feature in (facts.image, *filter(None, [facts.label])):
     schema.check_name(feature, list(features), what=f'feature of {name}')
@@ -200,10 +220,11 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
     parse = lambda value: np.atleast_1d(np.asarray(value, np.float32))
   read_label = lambda example: (
       0 if opened.no_labels else parse(example[label]))
+  read = _select(features, (facts.image, label, _MASK, _FILE))
   # Keys lack the version, so subsets are the same with and without it.
   splits: dict[str, protocol.Source] = {
-      split: TfdsSource(
-          f'{name.partition(":")[0]} {split}', records, facts.image, read_label)
+      split: TfdsSource(f'{name.partition(":")[0]} {split}', records, read,
+                        facts.image, read_label)
       for split, records in records_of.items()}
   opened = dataclasses.replace(opened, splits=splits)
   if set(facts.parts) - set(splits):  # Skipped if TFDS prepared them as splits.

@@ -8,16 +8,14 @@ in little-endian order (https://www.tensorflow.org/tutorials/load_data/tfrecord
 #tfrecords_format_details).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 import dataclasses
 import struct
-from typing import Any
 
 from etils import epath
 import google_crc32c
 import numpy as np
 
-from vit_jax import exceptions
 from vit_jax.data.sources import offset_index
 
 _HEADER, _FOOTER = struct.Struct('<QI'), struct.Struct('<I')
@@ -31,7 +29,7 @@ def masked_crc(data: bytes) -> int:
 
 def open_records(
     paths: Sequence[epath.Path], *, counts: Sequence[int],
-) -> offset_index.Records:
+) -> 'TfRecords':
   """Opens files with the expected number of records in each.
 
   Raises:
@@ -46,7 +44,7 @@ def open_records(
       raise ValueError(
           f'{path} has {len(arrays["starts"]):,} records, but '
           f'dataset_info.json says {count:,}. Copy or prepare it again.')
-  return offset_index.Records.join(found, indices)
+  return TfRecords(offset_index.Records.join(found, indices))
 
 
 def _scan(path: epath.Path) -> dict[str, np.ndarray]:
@@ -77,28 +75,22 @@ def _scan(path: epath.Path) -> dict[str, np.ndarray]:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Examples:
-  """Records parsed by TFDS's NumPy parser."""
-  records: offset_index.Records
-  features: Any
-  decoders: Mapping[str, Any]
+class TfRecords:
+  """Records by index, which are compared with their checksums."""
+  places: offset_index.Records
 
   def __len__(self) -> int:
-    return len(self.records)
+    return len(self.places)
 
-  def __getitems__(self, indices: Sequence[int]) -> list[Mapping[str, Any]]:
+  def __getitems__(self, indices: Sequence[int]) -> list[bytes]:
     return [self[index] for index in indices]
 
-  def __getitem__(self, index: int) -> Mapping[str, Any]:
-    content = self.records.read(index, extra=_FOOTER.size)
+  def __getitem__(self, index: int) -> bytes:
+    content = self.places.read(index, extra=_FOOTER.size)
     record = content[:-_FOOTER.size]
     if masked_crc(record) != _FOOTER.unpack(content[-_FOOTER.size:])[0]:
       raise ValueError(
-          f'{self.records.path(index)} is damaged at byte '
-          f'{self.records.starts[index]:,}: the checksum of its record '
+          f'{self.places.path(index)} is damaged at byte '
+          f'{self.places.starts[index]:,}: the checksum of its record '
           'differs. Copy or prepare the file again.')
-    with exceptions.naming(
-        f'{self.records.path(index)}, record at byte '
-        f'{self.records.starts[index]:,}'):
-      return self.features.deserialize_example_np(
-          record, decoders=self.decoders)
+    return record

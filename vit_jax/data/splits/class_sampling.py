@@ -43,13 +43,8 @@ def class_labels(
           'or regression targets. Leave it out.')
     return int(label)
 
-  parts = []
-  for leaf, indices in split_strings.leaves(source):
-    known = leaf.class_indices
-    parts.append(np.fromiter(
-        map(single, leaf.labels_of(indices.tolist())), np.int64,
-        len(indices)) if known is None else known[indices].astype(np.int64))
-  labels = np.concatenate(parts)
+  labels = np.fromiter(
+      map(single, split_strings.labels(source)), np.int64, len(source))
   invalid = (labels < 0) | (labels >= num_classes)
   if invalid.any():
     index = int(np.flatnonzero(invalid)[0])

@@ -176,6 +176,18 @@ def leaves(
     start += len(chosen)
 
 
+def labels(
+    source: protocol.Source,
+    indices: Integer[np.ndarray, 'chosen'] | None = None,
+) -> Iterator[Any]:
+  """Yields the labels of a selection, which sources read together.
+
+  `indices` are those of `leaves`.
+  """
+  for leaf, chosen in leaves(source, indices):
+    yield from leaf.labels_of(chosen)
+
+
 def expand_all(split: str, splits: Mapping[str, protocol.Source]) -> str:
   """Returns 'train[:9%]+test[:9%]' for 'all[:9%]': a part of every split."""
   if 'all' in splits:
