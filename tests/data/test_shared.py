@@ -4,6 +4,7 @@ import io
 import os
 import pickle
 import tarfile
+import time
 import tracemalloc
 
 import cloudpickle
@@ -52,6 +53,25 @@ def test_equal_arrays_share_a_file_and_small_ones_have_none(folder):
   shared.share(ARRAY + 1)
   assert type(shared.share(ARRAY[:9])) is np.ndarray
   assert len(list(folder.iterdir())) == 2
+
+
+def test_files_that_no_run_opened_for_long_make_space(folder, monkeypatch):
+  def write(number, age_days):
+    shared.share(ARRAY + number)
+    (path,) = {*folder.iterdir()} - {*paths}
+    os.utime(path, (time.time() - 86_400 * age_days,) * 2)
+    paths.append(path)
+
+  paths = []
+  monkeypatch.setattr(shared, '_MAX_BYTES', 3 * ARRAY.nbytes)
+  write(0, age_days=3)
+  write(1, age_days=5)
+  write(2, age_days=0)
+  shared.share(ARRAY + 1)  # Opened again.
+  write(3, age_days=0)
+  assert {*folder.iterdir()} == {*paths[1:]}
+  write(4, age_days=0)  # All others were opened today.
+  assert {*folder.iterdir()} == {*paths[1:]}
 
 
 def _flip(path):

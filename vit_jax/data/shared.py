@@ -3,8 +3,8 @@
 Pickling such an array writes the path of its file: worker processes, and other
 processes of the host that open the same data, share the memory. The files are
 named by a hash of their content in `~/.cache/vit_jax/arrays`, so none is ever
-out of date, and damaged ones are written again. They may be deleted while no
-run uses them.
+out of date, and damaged ones are written again. Beyond 16 GiB, those that were
+not opened for the longest time are removed, unless a run opened them today.
 """
 
 import contextlib
@@ -12,6 +12,8 @@ import ctypes
 import hashlib
 import mmap
 import os
+import pathlib
+import time
 import typing
 from typing import Any
 import weakref
@@ -25,6 +27,7 @@ from vit_jax import atomic_files
 from vit_jax import untrusted
 
 _MIN_BYTES = 2**20  # Smaller arrays are copied: a file would be slower.
+_MAX_BYTES, _KEEP_SECS = 16 * 2**30, 86_400  # Of the folder, of its files.
 _MAPPED: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
 
 
@@ -68,9 +71,22 @@ def share(array: Shaped[np.ndarray, '*shape']) -> Shaped[np.ndarray, '*shape']:
       with (contextlib.suppress(FileExistsError),
             atomic_files.create(path) as new):
         new.write_bytes(content)
+        _make_space(path.parent)
     return _open(os.fspath(path), array.dtype.str, array.shape)
   except (OSError, ValueError):
     return array
+
+
+def _make_space(folder: epath.Path) -> None:
+  """Removes files of past runs beyond the size of the folder."""
+  left = _MAX_BYTES
+  found = [(path.stat(), path) for path in pathlib.Path(folder).rglob('*')
+           if path.is_file()]  # Also those of processes killed while writing.
+  for stat, path in sorted(
+      found, key=lambda pair: pair[0].st_mtime, reverse=True):
+    left -= stat.st_size
+    if left < 0 and stat.st_mtime < time.time() - _KEEP_SECS:
+      path.unlink(missing_ok=True)
 
 
 def _digest(content: Any = b'') -> Any:
@@ -112,6 +128,8 @@ def _open(path: str, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
         f'{path} was removed or changed after the run wrote it; expected '
         f'{expected:,} bytes. Start the run again, which writes the file '
         'again.')
+  with contextlib.suppress(OSError):
+    os.utime(path)  # Keeps the file in the folder.
   array = _Mapped(path, dtype, 'r', shape=shape)
   _MAPPED.add(typing.cast(mmap.mmap, array.base))
   return array

@@ -16,7 +16,6 @@ import hashlib
 import os
 import typing
 from typing import BinaryIO
-import uuid
 
 from etils import epath
 from jaxtyping import Int64, UInt
@@ -174,13 +173,6 @@ def _save(
       **{name: np.ascontiguousarray(array) for name, array in arrays.items()},
       'stamp': np.array([_VERSION, *stamp], np.int64)})
   for place in _index_paths(path, kind):
-    # Replaces an outdated index; several processes may save the same one.
-    new = place.parent / f'{place.name}.{uuid.uuid4().hex}.tmp'
-    try:
-      place.parent.mkdir(parents=True, exist_ok=True)
-      new.write_bytes(data)
-      new.replace(place)
+    with contextlib.suppress(OSError):  # Read-only or full: try the next place.
+      atomic_files.write_bytes(place, data)
       return
-    except OSError:  # Read-only or full: try the next place.
-      with contextlib.suppress(OSError):
-        new.unlink(missing_ok=True)
