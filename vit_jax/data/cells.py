@@ -93,14 +93,15 @@ class Texts(Sequence[Any]):
     if isinstance(index, slice):
       return [self[i] for i in range(len(self))[index]]
     index = range(len(self))[index]  # From the end if it is negative.
-    start = self._ends[index - 1] if index else 0
-    return self._parse(self._data[start:self._ends[index]].tobytes().decode(
+    ends = self._ends.data  # Items of arrays take several times as long.
+    return self._parse(str(
+        self._data.data[ends[index - 1] if index else 0:ends[index]],
         errors='surrogatepass'))
 
   def __iter__(self) -> Iterator[Any]:
     data, start = self._data.data, 0
     for end in self._ends.data:
-      yield self._parse(bytes(data[start:end]).decode(errors='surrogatepass'))
+      yield self._parse(str(data[start:end], errors='surrogatepass'))
       start = end
 
   def encode(self) -> 'Column':

@@ -9,6 +9,7 @@ labels only, and images are then read at their offsets. `datasets` would copy
 all images to a cache.
 """
 
+import bisect
 from collections.abc import Iterator, Mapping, Sequence
 import functools
 import os
@@ -16,7 +17,7 @@ import tarfile
 from typing import Any, BinaryIO
 
 from etils import epath
-from jaxtyping import Int64, UInt8
+from jaxtyping import UInt8
 import numpy as np
 
 from vit_jax import untrusted
@@ -57,7 +58,8 @@ def open_tars(
   of_file = files.splits_of(paths, where=where)
   # Equal keys may be the same image: hash splits keep them together.
   return table_source.build(
-      records.read, functools.partial(_name, shards, records.ends, keys), table,
+      records.read,
+      functools.partial(_name, shards, records.ends.tolist(), keys), table,
       config, where=where, num_rows=len(keys), group_of=keys.__getitem__,
       splits=cells_lib.Column.repeat(of_file, counts) if of_file else None)
 
@@ -75,15 +77,13 @@ def _join_texts(
 
 
 def _name(
-    shards: Sequence[str], ends: Int64[np.ndarray, 'files'],
-    keys: Sequence[str], row: int,
+    shards: Sequence[str], ends: Sequence[int], keys: Sequence[str], row: int,
 ) -> str:
   """Returns the key of an image, with its shard because keys may repeat.
 
   It is always part of the name, so that an added shard renames no example.
   """
-  shard = int(np.searchsorted(ends, row, side='right'))
-  return f'{shards[shard]}/{keys[row]}'
+  return f'{shards[bisect.bisect_right(ends, row)]}/{keys[row]}'
 
 
 def _parse_labels(
