@@ -91,53 +91,38 @@ def build(
   Raises:
     ValueError: if there are no rows, no training rows, or invalid labels.
   """
-  columns = config.table
   if not num_rows:
     raise ValueError(f'{where} holds no rows.')
-  if columns.split is not None:
-    splits = parse_splits(table[columns.split], columns.split, where)
+  if config.table.split is not None:
+    splits = parse_splits(table[config.table.split], config.table.split, where)
   if not config.holdout and splits and len({*splits.cells}) == 1:
     splits = None  # Used as a whole, such as val.csv.
   rows_of = _rows_of_splits(splits, num_rows, where)
   labels = {
-      name: cells_lib.Column.of(table[name]) for name in columns.labels}
+      name: cells_lib.Column.of(table[name]) for name in config.table.labels}
   parsed, kept, missing, no_labels = _parse(
       labels, rows_of, config, class_names, where)
   if labels and not no_labels and len(rows_of) > 1:
     _check_headers(table, labels, rows_of, where)
   unlabelled = sorted({*unlabelled} - {*rows_of} | {*missing})
   order = _hashes(order_by or key_of, kept)
-  groups = order if order_by is None else None
-  if columns.key is not None:
-    groups = cells_lib.Column.of(table[columns.key]).array(
-        lambda cell: split_strings.stable_hash(str(cell)), np.uint64)[kept]
-  elif group_of is not None:
-    groups = _hashes(group_of, kept)
   of_kept, by_hash, few = _assign_splits(
-      splits and splits.take(kept),
-      _hashes(key_of, kept) if groups is None else groups, parsed,
-      config.holdout, unlabelled, where)
+      splits and splits.take(kept), lambda: _groups(
+          table, config, kept, group_of or (order_by and key_of), order),
+      parsed, config.holdout, unlabelled, where)
   numbers = _hash_order(order, of_kept, by_hash=by_hash)
   _check_trained(parsed, numbers, where)
   eval_split = split_strings.choose_eval_split(list(numbers))
-  parsed = parsed.compact()
-  all_kept = len(kept) == num_rows
-
-  def source(of: _Rows) -> TableSource:
-    of = shared.share(shared.compact(of))
-    return TableSource(
-        read, read_mask, key_of, parsed, of if all_kept else shared.share(
-            shared.compact(kept[of])), of)
-
+  labels_from = labels_from or (
+      f'column{"s" * (len(labels) > 1)} {files.shorten(labels, 4)}')
   return protocol.DatasetSplits(
-      {name: source(of) for name, of in numbers.items()},
+      _sources(read, read_mask, key_of, parsed.compact(), numbers, kept),
       num_classes=parsed.num_classes, class_names=parsed.class_names,
       multi_label=parsed.kind == 'multi', eval_split=eval_split,
       targets=parsed.targets, held_out=by_hash, unlabelled=tuple(unlabelled),
       no_labels=no_labels, description='; '.join([
           f'{where}: {parsed.describe()}'
-          + (f' ({labels_from or _describe_columns(columns.labels)})'
-             * (not no_labels)),
+          + f' ({labels_from})' * (not no_labels),
           ', '.join(f'{name} {len(of):,}' for name, of in numbers.items())
           + ', chosen by a hash' * by_hash
           + f', evaluated on {eval_split}' * (
@@ -145,8 +130,17 @@ def build(
           *map(protocol.describe_unlabelled, unlabelled), *notes, *few]))
 
 
-def _describe_columns(names: Sequence[str]) -> str:
-  return f'column{"s" * (len(names) > 1)} {files.shorten(names, 4)}'
+def _sources(
+    read: Callable[[int], bytes], read_mask: Callable[[int], bytes] | None,
+    key_of: Callable[[int], str], parsed: label_rules.ParsedLabels,
+    numbers: Mapping[str, _Rows], kept: _Rows,
+) -> dict[str, protocol.Source]:
+  """Returns the splits, given which of the kept rows each has."""
+  share = lambda rows: shared.share(shared.compact(rows))
+  return {
+      name: TableSource(
+          read, read_mask, key_of, parsed, share(kept[of]), share(of))
+      for name, of in numbers.items()}
 
 
 def _parse(
@@ -192,6 +186,17 @@ def _parse(
 def _hashes(
     text_of: Callable[[int], str], rows: _Rows) -> UInt64[np.ndarray, 'rows']:
   return split_strings.stable_hashes(map(text_of, rows.data), len(rows))
+
+
+def _groups(
+    table: Table, config: columns_lib.LabelConfig, rows: _Rows,
+    group_of: Callable[[int], str] | None, order: UInt64[np.ndarray, 'rows'],
+) -> UInt64[np.ndarray, 'rows']:
+  """Returns the hash of the group of each row; `order` by default."""
+  if config.table.key is not None:
+    return cells_lib.Column.of(table[config.table.key]).array(
+        lambda cell: split_strings.stable_hash(str(cell)), np.uint64)[rows]
+  return order if group_of is None else _hashes(group_of, rows)
 
 
 def _unlabelled_splits(
@@ -265,14 +270,16 @@ def _rows_of_splits(
 
 
 def _assign_splits(
-    splits: cells_lib.Column | None, groups: UInt64[np.ndarray, 'rows'],
+    splits: cells_lib.Column | None,
+    groups: Callable[[], UInt64[np.ndarray, 'rows']],
     parsed: label_rules.ParsedLabels, fraction: float,
     unlabelled: Sequence[str], where: str,
 ) -> tuple[cells_lib.Column, bool, list[str]]:
   """Returns the split of each row, whether a hash chose it, and notes.
 
   Rows of several splits keep them. Otherwise, a `fraction` of the groups, given
-  by their hashes, is held out; all rows are `train` if it is 0.
+  by their hashes, is held out; all rows are `train` if it is 0. The held-out
+  part is called `test` unless that is an unlabelled split.
   """
   if splits and len({*splits.cells}) > 1:
     if fraction not in (0, columns_lib.HOLDOUT):
@@ -281,28 +288,16 @@ def _assign_splits(
           f'({", ".join(sorted({*splits.cells}))}). Remove it.')
     return splits, False, []
   if not fraction:
-    return cells_lib.Column.repeat(['train'], [len(groups)]), False, []
-  held, notes = _hold_out(groups, parsed, fraction, unlabelled)
-  return held, True, notes
-
-
-def _hold_out(
-    groups: UInt64[np.ndarray, 'rows'], parsed: label_rules.ParsedLabels,
-    fraction: float, unlabelled: Sequence[str],
-) -> tuple[cells_lib.Column, list[str]]:
-  """Returns the split of each row, and notes.
-
-  The held-out part is called `test` unless that is an unlabelled split.
-  """
+    return cells_lib.Column.repeat(['train'], [len(parsed.values)]), False, []
   classes, names = None, parsed.class_names or ()
   if parsed.kind == 'single':
     classes = np.asarray(parsed.values)
-  held = holdout.hold_out(groups, classes, names=names, fraction=fraction)
+  held = holdout.hold_out(groups(), classes, names=names, fraction=fraction)
   notes = ([] if classes is None else
            holdout.describe_few(classes, held, names))
   name = next((name for name in ('test', 'val') if name not in unlabelled),
               'held_out')
-  return cells_lib.Column(['train', name], held.astype(np.uint8)), notes
+  return cells_lib.Column(['train', name], held.astype(np.uint8)), True, notes
 
 
 def _hash_order(
