@@ -73,8 +73,9 @@ def measure(source, selection):
   status, maps = ((proc / name).read_text() for name in ('status', 'maps'))
   print(json.dumps({
       'secs': secs, 'wall': wall, 'copied': len(cloudpickle.dumps(dataset)),
-      'arrays': sum(os.path.getsize(line.split()[-1]) for line in
-                    maps.splitlines() if '/vit_jax/arrays/' in line),
+      'arrays': sum(map(os.path.getsize, {
+          line.split()[-1] for line in maps.splitlines()
+          if '/vit_jax/arrays/' in line})),
       **{name: int(status.split(f'{name}:')[1].split()[0]) * 1024
          for name in ('VmRSS', 'RssAnon', 'VmHWM')}}))
 

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests import own_data
+from vit_jax.data.sources import hugging_face
 
 NAMES = ('cat', 'dog', 'emu')
 
@@ -154,6 +155,18 @@ def test_images_stored_as_paths_are_not_read(tmp_path):
                  tmp_path / 'a.parquet')
   with pytest.raises(ValueError, match='stored as a path only'):
     own_data.open_path(tmp_path / 'a.parquet').splits['train'][0]
+
+
+@pytest.mark.parametrize('kind', [pa.binary(), pa.large_binary()])
+def test_images_are_located_in_files_beyond_two_gigabytes(kind):
+  images = pa.array([b'', b'ab', None, b'cde'], kind)
+  content = images.buffers()[2]
+  chunks = pa.chunked_array([images, images[1:]])
+  places = hugging_face._locate(chunks, content.address - 2**33)
+  assert places['sizes'].tolist() == [0, 2, 0, 3, 2, 0, 3]
+  assert [content.to_pybytes()[start - 2**33:][:size] for start, size in zip(
+      places['starts'], places['sizes'])] == [
+          b'', b'ab', b'', b'cde', b'ab', b'', b'cde']
 
 
 def test_files_with_other_class_names_are_not_joined(hub):

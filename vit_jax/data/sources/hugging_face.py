@@ -114,19 +114,9 @@ def _open(
   mapped = [pa.memory_map(os.fspath(path)).read_buffer() for path in paths]
   tables = [pa.ipc.open_stream(content).read_all() for content in mapped]
   table = pa.concat_tables(tables)
-  kinds = {field.name: field.type for field in table.schema}
-  binary = [name for name, kind in kinds.items() if _holds_bytes(kind)]
-  image = _image_column(binary, config.table.path)
-  if image is not None:
-    config = config.with_columns(path=None)
-  texts = [name for name in table.column_names if name not in binary]
-  config = columns_lib.choose_columns(
-      table.select(texts).slice(0, 1000).to_pydict(), config,
-      where=where, has_paths=image is None)
+  image, config = _choose_columns(table, config, where)
   columns = config.table
-  labels = {name: cells_lib.Column.from_arrow(table.column(name))
-            for name in texts
-            if name in (*columns.labels, columns.split, columns.key)}
+  labels = _read_labels(table, columns, class_names)
   of_row = cells_lib.Column.repeat(splits, lengths) if splits else None
   if image is None:
     path = epath.Path(os.path.abspath(where))
@@ -136,11 +126,6 @@ def _open(
             table.column(columns.path)), path, columns),
         labels, config, where=where, root=os.fspath(path.parent),
         splits=of_row)
-  declared = (class_names.get(columns.labels[0])
-              if len(columns.labels) == 1 else None)
-  if declared:  # `datasets` writes -1 for a missing class.
-    labels[columns.labels[0]] = labels[columns.labels[0]].map(
-        lambda value: None if value == -1 else value)
   records = offset_index.Records.join(paths, [
       _locate(one.column(image), content.address)
       for one, content in zip(tables, mapped)])
@@ -148,7 +133,43 @@ def _open(
       functools.partial(_read_image, records),
       functools.partial(_key, names, list(itertools.accumulate(lengths))),
       labels, config, where=where, num_rows=len(records), splits=of_row,
-      class_names=declared)
+      class_names=_declared(columns, class_names))
+
+
+def _choose_columns(
+    table: pa.Table, config: columns_lib.LabelConfig, where: str,
+) -> tuple[str | None, columns_lib.LabelConfig]:
+  """Returns the column of image bytes, if there is one, and other roles."""
+  binary = [field.name for field in table.schema if _holds_bytes(field.type)]
+  image = _image_column(binary, config.table.path)
+  if image is not None:
+    config = config.with_columns(path=None)
+  texts = table.drop_columns(binary)
+  return image, columns_lib.choose_columns(
+      texts.slice(0, 1000).to_pydict(), config, where=where,
+      has_paths=image is None)
+
+
+def _declared(
+    columns: columns_lib.TableConfig, class_names: _ClassNames,
+) -> tuple[str, ...] | None:
+  """Returns the declared names of the classes of the only label column."""
+  return (class_names.get(columns.labels[0]) if len(columns.labels) == 1
+          else None)
+
+
+def _read_labels(
+    table: pa.Table, columns: columns_lib.TableConfig, class_names: _ClassNames,
+) -> dict[str, cells_lib.Column]:
+  """Returns the columns of labels, splits and groups."""
+  found = {name: cells_lib.Column.from_arrow(table.column(name))
+           for name in (*columns.labels, columns.split, columns.key) if name}
+  if _declared(columns, class_names):
+    # `datasets` writes -1 for a missing class.
+    label, = columns.labels
+    found[label] = found[label].map(
+        lambda value: None if value == -1 else value)
+  return found
 
 
 def _locate(images: pa.ChunkedArray, address: int) -> offset_index.Arrays:
@@ -161,12 +182,12 @@ def _locate(images: pa.ChunkedArray, address: int) -> offset_index.Arrays:
     while pa.types.is_struct(chunk.type):
       chunk = chunk.field('bytes')
     _, offsets, content = chunk.buffers()
-    offsets = np.frombuffer(
-        offsets, np.int64 if pa.types.is_large_binary(chunk.type) else np.int32)
-    offsets = offsets[chunk.offset:chunk.offset + len(chunk) + 1] + (
-        content.address - address if content else 0)
-    starts.append(offsets[:-1])
-    ends.append(offsets[1:])
+    width = 64 if pa.types.is_large_binary(chunk.type) else 32
+    places = np.frombuffer(offsets, f'int{width}').astype(np.int64)[
+        chunk.offset:chunk.offset + len(chunk) + 1] + (
+            content.address - address if content else 0)
+    starts.append(places[:-1])
+    ends.append(places[1:])
   empty = np.zeros(0, np.int64)
   first, last = (np.concatenate([empty, *of]) for of in (starts, ends))
   return {'starts': first, 'sizes': last - first}
