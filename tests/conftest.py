@@ -35,15 +35,14 @@ if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
       'JAX_COMPILATION_CACHE_DIR': compiled.name,
       'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0'})
 
-# The default, 700 objects, collects garbage during a tenth of the tests' time.
-gc.set_threshold(100_000, 20, 20)
-
 import jax
 import jaxtyping
 import numpy as np
 import pytest
 
 jax.config.update('jax_num_cpu_devices', 8)
+# The default, 700 objects, collects garbage during a tenth of the tests' time.
+gc.set_threshold(100_000, 20, 20)
 
 jaxtyped = jaxtyping.jaxtyped
 
