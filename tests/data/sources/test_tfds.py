@@ -14,6 +14,7 @@ from vit_jax.data import examples
 from vit_jax.data import known_datasets
 from vit_jax.data import vtab
 from vit_jax.data.sources import tfds as tfds_lib
+from vit_jax.data.splits import split_strings
 
 IMAGE = tfds.features.Image(shape=(None, None, 1), encoding_format='png')
 CLASS_LABEL = tfds.features.ClassLabel(names=['a', 'b', 'c'])
@@ -183,6 +184,25 @@ def test_floating_point_labels_are_regression_targets(
   label = found.splits['train'].label(0)
   assert label.dtype == np.float32
   np.testing.assert_array_equal(label, np.float32([0.1] * len(targets)))
+
+
+@pytest.mark.parametrize(('feature', 'labels'), [
+    (CLASS_LABEL, [(i % 3,) for i in range(7)]),
+    (tfds.features.Sequence(CLASS_LABEL), [tuple(range(i % 4))
+                                           for i in range(7)]),
+    (tfds.features.Scalar(np.float32), [(i / 2,) for i in range(7)])])
+def test_labels_read_together_are_those_of_each_example(
+    feature, labels, prepare, open_tfds, monkeypatch):
+  monkeypatch.setattr(tfds_lib, '_BLOCK', 3)
+  prepare(label_feature=feature, labels=labels)
+  source = split_strings.select_split(
+      open_tfds('tiny'), 'train[2:]+train[:2]', name='tiny')
+  found = [*split_strings.labels(source)]
+  assert [np.atleast_1d(label).tolist() for label in found] == [
+      [*label] for label in (*labels[2:], *labels[:2])]
+  for index, label in enumerate(found):
+    np.testing.assert_array_equal(label, source.label(index))
+    np.testing.assert_array_equal(label, source[index]['label'])
 
 
 def test_a_label_of_unknown_classes_is_an_error():
