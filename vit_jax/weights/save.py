@@ -21,6 +21,7 @@ from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import huggingface
 from vit_jax.weights.configs import huggingface_export
+from vit_jax.weights.configs import timm_architectures
 from vit_jax.weights.configs import timm_arguments
 from vit_jax.weights.configs import timm_export
 from vit_jax.weights.families import families
@@ -115,7 +116,8 @@ def save(
   else:
     _write_folder(path, form, model, arrays, metadata)
     declared_settings = _DECLARED[form]
-    if getattr(config, 'layer_norm_epsilon', None) in timm_export.EPSILONS:
+    if getattr(config, 'layer_norm_epsilon', None) in (
+        timm_architectures.EPSILONS):
       declared_settings += 'layer_norm_epsilon',
   return _notes(form, family, config, declared=declared_settings)
 
@@ -163,7 +165,8 @@ def _family(form: str, model: weights_lib.Weights) -> families.Family:
   if isinstance(config, vit_config.ViTConfig):
     if form == 'timm' and timm_arguments.is_naflex(model):
       return families.FAMILIES['naflex']
-    encoder = form == 'timm' and timm_arguments.encoder_architecture(config)
+    encoder = form == 'timm' and timm_architectures.encoder(
+        config)
     family = families.FAMILIES[
         encoder.split('_')[0] + '_merged' * bool(config.merge)
         if encoder else form if form != 'timm' else

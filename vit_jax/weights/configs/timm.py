@@ -14,38 +14,25 @@ from vit_jax.models import timm_names
 from vit_jax.models import vit_config
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import preprocessing
+from vit_jax.weights.configs import timm_arguments
 from vit_jax.weights.configs import timm_naflex
 
-GELU = {'gelu': 'exact', 'gelu_tanh': 'tanh', 'quick_gelu': 'quick'}
-POOLING = {'token': 'cls', 'avg': 'average', 'map': 'attention'}
-_MODEL_KEYS = {
-    'embed_dim': 'width', 'depth': 'depth', 'patch_size': 'patch',
-    'num_heads': 'num_heads', 'reg_tokens': 'registers',
-    'num_reg_tokens': 'registers', 'pool_include_prefix': 'pool_prefix',
-    'attn_pool_num_heads': 'pool_heads', 'use_post_norm': 'post_norm'}
-# Arguments that are read, that the arrays determine, or that are of training
-# and of the input.
+# Arguments that set what the arrays do not show.
+_READ = (
+    'embed_dim', 'depth', 'patch_size', 'num_heads', 'reg_tokens',
+    'num_reg_tokens', 'pool_include_prefix', 'attn_pool_num_heads',
+    'use_post_norm', 'act_layer', 'attn_only_layer_scale')
 _KNOWN = (
-    *_MODEL_KEYS, *timm_naflex.KNOWN, 'layers', 'stem_chs', 'channels',
-    'class_token', 'img_size', 'mlp_ratio', 'global_pool',
-    'no_embed_class', 'init_values', 'num_classes', 'qkv_bias', 'qk_norm',
-    # Arguments of VisionTransformer.
-    'fc_norm', 'final_norm', 'pos_embed', 'act_layer', 'mlp_layer', 'pre_norm',
-    'norm_layer',
-    'proj_bias', 'scale_attn_norm', 'scale_mlp_norm',
-    # Arguments of Eva.
-    'qkv_fused', 'attn_type', 'swiglu_mlp', 'swiglu_align_to', 'scale_mlp',
-    'scale_attn_inner', 'use_pre_transformer_norm', 'use_post_transformer_norm',
-    'use_fc_norm', 'attn_pool_mlp_ratio', 'num_kv_heads',
-    'attn_only_layer_scale',
-    # Arguments of Beit and VisionTransformerRelPos.
-    'use_abs_pos_emb', 'use_rel_pos_bias', 'use_shared_rel_pos_bias',
-    'rel_pos_type', 'rel_pos_dim', 'shared_rel_pos',
-    # Arguments of encoders of multimodal models; those of their projectors are
-    # ignored, like the projectors.
-    'pos_embed_grid_size', 'rope_temperature', 'norm_eps', 'encoder_pool',
-    'out_features', 'merge_size', 'downsample_ratio',
-    # Arguments of training and of the input.
+    *timm_arguments.ALL,
+    # Arguments that are read otherwise, or that the arrays determine.
+    *timm_naflex.INTERPOLATION, 'img_size', 'num_classes', 'no_embed_class',
+    'norm_layer', 'mlp_layer', 'mlp_ratio', 'final_norm', 'layers', 'stem_chs',
+    'channels', 'qkv_fused', 'swiglu_align_to', 'attn_pool_mlp_ratio',
+    'num_kv_heads', 'use_abs_pos_emb', 'pos_embed_grid_size',
+    # Encoders of multimodal models; their projectors are ignored.
+    'rope_temperature', 'norm_eps', 'encoder_pool', 'out_features',
+    'merge_size', 'downsample_ratio',
+    # Training and the input.
     'drop_rate', 'pos_drop_rate', 'patch_drop_rate', 'proj_drop_rate',
     'attn_drop_rate', 'drop_path_rate', 'weight_init', 'fix_init',
     'zero_init_last', 'dynamic_img_size', 'dynamic_img_pad',
@@ -138,18 +125,21 @@ def _parse_vit(
                            if re.fullmatch(pattern, name)), None)
   if name.startswith('naflexvit_'):
     result.positions = timm_naflex.positions(name, arguments)
-  model |= {ours: arguments[theirs]
-            for theirs, ours in _MODEL_KEYS.items() if theirs in arguments}
+  read = {name: arguments[name] for name in _READ if name in arguments}
+  if pool is not None:
+    read['global_pool'] = pool
+  for name, value in read.items():
+    ours, values = timm_arguments.setting(timm_arguments.ALL[name])
+    if values is not None:
+      theirs = {found: one for one, found in values.items()}
+      schema.check_name(value, list(theirs), what=name)
+      value = theirs[value]
+    model[ours] = value
   if 'img_size' in arguments:
     result.resolution = declared.sides(arguments['img_size'])
-  if pool is not None:
-    schema.check_name(pool, list(POOLING), what='global_pool')
-    model['pooling'] = POOLING[pool]
   if implied and 'rotary' in implied:
     # Attention pooling of the class Eva has all tokens as input.
     model['pool_prefix'] = model['pooling'] == 'attention'
-  if arguments.get('attn_only_layer_scale') is not None:
-    model['layer_scale_mlp'] = not arguments['attn_only_layer_scale']
   schema.check_name(arguments.get('norm_layer', 'layernorm'),
                     ['layernorm', 'rmsnorm'], what='norm_layer')
   if arguments.get('final_norm') is False:
@@ -158,10 +148,6 @@ def _parse_vit(
     model['position'] = arguments['pos_embed'] or 'none'
   if 'no_embed_class' in arguments:
     result.embeds_prefix = not arguments['no_embed_class']
-  act = arguments.get('act_layer')
-  if act is not None:
-    schema.check_name(act, list(GELU), what='act_layer')
-    model['gelu'] = GELU[act]
   missing = [key for key in ('num_heads', 'gelu') if key not in model]
   if name and missing:
     raise ValueError(

@@ -1,5 +1,10 @@
-"""Arguments of timm's classes that build a model."""
+"""Arguments of timm's classes, which build a model, and our settings for them.
 
+Sources: the classes in timm 1.0.31, models/vision_transformer.py, eva.py,
+beit.py, vision_transformer_relpos.py and naflexvit.py.
+"""
+
+from collections.abc import Mapping
 import dataclasses
 import math
 from typing import Any
@@ -7,53 +12,113 @@ from typing import Any
 import numpy as np
 
 from vit_jax import models
-from vit_jax.models import architecture
 from vit_jax.models import rotary as rotary_lib
 from vit_jax.models import vit_config
 from vit_jax.weights import weights as weights_lib
-from vit_jax.weights.configs import timm
 from vit_jax.weights.configs import timm_naflex
 from vit_jax.weights.families import layout
 
-GLOBAL_POOL = {ours: theirs for theirs, ours in timm.POOLING.items()}
-_ACT_LAYER = {ours: theirs for theirs, ours in timm.GELU.items()}
+POOLING = {'cls': 'token', 'average': 'avg', 'attention': 'map'}
+GELU = {'exact': 'gelu', 'tanh': 'gelu_tanh', 'quick': 'quick_gelu'}
+_STEM_NORM = ('stem_norm', {'none': False, 'tokens': True})
+_ATTENTION_NORM = ('inner_norm', {'none': False, 'mlp': False, 'both': True})
+_MLP_NORM = ('inner_norm', {'none': False, 'mlp': True, 'both': True})
+_LINEAR = ('position', {'learned': 'learn', 'none': 'none'})
+
+# Our setting for each argument of a class, and timm's values for ours if they
+# are others.
+_Arguments = Mapping[str, str | tuple[str, Mapping[Any, Any]]]
+_DIMENSIONS: _Arguments = {
+    'patch_size': 'patch', 'embed_dim': 'width', 'depth': 'depth',
+    'num_heads': 'num_heads'}
+_BLOCK: _Arguments = {
+    **_DIMENSIONS, 'global_pool': ('pooling', POOLING), 'qkv_bias': 'qkv_bias',
+    'init_values': 'layer_scale'}
+_TOKENS: _Arguments = {**_BLOCK, 'class_token': 'cls', 'qk_norm': 'qk_norm'}
+_POOL: _Arguments = {'attn_pool_num_heads': 'pool_heads'}
 
 
-def arguments(model: weights_lib.Weights) -> dict[str, Any]:
-  """Returns the arguments of a ViT, for the class that has its settings.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Kind:
+  """Arguments of a class.
 
-  Raises:
-    ValueError: if the class lacks a grid or an interpolation of positions.
+  Attributes:
+    arguments: those that are one of our settings.
+    more: settings that `arguments` computes others from.
   """
+  arguments: _Arguments
+  more: tuple[str, ...] = ()
+
+  def stored(self, config: vit_config.ViTConfig) -> set[str]:
+    """Returns the settings of a model that arguments set to its values."""
+    return {*self.more, *(
+        name for name, values in map(setting, self.arguments.values())
+        if values is None or _value(config, name) in values)}
+
+
+VIT = Kind({
+    **_TOKENS, 'reg_tokens': 'registers', 'fc_norm': 'pool_norm',
+    'pre_norm': _STEM_NORM, 'proj_bias': 'proj_bias',
+    'scale_attn_norm': _ATTENTION_NORM, 'scale_mlp_norm': _MLP_NORM,
+    'pool_include_prefix': 'pool_prefix', 'act_layer': ('gelu', GELU),
+    'pos_embed': _LINEAR}, ('final_norm', 'position_cls', 'norm'))
+NAFLEX = Kind({
+    **{name: of for name, of in VIT.arguments.items()
+       if name != 'scale_attn_norm'},
+    **_POOL, 'scale_attn_inner_norm': _ATTENTION_NORM,
+    'pos_embed': ('position', {'learned': 'learned', 'none': 'none',
+                               'factorized': 'factorized'})},
+              ('pool_mlp_dim',))
+EVA = Kind({
+    **_TOKENS, **_POOL, 'num_reg_tokens': 'registers',
+    'attn_type': ('key_bias', {True: 'rope', False: 'eva'}),
+    'swiglu_mlp': ('mlp', {'gelu': False, 'swiglu': True}),
+    'scale_mlp': _MLP_NORM, 'scale_attn_inner': _ATTENTION_NORM,
+    'use_pre_transformer_norm': _STEM_NORM,
+    'use_post_transformer_norm': 'final_norm', 'use_fc_norm': 'pool_norm',
+    'use_post_norm': 'post_norm',
+    'attn_only_layer_scale': ('layer_scale_mlp', {True: None, False: True}),
+    'use_abs_pos_emb': ('position', {'learned': True, 'none': False})},
+           ('position_cls', 'pool_mlp_dim'))
+BEIT = Kind({
+    **_BLOCK, 'use_rel_pos_bias': (
+        'position_at', {'stem': True, 'shared': False}),
+    'use_shared_rel_pos_bias': (
+        'position_at', {'stem': False, 'shared': True}),
+    'use_fc_norm': 'pool_norm'})
+RELPOS = Kind({
+    **_TOKENS, 'fc_norm': 'pool_norm',
+    'shared_rel_pos': ('position_at', {'stem': False, 'shared': True}),
+    'rel_pos_type': ('position', {
+        'relative_2d': 'bias', 'relative_mlp': 'mlp'}),
+    'rel_pos_dim': 'position_mlp_dim'})
+# An encoder of multimodal models.
+ENCODER = Kind(_DIMENSIONS, ('merge_dim',))
+ALL: _Arguments = {
+    name: of for kind in (NAFLEX, VIT, EVA, BEIT, RELPOS)
+    for name, of in kind.arguments.items()}
+
+
+def setting(
+    argument: str | tuple[str, Mapping[Any, Any]],
+) -> tuple[str, Mapping[Any, Any] | None]:
+  """Returns our setting for an argument, and timm's values for ours or None."""
+  return (argument, None) if isinstance(argument, str) else argument
+
+
+def _value(config: vit_config.ViTConfig, name: str) -> Any:
+  return config.has_cls if name == 'cls' else getattr(config, name)
+
+
+def kind_of(model: weights_lib.Weights) -> Kind:
+  """Returns the class that builds a ViT, unless it is an `ENCODER`."""
   config = model.config
   assert isinstance(config, vit_config.ViTConfig)
-  dimensions = _dimensions(config, model.resolution)
-  if encoder_architecture(config):
-    return {**dimensions, **_encoder_arguments(config, model.resolution)}
-  shared = {**dimensions, **_shared_arguments(config)}
   if is_naflex(model):
-    return timm_naflex.arguments(
-        config, config.grid(model.resolution), model.positions,
-        {**shared, **_vit_arguments(config), **_pool_arguments(config)})
-  return {**shared, **(
-      _relative_arguments(config) if config.has_offset_bias
-      else _eva_arguments(config) if is_eva(config)
-      else _vit_arguments(config))}
-
-
-def encoder_architecture(config: models.ModelConfig) -> str:
-  """Returns the encoder of a multimodal model with these settings, or ''."""
-  names = {'qwen3_vit_88m': 0, 'deepseek_vit_412m': 0}
-  if merge := getattr(config, 'merge', 0):  # Hidden units of the projector.
-    names = {'qwen3_vit_88m_merge': merge**2 * getattr(config, 'width', 0),
-             'deepseek_vit_412m_align': getattr(config, 'merge_dim', 0)}
-  return next((
-      name for name, hidden in names.items()
-      if getattr(config, 'merge_mlp_dim', 0) == hidden
-      and all(getattr(config, key, None) == getattr(want, key)
-              for want in [models.parse({'variant': name})]
-              for key in architecture.switches(want) if key not in (
-                  *vit_config.DIMENSIONS, 'merge_mlp_dim', 'merge_dim'))), '')
+    return NAFLEX
+  if config.has_offset_bias:
+    return BEIT if is_beit(config) else RELPOS
+  return EVA if is_eva(config) else VIT
 
 
 def is_naflex(model: weights_lib.Weights) -> bool:
@@ -111,7 +176,7 @@ def has_separate_gate(config: vit_config.ViTConfig) -> bool:
   EVA-02 Ti and S do not.
   """
   return config.mlp == 'swiglu' and not is_sapiens2(config) and (
-      config.inner_norm != 'none' or not config.proj_bias
+      config.inner_norm != 'none' or config.stem_norm == 'patches'
       or (config.rotary is not None
           and config.rotary.coordinates == 'normalized'))
 
@@ -130,12 +195,37 @@ def written(
       *(('.fc1.',) if has_separate_gate(config) else ('.fc1_x.', '.fc1_g.')))
 
 
-def _dimensions(
-    config: vit_config.ViTConfig, resolution: tuple[int, int],
-) -> dict[str, Any]:
-  return {'img_size': list(resolution), 'patch_size': config.patch,
-          'embed_dim': config.width, 'depth': config.depth,
-          'num_heads': config.num_heads}
+def arguments(model: weights_lib.Weights, kind: Kind) -> dict[str, Any]:
+  """Returns the arguments of a ViT.
+
+  Raises:
+    ValueError: if the class lacks a grid or an interpolation of positions.
+  """
+  config = model.config
+  assert isinstance(config, vit_config.ViTConfig)
+  result: dict[str, Any] = {
+      'img_size': list(model.resolution),
+      'mlp_ratio': mlp_ratio(config.mlp_dim, config.width)}
+  for name, (ours, values) in (
+      (name, setting(of)) for name, of in kind.arguments.items()):
+    value = _value(config, ours)
+    result[name] = value if values is None else values.get(value)
+  if kind is ENCODER:
+    result |= _encoder_arguments(config, model.resolution)
+  elif kind in (BEIT, RELPOS):
+    result['init_values'] = config.layer_scale or 0.0
+  else:
+    result['no_embed_class'] = not embeds_prefix(config)
+    result |= (_eva_arguments if kind is EVA else _vit_arguments)(config)
+  if 'attn_pool_num_heads' in kind.arguments:
+    result |= _pool_arguments(config)
+  if kind is NAFLEX:
+    for name in ('img_size', 'no_embed_class'):
+      del result[name]
+    result |= timm_naflex.arguments(
+        config.grid(model.resolution), model.positions)
+  # timm has its own defaults for those that are null.
+  return {name: value for name, value in result.items() if value is not None}
 
 
 def _encoder_arguments(
@@ -146,106 +236,54 @@ def _encoder_arguments(
   Raises:
     ValueError: if the grid of position embeddings is not square.
   """
-  arguments = {'mlp_ratio': mlp_ratio(config.mlp_dim, config.width)}
-  if config.merge:
-    arguments['out_features'] = config.merge_dim
-  if config.position == 'learned':
-    rows, columns = config.grid(resolution)
-    if rows != columns:
-      raise ValueError(
-          f'timm has square grids of position embeddings for this model, but '
-          f'the grid is {rows}x{columns}. Save it as orbax.')
-    arguments['pos_embed_grid_size'] = rows
-  return arguments
-
-
-def _shared_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
-  arguments: dict[str, Any] = {
-      'global_pool': GLOBAL_POOL[config.pooling], 'qkv_bias': config.qkv_bias}
-  if not config.has_offset_bias:
-    arguments |= {'class_token': config.has_cls, 'qk_norm': config.qk_norm,
-                  'no_embed_class': not embeds_prefix(config)}
-  if config.layer_scale is not None:
-    arguments['init_values'] = config.layer_scale
-  return arguments
+  rows, columns = config.grid(resolution)
+  learned = config.position == 'learned'
+  if learned and rows != columns:
+    raise ValueError(
+        f'timm has square grids of position embeddings for this model, but '
+        f'the grid is {rows}x{columns}. Save it as orbax.')
+  return {'out_features': config.merge_dim or None,
+          'pos_embed_grid_size': rows if learned else None}
 
 
 def _vit_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
-  """Returns arguments of timm's class VisionTransformer."""
+  """Returns arguments of timm's classes VisionTransformer and NaFlexVit."""
   packed = config.mlp == 'swiglu' and not has_separate_gate(config)
-  arguments: dict[str, Any] = {
-      'reg_tokens': config.registers, 'fc_norm': config.pool_norm,
+  explicit = config.layer_norm_epsilon != 1e-5 and (
+      config.norm == 'rms' or config.parallel)
+  return {
+      # 0 removes the factors of an architecture, except in parallel layers.
+      'init_values': config.layer_scale or (None if config.parallel else 0.0),
       'mlp_ratio': mlp_ratio((1 + packed) * config.mlp_dim, config.width),
       'final_norm': config.final_norm or config.pool_norm,
-      'pre_norm': config.stem_norm == 'tokens',
-      'proj_bias': config.proj_bias,
-      'scale_attn_norm': config.inner_norm == 'both',
-      'scale_mlp_norm': config.inner_norm != 'none',
-      'pool_include_prefix': config.pool_prefix}
-  if config.layer_norm_epsilon == 1e-6 and (
-      config.norm == 'rms' or config.parallel):
-    arguments['norm_layer'] = f'{config.norm}norm'
-  if config.mlp == 'gelu':
-    arguments['act_layer'] = _ACT_LAYER[config.gelu]
-  if config.position == 'none':
-    arguments['pos_embed'] = 'none'
-  return arguments
+      'act_layer': GELU[config.gelu] if config.mlp == 'gelu' else None,
+      'norm_layer': f'{config.norm}norm' if explicit else None}
 
 
 def _eva_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
   """Returns arguments of timm's class Eva."""
-  rotary = config.rotary
-  arguments: dict[str, Any] = {
-      'num_reg_tokens': config.registers, 'dynamic_img_size': False,
-      'mlp_ratio': mlp_ratio(config.mlp_dim, config.width),
-      'attn_type': 'rope' if config.key_bias else 'eva',
-      'qkv_fused': not has_separate_qkv(config),
-      'swiglu_mlp': config.mlp == 'swiglu',
+  result = {
+      'dynamic_img_size': False, 'qkv_fused': not has_separate_qkv(config),
       'swiglu_align_to': int(has_separate_gate(config)),
-      'scale_mlp': config.inner_norm != 'none',
-      'scale_attn_inner': config.inner_norm == 'both',
-      'use_pre_transformer_norm': config.stem_norm == 'tokens',
-      'use_post_transformer_norm': config.final_norm,
-      'use_fc_norm': config.pool_norm, 'use_post_norm': config.post_norm,
-      'use_abs_pos_emb': config.position == 'learned',
-      'use_rot_pos_emb': rotary is not None}
-  arguments |= _pool_arguments(config)
-  if not config.layer_scale_mlp:
-    arguments['attn_only_layer_scale'] = True
-  if is_sapiens2(config):
-    arguments['num_kv_heads'] = config.num_heads
-  if rotary is not None:
-    arguments |= {
+      'num_kv_heads': config.num_heads if is_sapiens2(config) else None,
+      'use_rot_pos_emb': config.rotary is not None}
+  if rotary := config.rotary:
+    result |= {
         'rope_type': ('mixed' if rotary.learned else 'dinov3'
                       if rotary.coordinates == 'normalized' else 'cat'),
         'rope_temperature': rotary.base, 'rope_rotate_half': rotary.halves,
         'rope_grid_indexing': 'xy' if rotary.x_first else 'ij',
-        'rope_grid_offset': rotary.offset}
-    if rotary.reference:
-      arguments['ref_feat_shape'] = [rotary.reference] * 2
-  return arguments
+        'rope_grid_offset': rotary.offset,
+        'ref_feat_shape': [rotary.reference] * 2 if rotary.reference else None}
+  return result
 
 
 def _pool_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
   """Returns arguments of attention pooling."""
-  return {} if config.pooling != 'attention' else {
+  return {'attn_pool_num_heads': None} if config.pooling != 'attention' else {
       'attn_pool_num_heads': config.pool_heads or config.num_heads,
       'attn_pool_mlp_ratio': mlp_ratio(
           config.pool_mlp_dim or config.mlp_dim, config.width)}
-
-
-def _relative_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
-  """Returns arguments of timm's classes Beit and VisionTransformerRelPos."""
-  shared = config.position_at == 'shared'
-  kind = 'mlp' if config.position == 'relative_mlp' else 'bias'
-  arguments = {'mlp_ratio': mlp_ratio(config.mlp_dim, config.width),
-               'init_values': config.layer_scale or 0.0}
-  if is_beit(config):
-    return {**arguments, 'use_rel_pos_bias': not shared,
-            'use_shared_rel_pos_bias': shared, 'use_fc_norm': config.pool_norm}
-  return {**arguments, 'class_token': config.has_cls, 'qk_norm': config.qk_norm,
-          'fc_norm': config.pool_norm, 'shared_rel_pos': shared,
-          'rel_pos_type': kind, 'rel_pos_dim': config.position_mlp_dim}
 
 
 def mlp_ratio(hidden: int, width: int) -> float:
