@@ -26,7 +26,6 @@ from vit_jax.weights.configs import timm_arguments
 from vit_jax.weights.configs import timm_export
 from vit_jax.weights.families import families
 from vit_jax.weights.families import layout
-from vit_jax.weights.families import names_timm
 from vit_jax.weights.families import published_sizes
 from vit_jax.weights.formats import array_file
 from vit_jax.weights.formats import npz
@@ -150,7 +149,8 @@ def _family(form: str, model: weights_lib.Weights) -> families.Family:
   """Returns the family to write."""
   config = model.config
   if form == 'huggingface' and isinstance(config, vit_config.ViTConfig):
-    return _huggingface_family(model)
+    found = huggingface.TYPES[huggingface_export.model_type(model)]
+    return found.in_family.written(config)
   if isinstance(config, vit_config.ViTConfig) and config.has_offset_bias:
     # Names of arrays show whether biases are shared.
     config = dataclasses.replace(config, position_at='stem')
@@ -158,9 +158,7 @@ def _family(form: str, model: weights_lib.Weights) -> families.Family:
       config, vit_config.ViTConfig) and config.registers == 1:
     architecture.check_exportable(
         dataclasses.replace(config, registers=0, mlp='gelu'), form)
-    tips = families.FAMILIES['tips']
-    return dataclasses.replace(tips, table=tips.table.without(
-        'FFNSwiGlu' if config.mlp == 'gelu' else 'MlpBlock'))
+    return families.FAMILIES['tips'].written(config)
   architecture.check_exportable(config, form)
   if isinstance(config, vit_config.ViTConfig):
     if form == 'timm' and timm_arguments.is_naflex(model):
@@ -168,8 +166,7 @@ def _family(form: str, model: weights_lib.Weights) -> families.Family:
     encoder = form == 'timm' and timm_architectures.encoder(
         config)
     family = families.FAMILIES[
-        encoder.split('_')[0] + '_merged' * bool(config.merge)
-        if encoder else form if form != 'timm' else
+        encoder.split('_')[0] if encoder else form if form != 'timm' else
         'vit5' if timm_arguments.is_vit5(config) else
         'sapiens2' if timm_arguments.is_sapiens2(config) else
         'timm_parallel' if config.parallel else
@@ -179,33 +176,6 @@ def _family(form: str, model: weights_lib.Weights) -> families.Family:
   if form == 'npz' and config.backbone and not config.backbone.preactivation:
     return families.FAMILIES['resnet']
   return families.FAMILIES[_RESNET_FAMILIES[form]]
-
-
-def _huggingface_family(model: weights_lib.Weights) -> families.Family:
-  config: Any = model.config
-  kind = huggingface_export.model_type(model)
-  family = families.FAMILIES[huggingface.TYPES[kind].family]
-  if kind == 'tipsv2_vision_model':
-    return dataclasses.replace(family, table=names_timm.tipsv2_written(
-        swiglu=config.mlp == 'swiglu'))
-  skipped = ['.weights_' if config.mlp == 'gelu' else '.mlp.fc']
-  unused = family.table.unused
-  if kind in ('deit', 'ijepa', 'pixio'):
-    family = dataclasses.replace(
-        family, base=f'{kind}.', table=dataclasses.replace(
-            family.table, rows=tuple(dataclasses.replace(
-                row, theirs=re.sub('^vit', kind, row.theirs if kind != 'deit'
-                                   else re.sub('^classifier', 'cls_classifier',
-                                               row.theirs)))
-                                               for row in family.table.rows)))
-  elif kind == 'clip_vision_model':
-    skipped += ['classifier']
-  elif kind == 'clip':
-    skipped += ['visual_projection']
-    unused = {f'vision_model.post_layernorm.{end}': (0,)
-              for end in ('weight', 'bias')}
-  return dataclasses.replace(family, table=dataclasses.replace(
-      family.table.without(*skipped), unused=unused))
 
 
 def _for_format(
@@ -261,6 +231,9 @@ def to_arrays(
       for name, shape in family.table.unused.items()}
   if 'head/dense/kernel' not in flat:
     arrays = {n.removeprefix(family.base): a for n, a in arrays.items()}
+  for pattern, replacement in family.written_as.items():
+    arrays = {re.sub(pattern, replacement, n): array
+              for n, array in arrays.items()}
   return {family.prefix + name: np.ascontiguousarray(array)
           for name, array in sorted(arrays.items())}
 

@@ -136,7 +136,10 @@ def test_a_missing_component_is_named(config, words):
     ({'pooling': 'attention', 'num_classes': 0, 'patch': (8, 4)}, 'square'),
     ({'rotary': {'reference': 16}, 'num_heads': 3, 'registers': 2,
       'position': 'none', 'layer_scale': 1.0}, 'rotary=.*dinov3_vit'),
-    ({'stem_norm': 'tokens', 'pooling': 'average'}, "pooling='average'")],
+    ({'stem_norm': 'tokens', 'pooling': 'average'},
+     "stem_norm='tokens' .* type siglip,"),
+    ({'stem_norm': 'tokens', 'pooling': 'average', 'registers': 2,
+      'cls': True, 'final_norm': False}, 'registers=2 .* type clip,')],
     ids=str)
 def test_a_model_that_no_type_has_is_refused(settings, words):
   config = random_models.config_of(**settings)

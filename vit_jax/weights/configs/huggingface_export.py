@@ -1,19 +1,18 @@
 """config.json and preprocessor_config.json that transformers reads."""
 
 from collections.abc import Mapping
-import dataclasses
 from typing import Any
 
 import numpy as np
 
 from vit_jax.data.images import resize as resize_lib
 from vit_jax.models import architecture
-from vit_jax.models import rotary as rotary_lib
 from vit_jax.models import vit_config
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import huggingface
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.configs import timm_arguments
+from vit_jax.weights.families import families
 
 # Settings that every model type stores, and others.
 _STORED = ('name', 'cls', 'gelu', 'layer_norm_epsilon', *vit_config.DIMENSIONS)
@@ -25,7 +24,7 @@ def model_type(model: weights_lib.Weights) -> str:
   """Returns the model type that a ViT is written as.
 
   Raises:
-    ValueError: naming a setting that the model type does not have.
+    ValueError: naming a setting that the nearest model type does not have.
   """
   config = model.config
   assert isinstance(config, vit_config.ViTConfig)
@@ -34,62 +33,24 @@ def model_type(model: weights_lib.Weights) -> str:
         'The format huggingface cannot store a V-JEPA 2 for images: kernels of '
         'several frames were added up, and its predictor was not read. Save '
         'the model as orbax.')
-  classes = bool(config.num_classes)
-  tower, scaled = config.stem_norm == 'tokens', config.layer_scale is not None
-  averaged = config.pooling == 'average'
-  patches_alone = not config.has_cls and not config.registers
-  # The type with a classifier, that without, and whether a model has them; the
-  # first row that applies.
-  rows: tuple[tuple[str, str, Any], ...] = (
-      ('siglip2', 'siglip2_vision_model', model.preprocess.any_aspect),
-      ('deit', 'deit', config.distill_token),
-      ('beit', 'beit', config.position == 'relative_2d' and config.has_cls),
-      ('radio', 'radio', config.has_cls and not (
-          config.final_norm or config.position_cls)),
-      ('mlcd_vision_model', 'mlcd_vision_model', config.rotates_cls),
-      ('dinov3_vit', 'dinov3_vit', config.rotary is not None),
-      ('clip', 'clip_vision_model', tower and config.has_cls and averaged),
-      ('clip_vision_model', 'clip_vision_model', tower),
-      ('pixio', 'pixio', config.pooling == 'cls_registers'),
-      ('aimv2_vision_model', 'aimv2_vision_model', config.norm == 'rms'),
-      # Of the published models, only TIPSv2 has one register.
-      ('dinov2_with_registers', 'tipsv2_vision_model',
-       scaled and config.registers == 1),
-      ('dinov2_with_registers', 'dinov2_with_registers',
-       scaled and config.registers),
-      ('dinov2', 'dinov2', scaled),
-      ('ijepa', 'ijepa', patches_alone and averaged and (
-          config.gelu == 'exact' or not classes)),
-      ('siglip', 'siglip_vision_model', patches_alone and (
-          averaged if classes else config.pooling == 'attention')),
-      # Unlike ViTModel, ViTMSNModel has no representation layer.
-      ('vit', 'vit' if config.representation_layer else 'vit_msn', True))
-  kind = next(with_classes if classes else without
-              for with_classes, without, applies in rows if applies)
-  found = huggingface.TYPES[kind]
-  expected = {**dataclasses.asdict(vit_config.ViTConfig()), **found.settings}
-  if kind == 'dinov3_vit':
-    # Published models have registers, and biases of queries and values or none.
-    expected |= {
-        'registers': config.registers or 4, 'key_bias': not config.qkv_bias,
-        'layer_scale': config.layer_scale or 1e-5}
-  if config.rotary is not None:
-    expected['rotary'] = rotary_lib.RotaryConfig(
-        base=config.rotary.base, **found.rotary)
-  if kind == 'beit':
-    expected |= {'final_norm': not config.pool_norm,
-                 'pooling': 'average' if config.pool_norm else 'cls'}
-  if found.family.startswith('dinov2') and classes:
-    expected['pooling'] = 'cls_average'
-  expected['num_classes'] = config.num_classes * bool(found.classifier)
-  expected['representation_layer'] = (
-      config.representation_layer and kind == 'vit' and not classes)
-  for name in _CHECKED:
-    value, wanted = getattr(config, name), expected[name]
-    if name not in found.free and value != wanted:
-      raise ValueError(
-          f'The format huggingface cannot store {name}={value!r} in a model of '
-          f'type {kind}, only {wanted!r}. Save the model as timm or orbax.')
+  values = {name: getattr(config, name) for name in _CHECKED}
+  values['cls'] = config.has_cls
+  found = []
+  for kind, one in huggingface.TYPES.items():
+    family = families.FAMILIES[one.family]
+    if family.any_aspect == model.preprocess.any_aspect and (
+        one.base or config.num_classes):
+      expected = one.expected(config)
+      unlike = [name for name, value in values.items()
+                if name not in one.free and value != expected[name]]
+      found.append((len(unlike), config.gelu != family.settings.get('gelu'),
+                    kind, expected, unlike))
+  *_, kind, expected, unlike = min(found, key=lambda one: one[:2])
+  for name in unlike:
+    raise ValueError(
+        f'The format huggingface cannot store {name}={values[name]!r} in a '
+        f'model of type {kind}, only {expected[name]!r}. Save the model as '
+        'timm or orbax.')
   return kind
 
 

@@ -28,16 +28,14 @@ _KNOWN = (
     *timm_naflex.INTERPOLATION, 'img_size', 'num_classes', 'no_embed_class',
     'norm_layer', 'mlp_layer', 'mlp_ratio', 'final_norm', 'layers', 'stem_chs',
     'channels', 'qkv_fused', 'swiglu_align_to', 'attn_pool_mlp_ratio',
-    'num_kv_heads', 'use_abs_pos_emb', 'pos_embed_grid_size',
+    'num_kv_heads', 'pos_embed_grid_size',
     # Encoders of multimodal models; their projectors are ignored.
     'rope_temperature', 'norm_eps', 'encoder_pool', 'out_features',
-    'merge_size', 'downsample_ratio',
-    # Training and the input.
-    'drop_rate', 'pos_drop_rate', 'patch_drop_rate', 'proj_drop_rate',
-    'attn_drop_rate', 'drop_path_rate', 'weight_init', 'fix_init',
-    'zero_init_last', 'dynamic_img_size', 'dynamic_img_pad',
-    'head_init_scale', 'rope_shift_coords', 'rope_jitter_coords',
-    'rope_rescale_coords')
+    'merge_size', 'downsample_ratio')
+# Arguments of training and of the input.
+_UNUSED = re.compile(
+    r'(\w+_)?drop(_path)?_rate|rope_(shift|jitter|rescale)_coords|weight_init'
+    r'|fix_init|zero_init_last|head_init_scale|dynamic_img_(size|pad)')
 # What timm uses where a config.json lacks a setting.
 _DEFAULTS: Mapping[str, Any] = {
     'mean': preprocessing.IMAGENET_MEAN, 'std': preprocessing.IMAGENET_STD,
@@ -70,8 +68,7 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
                      'models lack that component.')
   encoder = re.match('(qwen3|deepseek)_vit_', name)
   naflex = name.startswith('naflexvit_')
-  families = tuple(
-      encoder[1] + end for end in ('', '_merged')) if encoder else (
+  families = (encoder[1],) if encoder else (
       ('timm_bit',) if resnet else ('naflex',) if naflex else
       ('timm', 'timm_parallel', 'timm_paired', 'sapiens2') if name else
       ('timm', 'timm_bit'))
@@ -80,7 +77,8 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   arguments = {k: v for k, v in (config.get('model_args') or {}).items()
                if v is not None}
   for key, value in arguments.items():
-    if key not in _KNOWN and (key, value) != ('in_chans', 3):
+    if key not in _KNOWN and not _UNUSED.fullmatch(key) and (
+        (key, value) != ('in_chans', 3)):
       raise ValueError(f'model_args has {key}={value!r}, which is not '
                        'supported.')
   if config.get('num_classes') is not None:

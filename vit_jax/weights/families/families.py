@@ -29,6 +29,7 @@ class Family:
     prefix: prefix of every parameter name in files that we write.
     settings: keys of the section `model` that names and shapes do not
       determine.
+    merged: those of models with a projector to a language model.
     backbone: such keys of the section `model.backbone`.
     positions: interpolation of position embeddings in the original code.
     positions_by: that of other models of the family, by regular expressions of
@@ -45,12 +46,17 @@ class Family:
     any_aspect: whether images keep their aspect ratio (NaFlex), unless a file
       declares other operations.
     flat: family with the same names, if the kernel of the patches is a matrix.
+    written_as: replacements in the names in files that we write, by regular
+      expression.
+    other_mlp: parts of the names that a model with an MLP lacks, if the arrays
+      of 'gelu' and 'swiglu' have other names.
   """
   name: str
   label: str
   table: layout.Table
   prefix: str = ''
   settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  merged: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   backbone: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   positions: vit_config.Interpolation = 'linear'
   positions_by: Mapping[str, vit_config.Interpolation] = dataclasses.field(
@@ -62,6 +68,14 @@ class Family:
   grouped: bool = False
   any_aspect: bool = False
   flat: str = ''
+  written_as: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  other_mlp: Mapping[str, tuple[str, ...]] = dataclasses.field(
+      default_factory=dict)
+
+  def written(self, config: Any) -> 'Family':
+    """Returns the family with the names of a model's MLP alone."""
+    absent = self.other_mlp.get(getattr(config, 'mlp', ''), ())
+    return dataclasses.replace(self, table=self.table.without(*absent))
 
 
 _LAYERS = 'encoder/layers'
@@ -81,39 +95,36 @@ _EXACT_12 = {'gelu': 'exact', 'layer_norm_epsilon': 1e-12}
 _RESNET = {'name': 'resnet'}
 _DINOV3 = {'position': 'none', 'rotary': {
     'coordinates': 'normalized', 'base': 100.0, 'halves': True}}
+_DINOV2_MLP = {'gelu': ('.weights_',), 'swiglu': ('.mlp.fc',)}
 _VJEPA2 = {**_EXACT, 'position': 'none', 'rotary': {'video': True}}
 
 
-def _vision_encoders(
-    name: str, label: str, variant: str, absent: str, *merger: str,
-) -> tuple[Family, ...]:
-  """Returns families of encoders without and with a projector.
+def _vision_encoder(
+    name: str, label: str, variant: str, merged: str, table: layout.Table,
+) -> Family:
+  """Returns the family of timm's encoder of a multimodal model.
 
-  `merger`: end of the variant with a projector, its name and axes.
+  `variant` and `merged` are architectures without and with a projector.
   """
-  def of(end: str, variant: str, *projector: str) -> Family:
-    implied = timm_names.find_architecture(variant) or {}
-    return Family(
-        name + end, label, names_timm.vision_encoder(absent, *projector),
-        settings={key: value for key, value in implied.items()
-                  if key not in ('num_heads', 'position_cls')},
-        num_heads={1024: 16, 1152: 16})
-
-  return of('', variant), of('_merged', variant + merger[0], *merger[1:])
+  alone, settings = (
+      {key: value for key, value in (
+          timm_names.find_architecture(architecture) or {}).items()
+       if key not in ('num_heads', 'position_cls')}
+      for architecture in (variant, merged))
+  return Family(name, label, table, settings=alone, merged=settings,
+                num_heads={1024: 16, 1152: 16})
 
 
 FAMILIES: Mapping[str, Family] = {family.name: family for family in (
-    *_vision_encoders(
-        'qwen3', 'timm Qwen3-ViT', 'qwen3_vit_88m', r'norm\..*', '_merge',
-        'merger', 'block across d'),
-    *_vision_encoders(
-        'deepseek', 'timm DeepSeek-ViT', 'deepseek_vit_412m',
-        r'pos_embed|(.*\.)?norm\d?\.bias|.*\.fc\d\.bias', '_align',
-        'aligner', 'd block across'),
+    _vision_encoder('qwen3', 'timm Qwen3-ViT', 'qwen3_vit_88m',
+                    'qwen3_vit_88m_merge', names_timm.QWEN3),
+    _vision_encoder('deepseek', 'timm DeepSeek-ViT', 'deepseek_vit_412m',
+                    'deepseek_vit_412m_align', names_timm.DEEPSEEK),
     Family(
         'tips', 'TIPS in Scenic', names.TIPS, prefix='encoder/', settings=_TANH,
         positions='bilinear',
-        preprocess={'mean': (0.0,) * 3, 'std': (1.0,) * 3}),
+        preprocess={'mean': (0.0,) * 3, 'std': (1.0,) * 3}, other_mlp={
+            'gelu': ('FFNSwiGlu',), 'swiglu': ('MlpBlock',)}),
     Family(
         'resnet', "big_vision's ResNet", names.RESNET_NPZ, settings=_RESNET),
     Family('npz', 'published JAX ViT', names.NPZ, settings=_TANH),
@@ -145,7 +156,8 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
             r'(.*\.)?register_tokens': 'cubic',
             r'(.*\.)?decoder_pos_embed': 'bicubic',
             r'target_encoder\..*': 'bicubic'},
-        preprocess=_IMAGENET, num_heads={1536: 24}),
+        preprocess=_IMAGENET, num_heads={1536: 24}, other_mlp={
+            'gelu': ('.w12.', '.w3.'), 'swiglu': ('.c_',)}),
     Family(
         'timm_parallel', 'timm ViT with parallel layers', names_timm.PARALLEL,
         settings={**_EXACT, 'parallel': True}, positions='cubic'),
@@ -174,12 +186,12 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
     Family(
         'dinov2', 'Hugging Face DINOv2', names_huggingface.DINOV2,
         settings=_EXACT, positions='bicubic', preprocess=_IMAGENET,
-        base='dinov2.'),
+        base='dinov2.', other_mlp=_DINOV2_MLP),
     Family(
         'dinov2_with_registers', 'Hugging Face DINOv2 with registers',
         names_huggingface.DINOV2_REGISTERS, settings=_EXACT,
         positions='cubic', preprocess=_IMAGENET,
-        base='dinov2_with_registers.'),
+        base='dinov2_with_registers.', other_mlp=_DINOV2_MLP),
     Family(
         'aimv2', 'Hugging Face AIMv2', names_huggingface.AIMV2,
         settings={'layer_norm_epsilon': 1e-5}, positions='bicubic',
@@ -266,7 +278,7 @@ def join_pairs(
   """
   written = {row.ours for row in family.table.rows if not row.read_only}
   result = dict(params)
-  if family.name in ('huggingface', 'radio', 'tips') and 'registers' in result:
+  if 'registers' in result and 'registers' not in written:
     result['cls'] = np.concatenate([result['cls'], result.pop('registers')])
   if family.name == 'timm_parallel' and not np.array_equal(
       result.pop(f'{_LAYERS}/mlp_scale', ()),

@@ -38,7 +38,8 @@ def section(
       **family.settings,
       'num_classes': 0 if head is None else int(head.shape[-1])}
   if name == 'vit':
-    result = {**_encoder(params, family, declared), **result}
+    merged = family.merged if 'merger/out/kernel' in params else {}
+    result = {**_encoder(params, family, declared), **result, **merged}
     if heads_in_shapes:
       result['num_heads'] = int(params[_QKV].shape[-2])
     result |= _pooling(params, family, declared)

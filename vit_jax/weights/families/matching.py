@@ -215,8 +215,8 @@ def _convert(
           values, match,
           parts=2 if 'pooling/key_value/' in match.ours else 3,
           heads=heads, pool_heads=pool_heads or heads,
-          block=found.family.settings.get('merge', 0),
-          across=found.family.settings.get('merge', 0),
+          block=found.family.merged.get('merge', 0),
+          across=found.family.merged.get('merge', 0),
           channels=3, side=math.isqrt((found.opened.shapes[
               found.prefix + match.theirs[0]] or (0,))[-1] // 3))
     except ValueError as error:

@@ -186,31 +186,36 @@ _ENCODER = (r'patch_embed\.proj\..*|pos_embed|norm\..*|head\..*'
             r'|blocks\.\{layer\}\.(norm\d|attn\.(qkv|proj)|mlp\.fc\d)\..*')
 
 
-def vision_encoder(absent: str, merger: str = '', block: str = '') -> Table:
-  """Returns the names of an encoder, in a classifier or alone.
+def _vision_encoder(absent: str, merger: str, block: str) -> Table:
+  """Returns the names of an encoder and of its projector.
 
   Args:
     absent: regular expression of the rows that it lacks.
-    merger: name of its projector, which is ignored if it is not given.
+    merger: name of its projector, which is ignored beside an encoder alone.
     block: axes of the projector's inputs.
   """
-  found = [dataclasses.replace(row, theirs=(
-      '' if row.theirs.startswith('head.') else 'encoder.') + row.theirs)
-           for row in TIMM.rows if re.fullmatch(_ENCODER, row.theirs)
-           and not re.fullmatch(absent, row.theirs)]
-  if merger:
-    found += [
-        *rows("""
-        final_norm          .norm        norm
-        merger/hidden/bias  .fc1.bias
-        merger/out          .fc2         dense
-        """, model=f'encoder.{merger}'),
-        Row('merger/hidden/kernel', f'encoder.{merger}.fc1.weight',
-            f'o ({block}) -> block across d o')]
   return Table(
-      'timm', tuple(found), ignored=(r'(merger|aligner)\..*',),
+      'timm', (
+          *(dataclasses.replace(row, theirs=(
+              '' if row.theirs.startswith('head.') else 'encoder.')
+                                + row.theirs)
+            for row in TIMM.rows if re.fullmatch(_ENCODER, row.theirs)
+            and not re.fullmatch(absent, row.theirs)),
+          *rows("""
+          final_norm          .norm        norm
+          merger/hidden/bias  .fc1.bias
+          merger/out          .fc2         dense
+          """, model=f'encoder.{merger}'),
+          Row('merger/hidden/kernel', f'encoder.{merger}.fc1.weight',
+              f'o ({block}) -> block across d o')),
+      ignored=(r'(merger|aligner)\..*',),
       renames={r'^(patch_embed|pos_embed|norm|blocks)\b': r'encoder.\1'})
 
+
+QWEN3 = _vision_encoder(r'norm\..*', 'merger', 'block across d')
+DEEPSEEK = _vision_encoder(
+    r'pos_embed|(.*\.)?norm\d?\.bias|.*\.fc\d\.bias', 'aligner',
+    'd block across')
 
 # ------------------------- DINO, DINOv2, MAE and other self-supervision (.pth)
 
@@ -238,13 +243,6 @@ META = dataclasses.replace(
         r'storage_tokens|rope_embed\..*|.*\.qkv\.bias_mask': (
             "Meta's names of DINOv3; load it as a folder of timm or Hugging "
             'Face, such as hf://timm/vit_small_patch16_dinov3.lvd1689m')})
-
-
-def tipsv2_written(*, swiglu: bool) -> Table:
-  """Returns `META` with the rows that are written for a TIPSv2 model."""
-  table = META.without('reg_token', '.fc', '.gamma_', 'v}_', *(
-      ('.c_',) if swiglu else ('.w12.', '.w3.')))
-  return dataclasses.replace(table, unused={'mask_token': (1, 0)})
 
 
 # ---------------------------------------------------------------- timm's BiT
