@@ -155,22 +155,19 @@ def _positions(
       or not {'positions', 'positions_rows'} & set(shapes)):
     return config, (
         requested or declared.resolution or stored or DEFAULT_SIZE), 0
-  if found.family.name == 'naflex':  # The array has the shape of the grid.
-    rows, columns = (
-        [len(shapes[name]) for name in ('positions_rows', 'positions_columns')]
-        if config.position == 'factorized' else
-        found.opened.shapes[f'{found.prefix}embeds.pos_embed'][1:3])
+  if config.position == 'factorized' or found.position_grid:
+    grid = found.position_grid or tuple(
+        len(shapes[name]) for name in ('positions_rows', 'positions_columns'))
     return (dataclasses.replace(config, position_cls=not config.has_cls),
-            infer_architecture.image_size(config, (rows, columns)), 0)
+            infer_architecture.image_size(config, grid), 0)
   embeds_prefix = declared.embeds_prefix
   if config.has_cls and 'position_cls' in given.model:
     embeds_prefix = given.model['position_cls']
   grid, prefix = infer_architecture.position_grid(
       config, len(shapes['positions']), **resolutions,
       embeds_prefix=embeds_prefix,
-      # In timm and Pixio, registers have position embeddings, too.
-      num_prefix=config.num_prefix if found.family.name in (
-          'timm', 'huggingface') else config.num_class_tokens)
+      num_prefix=(config.num_prefix if found.family.embeds_registers else
+                  config.num_class_tokens))
   resolution = infer_architecture.image_size(config, grid)
   if config.has_cls:
     config = dataclasses.replace(config, position_cls=bool(prefix))
@@ -231,13 +228,10 @@ def _notes(
     name = pathlib.PurePath(declared_lib.json_path(found.opened.path)).name
     yield (f'no {name} beside it, which vit_jax writes: settings that are '
            'assumed may be wrong')
-  if found.family.name == 'timm' and not declared.source:
-    yield ("no config.json: read as timm's. Backbones of DINO, iBOT, MAE and "
-           "I-JEPA have the same names, but ImageNet's mean and std, and other "
-           'positions at another size (docs/models.md)')
-  if found.family.name == 'vjepa2':
-    yield ('for images: the kernels of the frames of a patch are added up, as '
-           'for a video of equal frames')
+  if found.family.undeclared and not declared.source:
+    yield found.family.undeclared
+  if found.family.note:
+    yield found.family.note
   if values := {**given.model, **given.preprocess}:
     yield weights_lib.listed(values.items(), start='overrides: ')
   if found.left_out:

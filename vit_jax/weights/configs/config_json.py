@@ -8,6 +8,7 @@ from vit_jax.weights.configs import declared as declared_lib
 from vit_jax.weights.configs import huggingface
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.configs import timm
+from vit_jax.weights.families import families
 
 NAME = 'config.json'
 # Transformers uses the first of these files that has the settings. Version 5
@@ -43,7 +44,7 @@ def read(path: pathlib.Path) -> declared_lib.Declared:
       if found is None:
         continue
       preprocess = huggingface.parse_preprocessor(found)
-      if 'radio' in result.families:
+      if any(families.FAMILIES[one].normalizes for one in result.families):
         preprocess = huggingface.in_model(preprocess, result.preprocess)
       if 'ops' in preprocess:  # They replace config.json's.
         for term in ('keep_aspect', 'crop'):

@@ -76,7 +76,7 @@ def config_files(model: weights_lib.Weights) -> dict[str, dict[str, Any]]:
                'label2id': {label: i for i, label in enumerate(labels)},
                **({'problem_type': problem} if problem else {})}
   processor = _preprocessor(preprocess)
-  if kind == 'radio':  # The model normalizes its images.
+  if families.FAMILIES[found.family].normalizes:
     result |= {f'norm_{key}': processor.pop(f'image_{key}')
                for key in ('mean', 'std')}
     processor['do_normalize'] = False

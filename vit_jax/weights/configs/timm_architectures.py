@@ -5,7 +5,6 @@ The arguments of an architecture's class override some of its settings, see
 """
 
 from collections.abc import Mapping
-import dataclasses
 import functools
 from typing import Any
 
@@ -25,78 +24,59 @@ _FREE = (*vit_config.DIMENSIONS, 'position_mlp_dim')
 _BITS = ('R50x1', 'R50x3', 'R101x1', 'R101x3', 'R152x2', 'R152x4')
 
 
-@dataclasses.dataclass(frozen=True)
-class Architecture:
-  """An architecture of timm.
-
-  Attributes:
-    name: its name.
-    fixed: settings that arguments of its class set, but not for this one.
-    settings: those that neither its name implies nor `backbones` lists.
-  """
-  name: str
-  fixed: tuple[str, ...] = ()
-  settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-  @functools.cached_property
-  def config(self) -> vit_config.ViTConfig:
-    """Its settings."""
-    config = models.parse({
-        **({'variant': self.name} if self.name in backbones.table() else
-           {**dict.fromkeys(vit_config.DIMENSIONS, 1),
-            **(timm_names.find_architecture(self.name) or {}),
-            'num_heads': 1, 'width': 4}), **self.settings})
-    assert isinstance(config, vit_config.ViTConfig)
-    return config
-
-
-def _hybrid(name: str, *depths: int) -> Architecture:
-  # The convolutional network is set by the architecture's name alone.
-  return Architecture(name, settings={'backbone': {'depths': depths}})
-
-
-_EVA = ('layer_scale',)
-_PARALLEL = ('proj_bias', 'inner_norm')
-_AIMV2 = ('aimv2_large_patch14_224', ('norm', 'stem_norm'))
-# If several have all settings of a model, the first is written.
-_ARCHITECTURES: Mapping[timm_arguments.Kind, tuple[Architecture, ...]] = {
+# The first that has all settings of a model is written.
+_ARCHITECTURES: Mapping[timm_arguments.Kind, tuple[str, ...]] = {
     timm_arguments.VIT: (
-        Architecture('vit_base_patch16_224'),
-        Architecture('vit_base_patch16_clip_224', ('norm',)),
-        Architecture('vit_giant_patch14_dinov2', _PARALLEL),
-        Architecture(*_AIMV2),
-        # `norm_layer` sets the epsilon.
-        Architecture(*_AIMV2, {'layer_norm_epsilon': 1e-6}),
-        Architecture('deit_base_distilled_patch16_224', (
-            'registers', 'position', 'position_cls')),
-        Architecture('vit_base_patch16_rpn_224'),
-        Architecture('vit_small_patch16_18x2_224'),
-        Architecture('vit_base_patch16_xp_224', _PARALLEL),
-        Architecture('vit_dwee_patch16_reg1_gap_256'),
-        Architecture('vit_dpwee_patch16_reg1_gap_256', _PARALLEL),
-        _hybrid('vit_tiny_r_s16_p8_224'),
-        _hybrid('vit_small_r26_s32_224', 2, 2, 2, 2),
-        _hybrid('vit_base_r50_s16_224', 3, 4, 9),
-        _hybrid('vit_large_r50_s32_224', 3, 4, 6, 3)),
-    # No other architecture has fewer settings of its own.
-    timm_arguments.NAFLEX: (Architecture('naflexvit_base_patch16_siglip'),),
+        'vit_base_patch16_224', 'vit_base_patch16_clip_224',
+        'vit_giant_patch14_dinov2', 'aimv2_large_patch14_224',
+        'deit_base_distilled_patch16_224', 'vit_base_patch16_rpn_224',
+        'vit_small_patch16_18x2_224', 'vit_base_patch16_xp_224',
+        'vit_dwee_patch16_reg1_gap_256', 'vit_dpwee_patch16_reg1_gap_256',
+        'vit_tiny_r_s16_p8_224', 'vit_small_r26_s32_224',
+        'vit_base_r50_s16_224', 'vit_large_r50_s32_224'),
+    timm_arguments.NAFLEX: ('naflexvit_base_patch16_siglip',),
     timm_arguments.EVA: (
-        # No argument removes the layer scale, or the reference grid of rotary
-        # positions.
-        Architecture('eva02_base_patch14_224', _EVA),
-        Architecture('vit_pe_core_base_patch16_224', _EVA),
-        Architecture('vit_small_patch16_rope_224', _EVA),
-        Architecture('vit_small_patch16_dinov3', _EVA),
-        Architecture('vit_base_patch16_sapiens2', _EVA, {
-            'norm': 'rms', 'layer_scale': 1e-5})),
-    timm_arguments.BEIT: (Architecture('beit_base_patch16_224'),),
+        'eva02_base_patch14_224', 'vit_pe_core_base_patch16_224',
+        'vit_small_patch16_rope_224', 'vit_small_patch16_dinov3',
+        'vit_base_patch16_sapiens2'),
+    timm_arguments.BEIT: ('beit_base_patch16_224',),
     timm_arguments.RELPOS: (
-        Architecture('vit_relpos_base_patch16_rpn_224', settings={
-            'pool_norm': True, 'final_norm': False}),
-        Architecture('vit_relpos_base_patch16_224')),
-    timm_arguments.ENCODER: tuple(map(Architecture, (
+        'vit_relpos_base_patch16_rpn_224', 'vit_relpos_base_patch16_224'),
+    timm_arguments.ENCODER: (
         'qwen3_vit_88m', 'qwen3_vit_88m_merge', 'deepseek_vit_412m',
-        'deepseek_vit_412m_align')))}
+        'deepseek_vit_412m_align')}
+# Settings that arguments of the class set, but not for these architectures.
+_FIXED: Mapping[str, tuple[str, ...]] = {
+    'vit_base_patch16_clip_224': ('norm',),
+    'vit_giant_patch14_dinov2': ('proj_bias', 'inner_norm'),
+    'aimv2_large_patch14_224': ('norm', 'stem_norm'),
+    'deit_base_distilled_patch16_224': (
+        'registers', 'position', 'position_cls'),
+    'vit_base_patch16_xp_224': ('proj_bias', 'inner_norm'),
+    'vit_dpwee_patch16_reg1_gap_256': ('proj_bias', 'inner_norm'),
+    # No argument removes the layer scale.
+    **dict.fromkeys(_ARCHITECTURES[timm_arguments.EVA], ('layer_scale',))}
+# Settings that neither the name implies nor `backbones` lists.
+_OTHERS: Mapping[str, Mapping[str, Any]] = {
+    'vit_base_patch16_sapiens2': {'norm': 'rms', 'layer_scale': 1e-5},
+    'vit_relpos_base_patch16_rpn_224': {
+        'pool_norm': True, 'final_norm': False},
+    **{name: {'backbone': {'depths': depths}} for name, depths in (
+        ('vit_tiny_r_s16_p8_224', ()), ('vit_small_r26_s32_224', (2, 2, 2, 2)),
+        ('vit_base_r50_s16_224', (3, 4, 9)),
+        ('vit_large_r50_s32_224', (3, 4, 6, 3)))}}
+
+
+@functools.cache
+def _config(name: str) -> vit_config.ViTConfig:
+  """Returns the settings of an architecture."""
+  config = models.parse({
+      **({'variant': name} if name in backbones.table() else
+         {**dict.fromkeys(vit_config.DIMENSIONS, 4),
+          **(timm_names.find_architecture(name) or {}), 'num_heads': 1}),
+      **_OTHERS.get(name, {})})
+  assert isinstance(config, vit_config.ViTConfig)
+  return config
 
 
 def encoder(config: models.ModelConfig) -> str:
@@ -145,9 +125,10 @@ def _nearest(
   """
   stored = {*kind.stored(config), *_FREE}
   values = _compared(config, kind)
-  return min(((one.name, [
-      name for name, value in _compared(one.config, kind).items()
-      if value != values[name] and (name not in stored or name in one.fixed)])
+  return min(((one, [
+      name for name, value in _compared(_config(one), kind).items()
+      if value != values[name]
+      and (name not in stored or name in _FIXED.get(one, ()))])
               for one in _ARCHITECTURES[kind]), key=lambda found: len(found[1]))
 
 
@@ -168,7 +149,8 @@ def _compared(
     return {**result, 'merge_mlp_dim': config.merge_mlp_dim == (
         config.merge_dim if config.mlp == 'swiglu' else
         config.merge**2 * config.width)}
-  if config.layer_norm_epsilon not in EPSILONS:
+  if config.layer_norm_epsilon not in EPSILONS or (
+      config.stem_norm == 'patches'):  # An argument of AIMv2 sets it.
     result['layer_norm_epsilon'] = EPSILONS[0]
   if kind is timm_arguments.EVA:
     result['pool_prefix'] = config.pool_prefix == (

@@ -46,6 +46,14 @@ class Family:
     any_aspect: whether images keep their aspect ratio (NaFlex), unless a file
       declares other operations.
     flat: family with the same names, if the kernel of the patches is a matrix.
+    ambiguous: whether models that compute differently have the same arrays.
+    embeds_registers: whether registers may have position embeddings.
+    several_cls: pooling of a model with several class tokens, of which all but
+      the first become registers.
+    normalizes: whether the model itself normalizes images, after the image
+      processor.
+    note: line for the summary of a load.
+    undeclared: that of files without config.json.
     written_as: replacements in the names in files that we write, by regular
       expression.
     other_mlp: parts of the names that a model with an MLP lacks, if the arrays
@@ -68,6 +76,12 @@ class Family:
   grouped: bool = False
   any_aspect: bool = False
   flat: str = ''
+  ambiguous: bool = False
+  embeds_registers: bool = False
+  several_cls: str = 'cls'
+  normalizes: bool = False
+  note: str = ''
+  undeclared: str = ''
   written_as: Mapping[str, str] = dataclasses.field(default_factory=dict)
   other_mlp: Mapping[str, tuple[str, ...]] = dataclasses.field(
       default_factory=dict)
@@ -96,7 +110,6 @@ _RESNET = {'name': 'resnet'}
 _DINOV3 = {'position': 'none', 'rotary': {
     'coordinates': 'normalized', 'base': 100.0, 'halves': True}}
 _DINOV2_MLP = {'gelu': ('.weights_',), 'swiglu': ('.mlp.fc',)}
-_VJEPA2 = {**_EXACT, 'position': 'none', 'rotary': {'video': True}}
 
 
 def _vision_encoder(
@@ -137,7 +150,10 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         'timm', 'timm ViT', names_timm.TIMM, settings=_EXACT,
         backbone={'group_norm_epsilon': 1e-5, 'std_epsilon': 0.0,
                   'variance_epsilon': 1e-8},
-        positions='cubic'),
+        positions='cubic', ambiguous=True, embeds_registers=True, undeclared=(
+            "no config.json: read as timm's. Backbones of DINO, iBOT, MAE and "
+            "I-JEPA have the same names, but ImageNet's mean and std, and "
+            'other positions at another size (docs/models.md)')),
     Family(
         'naflex', 'timm NaFlex ViT', names_timm.NAFLEX, settings=_EXACT,
         positions='cubic', any_aspect=True),
@@ -145,7 +161,7 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         'radio', 'C-RADIO', names_timm.RADIO, prefix='radio_model.model.',
         settings={**_EXACT, 'final_norm': False, 'position_cls': False},
         positions='bilinear_sharp_square', preprocess=_CLIP,
-        num_heads={1152: 16, 1536: 24}),
+        num_heads={1152: 16, 1536: 24}, normalizes=True),
     Family(
         'meta', 'self-supervised ViT', names_timm.META, settings=_EXACT,
         # DINO, iBOT and DINOv2; then TIPS, DINOv2 with registers, MAE, and
@@ -156,7 +172,7 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
             r'(.*\.)?register_tokens': 'cubic',
             r'(.*\.)?decoder_pos_embed': 'bicubic',
             r'target_encoder\..*': 'bicubic'},
-        preprocess=_IMAGENET, num_heads={1536: 24}, other_mlp={
+        preprocess=_IMAGENET, num_heads={1536: 24}, ambiguous=True, other_mlp={
             'gelu': ('.w12.', '.w3.'), 'swiglu': ('.c_',)}),
     Family(
         'timm_parallel', 'timm ViT with parallel layers', names_timm.PARALLEL,
@@ -179,7 +195,8 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         'huggingface', 'Hugging Face ViT', names_huggingface.HUGGINGFACE,
         settings=_EXACT_12,
         # The classifier reads the class token, not the tanh layer.
-        positions='bicubic', not_classified='representation/', base='vit.'),
+        positions='bicubic', not_classified='representation/', base='vit.',
+        embeds_registers=True, several_cls='cls_registers'),  # Pixio.
     Family(
         'beit', 'Hugging Face BEiT', names_huggingface.BEIT,
         settings=_EXACT_12, positions='bicubic', base='beit.'),
@@ -202,7 +219,9 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         preprocess=_IMAGENET),
     Family(
         'vjepa2', 'Hugging Face V-JEPA 2', names_huggingface.VJEPA2,
-        settings=_VJEPA2, preprocess=_IMAGENET),
+        settings={**_EXACT, 'position': 'none', 'rotary': {'video': True}},
+        preprocess=_IMAGENET, note='for images: the kernels of the frames of a '
+        'patch are added up, as for a video of equal frames'),
     Family(
         'siglip', 'Hugging Face SigLIP', names_huggingface.SIGLIP,
         settings=_TANH, positions='bicubic', preprocess=_HALF,
@@ -215,7 +234,7 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         'clip', 'Hugging Face CLIP', names_huggingface.CLIP,
         settings={'layer_norm_epsilon': 1e-5}, positions='bicubic',
         preprocess={**_CLIP, 'activation': 'none'},
-        not_classified='final_norm/'),
+        not_classified='final_norm/', ambiguous=True),
     Family(
         'scratch', '"Implementing Vision Transformer from scratch"',
         names.SCRATCH, settings={
@@ -280,13 +299,14 @@ def join_pairs(
   result = dict(params)
   if 'registers' in result and 'registers' not in written:
     result['cls'] = np.concatenate([result['cls'], result.pop('registers')])
-  if family.name == 'timm_parallel' and not np.array_equal(
+  parallel = f'{_QKV}kernel' not in written  # timm's parallel layers.
+  if parallel and not np.array_equal(
       result.pop(f'{_LAYERS}/mlp_scale', ()),
       result.get(f'{_LAYERS}/attention_scale', ())):
     raise ValueError(
         "timm's parallel layers have one layer scale, but attention_scale and "
         'mlp_scale differ. Save the model as orbax.')
-  if family.name == 'timm_parallel' and _LAMBDAS in result:
+  if parallel and _LAMBDAS in result:
     kernel, out = result.pop(f'{_OUT}kernel'), f'{_MLP}/out/'
     result[f'{out}kernel'] = np.concatenate([
         kernel.reshape(len(kernel), -1, kernel.shape[-1]),
@@ -294,7 +314,7 @@ def join_pairs(
     if f'{_OUT}bias' in result:
       result[f'{out}bias'] = result.pop(f'{_OUT}bias')
   for end in ('kernel', 'bias'):
-    if family.name == 'timm_parallel' and _QKV + end in result:
+    if parallel and _QKV + end in result:
       qkv = result.pop(_QKV + end)
       result[f'{_MLP}/hidden/{end}'] = np.concatenate([
           result[f'{_MLP}/hidden/{end}'], qkv.reshape(*qkv.shape[:-3], -1)],

@@ -43,7 +43,7 @@ def section(
     if heads_in_shapes:
       result['num_heads'] = int(params[_QKV].shape[-2])
     result |= _pooling(params, family, declared)
-    if family.name in ('timm', 'meta', 'clip'):
+    if family.ambiguous:
       _check_undetermined(params, declared)
       if result['stem_norm'] != 'none':
         result['layer_norm_epsilon'] = 1e-5  # CLIP and AIMv2.
@@ -175,10 +175,7 @@ def _pooling(
       # The head reads both, as in DINOv2.
       else 'cls_average' if 'head/dense/kernel' in params and (
           len(params['head/dense/kernel']) == 2 * params['cls'].shape[-1])
-      # Of ViT's names, only Pixio has several class tokens.
-      else 'cls_registers' if (
-          family.name == 'huggingface' and 'registers' in params)
-      else 'cls')
+      else family.several_cls if 'registers' in params else 'cls')
   cls = None if has_cls == pooling.startswith('cls') else has_cls
   result = {'pooling': pooling, 'cls': cls}
   hidden = params.get('pooling/mlp/hidden/kernel')

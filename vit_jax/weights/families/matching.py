@@ -50,6 +50,14 @@ class Found:
     return not any('heads' in match.layout for match in self.matches)
 
   @property
+  def position_grid(self) -> tuple[int, ...]:
+    """Rows and columns of position embeddings, if their array has such axes."""
+    return next((
+        self.opened.shapes[self.prefix + match.theirs[0]][1:3]
+        for match in self.matches
+        if match.ours == 'positions' and 'rows' in match.layout), ())
+
+  @property
   def positions(self) -> vit_config.Interpolation:
     """Interpolation of position embeddings in the original code."""
     return next((
