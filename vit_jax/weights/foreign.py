@@ -156,8 +156,8 @@ def _positions(
     return config, (
         requested or declared.resolution or stored or DEFAULT_SIZE), 0
   if config.position == 'factorized' or found.position_grid:
-    grid = found.position_grid or tuple(
-        len(shapes[name]) for name in ('positions_rows', 'positions_columns'))
+    grid = found.position_grid or (
+        len(shapes['positions_rows']), len(shapes['positions_columns']))
     return (dataclasses.replace(config, position_cls=not config.has_cls),
             infer_architecture.image_size(config, grid), 0)
   embeds_prefix = declared.embeds_prefix

@@ -35,8 +35,6 @@ from vit_jax.weights.formats import safetensors
 ORBAX = 'orbax'
 FORMATS = ('npz', 'timm', 'huggingface', ORBAX)
 DTYPES = ('float32', 'float16', 'bfloat16')
-# Family of a ResNet in each format.
-_RESNET_FAMILIES = {'npz': 'bit', 'timm': 'timm_bit'}
 _CONFIGS: Mapping[str, Any] = {
     'timm': timm_export, 'huggingface': huggingface_export}
 # Settings that config.json declares.
@@ -148,34 +146,34 @@ def _write_folder(
 def _family(form: str, model: weights_lib.Weights) -> families.Family:
   """Returns the family to write."""
   config = model.config
-  if form == 'huggingface' and isinstance(config, vit_config.ViTConfig):
+  if not isinstance(config, vit_config.ViTConfig):
+    architecture.check_exportable(config, form)
+    return families.FAMILIES[
+        'timm_bit' if form == 'timm' else
+        'bit' if config.backbone.preactivation else 'resnet']
+  if form == 'huggingface':
     found = huggingface.TYPES[huggingface_export.model_type(model)]
     return found.in_family.written(config)
-  if isinstance(config, vit_config.ViTConfig) and config.has_offset_bias:
-    # Names of arrays show whether biases are shared.
-    config = dataclasses.replace(config, position_at='stem')
-  if form == 'npz' and isinstance(
-      config, vit_config.ViTConfig) and config.registers == 1:
+  if form == 'npz' and config.registers == 1:
     architecture.check_exportable(
         dataclasses.replace(config, registers=0, mlp='gelu'), form)
     return families.FAMILIES['tips'].written(config)
-  architecture.check_exportable(config, form)
-  if isinstance(config, vit_config.ViTConfig):
-    if form == 'timm' and timm_arguments.is_naflex(model):
-      return families.FAMILIES['naflex']
-    encoder = form == 'timm' and timm_architectures.encoder(
-        config)
-    family = families.FAMILIES[
-        encoder.split('_')[0] if encoder else form if form != 'timm' else
-        'vit5' if timm_arguments.is_vit5(config) else
-        'sapiens2' if timm_arguments.is_sapiens2(config) else
-        'timm_parallel' if config.parallel else
-        'timm_paired' if config.paired else 'timm']
-    return family if encoder or form != 'timm' else dataclasses.replace(
-        family, table=timm_arguments.written(family.table, config))
-  if form == 'npz' and config.backbone and not config.backbone.preactivation:
-    return families.FAMILIES['resnet']
-  return families.FAMILIES[_RESNET_FAMILIES[form]]
+  # Names of arrays show whether biases are shared.
+  architecture.check_exportable(dataclasses.replace(
+      config, position_at='stem') if config.has_offset_bias else config, form)
+  if form == 'npz':
+    return families.FAMILIES['npz']
+  if timm_arguments.is_naflex(model):
+    return families.FAMILIES['naflex']
+  if encoder := timm_architectures.encoder(config):
+    return families.FAMILIES[encoder.split('_')[0]]
+  family = families.FAMILIES[
+      'vit5' if timm_arguments.is_vit5(config) else
+      'sapiens2' if timm_arguments.is_sapiens2(config) else
+      'timm_parallel' if config.parallel else
+      'timm_paired' if config.paired else 'timm']
+  return dataclasses.replace(
+      family, table=timm_arguments.written(family.table, config))
 
 
 def _for_format(

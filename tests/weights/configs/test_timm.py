@@ -220,6 +220,29 @@ def test_a_network_that_timm_cannot_build_is_an_error(settings):
     exported(**settings)
 
 
+@pytest.mark.parametrize(('settings', 'names'), [
+    ({'mlp': 'swiglu', 'layer_norm_epsilon': 1e-5}, r"mlp='swiglu'"),
+    ({'pool_heads': 3, 'pooling': 'attention'}, 'pool_heads=3'),
+    ({'pool_norm_affine': False, 'merge': 2, 'merge_mlp_dim': 8,
+      'merge_dim': 9, 'pooling': 'average'},
+     'merge=2, merge_mlp_dim=8, merge_dim=9, pool_norm_affine=False'),
+    ({'backbone': {'depths': (3, 4, 9)}, 'post_norm': True},
+     r'backbone=BackboneConfig\(.*\)'),
+    ({'rotary': {'register_base': 2.0}}, r'rotary=RotaryConfig\(.*\)'),
+    ({'key_bias': False, 'gelu': 'quick', 'pool_prefix': True},
+     "gelu='quick', pool_prefix=True")], ids=str)
+def test_the_error_names_only_what_the_nearest_architecture_lacks(
+    settings, names):
+  with pytest.raises(ValueError, match=f'no architecture with {names}, so no'):
+    exported(**{**TINY, 'gelu': 'exact', 'num_heads': 3, **settings})
+
+
+def test_factors_of_an_architecture_that_a_model_lacks_are_removed():
+  arguments = exported(
+      variant='vit_giant_patch14_dinov2', layer_scale=None)['model_args']
+  assert arguments['init_values'] == 0
+
+
 def test_scales_of_attention_alone_are_no_naflex_vit_of_timm():
   with pytest.raises(ValueError, match='layer_scale_mlp=False'):
     exported(**{**TINY, 'position': 'factorized', 'pooling': 'average',

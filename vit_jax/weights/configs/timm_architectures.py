@@ -79,10 +79,8 @@ def _config(name: str) -> vit_config.ViTConfig:
   return config
 
 
-def encoder(config: models.ModelConfig) -> str:
+def encoder(config: vit_config.ViTConfig) -> str:
   """Returns the encoder of a multimodal model with these settings, or ''."""
-  if not isinstance(config, vit_config.ViTConfig):
-    return ''
   name, unlike = _nearest(config, timm_arguments.ENCODER)
   return '' if unlike else name
 

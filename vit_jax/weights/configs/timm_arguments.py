@@ -262,7 +262,7 @@ def _vit_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
 
 def _eva_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
   """Returns arguments of timm's class Eva."""
-  result = {
+  result: dict[str, Any] = {
       'dynamic_img_size': False, 'qkv_fused': not has_separate_qkv(config),
       'swiglu_align_to': int(has_separate_gate(config)),
       'num_kv_heads': config.num_heads if is_sapiens2(config) else None,

@@ -50,12 +50,13 @@ class Found:
     return not any('heads' in match.layout for match in self.matches)
 
   @property
-  def position_grid(self) -> tuple[int, ...]:
+  def position_grid(self) -> tuple[int, int] | None:
     """Rows and columns of position embeddings, if their array has such axes."""
-    return next((
-        self.opened.shapes[self.prefix + match.theirs[0]][1:3]
-        for match in self.matches
-        if match.ours == 'positions' and 'rows' in match.layout), ())
+    for match in self.matches:
+      if match.ours == 'positions' and 'rows' in match.layout:
+        _, rows, columns, _ = self.opened.shapes[self.prefix + match.theirs[0]]
+        return rows, columns
+    return None
 
   @property
   def positions(self) -> vit_config.Interpolation:
