@@ -150,7 +150,8 @@ def _family(form: str, model: weights_lib.Weights) -> families.Family:
     architecture.check_exportable(config, form)
     return families.FAMILIES[
         'timm_bit' if form == 'timm' else
-        'bit' if config.backbone.preactivation else 'resnet']
+        'resnet' if config.backbone and not config.backbone.preactivation else
+        'bit']
   if form == 'huggingface':
     found = huggingface.TYPES[huggingface_export.model_type(model)]
     return found.in_family.written(config)

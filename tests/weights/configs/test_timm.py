@@ -63,7 +63,8 @@ def test_the_heads_of_an_architecture_override_the_table_of_sizes(tmp_path):
 
 def test_an_unknown_name_needs_arguments(tmp_path):
   write(tmp_path, {'architecture': 'vit_odd_patch8_32'})
-  with pytest.raises(ValueError, match='(?s)so are num_heads and gelu'):
+  with pytest.raises(ValueError, match=(
+      "(?s)is 'vit_odd_patch8_32', which .* so are num_heads and gelu")):
     foreign.load(tmp_path)
   write(tmp_path, {'architecture': 'vit_odd_patch8_32', 'model_args': without(
       act_layer='gelu_tanh')})
@@ -77,8 +78,8 @@ def test_an_unknown_name_needs_arguments(tmp_path):
 def test_arguments_of_training_and_defaults_are_accepted():
   model = timm.parse({**BASE, 'model_args': without(
       drop_rate=0.1, dynamic_img_size=True, in_chans=3, qk_norm=False,
-      block_fn=None)}).model
-  assert model['num_heads'] == 3
+      attn_only_layer_scale=False, block_fn=None)}).model
+  assert (model['num_heads'], model['layer_scale_mlp']) == (3, True)
 
 
 @pytest.mark.parametrize(('config', 'words'), [

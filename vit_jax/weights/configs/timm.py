@@ -123,14 +123,14 @@ def _parse_vit(
                            if re.fullmatch(pattern, name)), None)
   if name.startswith('naflexvit_'):
     result.positions = timm_naflex.positions(name, arguments)
-  read = {name: arguments[name] for name in _READ if name in arguments}
+  read = {key: arguments[key] for key in _READ if key in arguments}
   if pool is not None:
     read['global_pool'] = pool
-  for name, value in read.items():
-    ours, values = timm_arguments.setting(timm_arguments.ALL[name])
+  for key, value in read.items():
+    ours, values = timm_arguments.setting(timm_arguments.ALL[key])
     if values is not None:
       theirs = {found: one for one, found in values.items()}
-      schema.check_name(value, list(theirs), what=name)
+      schema.check_name(str(value), [*map(str, theirs)], what=key)
       value = theirs[value]
     model[ours] = value
   if 'img_size' in arguments:

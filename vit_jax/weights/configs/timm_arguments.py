@@ -77,7 +77,7 @@ EVA = Kind({
     'use_pre_transformer_norm': _STEM_NORM,
     'use_post_transformer_norm': 'final_norm', 'use_fc_norm': 'pool_norm',
     'use_post_norm': 'post_norm',
-    'attn_only_layer_scale': ('layer_scale_mlp', {True: None, False: True}),
+    'attn_only_layer_scale': ('layer_scale_mlp', {True: False, False: True}),
     'use_abs_pos_emb': ('position', {'learned': True, 'none': False})},
            ('position_cls', 'pool_mlp_dim'))
 BEIT = Kind({
@@ -266,6 +266,7 @@ def _eva_arguments(config: vit_config.ViTConfig) -> dict[str, Any]:
       'dynamic_img_size': False, 'qkv_fused': not has_separate_qkv(config),
       'swiglu_align_to': int(has_separate_gate(config)),
       'num_kv_heads': config.num_heads if is_sapiens2(config) else None,
+      'attn_only_layer_scale': None if config.layer_scale_mlp else True,
       'use_rot_pos_emb': config.rotary is not None}
   if rotary := config.rotary:
     result |= {
