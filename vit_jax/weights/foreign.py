@@ -108,9 +108,7 @@ def _build(
   origin = f'assumed, as for a {found.family.label}'
   if found.family.any_aspect and 'ops' not in declared.preprocess:
     assert isinstance(config, vit_config.ViTConfig)
-    for term in ('keep_aspect', 'crop'):
-      declared.preprocess.pop(term, None)
-    declared.add_defaults({'ops': [{
+    declared.replace({'ops': [{
         'op': 'resize_to_patches', 'patch': config.patch_shape[0]}]}, origin)
   declared.add_defaults(found.family.preprocess, origin)
   preprocess = _preprocess(config, resolution, declared, given)

@@ -46,12 +46,7 @@ def read(path: pathlib.Path) -> declared_lib.Declared:
       preprocess = huggingface.parse_preprocessor(found)
       if any(families.FAMILIES[one].normalizes for one in result.families):
         preprocess = huggingface.in_model(preprocess, result.preprocess)
-      if 'ops' in preprocess:  # They replace config.json's.
-        for term in ('keep_aspect', 'crop'):
-          result.preprocess.pop(term, None)
-      result.preprocess |= preprocess
-      result.origins |= dict.fromkeys(
-          preprocess, f'declared by {paths.display(file)}')
+      result.replace(preprocess, f'declared by {paths.display(file)}')
       break
     # The weights may decide the resolution; it is a placeholder here.
     preprocessing.parse({'resolution': (1, 1), **result.preprocess})

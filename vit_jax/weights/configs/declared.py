@@ -59,6 +59,14 @@ class Declared:
       self.preprocess[name] = preprocess[name]
       self.origins[name] = origin
 
+  def replace(self, preprocess: Mapping[str, Any], origin: str) -> None:
+    """Sets keys of `Preprocess`; operations replace a resize and a crop."""
+    if 'ops' in preprocess:
+      for term in ('keep_aspect', 'crop'):
+        self.preprocess.pop(term, None)
+    self.preprocess |= preprocess
+    self.origins |= dict.fromkeys(preprocess, origin)
+
   def settings(self, given: Container[str]) -> dict[str, str]:
     """Returns the origins of `REPORTED`; the caller sets the keys in `given`.
     """
