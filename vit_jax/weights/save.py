@@ -19,8 +19,8 @@ from vit_jax.models import architecture
 from vit_jax.models import vit_config
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import declared
-from vit_jax.weights.configs import huggingface
 from vit_jax.weights.configs import huggingface_export
+from vit_jax.weights.configs import huggingface_types
 from vit_jax.weights.configs import timm_architectures
 from vit_jax.weights.configs import timm_arguments
 from vit_jax.weights.configs import timm_export
@@ -153,7 +153,7 @@ def _family(form: str, model: weights_lib.Weights) -> families.Family:
         'resnet' if config.backbone and not config.backbone.preactivation else
         'bit']
   if form == 'huggingface':
-    found = huggingface.TYPES[huggingface_export.model_type(model)]
+    found = huggingface_types.TYPES[huggingface_export.model_type(model)]
     return found.in_family.written(config)
   if form == 'npz' and config.registers == 1:
     architecture.check_exportable(

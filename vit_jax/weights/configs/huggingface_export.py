@@ -10,6 +10,7 @@ from vit_jax.models import architecture
 from vit_jax.models import vit_config
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import huggingface
+from vit_jax.weights.configs import huggingface_types
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.configs import timm_arguments
 from vit_jax.weights.families import families
@@ -36,7 +37,7 @@ def model_type(model: weights_lib.Weights) -> str:
   values = {name: getattr(config, name) for name in _CHECKED}
   values['cls'] = config.has_cls
   found = []
-  for kind, one in huggingface.TYPES.items():
+  for kind, one in huggingface_types.TYPES.items():
     family = families.FAMILIES[one.family]
     if family.any_aspect == model.preprocess.any_aspect and (
         one.base or config.num_classes):
@@ -61,7 +62,7 @@ def config_files(model: weights_lib.Weights) -> dict[str, dict[str, Any]]:
   classes = config.num_classes
   labels = preprocess.labels or huggingface.default_labels(classes)
   kind = model_type(model)
-  found = huggingface.TYPES[kind]
+  found = huggingface_types.TYPES[kind]
   result: dict[str, Any] = _model(config, model.resolution, kind)
   if found.inner and found.classifier:
     result = {found.inner: result, 'text_config': {}}
