@@ -22,7 +22,7 @@ ROC = {'name': 'roc', 'threshold_split': 'train[:9%]'}
 def write(tmp_path):
   """Returns a function that writes a checkpoint, as a run does."""
   def run(names, metrics, *, loss='sigmoid', evals=(), which='latest', step=5,
-          **progress):
+          label_kind='multi', **progress):
     settings = {**toy.CONFIG['model'], 'num_classes': len(names)}
     plain = config_lib.to_plain(config_lib.resolve(toy.config(
         model=settings, objective={'name': 'supervised', 'loss': loss},
@@ -31,7 +31,8 @@ def write(tmp_path):
         tmp_path / f'run/checkpoints/{which}/{step}',
         {'params': random_models.make(settings, side=8).params}, {
             'config': plain, 'labels': {'names': list(names)},
-            'progress': {'evals': metrics, **progress}})
+            'progress': {
+                'evals': metrics, 'label_kind': label_kind, **progress}})
     return str(tmp_path / 'run')
 
   return run
@@ -51,14 +52,18 @@ def test_a_class_is_predicted_from_its_threshold_on(thresholds, decided):
     (NAMES, {'evals': {'r': ROC}}, {
         'r/threshold_ant': 0.3, 'r/threshold_bee': 0.1, 'r/threshold_cat': 0.7},
      (0.1, 0.3, 0.7)),
-    (NAMES, {'evals': {'r': ROC}, 'label_kind': 'multi'}, {}, (0.5,) * 3),
+    (NAMES, {'evals': {'r': ROC}}, {}, (0.5,) * 3),
     (NAMES, {'evals': {'r': {'name': 'roc'}}, 'label_kind': 'single'},
      {'r/threshold_ant': 0.5}, ()),
-    (NAMES[:2], {'evals': {'r': ROC}, 'loss': 'softmax'},
+    (NAMES, {'evals': {'r': ROC}, 'label_kind': 'single'},
+     {f'r/threshold_{name}': 0.3 for name in NAMES}, ()),
+    (NAMES[:2], {
+        'evals': {'r': ROC}, 'loss': 'softmax', 'label_kind': 'single'},
      {'r/threshold': 0.3}, (np.nan, 0.3)),
-    (NAMES[:2], {'evals': {'r': {**ROC, 'positive': 'bee'}}, 'loss': 'softmax'},
-     {'r/threshold': 0.3}, (0.3, np.nan)),
-    (NAMES, {'loss': 'softmax', 'label_kind': 'multi'}, {}, ()),
+    (NAMES[:2], {
+        'evals': {'r': {**ROC, 'positive': 'bee'}}, 'loss': 'softmax',
+        'label_kind': 'single'}, {'r/threshold': 0.3}, (0.3, np.nan)),
+    (NAMES, {'loss': 'softmax'}, {}, ()),
 ])
 def test_thresholds_are_those_of_the_run(
     write, names, settings, metrics, expected):

@@ -2,7 +2,8 @@
 
 With several labels per image, a class is predicted if its probability reaches
 its threshold: the one that the evaluator `roc` chose on a validation split, or
-0.5. Of two classes, the positive one has a threshold if `roc` chose it.
+0.5. Of two exclusive classes, the positive one has a threshold if `roc` chose
+it. Of more exclusive classes, the most probable one is predicted.
 """
 
 from collections.abc import Mapping
@@ -37,23 +38,23 @@ def of_run(weights: weights_lib.Weights) -> tuple[float, ...]:
       or is_sigmoid != (run.get('objective', {}).get('loss') == 'sigmoid')):
     return ()
   progress = _progress(epath.Path(weights.address))
+  several = progress.get('label_kind') == 'multi'
   names = weights.preprocess.labels or tuple(map(str, range(count)))
   for name, roc in evals.parse(chosen).items():
     assert isinstance(roc, roc_lib.RocConfig)
     found = roc.thresholds({
         key.removeprefix(f'{name}/'): value for key, value in
         progress['evals'].items() if key.startswith(f'{name}/')}, names)
-    if len(found) == count:
+    if len(found) == count and (several or count == 2):
       return found
-  several = is_sigmoid and progress.get('label_kind') == 'multi'
-  return (0.5,) * count if several else ()
+  return (0.5,) * count if several and is_sigmoid else ()
 
 
 def _progress(step: epath.Path) -> Mapping[str, Any]:
-  """Returns the counters in a checkpoint, with its last evaluation.
+  """Returns the counters of a checkpoint, with the metrics of its evaluation.
 
-  All evaluators run at the end of training, when the latest checkpoint gets
-  their metrics of the best one.
+  At the end of training, all evaluators also measure the best checkpoint. Their
+  metrics are in the counters of the latest one.
   """
   progress = _read(step)
   latest = paths.newest(step.parent.parent / paths.LATEST)
