@@ -83,7 +83,7 @@ def test_the_best_checkpoint_has_the_thresholds_of_its_own_evaluation(write):
 
 
 def test_predictions_name_all_classes_that_reach_their_threshold(
-    write, tmp_path, monkeypatch):
+    write, tmp_path, monkeypatch, capsys):
   monkeypatch.chdir(tmp_path)
   Image.new('RGB', (8, 8), 'teal').save('a.png')
   low, high = {}, {}
@@ -94,6 +94,7 @@ def test_predictions_name_all_classes_that_reach_their_threshold(
     assert main.main(['predict', f'--model={path}', 'a.png',
                       '--output=p.csv', '--labels=names.txt']) == 0
     file |= next(csv.DictReader((tmp_path / 'p.csv').open()))
+    assert file['prediction'] in capsys.readouterr().out
     (tmp_path / 'p.csv').unlink()
   assert low['prediction'] == 'bee|cat'
   assert high['prediction'] == 'cat|bee'

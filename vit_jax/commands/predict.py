@@ -145,12 +145,16 @@ def _print(
   with contextlib.suppress(ValueError):  # Absolute and relative paths.
     folder = os.path.commonpath([os.path.dirname(r['path']) for r in records])
   first = ['image', *_titles(known)]
+  if model.thresholds:  # Otherwise, the first class is the prediction.
+    first.append('prediction')
   columns, rows = [*first, 'class', 'share of pixels' if model.has_decoder else
                    'probability'], []
   for record in records[:_MAX_ROWS]:
     path = record['path']
     start = [_shorten(os.path.relpath(path, folder) if folder else path), *(
         _shorten(str(found[path].get(name, ''))) for name in known)]
+    if model.thresholds:
+      start.append(_shorten(SEPARATOR.join(record['decision'])))
     if 'values' in record:
       columns = [*first, *record['values']]
       rows.append([*start, *record['values'].values()])
