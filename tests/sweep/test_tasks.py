@@ -79,7 +79,7 @@ def test_each_run_is_built_once_before_the_first_task_is_trained(
   [*sweep_lib.run_tasks(tasks, tmp_path / 'sweep')]
   assert built == [0, 1, 7, 8]
   tasks['b'] = sweep_lib.plan(str(file), ['seed=9'])['b']
-  with pytest.raises(ValueError, match='^run b: .* holds another sweep'):
+  with pytest.raises(ValueError, match='^task b: .* holds another sweep'):
     [*sweep_lib.run_tasks(tasks, tmp_path / 'sweep')]
   assert len(training.names) == len(built) == 4
 

@@ -72,7 +72,7 @@ def test_a_mean_of_some_tasks_is_marked_as_partial(done, tiny_vtab, capsys):
 def test_missing_data_is_listed_before_training(tiny_vtab, tmp_path, capsys):
   assert run(tmp_path / 'work', tiny_vtab, tasks=()) == 2
   error = capsys.readouterr().err
-  assert 'run clevr_count_all, clevr_closest_object_distance: ' in error
+  assert 'task clevr_count_all, clevr_closest_object_distance: ' in error
   assert error.count(f'tfds build clevr --data_dir={tiny_vtab} ') == 1
   assert not (tmp_path / 'work').exists()
 

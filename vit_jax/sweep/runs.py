@@ -53,14 +53,17 @@ def build(
       return build_lib.build(configs[name], earlier=workdir_lib.read(
           workdir / RUNS / name / workdir_lib.CONFIG))
 
-  return for_each(build_one, [name for name in configs if name not in done])
+  return for_each(
+      build_one, [name for name in configs if name not in done], what='run')
 
 
 def for_each(
-    function: Callable[[str], T], names: Iterable[str]) -> dict[str, T]:
-  """Returns the results of a function by name.
+    function: Callable[[str], T], names: Iterable[str], *, what: str,
+) -> dict[str, T]:
+  """Returns the results of a function of each name.
 
-  Raises a `ValueError` with all messages, and the names they are for.
+  Raises a `ValueError` with the messages of all names; `what` is what the names
+  stand for.
   """
   results: dict[str, T] = {}
   problems: dict[str, list[str]] = {}
@@ -71,7 +74,8 @@ def for_each(
       problems.setdefault(str(error), []).append(name)
   if problems:
     raise ValueError('\n'.join(
-        f'run {", ".join(names)}: {text}' for text, names in problems.items()))
+        f'{what} {", ".join(names)}: {text}'
+        for text, names in problems.items()))
   return results
 
 

@@ -19,7 +19,7 @@ from vit_jax.training import health
 def open_runs(
     sweep: grid_lib.Sweep, workdir: epath.PathLike,
 ) -> Callable[[signals.StopRequest], dict[str, Any]]:
-  """Builds the runs that are left; returns a function that does them.
+  """Builds the unfinished runs; returns a function that trains them.
 
   Raises:
     ValueError: if a run cannot be built, or the folder holds another sweep.
@@ -58,9 +58,14 @@ def _run(
     experiments: dict[str, build_lib.Experiment],
     stop: signals.StopRequest,
 ) -> dict[str, Any]:
-  """Runs a sweep whose unfinished runs, without a grid the final ones, exist.
+  """Trains the runs of a sweep; completes and returns its `result`.
 
-  Writes and returns `result`, the contents of `sweep.json` as far as known.
+  Args:
+    sweep: the sweep.
+    workdir: its folder.
+    result: contents of `sweep.json` so far.
+    experiments: unfinished runs of the grid, or without a grid the final runs.
+    stop: raises after a signal.
   """
   rows = {row['name']: row for row in result['grid']}
   runs.write(workdir, result)

@@ -27,8 +27,8 @@ def run(
 ) -> Iterator[dict[str, Any]]:
   """Runs or resumes each task; yields the contents of `sweep.json` after it.
 
-  Raises errors and `signals.Stopped` as `sweep.run`; those of the data of any
-  task before the first one is trained.
+  Raises errors and `signals.Stopped` as `sweep.run`. Errors in the data or
+  settings of any task are raised before the first one is trained.
   """
   workdir = epath.Path(workdir)
   for sweep in tasks.values():
@@ -36,7 +36,7 @@ def run(
       config_lib.metric_mode(sweep.config, metric, setting='sweep.report')
   with signals.catch() as stop:
     opened = runs.for_each(lambda name: sweep_lib.open_runs(
-        tasks[name], workdir / TASKS / name), tasks)
+        tasks[name], workdir / TASKS / name), tasks, what='task')
     done: dict[str, Any] = {}
     for name, sweep in tasks.items():
       if jax.process_index() == 0:
