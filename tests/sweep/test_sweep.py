@@ -11,6 +11,8 @@ import pytest
 
 from vit_jax import __main__ as main
 from vit_jax import sweep as sweep_lib
+from vit_jax.checkpoints import items
+from vit_jax.checkpoints import paths
 from vit_jax.commands import sweep as command
 from vit_jax.inference import load as load_lib
 from vit_jax.run import signals
@@ -73,6 +75,9 @@ def test_a_soup_is_written_and_reported_next_to_the_best_run(swept):
       *(workdir / 'runs' / name for name in ALL_RUNS[:2]))]
   for mean, *each in zip(*params):
     np.testing.assert_allclose(mean, np.mean(each, axis=0), atol=1e-6)
+  # Predictions of several labels depend on it.
+  assert items.read_config(paths.find(
+      workdir / 'soup_uniform') / 'progress')['label_kind'] == 'single'
   soup = result['soup']
   assert soup['members'] == [ALL_RUNS[1], ALL_RUNS[0]]
   assert main.main(['evaluate', f'--workdir={workdir}/soup_uniform',

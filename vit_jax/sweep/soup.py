@@ -13,6 +13,7 @@ from etils import epath
 import jax
 import jax.numpy as jnp
 
+from vit_jax import data
 from vit_jax import types
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import manager
@@ -116,7 +117,7 @@ def make(
                for name in experiment.config.evals if name != _SELECTION}),
            step=int(epath.Path(weights[names[0]].address).name),
            origin=f'mean of {", ".join(members)}',
-           labels=experiment.dataset.classes.names)
+           dataset=experiment.dataset)
     reported = [name for name in development_split.reported_evaluators(
         experiment.config, config) if name != _SELECTION]
     return {'method': method, 'members': members, 'value': value_of(params),
@@ -151,7 +152,7 @@ def average(
 
 def _write(
     workdir: epath.Path, params: types.Params, config: config_lib.Config, *,
-    step: int, origin: str, labels: Sequence[str],
+    step: int, origin: str, dataset: data.Dataset,
 ) -> None:
   """Writes a checkpoint that is loaded like that of a run."""
   state = types.TrainState(
@@ -161,4 +162,5 @@ def _write(
       workdir, checkpoint_config.CheckpointConfig()) as checkpoints:
     checkpoints.save(
         state, config={**config_lib.to_plain(config), 'averaging': None},
-        progress={'origin': origin}, labels=labels)
+        progress={'origin': origin, 'label_kind': dataset.kind},
+        labels=dataset.classes.names)
