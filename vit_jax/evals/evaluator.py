@@ -234,7 +234,7 @@ class EvaluatorConfig:
     return 1 + self.flip
 
   def resolve(self, dataset: data.Metadata) -> 'EvaluatorConfig':
-    """Returns the evaluator of data that have regression targets or classes."""
+    """Returns the config with the settings that depend on the labels."""
     del dataset
     return self
 

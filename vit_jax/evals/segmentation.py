@@ -41,7 +41,8 @@ class SegmentationConfig(evaluator.EvaluatorConfig):
       `split`. Each evaluation reads all of them.
     penalty: weight of the L2 penalty, relative to the mean squared error;
       features are standardised.
-    ignored: value of pixels without a class.
+    ignored: value of pixels without a class, besides 255, which also marks
+      padding.
     classes: names of the classes, from value 0; by default those of the
       objective, if it has any.
   """
@@ -124,7 +125,10 @@ class SegmentationConfig(evaluator.EvaluatorConfig):
   def _of_masks(
       self, context: evaluator.Context, dataset: data.Dataset,
   ) -> tuple[int, tuple[str, ...]]:
-    """Returns the value of masks, once read, without a class, and the names."""
+    """Returns the value of pixels without a class, and the class names.
+
+    Masks whose classes are those of the objective have `IGNORED` for it.
+    """
     stored = dataset.ignored
     if stored is None:
       return self.ignored, self.classes

@@ -180,9 +180,9 @@ def labels(
     source: protocol.Source,
     indices: Integer[np.ndarray, 'chosen'] | None = None,
 ) -> Iterator[Any]:
-  """Yields the labels of a selection, which sources read together.
+  """Yields the labels of a selection; sources read many of them at a time.
 
-  `indices` are those of `leaves`.
+  `indices`, in increasing order, restricts the selection; default: all of it.
   """
   for leaf, chosen in leaves(source, indices):
     yield from leaf.labels_of(chosen)
