@@ -64,7 +64,7 @@ def toy():
         where='evals.test', predict=predict,
         features=lambda params, batch, layer, _: predict(params, batch)[layer],
         objective=objective or (lambda *_, **__: None), loss=loss,
-        activation=activation, grid=grid, trained=data.Dataset(
+        activation=activation, grid=grid, train_data=data.Dataset(
             name='toy', split='train', source=in_memory.Numbers(0),
             num_classes=num_classes or splits[''].dataset.num_classes,
             class_names=class_names, targets=targets),

@@ -73,7 +73,7 @@ class Context:
       loss and metrics.
     loss: per-example loss of logits and labels, without label smoothing.
     activation: maps logits to probabilities.
-    trained: training data, with the classes of the model's head.
+    train_data: training data, with the classes of the model's head.
     open_split: opens (split, source='', batch_size=None, per_class=0,
       seeds=(0,), allow_fewer=False, real_labels='', masks=False), where
       `per_class` samples that many examples of each class for each seed, or all
@@ -89,7 +89,7 @@ class Context:
   loss: Callable[[Float[Array, 'batch classes'], jax.Array],
                  Float[Array, 'batch']]
   activation: Literal['softmax', 'sigmoid']
-  trained: data.Dataset
+  train_data: data.Dataset
   open_split: Callable[..., Split]
   grid: tuple[int, int] = (1, 1)
   note: Callable[[str], object] = print
@@ -97,7 +97,7 @@ class Context:
   @property
   def classes(self) -> classes.Classes:
     """Classes or regression targets of the model."""
-    return self.trained.as_classes('the model', self.trained.name)
+    return self.train_data.as_classes('the model', self.train_data.name)
 
   def open(self, config: 'EvaluatorConfig', **options: Any) -> Split:
     """Opens the split of an evaluator.
@@ -110,7 +110,7 @@ class Context:
         config.split, config.source, batch_size=config.batch_size, **options)
     if not config.uses_head:
       return split
-    ours, targets = self.classes, self.trained.targets
+    ours, targets = self.classes, self.train_data.targets
     theirs = split.dataset.as_classes('the data', split.dataset.title)
     if bool(split.dataset.targets) != bool(targets):
       raise ValueError(
@@ -127,7 +127,7 @@ class Context:
             f'(--evaluators=shift, or --config.{self.where}.name=shift)'),
         remedy='The evaluators fewshot and knn work with any classes.')
     # Data without names are compared with themselves at most.
-    if split.dataset.class_names or self.trained.class_names:
+    if split.dataset.class_names or self.train_data.class_names:
       self.note(note)
     return split
 

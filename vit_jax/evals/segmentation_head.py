@@ -66,7 +66,7 @@ class SegmentationHeadConfig(evaluator.EvaluatorConfig):
       passes.check_count(examples, split)
       return pixels.result(
           counts.reshape(pixels.VALUES, -1).astype(float), examples,
-          names=context.trained.class_names or (), split=split.dataset.title,
+          names=context.train_data.class_names or (), split=split.dataset.title,
           images=lambda: [
               *(split.original(i)[0] for i in drawn),
               *(read_mask(i)[..., None] for i in drawn),

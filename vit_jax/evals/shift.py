@@ -76,7 +76,7 @@ class ShiftConfig(evaluator.EvaluatorConfig):
     """Returns the model's classes for each dataset class that has any."""
     names = dataset.class_names or ()
     matches = (objectnet_classes(
-        epath.Path(self.mappings), sorted(context.trained.class_names or ()))
+        epath.Path(self.mappings), sorted(context.train_data.class_names or ()))
                if self.mappings else {name: [name] for name in names})
     groups = {i: matches[name] for i, name in enumerate(names)
               if name in matches}

@@ -224,7 +224,8 @@ def build(
       objective=sharding.keep_batch_split(objective, mesh),
       loss=functools.partial(supervised.of_logits, labelled),
       activation='sigmoid' if labelled.loss == 'sigmoid' else 'softmax',
-      trained=train_data, note=note, grid=config.model.grid(config.data.size)))
+      train_data=train_data, note=note,
+      grid=config.model.grid(config.data.size)))
           for name, section in config.evals.items()}
 
 
