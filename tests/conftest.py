@@ -69,7 +69,9 @@ def check_types(checked=None, *, typechecker):
     return checked
   function = checked.__init__ if is_class else checked
   annotations = getattr(function, '__annotations__', {})
-  if any(map(names_axes, annotations.values())):
+  # beartype alone would keep functions within functions, and what they use.
+  if '<locals>' in function.__qualname__ or any(
+      map(names_axes, annotations.values())):
     return jaxtyped(checked, typechecker=typechecker)
   if not annotations:
     return checked
