@@ -227,6 +227,26 @@ def test_probabilities_are_those_of_predict(
       np.square(found - np.eye(10)[list(labels)]).sum(-1).mean(), rel=1e-3)
 
 
+def test_features_of_weights_with_a_sigmoid_are_measured_on_numbers(
+    evaluate, trained, tmp_path):
+  model = vit_jax.load(trained, log=None)
+  dataclasses.replace(model, preprocess=dataclasses.replace(
+      model.preprocess, activation='sigmoid')).save(
+          tmp_path / 'x.npz', form='npz')
+  rows = ['path,label,split']
+  for index in range(16):
+    name = f'{index}.png'
+    Image.fromarray(np.full((8, 8, 3), index, np.uint8)).save(tmp_path / name)
+    rows.append(f'{name},{index / 2},{"train" if index < 8 else "test"}')
+  (tmp_path / 'weights.csv').write_text('\n'.join(rows))
+  status, figures = evaluate(
+      f'--workdir={tmp_path / "x.npz"}', '--evaluators=spread',
+      '--config=configs/finetune.py:batch_size=8,resolution=8,'
+      f'dataset={tmp_path / "weights.csv"}', '--config.evals.spread.split=test')
+  assert status == 0
+  assert figures['metrics']['spread/examples'] == 8
+
+
 def test_representations_of_weights_with_another_or_no_head_are_evaluated(
     evaluate, foreign, config_file, tmp_path, capsys):
   with np.load(foreign) as file:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 import dataclasses
 
-from jaxtyping import Float, Int
+from jaxtyping import Float, Real
 import numpy as np
 
 from vit_jax import types
@@ -18,7 +18,8 @@ _MIN_RANK, _MIN_STD = 2.0, 0.01
 class Features:
   """Features and labels of a split, in its order, on the host."""
   values: Float[np.ndarray, 'examples width']
-  labels: Int[np.ndarray, 'examples']
+  # Indices of classes; targets and k-hot labels have a second axis.
+  labels: Real[np.ndarray, 'examples *_']
 
 
 def extract(
@@ -47,7 +48,7 @@ def extract(
     if not np.isfinite(values['value']).all():
       raise ValueError(
           f'{context.where}: the {feature} of an image of {dataset.title} is '
-          'or infinite.')
+          'NaN or infinite.')
     return Features(values['value'], values['label'])
 
   return passes.gather(split, batch_values, finish)

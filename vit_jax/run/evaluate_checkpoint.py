@@ -110,11 +110,13 @@ def _as_trained(
   """Returns the config with the scales and the sigmoid of the training.
 
   With another config, measured scales would come from the evaluation data, and
-  the loss 'auto' from its labels.
+  the loss 'auto' of a head from its labels.
   """
   objective = config.objective
   if weights.preprocess.activation == 'sigmoid' and isinstance(
-      objective, supervised.SupervisedConfig) and objective.loss == 'auto':
+      objective, supervised.SupervisedConfig) and (
+          objective.loss == 'auto'
+          and any(section.uses_head for section in config.evals.values())):
     objective = dataclasses.replace(objective, loss='sigmoid')
   scales: dict[str, Any] = {
       name: getattr(weights.preprocess, name) for name in ('mean', 'std')
