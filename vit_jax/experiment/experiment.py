@@ -93,7 +93,8 @@ class Experiment:
   @functools.cached_property
   def abstract_state(self) -> types.TrainState:
     """Shapes, dtypes and shardings of the state."""
-    shapes = jax.eval_shape(self._init_state)
+    # Without tracing the initialisation of the model again.
+    shapes = jax.eval_shape(self._init_state, self.boxed_params)
     return _placed(shapes, sharding.state_shardings(
         shapes, sharding.param_specs(self.boxed_params, self.mesh), self.mesh))
 
