@@ -69,12 +69,12 @@ def check_types(checked=None, *, typechecker):
     return checked
   function = checked.__init__ if is_class else checked
   annotations = getattr(function, '__annotations__', {})
+  if not annotations:
+    return checked
   # beartype alone would keep functions within functions, and what they use.
   if '<locals>' in function.__qualname__ or any(
       map(names_axes, annotations.values())):
     return jaxtyped(checked, typechecker=typechecker)
-  if not annotations:
-    return checked
   if not is_class:
     return typechecker(checked)
   checked.__init__ = typechecker(function)
