@@ -101,8 +101,15 @@ def test_orientations_are_those_of_pillow(form):
 @pytest.mark.parametrize('name', BAD)
 def test_bad_files_are_described_errors_and_allocate_little_memory(name):
   data, message = BAD[name]
-  with fuzz.limited(200 << 20), pytest.raises(ValueError, match=message):
-    decode.decode(data, channels=3)
+
+  def fails_within_limits():
+    with fuzz.limited(200 << 20), pytest.raises(ValueError, match=message):
+      decode.decode(data, channels=3)
+
+  try:
+    fails_within_limits()
+  except AssertionError:  # A thread of another test may have used memory, once.
+    fails_within_limits()
   with pytest.raises(ValueError, match=message):
     multichannel.decode(data, channels=3, dtype='uint8')
 
