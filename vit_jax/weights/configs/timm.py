@@ -34,8 +34,9 @@ _KNOWN = (
     'merge_size', 'downsample_ratio')
 # Arguments of training and of the input.
 _UNUSED = re.compile(
-    r'(\w+_)?drop(_path)?_rate|rope_(shift|jitter|rescale)_coords|weight_init'
-    r'|fix_init|zero_init_last|head_init_scale|dynamic_img_(size|pad)')
+    r'((pos|patch|proj|attn)_)?drop_rate|drop_path_rate|weight_init|fix_init'
+    r'|zero_init_last|head_init_scale|rope_(shift|jitter|rescale)_coords'
+    r'|dynamic_img_(size|pad)')
 # What timm uses where a config.json lacks a setting.
 _DEFAULTS: Mapping[str, Any] = {
     'mean': preprocessing.IMAGENET_MEAN, 'std': preprocessing.IMAGENET_STD,
