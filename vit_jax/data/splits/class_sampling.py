@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 from typing import Any, Literal
 
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64, Int64, UInt
 import numpy as np
 
 from vit_jax.data import shared
@@ -110,24 +110,31 @@ class ClassSampler:
   """Maps draw i of the endless stream to the index of an example.
 
   Attributes:
-    cumulative: sums of the probabilities of the examples.
+    examples: indices of the examples, ordered by class.
+    bounds: where each class begins and ends in `examples`.
+    cumulative: sums of the probabilities of the classes.
     seed: seed of the draws.
   """
-  cumulative: Float64[np.ndarray, 'examples']
+  examples: UInt[np.ndarray, 'examples']
+  bounds: Int64[np.ndarray, 'bounds']
+  cumulative: Float64[np.ndarray, 'classes']
   seed: int
 
   def __call__(self, draw: int, shuffled: int) -> int:
     """Returns the index of an example, instead of that of a shuffled epoch."""
     del shuffled
-    u = np.random.default_rng([self.seed, draw]).random()
-    return int(np.searchsorted(
-        self.cumulative, u * self.cumulative[-1], side='right'))
+    rng = np.random.default_rng([self.seed, draw])
+    label = np.searchsorted(
+        self.cumulative, rng.random() * self.cumulative[-1], side='right')
+    return int(self.examples[rng.integers(*self.bounds[label:label + 2])])
 
 
 def build(
     labels: Int64[np.ndarray, 'examples'], *, sampling: Sampling, seed: int,
 ) -> ClassSampler:
   """Returns the sampler for examples with these labels."""
-  counts = np.bincount(labels).astype(np.float64)
-  return ClassSampler(shared.share(
-      np.cumsum(counts[labels]**(_POWERS[sampling] - 1))), seed)
+  counts = np.bincount(labels)
+  weights = np.where(counts, counts.astype(np.float64)**_POWERS[sampling], 0)
+  return ClassSampler(
+      shared.share(shared.compact(np.argsort(labels, kind='stable'))),
+      np.append(0, np.cumsum(counts)), np.cumsum(weights), seed)
