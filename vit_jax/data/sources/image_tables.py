@@ -132,13 +132,9 @@ def open_images(
   if splits is None:
     splits = _splits_of_folders(relative, folders, where)
     notes += ['splits are the folders of the images'] * bool(splits)
-  numbers = relative.encode().codes
-  first = np.unique(numbers, return_index=True)[1]
-  repeated = len(relative) - len(first)
+  rows_of = _repeated(relative)
+  repeated = sum(len(rows) - 1 for rows in rows_of.values())
   if repeated:
-    rows_of: dict[int, list[int]] = {}
-    for row in np.flatnonzero((np.bincount(numbers) > 1)[numbers]).tolist():
-      rows_of.setdefault(int(numbers[row]), []).append(row)
     in_several = splits and _find_conflict(
         rows_of.values(), splits.__getitem__)[1]
     if in_several:
@@ -157,16 +153,17 @@ def open_images(
           'wrong row, or set --config.data.target=multi, which joins the rows.')
     if conflict:
       repeated = 0
-      relative = cells_lib.Texts.of(
-          relative[row] for row in first.tolist())
+      first = np.delete(np.arange(len(relative)), [
+          row for rows in rows_of.values() for row in rows[1:]])
+      relative = cells_lib.Texts.of(map(relative.__getitem__, first.tolist()))
       splits = splits and splits.take(first)
       label, = columns.labels
       cells = label_rules.split_cells(table[label], columns.separator)
       table = {name: cells_lib.Column.of(column).take(first)
                for name, column in table.items()}
       table[label] = cells_lib.Column.of([
-          [value for one in rows_of.get(number, [row]) for value in cells[one]]
-          for number, row in enumerate(first.tolist())])
+          [value for one in rows_of.get(row, [row]) for value in cells[one]]
+          for row in first.tolist()])
   relative = relative.share()
   return table_source.build(
       functools.partial(files.read, root, relative), relative.__getitem__,
@@ -174,6 +171,18 @@ def open_images(
       unlabelled=_unused_folders(epath.Path(root), folders.cells), notes=[
           *notes, *[f'{repeated:,} rows repeat an image and its label']
           * bool(repeated)])
+
+
+def _repeated(paths: cells_lib.Texts) -> dict[int, list[int]]:
+  """Returns the rows of each path that has several, by the first of them."""
+  # Texts are only compared if their hashes are equal, to save memory.
+  hashes = np.fromiter(map(hash, paths), np.int64, len(paths))
+  ordered = np.sort(hashes)
+  candidates = np.isin(hashes, ordered[1:][ordered[1:] == ordered[:-1]])
+  rows_of: dict[str, list[int]] = {}
+  for row in np.flatnonzero(candidates).tolist():
+    rows_of.setdefault(paths[row], []).append(row)
+  return {rows[0]: rows for rows in rows_of.values() if len(rows) > 1}
 
 
 def _splits_of_folders(
