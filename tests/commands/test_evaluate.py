@@ -186,6 +186,17 @@ def test_an_open_config_takes_the_model_of_the_weights(
   assert printed.count('\n  model: ') == 1 and 'overrides' not in printed
 
 
+@pytest.mark.parametrize('objective', ['lejepa', 'mae'])
+def test_features_are_evaluated_before_training_goes_on(
+    evaluate, one_device, foreign, objective):
+  """The weights lack what only the objective of the config uses."""
+  status, figures = evaluate(
+      f'--workdir={foreign}', '--evaluators=knn', '--config.evals.knn.k=3',
+      f'--config=configs/continue.py:checkpoint={foreign},data=digits,'
+      f'resolution=8,local_size=4,objective={objective}')
+  assert status == 0 and 'knn/accuracy' in figures['metrics']
+
+
 def test_weights_are_evaluated_with_their_scale_of_pixels(
     evaluate, one_device, trained, tmp_path, capsys):
   model = vit_jax.load(trained, log=None)

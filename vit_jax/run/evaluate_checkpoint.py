@@ -162,9 +162,9 @@ def restore(
       head = classes.Classes(
           'the model', classes_of_head, weights.preprocess.labels,
           source=checkpoint_paths.display(weights.address))
-  else:  # It may have other classes, so it is dropped, and initialised to zero.
-    rules = dataclasses.replace(
-        rules, new=('head/.*',), ignored=('head/.*', *rules.ignored))
+  else:  # Other classes or another objective may follow the features.
+    unused = f'({"|".join(("head", *models.PRETRAINING_ONLY))})/.*'
+    rules = dataclasses.replace(rules, new=(unused,), ignored=(unused,))
   # A batch is a microbatch of training, rounded up to a multiple of devices.
   count = jax.device_count()
   config = dataclasses.replace(
