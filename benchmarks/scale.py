@@ -10,7 +10,8 @@ Pages of mapped files are shared by processes, and the system takes them back
 when it needs memory; in an epoch, all arrays become resident. Archives are
 indexed, and Parquet is converted, before. Peak and seconds are those of the
 larger count, first of the processor, then of the clock, which includes other
-programs. The default takes about 3 minutes on 2 cores.
+programs. All figures are medians of three processes. The default takes about
+5 minutes on 2 cores.
 
 `--runs` prints the seconds of what could grow with the length of a run: reading
 its log, writing a line, drawing its curves, listing its checkpoints, 1,000
@@ -90,6 +91,12 @@ def start(path, cache, selection):
   return json.loads(out.splitlines()[-1])
 
 
+def medians(*args):
+  """Returns the median of each figure of three fresh processes."""
+  found = [start(*args) for _ in range(3)]
+  return {key: np.median([row[key] for row in found]) for key in found[0]}
+
+
 def print_row(*cells):
   print('|', ' | '.join(map(str, cells)), '|', flush=True)
 
@@ -116,9 +123,9 @@ def print_rows(source, paths, cache, selections):
   for path in paths.values():
     start(path, cache, 'open')  # Writes indices and caches.
   for selection in selections:
-    found = [start(path, cache, selection) for path in paths.values()]
+    found = [medians(path, cache, selection) for path in paths.values()]
     resident, private, arrays, copied = (
-        np.diff([row[key] for row in found]).item() / (high - low)
+        (found[1][key] - found[0][key]) / (high - low)
         for key in ('VmRSS', 'RssAnon', 'arrays', 'copied'))
     print_row(
         source, selection, f'{low:,} to {high:,}',
