@@ -137,10 +137,13 @@ def _sources(
 ) -> dict[str, protocol.Source]:
   """Returns the splits, given which of the kept rows each has."""
   share = lambda rows: shared.share(shared.compact(rows))
-  return {
-      name: TableSource(
-          read, read_mask, key_of, parsed, share(kept[of]), share(of))
-      for name, of in numbers.items()}
+  found: dict[str, protocol.Source] = {}
+  for name, of in numbers.items():
+    rows = share(kept[of])
+    found[name] = TableSource(
+        read, read_mask, key_of, parsed, rows,
+        rows if np.array_equal(rows, of) else share(of))  # Mapped once.
+  return found
 
 
 def _parse(
