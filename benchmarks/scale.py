@@ -8,10 +8,9 @@ Writes synthetic data sets of tiny images, opens each in a fresh process by
 counts: resident memory, its private part, and the size of the mapped arrays.
 Pages of mapped files are shared by processes, and the system takes them back
 when it needs memory; in an epoch, all arrays become resident. Archives are
-indexed, and Parquet is converted, before. Peak and seconds are those of the
-larger count, first of the processor, then of the clock, which includes other
-programs. All figures are medians of three processes. The default takes about
-5 minutes on 2 cores.
+indexed, and Parquet is converted, before. Peak memory, CPU seconds and elapsed
+seconds are those of the larger count. All figures are medians of three
+processes. The default takes about 5 minutes on 2 cores.
 
 `--runs` prints the seconds of what could grow with the length of a run: reading
 its log, writing a line, drawing its curves, listing its checkpoints, 1,000

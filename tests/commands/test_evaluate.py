@@ -187,14 +187,23 @@ def test_an_open_config_takes_the_model_of_the_weights(
 
 
 @pytest.mark.parametrize('objective', ['lejepa', 'mae'])
-def test_features_are_evaluated_before_training_goes_on(
-    evaluate, one_device, foreign, objective):
-  """The weights lack what only the objective of the config uses."""
+def test_features_need_no_parameters_of_the_objective(
+    evaluate, one_device, foreign, objective, capsys):
   status, figures = evaluate(
       f'--workdir={foreign}', '--evaluators=knn', '--config.evals.knn.k=3',
       f'--config=configs/continue.py:checkpoint={foreign},data=digits,'
       f'resolution=8,local_size=4,objective={objective}')
   assert status == 0 and 'knn/accuracy' in figures['metrics']
+  assert 'new ' not in capsys.readouterr().out
+
+
+def test_logits_as_features_are_those_of_the_head(evaluate, trained):
+  """A head that is not loaded has equal logits for every image."""
+  status, figures = evaluate(
+      f'--workdir={trained}', '--evaluators=spread',
+      '--config.evals.spread.split=test',
+      '--config.evals.spread.feature=logits')
+  assert status == 0 and figures['metrics']['spread/feature_rank'] > 1.5
 
 
 def test_weights_are_evaluated_with_their_scale_of_pixels(

@@ -156,15 +156,18 @@ def restore(
   rules = adapt_lib.InitConfig(
       new=(), ignored=tuple(f'{name}/.*' for name in models.PRETRAINING_ONLY),
       positions=config.init.positions)
+  not_features = ('head', *models.PRETRAINING_ONLY)
   head = None
-  if any(section.uses_head for section in config.evals.values()):
+  if any(section.uses_head or getattr(section, 'feature', '') == 'logits'
+         for section in config.evals.values()):
     if classes_of_head := adapt_lib.num_classes(weights.shapes):
       head = classes.Classes(
           'the model', classes_of_head, weights.preprocess.labels,
           source=checkpoint_paths.display(weights.address))
-  else:  # Other classes or another objective may follow the features.
-    unused = f'({"|".join(("head", *models.PRETRAINING_ONLY))})/.*'
-    rules = dataclasses.replace(rules, new=(unused,), ignored=(unused,))
+  else:  # Head and objective may differ from those of the weights.
+    unused = tuple(f'{name}/.*' for name in not_features)
+    rules = dataclasses.replace(
+        rules, new=(f'({"|".join(unused)})',), ignored=unused)
   # A batch is a microbatch of training, rounded up to a multiple of devices.
   count = jax.device_count()
   config = dataclasses.replace(
@@ -174,7 +177,8 @@ def restore(
   multihost.connect_cpus(experiment.mesh)
   params, rows = fit_weights.fit(experiment, weights, rules=rules)
   for row in rows:
-    if row.status != 'loaded' and not row.name.startswith('head/'):
+    if (row.status != 'loaded'
+        and row.name.partition('/')[0] not in not_features):
       print(escape.line(
           f'{row.status} {row.name}: {row.old_shape} -> {row.new_shape}'))
   return experiment, params

@@ -174,7 +174,7 @@ def open_images(
 
 
 def _repeated(paths: cells_lib.Texts) -> dict[int, list[int]]:
-  """Returns the rows of each path that has several, by the first of them."""
+  """Returns the rows of each repeated path, keyed by the first of them."""
   # Texts are only compared if their hashes are equal, to save memory.
   hashes = np.fromiter(map(hash, paths), np.int64, len(paths))
   ordered = np.sort(hashes)
