@@ -229,6 +229,11 @@ class EvaluatorConfig:
     return getattr(self, self.fit_field) if self.fit_field else None
 
   @property
+  def reads_head(self) -> bool:
+    """Whether the results depend on the parameters of the head."""
+    return self.uses_head
+
+  @property
   def num_passes(self) -> int:
     """Forward passes per image."""
     return 1 + self.flip

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 import dataclasses
+from typing import ClassVar
 
 from jaxtyping import Float, Real
 import numpy as np
@@ -12,6 +13,25 @@ from vit_jax.evals import passes
 
 # Below these, features are reported as collapsed.
 _MIN_RANK, _MIN_STD = 2.0, 0.01
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureEvaluatorConfig(evaluator.EvaluatorConfig):
+  """Fields of every evaluator of features.
+
+  Attributes:
+    feature: layer of the features: 'representation', the input of the head;
+      'pooled', before the tanh layer of pre-training; 'cls', the class token;
+      'mean', the mean over the patches; 'logits'. 'mean:6' is that after layer
+      6.
+  """
+  feature: str = 'representation'
+
+  uses_head: ClassVar[bool] = False
+
+  @property
+  def reads_head(self) -> bool:
+    return self.feature == 'logits'
 
 
 @dataclasses.dataclass(frozen=True)

@@ -42,7 +42,7 @@ Standardise = Callable[
 
 
 @dataclasses.dataclass(frozen=True)
-class FewshotConfig(evaluator.EvaluatorConfig):
+class FewshotConfig(features_lib.FeatureEvaluatorConfig):
   """An entry of the section `evals` with `name: 'fewshot'`.
 
   Attributes:
@@ -58,9 +58,6 @@ class FewshotConfig(evaluator.EvaluatorConfig):
       `shots` neighbours.
     seeds: number of random samples of images, whose accuracies are averaged.
     penalty: weight of the L2 penalty; the default is big_vision's.
-    feature: layer of the features: 'representation', the input of the head;
-      'pooled', before the tanh layer of pre-training; 'cls', the class token;
-      'mean', the mean over the patches. 'mean:6' is that after layer 6.
   """
   name: Literal['fewshot'] = 'fewshot'
   train_split: str = 'train'
@@ -68,9 +65,7 @@ class FewshotConfig(evaluator.EvaluatorConfig):
   classifiers: tuple[Literal['ridge', 'linear', 'knn'], ...] = ('ridge',)
   seeds: int = 3
   penalty: float = 2.0 ** 10
-  feature: str = 'representation'
 
-  uses_head: ClassVar[bool] = False
   fit_field: ClassVar[str] = 'train_split'
 
   def __post_init__(self):

@@ -21,7 +21,7 @@ _VOTE_ROWS = 1024
 
 
 @dataclasses.dataclass(frozen=True)
-class KnnConfig(evaluator.EvaluatorConfig):
+class KnnConfig(features_lib.FeatureEvaluatorConfig):
   """An entry of the section `evals` with `name: 'knn'`.
 
   Attributes:
@@ -30,15 +30,12 @@ class KnnConfig(evaluator.EvaluatorConfig):
       keeps their features: 3.9 GB for ImageNet at width 768.
     k: neighbours that vote.
     temperature: divides cosines; lower values favour the nearest neighbours.
-    feature: as for `fewshot`.
   """
   name: Literal['knn'] = 'knn'
   train_split: str = 'train'
   k: int = 20
   temperature: float = 0.07
-  feature: str = 'representation'
 
-  uses_head: ClassVar[bool] = False
   fit_field: ClassVar[str] = 'train_split'
 
   def __post_init__(self):

@@ -9,16 +9,10 @@ from vit_jax.evals import features as features_lib
 
 
 @dataclasses.dataclass(frozen=True)
-class SpreadConfig(evaluator.EvaluatorConfig):
-  """An entry of the section `evals` with `name: 'spread'`.
-
-  Attributes:
-    feature: as for `fewshot`.
-  """
+class SpreadConfig(features_lib.FeatureEvaluatorConfig):
+  """An entry of the section `evals` with `name: 'spread'`."""
   name: Literal['spread'] = 'spread'
-  feature: str = 'representation'
 
-  uses_head: ClassVar[bool] = False
   uses_labels: ClassVar[bool] = False
 
   def metrics(self) -> dict[str, evaluator.Mode]:

@@ -158,8 +158,7 @@ def restore(
       positions=config.init.positions)
   not_features = ('head', *models.PRETRAINING_ONLY)
   head = None
-  if any(section.uses_head or getattr(section, 'feature', '') == 'logits'
-         for section in config.evals.values()):
+  if any(section.reads_head for section in config.evals.values()):
     if classes_of_head := adapt_lib.num_classes(weights.shapes):
       head = classes.Classes(
           'the model', classes_of_head, weights.preprocess.labels,
