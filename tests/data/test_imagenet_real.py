@@ -20,12 +20,12 @@ REAL = [[0], [1, 2], [], [2], [0, 1, 2], [1]]
 def files(tmp_path):
   """Images in class folders, not ordered by number."""
   for number in range(1, len(REAL) + 1):
-    folder = tmp_path / 'images' / 'val' / f'class{number % CLASSES}'
+    folder = tmp_path / 'images' / 'val' / f'n0000000{number % CLASSES}'
     folder.mkdir(parents=True, exist_ok=True)
     Image.new('RGB', (8, 8), (40 * number,) * 3).save(
         folder / f'ILSVRC2012_val_{number:08}.JPEG')
   for i in range(CLASSES):
-    folder = tmp_path / 'images' / 'train' / f'class{i}'
+    folder = tmp_path / 'images' / 'train' / f'n0000000{i}'
     folder.mkdir(parents=True)
     Image.new('RGB', (8, 8)).save(folder / 'n1.JPEG')
   (tmp_path / 'real.json').write_text(json.dumps(REAL))

@@ -17,7 +17,7 @@ def evaluate(toy, labels, section=None, *, names=SYNSETS, logits=LOGITS,
              model_names=SYNSETS, size=7, **facts):
   split = toy.split(logits, labels, class_names=tuple(names),
                     num_classes=len(names), size=size, **facts)
-  return toy({'name': 'shift', **(section or {})}, {'all': split},
+  return toy({'name': 'shift', **(section or {})}, {'': split},
              num_classes=1000, class_names=model_names and tuple(model_names))(
                  toy.params).metrics
 

@@ -6,6 +6,7 @@
 
 from vit_jax.data.augment.mixup import prepare
 from vit_jax.data.config import DataConfig
+from vit_jax.data.config import held_out_by
 from vit_jax.data.config import inherit
 from vit_jax.data.config import parse
 from vit_jax.data.config import scale_notes

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 import dataclasses
+import os
 from typing import Any, Literal
 
 import numpy as np
@@ -23,7 +24,7 @@ from vit_jax.data.splits import class_sampling
 _OF_SOURCE = ('source', 'split', 'val_source', 'exclude', 'examples_per_class',
               'num_examples', 'fraction', 'sampling')
 
-_LEAST_CROP = 0.5  # Usual crops keep 0.75 or more of a side.
+_LEAST_CROP = 0.75  # Of a side; usual crops keep at least that much.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,6 +215,15 @@ class DataConfig:
     return tuple(dict.fromkeys(
         entry.source for entry in self.mixture)) or (self.source,)
 
+  def own_source(self, source: str) -> str | None:
+    """Returns `source` as trained on: None if it is the only one, or ''.
+
+    Paths are compared without their spelling, such as a trailing slash.
+    """
+    found = next((one for one in self.sources
+                  if _identity(one) == _identity(source)), source)
+    return None if found in ('', self.source) else found
+
   @property
   def is_picture(self) -> bool:
     """Whether images are 8-bit grey or RGB."""
@@ -270,7 +280,7 @@ class DataConfig:
                  else ops_lib.height_width(op.size or 1))
              for op in self.build_ops(train=False)
              if isinstance(op, (ops_lib.Resize, ops_lib.CentralCrop))]
-    if len(sides) != 2 or sides[1] > _LEAST_CROP * sides[0]:
+    if len(sides) != 2 or sides[1] >= _LEAST_CROP * sides[0]:
       return ''
     return (f'note: evaluation resizes images to {sides[0]} pixels and keeps '
             f'the central {sides[1]} of them: data.eval_ops are for another '
@@ -280,9 +290,20 @@ class DataConfig:
             '--config.data.eval_ops.')
 
 
+def _identity(source: str) -> str:
+  return os.path.abspath(os.path.expanduser(source)) if source.startswith((
+      '.', '/', '~')) else source.rstrip('/')
+
+
 def parse(section: Mapping[str, Any]) -> DataConfig:
   """Parses the section `data`; see `DataConfig` for its keys."""
   return schema.parse(DataConfig, section, where='data')
+
+
+def held_out_by(section: Mapping[str, Any]) -> str:
+  """Returns the setting that holds out images of data without splits."""
+  name = 'val_source' if section.get('val_source') else 'holdout'
+  return f'data.{name}={section.get(name, getattr(DataConfig, name))}'
 
 
 def inherit(
@@ -314,15 +335,20 @@ def inherit(
 
 
 def scale_notes(config: DataConfig, trained: Mapping[str, Any]) -> list[str]:
-  """Returns a note for each of `mean` and `std` that differs from the weights'.
+  """Returns a note for each part of the scale that differs from the weights'.
 
   Args:
     config: images of the new run.
-    trained: section `data` that the weights were trained with, as far as known.
+    trained: `mean`, `std` and `value_range` of the weights.
   """
   notes = []
+  ranges = [tuple(each) if each else (0, 255) for each in (
+      config.value_range, trained['value_range'])]
+  if ranges[0] != ranges[1]:
+    notes.append(f'note: data.value_range is {ranges[0]}, but the weights are '
+                 f'for {ranges[1]}')
   for name in ('mean', 'std'):
-    theirs, ours = trained.get(name, 'measured'), getattr(config, name)
+    theirs, ours = trained[name], getattr(config, name)
     sizes = np.size(ours), np.size(theirs)
     other_channels = min(sizes) > 1 and sizes[0] != sizes[1]
     if isinstance(ours, str) or isinstance(theirs, str) or other_channels:

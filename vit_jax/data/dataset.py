@@ -104,6 +104,11 @@ class Dataset(protocol.Metadata):
 
     return exceptions.replaced_by(rewrite)
 
+  def contains_split_of(self, other: 'Dataset') -> bool:
+    """Whether this selection has a whole split that `other` has a part of."""
+    return self.name == other.name and not {
+        *self.split.split('+')}.isdisjoint(split_strings.names(other.split))
+
   def overlaps(self, other: 'Dataset') -> bool:
     """Whether two selections of a dataset share an example, by its key.
 
@@ -125,8 +130,8 @@ def open_dataset(
   """Opens a split; reads labels only for `examples_per_class`.
 
   Args:
-    config: the section. `exclude`, `examples_per_class`, `num_examples` and
-      `fraction` apply to its own split and source only.
+    config: the section. `examples_per_class`, `num_examples` and `fraction`
+      apply to its own split and source only, `exclude` to every part of them.
     split: overrides the section's split; '' selects the split of published
       results, or all images if another `source` has no splits; 'all' every
       split.
@@ -176,11 +181,15 @@ def open_dataset(
     name = config.val_source
   elif whole and wanted == 'train':
     wanted = 'all'
-  excluded = ''
-  if split is None and source is None:
-    if config.exclude and not opened.planned:
-      examples, excluded = subsets.exclude(
-          examples, config.exclude, name=f'{name} {wanted}')
+  excluded, own_split = '', split is None and source is None
+  # Also from the neighbours of k-NN, and others that are fitted to.
+  if config.exclude and source is None and not opened.planned and (
+      {*split_strings.names(wanted)} <= {*split_strings.names(
+          split_strings.expand_all(config.split, opened.splits))}):
+    examples, excluded = subsets.exclude(
+        examples, config.exclude, name=f'{name} {wanted}',
+        may_match_none=not own_split)
+  if own_split:
     examples = _reduce(examples, config, opened, name=f'{name} {wanted}')
   shared.release()
   return Dataset(

@@ -17,6 +17,7 @@ from vit_jax.data import dataset as dataset_lib
 from vit_jax.data.sources import protocol
 
 _NAME = re.compile(r'(?:.*/)?ILSVRC2012_val_(\d{8})\.jpe?g', re.IGNORECASE)
+_SYNSET = re.compile(r'n\d{8}')
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -58,6 +59,13 @@ def with_real_labels(
         f'{path} (real_labels) needs {classes:,} classes with one label per '
         f'image, but {dataset.name} has {dataset.num_classes:,}'
         + (' with several labels per image.' if dataset.multi_label else '.'))
+  names = list(dataset.class_names or ())
+  if names and not (names == sorted(names) and all(map(_SYNSET.match, names))):
+    raise ValueError(
+        f'{path} (real_labels) numbers the classes in the order of their '
+        f'WordNet IDs, but {dataset.name} names them {names[0]!r}, '
+        f'{names[-1]!r}. Use folders with the names of ImageNet, such as '
+        'n01440764.')
   source = Relabelled(dataset.source, labels)
   source.label(0)
   return dataclasses.replace(dataset, source=source, multi_label=True)

@@ -36,12 +36,10 @@ class ShiftConfig(evaluator.EvaluatorConfig):
   """An entry of the section `evals` with `name: 'shift'`.
 
   Attributes:
-    split: TFDS split string; by default all examples of the dataset.
     mappings: folder `mappings` of ObjectNet, if `source` is its folder
       `images`.
   """
   name: Literal['shift'] = 'shift'
-  split: str = 'all'
   mappings: str = ''
 
   def metrics(self) -> dict[str, evaluator.Mode]:

@@ -80,7 +80,8 @@ def build(
       models.build(model_config, num_classes=dataset.num_classes,
                    patch=patch)))
   evaluators_lib.check(
-      config, dataset, open_data, objective_metrics=objective.metrics)
+      config, dataset, open_data, objective_metrics=objective.metrics,
+      note=note)
   init_params = functools.partial(
       _init_params, config, model, objective,
       data.abstract_batch(config.data, dataset, config.batch_size)['image'])

@@ -52,12 +52,13 @@ def opener(
       seeds: tuple[int, ...] = (0,), allow_fewer: bool = False,
       real_labels: str = '', masks: bool = False,
   ) -> tuple[data.Dataset, np.ndarray | None]:
+    own = config.data.own_source(source)
     dataset = data.open_dataset(
-        config.data, split=split,
-        source=None if source == config.data.source else source or None,
-        data_optional=data_optional,
+        config.data, split=split, source=own, data_optional=data_optional,
         labelled=config.objective.uses_labels and not masks)
-    if config.data.mixture and source in config.data.sources:
+    if real_labels and not dataset.planned:
+      dataset = imagenet_real.with_real_labels(dataset, real_labels)
+    if config.data.mixture and own in config.data.sources:
       dataset = data.with_classes_of(dataset, train_data)
     dataset = config.objective.with_labels(dataset)
     ranks = None
@@ -69,8 +70,6 @@ def opener(
           name=dataset.title, seeds=seeds,
           allow_fewer=allow_fewer)
       dataset = dataclasses.replace(dataset, source=drawn)
-    if real_labels:
-      dataset = imagenet_real.with_real_labels(dataset, real_labels)
     if masks and not dataset.masks:
       dataset = data.with_masks(dataset)
     return dataset, ranks
@@ -114,7 +113,7 @@ def without_unlabelled(
 
 def check(
     config: config_lib.Config, dataset: data.Dataset, open_data: OpenData, *,
-    objective_metrics: Collection[str],
+    objective_metrics: Collection[str], note: Callable[[str], object],
 ) -> None:
   """Raises a `ValueError` if evaluators or the best metric do not fit the data.
 
@@ -128,10 +127,13 @@ def check(
         train_data=dataset, objective_metrics=objective_metrics,
         open_data=open_data)
   for name, section in config.evals.items():
+    test = open_data(section.split, section.source)[0]
+    if section.uses_head and dataset.contains_split_of(test):
+      note(f'note: evals.{name} measures on images that are trained on: '
+           f'{test.title}')
     if section.fit_split is None:
       continue
-    fit, test = (open_data(split, section.source)[0]
-                 for split in (section.fit_split, section.split))
+    fit = open_data(section.fit_split, section.source)[0]
     if not fit.planned and fit.overlaps(test):
       raise ValueError(
           f'evals.{name} measures on {test.split!r} of {test.name}, but its '

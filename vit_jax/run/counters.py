@@ -8,7 +8,7 @@ after a kill; of the killed start, only the time before its last checkpoint
 counts.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 import dataclasses
 import math
 from typing import Any, Literal
@@ -88,6 +88,11 @@ class Counters:
     """Starts again with another metric of the best checkpoint."""
     self.best, self.best_step, self.best_evals = None, None, {}
     self.unimproved = self.unimproved_steps = 0
+
+  def keep_evals(self, evaluators: Collection[str]) -> None:
+    """Forgets the last metrics of all other evaluators."""
+    self.evals = {name: value for name, value in self.evals.items()
+                  if name.partition('/')[0] in evaluators}
 
   def is_out_of_patience(
       self, patience: schema.Duration | int | None, **sizes: int) -> bool:

@@ -138,9 +138,15 @@ def print_differences(
     config: config_lib.Config, weights: weights_lib.Weights) -> None:
   """Prints where evaluation preprocesses images unlike `predict`."""
   preprocess = weights.preprocess
-  for note in data.scale_notes(
-      config.data, {'mean': preprocess.mean, 'std': preprocess.std}):
+  for note in data.scale_notes(config.data, preprocess.value_scale):
     console_lib.print_lines(note)
+  trained = weights.run.get('data', {})
+  theirs, ours = map(data.held_out_by, (trained, vars(config.data)))
+  if trained and config.data.own_source(trained['source']) is None and (
+      theirs != ours):
+    console_lib.print_lines(
+        f'note: the weights were trained with {theirs}, but the config has '
+        f'{ours}: images that it holds out may have been trained on')
   if config.data.build_ops(train=False) != preprocess.resized(
       config.data.size).ops:
     console_lib.print_lines(

@@ -98,8 +98,8 @@ def restore_or_init(
   matched = fit_weights.match_head(
       experiment, weights, owner='the checkpoint')
   state, rows = fit_weights.start(experiment, weights)
-  notes = data.scale_notes(experiment.config.data, {
-      'mean': weights.preprocess.mean, 'std': weights.preprocess.std})
+  notes = data.scale_notes(
+      experiment.config.data, weights.preprocess.value_scale)
   return frozen_weights.add(experiment, state), Start(counters_lib.Counters(
       origin=weights.address,
       base=checksums.identity(params) if adapted else ''), (
@@ -142,8 +142,13 @@ def _resume(
       **config_lib.to_plain(config),
       **({'accumulation': earlier.num_microbatches}
          if config.accumulation == 'auto' else {})})
-  if earlier.checkpoint.best != config.checkpoint.best:
+  evaluator = 'evals', config.checkpoint.best.partition('/')[0]
+  if earlier.checkpoint.best != config.checkpoint.best or any(
+      each.is_in(evaluator) and not each.is_in(
+          *((*evaluator, key) for key in ('every', 'at_start', 'batch_size')))
+      for each in changes):
     counters.forget_best()
+  counters.keep_evals(config.evals)
   changed = ('\nChanges of the config since the checkpoint:\n  '
              + '\n  '.join(map(str, changes))) if changes else ''
   problem = _problem(
@@ -175,11 +180,12 @@ def _problem(
     return ('normalises pixels by other values, as listed below. Use ' + flags)
   if earlier.data.mixture != experiment.config.data.mixture:
     return ('trains on another mixture, as listed below. Restore data.mixture')
-  held_out = earlier.data.holdout, experiment.config.data.holdout
+  held_out = [data.held_out_by(vars(each))
+              for each in (earlier.data, experiment.config.data)]
   if experiment.dataset.held_out and held_out[0] != held_out[1]:
-    return (f'held out images by data.holdout={held_out[0]}, but the config '
-            f'has {held_out[1]}, which would train on held-out images. Use '
-            f'--config.data.holdout={held_out[0]}')
+    return (f'held out images by {held_out[0]}, but the config has '
+            f'{held_out[1]}, which would mix images that are trained on with '
+            f'those that are held out. Use --config.{held_out[0]}')
   if step > total:
     return (f'is at step {step:,}, but the config ends at step {total:,}. Set '
             'a longer total')

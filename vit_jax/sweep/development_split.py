@@ -74,8 +74,8 @@ def default_metric(config: config_lib.Config) -> str:
   if section.name not in ('auto', 'classification'):
     return f'{name}/{section.metrics_on(data.Metadata(num_classes=0))[0]}'
   dataset = data.open_dataset(
-      config.data, split=section.split, source=section.source or None,
-      data_optional=True)
+      config.data, split=section.split,
+      source=config.data.own_source(section.source), data_optional=True)
   return f'{name}/{section.resolve(dataset).metrics_on(dataset)[0]}'
 
 
@@ -116,7 +116,8 @@ def reported_evaluators(
   """Returns the evaluators of the final runs that did not select anything."""
   def split(config: config_lib.Config, name: str) -> Any:
     section = config.evals.get(name)
-    return section and (section.source or config.data.source, section.split)
+    return section and (
+        config.data.own_source(section.source), section.split)
 
   return [name for name in final.evals
           if split(final, name) != split(development, name)]

@@ -25,6 +25,11 @@ def add(
   ours = trained.as_classes('data.source', config.source)
   theirs = added.as_classes('data.val_source', config.val_source)
   source = added.splits[added.eval_split]
+  if config.own_source(config.val_source) is None and (
+      len(added.splits) == 1):
+    raise ValueError(
+        f'data.val_source ({config.val_source}) is the data that is trained '
+        'on. Leave it out, and a part of the images is held out.')
   if trained.kind != added.kind:
     raise ValueError(
         f'data.val_source ({config.val_source}) has labels of another kind '

@@ -97,17 +97,19 @@ def _read_keys(path: str) -> frozenset[str]:
 
 def exclude(
     source: protocol.Source, path: str, *, name: str,
+    may_match_none: bool = False,
 ) -> tuple[protocol.Source, str]:
   """Returns the examples that a list does not name, in order, and a summary.
 
   Raises:
-    ValueError: if the list cannot be read, matches no example, or matches all.
+    ValueError: if the list cannot be read, matches no example (unless
+      `may_match_none`), or matches all.
   """
   keys = _read_keys(path)
   matches = np.concatenate([
       _match(*leaf, keys) for leaf in split_strings.leaves(source)])
   found = int(matches.sum())
-  if keys and not found:
+  if keys and not found and not may_match_none:
     key = min(keys)
     raise ValueError(
         f'None of the {len(keys):,} keys of {path} (data.exclude) matches an '

@@ -62,6 +62,12 @@ class Preprocess:
       object.__setattr__(self, 'ops', (ops_lib.Resize(self.resolution),))
 
   @property
+  def value_scale(self) -> dict[str, Any]:
+    """Scale of pixels, like that of the section `data`."""
+    return {'mean': self.mean, 'std': self.std,
+            'value_range': self.value_range}
+
+  @property
   def sections(self) -> list[dict[str, Any]]:
     """The operations as plain data, like `data.eval_ops`."""
     return ops_lib.to_sections(self.ops or ())

@@ -1,0 +1,138 @@
+"""No spelling of a setting measures on images that are trained on."""
+
+from unittest import mock
+
+from etils import epath
+import pytest
+
+from tests import pictures
+from tests import toy
+from vit_jax import data
+from vit_jax.checkpoints import config as checkpoint_config
+from vit_jax.checkpoints import manager
+from vit_jax.experiment import config as config_lib
+from vit_jax.run import evaluate_checkpoint
+from vit_jax.run import restore
+from vit_jax.weights import weights as weights_lib
+from vit_jax.weights.configs import preprocessing
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+  root = tmp_path_factory.mktemp('images')
+  for i in range(60):
+    pictures.save(root / 'ab'[i % 2] / f'{i}.png', pictures.picture(i, side=8))
+  return root
+
+
+def build(folder, evals=None, **section):
+  return toy.build(
+      data={'source': str(folder), **section}, evals=evals or {})
+
+
+def printed(capsys):
+  return ' '.join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize('spelled', ['{}', '{}/', '{}/../{}', './{}'])
+def test_every_spelling_of_the_training_folder_is_its_held_out_part(
+    folder, spelled, monkeypatch):
+  monkeypatch.chdir(folder.parent)
+  source = (spelled.format(folder, folder.name) if spelled[0] == '{'
+            else spelled.format(folder.name))
+  experiment = build(folder, {'test': {'source': source},
+                              'knn': {'name': 'knn', 'source': source}})
+  own = build(folder, {'test': {}})
+  held_out = own.data_of('test').num_examples
+  for name in ('test', 'knn'):
+    assert experiment.data_of(name).split == 'test'
+    assert experiment.data_of(name).num_examples == held_out < 60
+
+
+def test_a_name_is_not_a_folder_of_that_name():
+  config = data.parse({'source': 'digits'})
+  assert config.own_source('digits') is None is config.own_source('')
+  assert config.own_source('./digits') == './digits'
+
+
+@pytest.mark.parametrize(('split', 'noted'), [
+    ('train', False), ('train[:50%]', False), ('all', True),
+    ('train+test', True)])
+def test_measuring_on_training_images_is_noted(folder, split, noted, capsys):
+  build(folder, {'test': {'split': 'test'}}, split=split)
+  assert ('evals.test measures on images that are trained on' in printed(
+      capsys)) == noted
+
+
+def test_validation_data_are_not_the_training_data(folder):
+  with pytest.raises(ValueError, match='is the data that is trained on'):
+    build(folder, val_source=f'{folder}/')
+
+
+def test_excluded_images_are_no_neighbours(folder, tmp_path):
+  whole = build(folder).dataset
+  keys = [whole.source.key(i) for i in range(20)]
+  (tmp_path / 'exclude.txt').write_text('\n'.join(keys))
+  experiment = build(
+      folder, {'knn': {'name': 'knn', 'k': 1}},
+      exclude=str(tmp_path / 'exclude.txt'))
+  left = len(whole) - len(keys)
+  assert len(experiment.dataset) == left
+  assert f'with {left} of train' in experiment.describe_evaluator('knn')
+  # A part that has none of them is not an error.
+  rest = data.open_dataset(experiment.config.data, split='train[-5:]')
+  assert len(rest) == 5
+
+
+def resume(earlier, experiment, tmp_path):
+  with manager.Checkpoints(
+      tmp_path, checkpoint_config.CheckpointConfig()) as checkpoints:
+    checkpoints.save(
+        earlier.init_state(), labels=earlier.dataset.class_names,
+        config=config_lib.to_plain(earlier.config), progress={
+            'best': 2.0, 'best_step': 0,
+            'evals': {'test/loss': 2.0, 'old/loss': 1.0}})
+  with manager.Checkpoints(
+      tmp_path, checkpoint_config.CheckpointConfig()) as checkpoints:
+    return restore.restore_or_init(
+        experiment, checkpoints, epath.Path(tmp_path), None)[1].counters
+
+
+def test_a_run_on_all_images_does_not_resume_with_held_out_ones(
+    folder, tmp_path):
+  with pytest.raises(ValueError, match='held out images by data.val_source=.*'
+                     'but the config has data.holdout=0.1'):
+    resume(build(folder, val_source=_other(tmp_path)),
+           build(folder), tmp_path / 'run')
+
+
+def _other(root):
+  for i in range(4):
+    pictures.save(root / 'other' / 'ab'[i % 2] / f'{i}.png',
+                  pictures.picture(i, side=8))
+  return str(root / 'other')
+
+
+@pytest.mark.parametrize(('change', 'kept'), [
+    ({}, 2.0), ({'every': {'steps': 1}}, 2.0), ({'split': 'train[:8]'}, None)])
+def test_a_best_value_of_other_images_is_forgotten(
+    folder, tmp_path, change, kept):
+  earlier, experiment = (toy.build(
+      data={'source': str(folder)}, evals={'test': {'split': 'test', **each}},
+      checkpoint={'best': 'test/loss'}) for each in ({}, change))
+  counters = resume(earlier, experiment, tmp_path)
+  assert counters.best == kept
+  assert counters.evals == {'test/loss': 2.0}  # Of evaluators of the config.
+
+
+@pytest.mark.parametrize(('section', 'noted'), [
+    ({}, False), ({'holdout': 0.5}, True), ({'source': 'digits'}, False)])
+def test_evaluating_on_other_held_out_images_is_noted(
+    folder, section, noted, capsys):
+  weights = mock.Mock(
+      spec=weights_lib.Weights, run={'data': {'source': f'{folder}/'}},
+      preprocess=preprocessing.parse({'resolution': 8}))
+  config = toy.build(data={'source': str(folder), **section}).config
+  evaluate_checkpoint.print_differences(config, weights)
+  assert ('trained with data.holdout=0.1, but the config has data.holdout=0.5'
+          in printed(capsys)) == noted
