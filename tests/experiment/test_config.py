@@ -354,3 +354,29 @@ def test_weights_are_opened_once_for_each_number_of_heads(tmp_path):
   assert [open_once(path, 'latest', heads).config.num_heads
           for heads in (0, 6, 3, 0)] == [3, 6, 3, 3]
   assert open_once(path, 'latest', 0) is open_once(path, 'latest', 3)
+
+
+@pytest.fixture
+def declared_heads(tmp_path):
+  random_models.make(
+      {'variant': 'Ti/16', 'depth': 1, 'num_heads': 12, 'num_classes': 2},
+      side=16).save(tmp_path / 'weights', form='timm')
+  return f'init.checkpoint={tmp_path / "weights"}'
+
+
+def test_a_variant_has_the_heads_that_the_weights_declare(file, declared_heads):
+  overrides = [declared_heads, 'model.variant=Ti/16']
+  with pytest.raises(ValueError, match=(
+      'Ti/16 has num_heads=3, but the weights declare num_heads=12')):
+    load_config.load(file, overrides)
+  stages = load_config.load(file, [*overrides, 'model.num_heads=3'])
+  assert stages[''].model.num_heads == 3
+
+
+def test_settings_of_a_variant_that_differ_from_the_weights_are_printed(capsys):
+  raw = {'model': {'variant': 'vit_tiny_patch16_224', 'qkv_bias': False},
+         'init': {}}
+  trained = {'model': {'name': 'vit', 'variant': 'Ti/16'}}
+  load_config.inherit(raw, trained)
+  assert re.findall(r'model.(\w+ is \w+)', capsys.readouterr().out) == [
+      'gelu is exact']

@@ -520,3 +520,13 @@ def test_a_missing_component_is_named_before_its_arrays(tmp_path):
       '{"architecture": "vit_small_resnet26d_224"}')
   with pytest.raises(ValueError, match='has a ResNet-D'):
     foreign.load(tmp_path)
+
+
+def test_a_variant_with_other_heads_than_the_declared_is_an_error(tmp_path):
+  random_models.make(
+      {'variant': 'Ti/16', 'depth': 1, 'num_heads': 12, 'num_classes': 2},
+      side=16).save(tmp_path / 'x', form='timm')
+  with pytest.raises(ValueError, match='declare num_heads=12'):
+    foreign.load(tmp_path / 'x', {'variant': 'Ti/16', 'depth': 1})
+  assert foreign.load(tmp_path / 'x', {
+      'variant': 'Ti/16', 'depth': 1, 'num_heads': 3}).config.num_heads == 3

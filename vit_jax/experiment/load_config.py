@@ -6,7 +6,7 @@ A stage that starts from weights takes missing fields of its model from them;
 the checkpoint or other weights are opened for that.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import functools
 from typing import Any
 
@@ -18,9 +18,12 @@ from vit_jax import schema
 from vit_jax.checkpoints import paths
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
+from vit_jax.models import architecture
+from vit_jax.models import vit_config
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import open as open_lib
 from vit_jax.weights import weights as weights_lib
+from vit_jax.weights.families import published_sizes
 
 Source = str | Mapping[str, Any]  # A config file, or its content.
 
@@ -97,9 +100,9 @@ def load(
       if init.stage:
         stage = inherit(stage, config_lib.to_plain(configs[init.stage]))
       elif init.checkpoint and open_once:
-        stage = inherit(stage, _sections(open_once(
-            init.checkpoint, init.which,
-            int(stage.get('model', {}).get('num_heads') or 0))))
+        stage = inherit(stage, _sections(
+            stage.get('model', {}), functools.partial(
+                open_once, init.checkpoint, init.which)))
       configs[name] = config_lib.resolve(stage)
     except ValueError as error:
       where = ', '.join(filter(None, [
@@ -108,8 +111,24 @@ def load(
   return configs
 
 
-def _sections(weights: weights_lib.Weights) -> Mapping[str, Any]:
-  """Returns sections of the config of a run that has trained the weights."""
+def _sections(
+    model: Mapping[str, Any],
+    open_weights: Callable[[int], weights_lib.Weights],
+) -> Mapping[str, Any]:
+  """Returns sections of the config of a run that has trained the weights.
+
+  Raises:
+    ValueError: if the variant of section `model` has other heads than the
+      weights declare, and the section itself does not set them.
+  """
+  num_heads = int(model.get('num_heads') or 0)
+  weights = open_weights(num_heads)
+  # The arrays of a checkpoint have an axis of heads, which `fit` compares.
+  if model.get('variant') and not (
+      num_heads or weights.is_checkpoint
+      or weights.settings['num_heads'].startswith('assumed')):
+    published_sizes.check_num_heads(
+        model['variant'], getattr(weights.config, 'num_heads', 0))
   return weights.run or {
       'model': schema.to_plain(weights.config), 'data': {
           'mean': list(weights.preprocess.mean),
@@ -130,9 +149,34 @@ def inherit(
         f'{raw["init"].get("stage") or raw["init"].get("checkpoint")} names no '
         'metric of its best checkpoint. Set its checkpoint.best, such as '
         'test/accuracy.')
-  return {**raw, 'model': models.inherit(
-      raw.get('model', {}), trained['model']), 'data': data.inherit(
-          raw.get('data', {}), trained.get('data', {}))}
+  section = raw.get('model', {})
+  model = models.inherit(section, trained['model'])
+  for note in _variant_notes(section, model, trained['model']):
+    console.print_lines(escape.line(note), in_logs=True)
+  return {**raw, 'model': model, 'data': data.inherit(
+      raw.get('data', {}), trained.get('data', {}))}
+
+
+def _variant_notes(
+    section: Mapping[str, Any], completed: Mapping[str, Any],
+    trained: Mapping[str, Any],
+) -> Iterator[str]:
+  """Yields a note for each setting of a variant that the weights differ in.
+
+  Dimensions are left out: the shapes of arrays are compared with them.
+  """
+  variant = section.get('variant')
+  if not variant:
+    return
+  config, theirs = models.parse(completed), models.parse(trained)
+  if config.name != theirs.name:
+    return
+  for name in architecture.switches(config):
+    ours, other = getattr(config, name), getattr(theirs, name)
+    if ours != other and name not in (
+        *section, *vit_config.DIMENSIONS, 'decoder'):
+      yield (f'note: model.{name} is {ours}, as in the variant {variant}, but '
+             f'{other} in the initial weights. Set it to keep theirs.')
 
 
 def load_one(

@@ -179,6 +179,9 @@ def _config(
   """Returns the model config; adds the origin of its heads to `declared`."""
   known = dict(declared.model)
   if 'variant' in given.model:
+    if 'num_heads' not in given.model:
+      published_sizes.check_num_heads(
+          given.model['variant'], known.get('num_heads', 0))
     known |= published_sizes.dimensions(given.model['variant'])
     declared.origins['num_heads'] = weights_lib.GIVEN
   known |= given.model

@@ -26,6 +26,21 @@ def has_dimensions(config: models.ModelConfig, name: str) -> bool:
   return _dimensions(config) == dimensions(name)
 
 
+def check_num_heads(name: str, declared: int) -> None:
+  """Compares the heads of a variant with those that weights declare.
+
+  Arrays without an axis of heads fit any number, but compute other outputs.
+
+  Raises:
+    ValueError: if the numbers differ.
+  """
+  heads = dimensions(name).get('num_heads', 0)
+  if heads and declared and heads != declared:
+    raise ValueError(
+        f'The variant {name} has num_heads={heads}, but the weights declare '
+        f'num_heads={declared}. Leave out the variant, or set num_heads, too.')
+
+
 def _candidates(config: models.ModelConfig) -> list[str]:
   names = [name for name in variants.PUBLISHED
            if (name in variants.RESNETS) == (config.name == 'resnet')]
