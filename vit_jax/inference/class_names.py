@@ -8,6 +8,7 @@ import numpy as np
 
 from vit_jax import classes
 from vit_jax import console
+from vit_jax import models
 from vit_jax.inference import model as model_lib
 from vit_jax.weights import weights as weights_lib
 
@@ -20,7 +21,9 @@ def in_order(
   if labels == tuple(names) or sorted(labels) != sorted(set(names)):
     return model
   order = np.array([labels.index(name) for name in names])
-  head = jax.tree.map(lambda array: array[..., order], model.params['head'])
+  head = {name: jax.tree.map(lambda array: array[..., order], layer)
+          if name in models.CLASSIFIERS else layer
+          for name, layer in model.params['head'].items()}
   reordered = model.with_params(
       {**model.params, 'head': head}, thresholds=tuple(
           model.thresholds[i] for i in order if model.thresholds))

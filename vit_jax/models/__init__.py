@@ -27,6 +27,8 @@ ModelConfig = vit_config.ViTConfig | resnet_config.ResNetConfig
 
 _FAMILIES = {'vit': vit_config.ViTConfig,
              'resnet': resnet_config.ResNetConfig}
+# Layers of a head whose outputs are classes; a decoder has others, too.
+CLASSIFIERS = ('dense', 'distill')
 # Parameters of self-supervised pre-training that models are loaded without.
 PRETRAINING_ONLY = ('masked_patch', 'projector')
 

@@ -301,7 +301,7 @@ def add_empty_head(
   """Adds a head with zero classes if the weights have no head."""
   if any(name.startswith('head/') for name in params):
     return dict(params)
-  heads = ('dense', 'distill')[:1 + config.distill_token]
+  heads = models.CLASSIFIERS[:1 + config.distill_token]
   return {**params, **{
       f'head/{head}/{end}': np.zeros(shape, np.float32) for head in heads
       for end, shape in (('kernel', (config.output_width, 0)), ('bias', (0,)))}}
