@@ -78,3 +78,11 @@ def test_a_malformed_config_is_one_error_that_names_the_checkpoint(
   with pytest.raises(ValueError, match=f'(?s){tmp_path}/x/{STEP} is '
                      f'malformed: .*{words}'):
     load(tmp_path / 'x')
+
+
+def test_positions_of_a_run_are_resized_as_its_config_says(run, tmp_path):
+  shutil.copytree(run, tmp_path / 'x')
+  random_models.edit_config(
+      tmp_path / 'x' / STEP,
+      lambda config: config.update(init={'positions': 'cubic'}))
+  assert load(tmp_path / 'x').positions == 'cubic'

@@ -60,10 +60,11 @@ def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
   with exceptions.replaced_by(lambda error: ValueError(
       f'The config of the checkpoint {step} is malformed: '
       f'{str(error).rstrip(".")}. Use another checkpoint, or correct it.')):
-    saved = schema.parse(
-        declared.Metadata, {
-            f.name: run[f.name] for f in dataclasses.fields(declared.Metadata)
-            if f.name in run}, where='config')
+    section = {f.name: run[f.name] for f in dataclasses.fields(
+        declared.Metadata) if f.name in run}
+    if method := run.get('init', {}).get('positions'):
+      section['positions'] = method  # Of a run; `save` has no section init.
+    saved = schema.parse(declared.Metadata, section, where='config')
     config = models.parse(saved.model)
     head = tree.flatten(shapes).get('head/dense/kernel')
     if head is not None and not config.num_classes:  # Set by the dataset.
