@@ -1,5 +1,6 @@
 """`convert` writes a file that loads as the same model."""
 
+import dataclasses
 import json
 
 import jax
@@ -7,6 +8,7 @@ import pytest
 
 from tests import random_models
 from vit_jax import __main__ as main
+from vit_jax.commands import arguments
 from vit_jax.inference import load as load_lib
 from vit_jax.weights.formats import npz
 
@@ -85,3 +87,13 @@ def test_a_mistake_writes_nothing(flags, words, source, tmp_path, capsys):
   assert convert(source, tmp_path / 'out', 'timm', *flags) == 2
   assert words in capsys.readouterr().err
   assert not (tmp_path / 'out').exists()
+
+
+def test_thresholds_that_are_not_converted_are_named(
+    source, tmp_path, monkeypatch, capsys):
+  model = load_lib.load(source, log=None)
+  monkeypatch.setattr(
+      arguments, 'load_model', lambda *_: dataclasses.replace(
+          model, thresholds=(0.9,) * model.config.num_classes))
+  assert convert(source, tmp_path / 'out', 'npz') == 0
+  assert 'note: the thresholds of the classes' in capsys.readouterr().out

@@ -83,6 +83,9 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   notes = model.save(args.target, form=args.format, dtype=args.dtype)
   for note in notes:
     print(escape.line(f'note: {note}'))
+  if model.thresholds:
+    print('note: the thresholds of the classes are not converted: without '
+          'them, the most probable class is predicted')
   _verify(model, args.target)
   if card and epath.Path(args.target).is_dir():
     name = model_card.FILENAME if args.format == save_lib.ORBAX else 'README.md'
