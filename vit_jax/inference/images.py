@@ -23,6 +23,7 @@ from vit_jax import untrusted
 from vit_jax.data.augment import mixup
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
+from vit_jax.data.images import multichannel
 from vit_jax.inference import groups
 from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
@@ -143,7 +144,8 @@ def open_image(
     except ValueError as error:
       raise ValueError(f'{path}: {error}') from error
   if not is_viewable(preprocess):
-    return read(np.asarray(image))
+    return read(multichannel.to_array(image) if isinstance(
+        image, Image.Image) else np.asarray(image))
   if isinstance(image, Image.Image):
     return decode.convert(image.copy(), channels=channels)
   pixels = _to_uint8(np.asarray(image))

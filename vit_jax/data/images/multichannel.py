@@ -119,6 +119,25 @@ def is_deep(image: Image.Image) -> bool:
   return image.mode in ('I', 'F') or ';16' in str(getattr(image, 'tile', ''))
 
 
+def to_array(image: Image.Image) -> np.ndarray:
+  """Returns the bands of an opened image in its orientation.
+
+  Raises:
+    ValueError: if its pixels are colour indices.
+  """
+  _check_intensities(image)
+  image = image.copy()
+  limits.apply_orientation(image)
+  return np.asarray(image)
+
+
+def _check_intensities(image: Image.Image) -> None:
+  if image.mode in _INDEXED:
+    raise ValueError(
+        f'its pixels of mode {image.mode} are colour indices, not intensities. '
+        'Use data.channels=1 or 3 with data.dtype=uint8.')
+
+
 def _cast(pixels: np.ndarray, dtype: Dtype) -> np.ndarray:
   if pixels.dtype.kind not in 'buif':
     raise ValueError(
@@ -146,10 +165,7 @@ def _read(
     raise ValueError(
         'Pillow reads only 8 bits of 16-bit colour. Use data.dtype=uint8, or '
         'convert the file to a .npy array.')
-  if image.mode in _INDEXED:
-    raise ValueError(
-        f'its pixels of mode {image.mode} are colour indices, not intensities. '
-        'Use data.channels=1 or 3 with data.dtype=uint8.')
+  _check_intensities(image)
   if image.format != 'TIFF' or not (
       getattr(image, 'n_frames', 1) == channels > 1):
     limits.load(image, data)
