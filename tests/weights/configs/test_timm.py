@@ -82,6 +82,14 @@ def test_arguments_of_training_and_defaults_are_accepted():
   assert (model['num_heads'], model['layer_scale_mlp']) == (3, True)
 
 
+def test_rotary_base_and_epsilon_are_read():
+  found = timm.parse({
+      'architecture': 'qwen3_vit_88m',
+      'model_args': {'rope_temperature': 50.0, 'norm_eps': 0.01}}).model
+  assert found['rotary'] == {'halves': True, 'base': 50.0}
+  assert found['layer_norm_epsilon'] == 0.01
+
+
 @pytest.mark.parametrize(('config', 'words'), [
     ({'architecture': 'vit_base_mci_224'}, 'a convolutional stem'),
     ({'architecture': 'naflexvit_base_patch16_gap', 'model_args': {

@@ -134,6 +134,11 @@ def _parse_vit(
       schema.check_name(str(value), [*map(str, theirs)], what=key)
       value = theirs[value]
     model[ours] = value
+  if 'norm_eps' in arguments:
+    model['layer_norm_epsilon'] = arguments['norm_eps']
+  if 'rope_temperature' in arguments and model.get('rotary'):
+    model['rotary'] = {
+        **model['rotary'], 'base': arguments['rope_temperature']}
   if 'img_size' in arguments:
     result.resolution = declared.sides(arguments['img_size'])
   if implied and 'rotary' in implied:
