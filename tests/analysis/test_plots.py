@@ -99,7 +99,8 @@ def test_characters_are_taken_from_any_font_or_shown_as_codes(
 def test_metrics_of_several_labels_and_of_numbers_have_panels(draw):
   figures = []
   for names in (['precision_at_1', 'mean_average_precision'],
-                ['root_mean_square_error', 'r2']):
+                ['root_mean_square_error', 'r2'],
+                ['mean_iou', 'feature_rank']):
     rows = [{'step': step, 'train/loss': 1.0, **{
         f'test/{name}': -9.0 * (step == 1) for name in names}}
             for step in (1, 2)]
@@ -107,7 +108,8 @@ def test_metrics_of_several_labels_and_of_numbers_have_panels(draw):
   assert [[axes.get_title(loc='left') for axes in fig.axes]
           for fig in figures] == [
               ['Loss', 'Precision at 1', 'Mean average precision'],
-              ['Loss', 'Root mean square error', 'R²']]
+              ['Loss', 'Root mean square error', 'R²'],
+              ['Loss', 'Mean IoU', 'Feature rank']]
   assert figures[1].axes[2].get_ylim()[0] == -1
 
 

@@ -112,6 +112,7 @@ def test_a_finished_workdir_has_summary_curves_profile_and_checkpoints(
   for words in ('1,437 images / 16', 'FLOP per image', 'memory:', 'Summary',
                 ' core-hours on cpu', 'of step'):
     assert words in output
+  assert 'test/examples' not in output.split('Summary')[1]
   assert 'qkv_kernel' in (workdir / 'parameters.txt').read_text()
 
 

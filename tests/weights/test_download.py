@@ -5,9 +5,11 @@ import hashlib
 from http import server
 import threading
 import time
+from unittest import mock
 
 from etils import epath
 import fsspec
+import huggingface_hub
 import pytest
 
 from tests import random_models
@@ -96,6 +98,16 @@ def test_only_a_404_is_a_missing_file(site):
   with pytest.raises(OSError, match='could not be fetched: ') as error:
     download.fetch('http://127.0.0.1:9/x.npz')  # Nothing listens there.
   assert not isinstance(error.value, FileNotFoundError)
+
+
+def test_a_hub_without_network_is_an_error_that_names_the_model(monkeypatch):
+  class ConnectError(Exception):  # As of its HTTP client: not an OSError.
+    pass
+
+  monkeypatch.setattr(
+      huggingface_hub, 'list_repo_files', mock.Mock(side_effect=ConnectError))
+  with pytest.raises(OSError, match='hf://user/model could not be fetched'):
+    download.fetch('hf://user/model')
 
 
 def test_hashes_of_addresses_are_checked(site, tmp_path):

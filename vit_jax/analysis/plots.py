@@ -31,6 +31,7 @@ _FRACTION_RANGE, _RELATIVE_RANGE = 0.1, 0.1
 _TITLES = {'loss': 'Loss', 'accuracy': 'Accuracy',
            'precision_at_1': 'Precision at 1',
            'mean_average_precision': 'Mean average precision',
+           'mean_iou': 'Mean IoU', 'feature_rank': 'Feature rank',
            'root_mean_square_error': 'Root mean square error', 'r2': 'R²',
            'learning_rate': 'Learning rate'}
 

@@ -99,7 +99,8 @@ def _print_summary(
     best_values = {**best.get('metrics', {}), best.get('metric'): best.get(
         'value')}
     start = [name or workdir.name, summary['steps'], metrics.get('train/loss')]
-    held_out = [key for key in metrics if not key.startswith('train/')]
+    held_out = [key for key in metrics if not (
+        key.startswith('train/') or key.endswith('/examples'))]
     keys = [key for key in held_out if (
         key.endswith(SHOWN) or key in best_values)] or [
             key for key in held_out if key.endswith('/loss')]

@@ -201,7 +201,7 @@ def _fetch_hub(text: str, log: Log) -> epath.Path:
         repository, revision=revision, allow_patterns=wanted))
   except FileNotFoundError:
     raise
-  except (OSError, ValueError) as error:
+  except Exception as error:  # Of its HTTP client, too.
     raise OSError(
         f'hf://{text} could not be fetched: {type(error).__name__}: {error}'
     ) from error

@@ -72,6 +72,7 @@ def test_images_with_masks(tmp_path, folder, split):
       f'{folder}/{name}.png' for name in [*names, 'unused']))
   opened = own_data.open_path(tmp_path, labelled=False)
   assert opened.no_labels == 'Pixels have labels, images have none.'
+  assert f'{tmp_path}: masks; train 20' in opened.description or not split
   parts = {name: len(source) for name, source in opened.splits.items()}
   assert parts == ({'train': 20, 'val': 1} if split else
                    {'train': 20 - parts['test'], 'test': parts['test']})

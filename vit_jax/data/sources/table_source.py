@@ -121,7 +121,8 @@ def build(
       multi_label=parsed.kind == 'multi', eval_split=eval_split,
       targets=parsed.targets, held_out=by_hash, unlabelled=tuple(unlabelled),
       no_labels=no_labels, description='; '.join([
-          f'{where}: {parsed.describe()}'
+          f'{where}: ' + (
+              'masks' if read_mask and no_labels else parsed.describe())
           + f' ({labels_from})' * (not no_labels),
           ', '.join(f'{name} {len(of):,}' for name, of in numbers.items())
           + ', chosen by a hash' * by_hash
