@@ -228,5 +228,6 @@ def library(name: str, form: str) -> Any:
     if error.name != name.partition('.')[0]:
       raise
     raise ImportError(
-        f'--format={form} needs {name}, which is not installed: pip install '
-        f'-r requirements-export.txt') from error
+        f'--format={form} needs {name}, which is not installed. In an '
+        'environment of its own (docs/serving.md): pip install '
+        '-r requirements-export.txt') from error
