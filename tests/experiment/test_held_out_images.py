@@ -1,7 +1,5 @@
 """No spelling of a setting measures on images that are trained on."""
 
-from unittest import mock
-
 from etils import epath
 import pytest
 
@@ -13,8 +11,6 @@ from vit_jax.checkpoints import manager
 from vit_jax.experiment import config as config_lib
 from vit_jax.run import evaluate_checkpoint
 from vit_jax.run import restore
-from vit_jax.weights import weights as weights_lib
-from vit_jax.weights.configs import preprocessing
 
 
 @pytest.fixture(scope='module')
@@ -57,7 +53,7 @@ def test_a_name_is_not_a_folder_of_that_name():
 
 @pytest.mark.parametrize(('split', 'noted'), [
     ('train', False), ('train[:50%]', False), ('all', True),
-    ('train+test', True)])
+    ('train + test', True)])
 def test_measuring_on_training_images_is_noted(folder, split, noted, capsys):
   build(folder, {'test': {'split': 'test'}}, split=split)
   assert ('evals.test measures on images that are trained on' in printed(
@@ -125,14 +121,16 @@ def test_a_best_value_of_other_images_is_forgotten(
   assert counters.evals == {'test/loss': 2.0}  # Of evaluators of the config.
 
 
-@pytest.mark.parametrize(('section', 'noted'), [
-    ({}, False), ({'holdout': 0.5}, True), ({'source': 'digits'}, False)])
-def test_evaluating_on_other_held_out_images_is_noted(
-    folder, section, noted, capsys):
-  weights = mock.Mock(
-      spec=weights_lib.Weights, run={'data': {'source': f'{folder}/'}},
-      preprocess=preprocessing.parse({'resolution': 8}))
-  config = toy.build(data={'source': str(folder), **section}).config
-  evaluate_checkpoint.print_differences(config, weights)
-  assert ('trained with data.holdout=0.1, but the config has data.holdout=0.5'
-          in printed(capsys)) == noted
+@pytest.mark.parametrize(('section', 'trained', 'noted'), [
+    ({}, {}, False),
+    ({'holdout': 0.5}, {}, True),
+    ({'holdout': 0.5}, {'source': '', 'mixture': [{'source': './x'}]}, True),
+    ({'holdout': 0.5}, {'source': '', 'mixture': [{'source': 'b'}]}, False),
+    ({'holdout': 0.5}, {'source': './x/other'}, False),
+    ({}, {'val_source': 'other'}, True),
+    ({'mixture': [{'source': './x'}], 'holdout': 0.5}, {}, True)])
+def test_evaluating_on_other_held_out_images_is_noted(section, trained, noted):
+  note = evaluate_checkpoint.held_out_note(
+      data.parse({'source': './x', **section} if 'mixture' not in section
+                 else section), {'source': './x', **trained})
+  assert ('images that it holds out may have been trained on' in note) == noted

@@ -5,7 +5,10 @@ import pathlib
 
 import pytest
 
+from tests import toy
 from vit_jax import sweep as sweep_lib
+from vit_jax.experiment import config as config_lib
+from vit_jax.sweep import development_split
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -91,3 +94,11 @@ def test_evaluators_of_the_selection_are_not_reported(file, tmp_path, training):
   result = sweep_lib.run(sweep, tmp_path)
   assert {name.split('/')[0] for name in result['final']['statistics']} == {
       'test'}
+
+
+def test_equal_splits_of_other_data_are_reported():
+  final, development = (config_lib.resolve(toy.config(
+      data={'source': source}, evals={'test': {'split': 'test'}}))
+                        for source in ('./all', './part'))
+  assert development_split.reported_evaluators(final, development) == ['test']
+  assert not development_split.reported_evaluators(final, final)

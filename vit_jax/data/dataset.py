@@ -105,9 +105,13 @@ class Dataset(protocol.Metadata):
     return exceptions.replaced_by(rewrite)
 
   def contains_split_of(self, other: 'Dataset') -> bool:
-    """Whether this selection has a whole split that `other` has a part of."""
-    return self.name == other.name and not {
-        *self.split.split('+')}.isdisjoint(split_strings.names(other.split))
+    """Whether this selection has a whole split that `other` has a part of.
+
+    Not for a mixture and one of its sources.
+    """
+    parts = {part.strip() for part in self.split.split('+')}
+    return self.name == other.name and not parts.isdisjoint(
+        split_strings.names(other.split))
 
   def overlaps(self, other: 'Dataset') -> bool:
     """Whether two selections of a dataset share an example, by its key.

@@ -64,8 +64,8 @@ def with_real_labels(
     raise ValueError(
         f'{path} (real_labels) numbers the classes in the order of their '
         f'WordNet IDs, but {dataset.name} names them {names[0]!r}, '
-        f'{names[-1]!r}. Use folders with the names of ImageNet, such as '
-        'n01440764.')
+        f'{names[-1]!r}. Use folders, or labels of a table, with these IDs, '
+        'such as n01440764.')
   source = Relabelled(dataset.source, labels)
   source.label(0)
   return dataclasses.replace(dataset, source=source, multi_label=True)

@@ -1,6 +1,6 @@
 """Evaluates weights outside of training, with the data of a config."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
 import json
@@ -140,18 +140,26 @@ def print_differences(
   preprocess = weights.preprocess
   for note in data.scale_notes(config.data, preprocess.value_scale):
     console_lib.print_lines(note)
-  trained = weights.run.get('data', {})
-  theirs, ours = map(data.held_out_by, (trained, vars(config.data)))
-  if trained and config.data.own_source(trained['source']) is None and (
-      theirs != ours):
-    console_lib.print_lines(
-        f'note: the weights were trained with {theirs}, but the config has '
-        f'{ours}: images that it holds out may have been trained on')
   if config.data.build_ops(train=False) != preprocess.resized(
       config.data.size).ops:
     console_lib.print_lines(
         f'note: data.eval_ops is {list(config.data.eval_ops)}, but `predict` '
         f'preprocesses images of this model by {preprocess.sections}')
+
+
+def held_out_note(config: data.DataConfig, trained: Mapping[str, Any]) -> str:
+  """Returns a note if images were held out from the same sources otherwise.
+
+  `trained` is the section `data` of the weights' run, as far as known.
+  """
+  theirs, ours = map(data.held_out_by, (trained, vars(config)))
+  sources = [entry['source'] for entry in trained.get('mixture', ())] or [
+      trained.get('source')]
+  if theirs == ours or not any(source and config.own_source(source) in (
+      None, *config.sources) for source in sources):
+    return ''
+  return (f'note: the weights were trained with {theirs}, but the config has '
+          f'{ours}: images that it holds out may have been trained on')
 
 
 def restore(
@@ -179,6 +187,9 @@ def restore(
       config_lib.for_evaluation(config), accumulation=1,
       batch_size=-(-config.eval_batch_size // count) * count)
   experiment = build_lib.build(config, head=head, earlier=weights.run)
+  if experiment.dataset.held_out and (note := held_out_note(
+      config.data, weights.run.get('data', {}))):
+    console_lib.print_lines(note)
   multihost.connect_cpus(experiment.mesh)
   params, rows = fit_weights.fit(experiment, weights, rules=rules)
   for row in rows:

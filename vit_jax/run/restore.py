@@ -183,9 +183,10 @@ def _problem(
   held_out = [data.held_out_by(vars(each))
               for each in (earlier.data, experiment.config.data)]
   if experiment.dataset.held_out and held_out[0] != held_out[1]:
+    flag = shlex.quote(f'--config.{held_out[0]}')
     return (f'held out images by {held_out[0]}, but the config has '
             f'{held_out[1]}, which would mix images that are trained on with '
-            f'those that are held out. Use --config.{held_out[0]}')
+            f'those that are held out. Use {flag}')
   if step > total:
     return (f'is at step {step:,}, but the config ends at step {total:,}. Set '
             'a longer total')

@@ -117,7 +117,8 @@ def reported_evaluators(
   def split(config: config_lib.Config, name: str) -> Any:
     section = config.evals.get(name)
     return section and (
-        config.data.own_source(section.source), section.split)
+        config.data.own_source(section.source) or config.data.sources,
+        section.split)
 
   return [name for name in final.evals
           if split(final, name) != split(development, name)]
