@@ -171,8 +171,8 @@ def test_missing_libraries_are_reported_before_loading(
   monkeypatch.setitem(export.LIBRARIES, 'onnx', ('json', 'absent_library'))
   assert main.main(['export', '--model=nothing', '--format=onnx',
                     f'--output={tmp_path}/model.onnx']) == 2
-  assert '--format=onnx needs absent_library, which is not installed. In an '
-          'environment of its own (docs/serving.md): pip' in (
+  assert ('--format=onnx needs absent_library, which is not installed. In an '
+          'environment of its own (docs/serving.md): pip install -r') in (
       capsys.readouterr().err)
 
 
