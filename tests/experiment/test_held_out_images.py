@@ -30,12 +30,12 @@ def printed(capsys):
   return ' '.join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize('spelled', ['{}', '{}/', '{}/../{}', './{}'])
+@pytest.mark.parametrize('spelled', [
+    '{folder}', '{folder}/', '{folder}/../{name}', './{name}', '{name}'])
 def test_every_spelling_of_the_training_folder_is_its_held_out_part(
     folder, spelled, monkeypatch):
   monkeypatch.chdir(folder.parent)
-  source = (spelled.format(folder, folder.name) if spelled[0] == '{'
-            else spelled.format(folder.name))
+  source = spelled.format(folder=folder, name=folder.name)
   experiment = build(folder, {'test': {'source': source},
                               'knn': {'name': 'knn', 'source': source}})
   own = build(folder, {'test': {}})

@@ -15,7 +15,7 @@ from PIL import Image
 from vit_jax.data import config as data_config
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data.images import decode
-from vit_jax.data.sources import registry
+from vit_jax.data.sources import files
 
 # Config keys that choose examples, and keys that describe a user's files.
 SELECTION_KEYS = frozenset(
@@ -81,7 +81,7 @@ def parse_others(texts: str, settings: Mapping[str, Any]) -> list[Selection]:
   """
   found = []
   for text in re.split(r',(?![^{}]*\})', texts):
-    ignored = SELECTION_KEYS if registry.is_path(_parse_source(text)[0]) else (
+    ignored = SELECTION_KEYS if files.is_path(_parse_source(text)[0]) else (
         SELECTION_KEYS | _PATH_SETTINGS)
     found.append(parse(text, {
         key: value for key, value in settings.items() if key not in ignored}))

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 import dataclasses
-import os
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +15,7 @@ from vit_jax.data.images import multichannel
 from vit_jax.data.images import resize as resize_lib
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import columns as columns_lib
+from vit_jax.data.sources import files
 from vit_jax.data.sources import label_rules
 from vit_jax.data.sources import shapes as shapes_lib
 from vit_jax.data.splits import class_sampling
@@ -221,7 +221,7 @@ class DataConfig:
     Paths are compared without their spelling, such as a trailing slash.
     """
     found = next((one for one in self.sources
-                  if _identity(one) == _identity(source)), source)
+                  if files.identity(one) == files.identity(source)), source)
     return None if found in ('', self.source) else found
 
   @property
@@ -290,20 +290,9 @@ class DataConfig:
             '--config.data.eval_ops.')
 
 
-def _identity(source: str) -> str:
-  return os.path.abspath(os.path.expanduser(source)) if source.startswith((
-      '.', '/', '~')) else source.rstrip('/')
-
-
 def parse(section: Mapping[str, Any]) -> DataConfig:
   """Parses the section `data`; see `DataConfig` for its keys."""
   return schema.parse(DataConfig, section, where='data')
-
-
-def held_out_by(section: Mapping[str, Any]) -> str:
-  """Returns the setting that holds out images of data without splits."""
-  name = 'val_source' if section.get('val_source') else 'holdout'
-  return f'data.{name}={section.get(name, getattr(DataConfig, name))}'
 
 
 def inherit(

@@ -109,9 +109,9 @@ class Dataset(protocol.Metadata):
 
     Not for a mixture and one of its sources.
     """
-    parts = {part.strip() for part in self.split.split('+')}
-    return self.name == other.name and not parts.isdisjoint(
-        split_strings.names(other.split))
+    return self.name == other.name and not {
+        *split_strings.parts(self.split)}.isdisjoint(
+            split_strings.names(other.split))
 
   def overlaps(self, other: 'Dataset') -> bool:
     """Whether two selections of a dataset share an example, by its key.

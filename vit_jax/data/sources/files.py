@@ -17,6 +17,7 @@ from etils import epath
 
 from vit_jax import atomic_files
 from vit_jax import untrusted
+from vit_jax.data import known_datasets
 from vit_jax.data.splits import split_strings
 
 TABLE_SUFFIXES = frozenset({'.csv', '.tsv', '.jsonl', '.ndjson'})
@@ -249,3 +250,21 @@ def splits_in_names(paths: Sequence[epath.Path]) -> list[str | None]:
   return [split_strings.find_split(path.stem) or (
       split_strings.find_split(path.parent.name)
       if path.parent.name in folders else None) for path in paths]
+
+
+def is_path(name: str) -> bool:
+  """Whether a name denotes the user's files, not a known dataset."""
+  suffix = os.path.splitext(name)[1].lower()
+  return (
+      name.startswith(('/', './', '../', '~')) or name == '.'
+      or atomic_files.is_remote(name)
+      or suffix in {'.parquet', '.tar', *TABLE_SUFFIXES,
+                    *IMAGE_SUFFIXES}
+      or (not known_datasets.is_known(name) and epath.Path(name).is_dir()))
+
+
+def identity(name: str) -> str:
+  """Returns a dataset's name or, for local files, their absolute path."""
+  name = name.rstrip('/') or name
+  return os.path.abspath(os.path.expanduser(name)) if is_path(name) and (
+      not atomic_files.is_remote(name)) else name

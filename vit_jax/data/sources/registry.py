@@ -15,7 +15,6 @@ from typing import Any
 
 from etils import epath
 
-from vit_jax import atomic_files
 from vit_jax.data import config as data_config
 from vit_jax.data import known_datasets
 from vit_jax.data.sources import builtin
@@ -55,7 +54,7 @@ def open_splits(
         source=config.val_source, whole=True), config)
   labels = columns_lib.LabelConfig(
       config.target, config.table, config.holdout)
-  if source is None and labels != columns_lib.AUTO and not is_path(name):
+  if source is None and labels != columns_lib.AUTO and not files.is_path(name):
     raise ValueError(
         'data.target, data.table and data.holdout describe your own files, '
         f'but data.source is {name!r}, which declares its labels and splits. '
@@ -69,7 +68,7 @@ def open_splits(
   if name.startswith(_VTAB):
     from vit_jax.data import vtab
     return vtab.open_task(name, config.data_dir)
-  if is_path(name):
+  if files.is_path(name):
     return open_path(name, labels)
   from vit_jax.data.sources import tfds as tfds_lib
   return tfds_lib.open_tfds(name, config.data_dir)
@@ -140,21 +139,10 @@ def _open_folder(
   return _open_files(paths, config, where=os.fspath(root))
 
 
-def is_path(name: str) -> bool:
-  """Whether a name denotes the user's files, not a known dataset."""
-  suffix = os.path.splitext(name)[1].lower()
-  return (
-      name.startswith(('/', './', '../', '~')) or name == '.'
-      or atomic_files.is_remote(name)
-      or suffix in {'.parquet', '.tar', *files.TABLE_SUFFIXES,
-                    *files.IMAGE_SUFFIXES}
-      or (not known_datasets.is_known(name) and epath.Path(name).is_dir()))
-
-
 def is_user_data(name: str) -> bool:
   """Whether a name denotes data that the user collected or prepared."""
   return name not in _BUILTIN and not name.startswith(_VTAB) and (
-      is_path(name) or not known_datasets.is_known(name))
+      files.is_path(name) or not known_datasets.is_known(name))
 
 
 @dataclasses.dataclass(frozen=True)

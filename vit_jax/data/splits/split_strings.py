@@ -217,7 +217,12 @@ def check_labelled(
 
 def names(split: str) -> list[str]:
   """Returns ['train', 'test'] for 'train[:9%]+test'."""
-  return [part.split('[')[0].strip() for part in split.split('+')]
+  return [part.split('[')[0].strip() for part in parts(split)]
+
+
+def parts(split: str) -> list[str]:
+  """Returns ['train[:9%]', 'test'] for 'train[:9%] + test'."""
+  return [part.strip() for part in split.split('+')]
 
 
 def select_split(
