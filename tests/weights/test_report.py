@@ -32,6 +32,15 @@ def test_settings_are_reported_unless_they_are_given(tmp_path):
           if origin == weights_lib.GIVEN} == {'crop', 'num_heads'}
 
 
+def test_the_size_of_images_is_reported_beside_that_of_the_positions(tmp_path):
+  random_models.make_tiny().save(tmp_path / 'x')
+  for resolution, words in ((32, 'images 32x32,'), (
+      64, 'images 64x64 (positions of 32x32),')):
+    model = vit_jax.load(tmp_path / 'x', log=None, resolution=resolution)
+    for text in (model.summary[1], repr(model)):
+      assert words in text
+
+
 @pytest.mark.parametrize(('config', 'origin'), [
     (None, 'assumed, as ViT-Ti has (if wrong, all outputs are wrong)'),
     ({'architecture': 'vit_tiny_patch16_224'},

@@ -120,11 +120,10 @@ def _card(args: argparse.Namespace, model: model_lib.Model) -> str:
       source.read_text(), path, predicts=predicts) if source.exists() else ''
   if not args.push:
     return text
-  height, width = model.resolution
   return model_card.for_hub(
       text or model_card.of_weights(
-          args.push, f'{tree.num_elements(model.params):,} parameters, images '
-          f'of {height} x {width} pixels. Converted from {args.source}.',
+          args.push, f'{tree.num_elements(model.params):,} parameters, '
+          f'{model.image_size} pixels. Converted from {args.source}.',
           predicts=predicts),
       library=_LIBRARIES[args.format], licence=args.licence)
 

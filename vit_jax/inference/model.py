@@ -94,10 +94,9 @@ class Model(weights_lib.Weights):
     return network_lib.params_by_size(self)
 
   def __repr__(self) -> str:
-    height, width = self.resolution
     return (f'Model({self.origin or self.config.name}: '
-            f'{weights_lib.count(self.params)}, images of '
-            f'{height} x {width}, {self.head_size})')
+            f'{weights_lib.count(self.params)}, {self.image_size}, '
+            f'{self.head_size})')
 
   def predict(
       self, images: ImageLike | Iterable[ImageLike], top_k: int = 5, *,

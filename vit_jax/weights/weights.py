@@ -83,6 +83,14 @@ class Weights:
         'target' if self.preprocess.labels else 'output'))
 
   @property
+  def image_size(self) -> str:
+    """Size of images and, if it is another, of the positions, for messages."""
+    size, positions = (f'{height}x{width}' for height, width in (
+        self.preprocess.resolution, self.resolution))
+    return f'images {size}' + f' (positions of {positions})' * (
+        positions != size)
+
+  @property
   def summary(self) -> tuple[str, ...]:
     """Lines about found, declared, inferred and assumed settings."""
     return tuple(_summary(self))
@@ -97,8 +105,7 @@ def _summary(weights: Weights) -> Iterator[str]:
   if getattr(config, 'representation_layer', False):
     values['representation_layer'] = True
   size = f'{config.variant}, ' if config.variant else ''
-  height, width = weights.resolution
-  yield (f'  model: {size}{weights.head_size}, images {height}x{width}'
+  yield (f'  model: {size}{weights.head_size}, {weights.image_size}'
          + listed(values.items(), start=', '))
   if not config.num_classes:
     yield '  no trained head: 0 classes, logits are empty'
