@@ -92,6 +92,15 @@ def test_examples_are_chosen_from_the_training_split_only(
   _same(_open('mine', 'test', data_dir=str(tmp_path)), _open(folder, 'test'))
 
 
+def test_examples_are_excluded_from_each_training_split(folder, tmp_path):
+  keys = tmp_path / 'exclude.txt'
+  keys.write_text('train/cat/6.png\ntest/dog/1.jpeg\n')
+  assert _prepare(folder, tmp_path, '--set=split=train + test',
+                  f'--set=exclude={keys}') == 0
+  for split, count in (('train', 24), ('test', 4)):
+    assert len(_open('mine', split, data_dir=str(tmp_path))) == count
+
+
 def test_masks_are_reported_as_not_written(tmp_path, capsys):
   for i in range(12):
     image = pictures.picture(i)

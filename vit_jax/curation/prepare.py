@@ -30,6 +30,7 @@ from vit_jax.data import known_datasets
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import registry
+from vit_jax.data.splits import split_strings
 
 _PLAN = '.plan.json'
 _UNREADABLE = 'unreadable.jsonl'
@@ -236,7 +237,7 @@ def _training_splits(
     settings: Mapping[str, Any],
 ) -> list[str]:
   """Returns the written splits whose examples `settings` may select."""
-  training = {part.partition('[')[0] for part in config.split.split('+')}
+  training = split_strings.names(config.split)
   found = [split for split in chosen if split in training]
   selecting = sorted(selection_lib.SELECTION_KEYS & settings.keys())
   if selecting and not found:

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import Any
 
 from vit_jax import data
+from vit_jax.data.splits import split_strings
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
@@ -33,7 +34,7 @@ def overrides(
         'know what else to hold out. Write it in the section `sweep` of the '
         "config: 'development': {'data': {'split': ...}, 'evals': {'dev': "
         "{'split': ...}}}.")
-  kept, names = 100 - section.held_out, [s.strip() for s in split.split('+')]
+  kept, names = 100 - section.held_out, split_strings.parts(split)
   kind = {}
   if any(section.name == 'regression' for section in config.evals.values()):
     kind = {'name': 'regression'}
