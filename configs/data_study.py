@@ -40,8 +40,8 @@ from configs import pretrain
 STUDIES = {
     'jft': ('9M+30M+90M+all', 7 * 303_000_000 // 4096, 'train', '',
             'imagenet2012'),
-    'imagenet21k': ('1M+3M+9M+all', 90 * 14_145_922 // 4096, 'full[51200:]',
-                    'full[:51200]', 'imagenet2012'),
+    'imagenet21k': ('1M+3M+9M+all', 90 * 14_145_922 // 4096, 'train', '',
+                    'imagenet2012'),
     'imagenet2012': ('10%+30%+all', 300 * 1_268_355 // 4096, 'train[:99%]',
                      'train[99%:]', 'imagenet2012'),
 }

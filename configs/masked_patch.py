@@ -47,9 +47,7 @@ def get_config(
       'batch_size': batch_size,
       'model': {'variant': model, 'dtype': 'auto', 'remat': 'attention'},
       'data': {
-          'source': dataset, 'split': pretrain.SPLITS.get(
-              pretrain.without_version(dataset), 'train'),
-          'resolution': resolution,
+          'source': dataset, 'split': 'train', 'resolution': resolution,
           'train_ops': [*pretrain.CROP_AND_FLIP],
           'eval_ops': pretrain.eval_ops(resolution),
           'num_workers': 'auto',

@@ -54,7 +54,6 @@ TABLE_3 = {
     'imagenet21k': ('linear', 0.03, 0.1, None, IMAGENET21K, (90, 1e-3)),
     'imagenet2012': ('cosine', 0.3, 0.1, 1.0, {}, (300, 3e-3)),  # ViT-*
 }
-SPLITS = {'imagenet21k': 'full[51200:]'}
 # Datasets with several labels per image.
 MULTI_LABEL = ('imagenet21k', 'jft', 'shapes')
 # With a sigmoid, probabilities start at 1 / classes: 18,291, 21,843 and 1,000.
@@ -102,8 +101,7 @@ def get_config(
                        else 0.0,
       },
       'data': {
-          'source': dataset, 'split': SPLITS.get(name, 'train'),
-          'resolution': resolution,
+          'source': dataset, 'split': 'train', 'resolution': resolution,
           'train_ops': [*CROP_AND_FLIP],
           'eval_ops': eval_ops(resolution), 'num_workers': 'auto',
       },

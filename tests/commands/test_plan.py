@@ -28,7 +28,7 @@ def config(tmp_path):
       tmp_path / 'toy.py', total={'epochs': 90}, batch_size=16, accumulation=1,
       model={'width': 32, 'depth': 2, 'mlp_dim': 64, 'patch': 16,
              'remat': 'full'},
-      data={'source': 'imagenet21k', 'split': 'full[51200:]',
+      data={'source': 'imagenet21k', 'split': 'train',
             'resolution': 32},
       objective={'loss': 'sigmoid'},
       evals={'val': {'every': {'percent': 2}}})

@@ -84,6 +84,18 @@ def test_smallnorb_uses_the_second_half_of_its_test_split(tiny_vtab):
     assert opened.splits['val200'].key(199).endswith('test 199')
 
 
+@pytest.mark.parametrize(('task', 'images'), [
+    ('eurosat', 27_000), ('resisc45', 31_500)])
+def test_a_dataset_of_one_split_is_tested_on_its_last_fifth(
+    monkeypatch, task, images):
+  monkeypatch.setattr(vtab.tfds_folders, 'find', lambda *_: None)
+  monkeypatch.setattr(vtab.tfds_lib, 'open_records', lambda _: (
+      {'train': range(images)}, {}))
+  test = open_task(task, '').splits['test']
+  assert len(test) == vtab.planned(f'vtab/{task}').num_examples['test']
+  assert test.key(0).endswith(f'train {images * 4 // 5}')
+
+
 def test_missing_datasets_have_a_command(tmp_path):
   with pytest.raises(ValueError, match='tfds build eurosat/rgb --data_dir'):
     open_task('eurosat', tmp_path)

@@ -59,14 +59,14 @@ DATASETS: dict[str, DatasetFacts] = {
     **dict.fromkeys(
         ('imagenet_a', 'imagenet_r'), DatasetFacts(num_present=200)),
     # The full ImageNet (Fall 2011 release), not in the public catalogue; named
-    # as in the ViT and big_vision codebases.
+    # and divided as in the ViT and big_vision codebases.
     'imagenet21k': DatasetFacts(
-        label='labels', eval_split='full[:51200]', multi_label=True,
-        num_classes=21_843, num_examples={'full': 14_197_122}),
+        label='labels', multi_label=True, num_classes=21_843,
+        parts={'train': 'full[51200:]', 'test': 'full[:51200]'},
+        num_examples={'train': 14_145_922, 'test': 51_200}),
     # Google-internal (ViT paper, section 4.1): for planning only.
     'jft': DatasetFacts(
-        label='labels', eval_split='test', multi_label=True,
-        num_classes=18_291,
+        label='labels', multi_label=True, num_classes=18_291,
         num_examples={'train': 303_000_000, 'test': 50_000}),
     'oxford_flowers102': DatasetFacts(
         num_classes=102,

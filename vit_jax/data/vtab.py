@@ -75,7 +75,7 @@ class Task:
     num_classes: number of classes.
     num_test: number of test images.
     val: TFDS split string of `val200`.
-    test: TFDS split string of `test`.
+    test: TFDS split string of `test`, if not in `known_datasets`.
     label: maps an example to its label.
     image: decodes the image file, if not the default.
   """
@@ -83,7 +83,7 @@ class Task:
   num_classes: int
   num_test: int
   val: str = 'validation[:200]'
-  test: str = 'test'
+  test: str = ''
   label: Callable[[Example], int] = feature
   image: Callable[[bytes], Any] | None = None
 
@@ -113,10 +113,8 @@ TASKS: dict[str, Task] = {
     'sun397': Task('sun397/tfds:4.*.*', 397, 21_750),
     'svhn': Task('svhn_cropped:3.*.*', 10, 26_032, 'train[65931:66131]'),
     'patch_camelyon': Task('patch_camelyon:2.*.*', 2, 32_768),
-    'eurosat': Task(
-        'eurosat/rgb:2.*.*', 10, 5_400, 'train[16200:16400]', 'train[21600:]'),
-    'resisc45': Task(
-        'resisc45:3.*.*', 45, 6_300, 'train[18900:19100]', 'train[25200:]'),
+    'eurosat': Task('eurosat/rgb:2.*.*', 10, 5_400, 'train[16200:16400]'),
+    'resisc45': Task('resisc45:3.*.*', 45, 6_300, 'train[18900:19100]'),
     'diabetic_retinopathy': Task(
         'diabetic_retinopathy_detection/btgraham-300:3.*.*', 5, 42_670),
     'clevr_count_all': _clevr(8, object_count),
@@ -153,10 +151,11 @@ def open_task(source: str, data_dir: str) -> protocol.DatasetSplits:
           task.image)
       for split, records in records_of.items()},
       num_classes=task.num_classes)
+  test = task.test or known_datasets.facts(task.tfds).parts.get(TEST, TEST)
   selected = {
       ours: split_strings.select_split(dataset, theirs, name=task.tfds)
       for ours, theirs in (
-          (TRAIN, 'train[:800]'), (VALIDATION, task.val), (TEST, task.test))}
+          (TRAIN, 'train[:800]'), (VALIDATION, task.val), (TEST, test))}
   return protocol.DatasetSplits(
       selected, num_classes=task.num_classes, eval_split=TEST)
 

@@ -32,7 +32,7 @@ def table_6() -> list[dict[str, Any]]:
   """Returns the rows of Table 6, each with the paper's count and ours."""
   rows = []
   for variant, epochs, paper in paper_costs.TABLE_6:
-    exaflops = _exaflops(variant, paper_costs.JFT_IMAGES * epochs)
+    exaflops = _exaflops(variant, paper_costs.IMAGES['jft'] * epochs)
     rows.append({
         'variant': variant, 'epochs': epochs,
         'multiply_adds': count_multiply_adds(variant), 'exaflops': exaflops,
@@ -43,8 +43,8 @@ def table_6() -> list[dict[str, Any]]:
 def table_2() -> list[dict[str, Any]]:
   """Returns the rows of Table 2 with our counts and implied utilisations."""
   rows = []
-  for variant, dataset, images, epochs, core_days in paper_costs.TABLE_2:
-    exaflops = _exaflops(variant, images * epochs)
+  for variant, dataset, epochs, core_days in paper_costs.TABLE_2:
+    exaflops = _exaflops(variant, paper_costs.IMAGES[dataset] * epochs)
     rows.append({
         'variant': variant, 'dataset': dataset, 'epochs': epochs,
         'exaflops': exaflops, 'core_days': core_days,

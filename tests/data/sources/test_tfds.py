@@ -12,7 +12,6 @@ from tests import tfds_files
 from vit_jax import data
 from vit_jax.data import examples
 from vit_jax.data import known_datasets
-from vit_jax.data import vtab
 from vit_jax.data.sources import tfds as tfds_lib
 from vit_jax.data.splits import split_strings
 
@@ -154,10 +153,13 @@ def test_other_formats_get_the_command_that_converts_them(prepare, open_tfds):
 def test_published_test_images_are_not_trained_on(
     prepare, open_tfds, tmp_path, monkeypatch):
   """Covers datasets that have a single split in TFDS."""
-  for name in ('eurosat', 'resisc45'):
-    row, task = known_datasets.facts(name), vtab.TASKS[name]
-    assert row.parts['test'] == task.test and row.eval_split == 'test'
-    assert row.parts['train'] == task.test.replace('[', '[:').replace(':]', ']')
+  for name, parts in {
+      'eurosat': ('train[:21600]', 'train[21600:]'),
+      'resisc45': ('train[:25200]', 'train[25200:]'),
+      'imagenet21k': ('full[51200:]', 'full[:51200]')}.items():
+    row = known_datasets.facts(name)
+    assert row.parts == dict(zip(('train', 'test'), parts))
+    assert row.eval_split == 'test'
   monkeypatch.setitem(
       known_datasets.DATASETS, 'eurosat', known_datasets.DatasetFacts(
           parts={'train': 'train[:6]', 'test': 'train[6:]'}))
@@ -170,6 +172,9 @@ def test_published_test_images_are_not_trained_on(
   assert list(open_tfds('eurosat').splits) == ['train', 'test']
   prepare('resisc45', splits=('train', 'test'))  # Prepared in two parts.
   assert [len(of) for of in open_tfds('resisc45').splits.values()] == [2, 2]
+  prepare('imagenet21k', splits=('train', 'validation'), label_key='labels',
+          label_feature=tfds.features.Sequence(CLASS_LABEL))  # Without `full`.
+  assert list(open_tfds('imagenet21k').splits) == ['train', 'validation']
 
 
 @pytest.mark.parametrize(('feature', 'targets'), [

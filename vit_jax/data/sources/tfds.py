@@ -227,7 +227,7 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
                         facts.image, read_label)
       for split, records in records_of.items()}
   opened = dataclasses.replace(opened, splits=splits)
-  if set(facts.parts) - set(splits):  # Skipped if TFDS prepared them as splits.
+  if {*splits} == {*split_strings.names('+'.join(facts.parts.values()))}:
     splits = {part: split_strings.select_split(opened, split, name=name)
               for part, split in facts.parts.items()}
   may_be_empty = opened.multi_label or bool(opened.targets)
