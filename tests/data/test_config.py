@@ -32,31 +32,6 @@ def test_invalid_settings_are_errors(section, message):
     data.parse(section)
 
 
-@pytest.mark.parametrize(('ours', 'trained', 'noted'), [
-    (0.5, {'mean': [0.485, 0.456, 0.406]}, True),
-    ((0.485, 0.456, 0.406), {'mean': [0.485, 0.456, 0.406]}, False),
-    (0.5, {'mean': [0.5, 0.5, 0.5]}, False),
-    # Weights for another number of channels.
-    ((0.1, 0.2), {'mean': [0.5, 0.5, 0.5]}, False)])
-def test_another_mean_of_pixels_is_noted(ours, trained, noted):
-  config = data.DataConfig(
-      source='digits', mean=ours, channels=len(ours) if ours != 0.5 else 3)
-  notes = data.scale_notes(
-      config, {'std': (0.5, 0.5, 0.5), 'value_range': None} | trained)
-  assert notes == ([
-      f'note: data.mean is {ours}, but the weights are for '
-      f'{tuple(trained["mean"])}'
-  ] if noted else [])
-
-
-def test_another_range_of_pixels_is_noted():
-  trained = {'mean': [0.5], 'std': [0.5], 'value_range': (0, 10000)}
-  config = data.DataConfig(source='digits', value_range=(0, 255))
-  assert data.scale_notes(config, trained) == [
-      'note: data.value_range is (0, 255), but the weights are for (0, 10000)']
-  assert not data.scale_notes(config, {**trained, 'value_range': None})
-
-
 @pytest.mark.parametrize(('resolution', 'is_noted'), [
     (160, True), (224, False)])
 def test_a_crop_for_another_resolution_is_noted(resolution, is_noted):

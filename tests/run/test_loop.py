@@ -263,8 +263,10 @@ def test_initial_weights_may_move_but_not_appear_before_a_run_resumes(
     ({'total': {'steps': 19}}, 'at step 20, but the config ends at step 19'),
     ({'data': {'resolution': [4, 16]}}, '2x2 patches, but .* 1x4'),
     ({'data': {'mean': (0.1, 0.2, 0.3)}}, (
-        '(?s)Use --config.data.mean=0.5 --config.data.std=0.5 or .*'
+        '(?s)Use --config.data.mean=0.5 or .*'
         r'mean: 0.5 -> \[0.1, 0.2, 0.3\]')),
+    ({'data': {'value_range': (0, 128)}},
+     'Use --config.data.value_range=null or'),
 ])
 def test_a_run_does_not_resume_with_an_incompatible_config(
     workdir, changes, words):

@@ -6,9 +6,8 @@
 
 from vit_jax.data.augment.mixup import prepare
 from vit_jax.data.config import DataConfig
-from vit_jax.data.config import inherit
+from vit_jax.data.config import held_out_by
 from vit_jax.data.config import parse
-from vit_jax.data.config import scale_notes
 from vit_jax.data.dataset import class_labels
 from vit_jax.data.dataset import Dataset
 from vit_jax.data.dataset import IGNORED
@@ -23,7 +22,8 @@ from vit_jax.data.mixture import images_seen
 from vit_jax.data.pipeline import abstract_batch
 from vit_jax.data.pipeline import eval_batches
 from vit_jax.data.pipeline import train_batches
-from vit_jax.data.sources.columns import held_out_by
+from vit_jax.data.scaling import inherit
+from vit_jax.data.scaling import measured
+from vit_jax.data.scaling import scale_notes
 from vit_jax.data.sources.protocol import Metadata
 from vit_jax.data.splits.class_sampling import TooFewExamples
-from vit_jax.data.statistics import measured

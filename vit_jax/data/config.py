@@ -295,54 +295,8 @@ def parse(section: Mapping[str, Any]) -> DataConfig:
   return schema.parse(DataConfig, section, where='data')
 
 
-def inherit(
-    section: Mapping[str, Any], trained: Mapping[str, Any]) -> dict[str, Any]:
-  """Replaces 'auto' in `mean` and `std` by the values of initial weights.
-
-  Args:
-    section: section `data` of a run.
-    trained: section `data` that the weights were trained with, as far as known.
-
-  Raises:
-    ValueError: if theirs are not known yet, or are for other channels.
-  """
-  config, result = parse(section), dict(section)
-  for name in ('mean', 'std'):
-    value = trained.get(name, 'auto')
-    if getattr(config, name) != 'auto' or value == 'auto':
-      continue
-    different = isinstance(value, (list, tuple)) and sorted({*value})
-    if different and len(different) == 1:
-      value = different[0]
-    elif value == 'measured' or (different and len(value) != config.channels):
-      raise ValueError(
-          f'data.{name} is auto, that of the initial weights, but theirs is '
-          f'{value}, and the images have {config.channels} channels. Set '
-          'data.mean and data.std to numbers or measured.')
-    result[name] = value
-  return result
-
-
-def scale_notes(config: DataConfig, trained: Mapping[str, Any]) -> list[str]:
-  """Returns a note for each part of the scale that differs from the weights'.
-
-  Args:
-    config: images of the new run.
-    trained: `mean`, `std` and `value_range` of the weights.
-  """
-  notes = []
-  ranges = [tuple(each) if each else (0, 255) for each in (
-      config.value_range, trained['value_range'])]
-  if ranges[0] != ranges[1]:
-    notes.append(f'note: data.value_range is {ranges[0]}, but the weights are '
-                 f'for {ranges[1]}')
-  for name in ('mean', 'std'):
-    theirs, ours = trained[name], getattr(config, name)
-    sizes = np.size(ours), np.size(theirs)
-    other_channels = min(sizes) > 1 and sizes[0] != sizes[1]
-    if isinstance(ours, str) or isinstance(theirs, str) or other_channels:
-      continue
-    if not np.allclose(ours, theirs):
-      notes.append(f'note: data.{name} is {ours}, but the weights are for '
-                   f'{tuple(np.atleast_1d(theirs).tolist())}')
-  return notes
+def held_out_by(section: Mapping[str, Any]) -> str:
+  """Returns the setting of `data` that holds out images without splits."""
+  if section.get('val_source'):
+    return f'data.val_source={files.identity(section["val_source"])}'
+  return f'data.holdout={section.get("holdout", columns_lib.HOLDOUT)}'

@@ -17,7 +17,7 @@ from vit_jax import evals
 from vit_jax import types
 from vit_jax.data import examples
 from vit_jax.data import imagenet_real
-from vit_jax.data.augment import mixup
+from vit_jax.data import scaling
 from vit_jax.data.splits import class_sampling as class_sampling_lib
 from vit_jax.evals import passes
 from vit_jax.experiment import config as config_lib
@@ -190,7 +190,7 @@ def build(
       return batch
     options = {'capture': True} if capture else {}  # Not of a ResNet.
     return (passes.average_mirrored(apply) if flip else apply)(
-        lora.merge(params, config.lora), mixup.normalize(
+        lora.merge(params, config.lora), scaling.normalize(
             batch['image'], mean=scale['mean'], std=scale['std']))
 
   def features(

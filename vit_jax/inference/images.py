@@ -20,7 +20,7 @@ from PIL import Image
 
 from vit_jax import pictures
 from vit_jax import untrusted
-from vit_jax.data.augment import mixup
+from vit_jax.data import scaling
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
 from vit_jax.data.images import multichannel
@@ -51,8 +51,8 @@ def read(
   picture = _read_resized(image, preprocess)
   pixels = ops_lib.pixels(picture) if preprocess.any_aspect else (
       ops_lib.to_array(picture, size=preprocess.resolution))
-  return mixup.normalize(
-      mixup.scale(pixels, value_range=preprocess.value_range),
+  return scaling.normalize(
+      scaling.scale(pixels, value_range=preprocess.value_range),
       mean=preprocess.mean, std=preprocess.std)
 
 

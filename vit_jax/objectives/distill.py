@@ -31,7 +31,7 @@ from vit_jax import data
 from vit_jax import models
 from vit_jax import schema
 from vit_jax import types
-from vit_jax.data.augment import mixup
+from vit_jax.data import scaling
 from vit_jax.objectives import objective
 from vit_jax.objectives import supervised
 
@@ -170,7 +170,7 @@ class Distill(objective.Objective):
   ) -> Float[Array, 'batch new_height new_width channels']:
     """Returns the same images in the size and scale of the teacher's."""
     teacher = self._context.teacher
-    scaled = mixup.normalize(
+    scaled = scaling.normalize(
         images, mean=teacher.preprocess.mean, std=teacher.preprocess.std)
     shape = (len(images), *image(teacher).shape[1:])
     return scaled if scaled.shape == shape else jax.image.resize(

@@ -19,7 +19,7 @@ import numpy as np
 from vit_jax import data
 from vit_jax import models
 from vit_jax import types
-from vit_jax.data.augment import mixup
+from vit_jax.data import scaling
 
 Images = Float[Array, 'batch height width channels']  # Pixels in [0, 1].
 Mode = Literal['max', 'min']
@@ -52,7 +52,7 @@ class Context:
 
   def normalize(self, pixels: jax.Array) -> jax.Array:
     """Returns model inputs for pixels in [0, 1]."""
-    return mixup.normalize(pixels, mean=self.mean, std=self.std)
+    return scaling.normalize(pixels, mean=self.mean, std=self.std)
 
   def apply(
       self, params: types.Params, pixels: Images, key: PRNGKeyArray, *,

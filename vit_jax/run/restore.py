@@ -172,11 +172,11 @@ def _problem(
   if weights is not None and not counters.origin:
     return ('started from random parameters, but the config now starts from '
             f'{weights.address}. Delete the run')
-  if earlier.data.value_scale != experiment.config.data.value_scale:
+  theirs, ours = earlier.data.value_scale, experiment.config.data.value_scale
+  if theirs != ours:
     flags = ' '.join(
-        f'--config.data.{name}='
-        + shlex.quote(json.dumps(earlier.data.value_scale[name]))
-        for name in ('mean', 'std'))
+        f'--config.data.{name}=' + shlex.quote(json.dumps(value))
+        for name, value in theirs.items() if value != ours[name])
     return ('normalises pixels by other values, as listed below. Use ' + flags)
   if earlier.data.mixture != experiment.config.data.mixture:
     return ('trains on another mixture, as listed below. Restore data.mixture')

@@ -15,6 +15,7 @@ from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
+from vit_jax.data import scaling
 from vit_jax.models import architecture
 from vit_jax.models import vit_config
 from vit_jax.weights import weights as weights_lib
@@ -77,7 +78,7 @@ def save(
         f'format {form} supports three. Save it as {ORBAX}.')
   if form in ('timm', 'huggingface') and (
       preprocess.pixel_dtype != 'uint8'
-      or preprocess.value_range not in (None, (0, 255))):
+      or preprocess.value_range not in (None, scaling.DEFAULT_RANGE)):
     raise ValueError(
         f'The model expects pixels of {preprocess.pixel_dtype} with the '
         f'value_range {preprocess.value_range}, which the format {form} cannot '

@@ -1,4 +1,4 @@
-"""Input processing on the device: scaling of pixels, mixup and CutMix.
+"""Input processing on the device: scaled pixels, mixup and CutMix.
 
 Batches are transferred as bytes, a quarter of float32. Mixing pairs images of
 the global batch, which no single host holds.
@@ -6,43 +6,19 @@ the global batch, which no single host holds.
 
 from collections.abc import Callable, Mapping
 import functools
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Integer, Key, Real
-import numpy as np
+from jaxtyping import Array, Float, Integer, Key
 
 from vit_jax.data import config as data_config
+from vit_jax.data import scaling
 from vit_jax.data.sources import protocol
 
-Pixels = TypeVar('Pixels', np.ndarray, jax.Array)  # Of the host or the device.
 Batch = Mapping[str, Any]  # Arrays of the host or the device.
 _Mixed = tuple[Float[Array, 'batch height width channels'],
                Float[Array, 'batch classes']]
-
-
-def scale(
-    image: Real[Pixels, '... channels'], *,
-    value_range: tuple[float, float] | None = None,
-) -> Float[Pixels, '... channels']:
-  """Returns image / 255 in float32, on the host or the device.
-
-  `value_range` are the pixel values to scale to 0 and 1, instead of 0 and 255.
-  """
-  low, high = value_range or (0, 255)
-  return (image.astype(jnp.float32) - low) / (high - low)
-
-
-def normalize(
-    pixels: Float[Pixels, '... channels'], *,
-    mean: float | tuple[float, ...], std: float | tuple[float, ...],
-) -> Float[Pixels, '... channels']:
-  """Returns model inputs (pixels - mean) / std for pixels in [0, 1].
-
-  NumPy arrays stay on the host.
-  """
-  return (pixels - np.asarray(mean, np.float32)) / np.asarray(std, np.float32)
 
 
 def mixup(
@@ -139,7 +115,7 @@ def prepare(
   def apply(
       batch: Batch, key: jax.Array | None, train: bool,
   ) -> dict[str, jax.Array]:
-    image = scale(
+    image = scaling.scale(
         jnp.asarray(batch['image']), value_range=config.value_range)
     label = jnp.asarray(batch['label'])
     if dataset.multi_label:

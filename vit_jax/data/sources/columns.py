@@ -27,13 +27,6 @@ HOLDOUT = 0.1  # Default of `data.holdout`.
 IGNORED = 'data.target is none: labels are ignored.'
 
 
-def held_out_by(section: Mapping[str, Any]) -> str:
-  """Returns the setting of `data` that holds out images without splits."""
-  if section.get('val_source'):
-    return f'data.val_source={section["val_source"]}'
-  return f'data.holdout={section.get("holdout", HOLDOUT)}'
-
-
 @dataclasses.dataclass(frozen=True)
 class TableConfig:
   """The config section `data.table`; needed where column names are unusual.

@@ -1,0 +1,176 @@
+"""Scales of pixels and regression targets: applied, measured, compared.
+
+    model input = (pixels from 0 to 1 - mean) / std
+"""
+
+from collections.abc import Mapping
+import dataclasses
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float, Real
+import numpy as np
+
+from vit_jax.data import config as data_config
+from vit_jax.data import dataset as dataset_lib
+from vit_jax.data import examples
+from vit_jax.data.splits import split_strings
+
+DEFAULT_RANGE = (0, 255)  # Pixel values that become 0 and 1.
+_NUM_IMAGES = 512  # For mean and std of pixels.
+
+Pixels = TypeVar('Pixels', np.ndarray, jax.Array)  # Of the host or the device.
+
+
+def scale(
+    image: Real[Pixels, '... channels'], *,
+    value_range: tuple[float, float] | None = None,
+) -> Float[Pixels, '... channels']:
+  """Returns image / 255 in float32, on the host or the device.
+
+  `value_range` are the pixel values to scale to 0 and 1, instead of 0 and 255.
+  """
+  low, high = value_range or DEFAULT_RANGE
+  return (image.astype(jnp.float32) - low) / (high - low)
+
+
+def normalize(
+    pixels: Float[Pixels, '... channels'], *,
+    mean: float | tuple[float, ...], std: float | tuple[float, ...],
+) -> Float[Pixels, '... channels']:
+  """Returns model inputs (pixels - mean) / std for pixels in [0, 1].
+
+  NumPy arrays stay on the host.
+  """
+  return (pixels - np.asarray(mean, np.float32)) / np.asarray(std, np.float32)
+
+
+def measured(
+    config: data_config.DataConfig, dataset: dataset_lib.Dataset,
+) -> data_config.DataConfig:
+  """Returns the section with numbers for `mean`, `std` and target statistics.
+
+  Reads 512 training images if `mean` is 'measured', and all labels for
+  regression. Fills in placeholders for a planned dataset.
+  """
+  if config.mean == 'measured':
+    mean, std = (0.5, 0.5) if dataset.planned else (
+        _measure_pixels(config, dataset))
+    config = dataclasses.replace(config, mean=mean, std=std)
+  config = dataclasses.replace(config, **config.value_scale)
+  if not dataset.targets or config.target_mean:
+    return config
+  count = len(dataset.targets)
+  means, stds = ((0.0,) * count, (1.0,) * count) if dataset.planned else (
+      _measure_targets(dataset))
+  return dataclasses.replace(config, target_mean=means, target_std=stds)
+
+
+def _measure_targets(
+    dataset: dataset_lib.Dataset,
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+  """Returns mean and standard deviation of each target over all labels.
+
+  Raises:
+    ValueError: for a target that is missing everywhere, or constant.
+  """
+  name, source = dataset.title, dataset.source
+  values = np.empty((len(source), len(dataset.targets)))
+  labels = split_strings.labels(source)
+  for index in range(len(source)):
+    with dataset.naming(index):
+      values[index] = examples.to_vector(next(labels), dataset.targets)
+  for target, column in zip(dataset.targets, values.T):
+    if not np.nanmax(column, initial=-np.inf) > np.nanmin(
+        column, initial=np.inf):
+      raise ValueError(
+          f'The target {target!r} is missing or equal in all examples of '
+          f'{name}. Remove it, or set data.target_mean and data.target_std.')
+  return (tuple(map(float, np.nanmean(values, axis=0))),
+          tuple(map(float, np.nanstd(values, axis=0))))
+
+
+def _measure_pixels(
+    config: data_config.DataConfig, dataset: dataset_lib.Dataset,
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+  """Returns the mean and std of each channel, for images scaled to [0, 1].
+
+  Raises:
+    ValueError: if a channel is constant.
+  """
+  # The operations of evaluation, but the policy for unreadable training images.
+  config = dataclasses.replace(config, eval_unreadable='auto')
+  load = examples.LoadExample(dataset, config, train=False)
+  count = min(_NUM_IMAGES, dataset.num_examples)
+  sums = np.zeros((2, config.channels))
+  for i in range(count):
+    scaled = scale(
+        load.image(i * dataset.num_examples // count),
+        value_range=config.value_range).astype(np.float64)
+    sums += [scaled.mean((0, 1)), np.square(scaled).mean((0, 1))]
+  mean, square = sums / count
+  variance = square - np.square(mean)
+  if not np.all(variance > 1e-12):
+    channel = int(np.argmin(np.nan_to_num(variance)))
+    raise ValueError(
+        f'data.std cannot be measured: channel {channel} is {mean[channel]:g} '
+        f'in all of {count} images of {dataset.title}. Set '
+        'data.mean and data.std, one value per channel.')
+  # Four digits are the same on machines whose JPEG decoders round differently.
+  return (tuple(float(f'{m:.4g}') for m in mean),
+          tuple(float(f'{s:.4g}') for s in np.sqrt(variance)))
+
+
+def inherit(
+    section: Mapping[str, Any], trained: Mapping[str, Any]) -> dict[str, Any]:
+  """Replaces 'auto' in `mean` and `std` by the values of initial weights.
+
+  Args:
+    section: section `data` of a run.
+    trained: section `data` that the weights were trained with, as far as known.
+
+  Raises:
+    ValueError: if theirs are not known yet, or are for other channels.
+  """
+  config, result = data_config.parse(section), dict(section)
+  for name in ('mean', 'std'):
+    value = trained.get(name, 'auto')
+    if getattr(config, name) != 'auto' or value == 'auto':
+      continue
+    different = isinstance(value, (list, tuple)) and sorted({*value})
+    if different and len(different) == 1:
+      value = different[0]
+    elif value == 'measured' or (different and len(value) != config.channels):
+      raise ValueError(
+          f'data.{name} is auto, that of the initial weights, but theirs is '
+          f'{value}, and the images have {config.channels} channels. Set '
+          'data.mean and data.std to numbers or measured.')
+    result[name] = value
+  return result
+
+
+def scale_notes(
+    config: data_config.DataConfig, trained: Mapping[str, Any]) -> list[str]:
+  """Returns a note for each part of the scale that differs from the weights'.
+
+  Args:
+    config: images of the new run.
+    trained: `mean`, `std` and `value_range` of the weights.
+  """
+  notes = []
+  ranges = [tuple(each or DEFAULT_RANGE) for each in (
+      config.value_range, trained['value_range'])]
+  if ranges[0] != ranges[1]:
+    notes.append(f'note: data.value_range is {ranges[0]}, but the weights are '
+                 f'for {ranges[1]}')
+  for name in ('mean', 'std'):
+    theirs, ours = trained[name], getattr(config, name)
+    sizes = np.size(ours), np.size(theirs)
+    other_channels = min(sizes) > 1 and sizes[0] != sizes[1]
+    if isinstance(ours, str) or isinstance(theirs, str) or other_channels:
+      continue
+    if not np.allclose(ours, theirs):
+      notes.append(f'note: data.{name} is {ours}, but the weights are for '
+                   f'{tuple(np.atleast_1d(theirs).tolist())}')
+  return notes
