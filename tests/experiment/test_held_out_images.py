@@ -60,6 +60,16 @@ def test_measuring_on_training_images_is_noted(folder, split, noted, capsys):
       capsys)) == noted
 
 
+@pytest.mark.parametrize(('split', 'noted'), [('train', False), ('all', True)])
+def test_measuring_on_a_source_of_a_mixture_is_noted(
+    folder, tmp_path, split, noted, capsys):
+  toy.build(data={'mixture': [{'source': str(folder), 'split': split},
+                              {'source': _other(tmp_path)}]},
+            evals={'test': {'source': f'{folder}/'}})
+  assert ('evals.test measures on images that are trained on' in printed(
+      capsys)) == noted
+
+
 def test_validation_data_are_not_the_training_data(folder):
   with pytest.raises(ValueError, match='is the data that is trained on'):
     build(folder, val_source=f'{folder}/')
@@ -128,6 +138,7 @@ def test_a_best_value_of_other_images_is_forgotten(
     ({'holdout': 0.5}, {'source': '', 'mixture': [{'source': 'b'}]}, False),
     ({'holdout': 0.5}, {'source': './x/other'}, False),
     ({}, {'val_source': 'other'}, True),
+    ({'val_source': './y'}, {'val_source': './y/'}, False),
     ({'mixture': [{'source': './x'}], 'holdout': 0.5}, {}, True)])
 def test_evaluating_on_other_held_out_images_is_noted(section, trained, noted):
   note = evaluate_checkpoint.held_out_note(

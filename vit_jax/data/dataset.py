@@ -105,10 +105,7 @@ class Dataset(protocol.Metadata):
     return exceptions.replaced_by(rewrite)
 
   def contains_split_of(self, other: 'Dataset') -> bool:
-    """Whether this selection has a whole split that `other` has a part of.
-
-    Not for a mixture and one of its sources.
-    """
+    """Whether this selection has a whole split that `other` has a part of."""
     return self.name == other.name and not {
         *split_strings.parts(self.split)}.isdisjoint(
             split_strings.names(other.split))

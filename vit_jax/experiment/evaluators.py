@@ -128,7 +128,11 @@ def check(
         open_data=open_data)
   for name, section in config.evals.items():
     test = open_data(section.split, section.source)[0]
-    if section.uses_head and dataset.contains_split_of(test):
+    trained = [dataset, *(
+        open_data(entry.split, entry.source)[0] for entry in config.data.mixture
+        if config.data.own_source(entry.source) == test.name)]
+    if section.uses_head and any(
+        one.contains_split_of(test) for one in trained):
       note(f'note: evals.{name} measures on images that are trained on: '
            f'{test.title}')
     if section.fit_split is None:
