@@ -3,6 +3,7 @@
 import collections
 import hashlib
 from http import server
+import logging
 import threading
 import time
 from unittest import mock
@@ -195,3 +196,13 @@ def test_a_missing_file_leaves_nothing_in_the_cache(tmp_path):
 def test_an_invalid_address_is_an_error(address, words):
   with pytest.raises((ValueError, OSError), match=words):
     download.fetch(address)
+
+
+def test_messages_of_the_hub_are_printed_once(monkeypatch):
+  printed = []
+  for name in ('huggingface_hub', None):
+    handler = logging.Handler()
+    handler.emit = printed.append
+    monkeypatch.setattr(logging.getLogger(name), 'handlers', [handler])
+  logging.getLogger('huggingface_hub.utils._http').warning('Retrying in 1s')
+  assert len(printed) == 1

@@ -35,6 +35,9 @@ _CHUNK_BYTES = 2**20
 _HASH = '#sha256='
 _HUB_PATTERNS = ('*.safetensors', '*.npz', '*.bin')  # In order of preference.
 
+# Its logger prints. The root logger, which Orbax configures, would print again.
+huggingface_hub.logging.disable_propagation()
+
 
 def fetch(address: str | os.PathLike, *, log: Log = print) -> epath.Path:
   """Returns a readable path of the file or folder at an address.
