@@ -61,10 +61,10 @@ def test_unreadable_files_are_reported_and_skipped(
       f'{photos}/e.jpg', f'{photos}/none.jpg'}
   loaded = vit_jax.load(model, log=None)
   assert list(rows[0]) == [
-      'path', 'prediction', 'ant', 'bee', 'cat', 'dog', 'error']
+      'path', 'decision', 'ant', 'bee', 'cat', 'dog', 'error']
   for row in rows[:4]:
     expected = loaded.predict(row['path'])
-    assert row['prediction'] == expected.names[0] in printed
+    assert row['decision'] == expected.names[0] in printed
     assert float(row[expected.names[3]]) == pytest.approx(
         expected.probabilities[3], rel=1e-4)
 
@@ -97,9 +97,9 @@ def test_tables_of_images_keep_their_order_and_labels(
       json.loads, pathlib.Path('p.jsonl').read_text().splitlines()))
   assert [line['label'] for line in lines] == ['dog', 'ant']
   assert [[p['name'] for p in line['predictions']] for line in lines] == [
-      [row['prediction']] for row in rows]
+      [row['decision']] for row in rows]
   assert sorted(os.listdir()) == ['p.csv', 'p.jsonl', 'plain.csv']
-  assert pathlib.Path('plain.csv').read_text().startswith('path,prediction,')
+  assert pathlib.Path('plain.csv').read_text().startswith('path,decision,')
 
 
 def test_several_targets_have_a_column_each(
@@ -177,7 +177,7 @@ def test_hostile_names_are_shown_and_written_as_text(
     rows = list(csv.DictReader(file))
   assert [row['path'] for row in rows] == [
       *names[:2], "'=1+2\nmain.py.png", r'\udcff.png', "'@x\r.png"]
-  assert {row['prediction'] for row in rows[:4]} <= {
+  assert {row['decision'] for row in rows[:4]} <= {
       '\x1b[8mant', "'=bee"}
   assert main.main(['predict', '--model=model', '\x1b\n.png']) == 2
   assert r'error: \x1b' in capsys.readouterr().err

@@ -145,8 +145,8 @@ def _print(
   with contextlib.suppress(ValueError):  # Absolute and relative paths.
     folder = os.path.commonpath([os.path.dirname(r['path']) for r in records])
   first = ['image', *_titles(known)]
-  if model.thresholds:  # Otherwise, the first class is the prediction.
-    first.append('prediction')
+  if model.thresholds:  # Otherwise, the first class is the decision.
+    first.append('decision')
   columns, rows = [*first, 'class', 'share of pixels' if model.has_decoder else
                    'probability'], []
   for record in records[:_MAX_ROWS]:
@@ -261,5 +261,5 @@ def _cells(result: predictions.Result) -> list[tuple[str, Any]]:
   if isinstance(result, predictions.Estimate):
     return list(zip(result.names, result.values))
   by_class = sorted(zip(result.classes, result.names, result.probabilities))
-  return [('prediction', SEPARATOR.join(result.decision)),
+  return [('decision', SEPARATOR.join(result.decision)),
           *((name, value) for _, name, value in by_class)]
