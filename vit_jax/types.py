@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 import dataclasses
-from typing import Any
+from typing import Any, Literal
 
 import flax.struct
 import jax
@@ -24,6 +24,9 @@ Outputs = Mapping[str, Any]
 
 # A nested dict of arrays.
 Params = Any
+
+# Checkpoint of a workdir: of the last step, or of the best metric.
+Which = Literal['latest', 'best']
 
 # Mesh axes, outermost first: data parallelism, data parallelism with sharded
 # parameters, tensor parallelism.

@@ -7,15 +7,17 @@ Orbax writes under a temporary name and renames the complete folder.
 """
 
 import os
+import typing
 
 from etils import epath
 import orbax.checkpoint as ocp
 
 from vit_jax import atomic_files
 from vit_jax import schema
+from vit_jax import types
 
 FOLDER = 'checkpoints'
-LATEST, BEST = 'latest', 'best'
+LATEST, BEST = typing.get_args(types.Which)
 AUTO = 'auto'  # The best one if there is one, else the latest.
 WHICH = (AUTO, LATEST, BEST)
 DAMAGED = '.damaged'

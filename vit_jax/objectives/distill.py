@@ -56,7 +56,7 @@ class DistillConfig(supervised.SupervisedConfig):
   """
   name: Literal['distill'] = 'distill'  # type: ignore[assignment]
   teacher: str = ''
-  which: Literal['latest', 'best'] = 'latest'
+  which: types.Which = 'latest'
   targets: Literal['soft', 'hard'] = 'soft'
   temperature: float = 1.0
   weight: float = 1.0

@@ -17,6 +17,7 @@ import numpy as np
 from vit_jax import classes as classes_lib
 from vit_jax import models
 from vit_jax import tree
+from vit_jax import types
 from vit_jax.checkpoints import paths
 from vit_jax.models import vit_config
 from vit_jax.weights import weights as weights_lib
@@ -54,7 +55,7 @@ class InitConfig:
   """
   checkpoint: str = ''
   stage: str = ''
-  which: Literal['latest', 'best'] = 'latest'
+  which: types.Which = 'latest'
   positions: vit_config.Interpolation | None = None
   channels: Literal['same', 'mean'] = 'same'
   new: tuple[str, ...] = ('head/.*',)
