@@ -101,7 +101,7 @@ def test_runs_that_predict_pixels_show_reconstructions(
   mean, std = (np.asarray(getattr(model.preprocess, name))
                for name in ('mean', 'std'))
   original = np.random.default_rng(0).uniform(size=(2, 16, 16, 3))
-  pictures = reconstruction_lib.load(path, model, which='latest')(
+  pictures = reconstruction_lib.load(model)(
       ((original - mean) / std).astype(np.float32))
   np.testing.assert_allclose(pictures[0], original, atol=1e-6)
   hidden = (np.abs(pictures[1] - 0.5) < 1e-6).all(axis=-1)
@@ -109,7 +109,7 @@ def test_runs_that_predict_pixels_show_reconstructions(
   want = np.where(hidden[..., None], (mean + std).clip(0, 1), original)
   np.testing.assert_allclose(pictures[2], want, atol=1e-6)
   larger = vit_jax.load(path, log=None, resolution=24)
-  pictures = reconstruction_lib.load(path, larger, which='latest')(
+  pictures = reconstruction_lib.load(larger)(
       np.zeros((2, 24, 24, 3), np.float32))
   assert pictures[1].shape == (2, 24, 24, 3)
   assert not inspect(photos)

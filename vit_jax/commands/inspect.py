@@ -76,8 +76,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
         figures.filters(model, output / 'filters.png'),
         figures.positions(model, output / 'positions.png'),
         *figures.reconstruction(
-            model, args.model, shown, output / 'reconstruction.png',
-            which=args.which),
+            model, shown, output / 'reconstruction.png'),
         *figures.segmentation(
             model, shown, output / 'segmentation.png',
             batch_size=args.batch_size),

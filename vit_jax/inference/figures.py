@@ -80,19 +80,16 @@ def positions(
 
 
 def reconstruction(
-    model: model_lib.Model, address: str, paths: Sequence[str],
-    path: epath.Path, *, which: str,
+    model: model_lib.Model, paths: Sequence[str], path: epath.Path,
 ) -> list[html_page.Section]:
   """Draws reconstructions, if the model was trained to reconstruct images.
 
   Args:
     model: the model.
-    address: its workdir or checkpoint, which has the decoder.
     paths: images to draw.
     path: figure to write.
-    which: checkpoint of the workdir: 'latest' or 'best'.
   """
-  reconstruct = reconstruction_lib.load(address, model, which=which)
+  reconstruct = reconstruction_lib.load(model)
   if reconstruct is None or not paths:
     return []
   # Unreadable images are reported with the attention.

@@ -7,7 +7,6 @@ prediction and MAE; these functions read them from the checkpoint.
 from collections.abc import Callable
 from typing import Any
 
-from etils import epath
 import jax
 from jaxtyping import Float
 import numpy as np
@@ -20,21 +19,17 @@ Images = Float[np.ndarray, 'batch height width channels']
 
 
 def load(
-    path: epath.PathLike, model: model_lib.Model, *, which: str,
+    model: model_lib.Model,
 ) -> Callable[[Images], tuple[Images, ...]] | None:
   """Returns a function that reconstructs preprocessed images, if any.
 
   It returns the images, the images with grey masked patches, and the images
-  with predicted patches, each in 0 ... 1. The masks are always the same.
-
-  Args:
-    path: the model's workdir or checkpoint; other paths have no predictions.
-    model: the model at `path`.
-    which: 'latest' or 'best' checkpoint of a workdir.
+  with predicted patches, each in 0 ... 1. The masks are always the same. Only
+  checkpoints have predictions.
   """
   if not model.is_checkpoint:
     return None  # Weight files. Do not download them again.
-  weights = open_lib.open(path, which=which)
+  weights = open_lib.open(model.address)
   if 'masked_patch' not in weights.shapes:
     return None
   config = objectives.parse(weights.run['objective'])
