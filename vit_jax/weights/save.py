@@ -156,7 +156,7 @@ def _family(form: str, model: weights_lib.Weights) -> families.Family:
   if form == 'huggingface':
     found = huggingface_types.TYPES[huggingface_export.model_type(model)]
     return found.in_family.written(config)
-  if form == 'npz' and config.registers == 1:
+  if form == 'npz' and _has_tokens_of_tips(config):
     architecture.check_exportable(
         dataclasses.replace(config, registers=0, mlp='gelu'), form)
     return families.FAMILIES['tips'].written(config)
@@ -176,6 +176,11 @@ def _family(form: str, model: weights_lib.Weights) -> families.Family:
       'timm_paired' if config.paired else 'timm']
   return dataclasses.replace(
       family, table=timm_arguments.written(family.table, config))
+
+
+def _has_tokens_of_tips(config: vit_config.ViTConfig) -> bool:
+  return (config.registers == 1 and config.has_cls and not config.position_cls
+          and config.position == 'learned' and not config.num_classes)
 
 
 def _for_format(
