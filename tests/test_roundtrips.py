@@ -134,12 +134,13 @@ ONLY_ORBAX = {
     '2-D positions', 'relative positions', 'sine-cosine positions',
     'positions in every layer', 'axial', 'grouped queries',
     'rotary registers', 'rotated class token', 'V-JEPA 2'}
+WITHOUT_SCALE = 'differential, parallel'  # timm's have a layer scale.
 REFUSED = {
     'orbax': set(),
     'npz': {*ONLY_ORBAX, 'parallel', 'registers', 'registers without positions',
             'registers, average', 'layer scale', 'norm after pooling',
             *BACKBONES, *HEADS, *set(TOWERS) - {'SigLIP', 'I-JEPA'}},
-    'timm': {*ONLY_ORBAX, *HEADS, 'representation', 'Pixio'},
+    'timm': {*ONLY_ORBAX, *HEADS, 'representation', 'Pixio', WITHOUT_SCALE},
     'huggingface': set(SETTINGS) - {
         'plain', 'no classes', 'settings that no array shows', 'no qkv bias',
         'patches that are not square', 'average', 'BEiT', 'BEiT, shared',
@@ -159,6 +160,11 @@ def test_a_vit_is_loaded_back_or_refused(form, setting, tmp_path):
     assert not list(tmp_path.iterdir())
   else:
     check_round_trip(model, target, form)
+
+
+def test_layers_that_no_architecture_of_timm_has_are_written_alone(tmp_path):
+  check_round_trip(random_models.make_tiny(**SETTINGS[WITHOUT_SCALE]),
+                   tmp_path / 'x.safetensors', 'timm')
 
 
 @pytest.mark.parametrize('form', save_lib.FORMATS)

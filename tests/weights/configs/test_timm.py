@@ -237,6 +237,8 @@ def test_a_network_that_timm_cannot_build_is_an_error(settings):
      'merge=2, merge_mlp_dim=8, merge_dim=9, pool_norm_affine=False'),
     ({'backbone': {'depths': (3, 4, 9)}, 'post_norm': True},
      r'backbone=BackboneConfig\(.*\)'),
+    ({'parallel': True, 'differential': True, 'position_cls': False},
+     'layer_scale=None'),
     ({'rotary': {'register_base': 2.0}}, r'rotary=RotaryConfig\(.*\)'),
     ({'key_bias': False, 'gelu': 'quick', 'pool_prefix': True},
      "gelu='quick', pool_prefix=True")], ids=str)

@@ -30,8 +30,8 @@ _ARCHITECTURES: Mapping[timm_arguments.Kind, tuple[str, ...]] = {
         'vit_base_patch16_224', 'vit_base_patch16_clip_224',
         'vit_giant_patch14_dinov2', 'aimv2_large_patch14_224',
         'deit_base_distilled_patch16_224', 'vit_base_patch16_rpn_224',
-        'vit_small_patch16_18x2_224', 'vit_base_patch16_xp_224',
-        'vit_dwee_patch16_reg1_gap_256', 'vit_dpwee_patch16_reg1_gap_256',
+        'vit_small_patch16_18x2_224', 'vit_dpwee_patch16_reg1_gap_256',
+        'vit_dwee_patch16_reg1_gap_256', 'vit_base_patch16_xp_224',
         'vit_tiny_r_s16_p8_224', 'vit_small_r26_s32_224',
         'vit_base_r50_s16_224', 'vit_large_r50_s32_224'),
     timm_arguments.NAFLEX: ('naflexvit_base_patch16_siglip',),
@@ -53,8 +53,9 @@ _FIXED: Mapping[str, tuple[str, ...]] = {
     'deit_base_distilled_patch16_224': (
         'registers', 'position', 'position_cls'),
     'vit_base_patch16_xp_224': ('proj_bias', 'inner_norm'),
-    'vit_dpwee_patch16_reg1_gap_256': ('proj_bias', 'inner_norm'),
     # No argument removes the layer scale.
+    'vit_dpwee_patch16_reg1_gap_256': (
+        'proj_bias', 'inner_norm', 'layer_scale'),
     **dict.fromkeys(_ARCHITECTURES[timm_arguments.EVA], ('layer_scale',))}
 # Settings that neither the name implies nor `backbones` lists.
 _OTHERS: Mapping[str, Mapping[str, Any]] = {
