@@ -107,6 +107,7 @@ def save(
     with (atomic_files.create(path) as file,
           atomic_files.create(declared.json_path(path)) as json_file):
       npz.write(file, arrays)
+      metadata[npz.CHECKSUM] = npz.open_file(file).metadata[npz.CHECKSUM]
       json_file.write_text(json.dumps(metadata, indent=2) + '\n')
   elif form == 'timm' and path.endswith('.safetensors'):
     with atomic_files.create(path) as file:
@@ -139,9 +140,12 @@ def _write_folder(
         config_files['config.json'])}
   with atomic_files.create(path) as folder:
     folder.mkdir()
-    _write_safetensors(folder / 'model.safetensors', arrays, metadata)
+    files = {}
     for name, content in config_files.items():
       (folder / name).write_text(json.dumps(content, indent=2) + '\n')
+      files[name] = declared.checksum(folder / name)
+    _write_safetensors(
+        folder / 'model.safetensors', arrays, {**metadata, 'files': files})
 
 
 def _family(form: str, model: weights_lib.Weights) -> families.Family:

@@ -4,6 +4,8 @@ import dataclasses
 import json
 import pathlib
 
+import jax
+import numpy as np
 import pytest
 
 from tests import random_models
@@ -62,6 +64,30 @@ def test_malformed_metadata_is_an_error(family, text, words, tmp_path):
   write(tmp_path / 'x', family, text)
   with pytest.raises(ValueError, match=f'is malformed: .*{words}'):
     foreign.load(tmp_path / 'x')
+
+
+def test_json_of_another_npz_file_is_an_error(tmp_path):
+  model = random_models.make_tiny()
+  model.save(tmp_path / 'x.npz', form='npz')
+  model.with_params(jax.tree.map(np.negative, model.params)).save(
+      tmp_path / 'y.npz', form='npz')
+  (tmp_path / 'y.npz').replace(tmp_path / 'x.npz')
+  with pytest.raises(ValueError, match='x.json was written for other weights'):
+    foreign.load(tmp_path / 'x.npz')
+  (tmp_path / 'y.json').replace(tmp_path / 'x.json')
+  assert foreign.load(tmp_path / 'x.npz').preprocess == model.preprocess
+
+
+@pytest.mark.parametrize('form', ['timm', 'huggingface'])
+def test_a_changed_config_beside_our_metadata_is_reported(form, tmp_path):
+  model = random_models.make({**random_models.TINY, 'gelu': 'exact'}, side=32)
+  model.save(tmp_path / 'x', form=form)
+  assert not foreign.load(tmp_path / 'x').notes
+  file = tmp_path / 'x/config.json'
+  file.write_text(file.read_text().replace('32', '64'))
+  loaded = foreign.load(tmp_path / 'x')
+  assert loaded.notes[0].startswith('config.json was changed, but is not read')
+  assert loaded.preprocess == model.preprocess
 
 
 def test_unrelated_json_next_to_an_npz_is_ignored(tmp_path):

@@ -4,12 +4,15 @@ vit_jax writes metadata with exported weights, so that nothing is lost:
 
     safetensors: JSON under the key `vit_jax` of the file's metadata
     npz:         the same JSON in a file of the same stem, `model.json`
+
+It is the only record that is read; a config.json beside it is for others.
 """
 
 from collections.abc import Container, Mapping
 import dataclasses
 import pathlib
 from typing import Any
+import zlib
 
 from vit_jax import models
 from vit_jax import schema
@@ -19,6 +22,7 @@ from vit_jax.models import vit_config
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.formats import array_file
+from vit_jax.weights.formats import npz
 
 KEY = 'vit_jax'
 # Settings whose origin every load reports.
@@ -100,6 +104,8 @@ class Metadata:
     positions: interpolation of position embeddings.
     data: section `data` of a run.
     objective: section `objective` of a run.
+    checksum: that of the arrays in the .npz file, which is another file.
+    files: checksums of the JSON files written for other libraries, by name.
   """
   model: dict[str, Any]
   preprocess: dict[str, Any] | None = None
@@ -107,6 +113,8 @@ class Metadata:
   positions: vit_config.Interpolation = 'linear'
   data: dict[str, Any] = dataclasses.field(default_factory=dict)
   objective: dict[str, Any] = dataclasses.field(default_factory=dict)
+  checksum: str = ''
+  files: dict[str, str] = dataclasses.field(default_factory=dict)
 
   def size(self, preprocess: preprocessing.Preprocess) -> tuple[int, int]:
     """Returns the image size of the position embeddings."""
@@ -127,11 +135,26 @@ def json_path(path: str) -> str:
   return path.removesuffix('.npz') + '.json'
 
 
+def checksum(file: pathlib.Path) -> str:
+  """Returns the CRC-32 of a small file."""
+  return f'{zlib.crc32(untrusted.read_bytes(file)):08x}'
+
+
+def _changed(found: Metadata, path: pathlib.Path) -> tuple[str, ...]:
+  """Returns notes on changed JSON files beside weights."""
+  files = {path.with_name(name): known for name, known in found.files.items()}
+  return tuple(
+      f'{file.name} was changed, but is not read: the settings are those in '
+      'the metadata of the weights. Override them, or convert the weights again'
+      for file, known in files.items()
+      if file.exists() and checksum(file) != known)
+
+
 def read_metadata(opened: array_file.ArrayFile) -> Declared | None:
   """Returns the settings that vit_jax wrote with a file; None if it did not.
 
   Raises:
-    ValueError: if the metadata is damaged.
+    ValueError: if the metadata is damaged, or of other weights.
   """
   npz_json = pathlib.Path(json_path(opened.path))
   if KEY in opened.metadata:
@@ -150,13 +173,21 @@ def read_metadata(opened: array_file.ArrayFile) -> Declared | None:
     config = models.parse(found.model)
     preprocess = preprocessing.parse(found.preprocess or {})
     resolution = found.size(preprocess)
+    changed = _changed(found, pathlib.Path(opened.path))
   except (ValueError, TypeError, AttributeError) as error:
     raise ValueError(f'{source} is malformed: {error}') from error
+  arrays = opened.metadata.get(npz.CHECKSUM)
+  if found.checksum not in ('', arrays):
+    raise ValueError(
+        f'{source} was written for other weights: the checksum of their arrays '
+        f'is {found.checksum}, but that of {paths.display(opened.path)} is '
+        f'{arrays}. Move it away, which leaves its settings to be inferred or '
+        'given; or remove checksum from it if it describes these weights.')
   result = Declared(
       source=source, ours=True, model=schema.to_plain(config),
       preprocess={f.name: getattr(preprocess, f.name)
                   for f in dataclasses.fields(preprocess)},
-      resolution=resolution, positions=found.positions)
+      resolution=resolution, positions=found.positions, notes=changed)
   if isinstance(config, vit_config.ViTConfig):
     result.embeds_prefix = config.has_cls and config.position_cls
   return result

@@ -30,7 +30,7 @@ class ArrayFile:
   Attributes:
     shapes: declared shapes.
     load: reads one array as it is stored.
-    metadata: text in the file's header.
+    metadata: text in the file's header, or the checksum of its arrays.
   """
   path: str
   format: Format

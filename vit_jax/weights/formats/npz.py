@@ -9,12 +9,14 @@ import io
 import math
 import pathlib
 from typing import Any
+import zlib
 
 import numpy as np
 
 from vit_jax import untrusted
 from vit_jax.weights.formats import array_file
 
+CHECKSUM = 'checksum'  # Key of the metadata.
 # Usual headers take 120 bytes. Deeply nested ones exhaust the parser's stack.
 MAX_HEADER_BYTES = 4096
 _MAX_CHARACTERS = 200
@@ -45,9 +47,12 @@ def open_file(path: str | pathlib.Path) -> array_file.ArrayFile:
     shapes[name] = _shape(path, name, start, member.file_size)
   if not shapes:
     raise ValueError(f'{path}: the archive holds no array.')
+  # The archive's directory has the checksum of each array.
+  sums = sorted((member.filename, member.CRC) for member, _ in starts)
   return array_file.ArrayFile(
       path=str(path), format='npz', shapes=shapes,
-      load=lambda name: _load(path, name))
+      load=lambda name: _load(path, name),
+      metadata={CHECKSUM: f'{zlib.crc32(repr(sums).encode()):08x}'})
 
 
 def write(path: str | pathlib.Path, arrays: Mapping[str, Any]) -> None:
