@@ -5,6 +5,7 @@ import pathlib
 
 import pytest
 
+from tests import pictures
 from tests import toy
 from vit_jax import sweep as sweep_lib
 from vit_jax.experiment import config as config_lib
@@ -84,16 +85,31 @@ def test_development_examples_must_not_be_trained_or_reported_on(
   assert not training.names and not list(tmp_path.iterdir())
 
 
-def test_evaluators_of_the_selection_are_not_reported(file, tmp_path, training):
-  minival = {'minival': {'split': 'train[80%:]'}}
-  evaluators = json.dumps({'test': {'split': 'test'}, **minival})
+@pytest.mark.parametrize('name', ['minival', 'val'])
+def test_evaluators_of_the_selection_are_not_reported(
+    file, tmp_path, training, name):
+  selection = {name: {'split': 'train[80%:]'}}
+  evaluators = json.dumps({'test': {'split': 'test'}, **selection})
   sweep = sweep_lib.plan(
       file, ['data.split=train[:80%]', f'evals={evaluators}'],
-      development={'data': {'split': 'train[:80%]'}, 'evals': minival})['']
-  assert sweep.section.metric == 'minival/accuracy'
+      development={'data': {'split': 'train[:80%]'}, 'evals': selection})['']
+  assert sweep.section.metric == f'{name}/accuracy'
   result = sweep_lib.run(sweep, tmp_path)
   assert {name.split('/')[0] for name in result['final']['statistics']} == {
       'test'}
+
+
+def test_an_evaluator_that_runs_rename_selects_among_them(
+    file, tmp_path, training):
+  for i in range(12):
+    pictures.save(tmp_path / ('train', 'val')[i > 7] / 'ab'[i % 2] / f'{i}.png',
+                  pictures.picture(i, side=8))
+  sweep = sweep_lib.plan(
+      file, [f'data.source={tmp_path}', 'evals={"a": {"split": "train[:2]"}}'],
+      development={'evals': {'test': {}}})['']
+  assert sweep.section.metric == 'test/accuracy'  # Runs report val/accuracy.
+  result = sweep_lib.run(sweep, tmp_path / 'sweep')
+  assert result['best']['name'] == 'learning_rate=0.01'
 
 
 def test_equal_splits_of_other_data_are_reported():

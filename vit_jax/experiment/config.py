@@ -5,7 +5,7 @@ Everything is checked here, once, before anything is computed. Parsing reads
 no weights and opens no data.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import functools
 import re
@@ -159,14 +159,27 @@ def name_by_split(config: Config, eval_split: str) -> Config:
   if section is None or section.source or section.split or (
       'val' in config.evals or eval_split not in split_strings.VALIDATION):
     return config
-  rename = functools.partial(re.sub, '^test/', 'val/')
+  evaluators = {'val' if name == 'test' else name: one
+                for name, one in config.evals.items()}
   return dataclasses.replace(
       config, checkpoint=dataclasses.replace(
-          checkpoint, best=rename(checkpoint.best), stop_below=tuple(
-              (rename(metric), least) for metric, least in
-              checkpoint.stop_below)),
-      evals={'val' if name == 'test' else name: one
-             for name, one in config.evals.items()})
+          checkpoint, best=name_in_run(checkpoint.best, evaluators),
+          stop_below=tuple((name_in_run(metric, evaluators), least)
+                           for metric, least in checkpoint.stop_below)),
+      evals=evaluators)
+
+
+def name_in_run(name: str, known: Iterable[str]) -> str:
+  """Returns the name of an evaluator or metric after `name_by_split`.
+
+  Args:
+    name: 'EVALUATOR' or 'EVALUATOR/METRIC', as in the config.
+    known: names of all evaluators or metrics of the run.
+  """
+  evaluators = {one.partition('/')[0] for one in known}
+  if 'test' in evaluators or 'val' not in evaluators:
+    return name
+  return re.sub('^test(?=/|$)', 'val', name)
 
 
 def without_evals(config: Config) -> Config:

@@ -4,7 +4,6 @@ The selection must use examples that are neither trained on nor part of the
 reported test data: both are checked, example by example.
 """
 
-from collections.abc import Collection
 from typing import Any
 
 from vit_jax import data
@@ -99,17 +98,10 @@ def check_metric(experiment: build_lib.Experiment, metric: str) -> None:
   """Raises if a grid run will not report the metric on its data."""
   config = experiment.config
   evaluators_lib.check_metric(
-      config, reported_metric(metric, config.evals), setting='sweep.metric',
-      train_data=experiment.dataset,
+      config, config_lib.name_in_run(metric, config.evals),
+      setting='sweep.metric', train_data=experiment.dataset,
       objective_metrics=experiment.objective.metrics,
       open_data=experiment.open_data)
-
-
-def reported_metric(metric: str, evaluators: Collection[str]) -> str:
-  """Returns the metric, of `val` if a run renamed its evaluator `test`."""
-  name, _, key = metric.partition('/')
-  renamed = name == 'test' and name not in evaluators and 'val' in evaluators
-  return f'val/{key}' if renamed else metric
 
 
 def reported_evaluators(

@@ -155,14 +155,12 @@ def write(workdir: epath.Path, result: Mapping[str, Any]) -> None:
 
 
 def statistics(
-    summaries: Sequence[Mapping[str, Any]],
-    evaluators: Sequence[str] | None = None,
+    metrics: Sequence[Mapping[str, Any]], evaluators: Sequence[str],
 ) -> dict[str, dict[str, float | None]]:
-  """Returns `mean_and_std` of each metric, of all or of some evaluators."""
-  metrics = [summary['metrics'] for summary in summaries]
+  """Returns `mean_and_std` of each metric of some evaluators over runs."""
   return {name: mean_and_std([m[name] for m in metrics]) for name in metrics[0]
           if all(m.get(name) is not None for m in metrics)
-          and (evaluators is None or name.split('/')[0] in evaluators)}
+          and name.split('/')[0] in evaluators}
 
 
 def mean_and_std(values: Sequence[float]) -> dict[str, float | None]:

@@ -82,7 +82,8 @@ def make(
   # Resolved, with the microbatches that fit into memory.
   config = config_lib.resolve(weights[names[0]].run)
   final = next(p for p in sweep.points if p.name == names[0]).config
-  evaluator, metric = sweep.section.metric.split('/')
+  evaluator, metric = config_lib.name_in_run(
+      sweep.section.metric, config.evals).split('/')
   experiment = build_lib.build(dataclasses.replace(
       config_lib.for_evaluation(config),
       evals={**final.evals, _SELECTION: config.evals[evaluator]}))

@@ -8,6 +8,7 @@ from typing import Any
 from etils import epath
 
 from vit_jax.experiment import build as build_lib
+from vit_jax.experiment import config as config_lib
 from vit_jax.run import signals
 from vit_jax.sweep import development_split
 from vit_jax.sweep import grid as grid_lib
@@ -134,10 +135,12 @@ def _run_final(
     summaries[name] = summary
   reported = development_split.reported_evaluators(
       best.config, best.development)
+  metrics = {name: summary['metrics'] for name, summary in summaries.items()}
   return {
-      'runs': {name: s['metrics'] for name, s in summaries.items()},
-      'statistics': runs.statistics(list(summaries.values()), evaluators=[
-          *reported, *['val'] * ('test' in reported)])}  # May be renamed.
+      'runs': metrics,
+      'statistics': runs.statistics(list(metrics.values()), evaluators=[
+          config_lib.name_in_run(name, next(iter(metrics.values())))
+          for name in reported])}
 
 
 def _grid_row(
@@ -145,7 +148,8 @@ def _grid_row(
 ) -> dict[str, Any]:
   if isinstance(summary, health.NonFiniteError):
     return {'value': None, 'diverged': str(summary).splitlines()[0]}
-  value = summary['metrics'][metric]
+  value = summary['metrics'][
+      config_lib.name_in_run(metric, summary['metrics'])]
   finite = value is not None and math.isfinite(value)
   return {'value': value if finite else None, 'metrics': summary['metrics']}
 

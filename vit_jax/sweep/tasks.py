@@ -13,7 +13,6 @@ import numpy as np
 
 from vit_jax.experiment import config as config_lib
 from vit_jax.run import signals
-from vit_jax.sweep import development_split
 from vit_jax.sweep import grid as grid_lib
 from vit_jax.sweep import runs
 from vit_jax.sweep import sweep as sweep_lib
@@ -61,8 +60,7 @@ def cells(
   for name, task in done.items():
     for label, metric in tasks[name].section.report.items():
       metrics = list(task['final']['runs'].values())
-      metric = development_split.reported_metric(
-          metric, {key.split('/')[0] for key in metrics[0]})
+      metric = config_lib.name_in_run(metric, metrics[0])
       values = [each[metric] for each in metrics]
       statistics = runs.mean_and_std(values)
       if len(values) == 1:
