@@ -274,6 +274,8 @@ def _take_of(config):
      "no weight for 'shapes train'.*all of them one"),
     ({'mixture': [{'source': 'digits'}, {'source': 'digits'}]},
      "'digits train' twice. Keep one"),
+    ({'mixture': [{'source': './a'}, {'source': './a/', 'split': 'test'}]},
+     "mixture names the same data './a' and './a/'"),
     ({'source': 'cifar10'}, "source is 'cifar10', but .*data.source=[.]$"),
     ({'split': 'test'}, "split is 'test', .*data.split=train"),
     ({'fraction': 0.5}, 'fraction is 0.5, .*data.fraction=None'),

@@ -21,6 +21,7 @@ import numpy as np
 
 from vit_jax import classes
 from vit_jax import schema
+from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings
 
@@ -51,7 +52,14 @@ _Part = tuple[str, str, protocol.Source]  # Source, split and its examples.
 
 
 def check(entries: Entries) -> None:
-  """Raises a `ValueError` for an entry twice, or if only some have weights."""
+  """Raises a `ValueError` for entries that repeat or contradict each other."""
+  spelled: dict[str, str] = {}
+  for entry in entries:
+    first = spelled.setdefault(files.identity(entry.source), entry.source)
+    if first != entry.source:
+      raise ValueError(
+          f'mixture names the same data {first!r} and {entry.source!r}, so it '
+          'could be evaluated on images that are trained on. Use one of them.')
   names = [*map(str, entries)]
   twice = [name for name in names if names.count(name) > 1]
   if twice:

@@ -25,7 +25,6 @@ from vit_jax.data.sources import tfds as tfds_lib
 from vit_jax.data.sources import tfds_folders
 from vit_jax.data.splits import split_strings
 
-PREFIX = 'vtab/'
 TRAIN, VALIDATION, TEST = 'train800', 'val200', 'test'
 
 Example = Mapping[str, Any]
@@ -130,19 +129,17 @@ TASKS: dict[str, Task] = {
 }
 
 
-def task_of(source: str) -> Task:
-  """Returns the task of 'vtab/name'."""
-  return TASKS[schema.check_name(
-      source.removeprefix(PREFIX), list(TASKS), what='VTAB task')]
+def _task(name: str) -> Task:
+  return TASKS[schema.check_name(name, list(TASKS), what='VTAB task')]
 
 
-def open_task(source: str, data_dir: str) -> protocol.DatasetSplits:
-  """Opens 'vtab/name': the splits `train800`, `val200` and `test`.
+def open_task(name: str, data_dir: str) -> protocol.DatasetSplits:
+  """Opens a task: the splits `train800`, `val200` and `test`.
 
   Raises:
     ValueError: if there is no such task, or its dataset is not prepared.
   """
-  task = task_of(source)
+  task = _task(name)
   records_of, features = tfds_lib.open_records(
       tfds_folders.find(task.tfds, data_dir))
   dataset = protocol.DatasetSplits({
@@ -160,9 +157,9 @@ def open_task(source: str, data_dir: str) -> protocol.DatasetSplits:
       selected, num_classes=task.num_classes, eval_split=TEST)
 
 
-def planned(source: str) -> known_datasets.DatasetFacts:
+def planned(name: str) -> known_datasets.DatasetFacts:
   """Returns the sizes of splits and the number of classes, without files."""
-  task = task_of(source)
+  task = _task(name)
   return known_datasets.DatasetFacts(
       num_classes=task.num_classes,
       num_examples={TRAIN: 800, VALIDATION: 200, TEST: task.num_test})

@@ -20,8 +20,6 @@ from vit_jax.data.sources import table_files
 from vit_jax.data.sources import table_source
 from vit_jax.data.splits import split_strings
 
-_VALIDATION = {'val', 'valid', 'validation'}
-
 
 def open_tables(
     paths: Sequence[epath.Path], config: columns_lib.LabelConfig,
@@ -340,4 +338,5 @@ def _preference(folder: str, split: str) -> int:
   if not folder:
     return 0
   names = {split_strings.find_split(folder) or folder, split}
-  return 1 if len(names) == 1 or names <= _VALIDATION else 2
+  return 1 if len(names) == 1 or names <= {
+      *split_strings.VALIDATION} else 2

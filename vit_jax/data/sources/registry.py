@@ -28,7 +28,6 @@ from vit_jax.data.sources import tfds_folders
 
 _VTAB = 'vtab/'
 _BUILTIN = ('digits', 'shapes')
-_HUB = 'hf://datasets/'
 
 
 def open_splits(
@@ -67,7 +66,7 @@ def open_splits(
             builtin.open_shapes(config.shapes, config.size))
   if name.startswith(_VTAB):
     from vit_jax.data import vtab
-    return vtab.open_task(name, config.data_dir)
+    return vtab.open_task(name.removeprefix(_VTAB), config.data_dir)
   if files.is_path(name):
     return open_path(name, labels)
   from vit_jax.data.sources import tfds as tfds_lib
@@ -81,7 +80,7 @@ def open_path(
   Raises:
     ValueError: if it does not exist, or its layout is unknown or ambiguous.
   """
-  if name.startswith(_HUB):
+  if name.startswith('hf://'):
     from vit_jax.data.sources import hugging_face
     return hugging_face.open_hub(name, config)
   paths = files.expand(name)
@@ -168,7 +167,7 @@ def open_planned(name: str) -> protocol.DatasetSplits | None:
   """
   if name.startswith(_VTAB):
     from vit_jax.data import vtab
-    row = vtab.planned(name)
+    row = vtab.planned(name.removeprefix(_VTAB))
   else:
     row = known_datasets.facts(name)
   if not row.num_examples or row.num_classes is None:

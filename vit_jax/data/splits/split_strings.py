@@ -24,10 +24,9 @@ _SPLIT_NAME = re.compile(
 
 _SPLIT_WORD = re.compile('train|val|test|dev|h[eo]ld', re.IGNORECASE)
 
-# In order of preference.
-_EVAL_SPLITS = ('test', 'val', 'validation', 'valid')
 VAL = 'val'  # The split of `data.val_source`.
-VALIDATION = (VAL, 'valid', 'validation', 'dev')
+# In order of preference.
+VALIDATION = (VAL, 'validation', 'valid', 'dev')
 
 
 def stable_hash(content: str | bytes) -> int:
@@ -103,7 +102,7 @@ def split_name(value: Any) -> str:
 
 def choose_eval_split(splits: Sequence[str]) -> str:
   """Returns the split to evaluate on; `train` only if there is no other."""
-  for name in _EVAL_SPLITS:
+  for name in ('test', *VALIDATION):
     if name in splits:
       return name
   others = [split for split in splits if split != 'train']
