@@ -101,12 +101,16 @@ def test_folders_of_masks_hold_the_word_of_a_split(tmp_path):
       'train': 2, 'val': 1}
 
 
-def test_an_image_without_a_mask_is_an_error(tmp_path):
+def test_an_image_without_a_mask_or_with_two_is_an_error(tmp_path):
   own_data.write(tmp_path, 'images/a.jpg', 'images/b.jpg', 'masks/a.png')
   with pytest.raises(ValueError, match=(
       '1 of 2 images in .*/images have no mask of the same name in masks/: '
       'images/b.jpg')):
     own_data.open_path(tmp_path)
+  own_data.write(tmp_path, 'masks/a.tif')
+  with pytest.raises(ValueError, match='of one image, masks/a.png and masks/a'):
+    own_data.open_path(tmp_path)
+  (tmp_path / 'masks/a.tif').unlink()
   (tmp_path / 'images/a.jpg').unlink()
   (tmp_path / 'images/b.jpg').unlink()
   with pytest.raises(ValueError, match='There are no images in .*/images'):

@@ -49,7 +49,7 @@ def open_folder(
 
   Raises:
     ValueError: if there are no images, a class that is not in `train`, splits
-      without `train`, or images without a mask.
+      without `train`, or images without a mask or with two.
   """
   folders = files.subfolders(root)
   if masks := _mask_folder(folders):
@@ -152,7 +152,11 @@ def _open_masks(
     return os.path.splitext(path.partition('/')[2])[0]
 
   images = cells_lib.Texts.of(files.list_images(root, _IMAGES)).share()
-  masks = {name(path): path for path in files.list_images(root, folder)}
+  masks: dict[str, str] = {}
+  for path in files.list_images(root, folder):
+    if (first := masks.setdefault(name(path), path)) != path:
+      raise ValueError(
+          f'{root} has two masks of one image, {first} and {path}. Remove one.')
   missing = [path for path in images if name(path) not in masks]
   if missing or not images:
     raise ValueError(
@@ -179,7 +183,8 @@ def find_mask(image: str) -> str:
   before, folder, name = os.path.abspath(image).rpartition(f'/{_IMAGES}/')
   return next((
       mask for masks in _MASKS if folder for mask in glob.glob(glob.escape(
-          f'{before}/{masks}/{os.path.splitext(name)[0]}') + '.*')), '')
+          f'{before}/{masks}/{os.path.splitext(name)[0]}') + '.*')
+      if files.is_image(mask)), '')
 
 
 def _layouts(root: epath.Path) -> str:
