@@ -73,7 +73,7 @@ def test_wrong_classes_and_weights_are_errors(section, words):
 
 @pytest.mark.parametrize(('changes', 'words'), [
     ({'objective': {'name': 'segmentation'}}, 'objective.classes is empty'),
-    ({'model': {}}, 'needs a ViT with a decoder'),
+    ({'model': {}}, 'needs a ViT with a decoder.*init.checkpoint=PATH'),
     ({'objective': {}}, 'decoder predicts the classes of pixels, but the .* '
                         "'supervised' uses no masks"),
     ({'data': {'source': 'digits'}}, 'digits has no segmentation masks'),

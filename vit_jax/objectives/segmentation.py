@@ -66,8 +66,10 @@ class SegmentationConfig(objective.ObjectiveConfig):
   ) -> nn.Module:
     if getattr(model, 'decoder', None) is None:
       raise ValueError(
-          'The objective segmentation needs a ViT with a decoder, but '
-          'model.decoder is not set. Start from configs/segmentation.py.')
+          'The objective segmentation needs a ViT with a decoder, but the '
+          'model has none. To train one on these weights, use '
+          'configs/segmentation.py with --config.init.checkpoint=PATH, and '
+          'evaluate that run.')
     return super().build_model(
         model, image_shape=image_shape, num_classes=num_classes)
 
