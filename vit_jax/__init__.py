@@ -23,6 +23,8 @@ from typing import Any, TYPE_CHECKING
 
 if TYPE_CHECKING:
   from vit_jax.experiment.experiment import Experiment
+  from vit_jax.inference.load import create
+  from vit_jax.inference.load import load
   from vit_jax.inference.model import Model
   from vit_jax.inference.predictions import Estimate
   from vit_jax.inference.predictions import Prediction
@@ -30,31 +32,6 @@ if TYPE_CHECKING:
 __all__ = ['Estimate', 'Experiment', 'Model', 'Prediction', 'build', 'create',
            'evaluate', 'list_models', 'load', 'train']
 __version__ = '0.2.0'
-
-
-def load(path: str | os.PathLike, **overrides: Any) -> 'Model':
-  """Loads a model with its weights, from whatever format they are in.
-
-  `path` is a run's workdir or checkpoint; an .npz, .safetensors or PyTorch
-  state dict; a folder with such a file and its config.json, all of them local
-  or at gs://, https:// or hf://user/model; or 'photos', a small ViT that is
-  part of the package. `overrides` are, for example,
-  `which='best'` for a workdir, `log=None` for no output, `num_heads=4`,
-  `resolution=384` or `labels=...`: see `vit_jax.inference.load.load`.
-  """
-  # Imported here so that other modules can be used without loading Orbax.
-  from vit_jax.inference import load as load_lib
-  return load_lib.load(path, **overrides)
-
-
-def create(variant: str = '', **settings: Any) -> 'Model':
-  """Returns a model with random parameters: `create('B/16', num_classes=10)`.
-
-  `variant` may also be a name from `list_models`. `settings` are `resolution`,
-  `seed` and fields of `model`: see `vit_jax.inference.load.create`.
-  """
-  from vit_jax.inference import load as load_lib
-  return load_lib.create(variant, **settings)
 
 
 def build(
@@ -99,8 +76,7 @@ def evaluate(
     config: config file with the data; by default, the config of the run.
     source: data to evaluate on, such as a folder, instead of the config's.
     overrides: settings, such as 'data.source=cifar10'.
-    which: 'latest' or 'best' checkpoint of a workdir; 'auto' is the best one if
-      the run has one.
+    which: as in `load`.
 
   Returns:
     Metrics by name, such as 'test/accuracy', a fraction.
@@ -142,10 +118,11 @@ def list_models(pattern: str = '*') -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-  """Imports a public class when it is used: they need Orbax."""
+  """Imports a public name when it is used: they need Orbax."""
   modules = {'Estimate': 'inference.predictions', 'Model': 'inference.model',
              'Experiment': 'experiment.experiment',
-             'Prediction': 'inference.predictions'}
+             'Prediction': 'inference.predictions',
+             'create': 'inference.load', 'load': 'inference.load'}
   if name not in modules:
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
   import importlib
@@ -153,5 +130,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-  """Includes classes that are not yet imported."""
+  """Includes names that are not yet imported."""
   return sorted({*globals(), *__all__})

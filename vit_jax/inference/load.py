@@ -34,7 +34,7 @@ def load(
     log: Log | None = console.print_lines, base: str = '',
     text_embeddings: str | os.PathLike = '', **overrides: Any,
 ) -> model_lib.Model:
-  """Loads a model with its weights from any supported format.
+  """Loads a model with its weights, from whatever format they are in.
 
   Missing, misshapen and non-finite parameters are errors in every format.
   Changed values are detected where files have checksums: our checkpoints, .npz
@@ -43,7 +43,8 @@ def load(
   Args:
     path: a workdir or checkpoint; an .npz, .safetensors or PyTorch state dict;
       a folder with such a file and its config.json. Local, or at gs://,
-      https:// or hf://user/model. Or a name in `download.bundled()`.
+      https:// or hf://user/model. Or 'photos', a small ViT that is part of the
+      package.
     which: 'latest' or 'best' checkpoint of a workdir; 'auto' is the best one if
       the run has one.
     base: location of the weights that a LoRA run adapts; by default where they
@@ -52,7 +53,8 @@ def load(
       image tower; see `zero_shot.attach`.
     log: called with lines about found and inferred settings; None for none.
     **overrides: fields of the section `model` (num_heads=4), of `Preprocess`
-      (resolution=384, mean=..., labels=...), or positions='cubic'. They take
+      (resolution=384, mean=..., labels=...), positions='cubic', or the prefix
+      of parameter names, for a file with several copies of a model. They take
       precedence over inferred values. Another `patch` resizes the patch
       embedding (FlexiViT; see `flexible_patch`). The classes of the weights in
       another order in `labels` reorder the outputs; see `class_names.rename`.
@@ -140,7 +142,7 @@ def create(
   """Returns a model with random parameters.
 
   Args:
-    variant: such as 'B/16' or 'R50x1'.
+    variant: such as 'B/16' or 'R50x1', or a name from `list_models`.
     num_classes: outputs of the head.
     resolution: image side, or (height, width), in pixels.
     seed: seed of the parameters.

@@ -39,12 +39,9 @@ def open(
   """Opens weights; a run's weights have all its parameters, as stored.
 
   Args:
-    address: a workdir or checkpoint; an .npz, .safetensors or PyTorch state
-      dict; a folder with such a file and its config.json. Local, or at gs://,
-      https:// or hf://user/model. Or a name in `download.bundled()`.
-    which: 'latest', 'best' or 'auto' checkpoint of a workdir.
-    base: address of the weights that a LoRA run adapts; by default where they
-      were during training.
+    address: as `path` in `vit_jax.load`.
+    which: as in `vit_jax.load`.
+    base: as in `vit_jax.load`.
     num_heads: number of heads, which arrays do not always determine; 0 to
       infer it.
     log: called with a line for each download; None for none.
