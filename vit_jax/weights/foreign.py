@@ -123,7 +123,7 @@ def _build(
       description=f'{paths.display(opened.path)}: {found.family.label} '
       f'({opened.format}{under})',
       settings=declared.settings({**given.model, **given.preprocess}),
-      notes=(*declared.notes, *_notes(found, declared, given)),
+      notes=(*declared.notes, *_notes(found, declared, given, preprocess)),
       report=tuple(_report(found, abstract)))
 
 
@@ -221,9 +221,14 @@ def _preprocess(
 
 def _notes(
     found: matching.Found, declared: declared_lib.Declared,
-    given: overrides_lib.Overrides,
+    given: overrides_lib.Overrides, preprocess: preprocessing.Preprocess,
 ) -> Iterator[str]:
-  """Yields lines about overrides and arrays that are not read."""
+  """Yields lines about sizes, overrides and arrays that are not read."""
+  size = declared.preprocess.get('resolution')
+  if size not in (None, preprocess.resolution) and (
+      'resolution' not in given.preprocess):
+    yield (f'images are declared as {size}, but resized to that of the '
+           f'position embeddings: set resolution={size} for the declared size')
   if found.opened.format == 'npz' and not declared.source:
     # Our own .npz files cannot be distinguished from published ones.
     name = pathlib.PurePath(declared_lib.json_path(found.opened.path)).name

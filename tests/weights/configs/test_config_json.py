@@ -89,6 +89,18 @@ def test_the_processor_of_transformers_5_is_read(tmp_path):
           f'declared by {file}'}
 
 
+def test_a_processor_of_another_size_than_the_positions_is_reported(tmp_path):
+  write(tmp_path, 'huggingface')
+  (tmp_path / 'preprocessor_config.json').write_text(json.dumps({
+      **PROCESSOR, 'crop_size': {'height': 16, 'width': 16}}))
+  loaded = foreign.load(tmp_path)
+  assert loaded.preprocess.resolution == (32, 32)
+  assert loaded.notes[0].startswith('images are declared as (16, 16), but ')
+  loaded = foreign.load(tmp_path, {'resolution': 16})
+  assert loaded.preprocess.resolution == (16, 16)
+  assert len(loaded.notes) == 1  # The override.
+
+
 def test_a_processor_without_images_leaves_the_older_file(tmp_path):
   write(tmp_path, 'huggingface')
   (tmp_path / 'processor_config.json').write_text('{"image_seq_length": 3}')
