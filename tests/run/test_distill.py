@@ -1,5 +1,7 @@
 """A distillation run: its teacher is neither trained nor saved."""
 
+import json
+
 import jax
 import numpy as np
 import pytest
@@ -85,7 +87,17 @@ def test_a_resumed_run_equals_an_uninterrupted_one(trained, tmp_path):
       items.read_params(paths.find(path)) for path in (trained[1], resumed)))
 
 
-def test_evaluation_needs_no_teacher(trained, capsys):
+def test_evaluation_reports_the_loss_of_the_training(trained, tmp_path):
+  _, workdir, _, summary = trained
+  assert main.main(['evaluate', f'--workdir={workdir}', '--evaluators=loss',
+                    f'--json={tmp_path}/found.json']) == 0
+  found = json.loads((tmp_path / 'found.json').read_text())['metrics']
+  assert found == pytest.approx({
+      name: value for name, value in summary['metrics'].items()
+      if name.startswith('loss/')}, rel=1e-4)
+
+
+def test_evaluation_of_predictions_needs_no_teacher(trained, capsys):
   teacher, workdir, _, summary = trained
   moved = teacher.rename(teacher.with_name('moved'))
   try:

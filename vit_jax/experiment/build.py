@@ -200,7 +200,12 @@ def _teacher(
   if config.objective.teacher_address is None:
     return None
   address, which = config.objective.teacher_address
-  model = open_lib.open_model(address, which=which, log=None)
+  try:
+    model = open_lib.open_model(address, which=which, log=None)
+  except FileNotFoundError as error:
+    raise FileNotFoundError(
+        'objective.teacher, which training and the evaluator objective need: '
+        f'{error}') from error
   channels = model.preprocess.channels
   if channels != config.data.channels:
     raise ValueError(

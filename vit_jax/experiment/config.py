@@ -191,12 +191,16 @@ def without_evals(config: Config) -> Config:
 def for_evaluation(config: Config) -> Config:
   """Returns the config of a run without what concerns its training only.
 
-  These are the best checkpoint and the teacher. Data determine the classes.
+  These are the best checkpoint and, unless an evaluator reports the objective,
+  the teacher. Data determine the classes.
   """
+  needs_teacher = any(
+      section.reports_objective for section in config.evals.values())
   return dataclasses.replace(
       config, model=dataclasses.replace(config.model, num_classes=0),
       checkpoint=checkpoint_config.CheckpointConfig(best=''),
-      objective=config.objective.without_teacher())
+      objective=(config.objective if needs_teacher
+                 else config.objective.without_teacher()))
 
 
 def to_plain(config: Config) -> dict[str, Any]:

@@ -19,8 +19,7 @@ def start(
 ) -> tuple[types.TrainState, list[adapt_lib.Row]]:
   """Returns the state of step 0 with initial weights; see `fit`."""
   params, rows = fit(
-      experiment, weights, rules=experiment.config.init,
-      initial=multihost.fetch(experiment.random_params()))
+      experiment, weights, initial=multihost.fetch(experiment.random_params()))
   return experiment.init_state(params), rows
 
 
@@ -33,7 +32,7 @@ def check(
   """
   weights = weights_of(earlier, _zeros(earlier.model_params))
   match_head(experiment, weights, owner='the earlier stage')
-  _fit(experiment, weights, rules=experiment.config.init)
+  _fit(experiment, weights)
 
 
 def weights_of(
@@ -61,14 +60,16 @@ def match_head(
 
 def fit(
     experiment: experiment_lib.Experiment, weights: weights_lib.Weights, *,
-    rules: adapt_lib.InitConfig, initial: types.Params | None = None,
+    rules: adapt_lib.InitConfig | None = None,
+    initial: types.Params | None = None,
 ) -> tuple[types.Params, list[adapt_lib.Row]]:
   """Returns weights fitted to a model, on its devices.
 
   Args:
     experiment: the experiment with the model.
     weights: the weights.
-    rules: parameters that may be new or ignored.
+    rules: parameters that may be new or ignored; by default those of a run that
+      starts, with a new projector of a distillation.
     initial: initial parameters of the model; zeros by default.
 
   Raises:
@@ -80,15 +81,18 @@ def fit(
 
 def _fit(
     experiment: experiment_lib.Experiment, weights: weights_lib.Weights, *,
-    rules: adapt_lib.InitConfig, initial: types.Params | None = None,
+    rules: adapt_lib.InitConfig | None = None,
+    initial: types.Params | None = None,
 ) -> tuple[types.Params, list[adapt_lib.Row]]:
   """Implements `fit` on the host."""
   config = experiment.config
   if initial is None:
     initial = _zeros(experiment.abstract_state.params)
   added = [*experiment_lib.NOT_IN_MODEL]
-  if objectives.TEACHER in initial:
-    added.append(objectives.PROJECTOR)
+  if rules is None:
+    rules = config.init
+    if objectives.TEACHER in initial:
+      added.append(objectives.PROJECTOR)
   params, rows = adapt_lib.fit(
       weights, initial, config=dataclasses.replace(rules, new=(
           *rules.new, *[f'{name}/.*' for name in added if name in initial])),

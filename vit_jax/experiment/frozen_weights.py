@@ -34,10 +34,17 @@ def add(
   """
   def complete(params: types.Params) -> types.Params:
     # Copied, since parameters and average are donated to the step.
-    params = tree.update(jax.tree.map(lambda x: x.copy(), base or {}), params)
-    return params if experiment.teacher is None else {
-        **params, objectives.TEACHER: multihost.put(
-            experiment.teacher.read(),
-            experiment.shardings.params[objectives.TEACHER])}
+    return with_teacher(experiment, tree.update(
+        jax.tree.map(lambda x: x.copy(), base or {}), params))
 
   return state.map_params(complete)
+
+
+def with_teacher(
+    experiment: experiment_lib.Experiment, params: types.Params,
+) -> types.Params:
+  """Returns parameters with those of the teacher, if there is one."""
+  return params if experiment.teacher is None else {
+      **params, objectives.TEACHER: multihost.put(
+          experiment.teacher.read(),
+          experiment.shardings.params[objectives.TEACHER])}

@@ -21,6 +21,7 @@ from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fit_weights
+from vit_jax.experiment import frozen_weights
 from vit_jax.experiment import load_config
 from vit_jax.inference import load as load_lib
 from vit_jax.inference import model as model_lib
@@ -197,7 +198,7 @@ def restore(
         and row.name.partition('/')[0] not in not_features):
       print(escape.line(
           f'{row.status} {row.name}: {row.old_shape} -> {row.new_shape}'))
-  return experiment, params
+  return experiment, frozen_weights.with_teacher(experiment, params)
 
 
 def at_any_aspect(

@@ -82,9 +82,7 @@ def restore_or_init(
       params = weights.read()
       checksums.check_identity(
           params, start.counters.base, path=weights.address)
-      base, _ = fit_weights.fit(
-          experiment, weights.with_params(params),
-          rules=experiment.config.init)
+      base, _ = fit_weights.fit(experiment, weights.with_params(params))
     state = frozen_weights.add(experiment, restored.state, base)
     return state, dataclasses.replace(
         start, message='\n'.join(filter(None, [

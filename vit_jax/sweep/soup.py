@@ -14,11 +14,14 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax import data
+from vit_jax import objectives
+from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import manager
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import frozen_weights
 from vit_jax.models import architecture
 from vit_jax.parallel import multihost
 from vit_jax.run import signals
@@ -84,10 +87,9 @@ def make(
   final = next(p for p in sweep.points if p.name == names[0]).config
   evaluator, metric = config_lib.name_in_run(
       sweep.section.metric, config.evals).split('/')
-  experiment = build_lib.build(dataclasses.replace(
-      config_lib.for_evaluation(config),
-      evals={**final.evals, _SELECTION: config.evals[evaluator]}))
-  shardings = experiment.shardings.params
+  experiment = build_lib.build(config_lib.for_evaluation(dataclasses.replace(
+      config, evals={**final.evals, _SELECTION: config.evals[evaluator]})))
+  shardings = tree.without(experiment.shardings.params, objectives.TEACHER)
   with watchdog_lib.Watchdog(config.log, 'averaging runs') as watchdog:
 
     def read(name: str) -> types.Params:
@@ -100,7 +102,8 @@ def make(
       stop.check()
 
     def evaluate(params: types.Params, *evaluators: str) -> dict[str, float]:
-      placed = multihost.put(params, shardings)
+      placed = frozen_weights.with_teacher(
+          experiment, multihost.put(params, shardings))
       return {key: value for name in evaluators
               for key, value in experiment.evaluate(
                   name, placed, on_batch).metrics_of(name).items()}
