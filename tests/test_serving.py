@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import types
+import typing
 from unittest import mock
 from urllib import error
 from urllib import request
@@ -28,7 +29,10 @@ from tests import pictures
 from tests import random_models
 from tests import toy
 from vit_jax import __main__ as main
+from vit_jax.commands import export as export_command
+from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import limits
+from vit_jax.data.images import resize as resize_lib
 from vit_jax.inference import images as images_lib
 from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
@@ -171,6 +175,36 @@ def test_preprocessing_agrees_with_the_model(preprocess, name, settings):
   wanted = images_lib.read(Image.open(io.BytesIO(PICTURES[name])), record)
   assert got.dtype == np.float32
   np.testing.assert_allclose(got, wanted, atol=1e-6)
+
+
+REQUIRED = {'resize_to_patches': {'patch': 16}}
+
+
+@pytest.mark.parametrize('settings,message', [
+    *((settings, '') for settings in SETTINGS),
+    *(({'ops': [{'op': 'resize', 'method': method}]}, '')
+      for method in typing.get_args(resize_lib.Method) if method != 'area'),
+    *(({'ops': [{'op': name, **REQUIRED.get(name, {})}]},
+       f'crops the centre, but .*{name}.*without --se')
+      for name in ops_lib.OPS if name not in ('resize', 'central_crop')),
+    ({'ops': [{'op': 'resize', 'method': 'area'}]}, 'needs .*area'),
+    ({'ops': [{'op': 'resize', 'antialias': False}]}, 'needs .*antialias'),
+    ({'channels': 4, 'mean': 0.5, 'std': 0.5}, 'takes 4 channels of uint8'),
+    ({'pixel_dtype': 'uint16'}, '8-bit RGB .* takes 3 channels of uint16'),
+    ({'activation': 'none'}, 'predicts numbers')], ids=str)
+def test_the_server_is_exported_for_the_models_that_it_can_serve(
+    preprocess, tmp_path, settings, message):
+  record = preprocessing_lib.parse({'resolution': 32, **settings})
+  path = tmp_path / 'model.json'
+  path.write_text(json.dumps(preprocessing_lib.to_plain(record)))
+  if not message:
+    export_command._check_server(record)
+    assert preprocess.read_settings(path) == json.loads(path.read_text())
+    return
+  with pytest.raises(ValueError, match=message):
+    export_command._check_server(record)
+  with pytest.raises(ValueError):
+    preprocess.read_settings(path)
 
 
 JPEG = PICTURES['jpeg']

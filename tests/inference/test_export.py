@@ -14,7 +14,6 @@ from vit_jax import __main__ as main
 from vit_jax.commands import export as export_command
 from vit_jax.inference import export
 from vit_jax.inference import image_files
-from vit_jax.weights.configs import preprocessing
 
 VIT = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
        'num_classes': 3}
@@ -186,28 +185,6 @@ def test_an_export_that_differs_is_removed(tmp_path, capsys, monkeypatch):
   assert 'differs by nan in a logit' in printed.err
   assert 'compared on random images only' in printed.out
   assert [path.name for path in tmp_path.iterdir()] == ['orbax']
-
-
-def test_the_server_is_refused_for_models_that_it_cannot_serve():
-  for settings, message in (
-      ({'channels': 4, 'mean': 0.5, 'std': 0.5}, 'takes 4 channels of uint8'),
-      ({'activation': 'none'}, 'predicts numbers')):
-    with pytest.raises(ValueError, match=f'8-bit RGB .* {message}'):
-      export_command._check_server(preprocessing.parse(
-          {'resolution': 32, **settings}))
-
-
-def test_the_server_has_the_operations_of_the_model_or_is_refused():
-  def check(*ops):
-    export_command._check_server(preprocessing.parse(
-        {'resolution': 32, 'ops': ops}))
-
-  check({'op': 'central_crop'})
-  check({'op': 'central_crop', 'size': 40}, {'op': 'resize'})
-  for op in ({'op': 'resize', 'method': 'area'}, {'op': 'inception_crop'},
-             {'op': 'resize', 'antialias': False}):
-    with pytest.raises(ValueError, match=f'needs .*{op["op"]}.*without --se'):
-      check(op)
 
 
 def photographs(folder, names, count):
