@@ -11,6 +11,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, Real, Shaped
 import numpy as np
 
+# Titles of the metrics that curves show, and the final table of a run, in this
+# order. Those of an evaluator include its default one, except for few-shot.
+TITLES = {'loss': 'Loss', 'accuracy': 'Accuracy',
+          'precision_at_1': 'Precision at 1',
+          'mean_average_precision': 'Mean average precision',
+          'roc_auc': 'ROC AUC', 'mean_iou': 'Mean IoU',
+          'calibration_error': 'Calibration error',
+          'feature_rank': 'Feature rank',
+          'root_mean_square_error': 'Root mean square error', 'r2': 'R²'}
 # Class indices, or k-hot or soft labels.
 Labels = Integer[Array, 'batch'] | Real[Array, 'batch classes']
 

@@ -8,6 +8,7 @@ from scipy import special
 from sklearn import metrics as sklearn_metrics
 
 from vit_jax import evals
+from vit_jax import metrics
 from vit_jax.evals import confusion
 
 RNG = np.random.default_rng(0)
@@ -178,6 +179,12 @@ def test_wrong_settings_are_errors(section, words):
     evals.parse({'val': section})
 
 
+@pytest.mark.parametrize('name', ['train', 'a/b'])
+def test_names_of_evaluators_are_not_ambiguous_in_those_of_metrics(name):
+  with pytest.raises(ValueError, match=f'{name!r} cannot be the name of an ev'):
+    evals.parse({name: {}})
+
+
 # The other evaluators need other labels.
 KINDS = [kind for kind in evals.KINDS
          if kind not in ('regression', 'segmentation', 'segmentation_head')]
@@ -206,6 +213,12 @@ def test_metrics_are_declared_with_their_modes(toy, name):
               and not m.startswith('threshold')}
   assert reported <= set(declared)
   assert set(declared.values()) <= {'max', 'min'}
+
+
+@pytest.mark.parametrize('name', sorted({*evals.KINDS} - {'fewshot'}))
+def test_the_default_metric_is_in_curves_and_tables(name):
+  first, *_ = evals.parse({'x': {'name': name}})['x'].metrics()
+  assert first in metrics.TITLES
 
 
 @pytest.mark.parametrize('name', ['classification', 'multi_label'])

@@ -13,6 +13,7 @@ from etils import epath
 
 from vit_jax import atomic_files
 from vit_jax import console
+from vit_jax import metrics as metrics_lib
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -28,12 +29,7 @@ _PANEL_INCHES = 2.8  # Readable when a page shrinks three panels to 800 pixels.
 # Smallest range of an axis, so that noise does not fill it: of fractions, and
 # of other metrics relative to their largest value.
 _FRACTION_RANGE, _RELATIVE_RANGE = 0.1, 0.1
-_TITLES = {'loss': 'Loss', 'accuracy': 'Accuracy',
-           'precision_at_1': 'Precision at 1',
-           'mean_average_precision': 'Mean average precision',
-           'mean_iou': 'Mean IoU', 'feature_rank': 'Feature rank',
-           'root_mean_square_error': 'Root mean square error', 'r2': 'R²',
-           'learning_rate': 'Learning rate'}
+_TITLES = {**metrics_lib.TITLES, 'learning_rate': 'Learning rate'}
 
 
 @dataclasses.dataclass(frozen=True)

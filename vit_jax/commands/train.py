@@ -18,6 +18,7 @@ with epy.lazy_imports():
 
   from vit_jax import atomic_files
   from vit_jax import console as console_lib
+  from vit_jax import metrics as metrics_lib
   from vit_jax import run as run_lib
   from vit_jax.analysis import plots
   from vit_jax.experiment import build as build_lib
@@ -28,10 +29,6 @@ with epy.lazy_imports():
   from vit_jax.run import watchdog as watchdog_lib
   from vit_jax.run import workdir as workdir_lib
   from vit_jax.run import writer as writer_lib
-
-# Metrics in the final table.
-SHOWN = ('/accuracy', '/precision_at_1', '/mean_average_precision', '_shot',
-         '/root_mean_square_error', '/r2', '/mean_iou')
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -94,6 +91,7 @@ def _print_summary(
     summaries: Mapping[str, Any], workdir: epath.Path, *, secs: float,
 ) -> None:
   rows = []
+  shown = metrics_lib.TITLES.keys() - {'loss'}
   for name, summary in summaries.items():
     best, metrics = summary['best'] or {}, summary['metrics']
     best_values = {**best.get('metrics', {}), best.get('metric'): best.get(
@@ -102,21 +100,22 @@ def _print_summary(
     held_out = [key for key in metrics if not (
         key.startswith('train/') or key.endswith('/examples'))]
     keys = [key for key in held_out if (
-        key.endswith(SHOWN) or key in best_values)] or [
+        key.partition('/')[2] in shown or key.endswith('_shot')
+        or key in best_values)] or [
             key for key in held_out if key.endswith('/loss')]
     rows += [[*start, key, *(
         console_lib.format_metric(key, values.get(key))
         for values in (metrics, best_values)), best.get('step')]
              for key in keys] or [[*start, None, None, None, None]]
   # Without a best checkpoint, its columns are left out.
-  shown = slice(None if any(row[-1] is not None for row in rows) else -2)
+  columns = slice(None if any(row[-1] is not None for row in rows) else -2)
   print()
   trained = sum(summary['secs'] for summary in summaries.values())
   console_lib.table(
       f'Summary (this start: {console_lib.format_secs(secs)}; training in all '
       f'starts: {console_lib.format_secs(trained)})',
       ['stage', 'steps', 'train loss', 'held out', 'last', 'best', 'of step'
-       ][shown], [row[shown] for row in rows])
+       ][columns], [row[columns] for row in rows])
   hours: collections.Counter[str] = collections.Counter()
   for summary in summaries.values():
     hours.update(summary['core_hours_by_kind'])

@@ -40,6 +40,12 @@ def parse(sections: Mapping[str, Any]) -> dict[str, EvaluatorConfig]:
   """Returns a typed record for each evaluator of the section `evals`."""
   records = {}
   for name, section in sections.items():
+    # 'train/loss' would be two metrics, and 'a/b/loss' one of `a`.
+    if name == 'train' or '/' in name:
+      raise ValueError(
+          f'evals: {name!r} cannot be the name of an evaluator: metrics are '
+          'called NAME/METRIC, and those of training train/METRIC. Use another '
+          'name.')
     where, section = f'evals.{name}', {'name': 'auto', **section}
     record = config_type(section['name'], where=where)
     records[name] = schema.parse(record, section, where=where)

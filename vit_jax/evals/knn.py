@@ -43,7 +43,7 @@ class KnnConfig(features_lib.FeatureEvaluatorConfig):
     schema.check_range(self, 'temperature', above=0)
 
   def metrics(self) -> dict[str, evaluator.Mode]:
-    return {'accuracy': 'max', 'feature_rank': 'max', 'feature_std': 'max'}
+    return {'accuracy': 'max', **features_lib.SPREAD}
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     test = context.open(self)

@@ -1,6 +1,6 @@
 """Metrics and figures of predicted classes of pixels."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from jaxtyping import Float
 import numpy as np
@@ -9,6 +9,8 @@ from vit_jax.evals import evaluator
 
 VALUES = 256  # Possible values of a mask pixel.
 NUM_DRAWN = 5  # Images in a figure.
+METRICS: Mapping[str, evaluator.Mode] = {
+    'mean_iou': 'max', 'pixel_accuracy': 'max', 'mean_accuracy': 'max'}
 
 
 def result(

@@ -62,7 +62,7 @@ class SegmentationConfig(evaluator.EvaluatorConfig):
       raise ValueError('segmentation does not support flip. Remove it.')
 
   def metrics(self) -> dict[str, evaluator.Mode]:
-    return {'mean_iou': 'max', 'pixel_accuracy': 'max', 'mean_accuracy': 'max'}
+    return dict(pixels.METRICS)
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     test = context.open(self, masks=True)

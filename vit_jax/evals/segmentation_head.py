@@ -27,7 +27,7 @@ class SegmentationHeadConfig(evaluator.EvaluatorConfig):
   uses_labels: ClassVar[bool] = False
 
   def metrics(self) -> dict[str, evaluator.Mode]:
-    return {'mean_iou': 'max', 'pixel_accuracy': 'max', 'mean_accuracy': 'max'}
+    return dict(pixels.METRICS)
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     split = context.open(self, masks=True)

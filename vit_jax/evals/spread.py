@@ -16,7 +16,7 @@ class SpreadConfig(features_lib.FeatureEvaluatorConfig):
   uses_labels: ClassVar[bool] = False
 
   def metrics(self) -> dict[str, evaluator.Mode]:
-    return {'feature_rank': 'max', 'feature_std': 'max'}
+    return dict(features_lib.SPREAD)
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     extract = features_lib.extract(

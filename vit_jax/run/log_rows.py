@@ -14,9 +14,6 @@ from vit_jax.run import counters as counters_lib
 from vit_jax.run import profiler as profiler_lib
 from vit_jax.run import startup_summary
 
-# Training metrics that the summary copies from the last log line.
-_SUMMARIZED = ('loss', 'accuracy', 'precision_at_1')
-
 
 def training_row(
     experiment: experiment_lib.Experiment, counters: counters_lib.Counters,
@@ -75,7 +72,7 @@ def summary(
       'parameters': tree.num_elements(experiment.model_params),
       'metrics': {
           **{f'train/{name}': value for name, value in counters.train.items()
-             if name in _SUMMARIZED},
+             if name in ('loss', *experiment.objective.metrics)},
           **counters.evals},
       'best': None if counters.best is None else {
           'metric': experiment.config.checkpoint.best, 'value': counters.best,
