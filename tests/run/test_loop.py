@@ -243,6 +243,33 @@ def test_the_best_values_of_two_metrics_are_not_compared(base, workdir):
   assert (summary['best']['value'], summary['best']['step']) == (2.6, 40)
 
 
+def with_flip(experiment, evaluator):
+  """Returns the experiment with another setting of an evaluator."""
+  config = experiment.config
+  section = dataclasses.replace(config.evals[evaluator], flip=True)
+  return dataclasses.replace(experiment, config=dataclasses.replace(
+      config, evals={**config.evals, evaluator: section}))
+
+
+def test_metrics_of_earlier_settings_are_noted_in_a_finished_run(
+    base, workdir, capsys):
+  card = (workdir / 'model_card.md').read_bytes()
+  summary = train(with_flip(scripted(base, patience=2), 'end'), workdir)
+  assert summary == json.loads((workdir / 'summary.json').read_text())
+  assert 'before the settings of end changed' in ' '.join(
+      capsys.readouterr().out.split())
+  # It would give the setting as that of the metrics.
+  assert (workdir / 'model_card.md').read_bytes() == card
+
+
+def test_metrics_of_earlier_settings_are_forgotten_in_a_resumed_run(
+    base, workdir):
+  summary = train(with_flip(scripted(
+      base, best='val/accuracy', begin=5, metric='accuracy'), 'val'), workdir)
+  assert 'val/accuracy' in summary['metrics']
+  assert 'val/loss' not in summary['metrics']
+
+
 def test_initial_weights_may_move_but_not_appear_before_a_run_resumes(
     base, workdir, tmp_path):
   for name, address in (('tuned', workdir), ('random', None)):
@@ -310,6 +337,7 @@ def test_cost_counts_images_at_changing_batch_sizes(base, workdir):
   last = [r for r in writer_lib.read_rows(workdir) if 'train/exaflops' in r][-1]
   assert last['train/exaflops'] == summary['exaflops']
   assert last['train/images_seen'] == summary['images']
+  assert last['train/epoch'] == summary['images'] / 1437
   assert last['train/core_hours'] == last['train/device_hours']
 
 

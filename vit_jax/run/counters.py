@@ -90,9 +90,11 @@ class Counters:
     self.unimproved = self.unimproved_steps = 0
 
   def keep_evals(self, evaluators: Collection[str]) -> None:
-    """Forgets the last metrics of all other evaluators."""
-    self.evals = {name: value for name, value in self.evals.items()
-                  if name.partition('/')[0] in evaluators}
+    """Forgets the metrics of all other evaluators."""
+    self.evals, self.first_evals = (
+        {name: value for name, value in metrics.items()
+         if name.partition('/')[0] in evaluators}
+        for metrics in (self.evals, self.first_evals))
 
   def is_out_of_patience(
       self, patience: schema.Duration | int | None, **sizes: int) -> bool:

@@ -32,7 +32,7 @@ def training_row(
   return {
       **{name: float(value.compute()) for name, value in metrics.items()},
       'learning_rate': float(experiment.optimizer.schedule(counters.step - 1)),
-      'epoch': counters.step / experiment.steps_per_epoch,
+      'epoch': counters.images / experiment.dataset.num_examples,
       'images_seen': counters.images,
       **{f'images_seen_{name}': count for name, count in data.images_seen(
           experiment.config.data.mixture, experiment.dataset.source,

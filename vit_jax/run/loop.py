@@ -121,6 +121,12 @@ def _restore_and_train(
     early = ' (stopped early)' * summary.get('stopped_early', False)
     print(f'{files.title or files.path}: already finished at step '
           f'{step:,}{early}.', flush=True)
+    if start.changed_evaluators:
+      console.print_lines(
+          'note: the metrics of this run were measured before the settings of '
+          f'{", ".join(start.changed_evaluators)} changed; main.py evaluate '
+          'with this config measures again', in_logs=True)
+      return summary  # The card would describe them.
   else:
     print('compiling the training step', flush=True)
     fitted = fit_batch.fit(experiment, free_bytes=free_bytes,

@@ -80,7 +80,7 @@ def of_run(
       mixture=mixture.describe(
           config.data.mixture, dataset.source, summary['images']),
       summary=summary,
-      epochs=summary['steps'] / experiment.steps_per_epoch,
+      epochs=summary['images'] / experiment.dataset.num_examples,
       optimizer={name: value for name, value in schema.to_plain(
           config.optimizer).items() if name != 'schedule'},
       regularisation=regularisation, results=results,

@@ -49,10 +49,13 @@ class Start:
     counters: counters of earlier starts.
     message: origin of the state, for the terminal.
     num_microbatches: microbatches of earlier steps; None if unknown.
+    changed_evaluators: those that are new or measure something else since the
+      checkpoint.
   """
   counters: counters_lib.Counters
   message: str
   num_microbatches: int | None = None
+  changed_evaluators: tuple[str, ...] = ()
 
 
 def restore_or_init(
@@ -140,13 +143,17 @@ def _resume(
       **config_lib.to_plain(config),
       **({'accumulation': earlier.num_microbatches}
          if config.accumulation == 'auto' else {})})
-  evaluator = 'evals', config.checkpoint.best.partition('/')[0]
-  if earlier.checkpoint.best != config.checkpoint.best or any(
-      each.is_in(evaluator) and not each.is_in(
-          *((*evaluator, key) for key in ('every', 'at_start', 'batch_size')))
-      for each in changes):
+  changed_evaluators = tuple(
+      name for name in config.evals if any(
+          each.is_in(('evals', name)) and not each.is_in(*(
+              ('evals', name, key)
+              for key in ('every', 'at_start', 'batch_size')))
+          for each in changes))
+  best = config.checkpoint.best
+  if earlier.checkpoint.best != best or (
+      best.partition('/')[0] in changed_evaluators):
     counters.forget_best()
-  counters.keep_evals(config.evals)
+  counters.keep_evals(config.evals.keys() - {*changed_evaluators})
   changed = ('\nChanges of the config since the checkpoint:\n  '
              + '\n  '.join(map(str, changes))) if changes else ''
   problem = _problem(
@@ -157,6 +164,7 @@ def _resume(
         f'The run in {workdir} {problem} or use another --workdir.{changed}')
   return Start(
       counters, num_microbatches=earlier.num_microbatches,
+      changed_evaluators=changed_evaluators,
       message=f'Resuming from step {counters.step:,} of {workdir}.{changed}')
 
 
