@@ -195,25 +195,21 @@ def _write_onnx(model: model_lib.Model, path: pathlib.Path) -> None:
     path = path / PROGRAMS['onnx']
   # onnx_ir warns about every shape that it omits, but runtimes infer them.
   logging.getLogger('onnx_ir').setLevel(logging.ERROR)
-  jax2onnx.to_onnx(
+  program = jax2onnx.to_onnx(
       lambda images: tuple(forward(params, images).values()),
       [('batch', *model.preprocess.resolution, model.preprocess.channels)],
       model_name='vit_jax', opset=OPSET, input_names=['images'],
-      output_names=list(OUTPUTS), return_mode='file', output_path=str(path))
-  data = path.with_name(f'{path.name}.data')
-  if separate and data.exists():
-    data.chmod(path.stat().st_mode)  # jax2onnx lets only the owner read it.
-  elif data.exists():
-    # jax2onnx writes arrays above 1 MiB to a separate file; embed them.
-    onnx = library('onnx', 'onnx')
-    onnx.save_model(onnx.load(str(path)), str(path))
-    data.unlink()
+      output_names=list(OUTPUTS), return_mode='ir')
+  library('onnx_ir', 'onnx').save(
+      program, path, external_data=f'{path.name}.data' if separate else None)
 
 
 def _read_onnx(path: pathlib.Path) -> Run:
   runtime = library('onnxruntime', 'onnx')
   if path.is_dir():
     path = path / PROGRAMS['onnx']
+  # It warns about each constant that it computes once and removes.
+  runtime.set_default_logger_severity(3)
   session = runtime.InferenceSession(
       str(path), providers=['CPUExecutionProvider'])
   return lambda images: dict(zip(OUTPUTS, session.run(
