@@ -76,7 +76,8 @@ def _reader(images: Images) -> Any:
   return Reader()
 
 
-def _split(images: Images) -> list[Images]:
+def _split(
+    images: Images) -> list[Float[np.ndarray, 'part height width channels']]:
   return [images[i:i + _BATCH_SIZE].astype(np.float32)
           for i in range(0, len(images), _BATCH_SIZE)]
 
