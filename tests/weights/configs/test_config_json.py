@@ -63,6 +63,15 @@ def test_the_config_of_an_unknown_library_is_ignored_with_a_note(tmp_path):
   assert 'neither a timm nor a Hugging Face' in '\n'.join(loaded.summary)
 
 
+@pytest.mark.parametrize(('family', 'key'), [
+    ('huggingface', 'id2label'), ('timm', 'label_names')])
+def test_class_names_of_other_indices_are_an_error(family, key, tmp_path):
+  write(tmp_path, family, {
+      key: {str(i): f'class {i}' for i in range(1, 6)}})
+  with pytest.raises(ValueError, match='indices 1, 2, 3, 4, 5, ..., expected'):
+    foreign.load(tmp_path)
+
+
 PROCESSOR = {
     'crop_size': {'height': 32, 'width': 32}, 'do_center_crop': True,
     'do_convert_rgb': True, 'do_normalize': True, 'do_rescale': True,

@@ -142,7 +142,7 @@ FLAT = {
 
 
 @pytest.mark.parametrize('labels', [
-    list('abcde'), {str(10 - i): name for i, name in enumerate('edcba')}])
+    list('abcde'), {str(4 - i): name for i, name in enumerate('edcba')}])
 def test_settings_at_the_top_level_of_an_older_file_are_read(labels, tmp_path):
   config = {**FLAT, 'labels': labels, 'model_args': without(
       act_layer='gelu_tanh')}

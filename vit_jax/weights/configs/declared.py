@@ -200,7 +200,15 @@ def sides(value: Any) -> tuple[int, int]:
 
 
 def class_names(value: Any) -> tuple[str, ...]:
-  """Returns class names from a list, or from a dict of their indices."""
+  """Returns class names from a list, or from a dict of their indices.
+
+  Raises:
+    ValueError: if the indices are not 0, 1 and so on.
+  """
   if isinstance(value, Mapping):
-    value = [value[key] for key in sorted(value, key=int)]
+    keys = sorted(value, key=int)
+    if [*map(int, keys)] != [*range(len(keys))]:
+      raise ValueError('class names have the indices '
+                       f'{", ".join(keys[:8])}, ..., expected 0, 1, 2, ....')
+    value = [value[key] for key in keys]
   return tuple(map(str, value))
