@@ -32,8 +32,6 @@ _TEMPORARY = re.compile(
     'RESOURCE_EXHAUSTED|UNAVAILABLE|UNAUTHENTICATED|PERMISSION_DENIED'
     '|DEADLINE_EXCEEDED')
 CHECKSUMS = 'checksums'
-PARAMS = ('params', 'average')  # Items that hold parameters.
-_METADATA = '_CHECKPOINT_METADATA'  # Written by Orbax.
 
 
 class DamagedError(ValueError):
@@ -98,7 +96,7 @@ def read_checksums(path: epath.Path) -> dict[str, Any]:
   # Unlike `exists`, listing a folder raises operating system errors.
   present = {item.name for item in path.iterdir()}
   sums = read_config(path / CHECKSUMS) if CHECKSUMS in present else {}
-  for name in (_METADATA, CHECKSUMS, *sums):
+  for name in (paths.METADATA, CHECKSUMS, *sums):
     if name not in present:
       raise ValueError(f'it lacks {name}')
     if isinstance(sums.get(name), dict) and '_METADATA' not in {

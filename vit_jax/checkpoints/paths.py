@@ -21,8 +21,8 @@ LATEST, BEST = typing.get_args(types.Which)
 AUTO = 'auto'  # The best one if there is one, else the latest.
 WHICH = (AUTO, LATEST, BEST)
 DAMAGED = '.damaged'
-# Contents that distinguish a checkpoint from other folders named by a number.
-_ITEMS = ('params', 'average', '_CHECKPOINT_METADATA')
+PARAMS = ('params', 'average')  # Items that hold parameters.
+METADATA = '_CHECKPOINT_METADATA'  # Written by Orbax.
 _MAX_NAMES = 12  # In the error that lists a folder.
 
 
@@ -76,7 +76,8 @@ def is_run(path: epath.Path) -> bool:
 def is_checkpoint(path: epath.Path) -> bool:
   """Whether a folder is a completely written checkpoint of this codebase."""
   return (path.is_dir() and ocp.utils.is_checkpoint_finalized(path)
-          and any(item.name in _ITEMS for item in path.iterdir()))
+          # Unlike other folders that are named by a number.
+          and any(item.name in (*PARAMS, METADATA) for item in path.iterdir()))
 
 
 def display(path: epath.PathLike) -> str:

@@ -9,7 +9,7 @@ from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
-from vit_jax.checkpoints import items
+from vit_jax.checkpoints import paths
 from vit_jax.models import architecture
 from vit_jax.models import vit_config
 from vit_jax.weights.configs import preprocessing
@@ -68,7 +68,7 @@ class Weights:
   @property
   def is_checkpoint(self) -> bool:
     """Whether they are a checkpoint of vit_jax."""
-    return self.kind in items.PARAMS
+    return self.kind in paths.PARAMS
 
   @property
   def origin(self) -> str:
