@@ -11,6 +11,7 @@ import vit_jax
 from vit_jax import __main__ as main
 from vit_jax import run as run_lib
 from vit_jax.data.sources import registry
+from vit_jax.run import initial_weights
 from vit_jax.run import model_card
 from vit_jax.weights import open as open_lib
 
@@ -62,3 +63,38 @@ def test_regression_learns_targets_in_their_units(
   for name in ('root_mean_square_error_light', 'r2'):
     np.testing.assert_allclose(
         found[0][f'test/{name}'], found[1][f'test/{name}'], rtol=1e-3)
+
+
+def test_a_kept_head_and_a_resumed_run_keep_the_scale_of_their_targets(
+    tmp_path, monkeypatch):
+  test = in_memory.brightness(40, seed=1)
+
+  def train(name, *, factor, seed, **changes):
+    images, labels = in_memory.brightness(64, seed=seed)
+    opened = in_memory.opened(
+        {'train': (images, factor * labels), 'test': test}, num_classes=2,
+        targets=('light', 'dark'))
+    monkeypatch.setattr(registry, 'open_splits', lambda *_, **__: opened)
+    experiment = toy.build(**toy.config(**{**CONFIG, **changes}))
+    run_lib.train(
+        experiment, tmp_path / name,
+        weights=initial_weights.open_weights(experiment.config, tmp_path))
+    rows = (tmp_path / name / 'metrics.jsonl').read_text().splitlines()
+    return next(row for row in map(json.loads, rows)
+                if 'test/r2' in row)['test/r2']
+
+  train('first', factor=1, seed=0, total={'steps': 20})
+  with pytest.raises(ValueError, match='other values.*data.target_mean='):
+    train('first', factor=0.5, seed=0, total={'steps': 21})
+  vit_jax.load(tmp_path / 'first', log=None, which='latest').save(
+      tmp_path / 'weights.npz', form='npz')
+  learned = [train(
+      f'from_{name}', factor=0.5, seed=2, total={'steps': 1},
+      init={'checkpoint': str(tmp_path / name), 'new': []},
+      optimizer={'learning_rate': 1e-9},
+      data={'source': 'lamps', 'mean': 0.5, 'std': 0.5},
+      evals={'test': {'every': {'steps': 1}}})
+             for name in ('first', 'weights.npz')]
+  summary = json.loads((tmp_path / 'first/summary.json').read_text())
+  np.testing.assert_allclose(
+      learned, summary['metrics']['test/r2'], rtol=1e-3)

@@ -79,6 +79,24 @@ def test_the_teacher_has_the_classes_of_the_data(
     assert words.count('has no class names') == 1
 
 
+def test_the_teacher_sees_pixels_of_its_range(tmp_path):
+  model = load_lib.create(
+      num_classes=10, resolution=8, **toy.CONFIG['model'])
+  dataclasses.replace(model, preprocess=dataclasses.replace(
+      model.preprocess, value_range=(100, 160))).save(tmp_path / 'teacher')
+  with pytest.raises(ValueError, match=r'pixels in \(100.*is \(0, 255\)'):
+    toy.build(objective={
+        'name': 'distill', 'teacher': str(tmp_path / 'teacher')})
+
+
+def test_soft_targets_are_those_of_a_softmax(teacher):
+  sigmoid = dataclasses.replace(teacher, preprocess=dataclasses.replace(
+      teacher.preprocess, activation='sigmoid'))
+  with pytest.raises(ValueError, match='The teacher x was .*targets=hard'):
+    build(sigmoid)
+  build(sigmoid, targets='hard')
+
+
 def build(teacher, *, model=None, **section):
   return objectives.parse(
       {'name': 'distill', 'teacher': 'x', **section}).build(objectives.Context(

@@ -241,7 +241,7 @@ def test_a_model_that_learns_positions_starts_from_fixed_ones():
       {**SINCOS, 'position': 'learned'}), (12, 16)))
 
   def fit(weights, initial):
-    return adapt_lib.fit(weights, initial, grid=(3, 4),
+    return adapt_lib.fit(weights, initial, grid=(3, 4), data={},
                           config=adapt_lib.InitConfig(new=()))[0]
 
   # The class token has none.
@@ -264,3 +264,22 @@ def test_positions_that_a_model_does_not_learn_are_an_error_with_the_remedy():
       'positions: expected nothing, found .*: to start from these .* set '
       '--config.model.position=learned')):
     adapt(params(), target)
+
+
+def test_a_kept_regression_head_predicts_the_same_labels_on_another_scale():
+  kernel, bias = np.ones((3, 2), np.float32), np.float32([1, 2])
+  scale = {'target_mean': (1000.0, -1.0), 'target_std': (200.0, 0.5)}
+  other = {'target_mean': (900.0, 1.0), 'target_std': (100.0, 2.0)}
+
+  def labels(params, scale):
+    head = params['head']['dense']
+    outputs = np.float32([[1, 2, 3]]) @ head['kernel'] + head['bias']
+    return outputs * scale['target_std'] + scale['target_mean']
+
+  params = {'head': {'dense': {'kernel': kernel, 'bias': bias}}}
+  expected = labels(params, scale)
+  for to in (other, {}):
+    np.testing.assert_allclose(labels(
+        adapt_lib.rescale_head(params, of=scale, to=to),
+        to or {'target_mean': 0, 'target_std': 1}), expected, rtol=1e-6)
+  assert adapt_lib.rescale_head(params, of=scale, to=scale) is params

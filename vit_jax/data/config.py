@@ -201,7 +201,7 @@ class DataConfig:
           f'{self.mean!r} and {self.std!r}.')
     if not isinstance(self.std, str) and not np.all(np.asarray(self.std) > 0):
       raise ValueError(f'std must be positive; got {self.std}.')
-    scale = self.target_mean, self.target_std
+    scale = *self.target_scale.values(),
     if len(scale[0]) != len(scale[1]) or not (
         np.isfinite(scale).all() and min(scale[1], default=1) > 0):
       raise ValueError(
@@ -239,6 +239,11 @@ class DataConfig:
     mean, std = (0.5 if value == 'auto' else value
                  for value in (self.mean, self.std))
     return {'mean': mean, 'std': std, 'value_range': self.value_range}
+
+  @property
+  def target_scale(self) -> dict[str, tuple[float, ...]]:
+    """Scale of regression targets, once measured."""
+    return {'target_mean': self.target_mean, 'target_std': self.target_std}
 
   @property
   def size(self) -> tuple[int, int]:

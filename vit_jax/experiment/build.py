@@ -19,6 +19,7 @@ from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.data import examples
+from vit_jax.data import scaling
 from vit_jax.experiment import complete
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
@@ -212,6 +213,13 @@ def _teacher(
         f'objective.teacher {address} is for images of {channels} '
         f'channels, but {dataset.name} has {config.data.channels}. Use a '
         'teacher that was trained on it.')
+  theirs, ours = (tuple(each.value_range or scaling.DEFAULT_RANGE)
+                  for each in (model.preprocess, config.data))
+  if theirs != ours:
+    raise ValueError(
+        f'objective.teacher {address} is for pixels in {theirs}, but '
+        f'data.value_range is {ours}. Use a teacher for the same range.')
+  note(f'teacher: {model.description}')
   note(classes.match(
       classes.Classes('the teacher', model.config.num_classes,
                       model.preprocess.labels, address),

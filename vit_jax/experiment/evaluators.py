@@ -267,7 +267,7 @@ def _split_opener(
             _output_batches, load, batch_size, outputs) if outputs else (
                 _eval_batches(section, dataset, batch_size, mesh, unreadable)),
         max_unreadable=max_unreadable,
-        target_mean=config.data.target_mean, target_std=config.data.target_std)
+        **config.data.target_scale)
 
   return open_split
 

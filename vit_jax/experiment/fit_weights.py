@@ -96,7 +96,7 @@ def _fit(
   params, rows = adapt_lib.fit(
       weights, initial, config=dataclasses.replace(rules, new=(
           *rules.new, *[f'{name}/.*' for name in added if name in initial])),
-      grid=config.model.grid(config.data.size))
+      grid=config.model.grid(config.data.size), data=config.data.target_scale)
   return params, [row for row in rows if not row.name.startswith(
       f'{objectives.TEACHER}/')]
 

@@ -114,6 +114,12 @@ class Distill(objective.Objective):
       raise ValueError(
           'objective.weight is 1, so that the head of the class token would '
           'learn nothing. Use --config.objective.weight=0.5, as in DeiT.')
+    if (config.targets == 'soft'
+        and context.teacher.preprocess.activation == 'sigmoid'):
+      raise ValueError(
+          f'The teacher {config.teacher} was trained with a sigmoid, but soft '
+          'targets are probabilities of a softmax. Use '
+          '--config.objective.targets=hard.')
     self._config, self._context = config, context
     self._labelled = supervised.Supervised(config, context)
     self.metrics = config.metrics()

@@ -122,14 +122,11 @@ def _as_trained(
   scales: dict[str, Any] = {
       name: getattr(weights.preprocess, name) for name in ('mean', 'std')
       if isinstance(getattr(config.data, name), str)}
-  targets = ('target_mean', 'target_std')
-  if isinstance(weights, model_lib.Model):
-    # The scale of labels was moved to the head.
-    if weights.preprocess.activation == 'none':
-      count = weights.config.num_classes
-      scales |= dict(zip(targets, ((0.0,) * count, (1.0,) * count)))
-  elif weights.run['data'].get('target_std'):
-    scales |= {name: tuple(weights.run['data'][name]) for name in targets}
+  if weights.preprocess.activation == 'none':
+    trained, count = weights.run.get('data', {}), weights.config.num_classes
+    # Without a scale, the outputs of the head are labels.
+    for name, default in (('target_mean', 0.0), ('target_std', 1.0)):
+      scales[name] = tuple(trained.get(name) or [default] * count)
   return dataclasses.replace(
       config, data=dataclasses.replace(config.data, **scales),
       objective=objective)

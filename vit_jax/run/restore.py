@@ -178,12 +178,14 @@ def _problem(
   if weights is not None and not counters.origin:
     return ('started from random parameters, but the config now starts from '
             f'{weights.address}. Delete the run')
-  theirs, ours = earlier.data.value_scale, experiment.config.data.value_scale
+  theirs, ours = ({**each.data.value_scale, **each.data.target_scale}
+                  for each in (earlier, experiment.config))
   if theirs != ours:
     flags = ' '.join(
         f'--config.data.{name}=' + shlex.quote(json.dumps(value))
         for name, value in theirs.items() if value != ours[name])
-    return ('normalises pixels by other values, as listed below. Use ' + flags)
+    return ('scales pixels or targets by other values, as listed below. Use '
+            + flags)
   if earlier.data.mixture != experiment.config.data.mixture:
     return ('trains on another mixture, as listed below. Restore data.mixture')
   held_out = [data.held_out_by(vars(each))

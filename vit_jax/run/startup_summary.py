@@ -77,7 +77,10 @@ def _labels(experiment: experiment_lib.Experiment) -> str:
   if section.sampling != 'natural':
     text += (f', {section.sampling} sampling (an epoch draws '
              f'{dataset.num_examples:,} images)')
-  return text if weights in ('none', ()) else f'{text}, weighted ({weights})'
+  if isinstance(weights, tuple):
+    weights = ', '.join(f'{name}: {weight:g}' for name, weight in zip(
+        dataset.classes.names or range(dataset.num_classes), weights))
+  return text if weights in ('none', '') else f'{text}, weighted ({weights})'
 
 
 def device_kind(mesh: jax.sharding.Mesh) -> str:

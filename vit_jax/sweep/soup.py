@@ -29,6 +29,7 @@ from vit_jax.run import watchdog as watchdog_lib
 from vit_jax.sweep import development_split
 from vit_jax.sweep import grid as grid_lib
 from vit_jax.sweep import runs
+from vit_jax.weights import adapt
 from vit_jax.weights import open as open_lib
 
 _SELECTION = 'soup_selection'  # Name of the evaluator that selects runs.
@@ -94,8 +95,10 @@ def make(
 
     def read(name: str) -> types.Params:
       # Without parameters that only the objective uses.
-      return {key: value for key, value in weights[name].read().items()
-              if key in shardings}
+      params = {key: value for key, value in weights[name].read().items()
+                if key in shardings}
+      return adapt.rescale_head(
+          params, of=weights[name].run['data'], to=config.data.target_scale)
 
     def on_batch() -> None:
       watchdog.beat('evaluating')

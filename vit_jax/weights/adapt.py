@@ -80,7 +80,7 @@ class Row:
 
 def fit(
     weights: weights_lib.Weights, initial: Any, *, config: InitConfig,
-    grid: tuple[int, int],
+    grid: tuple[int, int], data: Mapping[str, Any],
 ) -> tuple[dict[str, Any], list[Row]]:
   """Reads weights, and fits them to a model; see `adapt`.
 
@@ -89,8 +89,11 @@ def fit(
     initial: the initial parameters of the model.
     config: section `init` of the run.
     grid: rows and columns of patches of the model.
+    data: `target_mean` and `target_std` of the run's section `data`.
   """
   params = _with_positions(weights.read(), weights, initial)
+  if num_classes(params) == num_classes(initial):
+    params = rescale_head(params, of=weights.run.get('data', {}), to=data)
   return adapt(params, initial, config=config, resize=functools.partial(
       models.resize, new_grid=grid,
       old_grid=weights.config.grid(weights.resolution),
@@ -171,6 +174,31 @@ def num_classes(params: Any) -> int:
   """Returns the outputs of the head in parameters or shapes; 0 without one."""
   kernel = tree.flatten(params).get(_HEAD)
   return 0 if kernel is None else kernel.shape[-1]
+
+
+def rescale_head(
+    params: Mapping[str, Any], *, of: Mapping[str, Any], to: Mapping[str, Any],
+) -> Mapping[str, Any]:
+  """Returns the parameters of a regression with outputs of another scale.
+
+  A run learns y = (label - mean) / std of its targets. The head is linear, and
+  so is its output on another scale, (std y + mean - new_mean) / new_std.
+
+  Args:
+    params: parameters with the head.
+    of: `target_mean` and `target_std` of its outputs; without them, outputs are
+      labels.
+    to: those of the result.
+  """
+  (mean, std), (new_mean, new_std) = scales = [
+      [np.asarray(section.get(name) or default, np.float64)
+       for name, default in (('target_mean', 0.0), ('target_std', 1.0))]
+      for section in (of, to)]
+  if all(np.array_equal(*pair) for pair in zip(*scales)):
+    return params
+  return tree.map_with_name(lambda name, array: (
+      (array * std + (mean - new_mean) * name.endswith('bias')) / new_std
+  ).astype(np.float32) if name.startswith('head/') else array, params)
 
 
 def match_classes(

@@ -125,7 +125,7 @@ def _merged(
           'with base=PATH (--set base=PATH).') from error
     fitted, _ = adapt_lib.fit(
         found.with_params(params), frozen,
-        grid=weights.config.grid(weights.resolution),
+        grid=weights.config.grid(weights.resolution), data=weights.run['data'],
         # Trained parameters replace those that are ignored.
         config=dataclasses.replace(section, new=(), ignored=('.*',)))
     return jax.device_get(lora.merge(tree.update(fitted, adapters), config))

@@ -13,7 +13,6 @@ from typing import Any
 from etils import epath
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from vit_jax import atomic_files
 from vit_jax import exceptions
@@ -26,6 +25,7 @@ from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
 from vit_jax.models import vit_config
+from vit_jax.weights import adapt
 from vit_jax.weights import check
 from vit_jax.weights import overrides as overrides_lib
 from vit_jax.weights import weights as weights_lib
@@ -125,12 +125,13 @@ def for_inference(weights: weights_lib.Weights) -> weights_lib.Weights:
     params = {
         name: array_file.to_float32(array, name=name, path=weights.address)
         for name, array in arrays.items()}
-    if data.get('target_std'):
-      params = _in_label_units(params, data)
-    return tree.unflatten(params)
+    return adapt.rescale_head(tree.unflatten(params), of=data, to={})
 
+  run = weights.run and {**weights.run, 'data': {
+      name: value for name, value in data.items()
+      if not name.startswith('target_')}}
   return dataclasses.replace(
-      weights, read=read, shapes=tree.unflatten(shapes), report=tuple(
+      weights, read=read, run=run, shapes=tree.unflatten(shapes), report=tuple(
           f'  loaded  {name} {tuple(shape.shape)}'
           for name, shape in shapes.items()))
 
@@ -150,21 +151,6 @@ def _preprocess(run: declared.Metadata) -> preprocessing.Preprocess:
     elif run.objective.get('loss') == 'sigmoid':
       section['activation'] = 'sigmoid'
   return preprocessing.parse(section)
-
-
-def _in_label_units(
-    params: dict[str, np.ndarray], data: Mapping[str, Any],
-) -> dict[str, np.ndarray]:
-  """Rescales the head of a regression to the units of the labels.
-
-  A run learns (label - mean) / std, so that label = std (w x + b) + mean
-  = (std w) x + (std b + mean). With this head, no format needs to store them.
-  """
-  mean, std = (np.asarray(data[name], np.float64)
-               for name in ('target_mean', 'target_std'))
-  return {**params, **{
-      name: (array * std + mean * name.endswith('bias')).astype(np.float32)
-      for name, array in params.items() if name.startswith('head/')}}
 
 
 def _with_overrides(
