@@ -3,10 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vit_jax.data import known_datasets
-
-IMAGES = {name: known_datasets.facts(name).num_examples['train']
-          for name in ('jft', 'imagenet21k')}
 RESOLUTION = 224
 DEVICE = 'TPUv3'
 
