@@ -23,7 +23,7 @@ def fractions(pixels: Pixels, value_range: Range | None = None) -> Shown:
   shown = visible(pixels)
   low, high = value_range or (
       (0, 255) if shown.dtype == np.uint8 else (shown.min(), shown.max()))
-  return ((shown - low) / max(high - low, 1e-12)).clip(0, 1)
+  return ((shown - float(low)) / max(high - low, 1e-12)).clip(0, 1)
 
 
 def to_image(pixels: Pixels, value_range: Range | None = None) -> Image.Image:

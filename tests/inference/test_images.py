@@ -42,6 +42,13 @@ def test_a_crop_keeps_the_centre():
   assert np.asarray(shown).mean() > 250
 
 
+def test_several_channels_of_8_bits_are_shown_as_bright_as_they_are():
+  preprocess = preprocessing_lib.parse({
+      'resolution': 8, 'channels': 5, 'mean': 0.5, 'std': 0.5})
+  shown = images_lib.show(np.full((8, 8, 5), 100, np.uint8), preprocess)
+  np.testing.assert_array_equal(shown, np.full((8, 8, 3), 100))
+
+
 @pytest.mark.parametrize(('crop', 'resized'), [
     (0.9, 248), (0.875, 256), (224 / 248, 248), (1.0, 224)])
 def test_the_size_before_the_crop_is_that_of_timm(crop, resized):

@@ -115,7 +115,7 @@ def show(
   """
   picture = _read_resized(image, preprocess)
   return picture if is_viewable(preprocess) else pictures.to_image(
-      ops_lib.pixels(picture).astype(np.float32), preprocess.value_range)
+      ops_lib.pixels(picture), preprocess.value_range)
 
 
 def _read_resized(
