@@ -227,7 +227,7 @@ class DataConfig:
   @property
   def is_picture(self) -> bool:
     """Whether images are 8-bit grey or RGB."""
-    return self.dtype == 'uint8' and self.channels in (1, 3)
+    return decode.is_picture(channels=self.channels, dtype=self.dtype)
 
   @property
   def value_scale(self) -> dict[str, Any]:
@@ -248,7 +248,7 @@ class DataConfig:
   @property
   def size(self) -> tuple[int, int]:
     """Height and width of the batch."""
-    return ops_lib.height_width(self.resolution)
+    return resize_lib.height_width(self.resolution)
 
   @property
   def image_shape(self) -> tuple[int, int, int]:
@@ -281,10 +281,10 @@ class DataConfig:
 
   def crop_note(self) -> str:
     """Returns a note if evaluation crops away most of a resized image."""
-    sides = [min(op.least if isinstance(op, ops_lib.Resize)
-                 else ops_lib.height_width(op.size or 1))
+    sides = [min(op.least if isinstance(op, resize_lib.Resize)
+                 else resize_lib.height_width(op.size or 1))
              for op in self.build_ops(train=False)
-             if isinstance(op, (ops_lib.Resize, ops_lib.CentralCrop))]
+             if isinstance(op, (resize_lib.Resize, ops_lib.CentralCrop))]
     if len(sides) != 2 or sides[1] >= _LEAST_CROP * sides[0]:
       return ''
     return (f'note: evaluation resizes images to {sides[0]} pixels and keeps '

@@ -13,6 +13,7 @@ from vit_jax.data import config as data_config
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import limits
+from vit_jax.data.images import resize as resize_lib
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import protocol
 
@@ -36,7 +37,7 @@ class LoadExample:
   def __post_init__(self):
     object.__setattr__(self, 'ops', self.config.build_ops(train=self.train))
     object.__setattr__(self, 'is_deterministic', all(
-        isinstance(op, (ops_lib.Resize, ops_lib.CentralCrop))
+        isinstance(op, (resize_lib.Resize, ops_lib.CentralCrop))
         for op in self.ops))
     masks = self.dataset.masks
     if masks and self.train and (self.config.mixup or self.config.cutmix):

@@ -103,7 +103,8 @@ def check_batch(images: Any, preprocess: preprocessing_lib.Preprocess) -> None:
 
 def is_viewable(preprocess: preprocessing_lib.Preprocess) -> bool:
   """Returns whether the model's input can be shown: grey or RGB, 8 bits."""
-  return preprocess.pixel_dtype == 'uint8' and preprocess.channels in (1, 3)
+  return decode.is_picture(
+      channels=preprocess.channels, dtype=preprocess.pixel_dtype)
 
 
 def show(

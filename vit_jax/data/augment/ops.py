@@ -20,12 +20,6 @@ from vit_jax.data.augment import randaugment
 from vit_jax.data.images import multichannel
 from vit_jax.data.images import resize as resize_lib
 
-Size = resize_lib.Size
-Method = resize_lib.Method
-Rounding = resize_lib.Rounding
-Resize = resize_lib.Resize
-height_width = resize_lib.height_width
-
 Picture = Any  # A Pillow image or a `MultichannelImage`.
 Op = Callable[[Picture, np.random.Generator], Picture]
 
@@ -59,15 +53,15 @@ class CentralCrop:
   If a margin is odd, `rounding` 'tensorflow' rounds half of it down, and
   'torchvision' to the nearest even number.
   """
-  size: Size | None = None
-  rounding: Rounding = 'tensorflow'
+  size: resize_lib.Size | None = None
+  rounding: resize_lib.Rounding = 'tensorflow'
 
   def __post_init__(self):
     resize_lib.store_pairs(self, 'size')
 
   def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
     assert self.size is not None
-    height, width = height_width(self.size)
+    height, width = resize_lib.height_width(self.size)
     if image.width < width or image.height < height:
       raise ValueError(
           f'central_crop of {height} x {width} does not fit into an image of '
@@ -98,10 +92,10 @@ class InceptionCrop:
       height is, which gives smaller crops: a mean area of 34 % instead of 42 %
       in images of 500 x 375.
   """
-  size: Size | None = None
+  size: resize_lib.Size | None = None
   area: tuple[float, float] = (0.05, 1.0)
   aspect: tuple[float, float] = (3 / 4, 4 / 3)
-  method: Method = 'bilinear'
+  method: resize_lib.Method = 'bilinear'
   sampler: Literal['tf', 'torch'] = 'torch'
 
   def __post_init__(self):
@@ -115,7 +109,7 @@ class InceptionCrop:
 
   def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
     assert self.size is not None
-    height, width = height_width(self.size)
+    height, width = resize_lib.height_width(self.size)
     left, top, w, h = self.window(image.width, image.height, rng)
     return resize_lib.resize(
         image, (width, height), method=self.method,
@@ -196,7 +190,7 @@ def for_mask(op: Op, *, where: str) -> Op | None:
     ValueError: for an operation that masks cannot follow; names the setting
       `where`.
   """
-  if isinstance(op, (Resize, InceptionCrop)):
+  if isinstance(op, (resize_lib.Resize, InceptionCrop)):
     return dataclasses.replace(op, method='nearest')
   if isinstance(op, (CentralCrop, Flip, PadCrop)):
     return op
@@ -210,7 +204,7 @@ def for_mask(op: Op, *, where: str) -> Op | None:
 
 def check_whole(ops: Sequence[Op], *, where: str) -> None:
   """Raises a ValueError unless the operations resize the whole image."""
-  if not all(isinstance(op, Resize) and op.size for op in ops):
+  if not all(isinstance(op, resize_lib.Resize) and op.size for op in ops):
     raise ValueError(
         f'{where}: {to_sections(ops)} may crop images, but the classes of all '
         "pixels of an image need a resize only: [{'op': 'resize'}].")
@@ -224,7 +218,7 @@ _8_BIT: dict[str, type] = {
     'trivial_augment': colour.TrivialAugment}
 OPS: dict[str, type] = {
     'central_crop': CentralCrop, 'flip': Flip, 'inception_crop': InceptionCrop,
-    'pad_crop': PadCrop, 'resize': Resize,
+    'pad_crop': PadCrop, 'resize': resize_lib.Resize,
     'resize_to_patches': resize_lib.ResizeToPatches, **_8_BIT}
 
 

@@ -33,6 +33,11 @@ _MODES = {1: 'L', 3: 'RGB'}
 CHUNK = 64  # Images read at a time; twice as many are in memory.
 
 
+def is_picture(*, channels: int, dtype: multichannel.Dtype) -> bool:
+  """Whether images are decoded as Pillow images: 8-bit grey or RGB."""
+  return dtype == 'uint8' and channels in _MODES
+
+
 def decode(
     image: bytes | Shaped[np.ndarray, '...'], *, channels: int,
     dtype: multichannel.Dtype = 'uint8', max_pixels: int = limits.MAX_PIXELS,
@@ -64,7 +69,7 @@ def decode(
   Raises:
     ValueError: if the image is invalid, incomplete or too large.
   """
-  if dtype != 'uint8' or channels not in _MODES:
+  if not is_picture(channels=channels, dtype=dtype):
     return multichannel.decode(
         image, channels=channels, dtype=dtype, max_pixels=max_pixels)
   mode = _MODES[channels]

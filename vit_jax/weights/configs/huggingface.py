@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from vit_jax import schema
-from vit_jax.data.augment import ops as ops_lib
+from vit_jax.data.images import resize as resize_lib
 from vit_jax.models import timm_names
 from vit_jax.weights.configs import declared
 from vit_jax.weights.configs import huggingface_types
@@ -35,7 +35,7 @@ MISSING: Mapping[str, str] = {
 SUMMARY = [0, 1]  # Default of `summary_idxs`: tokens of C-RADIO's summary.
 PROBLEM_TYPES = {'sigmoid': 'multi_label_classification', 'none': 'regression'}
 # Pillow's filter numbers.
-RESAMPLE: Mapping[int, ops_lib.Method] = {
+RESAMPLE: Mapping[int, resize_lib.Method] = {
     0: 'nearest', 1: 'lanczos', 2: 'bilinear', 3: 'bicubic', 4: 'box'}
 
 def recognises(config: Mapping[str, Any]) -> bool:

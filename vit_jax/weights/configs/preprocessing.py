@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from vit_jax import schema
 from vit_jax.data.augment import ops as ops_lib
+from vit_jax.data.images import decode
 from vit_jax.data.images import resize as resize_lib
 
 Activation = Literal['softmax', 'sigmoid', 'none']
@@ -59,7 +60,7 @@ class Preprocess:
             f'channels, but is {getattr(self, name)}.')
     schema.check_range(self, 'std', above=0)
     if self.ops is None:
-      object.__setattr__(self, 'ops', (ops_lib.Resize(self.resolution),))
+      object.__setattr__(self, 'ops', (resize_lib.Resize(self.resolution),))
 
   @property
   def value_scale(self) -> dict[str, Any]:
@@ -119,13 +120,13 @@ class Preprocess:
 
   @property
   def resize_and_crop(
-      self) -> tuple[ops_lib.Resize, ops_lib.CentralCrop] | None:
+      self) -> tuple[resize_lib.Resize, ops_lib.CentralCrop] | None:
     """The only resize, by Pillow, and the crop to the resolution.
 
     None for other operations.
     """
     match self.ops:
-      case (ops_lib.Resize(antialias=True) as resize, *rest) if (
+      case (resize_lib.Resize(antialias=True) as resize, *rest) if (
           resize.method != 'area'):
         crop = rest[0] if rest else ops_lib.CentralCrop(self.resolution)
         if len(rest) < 2 and isinstance(crop, ops_lib.CentralCrop) and (
@@ -136,7 +137,7 @@ class Preprocess:
 
   def check_resize_and_crop(
       self, user: str, *, remedy: str,
-  ) -> tuple[ops_lib.Resize, ops_lib.CentralCrop]:
+  ) -> tuple[resize_lib.Resize, ops_lib.CentralCrop]:
     """Returns `resize_and_crop`.
 
     Args:
@@ -167,7 +168,7 @@ class ResizeAndCrop:
   """
   keep_aspect: bool = False
   crop: float = 1.0
-  interpolation: ops_lib.Method = 'bilinear'
+  interpolation: resize_lib.Method = 'bilinear'
 
   def __post_init__(self):
     schema.check_range(self, 'crop', above=0, most=1)
@@ -175,7 +176,7 @@ class ResizeAndCrop:
   @classmethod
   def of(
       cls, preprocess: Preprocess,
-  ) -> tuple['ResizeAndCrop', ops_lib.Rounding]:
+  ) -> tuple['ResizeAndCrop', resize_lib.Rounding]:
     """Returns the terms of a preprocessing, and its rounding.
 
     Raises:
@@ -194,19 +195,19 @@ class ResizeAndCrop:
 
   def ops(
       self, resolution: tuple[int, int],
-      rounding: ops_lib.Rounding = 'torchvision',
+      rounding: resize_lib.Rounding = 'torchvision',
   ) -> tuple[ops_lib.Op, ...]:
     """Returns the operations for a resolution."""
     # Rounded down as in timm; 224 / (224 / 248) may be slightly less than 248.
     target = height, width = (int(resolution[0] / self.crop + 1e-9),
                               int(resolution[1] / self.crop + 1e-9))
     if not self.keep_aspect:
-      resize = ops_lib.Resize(target, method=self.interpolation)
+      resize = resize_lib.Resize(target, method=self.interpolation)
     elif height == width:
-      resize = ops_lib.Resize(
+      resize = resize_lib.Resize(
           shorter=height, method=self.interpolation, rounding=rounding)
     else:
-      resize = ops_lib.Resize(cover=target, method=self.interpolation)
+      resize = resize_lib.Resize(cover=target, method=self.interpolation)
     if resize.size == resolution:
       return resize,
     return resize, ops_lib.CentralCrop(resolution, rounding)
@@ -271,8 +272,8 @@ def build_ops(
                 for section in sections]
   return ops_lib.build(
       sections, size=preprocess.resolution, where='ops',
-      any_channels=(preprocess.pixel_dtype != 'uint8'
-                    or preprocess.channels not in (1, 3)))
+      any_channels=not decode.is_picture(
+          channels=preprocess.channels, dtype=preprocess.pixel_dtype))
 
 
 def override(preprocess: Preprocess, given: Mapping[str, Any]) -> Preprocess:
