@@ -1,7 +1,10 @@
 """Search for image files."""
 
+import os
+
 import pytest
 
+from vit_jax.data.sources import columns as columns_lib
 from vit_jax.inference import image_files
 
 
@@ -37,6 +40,33 @@ def test_each_file_is_found_once_through_any_path(tmp_path, monkeypatch):
     find(['b.png'])
   assert find(['a.png', 'b.png']) == (
       ['a.png'], {'b.png': 'no such file or folder.'})
+
+
+def test_no_row_of_a_table_is_lost(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  for name in ('a.png', 'c.png', 'd.png'):
+    (tmp_path / name).touch()
+  (tmp_path / 'b.png').symlink_to('a.png')
+  (tmp_path / 'one.csv').write_text(
+      'path,label\na.png,apple\nc.png,beet\nb.png,date\na.png,apple\n')
+  (tmp_path / 'two.csv').write_text('path,label\nc.png,corn\nd.png,fig\n')
+  found, _ = image_files.find(['.', 'one.csv', 'two.csv'])
+  assert {os.path.basename(path): [row['label'] for row in rows]
+          for path, rows in found.items()} == {
+              'a.png': ['apple', 'apple'], 'b.png': ['date'],
+              'c.png': ['beet', 'corn'], 'd.png': ['fig']}
+
+
+def test_contradictory_rows_are_an_error_as_in_training(tmp_path):
+  (tmp_path / 'a.png').touch()
+  table = tmp_path / 'table.csv'
+  table.write_text('path,label\na.png,apple\na.png,corn\n')
+  with pytest.raises(ValueError, match='a.png is apple and corn. Remove'):
+    image_files.find([str(table)])
+  found, _ = image_files.find(
+      [str(table)], columns_lib.LabelConfig('multi', columns_lib.AUTO.table))
+  rows, = found.values()
+  assert rows == [{'label': 'apple'}, {'label': 'corn'}]
 
 
 def test_a_chain_of_addresses_is_a_local_path(tmp_path):

@@ -94,10 +94,10 @@ def test_predictions_name_all_classes_that_reach_their_threshold(
     assert main.main(['predict', f'--model={path}', 'a.png',
                       '--output=p.csv', '--labels=names.txt']) == 0
     file |= next(csv.DictReader((tmp_path / 'p.csv').open()))
-    assert file['prediction'] in capsys.readouterr().out
+    assert file['decision'] in capsys.readouterr().out
     (tmp_path / 'p.csv').unlink()
-  assert low['prediction'] == 'bee|cat'
-  assert high['prediction'] == 'cat|bee'
+  assert low['decision'] == 'bee|cat'
+  assert high['decision'] == 'cat|bee'
   # Not of probabilities of another kind.
   model = vit_jax.load(path, log=None)
   assert len(model.predict('a.png', activation='softmax').decision) == 1

@@ -239,7 +239,7 @@ def add_images(
 
 def find_images(
     args: argparse.Namespace,
-) -> tuple[dict[str, image_files.Labels], dict[str, str]]:
+) -> tuple[dict[str, list[image_files.Labels]], dict[str, str]]:
   """Returns the images of `add_images` and errors; see `image_files.find`."""
   section = data_config.parse(_data_keys(args))
   return image_files.find(

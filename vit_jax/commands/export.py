@@ -161,7 +161,8 @@ def _check_quantize(args: argparse.Namespace) -> None:
 
 def _quantize(
     args: argparse.Namespace, model: model_lib.Model, path: pathlib.Path,
-    labels: dict[str, image_files.Labels], reading: image_files.ReadProgress,
+    labels: dict[str, list[image_files.Labels]],
+    reading: image_files.ReadProgress,
 ) -> dict[str, Any]:
   """Replaces the file at `path` by its int8 version; reports the difference."""
   if export.is_folder(model) or not model.config.num_classes:
@@ -179,7 +180,7 @@ def _quantize(
     sources, tested = _read(model, list(labels) or list(found), reading)
     names = model.preprocess.labels
     both, agreement = quantize.compare((source, path), tested, np.array([
-        _class_of(name, labels.get(name, {}), names) for name in sources]))
+        _class_of(name, labels.get(name, [{}])[0], names) for name in sources]))
     console_lib.table(
         f'{"" if labels else "calibration "}images: {len(tested):,}; the same '
         f'class for {console_lib.format_percent(agreement, digits=1)}',

@@ -79,8 +79,9 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   example = decode(np.zeros(
       (1, 1, 1, count) if model.has_decoder else (1, count)))[0]
   columns = list(dict.fromkeys(
-      name for labels in found.values() for name in labels))
+      name for rows in found.values() for labels in rows for name in labels))
   records: list[dict[str, Any]] = []
+  known: list[image_files.Labels] = []  # Of each record.
   with image_files.ReadProgress(len(found), errors) as progress, _output(
       args.output, columns, example) as write, _mask_writer(
           args.masks, model, found) as write_mask:
@@ -91,23 +92,27 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
       for path, result, logits in zip(
           map(str, paths), results, outputs['logits']):
         write_mask(path, logits)
-        records.append({'path': path, **_label(found[path]),
-                        **_result(result, args.top_k)})
-        write(records[-1], found[path], result)
+        for labels in found[path]:
+          known.append(labels)
+          records.append({'path': path, **_label(labels),
+                          **_result(result, args.top_k)})
+          write(records[-1], labels, result)
       progress.advance(len(paths))
     if not records:
       raise progress.none_readable()
     failed = [{'path': path, 'error': error}
               for path, error in progress.errors.items()]
     for record in failed:
-      write(record, found.get(record['path'], {}), None)
+      for labels in found.get(record['path'], [{}]):
+        write(record, labels, None)
   if args.output:
     print(f'wrote {args.output}: '
           + console_lib.format_count(len(records), 'prediction'))
   if args.masks:
     print(f'wrote {args.masks}: masks/ and overlays/ of '
-          + console_lib.format_count(len(records), 'image'))
-  _print(model, records, found, columns, args.output or '--output=FILE.csv')
+          + console_lib.format_count(
+              len({record['path'] for record in records}), 'image'))
+  _print(model, records, known, columns, args.output or '--output=FILE.csv')
   return progress.report(), records + failed
 
 
@@ -129,30 +134,30 @@ def _result(result: predictions.Result, top_k: int) -> dict[str, Any]:
 
 def _print(
     model: model_lib.Model, records: Sequence[Mapping[str, Any]],
-    found: Mapping[str, Mapping[str, Any]], known: Sequence[str], output: str,
+    known: Sequence[image_files.Labels], names: Sequence[str], output: str,
 ) -> None:
   """Prints all classes of one image, or the first ones of several.
 
   Args:
     model: the model.
     records: its predictions.
-    found: labels of each image.
-    known: label columns of the tables of images.
+    known: labels of each.
+    names: label columns of the tables of images.
     output: file with all predictions.
   """
   count = None if len(records) == 1 else _MAX_CLASSES
-  folder = ''
+  folder, paths = '', {record['path'] for record in records}
   with contextlib.suppress(ValueError):  # Absolute and relative paths.
-    folder = os.path.commonpath([os.path.dirname(r['path']) for r in records])
-  first = ['image', *_titles(known)]
+    folder = os.path.commonpath([*map(os.path.dirname, paths)])
+  first = ['image', *_titles(names)]
   if model.thresholds:  # Otherwise, the first class is the decision.
     first.append('decision')
   columns, rows = [*first, 'class', 'share of pixels' if model.has_decoder else
                    'probability'], []
-  for record in records[:_MAX_ROWS]:
+  for record, labels in zip(records[:_MAX_ROWS], known):
     path = record['path']
     start = [_shorten(os.path.relpath(path, folder) if folder else path), *(
-        _shorten(str(found[path].get(name, ''))) for name in known)]
+        _shorten(str(labels.get(name, ''))) for name in names)]
     if model.thresholds:
       start.append(_shorten(SEPARATOR.join(record['decision'])))
     if 'values' in record:
@@ -162,7 +167,7 @@ def _print(
               console_lib.format_percent(p['probability'], digits=1)]
              for p in record.get('predictions', ())[:count]]
   console_lib.table(
-      console_lib.format_count(len(records), 'image')
+      console_lib.format_count(len(paths), 'image')
       + f' in {escape.line(folder)}' * bool(folder)
       + ', independent class probabilities (sigmoid)' * (
           model.preprocess.activation == 'sigmoid'), columns, rows)

@@ -22,17 +22,18 @@ from vit_jax.data.sources import image_tables
 
 _MAX_ERRORS = 20  # Printed to the terminal.
 
-Labels = dict[str, Any]  # Of an image, by the column of its table.
+Labels = dict[str, Any]  # Of a row of a table, by column.
 
 
 def find(
     paths: Sequence[str], config: columns_lib.LabelConfig = columns_lib.AUTO,
-) -> tuple[dict[str, Labels], dict[str, str]]:
+) -> tuple[dict[str, list[Labels]], dict[str, str]]:
   """Returns image files with their labels, and an error per missing path.
 
-  Each file is returned once, in sorted order within a folder. A path to a file
-  may have any name; folders and globs contribute the files with an image
-  suffix.
+  Files are in sorted order within a folder. Each is returned once, with the
+  labels of all its rows in tables, or with empty ones; those that rows of
+  tables name by several paths, once for each. A path to a file may have any
+  name; folders and globs contribute the files with an image suffix.
 
   Args:
     paths: files, folders (searched recursively), globs, or tables of images,
@@ -43,20 +44,32 @@ def find(
     OSError: the first error, if no path has an image.
     ValueError: if a folder or glob has none, or a table is malformed.
   """
-  found: dict[str, tuple[str, Labels]] = {}  # Keys are canonical paths.
+  rows_of: dict[str, list[Labels]] = {}
   failed: dict[str, OSError] = {}
   for text in paths:
     try:
-      for path, labels in _expand(text, config).items():
-        key = path if atomic_files.is_remote(path) else os.path.realpath(path)
-        found.setdefault(key, (path, labels))
+      for path, rows in _expand(text, config).items():
+        rows_of.setdefault(path, []).extend(rows)
     except OSError as error:
       failed[text] = error
-  if failed and not found:
+  if failed and not rows_of:
     raise next(iter(failed.values()))
-  return dict(found.values()), {
+  found: dict[str, list[Labels]] = {}
+  known = {_canonical(path) for path, rows in rows_of.items() if rows}
+  for path, rows in rows_of.items():
+    if not rows:
+      key = _canonical(path)
+      if key in known:
+        continue
+      known.add(key)
+    found[path] = rows or [{}]
+  return found, {
       path: schema.words(error).removeprefix(f'{path}: ')
       for path, error in failed.items()}
+
+
+def _canonical(path: str) -> str:
+  return path if atomic_files.is_remote(path) else os.path.realpath(path)
 
 
 def interleave(paths: Iterable[str]) -> list[str]:
@@ -69,8 +82,8 @@ def interleave(paths: Iterable[str]) -> list[str]:
 
 
 def _expand(
-    text: str, config: columns_lib.LabelConfig) -> dict[str, Labels]:
-  """Returns the images at a path, with their labels if it is a table."""
+    text: str, config: columns_lib.LabelConfig) -> dict[str, list[Labels]]:
+  """Returns the images at a path, with the labels of the rows of a table."""
   files.check_address(text, where='an image')
   # Only addresses may contain '://' for epath.
   path = epath.Path(text if atomic_files.is_remote(text) else
@@ -95,7 +108,7 @@ def _expand(
         f'{text}: no image found. Image suffixes are '
         f'{", ".join(sorted(files.IMAGE_SUFFIXES)[:8])}, ...; pass other '
         'files by name.')
-  return {path: {} for path in found}
+  return {path: [] for path in found}
 
 
 @contextlib.contextmanager

@@ -268,3 +268,12 @@ def identity(name: str) -> str:
   name = name.rstrip('/') or name
   return os.path.abspath(os.path.expanduser(name)) if is_path(name) and (
       not atomic_files.is_remote(name)) else name
+
+
+def relative_path(path: str, root: str) -> str:
+  """Returns a path relative to the root; absolute if it lies elsewhere."""
+  prefix = root.rstrip('/') + '/'
+  if not path.startswith(prefix):
+    return path
+  inside = path.removeprefix(prefix)
+  return os.path.relpath(path, root) if '..' in inside else inside

@@ -1,6 +1,6 @@
 """Tables of image files: one row per image, with its path and labels."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import functools
 import itertools
 import os
@@ -64,18 +64,22 @@ def open_tables(
 
 def read_images(
     path: epath.Path, config: columns_lib.LabelConfig,
-) -> dict[str, dict[str, Any]]:
-  """Returns the images of a table with their labels by column, as written.
+) -> dict[str, list[dict[str, Any]]]:
+  """Returns the images of a table with the labels of their rows, by column.
 
   Raises:
     ValueError: as `open_tables` does.
   """
-  table = table_files.read(path)
-  columns = columns_lib.choose_columns(
-      table, config, where=os.fspath(path), has_paths=True).table
-  return {image: {name: table[name][row] for name in columns.labels}
-          for row, image in enumerate(
-              locate(table[str(columns.path)], path, columns))}
+  table, where = table_files.read(path), os.fspath(path)
+  config = columns_lib.choose_columns(
+      table, config, where=where, has_paths=True)
+  images = locate(table[str(config.table.path)], path, config.table)
+  _has_several_labels(_repeated(images), images, table, config, where=where)
+  found: dict[str, list[dict[str, Any]]] = {}
+  for row, image in enumerate(images):
+    found.setdefault(image, []).append(
+        {name: table[name][row] for name in config.table.labels})
+  return found
 
 
 def _sort_by_split(
@@ -120,7 +124,8 @@ def open_images(
   Keys are relative to `root`, so that moving it changes no key.
   """
   columns = config.table
-  relative = cells_lib.Texts.of(_relative_path(path, root) for path in paths)
+  relative = cells_lib.Texts.of(
+      files.relative_path(path, root) for path in paths)
   if columns.split is not None:
     splits = table_source.parse_splits(
         table[columns.split], columns.split, where)
@@ -141,15 +146,7 @@ def open_images(
           f'{relative[row]} is in several splits of {where}: '
           f'{", ".join(names)}. Training images must not be evaluated on; '
           'remove it from all splits but one.')
-    count, conflict = _find_conflict(rows_of.values(), lambda row: '/'.join(
-        str(table[name][row]) for name in columns.labels))
-    if conflict and (config.target != 'multi' or len(columns.labels) > 1):
-      row, labels = conflict
-      raise ValueError(
-          f'{count:,} images of {where} have several rows with different '
-          f'labels: {relative[row]} is {" and ".join(labels)}. Remove the '
-          'wrong row, or set --config.data.target=multi, which joins the rows.')
-    if conflict:
+    if _has_several_labels(rows_of, relative, table, config, where=where):
       repeated = 0
       first = np.delete(np.arange(len(relative)), [
           row for rows in rows_of.values() for row in rows[1:]])
@@ -181,6 +178,26 @@ def _repeated(paths: cells_lib.Texts) -> dict[int, list[int]]:
   for row in np.flatnonzero(candidates).tolist():
     rows_of.setdefault(paths[row], []).append(row)
   return {rows[0]: rows for rows in rows_of.values() if len(rows) > 1}
+
+
+def _has_several_labels(
+    rows_of: Mapping[int, Sequence[int]], paths: cells_lib.Texts,
+    table: table_source.Table, config: columns_lib.LabelConfig, *, where: str,
+) -> bool:
+  """Whether rows of an image have different labels, which `multi` joins.
+
+  Raises a `ValueError` if the labels are not of that kind.
+  """
+  labels = config.table.labels
+  count, conflict = _find_conflict(rows_of.values(), lambda row: '/'.join(
+      str(table[name][row]) for name in labels))
+  if conflict and (config.target != 'multi' or len(labels) > 1):
+    row, found = conflict
+    raise ValueError(
+        f'{count:,} images of {where} have several rows with different '
+        f'labels: {paths[row]} is {" and ".join(found)}. Remove the wrong row, '
+        'or set --config.data.target=multi, which joins the rows.')
+  return conflict is not None
 
 
 def _splits_of_folders(
@@ -221,15 +238,6 @@ def _find_conflict(
   found = [(rows[0], values) for rows in groups
            if len(values := sorted(set(map(value, rows)))) > 1]
   return len(found), found[0] if found else None
-
-
-def _relative_path(path: str, root: str) -> str:
-  """Returns a path relative to the root; absolute if it lies elsewhere."""
-  prefix = root.rstrip('/') + '/'
-  if not path.startswith(prefix):
-    return path
-  inside = path.removeprefix(prefix)
-  return os.path.relpath(path, root) if '..' in inside else inside
 
 
 # ---------------------------------------------------------- finding image files
