@@ -15,6 +15,7 @@ _CONTROLS = re.compile(
     r'[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069'
     r'\ud800-\udfff]')
 # https://owasp.org/www-community/attacks/CSV_Injection
+_NUMBER = re.compile(r'[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?', re.ASCII)
 _FORMULA = ('=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠')
 # Also keeps bare addresses from becoming links: www.example.org, https://, a@b.
 _MARKUP = re.compile(r'[\\`*_\[\]<>|~$&!:@]|(?<=www)\.', re.IGNORECASE)
@@ -44,8 +45,12 @@ def wrap(text: str, *, width: int) -> str:
 
 
 def csv_cell(value: Any) -> Any:
-  """Puts an apostrophe in front of text that spreadsheets would calculate."""
-  is_formula = isinstance(value, str) and value.startswith(_FORMULA)
+  """Puts an apostrophe in front of text that spreadsheets would calculate.
+
+  Plain numbers, such as '-0.5', remain as they are.
+  """
+  is_formula = isinstance(value, str) and value.startswith(
+      _FORMULA) and not _NUMBER.fullmatch(value)
   return f"'{value}" if is_formula else value
 
 

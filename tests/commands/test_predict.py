@@ -13,6 +13,7 @@ import pytest
 from tests import random_models
 import vit_jax
 from vit_jax import __main__ as main
+from vit_jax import escape
 
 READABLE = ['a.png', 'b.jpg', 'c.png', 'more/d.PNG']
 TINY = {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
@@ -122,6 +123,13 @@ def test_several_targets_have_a_column_each(
   assert list(row) == [
       'path', 'label age', 'label weight', 'age', 'weight', 'error']
   assert (row['label age'], row['label weight']) == ('3', '4.5')
+
+
+@pytest.mark.parametrize(('value', 'cell'), [
+    ('-0.47', '-0.47'), ('+1e-3', '+1e-3'), ('-1+2', "'-1+2"),
+    ('-', "'-"), ('=1', "'=1"), (-1.5, -1.5)])
+def test_numbers_are_no_formulas(value, cell):
+  assert escape.csv_cell(value) == cell
 
 
 def test_labels_may_come_from_a_file(model, photos, tmp_path, capsys):
