@@ -9,7 +9,7 @@ import dataclasses
 import re
 from typing import Any, Literal
 
-from jaxtyping import Bool, Float64, Int32, Integer, Shaped
+from jaxtyping import Bool, Float, Float64, Int32, Integer, Shaped
 import numpy as np
 
 from vit_jax.data import cells as cells_lib
@@ -73,10 +73,8 @@ class ParsedLabels:
     if self.kind == 'none':
       return 'no labels'
     if self.kind == 'regression':
-      signs = bool(np.isin(np.asarray(self.values), (-1, 1)).all())
-      target = 'multi' if len(self.targets) > 1 else 'single'
-      return f'regression of {", ".join(self.targets)}' + (
-          f' (only -1 and 1: classes if data.target={target})' * signs)
+      return f'regression of {", ".join(self.targets)}' + _describe_flags(
+          np.asarray(self.values))
     plural = 'es' if self.num_classes > 1 else ''
     count = f'{self.kind}-label, {self.num_classes:,} class{plural}'
     return ': '.join(filter(None, [
@@ -112,6 +110,18 @@ def parse_labels(
   items, ends = split_cells(values, separator).flatten()
   indices, names = class_numbers.number(items, class_names, what)
   return ParsedLabels('multi', Ragged(indices, ends), len(names), names)
+
+
+def _describe_flags(values: Float[np.ndarray, 'rows targets']) -> str:
+  """Returns how numbers that may be flags become classes; '' for others."""
+  several = values.shape[1] > 1
+  target = 'multi' if several else 'single'
+  if np.isin(values, (-1, 1)).all():
+    return f' (only -1 and 1: classes if data.target={target})'
+  if several and (np.isin(values, (-1, 0, 1)) | np.isnan(values)).all():
+    return (' (only -1, 0, 1 and empty: classes if -1 and empty cells become 0 '
+            'or 1)')
+  return ''
 
 
 def is_missing(value: Any, *, marks: Collection[str] = ()) -> bool:
