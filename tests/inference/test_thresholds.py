@@ -32,7 +32,8 @@ def write(tmp_path):
         {'params': random_models.make(settings, side=8).params}, {
             'config': plain, 'labels': {'names': list(names)},
             'progress': {
-                'evals': metrics, 'label_kind': label_kind, **progress}})
+                'evals': metrics, 'label_kind': label_kind,
+                'evaluated': step, **progress}})
     return str(tmp_path / 'run')
 
   return run
@@ -80,6 +81,19 @@ def test_the_best_checkpoint_has_the_thresholds_of_its_own_evaluation(write):
   for which, expected in (('best', 0.2), ('latest', 0.8)):
     model = vit_jax.load(path, which=which, log=None)
     assert model.thresholds == (expected,) * 3
+
+
+@pytest.mark.parametrize(('progress', 'expected'), [
+    ({'eval_steps': {'r': 5, 'x': 3}, 'evaluated': 3}, 0.2),
+    ({'eval_steps': {'r': 3, 'x': 5}}, 0.5), ({'evaluated': 3}, 0.5)])
+def test_thresholds_of_another_step_are_not_used(write, progress, expected):
+  path, lines = write(
+      NAMES, {f'r/threshold_{name}': 0.2 for name in NAMES},
+      evals={'r': ROC}, **progress), []
+  model = vit_jax.load(path, log=lines.append)
+  assert model.thresholds == (expected,) * 3
+  command = f'  python main.py evaluate --workdir={path}/checkpoints/latest/5 '
+  assert (f'{command}--evaluators=r' in lines) == (expected == 0.5)
 
 
 def test_predictions_name_all_classes_that_reach_their_threshold(

@@ -79,6 +79,15 @@ def test_a_metric_has_fallen_below_a_fraction_of_its_first_value(
   assert restored.fallen((('x/rank', 0.5), ('other', 0.1))) == fallen
 
 
+def test_the_step_of_each_evaluator_is_that_of_its_last_metrics():
+  counters = counters_lib.Counters(step=2)
+  counters.add_evals({'x/rank': 1.0, 'y/loss': 1.0})
+  later = dataclasses.replace(counters, step=4)
+  later.add_evals({'y/loss': 0.5})
+  assert counters.eval_steps == {'x': 2, 'y': 2}
+  assert later.eval_steps == {'x': 2, 'y': 4}
+
+
 def test_core_hours_multiply_device_hours_by_cores():
   # A chip of v4 is one device of two cores; of v3, two devices of one.
   spent = counters_lib.Counters(device_secs_by_kind={

@@ -28,6 +28,7 @@ with epy.lazy_imports():
   from vit_jax import tree
   from vit_jax.inference import load as load_lib
   from vit_jax.inference import model as model_lib
+  from vit_jax.inference import thresholds
   from vit_jax.run import model_card
   from vit_jax.weights import download
   from vit_jax.weights import save as save_lib
@@ -84,8 +85,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   for note in notes:
     print(escape.line(f'note: {note}'))
   if model.thresholds:
-    print('note: the thresholds of the classes are not converted: without '
-          'them, the most probable class is predicted')
+    print(thresholds.NOT_WRITTEN)
   _verify(model, args.target)
   if card and epath.Path(args.target).is_dir():
     name = model_card.FILENAME if args.format == save_lib.ORBAX else 'README.md'

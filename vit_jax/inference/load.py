@@ -80,7 +80,7 @@ def load(
       objectives.config_type(objective).trains_head()):
     model = _without_head(model)
   elif not model.has_decoder:
-    model = dataclasses.replace(model, thresholds=thresholds.of_run(model))
+    model = dataclasses.replace(model, thresholds=thresholds.of_run(model, log))
   if patch:
     model = _with_patch(model, patch, resolution)
   if positions:

@@ -6,11 +6,13 @@ its threshold: the one that the evaluator `roc` chose on a validation split, or
 it. Of more exclusive classes, the most probable one is predicted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+import shlex
 from typing import Any
 
 from etils import epath
 
+from vit_jax import escape
 from vit_jax import evals
 from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import items
@@ -18,12 +20,19 @@ from vit_jax.checkpoints import paths
 from vit_jax.evals import roc as roc_lib
 from vit_jax.weights import weights as weights_lib
 
+NOT_WRITTEN = (
+    'note: the thresholds of the classes are not written: without them, the '
+    'most probable class is predicted')
 
-def of_run(weights: weights_lib.Weights) -> tuple[float, ...]:
+
+def of_run(
+    weights: weights_lib.Weights, log: Callable[[str], None],
+) -> tuple[float, ...]:
   """Returns the threshold of each class of a run.
 
   It is NaN for the negative one of two classes. The result is () for weights
-  of other origin, and for runs that predict the most probable class.
+  of other origin, and for runs that predict the most probable class. `log` is
+  called with a note if `roc` has not measured the checkpoint.
 
   Raises:
     items.DamagedError: if the checkpoint is damaged.
@@ -47,14 +56,22 @@ def of_run(weights: weights_lib.Weights) -> tuple[float, ...]:
         progress['evals'].items() if key.startswith(f'{name}/')}, names)
     if len(found) == count and (several or count == 2):
       return found
+  if chosen and (several or count == 2):
+    log('note: no thresholds were measured for this checkpoint; '
+        + ('0.5 decides' if several else 'the most probable class is predicted')
+        + '. To measure them:')
+    log(escape.line(
+        f'  python main.py evaluate --workdir={shlex.quote(weights.address)} '
+        f'--evaluators={",".join(chosen)}'))
   return (0.5,) * count if several and is_sigmoid else ()
 
 
 def _progress(step: epath.Path) -> Mapping[str, Any]:
-  """Returns the counters of a checkpoint, with the metrics of its evaluation.
+  """Returns the counters of a checkpoint, with only its own metrics.
 
-  At the end of training, all evaluators also measure the best checkpoint. Their
-  metrics are in the counters of the latest one.
+  Metrics of an earlier step, by evaluators with a longer interval, are left
+  out. At the end of training, all evaluators also measure the best checkpoint.
+  Their metrics are in the counters of the latest one.
   """
   progress = _read(step)
   latest = paths.newest(step.parent.parent / paths.LATEST)
@@ -62,11 +79,15 @@ def _progress(step: epath.Path) -> Mapping[str, Any]:
     last = _read(latest)
     if last.get('best_step') == int(step.name) and last['best_evals']:
       return {**progress, 'evals': last['best_evals']}
-  return progress
+  steps = progress['eval_steps']  # Empty before 2026-11-28.
+  return {**progress, 'evals': {
+      name: value for name, value in progress['evals'].items() if step.name ==
+      str(steps.get(name.partition('/')[0], progress['evaluated']))}}
 
 
 def _read(step: epath.Path) -> dict[str, Any]:
   with items.explain_errors(step):
     progress = items.read_config(step / 'progress')
     checksums.check(items.read_checksums(step), {'progress': progress})
-  return {'evals': {}, 'best_evals': {}, **progress}
+  return {'evals': {}, 'best_evals': {}, 'eval_steps': {}, 'evaluated': -1,
+          **progress}

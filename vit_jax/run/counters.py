@@ -33,6 +33,7 @@ class Counters:
     device_secs_by_kind: training time x number of devices, by device kind.
     evaluated: step of the last complete evaluation, or -1.
     evals: the last value of each metric.
+    eval_steps: step of the last evaluation by each evaluator.
     first_evals: the first value of each metric.
     train: training metrics of the last log line.
     best: metric of the best checkpoint, or None.
@@ -52,6 +53,7 @@ class Counters:
       default_factory=dict)
   evaluated: int = -1
   evals: dict[str, float] = dataclasses.field(default_factory=dict)
+  eval_steps: dict[str, int] = dataclasses.field(default_factory=dict)
   first_evals: dict[str, float] = dataclasses.field(default_factory=dict)
   train: dict[str, float] = dataclasses.field(default_factory=dict)
   best: float | None = None
@@ -114,6 +116,8 @@ class Counters:
   def add_evals(self, row: Mapping[str, float]) -> None:
     """Sets the metrics of an evaluation."""
     self.evals = {**self.evals, **row}
+    self.eval_steps = {**self.eval_steps, **{
+        name.partition('/')[0]: self.step for name in row}}
     self.first_evals = {**row, **self.first_evals}
 
   def fallen(self, fractions: Iterable[tuple[str, float]]) -> tuple[str, ...]:
