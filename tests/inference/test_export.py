@@ -196,6 +196,15 @@ def photographs(folder, names, count):
     Image.fromarray(rng.integers(0, 256, (32, 32, 3), np.uint8)).save(path)
 
 
+@pytest.mark.parametrize(('cells', 'names', 'expected'), [
+    (['0.0'], ('0', '1'), 0), ([1.0], ('0', '1'), 1), ([' b '], ('a', 'b'), 1),
+    (['a|b'], ('a', 'b'), -1), (['a', 'b'], ('a', 'b'), -1),
+    ([None], ('a', 'b'), -1), ([], ('a', 'b'), 0), (['b', 'b'], ('a', 'b'), 1)])
+def test_labels_are_read_as_in_training(cells, names, expected):
+  assert export_command._class_of(
+      'a/x.png', [{'label': cell} for cell in cells], names) == expected
+
+
 def test_an_int8_export_is_compared_with_float32(
     tmp_path, capsys, monkeypatch):
   for library in export.LIBRARIES['onnx']:
@@ -232,6 +241,7 @@ def test_an_int8_export_is_compared_with_float32(
   assert figures['float32']['accuracy'] == pytest.approx(
       (np.asarray(model(found)['logits']).argmax(-1) == labels).mean())
   assert 0.8 < figures['agreement'] <= 1
+  assert figures['examples'] == 40 and 'accuracy of 40 images' in printed
   nodes = printed.split('--float-nodes ')[1].split('\n')[0].split()
   assert len(nodes) == 3
   run('some.onnx', '--float-nodes', *nodes)

@@ -21,6 +21,7 @@ reported and skipped; the exit status is then 1.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 import dataclasses
 import math
 import os
@@ -37,11 +38,14 @@ with epy.lazy_imports():
 
   from vit_jax import atomic_files
   from vit_jax import console as console_lib
+  from vit_jax.data.sources import class_numbers
+  from vit_jax.data.sources import label_rules
   from vit_jax.inference import export
   from vit_jax.inference import image_files
   from vit_jax.inference import images as images_lib
   from vit_jax.inference import model as model_lib
   from vit_jax.inference import quantize
+  from vit_jax.inference import thresholds
   from vit_jax.weights.configs import preprocessing
 
 _SERVING = pathlib.Path(__file__).parents[1] / 'serving'
@@ -109,6 +113,8 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   model = export.in_float32(loaded)
   if loaded.config.dtype != 'float32':
     print(f'exported and compared in float32, not {loaded.config.dtype}')
+  if loaded.thresholds:
+    print(thresholds.NOT_WRITTEN)
   with image_files.ReadProgress(len(found), errors) as reading:
     batches = _verification_batches(model, found, reading)
   if not found:
@@ -178,13 +184,16 @@ def _quantize(
     path.rename(source)
     quantize.write(source, path, images, float_nodes=args.float_nodes)
     sources, tested = _read(model, list(labels) or list(found), reading)
-    names = model.preprocess.labels
-    both, agreement = quantize.compare((source, path), tested, np.array([
-        _class_of(name, labels.get(name, [{}])[0], names) for name in sources]))
+    classes = np.array([
+        _class_of(name, labels.get(name, []), model.preprocess.labels)
+        for name in sources])
+    known = int((classes >= 0).sum())
+    both, agreement = quantize.compare((source, path), tested, classes)
     console_lib.table(
         f'{"" if labels else "calibration "}images: {len(tested):,}; the same '
         f'class for {console_lib.format_percent(agreement, digits=1)}',
-        ('', 'MiB', 'images/s', 'accuracy'), [
+        ('', 'MiB', 'images/s',
+         'accuracy of ' + console_lib.format_count(known, 'image')), [
             (name, f'{one.mebibytes:.1f}',
              console_lib.format_number(one.images_per_sec),
              '–' if math.isnan(one.accuracy) else
@@ -198,7 +207,8 @@ def _quantize(
   finally:
     source.unlink(missing_ok=True)
   return {'float32': dataclasses.asdict(both[0]),
-          'int8': dataclasses.asdict(both[1]), 'agreement': agreement}
+          'int8': dataclasses.asdict(both[1]), 'agreement': agreement,
+          'examples': known}
 
 
 def _read(
@@ -221,12 +231,19 @@ def _read(
 
 
 def _class_of(
-    path: str, labels: image_files.Labels, names: tuple[str, ...]) -> int:
-  """Returns the class of an image by its label or folder; -1 if unknown."""
-  for name in (*labels.values(), pathlib.Path(path).parent.name):
-    if str(name) in names:
-      return names.index(str(name))
-  return -1
+    path: str, rows: Sequence[image_files.Labels], names: tuple[str, ...],
+) -> int:
+  """Returns the class of an image; -1 if none, several or another.
+
+  It is that of its rows in tables or, without labels, of its folder. Numbers
+  are class names as in training: '0.0' is '0'.
+  """
+  found = set()
+  cells = [label_rules.clean(cell) for row in rows for cell in row.values()]
+  for cell in cells or [pathlib.Path(path).parent.name]:
+    number = class_numbers.to_integer(cell)
+    found |= {str(cell), str(cell if number is None else number)} & {*names}
+  return names.index(found.pop()) if len(found) == 1 else -1
 
 
 def _check_server(preprocess: preprocessing.Preprocess) -> None:
