@@ -105,7 +105,8 @@ class Model(weights_lib.Weights):
   ) -> predictions.Prediction | predictions.Estimate | Predictions:
     """Classifies images, or predicts their regression targets.
 
-    The probabilities of a segmentation model are shares of an image's pixels.
+    The probabilities of a segmentation model are shares of the pixels of its
+    decoder, before logits are resized to the image.
 
     Args:
       images: see `Model`.
