@@ -118,7 +118,7 @@ def test_predict_writes_masks_and_overlays(trained, scenes, tmp_path, capsys):
       np.asarray(Image.open(masks / 'overlays' / '3.png')),
       (image + colours) / 2, atol=1)
   rows = (tmp_path / 'shares.csv').read_text().splitlines()
-  assert rows[0] == 'path,prediction,dark,bright,error' and len(rows) == 6
+  assert rows[0] == 'path,decision,dark,bright,error' and len(rows) == 6
   assert model.predict(str(folder / '3.png')).probabilities[0] == pytest.approx(
       max(np.mean(expected == 0), np.mean(expected == 1)), abs=0.05)
   mirrored = model.segment([np.asarray(Image.open(folder / '3.png'))[:, ::-1]],
