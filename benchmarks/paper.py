@@ -25,6 +25,7 @@ import numpy as np
 from vit_jax import console
 from vit_jax.analysis import plots
 from vit_jax.experiment import config_file
+from vit_jax.run import log_rows
 
 # Datasets with at least 25 images in each class, and all.
 LARGER = ('flowers5', 'trash6', 'textures10', 'cifar10')
@@ -174,7 +175,7 @@ def read(folder, metric, xlabel):
     summary = json.loads(path.read_text())
     if 'stages' in summary or stage == ['pretrain']:
       continue
-    metrics = (summary['best'] or summary)['metrics']
+    metrics = log_rows.chosen_metrics(summary)
     if metric in metrics:
       x = (summary['flops'] / 1e9 if xlabel == FLOPS
            else float(point) if xlabel not in CATEGORIES

@@ -155,6 +155,30 @@ def test_a_signal_stops_a_sweep_which_resumes_later(
       'mean': pytest.approx(0.06), 'std': pytest.approx(0.1 / 2**0.5)}
 
 
+def test_results_are_those_of_the_checkpoint_that_other_commands_read(
+    file, tmp_path, training):
+  assert main.main([
+      'sweep', f'--config={file}', f'--workdir={tmp_path}',
+      '--config.checkpoint.best=test/accuracy', '--seeds=1']) == 0
+  result = json.loads((tmp_path / 'sweep.json').read_text())
+  assert result['final']['checkpoint'] == 'best checkpoint by test/accuracy'
+  assert result['final']['statistics']['test/accuracy']['mean'] == (
+      pytest.approx(0.51))
+  # Grid runs have no evaluator of that name.
+  assert [row['value'] for row in result['grid']] == [1e-6, 0.01]
+
+
+def test_a_setting_is_selected_by_its_best_checkpoint(
+    file, tmp_path, training):
+  sweep = plan(
+      file, 'checkpoint.best=test/accuracy', metric='test/accuracy',
+      development={'data': {'split': 'train[:50%]'},
+                   'evals': {'test': {'split': 'train[50%:]'}}})
+  result = sweep_lib.run(sweep, tmp_path)
+  assert [row['value'] for row in result['grid']] == [
+      pytest.approx(0.500001), 0.51]
+
+
 def test_diverged_settings_are_neither_selected_nor_repeated(
     file, tmp_path, training):
   sweep = plan(file, grid=['batch_size=8,24,16'])

@@ -89,13 +89,13 @@ def _run_tasks(
   result: Any = {}
   for result in sweep_lib.run_tasks(tasks, workdir):
     name, task = list(result['tasks'].items())[-1]
-    _print_cells(result['columns'], [
+    _print_cells(result, [
         cell for cell in result['cells'] if cell['task'] == name])
     for warning in sweep_lib.edges(task):
       console_lib.print_lines(f'warning: {warning}.')
     if jax.process_index() == 0:
       sweep_plot.cells(result, workdir / FIGURE)
-  _print_cells(result['columns'], result['cells'])
+  _print_cells(result, result['cells'])
   print(f'figure   {workdir / FIGURE}\nresults  {workdir / sweep_lib.RESULT}')
   return result
 
@@ -145,7 +145,8 @@ def _print(sweep: sweep_lib.Sweep, result: Mapping[str, Any]) -> None:
   several = len(runs) > 1
   console_lib.table(
       f'Trained on {sweep.config.data.split} with '
-      + ', '.join(f'{k}={v}' for k, v in best['values'].items()),
+      + ', '.join(f'{k}={v}' for k, v in best['values'].items())
+      + f' ({result["final"]["checkpoint"]})',
       ['metric', *(name.removeprefix('final,') for name in runs),
        *['mean ± standard deviation'] * several],
       [[name, *(console_lib.format_metric(name, m.get(name))
@@ -155,7 +156,8 @@ def _print(sweep: sweep_lib.Sweep, result: Mapping[str, Any]) -> None:
        if not name.endswith('/examples')])
 
 
-def _print_cells(title: str, cells: Sequence[Mapping[str, Any]]) -> None:
+def _print_cells(
+    result: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> None:
   columns = list(dict.fromkeys(cell['column'] for cell in cells))
   rows: dict[tuple[str, str], dict[str, str]] = {}
   for cell in cells:
@@ -163,7 +165,11 @@ def _print_cells(title: str, cells: Sequence[Mapping[str, Any]]) -> None:
         cell['column']] = console_lib.format_statistics(cell['metric'], cell)
   print()
   console_lib.table(
-      f'Mean ± standard deviation, by {title}', ['', '', *columns],
+      f'Mean ± standard deviation, by {result["columns"]} ('
+      + ' or '.join(dict.fromkeys(
+          task['final']['checkpoint'] for task in result['tasks'].values()))
+      + ')',
+      ['', '', *columns],
       [[*headings, *row.values()] for headings, row in rows.items()])
 
 

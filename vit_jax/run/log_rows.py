@@ -79,6 +79,22 @@ def summary(
           'step': counters.best_step, 'metrics': counters.best_evals}}
 
 
+def chosen_metrics(content: Mapping[str, Any]) -> Mapping[str, Any]:
+  """Returns the metrics of the checkpoint that other commands read.
+
+  It is the best one, on which all evaluators run at the end, if the run keeps
+  it. Metrics of training belong to the last one and are then left out.
+  """
+  return (content.get('best') or {}).get('metrics') or content['metrics']
+
+
+def chosen_checkpoint(content: Mapping[str, Any]) -> str:
+  """Returns 'best checkpoint by val/accuracy' or 'last checkpoint'."""
+  best = content.get('best') or {}
+  return (f'best checkpoint by {best["metric"]}' if best.get('metrics')
+          else 'last checkpoint')
+
+
 def describe_early_stop(
     section: checkpoint_config.CheckpointConfig,
     counters: counters_lib.Counters) -> str:

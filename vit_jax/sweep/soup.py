@@ -19,6 +19,7 @@ from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import manager
+from vit_jax.checkpoints import paths
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import frozen_weights
@@ -82,7 +83,9 @@ def make(
   ranked = sorted((row for row in rows if row['value'] is not None),
                   key=lambda row: -sign * row['value'])
   names = [row['name'] for row in ranked]
-  weights = {name: open_lib.open(workdir / runs.RUNS / name) for name in names}
+  # Those that were ranked.
+  weights = {name: open_lib.open(
+      workdir / runs.RUNS / name, which=paths.AUTO) for name in names}
   # Resolved, with the microbatches that fit into memory.
   config = config_lib.resolve(weights[names[0]].run)
   final = next(p for p in sweep.points if p.name == names[0]).config

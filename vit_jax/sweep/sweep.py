@@ -9,6 +9,7 @@ from etils import epath
 
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
+from vit_jax.run import log_rows
 from vit_jax.run import signals
 from vit_jax.sweep import development_split
 from vit_jax.sweep import grid as grid_lib
@@ -135,9 +136,12 @@ def _run_final(
     summaries[name] = summary
   reported = development_split.reported_evaluators(
       best.config, best.development)
-  metrics = {name: summary['metrics'] for name, summary in summaries.items()}
+  metrics = {name: log_rows.chosen_metrics(summary)
+             for name, summary in summaries.items()}
   return {
       'runs': metrics,
+      'checkpoint': ' or '.join(dict.fromkeys(
+          map(log_rows.chosen_checkpoint, summaries.values()))),
       'statistics': runs.statistics(list(metrics.values()), evaluators=[
           config_lib.name_in_run(name, next(iter(metrics.values())))
           for name in reported])}
@@ -148,10 +152,10 @@ def _grid_row(
 ) -> dict[str, Any]:
   if isinstance(summary, health.NonFiniteError):
     return {'value': None, 'diverged': str(summary).splitlines()[0]}
-  value = summary['metrics'][
-      config_lib.name_in_run(metric, summary['metrics'])]
+  metrics = log_rows.chosen_metrics(summary)
+  value = metrics[config_lib.name_in_run(metric, metrics)]
   finite = value is not None and math.isfinite(value)
-  return {'value': value if finite else None, 'metrics': summary['metrics']}
+  return {'value': value if finite else None, 'metrics': metrics}
 
 
 def _best(
