@@ -46,12 +46,12 @@ def test_a_card_holds_the_numbers_of_the_metrics(workdir):
   text = (workdir / 'model_card.md').read_text()
   rows = [row for row in writer_lib.read_rows(workdir) if 'val/accuracy' in row]
   (result,) = front(text)['model-index'][0]['results']
-  assert {metric['name']: metric['value'] for metric in result['metrics']} == {
-      name: value for name, value in rows[-1].items()
-      if name.startswith('val/') and name != 'val/examples'}
   assert result['dataset'] == {
       'name': 'digits', 'type': 'digits', 'split': 'test[:40]'}
   best = json.loads((workdir / 'summary.json').read_text())['best']
+  assert {metric['name']: metric['value'] for metric in result['metrics']} == {
+      name: value for name, value in best['metrics'].items()
+      if name != 'val/examples'}
   accuracy = f'{100 * rows[-1]["val/accuracy"]:.2f} %'
   at_best = f'{100 * best["metrics"]["val/accuracy"]:.2f} %'
   assert (f'| val | digits, split `test[:40]` | 40 | accuracy | {accuracy} | '
@@ -96,6 +96,20 @@ def test_a_converted_folder_has_the_card_with_its_new_path(
   assert '## Intended use and limits' in text
   problem = json.loads((tmp_path / 'hub' / 'config.json').read_text())
   assert problem['problem_type'] == 'multi_label_classification'
+
+
+def test_another_checkpoint_lacks_the_metrics_of_the_card(workdir, tmp_path):
+  folder = shutil.copytree(workdir, tmp_path / 'run')
+  step, = (folder / 'checkpoints/best').iterdir()
+  step.rename(step.with_name('1'))
+  assert not main.main([
+      'convert', f'--source={folder}', f'--target={tmp_path}/hub',
+      '--format=huggingface', '--which=latest'])
+  metadata, original = (front(path.read_text()) for path in (
+      tmp_path / 'hub/README.md', folder / 'model_card.md'))
+  for key in ('model-index', 'metrics'):
+    assert original.pop(key)
+  assert metadata == original
 
 
 def test_hostile_names_are_text_in_a_card(experiment, workdir):

@@ -26,6 +26,7 @@ with epy.lazy_imports():
   from vit_jax import console
   from vit_jax import escape
   from vit_jax import tree
+  from vit_jax.checkpoints import paths
   from vit_jax.inference import load as load_lib
   from vit_jax.inference import model as model_lib
   from vit_jax.inference import thresholds
@@ -118,6 +119,11 @@ def _card(args: argparse.Namespace, model: model_lib.Model) -> str:
   predicts = bool(model.config.num_classes)
   text = model_card.replace_path(
       source.read_text(), path, predicts=predicts) if source.exists() else ''
+  if text and args.which != paths.AUTO and (
+      paths.find(args.source, which=args.which).name != paths.find(
+          args.source, which=paths.AUTO).name):
+    # They are those of the other checkpoint.
+    text = model_card.without_metrics(text)
   if not args.push:
     return text
   return model_card.for_hub(

@@ -26,6 +26,7 @@ from vit_jax.checkpoints import paths
 from vit_jax.data import mixture
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import log_config
+from vit_jax.run import log_rows
 
 FILENAME = 'model_card.md'
 MAX_NAMES = 20  # Class names are listed up to this number.
@@ -35,7 +36,10 @@ _USE = '## How to use it'  # Heading of the section with the model's path.
 
 @dataclasses.dataclass(frozen=True)
 class _Result:
-  """A metric of the last and the best checkpoint; None if unknown."""
+  """A metric of the last and the best checkpoint; None if unknown.
+
+  `chosen` is that of the checkpoint which other commands read.
+  """
   evaluator: str
   dataset: str
   split: str
@@ -43,6 +47,7 @@ class _Result:
   metric: str
   last: float | None
   best: float | None
+  chosen: float | None
 
 
 def of_run(
@@ -140,6 +145,14 @@ def replace_path(
       flags=re.MULTILINE | re.DOTALL)
 
 
+def without_metrics(text: str) -> str:
+  """Returns a card without the metrics in its metadata."""
+  card = huggingface_hub.ModelCard(text)
+  data: Any = card.data
+  data.eval_results = data.model_name = data.metrics = None
+  return str(card)
+
+
 def _metadata(
     title: str, experiment: experiment_lib.Experiment,
     results: Sequence[_Result], origin: str,
@@ -153,9 +166,9 @@ def _metadata(
   # Each result must name a task, and YAML parsers may reject NaN.
   found = [huggingface_hub.EvalResult(
       task_type=task, dataset_type=r.dataset, dataset_name=r.dataset,
-      dataset_split=r.split, metric_type=r.metric, metric_value=r.last,
+      dataset_split=r.split, metric_type=r.metric, metric_value=r.chosen,
       metric_name=f'{r.evaluator}/{r.metric}')
-           for r in results if task and _is_finite(r.last)]
+           for r in results if task and _is_finite(r.chosen)]
   family = 'resnet' if config.model.name == 'resnet' else 'vision-transformer'
   is_stated = config.card.licence != log_config.CardConfig.licence
   return huggingface_hub.ModelCardData(
@@ -185,6 +198,7 @@ def _results(
 ) -> list[_Result]:
   last = summary['metrics']
   best = (summary.get('best') or {}).get('metrics', {})
+  chosen = log_rows.chosen_metrics(summary)
   rows = []
   for key, value in last.items():
     name, _, metric = key.partition('/')
@@ -192,7 +206,8 @@ def _results(
       read = experiment.data_of(name)
       rows.append(_Result(
           name, escape.line(read.name), escape.line(read.split),
-          last.get(f'{name}/examples'), metric, value, best.get(key)))
+          last.get(f'{name}/examples'), metric, value, best.get(key),
+          chosen.get(key)))
   return rows
 
 
