@@ -55,6 +55,31 @@ def test_a_run_resumes_only_with_the_classes_of_its_checkpoint(
     assert 'class names' not in start(rename(experiment, same), tmp_path)
 
 
+def test_the_best_is_forgotten_if_its_evaluator_measures_otherwise(tmp_path):
+  experiment = toy.build(
+      evals={'val': {}, 'other': {}}, checkpoint={'best': 'val/loss'})
+  config = experiment.config
+  with manager.Checkpoints(tmp_path, config.checkpoint) as checkpoints:
+    checkpoints.save(
+        experiment.init_state(), config=config_lib.to_plain(config),
+        progress={'best': 0.5, 'best_step': 0}, labels=DIGITS)
+  with manager.Checkpoints(tmp_path, config.checkpoint) as checkpoints:
+    for forgets, *changes in (
+        (True, 'data.val_source=b'), (True, 'data.eval_ops=[]'),
+        (True, 'objective.loss=sigmoid'), (True, 'evals.val.split=train'),
+        (True, 'checkpoint.best=val/accuracy'),
+        (False, 'data.mixup=0.2', 'data.data_dir=b', 'data.fraction=0.5',
+         'objective.label_smoothing=0.1', 'evals.other.split=train',
+         'evals.val.batch_size=8', 'batch_size=16', 'seed=1')):
+      _, resumed = restore.restore_or_init(
+          dataclasses.replace(experiment, config=config_lib.resolve_with(
+              config_lib.to_plain(config), changes)),
+          checkpoints, epath.Path(tmp_path), None)
+      assert (resumed.counters.best is None) == forgets, changes
+      assert ('The best val/loss so far, of step 0, is forgotten' in
+              resumed.message) == forgets, changes
+
+
 @pytest.mark.parametrize('names', [(), DIGITS, ('x', *DIGITS[1:])])
 def test_a_kept_head_has_the_classes_of_the_data(experiment, tmp_path, names):
   model = random_models.make(

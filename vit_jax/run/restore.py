@@ -17,6 +17,7 @@ from etils import epath
 
 from vit_jax import classes
 from vit_jax import data
+from vit_jax import evals
 from vit_jax import types
 from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import manager
@@ -39,6 +40,12 @@ IRRELEVANT = (
     *(('data', key) for key in (
         *config_lib.PER_HOST, 'max_unreadable', 'eval_unreadable',
         'check_secs')))
+
+# Keys of the section `data` that do not change what an evaluator measures.
+_TRAINING_DATA = tuple(('data', key) for key in (
+    *config_lib.PER_HOST, 'examples_per_class', 'allow_fewer', 'sample_seed',
+    'num_examples', 'fraction', 'sampling', 'train_ops', 'mixup', 'cutmix',
+    'check_secs', 'max_unreadable'))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,18 +151,20 @@ def _resume(
       **({'accumulation': earlier.num_microbatches}
          if config.accumulation == 'auto' else {})})
   changed_evaluators = tuple(
-      name for name in config.evals if any(
-          each.is_in(('evals', name)) and not each.is_in(*(
-              ('evals', name, key)
-              for key in ('every', 'at_start', 'batch_size')))
-          for each in changes))
+      name for name, section in config.evals.items()
+      if any(_changes_metrics(each, name, section) for each in changes))
+  changed = ('\nChanges of the config since the checkpoint:\n  '
+             + '\n  '.join(map(str, changes))) if changes else ''
   best = config.checkpoint.best
   if earlier.checkpoint.best != best or (
       best.partition('/')[0] in changed_evaluators):
+    if counters.best is not None:
+      changed += (
+          f'\nThe best {earlier.checkpoint.best} so far, of step '
+          f'{counters.best_step:,}, is forgotten: later values are not '
+          'comparable.')
     counters.forget_best()
   counters.keep_evals(config.evals.keys() - {*changed_evaluators})
-  changed = ('\nChanges of the config since the checkpoint:\n  '
-             + '\n  '.join(map(str, changes))) if changes else ''
   problem = _problem(
       experiment, counters, earlier=earlier, weights=weights,
       changes_result=not all(each.is_in(*IRRELEVANT) for each in changes))
@@ -166,6 +175,18 @@ def _resume(
       counters, num_microbatches=earlier.num_microbatches,
       changed_evaluators=changed_evaluators,
       message=f'Resuming from step {counters.step:,} of {workdir}.{changed}')
+
+
+def _changes_metrics(
+    change: config_file.Difference, name: str, section: evals.EvaluatorConfig,
+) -> bool:
+  """Whether an evaluator measures something else after a change."""
+  objective: tuple[tuple[str, ...], ...] = (
+      (('objective',),) if section.reports_objective
+      else (('objective', 'name'), ('objective', 'loss')))
+  return change.is_in(('evals', name), ('data',), *objective) and (
+      not change.is_in(*_TRAINING_DATA, *(
+          ('evals', name, key) for key in ('every', 'at_start', 'batch_size'))))
 
 
 def _problem(
