@@ -328,7 +328,7 @@ def test_a_signal_in_the_last_evaluation_changes_nothing(
     assert summary[key] == stopped[1][key]
 
 
-def test_cost_counts_images_at_changing_batch_sizes(base, workdir):
+def test_cost_counts_images_at_changing_batch_sizes(base, workdir, capsys):
   per_image = 3 * model_flops.per_image(base).forward
   other = toy.build(**{**CONFIG, 'batch_size': 16, 'total': {'steps': 24}})
   summary = train(scripted(other, begin=5), workdir)
@@ -338,6 +338,9 @@ def test_cost_counts_images_at_changing_batch_sizes(base, workdir):
   assert last['train/exaflops'] == summary['exaflops']
   assert last['train/images_seen'] == summary['images']
   assert last['train/epoch'] == summary['images'] / 1437
+  assert '224 images' in capsys.readouterr().out
+  assert '24 steps, the last of 16 images, 0.156 epochs' in (
+      workdir / 'model_card.md').read_text()
   assert last['train/core_hours'] == last['train/device_hours']
 
 

@@ -3,6 +3,9 @@
     exaFLOPs = FLOPs per image x images / 1e18
     core-hours = seconds x devices x cores per device / 3600
 
+A device of TPU v4 and v5p has two cores. Every other one counts as one, also a
+CPU, however many cores of it the run uses.
+
 The cost excludes rematerialisation, the start of the run, and steps repeated
 after a kill; of the killed start, only the time before its last checkpoint
 counts.
@@ -87,7 +90,7 @@ class Counters:
       self.unimproved_steps = self.step - (self.best_step or 0)
 
   def forget_best(self) -> None:
-    """Starts again with another metric of the best checkpoint."""
+    """Starts again without a best checkpoint."""
     self.best, self.best_step, self.best_evals = None, None, {}
     self.unimproved = self.unimproved_steps = 0
 

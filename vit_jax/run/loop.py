@@ -138,7 +138,8 @@ def _restore_and_train(
     if files.is_active:
       console.print_lines('\n'.join(filter(None, [
           startup_summary.describe(
-              experiment, flops, fitted.memory, files.title),
+              experiment, flops, fitted.memory, files.title,
+              start.counters),
           fitted.message, start.message])), in_logs=True)
     run = _Run(experiment, files, checkpoints, stop, watchdog, unreadable,
                flops.training, state, start)

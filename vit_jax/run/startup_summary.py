@@ -12,21 +12,30 @@ from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import model_flops
 from vit_jax.parallel import hardware
 from vit_jax.parallel import mesh as mesh_lib
+from vit_jax.run import counters as counters_lib
 
 _flops, _bytes = console.format_flops, console.format_bytes
 
 
 def describe(
     experiment: experiment_lib.Experiment, flops: model_flops.PerImage,
-    memory: Any, title: str,
+    memory: Any, title: str, counters: counters_lib.Counters,
 ) -> str:
-  """Returns the summary; `memory` is the compiler's analysis of the step."""
+  """Returns the summary.
+
+  Args:
+    experiment: the experiment.
+    flops: operations of the model.
+    memory: the compiler's analysis of the step.
+    title: name of the run, or ''.
+    counters: those of earlier starts, whose batch size may have been another.
+  """
   config, state = experiment.config, experiment.abstract_state
   dataset, mesh = experiment.dataset, experiment.mesh
   scale, size = config.data.value_scale, config.batch_size
   _, height, width, channels = experiment.abstract_batch['image'].shape
   hosts, count = jax.process_count(), tree.num_elements(state.params)
-  images = experiment.total_steps * size
+  images = counters.images + size * (experiment.total_steps - counters.step)
   hardware_row = hardware.find(device_kind(mesh))
   lines = [
       f'{title or "run"}: {dataset.title}, '
@@ -45,7 +54,7 @@ def describe(
       + f' | mesh {mesh_lib.describe(config.mesh, mesh, count)}',
       f'{dataset.num_examples:,} images / {size:,} = '
       f'{experiment.steps_per_epoch:,.1f} steps per epoch | '
-      f'{experiment.total_steps / experiment.steps_per_epoch:,.1f} epochs = '
+      f'{images / dataset.num_examples:,.1f} epochs = '
       f'{experiment.total_steps:,} steps',
       f'{count:,} parameters'
       + f', {experiment.num_trainable:,} trained' * (
