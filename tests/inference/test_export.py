@@ -199,7 +199,8 @@ def photographs(folder, names, count):
 @pytest.mark.parametrize(('cells', 'names', 'expected'), [
     (['0.0'], ('0', '1'), 0), ([1.0], ('0', '1'), 1), ([' b '], ('a', 'b'), 1),
     (['a|b'], ('a', 'b'), -1), (['a', 'b'], ('a', 'b'), -1),
-    ([None], ('a', 'b'), -1), ([], ('a', 'b'), 0), (['b', 'b'], ('a', 'b'), 1)])
+    ([''], ('None', 'b'), -1), ([], ('a', 'b'), 0),
+    (['b', 'b'], ('a', 'b'), 1)])
 def test_labels_are_read_as_in_training(cells, names, expected):
   assert export_command._class_of(
       'a/x.png', [{'label': cell} for cell in cells], names) == expected

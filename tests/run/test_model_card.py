@@ -63,7 +63,8 @@ def test_a_card_describes_the_recipe_and_unknown_facts(workdir):
   text = (workdir / 'model_card.md').read_text()
   for words in (
       'split `train[:32]`', '**Examples:** 32', 'random values (seed 0)',
-      '4 steps of 8 images, 1.00 epochs', 'loss sigmoid', 'learning_rate 0.001',
+      '4 steps on 32 images in all, batch size 8, 1.00 epochs',
+      'loss sigmoid', 'learning_rate 0.001',
       'resize; flip, probability 0.3',
       '**Preprocessing:** resize; mean 0.5, std 0.5', '**Classes:** 0, 1, 2',
       '**Licence of the weights:** not stated', f'--model={workdir}'):

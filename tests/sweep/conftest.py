@@ -23,10 +23,10 @@ def file(tmp_path_factory):
 class FakeTraining:
   """Replaces training: records the names of runs and writes summaries.
 
-  Every metric is the learning rate plus 0.1 times the seed, and 0.5 more in the
-  best checkpoint, if there is one. Batches of 8
-  diverge, and batches of 24 have no finite metric. `signal` is sent after the
-  run of the name `signal_after`. `held` counts the experiments in memory.
+  Every metric is the learning rate plus 0.1 times the seed, and 0.5 minus that
+  value in the best checkpoint, if there is one. Batches of 8 diverge, and
+  batches of 24 have no finite metric. `signal` is sent after the run of the
+  name `signal_after`. `held` counts the experiments in memory.
   """
 
   def __init__(self):
@@ -49,7 +49,7 @@ class FakeTraining:
         for metric in ('loss', 'accuracy', 'precision_at_1')}}
     if config.checkpoint.best:
       summary['best'] = {'metric': config.checkpoint.best, 'metrics': {
-          name: value + 0.5 for name, value in summary['metrics'].items()}}
+          name: 0.5 - value for name, value in summary['metrics'].items()}}
     workdir.mkdir(parents=True)
     (workdir / 'summary.json').write_text(json.dumps(summary))
     if workdir.name == self.signal_after:

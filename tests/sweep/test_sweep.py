@@ -175,8 +175,14 @@ def test_a_setting_is_selected_by_its_best_checkpoint(
       development={'data': {'split': 'train[:50%]'},
                    'evals': {'test': {'split': 'train[50%:]'}}})
   result = sweep_lib.run(sweep, tmp_path)
-  assert [row['value'] for row in result['grid']] == [
-      pytest.approx(0.500001), 0.51]
+  assert [row['value'] for row in result['grid']] == [0.5 - 1e-6, 0.49]
+  assert result['best']['name'] == 'learning_rate=1e-06'
+  saved = tmp_path / 'sweep.json'
+  result['best']['name'] = 'learning_rate=0.01'  # As of the last checkpoints.
+  saved.write_text(json.dumps(result))
+  with pytest.raises(ValueError, match='final runs of learning_rate=0.01, but '
+                     'learning_rate=1e-06 is now the best'):
+    sweep_lib.run(sweep, tmp_path)
 
 
 def test_diverged_settings_are_neither_selected_nor_repeated(

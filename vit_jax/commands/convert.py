@@ -129,7 +129,7 @@ def _card(args: argparse.Namespace, model: model_lib.Model) -> str:
   return model_card.for_hub(
       text or model_card.of_weights(
           args.push, f'{tree.num_elements(model.params):,} parameters, '
-          f'{model.image_size} pixels. Converted from {args.source}.',
+          f'{model.image_size}. Converted from {args.source}.',
           predicts=predicts),
       library=_LIBRARIES[args.format], licence=args.licence)
 

@@ -241,6 +241,8 @@ def _class_of(
   found = set()
   cells = [label_rules.clean(cell) for row in rows for cell in row.values()]
   for cell in cells or [pathlib.Path(path).parent.name]:
+    if cell is None:  # Without a label.
+      continue
     number = class_numbers.to_integer(cell)
     found |= {str(cell), str(cell if number is None else number)} & {*names}
   return names.index(found.pop()) if len(found) == 1 else -1

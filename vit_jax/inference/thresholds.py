@@ -59,7 +59,7 @@ def of_run(
   if chosen and (several or count == 2):
     log('note: no thresholds were measured for this checkpoint; '
         + ('0.5 decides' if several else 'the most probable class is predicted')
-        + '. To measure them:')
+        + '. This command prints them, but predict does not read them:')
     log(escape.line(
         f'  python main.py evaluate --workdir={shlex.quote(weights.address)} '
         f'--evaluators={",".join(chosen)}'))

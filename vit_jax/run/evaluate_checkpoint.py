@@ -15,6 +15,7 @@ from vit_jax import data
 from vit_jax import escape
 from vit_jax import evals
 from vit_jax import models
+from vit_jax import objectives
 from vit_jax import schema
 from vit_jax import types
 from vit_jax.checkpoints import paths as checkpoint_paths
@@ -184,6 +185,12 @@ def restore(
   config = dataclasses.replace(
       config_lib.for_evaluation(config), accumulation=1,
       batch_size=-(-config.eval_batch_size // count) * count)
+  if getattr(config.objective, 'feature_weight', 0) and (
+      objectives.PROJECTOR not in weights.shapes):
+    raise ValueError(
+        'objective.feature_weight needs the projector of the training, which '
+        f'{weights.address or "the model"} lacks. Evaluate the run itself, or '
+        'use --config.objective.feature_weight=0.')
   experiment = build_lib.build(config, head=head, earlier=weights.run)
   if experiment.dataset.held_out and (note := held_out_note(
       config.data, weights.run.get('data', {}))):

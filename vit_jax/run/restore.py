@@ -22,6 +22,7 @@ from vit_jax import types
 from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import paths
+from vit_jax.data.sources import files
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
 from vit_jax.experiment import experiment as experiment_lib
@@ -41,11 +42,10 @@ IRRELEVANT = (
         *config_lib.PER_HOST, 'max_unreadable', 'eval_unreadable',
         'check_secs')))
 
-# Keys of the section `data` that do not change what an evaluator measures.
-_TRAINING_DATA = tuple(('data', key) for key in (
-    *config_lib.PER_HOST, 'examples_per_class', 'allow_fewer', 'sample_seed',
-    'num_examples', 'fraction', 'sampling', 'train_ops', 'mixup', 'cutmix',
-    'check_secs', 'max_unreadable'))
+# Keys of the section `data` that determine what an evaluator measures.
+_EVAL_DATA = tuple(('data', key) for key in (
+    'source', 'val_source', 'holdout', 'target', 'table', 'resolution',
+    'channels', 'dtype', 'eval_ops', 'shapes'))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,8 +56,7 @@ class Start:
     counters: counters of earlier starts.
     message: origin of the state, for the terminal.
     num_microbatches: microbatches of earlier steps; None if unknown.
-    changed_evaluators: those that are new or measure something else since the
-      checkpoint.
+    changed_evaluators: those that measure something else since the checkpoint.
   """
   counters: counters_lib.Counters
   message: str
@@ -152,19 +151,22 @@ def _resume(
          if config.accumulation == 'auto' else {})})
   changed_evaluators = tuple(
       name for name, section in config.evals.items()
-      if any(_changes_metrics(each, name, section) for each in changes))
+      if name in earlier.evals and any(
+          _changes_metrics(each, name, section) for each in changes))
   changed = ('\nChanges of the config since the checkpoint:\n  '
              + '\n  '.join(map(str, changes))) if changes else ''
   best = config.checkpoint.best
-  if earlier.checkpoint.best != best or (
-      best.partition('/')[0] in changed_evaluators):
+  # A run that has ended keeps its metrics; `loop` notes what they measured.
+  obsolete = {*changed_evaluators} if not evaluation.is_finished(
+      experiment, counters) else set()
+  if earlier.checkpoint.best != best or best.partition('/')[0] in obsolete:
     if counters.best is not None:
       changed += (
           f'\nThe best {earlier.checkpoint.best} so far, of step '
           f'{counters.best_step:,}, is forgotten: later values are not '
           'comparable.')
     counters.forget_best()
-  counters.keep_evals(config.evals.keys() - {*changed_evaluators})
+  counters.keep_evals(config.evals.keys() - obsolete)
   problem = _problem(
       experiment, counters, earlier=earlier, weights=weights,
       changes_result=not all(each.is_in(*IRRELEVANT) for each in changes))
@@ -184,8 +186,11 @@ def _changes_metrics(
   objective: tuple[tuple[str, ...], ...] = (
       (('objective',),) if section.reports_objective
       else (('objective', 'name'), ('objective', 'loss')))
-  return change.is_in(('evals', name), ('data',), *objective) and (
-      not change.is_in(*_TRAINING_DATA, *(
+  if change.path[-1] in ('source', 'val_source') and change.new and (
+      files.identity(change.old or '') == files.identity(change.new)):
+    return False  # Another spelling.
+  return change.is_in(('evals', name), *_EVAL_DATA, *objective) and (
+      not change.is_in(*(
           ('evals', name, key) for key in ('every', 'at_start', 'batch_size'))))
 
 

@@ -96,6 +96,8 @@ def make(
   shardings = tree.without(experiment.shardings.params, objectives.TEACHER)
   with watchdog_lib.Watchdog(config.log, 'averaging runs') as watchdog:
 
+    teacher = frozen_weights.with_teacher(experiment, {})
+
     def read(name: str) -> types.Params:
       # Without parameters that only the objective uses.
       params = {key: value for key, value in weights[name].read().items()
@@ -108,8 +110,7 @@ def make(
       stop.check()
 
     def evaluate(params: types.Params, *evaluators: str) -> dict[str, float]:
-      placed = frozen_weights.with_teacher(
-          experiment, multihost.put(params, shardings))
+      placed = {**multihost.put(params, shardings), **teacher}
       return {key: value for name in evaluators
               for key, value in experiment.evaluate(
                   name, placed, on_batch).metrics_of(name).items()}

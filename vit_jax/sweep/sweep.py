@@ -78,6 +78,11 @@ def _run(
       rows[name] |= _grid_row(summary, sweep.section.metric)
       runs.write(workdir, result)
     best = _best(result['grid'], sweep)
+    if result['final'] and (former := result['best']['name']) != best['name']:
+      raise ValueError(
+          f'{workdir} holds final runs of {former}, but {best["name"]} is now '
+          'the best: sweeps compare the best checkpoints of runs, no longer '
+          'the last. Use another --workdir.')
   result['best'] = {key: best[key] for key in ('name', 'values', 'value')}
   runs.write(workdir, result)
   method = sweep.section.soup

@@ -227,8 +227,9 @@ def _notes(
   size = declared.preprocess.get('resolution')
   if size not in (None, preprocess.resolution) and (
       'resolution' not in given.preprocess):
-    yield (f'images are declared as {size}, but resized to that of the '
-           f'position embeddings: set resolution={size} for the declared size')
+    yield (f'the declared image size is {size}, but images are resized to '
+           f'{preprocess.resolution}, the size of the position embeddings; for '
+           f'the declared size, set resolution={size}')
   if found.opened.format == 'npz' and not declared.source:
     # Our own .npz files cannot be distinguished from published ones.
     name = pathlib.PurePath(declared_lib.json_path(found.opened.path)).name

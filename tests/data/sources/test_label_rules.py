@@ -60,8 +60,8 @@ def test_columns_of_minus_one_and_one_are_flags_if_multi_label():
   assert parse(columns['cat']).describe() == (
       'regression of label (only -1 and 1: classes if data.target=single)')
   assert parse({'cat': ['1', '', '0'], 'dog': ['0', '-1', '1']}).describe() == (
-      'regression of cat, dog (only -1, 0, 1 and empty: classes if -1 and '
-      'empty cells become 0 or 1)')
+      'regression of cat, dog (all cells are -1, 0, 1 or empty: to '
+      'train classes, replace -1 and empty cells by 0 or 1)')
   assert parse({'cat': ['1', '', '0'], 'dog': ['0', '2', '1']}).describe() == (
       'regression of cat, dog')
   with pytest.raises(ValueError, match="or all of them -1 and 1, but 'cat'"):

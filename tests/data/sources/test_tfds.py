@@ -172,6 +172,12 @@ def test_published_test_images_are_not_trained_on(
   assert list(open_tfds('eurosat').splits) == ['train', 'test']
   prepare('resisc45', splits=('train', 'test'))  # Prepared in two parts.
   assert [len(of) for of in open_tfds('resisc45').splits.values()] == [2, 2]
+  monkeypatch.setitem(
+      known_datasets.DATASETS, 'jft', known_datasets.DatasetFacts(
+          parts={'train': 'full[1:]', 'test': 'full[:1]'}))
+  prepare('jft', splits=('full',))
+  assert {split: len(of) for split, of in open_tfds(
+      'jft').splits.items()} == {'full': 2, 'train': 1, 'test': 1}
   prepare('imagenet21k', splits=('train', 'validation'), label_key='labels',
           label_feature=tfds.features.Sequence(CLASS_LABEL))  # Without `full`.
   assert list(open_tfds('imagenet21k').splits) == ['train', 'validation']

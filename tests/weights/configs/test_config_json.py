@@ -68,7 +68,7 @@ def test_the_config_of_an_unknown_library_is_ignored_with_a_note(tmp_path):
 def test_class_names_of_other_indices_are_an_error(family, key, tmp_path):
   write(tmp_path, family, {
       key: {str(i): f'class {i}' for i in range(1, 6)}})
-  with pytest.raises(ValueError, match='indices 1, 2, 3, 4, 5, ..., expected'):
+  with pytest.raises(ValueError, match='0 to 4, but the first are 1, 2, 3, 4, 5'):
     foreign.load(tmp_path)
 
 
@@ -104,7 +104,7 @@ def test_a_processor_of_another_size_than_the_positions_is_reported(tmp_path):
       **PROCESSOR, 'crop_size': {'height': 16, 'width': 16}}))
   loaded = foreign.load(tmp_path)
   assert loaded.preprocess.resolution == (32, 32)
-  assert loaded.notes[0].startswith('images are declared as (16, 16), but ')
+  assert loaded.notes[0].startswith('the declared image size is (16, 16), ')
   loaded = foreign.load(tmp_path, {'resolution': 16})
   assert loaded.preprocess.resolution == (16, 16)
   assert len(loaded.notes) == 1  # The override.

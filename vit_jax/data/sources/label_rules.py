@@ -119,8 +119,8 @@ def _describe_flags(values: Float[np.ndarray, 'rows targets']) -> str:
   if np.isin(values, (-1, 1)).all():
     return f' (only -1 and 1: classes if data.target={target})'
   if several and (np.isin(values, (-1, 0, 1)) | np.isnan(values)).all():
-    return (' (only -1, 0, 1 and empty: classes if -1 and empty cells become 0 '
-            'or 1)')
+    return (' (all cells are -1, 0, 1 or empty: to train classes, replace -1 '
+            'and empty cells by 0 or 1)')
   return ''
 
 

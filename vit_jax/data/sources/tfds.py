@@ -228,8 +228,10 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
       for split, records in records_of.items()}
   opened = dataclasses.replace(opened, splits=splits)
   if {*splits} == {*split_strings.names('+'.join(facts.parts.values()))}:
-    splits = {part: split_strings.select_split(opened, split, name=name)
-              for part, split in facts.parts.items()}
+    # Configs of earlier versions select parts of `full`.
+    splits = {**splits, **{
+        part: split_strings.select_split(opened, split, name=name)
+        for part, split in facts.parts.items()}}
   may_be_empty = opened.multi_label or bool(opened.targets)
   unlabelled = tuple(split for split, source in splits.items()
                      if _is_unlabelled(source, may_be_empty=may_be_empty))

@@ -208,7 +208,9 @@ def class_names(value: Any) -> tuple[str, ...]:
   if isinstance(value, Mapping):
     keys = sorted(value, key=int)
     if [*map(int, keys)] != [*range(len(keys))]:
-      raise ValueError('class names have the indices '
-                       f'{", ".join(keys[:8])}, ..., expected 0, 1, 2, ....')
+      raise ValueError(
+          f'{len(keys)} class names must have the indices 0 to '
+          f'{len(keys) - 1}, but the first are {", ".join(keys[:8])}. Correct id2label or '
+          'label_names in config.json.')
     value = [value[key] for key in keys]
   return tuple(map(str, value))
