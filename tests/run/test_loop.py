@@ -339,8 +339,9 @@ def test_cost_counts_images_at_changing_batch_sizes(base, workdir, capsys):
   assert last['train/images_seen'] == summary['images']
   assert last['train/epoch'] == summary['images'] / 1437
   assert '224 images' in capsys.readouterr().out
-  assert ('24 steps on 224 images in all, batch size 16 in the end, 0.156 epochs'
-          in (workdir / 'model_card.md').read_text())
+  assert ('24 steps on 224 images in all, batch size 16 in the end, 0.156 '
+          'epochs') in (
+              workdir / 'model_card.md').read_text()
   assert last['train/core_hours'] == last['train/device_hours']
 
 

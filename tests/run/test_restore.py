@@ -11,6 +11,7 @@ from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import manager
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fit_weights
+from vit_jax.run import evaluation
 from vit_jax.run import restore
 
 DIGITS = tuple(map(str, range(10)))
@@ -80,6 +81,25 @@ def test_the_best_is_forgotten_if_its_evaluator_measures_otherwise(tmp_path):
       assert (resumed.counters.best is None) == forgets, changes
       assert ('The best val/loss so far, of step 0, is forgotten' in
               resumed.message) == forgets, changes
+
+
+def test_a_run_that_stopped_early_has_ended_whatever_its_evaluator_measures(
+    tmp_path):
+  experiment = toy.build(
+      evals={'val': {'every': {'steps': 1}}},
+      checkpoint={'best': 'val/loss', 'patience': 2})
+  config = experiment.config
+  with manager.Checkpoints(tmp_path, config.checkpoint) as checkpoints:
+    checkpoints.save(
+        experiment.init_state(), config=config_lib.to_plain(config),
+        progress={'best': 0.5, 'unimproved': 2}, labels=DIGITS)
+    changed = dataclasses.replace(experiment, config=config_lib.resolve_with(
+        config_lib.to_plain(config), ['evals.val.split=train']))
+    _, resumed = restore.restore_or_init(
+        changed, checkpoints, epath.Path(tmp_path), None)
+  assert resumed.changed_evaluators == ('val',)
+  assert evaluation.is_finished(changed, resumed.counters)
+  assert resumed.counters.best == 0.5
 
 
 @pytest.mark.parametrize('names', [(), DIGITS, ('x', *DIGITS[1:])])

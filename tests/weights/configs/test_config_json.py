@@ -68,7 +68,7 @@ def test_the_config_of_an_unknown_library_is_ignored_with_a_note(tmp_path):
 def test_class_names_of_other_indices_are_an_error(family, key, tmp_path):
   write(tmp_path, family, {
       key: {str(i): f'class {i}' for i in range(1, 6)}})
-  with pytest.raises(ValueError, match='0 to 4, but the first are 1, 2, 3, 4, 5'):
+  with pytest.raises(ValueError, match='0 to 4, but the first are 1, 2'):
     foreign.load(tmp_path)
 
 

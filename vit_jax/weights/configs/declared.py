@@ -210,7 +210,7 @@ def class_names(value: Any) -> tuple[str, ...]:
     if [*map(int, keys)] != [*range(len(keys))]:
       raise ValueError(
           f'{len(keys)} class names must have the indices 0 to '
-          f'{len(keys) - 1}, but the first are {", ".join(keys[:8])}. Correct id2label or '
-          'label_names in config.json.')
+          f'{len(keys) - 1}, but the first are {", ".join(keys[:8])}. Correct '
+          'id2label or label_names in config.json.')
     value = [value[key] for key in keys]
   return tuple(map(str, value))
