@@ -1,12 +1,12 @@
 """A damaged file is an error that names it, and is never loaded in part."""
 
-import io
 import zipfile
 
 import numpy as np
 import pytest
 
 from tests import random_models
+from vit_jax.weights import download
 from vit_jax.weights import foreign
 from vit_jax.weights.formats import npz
 from vit_jax.weights.formats import safetensors
@@ -23,32 +23,80 @@ def refused(path, words, **overrides):
   assert str(path) in str(error.value)
 
 
-def truncate(path, cut):
-  data = path.read_bytes()
-  path.write_bytes(
-      data[:int(cut * len(data))] if isinstance(cut, float) else data[:cut])
+def header(data, change):
+  """Returns a .safetensors file that declares another length of its header."""
+  length = int.from_bytes(data[:8], 'little')
+  return change(length).to_bytes(8, 'little') + data[8:]
 
 
-@pytest.mark.parametrize('cut', [9, 200, 0.5, -1])
-@pytest.mark.parametrize(('module', 'family'), [
-    (npz, 'npz'), (safetensors, 'timm')])
-def test_a_truncated_file_is_an_error(module, family, cut, tmp_path):
-  module.write(tmp_path / 'x', random_models.arrays(family))
-  truncate(tmp_path / 'x', cut)
-  refused(tmp_path / 'x', 'truncated', num_heads=2)
+TRUNCATED = 'x is truncated or damaged'
+NO_WEIGHTS = 'x is not a file of weights, or truncated'
+DAMAGE = {
+    'npz of 9 bytes': ('npz', lambda x: x[:9], TRUNCATED),
+    'npz of 200 bytes': ('npz', lambda x: x[:200], TRUNCATED),
+    'half an npz': ('npz', lambda x: x[:len(x) // 2], TRUNCATED),
+    'npz without its last byte': ('npz', lambda x: x[:-1], TRUNCATED),
+    'npz without bytes inside': (
+        'npz', lambda x: x[:300] + x[400:], TRUNCATED),
+    'safetensors of 9 bytes': ('timm', lambda x: x[:9], TRUNCATED),
+    'safetensors of 200 bytes': ('timm', lambda x: x[:200], TRUNCATED),
+    'half a safetensors': ('timm', lambda x: x[:len(x) // 2], TRUNCATED),
+    'safetensors without its last byte': ('timm', lambda x: x[:-1], TRUNCATED),
+    'safetensors with more bytes': ('timm', lambda x: x + b'0', TRUNCATED),
+    'shorter header': (
+        'timm', lambda x: header(x, lambda n: n - 8), TRUNCATED),
+    'longer header': ('timm', lambda x: header(x, lambda n: n + 8), TRUNCATED),
+    'header beyond the file': (
+        'timm', lambda x: header(x, lambda n: len(x)), TRUNCATED),
+    'header of any length': (
+        'timm', lambda x: header(x, lambda n: 2**63), NO_WEIGHTS),
+    'truncated state dict, with or without torch': (
+        'pytorch', lambda x: x[:-30], TRUNCATED),
+    'empty file': ('npz', lambda x: b'', NO_WEIGHTS + ': 0 bytes'),
+    'web page': ('npz', lambda x: b'<!DOCTYPE html><html>Please log in</html>',
+                 f'{NO_WEIGHTS}: .*html'),
+    'web page for safetensors': (
+        'timm', lambda x: b'<html>404</html>', f'{NO_WEIGHTS}: .*html')}
 
 
-def test_a_truncated_state_dict_is_recognised_without_torch(tmp_path):
-  content = io.BytesIO()
-  with zipfile.ZipFile(content, 'w') as archive:
-    archive.writestr('x/data.pkl', bytes(100))
-  (tmp_path / 'x.pth').write_bytes(content.getvalue()[:-30])
-  refused(tmp_path / 'x.pth', 'truncated or damaged')
+def content(family, path):
+  """Returns a complete file."""
+  if family == 'pytorch':
+    with zipfile.ZipFile(path, 'w') as archive:
+      archive.writestr('x/data.pkl', bytes(100))
+  else:
+    module = {'npz': npz, 'timm': safetensors}[family]
+    module.write(path, random_models.arrays(family))
+  return path.read_bytes()
 
 
-def test_an_empty_file_is_an_error(tmp_path):
-  (tmp_path / 'x.npz').write_bytes(b'')
-  refused(tmp_path / 'x.npz', 'not a file of weights, or truncated: 0 bytes')
+@pytest.mark.parametrize('kind', DAMAGE)
+def test_a_damaged_file_is_an_error(kind, tmp_path):
+  family, damage, words = DAMAGE[kind]
+  data = content(family, tmp_path / 'x')
+  (tmp_path / 'x').write_bytes(damage(data))
+  refused(tmp_path / 'x', words, num_heads=2)
+
+
+@pytest.mark.parametrize('kind', DAMAGE)
+def test_a_damaged_download_is_fetched_again(
+    kind, site, tmp_path, cached_files):
+  family, damage, words = DAMAGE[kind]
+  data = content(family, tmp_path / 'x')
+  address = f'{site.address}/x'
+  words = f'{address} was discarded, and the next call downloads .*: {words}'
+  site.files['/x'] = damage(data)
+  with pytest.raises(ValueError, match=words):
+    download.fetch(address)
+  assert not cached_files()
+  site.files['/x'] = data
+  path = download.fetch(address, log=lambda _: None)
+  assert path.read_bytes() == data
+  path.write_bytes(damage(data))  # A damaged disk.
+  with pytest.raises(ValueError, match=words):
+    download.fetch(address)
+  assert not cached_files()
+  assert download.fetch(address, log=lambda _: None).read_bytes() == data
 
 
 @pytest.mark.parametrize(('held', 'words'), [

@@ -1,62 +1,19 @@
 """Weights are downloaded once, completely, with their checksum."""
 
-import collections
 import hashlib
-from http import server
+import io
 import logging
-import threading
-import time
 from unittest import mock
 
 from etils import epath
 import fsspec
 import huggingface_hub
+import numpy as np
 import pytest
 
 from tests import random_models
 import vit_jax
 from vit_jax.weights import download
-
-Site = collections.namedtuple('Site', 'address files requests')
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-  monkeypatch.setenv(download.CACHE_VARIABLE, str(tmp_path / 'cache'))
-
-
-@pytest.fixture
-def site(monkeypatch):
-  """Serves files by path, and records the paths of GET requests."""
-  files, requests = {}, []
-
-  class Handler(server.BaseHTTPRequestHandler):
-    """Sends files."""
-
-    def do_GET(self):
-      body = files.get(self.path)
-      if body is None:
-        self.send_error(404)
-        return
-      requests.append(self.path)
-      self.send_response(200)
-      self.send_header('Content-Length', str(len(body)))
-      self.end_headers()
-      self.wfile.write(body)
-
-    def do_HEAD(self):
-      self.send_error(405)
-
-    def log_message(self, *args):
-      """Suppresses log lines."""
-
-  monkeypatch.setattr(time, 'sleep', lambda _: None)  # Before another attempt.
-  with server.ThreadingHTTPServer(('127.0.0.1', 0), Handler) as running:
-    thread = threading.Thread(target=running.serve_forever)
-    thread.start()
-    yield Site(f'http://127.0.0.1:{running.server_port}', files, requests)
-    running.shutdown()
-    thread.join()
 
 
 @pytest.fixture
@@ -64,14 +21,10 @@ def model():
   return random_models.make({**random_models.TINY, 'gelu': 'exact'}, side=32)
 
 
-def cached_files(tmp_path):
-  return [path for path in (tmp_path / 'cache').rglob('*') if path.is_file()]
-
-
 @pytest.mark.parametrize(('form', 'name'), [
     ('npz', 'x.npz'), ('timm', 'x.safetensors')])
 def test_weights_and_their_settings_are_downloaded_once(
-    form, name, site, model, tmp_path):
+    form, name, site, model, tmp_path, cached_files):
   address, files, requests = site
   model.save(tmp_path / name, form=form)
   for path in tmp_path.glob('x.*'):
@@ -87,10 +40,13 @@ def test_weights_and_their_settings_are_downloaded_once(
     assert found.config == model.config
     counts.append(len(requests))
   assert counts[0] == counts[1] > 0
-  assert len(cached_files(tmp_path)) == len(files)
+  assert len(cached_files()) == len(files)
 
 
-BODY = b'PK\x03\x04' + bytes(range(256)) * 40
+def npz_bytes(value=1.0):
+  content = io.BytesIO()
+  np.savez(content, a=np.full(3, value, np.float32))
+  return content.getvalue()
 
 
 def test_only_a_404_is_a_missing_file(site):
@@ -111,28 +67,101 @@ def test_a_hub_without_network_is_an_error_that_names_the_model(monkeypatch):
     download.fetch('hf://user/model')
 
 
-def test_hashes_of_addresses_are_checked(site, tmp_path):
-  site.files['/x.npz'] = BODY
-  digest = hashlib.sha256(BODY).hexdigest()
+def test_hashes_of_addresses_are_checked(site, cached_files):
+  site.files['/x.npz'] = body = npz_bytes()
+  digest = hashlib.sha256(body).hexdigest()
   with pytest.raises(ValueError, match=(
-      f'x.npz was discarded: it has SHA-256 {digest}, but 00')):
+      f'x.npz was discarded, .* has SHA-256 {digest}, but 00')):
     download.fetch(f'{site.address}/x.npz#sha256={64 * "0"}')
-  assert not cached_files(tmp_path)
+  assert not cached_files()
   address = f'{site.address}/x.npz#sha256={digest.upper()}'
   path = download.fetch(address, log=lambda _: None)
-  assert path.read_bytes() == BODY
+  assert path.read_bytes() == body
   assert download.fetch(address, log=lambda _: None) == path
-  path.write_bytes(BODY[1:])  # A damaged disk.
-  with pytest.raises(ValueError, match='x.npz, downloaded from .* has SHA-256'):
+  path.write_bytes(npz_bytes(2.0))  # Another version of the file.
+  with pytest.raises(ValueError, match='x.npz was discarded, .* has SHA-256'):
     download.fetch(address)
+  assert download.fetch(address, log=lambda _: None).read_bytes() == body
 
 
-def test_html_pages_are_errors_and_not_cached(site, tmp_path):
-  address, files, *_ = site
-  files['/x.npz'] = b'<html>Please log in</html>'
-  with pytest.raises(ValueError, match='not a file of weights.*<html>'):
-    vit_jax.load(f'{address}/x.npz', log=None)
-  assert not cached_files(tmp_path)
+@pytest.mark.parametrize(('name', 'hashes'), [
+    ('x.npz', ''), ('x.npz', 'abc'), ('x.npz', f'{64 * "0"},'),
+    ('x.safetensors', f'{64 * "0"},{64 * "0"}')])
+def test_hashes_that_cannot_be_checked_are_errors(name, hashes, site):
+  with pytest.raises(ValueError, match='HEX has 64 digits|names two hashes'):
+    download.fetch(f'{site.address}/{name}#sha256={hashes}')
+
+
+def digests(files, *names):
+  return ','.join(hashlib.sha256(files[name]).hexdigest() for name in names)
+
+
+def test_an_address_may_name_the_hash_of_the_settings(
+    site, model, tmp_path, cached_files):
+  address, files, _ = site
+  model.save(tmp_path / 'x.npz', form='npz')
+  for path in tmp_path.glob('x.*'):
+    files[f'/{path.name}'] = path.read_bytes()
+  both = f'{address}/x.npz#sha256={digests(files, "/x.npz", "/x.json")}'
+  kept = files['/x.json']
+  files['/x.json'] += b' '
+  with pytest.raises(ValueError, match='x.json has SHA-256'):
+    download.fetch(both)
+  del files['/x.json']
+  with pytest.raises(FileNotFoundError, match='nothing at .*/x.json'):
+    download.fetch(both)
+  assert not cached_files()
+  # A cached file without settings does not replace two files.
+  download.fetch(f'{address}/x.npz', log=lambda _: None)
+  files['/x.json'] = kept
+  assert vit_jax.load(both, log=None).preprocess == model.preprocess
+
+
+@pytest.fixture
+def declared(site, tmp_path):
+  """Serves weights whose settings differ from all defaults."""
+  model = random_models.make_tiny()
+  model.save(tmp_path / 'm.npz', form='npz')
+  for path in tmp_path.glob('m.*'):
+    site.files[f'/{path.name}'] = path.read_bytes()
+  return model
+
+
+@pytest.mark.parametrize('failure', [
+    500, 503, 401, 403, 429, None, b'<html>Please log in</html>', b'{"model":',
+    b''])
+def test_settings_that_cannot_be_read_are_not_taken_for_none(
+    failure, site, declared, cached_files):
+  kept = site.files['/m.json']
+  site.files['/m.json'] = failure
+  with pytest.raises((OSError, ValueError), match=(
+      r'(?s)m\.json .*404 and 410 .*download the \.npz file')) as error:
+    vit_jax.load(f'{site.address}/m.npz', log=None)
+  assert not isinstance(error.value, FileNotFoundError)
+  assert not cached_files()
+  site.files['/m.json'] = kept
+  loaded = vit_jax.load(f'{site.address}/m.npz', log=None)
+  assert loaded.preprocess == declared.preprocess
+
+
+@pytest.mark.parametrize('status', [404, 410])
+def test_weights_may_have_no_settings(status, site, declared, cached_files):
+  site.files['/m.json'] = status
+  loaded = vit_jax.load(f'{site.address}/m.npz', log=None)
+  assert loaded.preprocess.mean == (0.5,) * 3
+  assert 'no m.json beside it' in '\n'.join(loaded.summary)
+  assert [path.name for path in cached_files()] == ['m.npz']
+
+
+def test_settings_of_other_weights_are_not_kept(site, declared, cached_files):
+  weights = site.files['/m.npz']
+  site.files['/m.npz'] = npz_bytes()  # As while a new version is uploaded.
+  with pytest.raises(ValueError, match='m.json was written for other weights'):
+    vit_jax.load(f'{site.address}/m.npz', log=None)
+  assert not cached_files()
+  site.files['/m.npz'] = weights
+  assert vit_jax.load(
+      f'{site.address}/m.npz', log=None).preprocess == declared.preprocess
 
 
 def test_a_missing_path_suggests_the_nearest_one(tmp_path):
@@ -157,7 +186,7 @@ def test_a_local_path_is_used_where_it_is(tmp_path):
 
 
 def test_a_remote_file_is_copied_once_and_its_checksum_logged():
-  weights = b'PK\x03\x04 and so on'  # As an .npz begins.
+  weights = npz_bytes()
   with fsspec.open('memory://bucket/weights.npz', 'wb') as file:
     file.write(weights)
   lines = []
@@ -183,11 +212,11 @@ def test_use_of_a_cached_folder_is_logged(tmp_path, monkeypatch):
   assert [line.split()[0] for line in lines] == ['fetched', 'cached']
 
 
-def test_a_missing_file_leaves_nothing_in_the_cache(tmp_path):
+def test_a_missing_file_leaves_nothing_in_the_cache(tmp_path, cached_files):
   for address in (tmp_path / 'none', 'memory://bucket/none.npz'):
     with pytest.raises(FileNotFoundError, match='nothing at .*none'):
       download.fetch(address)
-  assert not cached_files(tmp_path)
+  assert not cached_files()
 
 
 @pytest.mark.parametrize(('address', 'words'), [

@@ -181,8 +181,9 @@ def read_metadata(opened: array_file.ArrayFile) -> Declared | None:
     raise ValueError(
         f'{source} was written for other weights: the checksum of their arrays '
         f'is {found.checksum}, but that of {paths.display(opened.path)} is '
-        f'{arrays}. Move it away, which leaves its settings to be inferred or '
-        'given; or remove checksum from it if it describes these weights.')
+        f'{arrays}. Copy or download both files again, which `convert` wrote '
+        'together; or remove checksum from the .json file if it describes '
+        'these weights.')
   result = Declared(
       source=source, ours=True, model=schema.to_plain(config),
       preprocess={f.name: getattr(preprocess, f.name)

@@ -31,6 +31,19 @@ def open_weights(path: pathlib.Path) -> array_file.ArrayFile:
   return _OPEN[array_file.format_of(path)](path)
 
 
+def check_complete(path: pathlib.Path) -> None:
+  """Raises a ValueError unless a file of weights is complete.
+
+  The directory of an archive, or the header of .safetensors, declares how long
+  the file is; values are not read.
+  """
+  form = array_file.format_of(path)
+  if form == 'pytorch':  # Opening it needs torch, and reads it all.
+    pytorch.check_complete(path)
+  else:
+    _OPEN[form](path)
+
+
 def _open_folder(folder: pathlib.Path) -> array_file.ArrayFile:
   held = sorted(folder.iterdir())
   formats = {path: array_file.sniff(path) for path in held if path.is_file()}

@@ -62,17 +62,30 @@ def open_file(path: str | pathlib.Path) -> array_file.ArrayFile:
       path=str(path), format='pytorch', shapes=shapes, load=load)
 
 
+def check_complete(path: pathlib.Path) -> None:
+  """Raises a ValueError if the zip archive of torch.save is truncated.
+
+  Older state dicts are not archives, and do not declare their length.
+  """
+  if _is_archive(path):
+    with array_file.open_zip(path):
+      pass
+
+
 def _check_archive(path: pathlib.Path) -> None:
   """Raises if the zip archive of torch.save is damaged or a zip bomb.
 
   torch itself compares no checksums.
   """
-  with path.open('rb') as file:
-    is_archive = file.read(2) == b'PK'  # torch < 1.6 writes none.
-  if is_archive:
+  if _is_archive(path):
     with array_file.open_zip(path) as archive:
       if damaged := archive.testzip():
         raise ValueError(f'the checksum of {damaged} differs')
+
+
+def _is_archive(path: pathlib.Path) -> bool:
+  with path.open('rb') as file:
+    return file.read(2) == b'PK'  # torch < 1.6 writes none.
 
 
 def named_tensors(
