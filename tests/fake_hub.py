@@ -29,12 +29,14 @@ class Hub:
     visibility: by 'USER/NAME'.
     denied: whether uploads are denied.
     damaged: whether downloads of large files have a wrong last byte.
+    failing: names of files that are answered with the status 503.
   """
 
   def __init__(self):
     self.address = ''
     self.files, self.visibility = {}, {}
     self.denied = self.damaged = False
+    self.failing = set()
 
   def listing(self, repository):
     """Returns the files of a repository as the hub lists them."""
@@ -91,6 +93,9 @@ def _handler(hub):
       content = hub.files.get(match[1], {}).get(match[2]) if match else None
       if content is None:
         self._send(b'', 404)
+        return
+      if match[2] in hub.failing:
+        self._send(b'', 503)
         return
       digest = hashlib.sha256(content).hexdigest()
       headers = [('X-Repo-Commit', 40 * 'a'), ('ETag', f'"{digest}"')]
