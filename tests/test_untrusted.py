@@ -1,6 +1,7 @@
 """Files of unknown origin: only regular ones are opened."""
 
 import os
+from unittest import mock
 
 from etils import epath
 import pytest
@@ -69,6 +70,15 @@ def test_a_damaged_summary_counts_as_missing(content, tmp_path):
   if content:
     (tmp_path / 'summary.json').write_text(content)
   assert not workdir_lib.read(epath.Path(tmp_path) / 'summary.json')
+
+
+def test_a_summary_that_cannot_be_read_does_not_count_as_missing(
+    tmp_path, monkeypatch):
+  (tmp_path / 'summary.json').write_text('{"steps": 1}')
+  monkeypatch.setattr(untrusted, 'read_bytes', mock.Mock(
+      side_effect=OSError(5, 'Input/output error')))
+  with pytest.raises(OSError, match='Input/output error'):
+    workdir_lib.read(epath.Path(tmp_path) / 'summary.json')
 
 
 def test_an_image_that_is_not_a_file_is_unreadable(tmp_path):

@@ -30,6 +30,27 @@ def check_regular(path: epath.PathLike) -> None:
         'Replace or remove it.')
 
 
+def exists(path: pathlib.Path) -> bool:
+  """Whether there is a file or folder.
+
+  `Path.exists` is also False for a link to nothing and, since Python 3.14, if
+  the file system cannot tell: a file of settings would be ignored silently.
+
+  Raises:
+    FileNotFoundError: for a link to nothing.
+    OSError: if the file system cannot tell.
+  """
+  try:
+    path.stat()
+  except (FileNotFoundError, NotADirectoryError) as error:
+    if not path.is_symlink():
+      return False
+    raise FileNotFoundError(
+        f'{path} is a link to {path.readlink()}, which does not exist. Copy '
+        'the file that it stands for, or remove the link.') from error
+  return True
+
+
 def check_folder(folder: epath.PathLike) -> None:
   """Raises a ValueError if a local folder contains pipes or devices."""
   if not atomic_files.is_remote(folder):

@@ -10,6 +10,7 @@ import fsspec
 import huggingface_hub
 import numpy as np
 import pytest
+import safetensors.numpy
 
 from tests import random_models
 import vit_jax
@@ -210,6 +211,38 @@ def test_use_of_a_cached_folder_is_logged(tmp_path, monkeypatch):
     copy = download.local(epath.Path(folder), log=lines.append)
     assert (copy / 'config.json').read_text() == '{}'
   assert [line.split()[0] for line in lines] == ['fetched', 'cached']
+
+
+def test_a_file_of_a_folder_that_cannot_be_read_is_not_left_out(
+    tmp_path, monkeypatch):
+  monkeypatch.setattr(download.atomic_files, 'is_remote', lambda path: True)
+  (tmp_path / 'config.json').write_text('{}')
+  folder = epath.Path(tmp_path)
+  # As a bucket that fails: fsspec then says that there is no such file.
+  monkeypatch.setattr(type(folder), 'exists', lambda path: False)
+  monkeypatch.setattr(type(folder), 'stat', mock.Mock(
+      side_effect=ConnectionError('503')))
+  with pytest.raises(OSError, match='503'):
+    download.local(folder)
+
+
+def test_a_damaged_file_of_a_folder_is_not_kept(
+    tmp_path, monkeypatch, cached_files):
+  monkeypatch.setattr(download.atomic_files, 'is_remote', lambda path: True)
+  folder = tmp_path / 'model'
+  folder.mkdir()
+  (folder / 'notes.txt').write_text('not weights')
+  for name, damaged, content in (
+      ('config.json', b'{"a', b'{}'), ('x.npz', npz_bytes()[:-9], npz_bytes()),
+      ('x.safetensors', b'<html>', safetensors.numpy.save(
+          {'a': np.zeros(3)}))):
+    (folder / name).write_bytes(damaged)
+    with pytest.raises(ValueError, match=f'{name} was discarded, and the next'):
+      download.local(epath.Path(folder), log=lambda _: None)
+    assert name not in [path.name for path in cached_files()]
+    (folder / name).write_bytes(content)
+    copy = download.local(epath.Path(folder), log=lambda _: None)
+    assert (copy / name).read_bytes() == content
 
 
 def test_a_missing_file_leaves_nothing_in_the_cache(tmp_path, cached_files):

@@ -31,7 +31,8 @@ SUMMARY, CURVES = 'summary.json', 'curves.png'
 
 def read(path: epath.Path) -> dict[str, Any]:
   """Returns a summary or config; nothing if it is missing or damaged."""
-  with contextlib.suppress(OSError, ValueError):
+  # Other errors of the file system do not say that it is missing.
+  with contextlib.suppress(FileNotFoundError, NotADirectoryError, ValueError):
     return untrusted.read_json(path)
   return {}
 

@@ -125,7 +125,10 @@ def local(path: epath.Path, *, log: Log = print) -> pathlib.Path:
   if not atomic_files.is_remote(path):
     return pathlib.Path(path)
   target = _cache_folder(os.fspath(path))
-  for file in filter(epath.Path.is_file, path.iterdir()):
+  with _explained(os.fspath(path)):
+    # `is_file` would also be False, and leave a file out, if a bucket fails.
+    files = [file for file in path.iterdir() if not file.stat().is_directory]
+  for file in files:
     _fetch_once(_File(os.fspath(file), target / file.name, _check_any), log)
   return target
 

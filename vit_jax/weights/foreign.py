@@ -19,6 +19,7 @@ import numpy as np
 
 from vit_jax import models
 from vit_jax import tree
+from vit_jax import untrusted
 from vit_jax.checkpoints import paths
 from vit_jax.models import vit_config
 from vit_jax.weights import check
@@ -64,7 +65,7 @@ def load(
   advice = ''
   if declared is None:
     declared = declared_lib.Declared()
-    if file.exists():
+    if untrusted.exists(file):
       declared = config_json.read(file)
       advice = f'\n{config_json.ADVICE}'
   try:
@@ -232,9 +233,10 @@ def _notes(
            f'the declared size, set resolution={size}')
   if found.opened.format == 'npz' and not declared.source:
     # Our own .npz files cannot be distinguished from published ones.
-    name = pathlib.PurePath(declared_lib.json_path(found.opened.path)).name
-    yield (f'no {name} beside it, which vit_jax writes: settings that are '
-           'assumed may be wrong')
+    file = pathlib.Path(declared_lib.json_path(found.opened.path))
+    yield (f'{file.name} beside it is not that of vit_jax' if file.exists() else
+           f'no {file.name} beside it, which vit_jax writes'
+           ) + ': settings that are assumed may be wrong'
   if found.family.undeclared and not declared.source:
     yield found.family.undeclared
   if found.family.note:

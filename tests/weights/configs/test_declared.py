@@ -1,6 +1,7 @@
 """Files that vit_jax wrote contain their settings, and must match them."""
 
 import dataclasses
+import errno
 import json
 import pathlib
 
@@ -92,7 +93,38 @@ def test_a_changed_config_beside_our_metadata_is_reported(form, tmp_path):
 
 def test_unrelated_json_next_to_an_npz_is_ignored(tmp_path):
   write(tmp_path / 'x.npz', 'npz', '{"epochs": 3}', gelu='exact')
-  assert foreign.load(tmp_path / 'x.npz').config.gelu == 'tanh'
+  loaded = foreign.load(tmp_path / 'x.npz')
+  assert loaded.config.gelu == 'tanh'
+  assert 'x.json beside it is not that of vit_jax' in loaded.notes[0]
+
+
+@pytest.mark.parametrize(('family', 'weights', 'settings'), [
+    ('npz', 'x.npz', 'x.json'), ('timm', 'x.safetensors', 'config.json'),
+    ('huggingface', 'x.safetensors', 'preprocessor_config.json')])
+def test_settings_that_cannot_be_read_are_not_taken_for_none(
+    family, weights, settings, tmp_path, monkeypatch):
+  model = random_models.make({**random_models.TINY, 'gelu': 'exact'}, side=32)
+  if family == 'npz':
+    model.save(tmp_path / weights, form=family)
+  else:
+    model.save(tmp_path / 'saved', form=family)
+    arrays = random_models.arrays(family)
+    safetensors.write(tmp_path / weights, arrays)
+    (tmp_path / 'saved/config.json').replace(tmp_path / 'config.json')
+  (tmp_path / settings).unlink(missing_ok=True)
+  (tmp_path / settings).symlink_to('blobs/that/were/not/copied')
+  with pytest.raises(FileNotFoundError, match=f'{settings} is a link to blobs'):
+    foreign.load(tmp_path / weights)
+  stat = pathlib.Path.stat
+
+  def failing(path, **options):
+    if path.name == settings:
+      raise OSError(errno.ESTALE, 'Stale file handle')
+    return stat(path, **options)
+
+  monkeypatch.setattr(pathlib.Path, 'stat', failing)
+  with pytest.raises(OSError, match='Stale file handle'):
+    foreign.load(tmp_path / weights)
 
 
 def test_overrides_take_precedence_over_metadata(tmp_path):

@@ -160,7 +160,7 @@ def read_metadata(opened: array_file.ArrayFile) -> Declared | None:
   if KEY in opened.metadata:
     text = opened.metadata[KEY]
     source = f'{KEY} in the metadata of {paths.display(opened.path)}'
-  elif opened.format == 'npz' and npz_json.exists():
+  elif opened.format == 'npz' and untrusted.exists(npz_json):
     text, source = untrusted.read_text(npz_json), paths.display(npz_json)
   else:
     return None
