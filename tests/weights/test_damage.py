@@ -1,5 +1,6 @@
 """A damaged file is an error that names it, and is never loaded in part."""
 
+import json
 import zipfile
 
 import numpy as np
@@ -97,6 +98,41 @@ def test_a_damaged_download_is_fetched_again(
     download.fetch(address)
   assert not cached_files()
   assert download.fetch(address, log=lambda _: None).read_bytes() == data
+
+
+@pytest.mark.parametrize('content', [
+    b'', b'{"mean": [0.', b'<html>Please log in</html>', b'\xff\xfe{'])
+@pytest.mark.parametrize(('form', 'name'), [
+    ('npz', 'x.json'), ('timm', 'config.json'), ('huggingface', 'config.json'),
+    ('huggingface', 'preprocessor_config.json')])
+def test_damaged_settings_are_an_error(form, name, content, tmp_path):
+  random_models.make({**random_models.TINY, 'gelu': 'exact'}, side=32).save(
+      tmp_path / 'saved' / 'x.npz' if form == 'npz' else tmp_path / 'saved',
+      form=form)
+  if form != 'npz':  # Without our own metadata, config.json is read.
+    safetensors.write(tmp_path / 'saved/model.safetensors',
+                      random_models.arrays(form))
+  foreign.load(tmp_path / 'saved')
+  (tmp_path / 'saved' / name).write_bytes(content)
+  with pytest.raises(ValueError, match=rf'{name} is (malformed|not|JSON|UTF)'):
+    foreign.load(tmp_path / 'saved')
+
+
+def test_a_damaged_shard_is_an_error(tmp_path):
+  arrays = random_models.arrays('timm')
+  first = sorted(arrays)[0]
+  shards = {'a.safetensors': {first: arrays.pop(first)},
+            'b.safetensors': arrays}
+  for name, content in shards.items():
+    safetensors.write(tmp_path / name, content)
+  (tmp_path / 'm.safetensors.index.json').write_text(json.dumps({
+      'weight_map': {array: name for name, content in shards.items()
+                     for array in content}}))
+  foreign.load(tmp_path, {'num_heads': 2})
+  whole = (tmp_path / 'b.safetensors').read_bytes()
+  (tmp_path / 'b.safetensors').write_bytes(whole[:-1])
+  with pytest.raises(ValueError, match='b.safetensors is truncated or damaged'):
+    foreign.load(tmp_path, {'num_heads': 2})
 
 
 @pytest.mark.parametrize(('held', 'words'), [

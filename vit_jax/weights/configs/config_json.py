@@ -58,5 +58,6 @@ def read(path: pathlib.Path) -> declared_lib.Declared:
   return result
 
 
-ADVICE = ('If it belongs to another model, move the weights out of its folder, '
-          'and override its settings: load(file, num_heads=...).')
+ADVICE = ('If it is damaged, copy or download it again. If it belongs to '
+          'another model, move the weights out of its folder, and override its '
+          'settings: load(file, num_heads=...).')
