@@ -1,6 +1,8 @@
 """A damaged file is an error that names it, and is never loaded in part."""
 
+import errno
 import json
+from unittest import mock
 import zipfile
 
 import numpy as np
@@ -98,6 +100,18 @@ def test_a_damaged_download_is_fetched_again(
     download.fetch(address)
   assert not cached_files()
   assert download.fetch(address, log=lambda _: None).read_bytes() == data
+
+
+def test_a_disk_that_fails_is_not_taken_for_a_damaged_file(
+    site, tmp_path, monkeypatch, cached_files):
+  site.files['/x'] = content('npz', tmp_path / 'x')
+  download.fetch(f'{site.address}/x', log=lambda _: None)
+  held = cached_files()
+  monkeypatch.setattr(zipfile, 'ZipFile', mock.Mock(
+      side_effect=OSError(errno.EIO, 'Input/output error')))
+  with pytest.raises(OSError, match='x could not be read: Input/output error'):
+    download.fetch(f'{site.address}/x')
+  assert cached_files() == held
 
 
 @pytest.mark.parametrize('content', [

@@ -4,6 +4,7 @@ import hashlib
 import io
 import logging
 from unittest import mock
+import zipfile
 
 from etils import epath
 import fsspec
@@ -232,6 +233,8 @@ def test_a_damaged_file_of_a_folder_is_not_kept(
   folder = tmp_path / 'model'
   folder.mkdir()
   (folder / 'notes.txt').write_text('not weights')
+  with zipfile.ZipFile(folder / 'images.zip', 'w') as archive:
+    archive.writestr('a.txt', 'no arrays')
   for name, damaged, content in (
       ('config.json', b'{"a', b'{}'), ('x.npz', npz_bytes()[:-9], npz_bytes()),
       ('x.safetensors', b'<html>', safetensors.numpy.save(

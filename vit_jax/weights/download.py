@@ -234,7 +234,7 @@ def _check(files: Sequence[_File]) -> list[str]:
       declared.read_metadata(open_file.open_weights(files[-1].path))
   except ValueError as error:
     for file in files:
-      file.path.unlink()
+      file.path.unlink(missing_ok=True)  # Another process may be first.
     reason = str(error).replace(f'{files[-1].path.parent}{os.sep}', '')
     raise ValueError(
         f'{files[-1].url} was discarded, and the next call downloads it again: '
@@ -251,7 +251,8 @@ def _check_json(path: pathlib.Path) -> None:
 
 def _check_any(path: pathlib.Path) -> None:
   """Checks a file of a folder, which may hold more than weights."""
-  if path.suffix in ('.npz', '.safetensors') or array_file.sniff(path):
+  if path.suffix in ('.npz', '.safetensors') or (
+      array_file.sniff(path) == 'pytorch'):
     open_file.check_complete(path)
   elif path.name in (config_json.NAME, *config_json.PROCESSORS):
     untrusted.read_json(path)

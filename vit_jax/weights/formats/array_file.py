@@ -7,6 +7,7 @@ file that declares more than it holds is refused before memory is allocated.
 from collections.abc import Callable, Generator, Mapping, Sequence
 import contextlib
 import dataclasses
+import errno
 import pathlib
 from typing import Literal
 import zipfile
@@ -117,12 +118,22 @@ def check_unpacked(path: pathlib.Path, declared: int) -> None:
 
 
 def intact(path: pathlib.Path) -> contextlib.AbstractContextManager[None]:
-  """Converts the exceptions of a library that reads a file into one error."""
-  # Each compression method raises other types.
-  return exceptions.replaced_by(
-      lambda error: None if isinstance(error, MemoryError) else ValueError(
-          f'{path} is truncated or damaged: {type(error).__name__}: {error}. '
-          'Copy or download it again.'))
+  """Converts the exceptions of a library that reads a file into one error.
+
+  A disk or network file system that fails is an OSError: the file may be whole.
+  """
+  def rewrite(error: Exception) -> Exception | None:
+    if isinstance(error, MemoryError):
+      return None
+    # A wrong offset in an archive is an invalid argument of `seek`.
+    if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+      return OSError(error.errno, f'{path} could not be read: {error.strerror}')
+    # Each compression method raises other types.
+    return ValueError(
+        f'{path} is truncated or damaged: {type(error).__name__}: {error}. '
+        'Copy or download it again.')
+
+  return exceptions.replaced_by(rewrite)
 
 
 @contextlib.contextmanager
