@@ -34,7 +34,7 @@ def build(params, **section):
     {'distill_token': True}, {'pooling': 'attention'},
     {'stem_norm': 'patches'}, {'stem_norm': 'tokens'}, RELATIVE,
     {**RELATIVE, 'position': 'relative_mlp'},
-    {'position': 'relative_2d', 'layer_scale': 0.1, 'pooling': 'gap',
+    {'position': 'relative_2d', 'layer_scale': 0.1, 'pooling': 'average',
      'pool_norm': True, 'final_norm': False}], ids=str)
 def test_each_layer_of_a_model_has_its_own_learning_rate(section):
   """BEiT's numbering: embeddings 0, block i is i + 1, the rest depth + 1."""
