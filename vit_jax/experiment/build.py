@@ -261,7 +261,9 @@ def _prepare(
     objective: objectives.Objective,
 ) -> Callable[[types.Batch, jax.Array], types.Batch]:
   """Returns the function from a batch of the pipeline to model inputs."""
-  prepare = data.prepare(config.data, dataset)
+  prepare = data.prepare(
+      config.data, dataset,
+      distributions=config.objective.label_loss == 'softmax')
 
   def prepare_and_draw(batch: types.Batch, key: jax.Array) -> types.Batch:
     batch = prepare(batch, key, train=True)

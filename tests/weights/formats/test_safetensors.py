@@ -23,3 +23,17 @@ def test_the_library_reads_what_is_written(tmp_path):
   opened = ours.open_file(tmp_path / 'x')
   np.testing.assert_array_equal(opened.read('b'), array.T)
   assert opened.metadata == {'format': 'pt', 'vit_jax': '{}'}
+
+
+def test_tied_arrays_have_all_their_names(tmp_path):
+  """As written by `safetensors.torch.save_model`."""
+  array = np.arange(6, dtype=np.float32).reshape(2, 3)
+  safetensors.numpy.save_file(
+      {'embed.weight': array, 'bias': array[0]}, tmp_path / 'x',
+      metadata={'format': 'pt', 'head.weight': 'embed.weight',
+                'bias': 'embed.weight', 'other.weight': 'missing.weight'})
+  opened = ours.open_file(tmp_path / 'x')
+  assert opened.shapes == {
+      'embed.weight': (2, 3), 'bias': (3,), 'head.weight': (2, 3)}
+  np.testing.assert_array_equal(opened.read('head.weight'), array)
+  np.testing.assert_array_equal(opened.read('bias'), array[0])
