@@ -25,7 +25,7 @@ def test_the_library_reads_what_is_written(tmp_path):
   assert opened.metadata == {'format': 'pt', 'vit_jax': '{}'}
 
 
-def test_tied_arrays_have_all_their_names(tmp_path):
+def test_tied_arrays_are_read_by_each_of_their_names(tmp_path):
   """As written by `safetensors.torch.save_model`."""
   array = np.arange(6, dtype=np.float32).reshape(2, 3)
   safetensors.numpy.save_file(
@@ -33,7 +33,9 @@ def test_tied_arrays_have_all_their_names(tmp_path):
       metadata={'format': 'pt', 'head.weight': 'embed.weight',
                 'bias': 'embed.weight', 'other.weight': 'missing.weight'})
   opened = ours.open_file(tmp_path / 'x')
-  assert opened.shapes == {
-      'embed.weight': (2, 3), 'bias': (3,), 'head.weight': (2, 3)}
+  assert opened.tied == {'head.weight': 'embed.weight'}
   np.testing.assert_array_equal(opened.read('head.weight'), array)
   np.testing.assert_array_equal(opened.read('bias'), array[0])
+  every, renamed = opened.with_tied_names()
+  assert set(every.shapes) == {'embed.weight', 'bias', 'head.weight'}
+  assert renamed.shapes == {'bias': (3,), 'head.weight': (2, 3)}

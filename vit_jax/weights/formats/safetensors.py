@@ -29,7 +29,6 @@ def open_file(path: str | pathlib.Path) -> array_file.ArrayFile:
     raise ValueError(f'{path}: the file holds no array.')
   tied = {name: kept for name, kept in metadata.items()
           if name not in shapes and kept in shapes}
-  shapes |= {name: shapes[kept] for name, kept in tied.items()}
 
   def load(name: str) -> np.ndarray:
     with array_file.intact(path), safetensors.safe_open(path, 'numpy') as file:
@@ -37,7 +36,7 @@ def open_file(path: str | pathlib.Path) -> array_file.ArrayFile:
 
   return array_file.ArrayFile(
       path=str(path), format='safetensors', shapes=shapes, load=load,
-      metadata=metadata)
+      metadata=metadata, tied=tied)
 
 
 def write(
