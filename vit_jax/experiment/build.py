@@ -70,6 +70,7 @@ def build(
         config.model, dtype=earlier['model']['dtype']))
   config = complete.complete(config, dataset, open_data, devices)
   note(config.data.crop_note())
+  note(config.data.mixing_note(config.batch_size))
   teacher = _teacher(config, dataset, note)
   model_config = models.for_devices(config.model, devices)
   model = config.objective.build_model(
