@@ -103,13 +103,17 @@ def depth_note(config: data.DataConfig, source: protocol.Source) -> str:
                   else int(pixels.max()))
     if largest > _LARGEST_12:
       return ''
-  return '' if largest < 0 else (
+  if largest < 0:
+    return ''
+  used, remedy = (
+      'only the upper 8 of 16 bits are used',
+      '--config.data.channels=1 --config.data.dtype=uint16 ') if is_8_bit else (
+      f'data.value_range ends at {end:g}', '')
+  return (
       f'note: the values of {count} sampled images are at most {largest:,}, as '
-      'of 12 bits, but ' + (
-          'only the upper 8 of 16 bits are used' if is_8_bit else
-          f'data.value_range ends at {end:g}')
-      + '. Use --config.data.dtype=uint16 '
-      f"--config.data.value_range='[0,{_LARGEST_12}]'.")
+      f'of 12 bits, but {used}. Use {remedy}--config.data.value_range='
+      f"'[0,{_LARGEST_12}]'" + (
+          ', or convert colour images to 8 bits.' if is_8_bit else '.'))
 
 
 def _scan(config: data.DataConfig, dataset: data.Dataset) -> Result:
