@@ -32,6 +32,7 @@ from vit_jax import __main__ as main
 from vit_jax.commands import export as export_command
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import limits
+from vit_jax.data.images import opaque
 from vit_jax.data.images import resize as resize_lib
 from vit_jax.inference import images as images_lib
 from vit_jax.weights.configs import preprocessing as preprocessing_lib
@@ -121,7 +122,7 @@ def preprocess():
   spec = importlib.util.spec_from_file_location(
       'served_preprocess', FOLDER / 'preprocess.py')
   module = importlib.util.module_from_spec(spec)
-  with mock.patch.dict(sys.modules, limits=limits):
+  with mock.patch.dict(sys.modules, limits=limits, opaque=opaque):
     spec.loader.exec_module(module)
   return module
 
@@ -152,6 +153,9 @@ PICTURES = {
     '16-bit png': pictures.encode(Image.fromarray(
         np.linspace(0, 65535, 40 * 30).reshape(40, 30).astype(np.uint16)),
                            'PNG'),
+    '4-bit png': hostile.png(
+        2, 1, bits=4, colour=0, data=b'\0\x2f',
+        chunks=[(b'tRNS', b'\0\2')]),
     'same size': pictures.encode(picture(0, size=(32, 32)), 'PNG'),
 }
 SETTINGS = (

@@ -1,13 +1,14 @@
 """Preprocesses images as training does, and names the predicted classes.
 
-Needs NumPy, Pillow and limits.py only. Settings are in the JSON file next to
-the model.
+Needs NumPy, Pillow, limits.py and opaque.py only. Settings are in the JSON
+file next to the model.
 """
 
 import json
 
 import limits
 import numpy as np
+import opaque
 from PIL import Image
 
 FORMATS = ('JPEG', 'PNG', 'WEBP', 'GIF', 'BMP')
@@ -75,17 +76,13 @@ def _crop(image, op):
 
 
 def _decode_rgb(data):
-  """Composes transparency on white; keeps the upper 8 of 16 bits."""
+  """Composites transparency on white; keeps the upper 8 of 16 bits."""
   image = limits.open_image(data, max_pixels=MAX_PIXELS, formats=FORMATS)
+  stored = opaque.raw_mode(image)
   image.load()
+  opaque.scale_transparent(image, stored, data)
   limits.apply_orientation(image)
-  if image.mode.startswith('I'):
-    image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-  if image.mode in ('LA', 'PA', 'RGBA') or 'transparency' in image.info:
-    image = image.convert('RGBA')
-    white = Image.new('RGBA', image.size, 'white')
-    image = Image.alpha_composite(white, image)
-    del white  # Otherwise kept until the end: 4 bytes per pixel.
+  image = opaque.on_white(image)
   return image if image.mode == 'RGB' else image.convert('RGB')
 
 

@@ -1,9 +1,14 @@
 """Unreadable images are found before training."""
 
 import dataclasses
+import re
 
+import numpy as np
+from PIL import Image
 import pytest
 
+from tests import hostile
+from tests import in_memory
 from tests import pictures
 from vit_jax import data
 from vit_jax.curation import start_check
@@ -59,3 +64,28 @@ def test_all_but_published_datasets_are_checked(name, checked):
   config = data.parse({'source': 'digits', 'check_secs': 1e-9})
   dataset = dataclasses.replace(data.open_dataset(config), name=name)
   assert bool(start_check.check(config, [dataset])) == checked
+
+
+UINT16 = {'channels': 1, 'dtype': 'uint16'}
+WIDE = {**UINT16, 'value_range': [0, 65535]}
+
+
+@pytest.mark.parametrize(('largest', 'encode', 'settings', 'words'), [
+    (4095, pictures.encode, {}, 'at most 4,095.*upper 8 of 16 bits'),
+    (4095, pictures.encode, WIDE, 'at most 4,095.*value_range ends at 65535'),
+    (4095, hostile.npy, WIDE, "2 sampled images.*'.0,4095.'"),
+    (4096, pictures.encode, {}, None), (4096, pictures.encode, WIDE, None),
+    (4095, pictures.encode, {**UINT16, 'value_range': [0, 4095]}, None)])
+def test_12_bit_values_in_16_bit_files_are_noted(
+    largest, encode, settings, words):
+  config = data.parse({'source': 'x', **settings})
+  files = [encode(pixels if encode is hostile.npy else Image.fromarray(pixels))
+           for pixels in np.uint16([[[0, 9], [1, 3]], [[0, 9], [1, largest]]])]
+  note = start_check.depth_note(config, in_memory.Arrays(files, [0, 1]))
+  assert re.search(words, note) if words else not note
+
+
+def test_dark_8_bit_images_are_not_noted():
+  dark = pictures.encode(Image.new('L', (4, 4), 3))
+  assert not start_check.depth_note(
+      data.parse({'source': 'x'}), in_memory.Arrays([dark, b'junk'], [0, 1]))

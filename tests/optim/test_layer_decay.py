@@ -13,8 +13,11 @@ from vit_jax.weights import check
 DEPTH = 3
 SIZES = {'width': 8, 'depth': DEPTH, 'num_heads': 2, 'mlp_dim': 16, 'patch': 4,
          'num_classes': 3}
-# First components of parameters after the layers; all others are embeddings.
-AFTER = {'final_norm', 'pooling', 'representation', 'head'}
+# First components of parameters that BEiT numbers depth + 1; all others outside
+# the layers are embeddings.
+AFTER = {'final_norm', 'pooling', 'representation', 'head', 'relative',
+         'pool_norm'}
+RELATIVE = {'position': 'relative_2d', 'position_at': 'shared'}
 
 
 def build(params, **section):
@@ -29,7 +32,10 @@ def build(params, **section):
     {'position': '2d', 'registers': 2, 'representation_layer': True, 'patch': 1,
      'backbone': {'depths': (1,), 'width': 32}},
     {'distill_token': True}, {'pooling': 'attention'},
-    {'stem_norm': 'patches'}, {'stem_norm': 'tokens'}], ids=str)
+    {'stem_norm': 'patches'}, {'stem_norm': 'tokens'}, RELATIVE,
+    {**RELATIVE, 'position': 'relative_mlp'},
+    {'position': 'relative_2d', 'layer_scale': 0.1, 'pooling': 'average',
+     'pool_norm': True, 'final_norm': False}], ids=str)
 def test_each_layer_of_a_model_has_its_own_learning_rate(section):
   """BEiT's numbering: embeddings 0, block i is i + 1, the rest depth + 1."""
   shapes = check.abstract_params(models.parse({**SIZES, **section}), (16, 16))
@@ -59,7 +65,8 @@ def test_adapters_have_the_learning_rate_of_their_layer():
     (1, None, [0, 1, 1]), (2, 0.5, [0, 0, 0.5]), (3, None, [0, 0, 0])])
 def test_first_layers_and_embeddings_may_be_frozen(frozen, decay, layers):
   params = {'encoder': {'layers': {'kernel': np.ones((3, 2))}},
-            'patches': {'kernel': np.ones(2)}, 'head': {'bias': np.ones(2)}}
+            'patches': {'kernel': np.ones(2)}, 'head': {'bias': np.ones(2)},
+            'relative': {'offsets': np.ones(2)}}
   tx = build(params, momentum=0.0, weight_decay=0.1, layer_decay=decay,
              frozen_layers=frozen).tx
   got = tx.update(params, tx.init(params), params)[0]
@@ -67,6 +74,7 @@ def test_first_layers_and_embeddings_may_be_frozen(frozen, decay, layers):
       got['encoder']['layers']['kernel'][:, 0], -0.11 * np.array(layers),
       rtol=1e-6)
   assert not np.any(got['patches']['kernel'])
+  assert not np.any(got['relative']['offsets'])
   np.testing.assert_allclose(got['head']['bias'], -0.1, rtol=1e-6)
 
 

@@ -1,5 +1,6 @@
 """Weights of other codebases are loaded exactly, or not at all."""
 
+import jax
 import ml_dtypes
 import numpy as np
 import pytest
@@ -351,6 +352,20 @@ def test_two_copies_of_a_model_are_an_error_until_one_is_chosen(
   assert f'ignored: {len(arrays)} arrays' in '\n'.join(first.summary)
   with pytest.raises(ValueError, match="known family under 'x/'"):
     load(family, both, tmp_path, prefix='x/')
+
+
+@pytest.mark.parametrize(('stored', 'alias'), [
+    ('blocks.0.mlp.fc1.weight', 'blocks.1.mlp.fc1.weight'),  # Both are needed.
+    ('a.head', 'head.weight')])  # A module that the model held twice.
+def test_names_of_tied_arrays_in_the_metadata_are_followed(
+    stored, alias, tmp_path):
+  arrays = random_models.arrays('timm')
+  arrays[alias] = arrays.get(stored, arrays[alias])
+  expected = load('timm', arrays, tmp_path).read()
+  arrays[stored] = arrays.pop(alias)
+  safetensors.write(tmp_path / 'tied', arrays, metadata={alias: stored})
+  found = foreign.load(tmp_path / 'tied', {'num_heads': 2}).read()
+  jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
 HEADS = {'head.mlp.0.weight': (3, 12), 'head.last_layer.weight_g': (3, 1)}

@@ -16,6 +16,7 @@ command to continue it.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import time
 from typing import Any
@@ -34,6 +35,7 @@ with epy.lazy_imports():
   from vit_jax.curation import prepare
   from vit_jax.curation import scan as scan_lib
   from vit_jax.curation import similarity
+  from vit_jax.curation import start_check
   from vit_jax.inference import image_files
   from vit_jax.inference import load as load_lib
 
@@ -89,6 +91,8 @@ def _check(args: argparse.Namespace) -> tuple[int, Any]:
       config, max_examples=args.max_examples,
       embed=functools.partial(model.features, batch_size=64),
       min_side=2 * max(model.preprocess.resolution))
+  request = dataclasses.replace(request, description='\n'.join(filter(None, [
+      request.description, start_check.depth_note(config, request.examples)])))
   with image_files.ReadProgress(len(request.examples)) as reading:
     report = check_lib.check(
         request, thresholds=thresholds, features=args.model,

@@ -54,7 +54,7 @@ BATCH_SIZES = (1, 2, 5)
 MAX_IMAGES, MAX_CALIBRATION = 32, 256
 # Lost accuracy that is a warning: one point.
 MAX_LOSS = 0.01
-SERVER = ('limits.py', 'preprocess.py', 'server.py')
+SERVER = ('limits.py', 'opaque.py', 'preprocess.py', 'server.py')
 SUFFIXES = {'jax': '.stablehlo', 'onnx': '.onnx'}
 
 

@@ -15,12 +15,16 @@ import rich.progress
 from vit_jax import data
 from vit_jax.data import examples
 from vit_jax.data.images import decode
+from vit_jax.data.images import multichannel
 from vit_jax.data.images import unreadable as unreadable_lib
+from vit_jax.data.sources import protocol
 from vit_jax.data.sources import registry
 
 _CHUNK = 64  # Images between two checks of the time limit.
 _MAX_EXAMPLES = 2**20
 _SHOWN = 5  # Unreadable images in messages.
+_NUM_SAMPLED = 16  # Images whose bit depth is checked.
+_LARGEST_12, _LARGEST_16 = 4095, 65535
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +77,43 @@ def check(
         f'At most {100 * config.max_unreadable:g} % (data.max_unreadable) or '
         'ten images, whichever is more, are skipped.')
   return scans
+
+
+def depth_note(config: data.DataConfig, source: protocol.Source) -> str:
+  """Returns a note if files of 16 bits hold 12-bit values.
+
+  Reads images until one has a larger value, which is usually the first.
+  """
+  is_8_bit = config.dtype == 'uint8'
+  end = 0 if config.value_range is None else config.value_range[1]
+  if not is_8_bit and end < _LARGEST_16:
+    return ''
+  largest, count = -1, min(_NUM_SAMPLED, len(source))
+  for number in range(count):
+    try:
+      stored = source[number * len(source) // count]['image']
+      picture = config.decode(stored)
+      if is_8_bit and not multichannel.is_deep_file(stored):
+        return ''
+    except (OSError, ValueError):  # Other checks report it.
+      continue
+    pixels = np.asarray(getattr(picture, 'pixels', picture))
+    # An 8-bit image has the upper half of 16 bits.
+    largest = max(largest, int(pixels.max()) << 8 | 255 if is_8_bit
+                  else int(pixels.max()))
+    if largest > _LARGEST_12:
+      return ''
+  if largest < 0:
+    return ''
+  used, remedy = (
+      'only the upper 8 of 16 bits are used',
+      '--config.data.channels=1 --config.data.dtype=uint16 ') if is_8_bit else (
+      f'data.value_range ends at {end:g}', '')
+  return (
+      f'note: the values of {count} sampled images are at most {largest:,}, as '
+      f'of 12 bits, but {used}. Use {remedy}--config.data.value_range='
+      f"'[0,{_LARGEST_12}]'" + (
+          ', or convert colour images to 8 bits.' if is_8_bit else '.'))
 
 
 def _scan(config: data.DataConfig, dataset: data.Dataset) -> Result:

@@ -279,6 +279,15 @@ class DataConfig:
           'keep the aspect ratio.')
     return ops
 
+  def mixing_note(self, batch_size: int) -> str:
+    """Returns a note if there are no images to mix."""
+    used = ' and '.join(f'data.{name}' for name in ('mixup', 'cutmix')
+                        if getattr(self, name) > 0)
+    return '' if not used or batch_size > 1 else (
+        f'note: {used} would mix the images of a batch, but batch_size is 1: '
+        'nothing is mixed. Use a larger batch_size (accumulation saves '
+        'memory), or 0 for no mixing.')
+
   def crop_note(self) -> str:
     """Returns a note if evaluation crops away most of a resized image."""
     sides = [min(op.least if isinstance(op, resize_lib.Resize)

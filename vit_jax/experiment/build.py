@@ -70,6 +70,7 @@ def build(
         config.model, dtype=earlier['model']['dtype']))
   config = complete.complete(config, dataset, open_data, devices)
   note(config.data.crop_note())
+  note(config.data.mixing_note(config.batch_size))
   teacher = _teacher(config, dataset, note)
   model_config = models.for_devices(config.model, devices)
   model = config.objective.build_model(
@@ -261,7 +262,9 @@ def _prepare(
     objective: objectives.Objective,
 ) -> Callable[[types.Batch, jax.Array], types.Batch]:
   """Returns the function from a batch of the pipeline to model inputs."""
-  prepare = data.prepare(config.data, dataset)
+  prepare = data.prepare(
+      config.data, dataset,
+      distributions=config.objective.label_loss == 'softmax')
 
   def prepare_and_draw(batch: types.Batch, key: jax.Array) -> types.Batch:
     batch = prepare(batch, key, train=True)

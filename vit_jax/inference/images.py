@@ -24,6 +24,7 @@ from vit_jax.data import scaling
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
 from vit_jax.data.images import multichannel
+from vit_jax.data.images import opaque
 from vit_jax.inference import groups
 from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
@@ -148,7 +149,10 @@ def open_image(
     return read(multichannel.to_array(image) if isinstance(
         image, Image.Image) else np.asarray(image))
   if isinstance(image, Image.Image):
-    return decode.convert(image.copy(), channels=channels)
+    stored = opaque.raw_mode(image)
+    image = image.copy()
+    opaque.scale_transparent(image, stored)
+    return decode.convert(image, channels=channels)
   pixels = _to_uint8(np.asarray(image))
   if pixels.shape[2:] == (4,):
     return decode.convert(Image.fromarray(pixels), channels=channels)

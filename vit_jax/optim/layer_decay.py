@@ -2,13 +2,16 @@
 
 With decay d and `depth` layers, the learning rate is multiplied by
 
-    1                 head and everything else after the layers
+    1                 head and everything else after the layers, and relative
+                      positions that all layers share
     d^(depth - i)     layer i = 0 ... depth - 1
     d^(depth + 1)     embeddings: patches, positions, class token,
                       distillation token, registers and the ResNet of a hybrid
 
 as in BEiT (arXiv 2106.08254, appendix) and MAE (arXiv 2111.06377, appendix
 A.2), which number the embeddings 0, layer i as i + 1 and the rest depth + 1.
+BEiT's code has shared relative positions among the rest (`rel_pos_bias` in
+`get_num_layer_for_vit` of github.com/microsoft/unilm/beit/optim_factory.py).
 Layers are stacked along the first axis of one array, so their multipliers are a
 vector along that axis.
 """
@@ -25,14 +28,16 @@ _ADAPTERS = 'lora/'
 # First components of the paths of embeddings. Paths that are neither here nor
 # in a layer come after the layers: final_norm, pooling, representation, head.
 EMBEDDINGS = (
-    'backbone', 'patch', 'patches', 'stem', 'positions', 'relative', 'cls',
-    'distill', 'registers')
+    'backbone', 'patch', 'patches', 'stem', 'positions', 'cls', 'distill',
+    'registers')
+SHARED = 'relative'  # Relative positions that all layers share.
 
 
 def multipliers(params: Any, decay: float, *, frozen: int = 0) -> Any:
   """Returns a tree of multipliers that broadcast against the parameters.
 
-  Those of the first `frozen` layers, and of the embeddings before them, are 0.
+  Those of the first `frozen` layers, and of the embeddings and relative
+  positions that enter them, are 0.
 
   Raises:
     ValueError: if there are no stacked layers, as in a ResNet, or fewer than
@@ -62,8 +67,9 @@ def multipliers(params: Any, decay: float, *, frozen: int = 0) -> Any:
       return by_layer.astype(np.float32).reshape(
           depth, *(1,) * (len(leaf.shape) - 1))
     first = name.split('/')[0].split('_')[0]
+    if frozen and first in (*EMBEDDINGS, SHARED):
+      return np.asarray(0, np.float32)
     return np.asarray(
-        (not frozen) * decay ** (depth + 1) if first in EMBEDDINGS else 1.0,
-        np.float32)
+        decay ** (depth + 1) if first in EMBEDDINGS else 1, np.float32)
 
   return tree.map_with_name(multiplier, params)

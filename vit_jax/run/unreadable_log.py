@@ -10,6 +10,7 @@ import jax
 from vit_jax import console
 from vit_jax import data
 from vit_jax.curation import start_check
+from vit_jax.data.sources import registry
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import multihost
 from vit_jax.run import counters as counters_lib
@@ -40,6 +41,10 @@ class UnreadableRecorder:
         self.experiment.unreadable.found[one.data, one.key] = one
       if result.unreadable:
         console.print_lines(f'{result}\nThey are skipped: see {file_name(0)}')
+    train = self.experiment.dataset
+    if config.data.check_secs and registry.is_user_data(train.name) and (
+        note := start_check.depth_note(config.data, train.source)):
+      console.print_lines(note, in_logs=True)
 
   def start_counter(
       self, counters: counters_lib.Counters) -> data.UnreadableCounter | None:

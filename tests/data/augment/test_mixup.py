@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from vit_jax import data
+from vit_jax import losses
 from vit_jax.data import scaling
 from vit_jax.data.augment import mixup
 
@@ -22,10 +23,11 @@ def _batch():
           'mask': np.ones(8, np.float32)}
 
 
-def _prepare(*, multi_label=False, **settings):
+def _prepare(*, multi_label=False, distributions=False, **settings):
   config = data.parse({'value_range': [0, 1], **settings})
   return mixup.prepare(config, data.Metadata(
-      num_classes=CLASSES, multi_label=multi_label))
+      num_classes=CLASSES, multi_label=multi_label),
+      distributions=distributions)
 
 
 @functools.cache
@@ -114,6 +116,26 @@ def test_k_hot_labels_are_blended_like_images(settings):
                   **settings)
     own = _run(_batch(), seed, **settings)['label']
     np.testing.assert_allclose(result['label'], own @ dense, atol=1e-6)
+
+
+@pytest.mark.parametrize('settings', [{'mixup': 1.0}, {'cutmix': 1.0}])
+def test_softmax_losses_of_k_hot_labels_are_mixed_by_the_weights_of_images(
+    settings):
+  listed = np.full((8, 3), -1, np.int32)
+  listed[:, 0] = np.arange(8)
+  listed[::2, 1:] = [[1, 3], [3, 5], [5, 7], [7, 1]]  # Three labels, then one.
+  logits = np.random.default_rng(0).normal(size=(8, CLASSES))
+  log_probabilities = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+  of_images = np.array([
+      -log_probabilities[:, [c for c in row if c >= 0]].mean(-1)
+      for row in listed])  # [image of the labels, image of the logits]
+  weights = _run(_batch(), 0, **settings)['label']  # Of the mixed images.
+  assert 0.02 < weights[0, 0] < 0.98
+  mixed = _run({**_batch(), 'label': listed}, 0, multi_label=True,
+               distributions=True, **settings)['label']
+  found = losses.softmax_cross_entropy(jnp.asarray(logits), jnp.asarray(mixed))
+  np.testing.assert_allclose(
+      found, (weights * of_images.T).sum(-1), rtol=1e-5)
 
 
 def test_k_hot_needs_no_communication():

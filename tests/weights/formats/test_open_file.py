@@ -31,6 +31,14 @@ def test_shards_are_one_file(shards):
       'a': 1, 'b': 2, 'c': 3}
 
 
+def test_names_of_tied_arrays_in_shards_are_known(shards, tmp_path):
+  safetensors.write(tmp_path / 'm-2-of-2.safetensors', {
+      'c': np.full(1, 3, np.float32)}, metadata={'d': 'c', 'a': 'c'})
+  opened = open_file.open_weights(shards(TABLE))
+  assert opened.tied == {'d': 'c'}
+  assert [opened.read(name).item() for name in 'ad'] == [1, 3]
+
+
 @pytest.mark.parametrize('name', ['none', '', '..', '/dev/zero'])
 def test_a_shard_outside_of_the_folder_is_an_error(name, shards):
   with pytest.raises(ValueError, match='names the file .* is missing'):

@@ -23,3 +23,19 @@ def test_the_library_reads_what_is_written(tmp_path):
   opened = ours.open_file(tmp_path / 'x')
   np.testing.assert_array_equal(opened.read('b'), array.T)
   assert opened.metadata == {'format': 'pt', 'vit_jax': '{}'}
+
+
+def test_tied_arrays_are_read_by_each_of_their_names(tmp_path):
+  """As written by `safetensors.torch.save_model`."""
+  array = np.arange(6, dtype=np.float32).reshape(2, 3)
+  safetensors.numpy.save_file(
+      {'embed.weight': array, 'bias': array[0]}, tmp_path / 'x',
+      metadata={'format': 'pt', 'head.weight': 'embed.weight',
+                'bias': 'embed.weight', 'other.weight': 'missing.weight'})
+  opened = ours.open_file(tmp_path / 'x')
+  assert opened.tied == {'head.weight': 'embed.weight'}
+  np.testing.assert_array_equal(opened.read('head.weight'), array)
+  np.testing.assert_array_equal(opened.read('bias'), array[0])
+  every, renamed = opened.with_tied_names()
+  assert set(every.shapes) == {'embed.weight', 'bias', 'head.weight'}
+  assert renamed.shapes == {'bias': (3,), 'head.weight': (2, 3)}

@@ -90,7 +90,8 @@ def k_hot(
 
 
 def prepare(
-    config: data_config.DataConfig, dataset: protocol.Metadata,
+    config: data_config.DataConfig, dataset: protocol.Metadata, *,
+    distributions: bool = False,
 ) -> Callable[..., dict[str, jax.Array]]:
   """Returns the function (batch, key, train) -> batch to run on the device.
 
@@ -101,6 +102,10 @@ def prepare(
   mixup and CutMix, each batch gets one of both at random. Mixup blends
   regression targets; a blend with an unknown target (NaN) is unknown. `key` may
   be None without mixing.
+
+  With `distributions`, for softmax losses, k-hot labels are divided by their
+  sum before they are mixed. Otherwise an image with k labels would get k times
+  its weight.
 
   Raises:
     ValueError: for CutMix with regression targets.
@@ -126,6 +131,8 @@ def prepare(
       if not dataset.multi_label and not dataset.targets:
         label = jax.nn.one_hot(
             label, dataset.num_classes, dtype=jnp.float32)
+      if dataset.multi_label and distributions:  # Without labels, it stays 0.
+        label /= jnp.maximum(label.sum(axis=-1, keepdims=True), 1)
       which = jax.random.randint(key_which, (), 0, len(mixers))
       image, label = jax.lax.switch(which, mixers, image, label, key_mix)
     return {**batch, 'image': image, 'label': label}

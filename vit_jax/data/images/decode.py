@@ -17,6 +17,7 @@ from PIL import Image
 
 from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
+from vit_jax.data.images import opaque
 
 # Otherwise repeated in every epoch.
 warnings.filterwarnings('ignore', 'Corrupt EXIF', module=r'PIL\.')
@@ -52,7 +53,7 @@ def decode(
   | grey               | unchanged                  | repeated                |
   | RGB                | luma (ITU-R 601)           | unchanged               |
   | palette            | luma of its colours        | its colours             |
-  | with alpha         | luma on white              | on white                |
+  | transparent        | luma on white              | on white                |
   | CMYK, YCbCr, Lab   | luma of RGB                | RGB, without profile    |
   | 16-bit grey        | upper 8 bits               | upper 8 bits, repeated  |
   | 16-bit colour      | luma of the upper 8 bits   | upper 8 bits            |
@@ -85,7 +86,9 @@ def decode(
                              else image)
     return pixels if pixels.mode == mode else pixels.convert(mode)
   pixels = limits.open_image(image, max_pixels=max_pixels)
+  stored = opaque.raw_mode(pixels)
   limits.load(pixels, image)
+  opaque.scale_transparent(pixels, stored, image)
   return convert(pixels, channels=channels)
 
 
@@ -97,25 +100,10 @@ def convert(image: Image.Image, *, channels: int) -> Image.Image:
   """
   limits.apply_orientation(image)
   mode = _MODES[channels]
-  if image.mode in ('I', 'F') or image.mode.startswith('I;'):
-    return _to_8_bits(image).convert(mode)
-  has_alpha = image.mode in ('LA', 'PA', 'La', 'RGBA', 'RGBa')
-  if has_alpha or 'transparency' in image.info:
-    if image.mode in ('La', 'RGBa'):  # Premultiplied alpha is undone first.
-      image = image.convert({'La': 'LA', 'RGBa': 'RGBA'}[image.mode])
-    image = image.convert('RGBA')
-    image = Image.alpha_composite(Image.new('RGBA', image.size, 'white'), image)
+  image = opaque.on_white(image)
+  if image.mode == 'LAB':  # Which Pillow converts to RGB only.
+    image = image.convert('RGB')
   return image if image.mode == mode else image.convert(mode)
-
-
-def _to_8_bits(image: Image.Image) -> Image.Image:
-  """Returns the upper bits of 16-bit grey; Pillow would clip the values."""
-  values = np.asarray(image)
-  if values.dtype.kind == 'f' or values.min() < 0 or values.max() > 0xffff:
-    raise ValueError(
-        f'pixels of mode {image.mode} span {values.min()} to {values.max()}, '
-        'but 0 to 65535 was expected. Convert the file to 8 or 16 bits.')
-  return Image.fromarray((values.astype(np.uint32) >> 8).astype(np.uint8))
 
 
 def read_chunks(

@@ -119,6 +119,14 @@ def is_deep(image: Image.Image) -> bool:
   return image.mode in ('I', 'F') or ';16' in str(getattr(image, 'tile', ''))
 
 
+def is_deep_file(image: bytes | np.ndarray) -> bool:
+  """Returns whether an encoded image has 16 or more bits per value."""
+  if isinstance(image, np.ndarray) or image.startswith(NUMPY):
+    return False  # Arrays of more than 8 bits are not decoded to 8.
+  with limits.open_image(image) as opened:
+    return is_deep(opened)
+
+
 def to_array(image: Image.Image) -> np.ndarray:
   """Returns the bands of an opened image in its orientation.
 

@@ -1,6 +1,7 @@
 """Maps the arrays of a file to our parameter names."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+import contextlib
 import dataclasses
 import math
 import re
@@ -73,12 +74,23 @@ def _matching_any(pattern: str, names: Iterable[str]) -> bool:
 def find(opened: array_file.ArrayFile, *, prefix: str | None = None) -> Found:
   """Recognises the family of a file by its names.
 
-  If several models are in the file, it is the only one that is complete.
+  If several models are in the file, it is the only one that is complete. Names
+  of tied arrays that are not stored count only if the stored ones do not fit.
 
   Raises:
     ValueError: if the family is unknown, the model has arrays that ours lack,
       or the file contains several copies of the model.
   """
+  try:
+    return _find(opened, prefix)
+  except ValueError:
+    for renamed in opened.with_tied_names():
+      with contextlib.suppress(ValueError):
+        return _find(renamed, prefix)
+    raise
+
+
+def _find(opened: array_file.ArrayFile, prefix: str | None) -> Found:
   names = list(opened.shapes)
   models = _models(names, prefix or '')
   if not models:

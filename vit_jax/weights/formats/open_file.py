@@ -82,7 +82,9 @@ def _open_shards(index: pathlib.Path) -> array_file.ArrayFile:
     shards.append(open_weights(path))
   # Missing or unexpected arrays are found when compared with the model.
   of_name = {name: shard for shard in shards for name in shard.shapes}
+  tied = {name: kept for shard in shards for name, kept in shard.tied.items()
+          if name not in of_name}
   return array_file.ArrayFile(
       path=str(index), format=shards[0].format,
       shapes={name: shard.shapes[name] for name, shard in of_name.items()},
-      load=lambda name: of_name[name].load(name))
+      load=lambda name: of_name[tied.get(name, name)].load(name), tied=tied)

@@ -14,6 +14,9 @@ from vit_jax.weights.formats import array_file
 def open_file(path: str | pathlib.Path) -> array_file.ArrayFile:
   """Opens a .safetensors file and reads its header.
 
+  Of tied arrays, safetensors.torch writes one; the metadata map the names of
+  the others to its name.
+
   Raises:
     ValueError: if the file is truncated or contradicts its header.
   """
@@ -24,14 +27,16 @@ def open_file(path: str | pathlib.Path) -> array_file.ArrayFile:
     metadata = dict(file.metadata() or {})
   if not shapes:
     raise ValueError(f'{path}: the file holds no array.')
+  tied = {name: kept for name, kept in metadata.items()
+          if name not in shapes and kept in shapes}
 
   def load(name: str) -> np.ndarray:
     with array_file.intact(path), safetensors.safe_open(path, 'numpy') as file:
-      return file.get_tensor(name)
+      return file.get_tensor(tied.get(name, name))
 
   return array_file.ArrayFile(
       path=str(path), format='safetensors', shapes=shapes, load=load,
-      metadata=metadata)
+      metadata=metadata, tied=tied)
 
 
 def write(
