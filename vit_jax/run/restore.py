@@ -44,7 +44,7 @@ IRRELEVANT = (
 
 # Keys of the section `data` that determine what an evaluator measures.
 _EVAL_DATA = tuple(('data', key) for key in (
-    'source', 'val_source', 'holdout', 'target', 'table', 'resolution',
+    'source', 'val_source', 'holdout', 'group', 'target', 'table', 'resolution',
     'channels', 'dtype', 'eval_ops', 'shapes'))
 
 
