@@ -246,7 +246,8 @@ def find_images(
   """Returns the images of `add_images` and errors; see `image_files.find`."""
   section = data_config.parse(_data_keys(args))
   return image_files.find(
-      args.paths, columns_lib.LabelConfig(section.target, section.table))
+      args.paths, columns_lib.LabelConfig(
+          section.target, section.table, group=section.group))
 
 
 def check_output(path: str, suffixes: Sequence[str]) -> None:

@@ -260,10 +260,8 @@ def unite(
   planned = any(one.planned for one in opened.values())
   groups_lib.check_present(
       splits, '' if planned else group, name='data.mixture')
-  notes = groups_lib.check_undivided(
-      {name: split_strings.groups(source) for name, source in splits.items()},
-      lambda name, i: f'that of {splits[name].key(i)}', where='data.mixture',
-      divided=divided)
+  notes = groups_lib.check_sources(
+      splits, where='data.mixture', divided=divided)
   return dataclasses.replace(
       first, splits=splits,
       num_classes=1 if no_labels else len(names) or first.num_classes,

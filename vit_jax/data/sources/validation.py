@@ -41,9 +41,10 @@ def add(
   else:
     source = mixture.renumber(source, theirs, ours, remedy=_REMEDY)
   splits = {**trained.splits, split_strings.VAL: source}
+  where = f'{config.source} and {config.val_source}'
+  groups.check_all_have(splits, where=where, divided=config.divided_groups)
   notes = groups.check_sources(
-      splits, where=f'{config.source} and {config.val_source}',
-      divided=config.divided_groups)
+      splits, where=where, divided=config.divided_groups)
   return dataclasses.replace(
       trained, eval_split=split_strings.VAL, splits=splits,
       unlabelled=tuple({*trained.unlabelled} - {split_strings.VAL}),

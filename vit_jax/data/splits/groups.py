@@ -105,29 +105,27 @@ def _has_groups(source: protocol.Source) -> bool:
   return split_strings.groups(source, np.zeros(0, np.int64)) is not None
 
 
-def check_sources(
+def check_all_have(
     splits: Mapping[str, protocol.Source], *, where: str, divided: Divided,
-) -> list[str]:
-  """Checks splits of several sources as `check_undivided`.
-
-  Raises:
-    ValueError: also if only some splits have groups.
-  """
-  filled = {name: source for name, source in splits.items() if len(source)}
-  has = {name: _has_groups(source) for name, source in filled.items()}
-  if not any(has.values()):
-    return []
-  if not all(has.values()):
-    if divided == 'allow':
-      return []
+) -> None:
+  """Raises a ValueError if only some splits have groups, unless 'allow'."""
+  has = {name: _has_groups(source) for name, source in splits.items()
+         if len(source)}
+  if divided != 'allow' and any(has.values()) and not all(has.values()):
     raise ValueError(
         f'{" and ".join(n for n in has if has[n])} of {where} have groups '
         f'(data.group), but {" and ".join(n for n in has if not has[n])} do '
         'not, so the same groups may be in both. Give all of them groups, or '
         'accept it with --config.data.divided_groups=allow.')
+
+
+def check_sources(
+    splits: Mapping[str, protocol.Source], *, where: str, divided: Divided,
+) -> list[str]:
+  """Checks as `check_undivided`, and names groups by one of their images."""
   return check_undivided(
-      {name: split_strings.groups(source) for name, source in filled.items()},
-      lambda name, i: f'that of {filled[name].key(i)}', where=where,
+      {name: split_strings.groups(source) for name, source in splits.items()},
+      lambda name, i: f'that of {splits[name].key(i)}', where=where,
       divided=divided)
 
 

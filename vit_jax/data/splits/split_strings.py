@@ -261,11 +261,12 @@ def select_split(
             opened.splits[part], bounds)))
         for part, *bounds in _parse_split(opened.splits, split, name)))
   if not len(source):
+    whole = ' Parts have whole groups (data.group).' * any(
+        groups(one) is not None for one in opened.splits.values())
     raise ValueError(
         f'The split {split!r} of {name} has no examples. Lengths: '
-        f'{_lengths(opened.splits)}. Give another, such as "train[:90%]". A '
-        'part has whole groups (data.group), so it may be empty if they are '
-        'large.')
+        f'{_lengths(opened.splits)}. Give another, such as "train[:90%]".'
+        + whole)
   return source
 
 
