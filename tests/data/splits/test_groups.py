@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import itertools
 import json
 import re
 import tarfile
@@ -14,6 +15,8 @@ import pytest
 
 from tests import in_memory
 from tests import own_data
+from tests import pictures
+from tests import toy
 from vit_jax import data
 from vit_jax.data import imagenet_real
 from vit_jax.data.sources import protocol
@@ -132,8 +135,8 @@ def test_neighbouring_slices_are_complementary_and_may_be_empty(tmp_path):
   train = names_of(open_split(path, group))
   parts = [0, 10, 20, 40, 50, 70, len(train)]
   found = [names_of(open_split(path, group, f'train[{a}:{b}]'))
-           for a, b in zip(parts, parts[1:])]
-  assert sum(found, []) == train
+           for a, b in itertools.pairwise(parts)]
+  assert [*itertools.chain(*found)] == train
   with pytest.raises(ValueError, match='no examples.*have whole groups'):
     open_split(path, group, 'train[1:2]')
 
@@ -303,6 +306,21 @@ def test_a_hold_out_of_few_groups_does_not_divide_one_of_two_classes():
   groups = np.array([1, 1, 2, 2], np.uint64)
   held = holdout.hold_out(groups, np.array([0, 1, 0, 0]), fraction=0.1)
   assert held.tolist() == [False, False, True, True]
+
+
+def test_an_evaluator_of_another_source_with_trained_groups_is_an_error(
+    tmp_path):
+  for name, names in (('a', NAMES), ('b', NAMES[:30:3])):
+    for each in names:
+      pictures.save(tmp_path / f'{name}/{label(each)}/{each}.png',
+                    pictures.picture(0, side=8))
+  changes = {'data': {'source': str(tmp_path / 'a'), 'group': PATTERN},
+             'evals': {'other': {'source': str(tmp_path / 'b')}}}
+  with pytest.raises(ValueError, match=(
+      r'groups of .* that of cat/P\S+ \(train \d, evals.other \d\).*=allow')):
+    toy.build(**changes)
+  changes['data']['divided_groups'] = 'allow'
+  assert toy.build(**changes)
 
 
 def test_wrapped_sources_and_mixtures_pass_groups_on(tmp_path):

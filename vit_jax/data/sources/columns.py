@@ -57,7 +57,7 @@ class TableConfig:
 
 @dataclasses.dataclass(frozen=True)
 class LabelConfig:
-  """Interpretation of a user's files: `data.target`, `table`, `group` and so on.
+  """Interpretation of a user's files: `data.target`, `table`, `group`, ...
 
   With a `holdout` of 0, data without splits are all `train`.
 

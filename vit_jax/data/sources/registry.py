@@ -17,7 +17,6 @@ from etils import epath
 
 from vit_jax.data import config as data_config
 from vit_jax.data import known_datasets
-from vit_jax.data.sources import builtin
 from vit_jax.data.sources import class_folders
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
@@ -72,6 +71,7 @@ def _open(
 ) -> protocol.DatasetSplits:
   # Each kind of source is imported when one is opened.
   if name in _BUILTIN:
+    from vit_jax.data.sources import builtin
     return (builtin.open_digits() if name == 'digits' else
             builtin.open_shapes(config.shapes, config.size))
   if name.startswith(_VTAB):

@@ -73,8 +73,9 @@ def draw_per_class(
 ) -> tuple[split_strings.Subset, Int64[np.ndarray, 'seeds examples']]:
   """Draws `count` examples of each class by a hash of seed and key.
 
-  With groups, by a hash of seed and group, then of seed and key. A smaller draw is part of a larger one. Reads every label once. With
-  `allow_fewer`, smaller classes are kept whole.
+  With groups, by a hash of seed and group, then of seed and key. A smaller draw
+  is part of a larger one. Reads every label once. With `allow_fewer`, smaller
+  classes are kept whole.
 
   Returns:
     The union of the draws of all seeds; and for each seed the rank of each

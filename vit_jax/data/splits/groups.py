@@ -1,4 +1,4 @@
-"""Groups of images that stay together, such as those of a patient (`data.group`).
+"""Groups of images that stay together, such as a patient's (`data.group`).
 
 A group is the cell of a column or, for images without a table, what a pattern
 finds in the path. Sources keep a 64-bit hash per example. A hold-out, a slice
@@ -64,7 +64,7 @@ def find_in_paths(
         f'data.group is {pattern!r}, which has {compiled.groups} groups in '
         f'parentheses. {usage}')
   found = cells_lib.Texts.of(
-      match and match[1] or '' for match in map(compiled.search, paths))
+      (match[1] if match else '') or '' for match in map(compiled.search, paths))
   missing = [path for path, name in zip(paths, found) if not name]
   if missing:
     raise ValueError(
