@@ -40,7 +40,7 @@ IRRELEVANT = (
     ('init',), ('card',), ('model', 'remat'), ('model', 'unroll'),
     *(('data', key) for key in (
         *config_lib.PER_HOST, 'max_unreadable', 'eval_unreadable',
-        'check_secs')))
+        'check_secs', 'divided_groups')))
 
 # Keys of the section `data` that determine what an evaluator measures.
 _EVAL_DATA = tuple(('data', key) for key in (

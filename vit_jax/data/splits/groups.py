@@ -64,7 +64,8 @@ def find_in_paths(
         f'data.group is {pattern!r}, which has {compiled.groups} groups in '
         f'parentheses. {usage}')
   found = cells_lib.Texts.of(
-      (match[1] if match else '') or '' for match in map(compiled.search, paths))
+      (match[1] or '') if match else ''
+      for match in map(compiled.search, paths))
   missing = [path for path, name in zip(paths, found) if not name]
   if missing:
     raise ValueError(
