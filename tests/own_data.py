@@ -24,10 +24,13 @@ def write_table(root, header, rows, *, name='labels.csv', images=True):
   return root / name
 
 
-def open_path(path, target='auto', *, labelled=True, **table):
+def open_path(
+    path, target='auto', *, labelled=True, group='', divided_groups='error',
+    **table):
   """Opens files; images without labels are an error if they are `labelled`."""
   opened = registry.open_path(str(path), columns_lib.LabelConfig(
-      target, columns_lib.TableConfig(**table)))
+      target, columns_lib.TableConfig(**table), group=group,
+      divided_groups=divided_groups))
   if labelled and opened.no_labels:
     raise ValueError(opened.no_labels)
   return opened

@@ -17,6 +17,7 @@ from vit_jax.curation import prepare
 from vit_jax.curation import selection as selection_lib
 from vit_jax.curation import shards as shards_lib
 from vit_jax.curation import stored_images
+from vit_jax.data.splits import split_strings
 
 
 @pytest.fixture(scope='module', name='folder')
@@ -99,6 +100,47 @@ def test_examples_are_excluded_from_each_training_split(folder, tmp_path):
                   f'--set=exclude={keys}') == 0
   for split, count in (('train', 24), ('test', 4)):
     assert len(_open('mine', split, data_dir=str(tmp_path))) == count
+
+
+def test_shards_keep_groups_without_further_settings(tmp_path):
+  for p in range(12):
+    for k in range(1 + p % 3):
+      pictures.save(tmp_path / f'photos/{"ab"[p % 2]}/P{p}_{k}.png',
+                    pictures.picture(p, side=8))
+  (tmp_path / 'photos/a/P6_9.png').write_bytes(b'')  # Left out.
+  group = r'group=(P\d+)_'
+  assert _prepare(tmp_path / 'photos', tmp_path, f'--set={group}',
+                  '--set=unreadable=skip') == 0
+  folder = tmp_path / 'mine/1.0.0'
+  rows = tfds.builder_from_directory(folder).as_data_source('train')
+  patients = [row['key'].decode().split('/')[1].split('_')[0] for row in rows]
+  there = _open('mine', 'train', data_dir=str(tmp_path))
+  groups = split_strings.groups(there.source)
+  assert groups.tolist() == [*map(split_strings.stable_hash, patients)]
+  assert groups.view(np.int64).tolist() == [row['group_hash'] for row in rows]
+  assert len({*patients}) < len(there) and 'P6' in patients
+  first, second = (split_strings.groups(_open(
+      'mine', f'train[{part}]', data_dir=str(tmp_path)).source)
+                   for part in (':50%', '50%:'))
+  assert np.concatenate([first, second]).tolist() == groups.tolist()
+  assert not {*first.tolist()} & {*second.tolist()}
+  _open('mine', 'train', data_dir=str(tmp_path), group=group)
+  (folder / 'train.groups.npy').write_bytes(b'')
+  with pytest.raises(ValueError, match='train.groups.npy is missing or damag'):
+    _open('mine', 'train', data_dir=str(tmp_path))
+
+
+def test_hold_outs_and_samples_that_are_prepared_have_whole_groups(tmp_path):
+  for p in range(24):
+    for k in range(3):
+      pictures.save(tmp_path / f'photos/{"ab"[p % 2]}/P{p}_{k}.png',
+                    pictures.picture(p, side=8))
+  assert _prepare(tmp_path / 'photos', tmp_path, r'--set=group=(P\d+)_',
+                  '--set=num_examples=30') == 0
+  train, test = ({*split_strings.groups(_open(
+      'mine', split, data_dir=str(tmp_path)).source).tolist()}
+                 for split in ('train', 'test'))
+  assert len(train) == 10 and test and not train & test
 
 
 def test_masks_are_reported_as_not_written(tmp_path, capsys):

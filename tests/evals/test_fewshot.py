@@ -1,10 +1,13 @@
 """Few-shot accuracy, compared with scikit-learn."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy import special
 from sklearn import linear_model
 
+from tests import in_memory
 from vit_jax.evals import fewshot
 
 RNG = np.random.default_rng(0)
@@ -120,6 +123,32 @@ def test_classifiers_share_samples_and_all_images_are_one_sample(toy):
           'knn_10_shot', 'knn_10_shot_std', 'all_shot', 'linear_all_shot',
           'knn_all_shot', 'examples'} == set(got)
   assert 0.4 < got['linear_all_shot'] < 1
+
+
+def test_a_linear_probe_holds_out_whole_groups(toy, monkeypatch):
+  class Grouped(in_memory.Numbers):
+    def groups_of(self, indices):
+      return (indices // 3).astype(np.uint64)  # Three images of each.
+
+  images, labels = examples(15)
+  train = toy.split(images, labels, num_classes=CLASSES,
+                    ranks=np.tile(np.arange(15), CLASSES)[None])
+  train = dataclasses.replace(train, dataset=dataclasses.replace(
+      train.dataset, source=Grouped(len(images))))
+  splits = {'train': train, '': toy.split(*examples(3), num_classes=CLASSES)}
+  found, fit = [], fewshot.logistic_regression
+  monkeypatch.setattr(fewshot, 'logistic_regression', lambda x, y, held_out: (
+      found.append((held_out, y)), fit(x, y, held_out=held_out))[1])
+  toy({'name': 'fewshot', 'shots': [0], 'seeds': 1,
+       'classifiers': ['linear']}, splits)(toy.params)
+  (held_out, y), = found
+  assert np.unique(held_out.reshape(-1, 3), axis=1).shape[1] == 1
+  for c in range(CLASSES):  # A fifth of the five groups of each class.
+    assert held_out[y == c].sum() == 3
+  # With few images per class, the penalty is the strongest.
+  toy({'name': 'fewshot', 'shots': [4], 'seeds': 1,
+       'classifiers': ['linear']}, splits)(toy.params)
+  assert not found[1][0].any()
 
 
 @pytest.mark.parametrize(('section', 'message'), [

@@ -307,6 +307,22 @@ def test_values_in_place_of_sections_are_errors(stages, override):
   assert override.split('=')[0].split('.')[-1] in str(error.value)
 
 
+@pytest.mark.parametrize(('key', 'new', 'expected'), [
+    ('patient', {}, 'patient'), (None, {}, ''),
+    ('patient', {'group': 'scene'}, 'scene')])
+def test_configs_that_were_saved_with_a_former_key_of_groups_still_load(
+    key, new, expected):
+  saved = config_lib.to_plain(config_lib.resolve(SMALL))
+  saved['data'] = {**saved['data'], 'table': {
+      **saved['data']['table'], 'key': key}}
+  del saved['data']['group'], saved['data']['divided_groups']
+  flags = [f'data.{name}={value}' for name, value in new.items()]
+  assert config_lib.resolve_with(saved, flags).data.group == expected
+  with pytest.raises(ValueError, match=(
+      'data.table.key is called data.group now.*--config.data.group=scan')):
+    config_lib.resolve_with(saved, ['data.table.key=scan'])
+
+
 def test_the_page_is_current_and_describes_every_key():
   page = config_reference.PATH.read_text()
   assert page == config_reference.markdown(), (

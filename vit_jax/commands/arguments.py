@@ -218,8 +218,11 @@ def _data_keys(
     raise ValueError(
         'This command takes keys of the section data except source, as '
         f'--config.data.KEY=VALUE, but got --config.{args.overrides[0]}.')
-  return parse_overrides([
+  found = parse_overrides([
       *texts, *(text.partition('.')[2] for text in args.overrides)])
+  if isinstance(table := found.get('table'), Mapping):
+    data_config.check_renamed(table)
+  return found
 
 
 def add_images(
@@ -243,7 +246,8 @@ def find_images(
   """Returns the images of `add_images` and errors; see `image_files.find`."""
   section = data_config.parse(_data_keys(args))
   return image_files.find(
-      args.paths, columns_lib.LabelConfig(section.target, section.table))
+      args.paths, columns_lib.LabelConfig(
+          section.target, section.table, group=section.group))
 
 
 def check_output(path: str, suffixes: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
     TO/NAME/1.0.0/NAME-train.array_record-00000-of-00004
                   features.json  label.labels.txt  dataset_info.json
+                  train.groups.npy, the group of each example, if there are any
 
 `dataset_info.json` is written last and makes the folder a dataset.
 """
@@ -9,12 +10,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import hashlib
+import io
 import json
 import re
 import sys
 from typing import Any
 
 from etils import epath
+import numpy as np
 import rich.progress
 
 from vit_jax import atomic_files
@@ -30,6 +33,7 @@ from vit_jax.data import known_datasets
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import registry
+from vit_jax.data.sources import tfds_folders
 from vit_jax.data.splits import split_strings
 
 _PLAN = '.plan.json'
@@ -44,8 +48,8 @@ class Plan:
   Attributes:
     folder: output folder, including name and version.
     shards: shards of each split, in order.
-    digest: hash of all keys and class names; finished shards are kept only if
-      it is unchanged.
+    digest: hash of all keys, groups and class names; finished shards are kept
+      only if it is unchanged.
     description: interpretation of the source; may be empty.
     max_unreadable: fraction of unreadable examples that may be left out.
   """
@@ -191,6 +195,14 @@ def finish(planned: Plan) -> tuple[dict[str, dict[str, Any]], str]:
     facts[shard.name] = found
   report = _report_unreadable(planned, [
       row for found in facts.values() for row in found.pop('unreadable')])
+  for split, shards in planned.shards.items():
+    groups = [group for shard in shards
+              for group in facts[shard.name].pop('groups')]
+    if shards[0].features.groups:
+      file = io.BytesIO()
+      np.save(file, np.array(groups, np.int64).view(np.uint64))
+      atomic_files.write_bytes(
+          tfds_folders.groups_path(folder, split), file.getvalue())
   first = planned.all_shards[0]
   first.features.write(folder, first.selection.open())
   atomic_files.write_json(
@@ -278,6 +290,8 @@ def _digest_source(selections: Iterable[selection_lib.Selection]) -> str:
   digest = hashlib.blake2b(digest_size=16)
   for dataset in (selection.open() for selection in selections):
     digest.update(repr(dataset.classes).encode())
+    if (groups := split_strings.groups(dataset.source)) is not None:
+      digest.update(groups.tobytes())
     for index in range(len(dataset)):
       digest.update(dataset.source.key(index).encode(errors='surrogatepass')
                     + b'\n')

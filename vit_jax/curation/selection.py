@@ -20,7 +20,8 @@ from vit_jax.data.sources import files
 # Config keys that choose examples, and keys that describe a user's files.
 SELECTION_KEYS = frozenset(
     {'exclude', 'examples_per_class', 'num_examples', 'fraction'})
-_PATH_SETTINGS = frozenset({'target', 'table', 'holdout'})
+_PATH_SETTINGS = frozenset(
+    {'target', 'table', 'holdout', 'group', 'divided_groups'})
 
 
 @dataclasses.dataclass(frozen=True)

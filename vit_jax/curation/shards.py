@@ -25,6 +25,8 @@ from vit_jax.data import examples
 from vit_jax.data.images import decode
 from vit_jax.data.images import limits
 from vit_jax.data.images import unreadable as unreadable_lib
+from vit_jax.data.sources import tfds_folders
+from vit_jax.data.splits import split_strings
 
 FORMAT = 'array_record'
 KEY, FILE_NAME = 'key', 'file_name'
@@ -39,11 +41,13 @@ class Features:
     channels: 1 if all images of a sample are grey, else 3.
     encoding: 'jpeg' or 'png' if all images of a sample are, else ''.
     file_name: whether examples have a file name.
+    groups: whether examples have groups.
   """
   label: str
   channels: int
   encoding: str
   file_name: bool
+  groups: bool
   image_format: stored_images.ImageFormat
 
   def write(self, folder: epath.Path, dataset: data.Dataset) -> None:
@@ -68,6 +72,8 @@ class Features:
         KEY: tfds.features.Text()}
     if self.file_name:
       features[FILE_NAME] = tfds.features.Text()
+    if self.groups:
+      features[tfds_folders.GROUP] = tfds.features.Scalar(np.int64)
     tfds.features.FeaturesDict(features).save_config(folder)
 
 
@@ -88,6 +94,7 @@ def infer_features(
       encoding=(formats.pop().lower()
                 if formats in ({'JPEG'}, {'PNG'}) else ''),
       file_name=all(FILE_NAME in example for example in sample),
+      groups=split_strings.groups(dataset.source) is not None,
       image_format=image_format)
 
 
@@ -139,6 +146,7 @@ def write(shard: Shard) -> None:
       shard.selection.open(), shard.selection.config, train=False)
   num_examples = num_bytes = 0
   unreadable: list[unreadable_lib.Unreadable] = []
+  written: list[int] = []
   with atomic_files.create(shard.path) as path:
     # One record per group, as TFDS writes them, for fast random access.
     with contextlib.closing(array_record_module.ArrayRecordWriter(
@@ -151,14 +159,26 @@ def write(shard: Shard) -> None:
             unreadable_lib.Unreadable(
                 shard.selection.name, load.dataset.source.key(index),
                 str(error)) for index, error in failed]
-        for _, record in records:
+        for index, record in records:
+          written.append(index)
           writer.write(record)
           num_bytes += len(record)
         num_examples += len(records)
     # First, because the shard counts as finished once it has its name.
     atomic_files.write_json(shard.facts_path, {
         'examples': num_examples, 'record_bytes': num_bytes,
+        'groups': _groups(load, written) if shard.features.groups else [],
         'unreadable': [dataclasses.asdict(one) for one in unreadable]})
+
+
+def _groups(
+    load: examples.LoadExample, indices: Sequence[int]) -> list[int]:
+  """Returns the hashes of the groups of examples in increasing order."""
+  source, chosen = load.dataset.source, np.asarray(indices, int)
+  found = split_strings.groups(source, chosen)
+  if found is None:  # Only `data.val_source` has none.
+    found = split_strings.stable_hashes(map(source.key, indices), len(indices))
+  return found.view(np.int64).tolist()  # Records have no unsigned numbers.
 
 
 def _read_record(
@@ -185,4 +205,7 @@ def _read_record(
   if features.file_name:
     feature[FILE_NAME].bytes_list.value.append(
         example[FILE_NAME].encode(errors='surrogatepass'))
+  if features.groups:
+    feature[tfds_folders.GROUP].int64_list.value.extend(
+        _groups(load, [index]))
   return message.SerializeToString(deterministic=True)

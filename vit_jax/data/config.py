@@ -19,6 +19,7 @@ from vit_jax.data.sources import files
 from vit_jax.data.sources import label_rules
 from vit_jax.data.sources import shapes as shapes_lib
 from vit_jax.data.splits import class_sampling
+from vit_jax.data.splits import groups as groups_lib
 
 # Settings that choose training images, in place of which there is a mixture.
 _OF_SOURCE = ('source', 'split', 'val_source', 'exclude', 'examples_per_class',
@@ -45,6 +46,13 @@ class DataConfig:
     target: kind of the labels of your files: 'single', 'multi', 'regression',
       or 'none' to ignore them; 'auto' infers it from the values.
     table: roles of table columns that cannot be inferred from their names.
+    group: images of one group, such as a patient or a scene, are never divided:
+      a hold-out, a part of a split and a sample have whole groups. The name of
+      a column (tables, Parquet, the Hugging Face Hub, a key of WebDataset's
+      JSON) or, for folders of images, a regular expression with one group that
+      is searched in each path: '(P\\d+)_'. Shards of `data prepare` keep it.
+    divided_groups: 'error' if splits of the data, such as a split column or
+      `val_source`, have images of one group; 'allow' makes it a note.
     holdout: fraction of each class held out as `test` if your files have no
       splits.
     examples_per_class: keeps this many examples of each class of `split`, the
@@ -110,6 +118,8 @@ class DataConfig:
   split: str = 'train'
   target: label_rules.Kind = 'auto'
   table: columns_lib.TableConfig = columns_lib.TableConfig()
+  group: str = ''
+  divided_groups: groups_lib.Divided = 'error'
   holdout: float = columns_lib.HOLDOUT
   examples_per_class: int | None = None
   allow_fewer: bool = False
@@ -305,8 +315,27 @@ class DataConfig:
 
 
 def parse(section: Mapping[str, Any]) -> DataConfig:
-  """Parses the section `data`; see `DataConfig` for its keys."""
+  """Parses the section `data`; see `DataConfig` for its keys.
+
+  `table.key` of configs that were saved by earlier versions becomes `group`.
+  """
+  table = section.get('table')
+  if isinstance(table, Mapping) and 'key' in table:
+    key = table['key']
+    if isinstance(key, schema.FlagText):
+      check_renamed(table)
+    section = {
+        **section, 'group': section.get('group') or key or '',
+        'table': {name: of for name, of in table.items() if name != 'key'}}
   return schema.parse(DataConfig, section, where='data')
+
+
+def check_renamed(table: Mapping[str, Any]) -> None:
+  """Raises a ValueError if flags of `data.table` set its former `key`."""
+  if 'key' in table:
+    raise ValueError(
+        'data.table.key is called data.group now, for class folders and other '
+        f'sources as well. Use --config.data.group={table["key"]}.')
 
 
 def held_out_by(section: Mapping[str, Any]) -> str:

@@ -160,7 +160,8 @@ def open_dataset(
       return planned
 
   opened = open_splits(source) if not mixed else mixture.unite(
-      config.mixture, {one: open_splits(one) for one in config.sources})
+      config.mixture, {one: open_splits(one) for one in config.sources},
+      group=config.group, divided=config.divided_groups)
   if labelled and opened.no_labels:
     raise ValueError(
         f'{opened.no_labels} To train without labels, use an objective such as '

@@ -11,10 +11,13 @@ import re
 from typing import Any
 
 from etils import epath
+from jaxtyping import Integer, UInt64
+import numpy as np
 
 from vit_jax import untrusted
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data.sources import protocol
+from vit_jax.data.splits import split_strings
 
 _NAME = re.compile(r'(?:.*/)?ILSVRC2012_val_(\d{8})\.jpe?g', re.IGNORECASE)
 _SYNSET = re.compile(r'n\d{8}')
@@ -40,6 +43,11 @@ class Relabelled(protocol.Source):
           'the validation images of ImageNet 2012: TFDS imagenet2012, or a '
           'folder with the original file names.')
     return {**example, 'label': self.labels[int(found[1]) - 1]}
+
+  def groups_of(
+      self, indices: Integer[np.ndarray, '_'],
+  ) -> UInt64[np.ndarray, '_'] | None:
+    return split_strings.groups(self.source, indices)
 
   def key(self, index: int) -> str:
     return self.source.key(index)

@@ -16,13 +16,14 @@ import math
 from typing import Any
 
 import grain
-from jaxtyping import Integer
+from jaxtyping import Integer, UInt64
 import numpy as np
 
 from vit_jax import classes
 from vit_jax import schema
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
+from vit_jax.data.splits import groups as groups_lib
 from vit_jax.data.splits import split_strings
 
 
@@ -188,6 +189,11 @@ class Renumbered(protocol.Source):
   def labels_of(self, indices: Integer[np.ndarray, '_']) -> Iterable[Any]:
     return map(self._renumber, split_strings.labels(self.source, indices))
 
+  def groups_of(
+      self, indices: Integer[np.ndarray, '_'],
+  ) -> UInt64[np.ndarray, '_'] | None:
+    return split_strings.groups(self.source, indices)
+
   def key(self, index: int) -> str:
     key = self.source.key(index)
     return f'{self.name}/{key}' if self.name and not self.numbering else key
@@ -223,7 +229,8 @@ def renumber(
 
 
 def unite(
-    entries: Entries, opened: Mapping[str, protocol.DatasetSplits],
+    entries: Entries, opened: Mapping[str, protocol.DatasetSplits], *,
+    group: str = '', divided: groups_lib.Divided = 'error',
 ) -> protocol.DatasetSplits:
   """Returns the splits `train`, the entries, and `test`, the evaluation splits.
 
@@ -233,6 +240,9 @@ def unite(
   Args:
     entries: the mixture.
     opened: its sources by name.
+    group: `data.group`; at least one source has groups. Equal names in several
+      sources are one group.
+    divided: `data.divided_groups`.
   """
   first, no_labels = next(iter(opened.values())), _no_labels(entries, opened)
   names = () if no_labels else tuple(dict.fromkeys(
@@ -243,20 +253,26 @@ def unite(
                       remedy='', name=source)
       for split, part in one.splits.items()}) for source, one in opened.items()}
   train, test = _select(entries, opened, labelled=not no_labels)
-  return dataclasses.replace(
-      first, splits={name: split_strings.Subset(tuple(
+  splits: dict[str, protocol.Source] = {
+      name: split_strings.Subset(tuple(
           (part, range(len(part))) for *_, part in parts))
-                     for name, parts in (('train', train), ('test', test))
-                     if parts},
+      for name, parts in (('train', train), ('test', test)) if parts}
+  planned = any(one.planned for one in opened.values())
+  groups_lib.check_present(
+      splits, '' if planned else group, name='data.mixture')
+  notes = groups_lib.check_sources(
+      splits, where='data.mixture', divided=divided)
+  return dataclasses.replace(
+      first, splits=splits,
       num_classes=1 if no_labels else len(names) or first.num_classes,
       class_names=names or None, targets=first.targets * (not no_labels),
       no_labels=no_labels, eval_split='test' if test else 'train',
       held_out=any(one.held_out for one in opened.values()), unlabelled=(),
-      planned=any(one.planned for one in opened.values()),
+      planned=planned,
       description='; '.join(filter(None, [
           *(one.description for one in opened.values()),
           'test: ' * bool(test) + ' + '.join(
-              f'{source} {split}' for source, split, _ in test)])))
+              f'{source} {split}' for source, split, _ in test), *notes])))
 
 
 def _select(

@@ -14,7 +14,7 @@ import dataclasses
 import itertools
 from typing import ClassVar, Literal
 
-from jaxtyping import Bool, Float, Float64, Int
+from jaxtyping import Bool, Float, Float64, Int, UInt64
 import numpy as np
 from sklearn import linear_model
 from sklearn import metrics as sklearn_metrics
@@ -23,6 +23,8 @@ from vit_jax import data
 from vit_jax import nearest_neighbours
 from vit_jax import schema
 from vit_jax import types
+from vit_jax.data.splits import holdout
+from vit_jax.data.splits import split_strings
 from vit_jax.evals import evaluator
 from vit_jax.evals import features as features_lib
 from vit_jax.evals import knn
@@ -53,8 +55,9 @@ class FewshotConfig(features_lib.FeatureEvaluatorConfig):
       exceed the smallest class of `train_split`. 0 stands for all images; a
       smaller class is then used whole for every number.
     classifiers: 'ridge'; 'linear', a logistic regression whose penalty is
-      selected on a fifth of the same images, or is the strongest, 10, with
-      fewer than 5 images per class; 'knn' as the evaluator `knn`, with at most
+      selected on a fifth of the same images (of whole groups, with
+      `data.group`), or is the strongest, 10, with fewer than 5 images per
+      class; 'knn' as the evaluator `knn`, with at most
       `shots` neighbours.
     seeds: number of random samples of images, whose accuracies are averaged.
     penalty: weight of the L2 penalty; the default is big_vision's.
@@ -98,13 +101,14 @@ class FewshotConfig(features_lib.FeatureEvaluatorConfig):
       train_features = extract_train(params, on_batch)
       test_features = extract_test(params, on_batch)
       assert train.ranks is not None
+      groups = split_strings.groups(train.dataset.source)
       result: dict[str, float] = {}
       for classifier, shots in itertools.product(self.classifiers, all_shots):
         found = []
         # All images are the same sample for every seed.
         for ranks in train.ranks if shots else train.ranks[:1]:
           found.append(_accuracy(
-              self, classifier, train_features, ranks, test_features,
+              self, classifier, train_features, ranks, groups, test_features,
               shots=shots, num_classes=train.dataset.num_classes))
           on_batch()
         metric = _metric(classifier, shots)
@@ -167,8 +171,9 @@ def _check_classes(
 
 def _accuracy(
     config: FewshotConfig, classifier: str, train: features_lib.Features,
-    ranks: Int[np.ndarray, 'examples'], test: features_lib.Features, *,
-    shots: int, num_classes: int,
+    ranks: Int[np.ndarray, 'examples'],
+    groups: UInt64[np.ndarray, 'examples'] | None,
+    test: features_lib.Features, *, shots: int, num_classes: int,
 ) -> float:
   """Returns the accuracy of one random sample."""
   chosen = (ranks >= 0) & (ranks < (shots or ALL))
@@ -182,9 +187,13 @@ def _accuracy(
         num_classes=num_classes)))
   standardise = standardiser(train.values[chosen])
   if classifier == 'linear':
+    held_out = ranks[chosen] % 5 == 4
+    if groups is not None and held_out.any():
+      held_out = holdout.hold_out(
+          groups[chosen], train.labels[chosen], fraction=0.2)
     fitted = logistic_regression(
         standardise(train.values[chosen])[:, :-1], train.labels[chosen],
-        held_out=ranks[chosen] % 5 == 4)
+        held_out=held_out)
     return _share_correct(
         lambda x: fitted.predict(standardise(x)[:, :-1]),
         test.values, test.labels)

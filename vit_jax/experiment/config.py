@@ -77,11 +77,11 @@ class Config:
 _SECTIONS: Mapping[str, Callable[[Any], Any]] = {
     # Their `name` selects the record.
     'model': models.parse, 'objective': objectives.parse,
-    'optimizer': optim.parse, 'evals': evals.parse,
+    'optimizer': optim.parse, 'evals': evals.parse, 'data': data.parse,
     **{name: functools.partial(
         schema.parse, typing.get_type_hints(Config)[name], where=name)
        for name in (
-           'data', 'init', 'lora', 'checkpoint', 'mesh', 'log', 'card')}}
+           'init', 'lora', 'checkpoint', 'mesh', 'log', 'card')}}
 
 
 def resolve(raw: Mapping[str, Any]) -> Config:

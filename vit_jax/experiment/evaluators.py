@@ -19,6 +19,7 @@ from vit_jax.data import examples
 from vit_jax.data import imagenet_real
 from vit_jax.data import scaling
 from vit_jax.data.splits import class_sampling as class_sampling_lib
+from vit_jax.data.splits import groups
 from vit_jax.evals import passes
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fingerprint
@@ -119,7 +120,8 @@ def check(
 
   Test images of few-shot and k-NN evaluators must not be among their training
   images: an image is its own nearest neighbour, so every model would be
-  correct. The same holds for images that thresholds are chosen on.
+  correct. The same holds for images that thresholds are chosen on. Images of
+  another source must not be of groups that are trained on.
   """
   if config.checkpoint.best:
     check_metric(
@@ -131,10 +133,16 @@ def check(
     trained = [dataset, *(
         open_data(entry.split, entry.source)[0] for entry in config.data.mixture
         if config.data.own_source(entry.source) == test.name)]
-    if section.uses_head and any(
-        one.contains_split_of(test) for one in trained):
-      note(f'note: evals.{name} measures on images that are trained on: '
-           f'{test.title}')
+    if any(one.contains_split_of(test) for one in trained):
+      if section.uses_head:
+        note(f'note: evals.{name} measures on images that are trained on: '
+             f'{test.title}')
+    elif config.data.own_source(section.source) is not None:
+      for line in groups.check_sources(
+          {'train': dataset.source, f'evals.{name}': test.source},
+          where=f'{dataset.name} and {test.name}',
+          divided=config.data.divided_groups):
+        note(f'note: {line}')
     if section.fit_split is None:
       continue
     fit = open_data(section.fit_split, section.source)[0]

@@ -40,11 +40,11 @@ IRRELEVANT = (
     ('init',), ('card',), ('model', 'remat'), ('model', 'unroll'),
     *(('data', key) for key in (
         *config_lib.PER_HOST, 'max_unreadable', 'eval_unreadable',
-        'check_secs')))
+        'check_secs', 'divided_groups')))
 
 # Keys of the section `data` that determine what an evaluator measures.
 _EVAL_DATA = tuple(('data', key) for key in (
-    'source', 'val_source', 'holdout', 'target', 'table', 'resolution',
+    'source', 'val_source', 'holdout', 'group', 'target', 'table', 'resolution',
     'channels', 'dtype', 'eval_ops', 'shapes'))
 
 

@@ -52,7 +52,7 @@ def test_examples_are_read_by_index(tmp_path):
 
 def test_a_hash_split_keeps_groups_together(tmp_path):
   own_data.write_table(tmp_path, 'path,label,patient', rows('{half},{group}'))
-  opened = own_data.open_path(tmp_path, key='patient', label='label')
+  opened = own_data.open_path(tmp_path, group='patient', label='label')
   patients = [{int(source.key(i)[7:-4]) // 4 for i in range(len(source))}
               for source in opened.splits.values()]
   assert len(opened.splits['test']) and not patients[0] & patients[1]
@@ -98,7 +98,7 @@ def test_image_ids_of_json_may_be_numbers(tmp_path):
     ('x,y', '{i}.5,', {'label': 'x,y'}, ('x', 'y'), [2.5, np.nan]),
     # Neither `id` nor the group is a label.
     ('id,patient,age', '{i},{group},{i}.5', {
-        'target': 'regression', 'key': 'patient'}, ('age',), [2.5])])
+        'target': 'regression', 'group': 'patient'}, ('age',), [2.5])])
 def test_regression_targets_are_vectors(
     tmp_path, header, cells, roles, targets, label):
   own_data.write_table(tmp_path, f'path,{header}', [

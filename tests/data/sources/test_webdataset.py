@@ -189,8 +189,10 @@ def test_a_truncated_tar_is_an_error(tmp_path, cut):
      "both .*0001.seg.PNG' and .*0001.jpg'"),
     (pairs(0, 4, 'json'), {'label': 'lable'}, "'lable'. Did you mean 'label'"),
     ([*pairs(0, 3), ('x.png', b'')], {}, '1 of 4 rows have no label'),
-    (pairs(0, 4), {'key': 'patient'},
-     r'data.table.key are values of KEY.json .* are members KEY.cls')])
+    (pairs(0, 4), {'split': 'part'},
+     r'data.table.split is a value of KEY.json .* are members KEY.cls'),
+    (pairs(0, 4, 'json'), {'group': 'patients'}, "Unknown column .*'patients'"),
+    (pairs(0, 4), {'group': 'patient'}, "Unknown column .*'patient'")])
 def test_errors_name_the_member(tmp_path, members, table, message):
   write(tmp_path / 'a.tar', members)
   with pytest.raises(ValueError, match=message):

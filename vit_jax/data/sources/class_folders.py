@@ -6,6 +6,7 @@ is an error that names the expected layout.
 
 import collections
 from collections.abc import Iterator, Mapping, Sequence, Set
+import dataclasses
 import functools
 import glob
 import itertools
@@ -21,6 +22,7 @@ from vit_jax.data.sources import files
 from vit_jax.data.sources import image_tables
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_source
+from vit_jax.data.splits import groups as groups_lib
 from vit_jax.data.splits import split_strings
 
 _IMAGES, _MASKS = 'images', ('masks', 'annotations')
@@ -53,7 +55,7 @@ def open_folder(
   """
   folders = files.subfolders(root)
   if masks := _mask_folder(folders):
-    return _open_masks(root, masks, config.holdout)
+    return _open_masks(root, masks, config)
   try:
     if config.target == 'none':
       raise protocol.NoLabels(columns_lib.IGNORED)
@@ -94,10 +96,11 @@ def _open_classes(
   return table_source.build(
       functools.partial(files.read, os.fspath(root), texts),
       texts.__getitem__,
-      {'class': cells_lib.Column.repeat(classes, counts)},
-      columns_lib.LabelConfig(
-          table=columns_lib.TableConfig(label=('class',)),
-          holdout=config.holdout),
+      {'class': cells_lib.Column.repeat(classes, counts),
+       **groups_lib.find_in_paths(texts, config.group, where=os.fspath(root))},
+      dataclasses.replace(
+          config, target='auto',
+          table=columns_lib.TableConfig(label=('class',))),
       where=os.fspath(root), num_rows=len(texts),
       splits=cells_lib.Column.repeat(splits, counts), class_names=names,
       group_of=lambda row: texts[row].removeprefix(prefix),
@@ -146,7 +149,7 @@ def _split_folders(
 
 
 def _open_masks(
-    root: epath.Path, folder: str, holdout: float,
+    root: epath.Path, folder: str, config: columns_lib.LabelConfig,
 ) -> protocol.DatasetSplits:
   def name(path: str) -> str:
     return os.path.splitext(path.partition('/')[2])[0]
@@ -169,8 +172,10 @@ def _open_masks(
       images, folders, where=f'{root}/{_IMAGES}')
   return table_source.build(
       functools.partial(files.read, os.fspath(root), images),
-      images.__getitem__, {}, columns_lib.LabelConfig(
-          holdout=holdout, no_labels=protocol.NO_IMAGE_LABELS),
+      images.__getitem__,
+      groups_lib.find_in_paths(images, config.group, where=os.fspath(root)),
+      dataclasses.replace(config, table=columns_lib.TableConfig(
+          label=()), no_labels=protocol.NO_IMAGE_LABELS),
       where=os.fspath(root), num_rows=len(images),
       read_mask=functools.partial(
           files.read, os.fspath(root), cells_lib.Texts.of(

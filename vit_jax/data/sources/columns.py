@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import os
 import re
-from typing import Any
+from typing import Any, Literal
 
 from etils import epath
 
@@ -36,7 +36,6 @@ class TableConfig:
     label: label column; several, separated by commas, are one class or one
       target each. In a WebDataset tar, a key of the JSON member.
     split: column with the split of each row.
-    key: group column (a patient, a scene): a hash split keeps groups together.
     separator: separator between several labels in a cell.
     folder: folder that relative image paths start from, relative to the table.
     suffix: appended to each image path, such as '.jpg'.
@@ -44,7 +43,6 @@ class TableConfig:
   path: str | None = None
   label: str | tuple[str, ...] | None = None
   split: str | None = None
-  key: str | None = None
   separator: str | None = None
   folder: str = ''
   suffix: str = ''
@@ -59,7 +57,7 @@ class TableConfig:
 
 @dataclasses.dataclass(frozen=True)
 class LabelConfig:
-  """Interpretation of a user's files: `data.target`, `table` and `holdout`.
+  """Interpretation of a user's files: `data.target`, `table`, `group`, ...
 
   With a `holdout` of 0, data without splits are all `train`.
 
@@ -69,6 +67,8 @@ class LabelConfig:
   target: label_rules.Kind = 'auto'
   table: TableConfig = TableConfig()
   holdout: float = HOLDOUT
+  group: str = ''
+  divided_groups: Literal['error', 'allow'] = 'error'
   class_folders: Callable[[], Sequence[str]] = tuple
   no_labels: str = ''
 
@@ -107,15 +107,15 @@ def choose_columns(
     ValueError: if a configured column is missing, or a role is ambiguous.
   """
   names, given = list(table), config.table
-  for name in (given.path, given.split, given.key, *given.labels):
-    if name is not None:
+  for name in (given.path, given.split, config.group, *given.labels):
+    if name:
       schema.check_name(name, names, what=f'column of {where}')
   path = given.path
   if path is None and has_paths:
     path = image_column(names) or _column_of_paths(table, where)
   split = given.split or _find(names, _SPLIT_NAMES)
   # Columns called `id` are never labels, and are groups only if configured.
-  ids = given.key, _find(names, _ID_NAMES)
+  ids = config.group, _find(names, _ID_NAMES)
   others = [n for n in names if n not in (path, split, *ids)]
   config = config.with_columns(path=path, split=split)
   if config.target == 'none':

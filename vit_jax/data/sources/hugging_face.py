@@ -116,7 +116,7 @@ def _open(
   table = pa.concat_tables(tables)
   image, config = _choose_columns(table, config, where)
   columns = config.table
-  labels = _read_labels(table, columns, class_names)
+  labels = _read_labels(table, columns, class_names, config.group)
   of_row = cells_lib.Column.repeat(splits, lengths) if splits else None
   if image is None:
     path = epath.Path(os.path.abspath(where))
@@ -160,10 +160,11 @@ def _declared(
 
 def _read_labels(
     table: pa.Table, columns: columns_lib.TableConfig, class_names: _ClassNames,
+    group: str,
 ) -> dict[str, cells_lib.Column]:
   """Returns the columns of labels, splits and groups."""
   found = {name: cells_lib.Column.from_arrow(table.column(name))
-           for name in (*columns.labels, columns.split, columns.key) if name}
+           for name in (*columns.labels, columns.split, group) if name}
   if _declared(columns, class_names):
     # `datasets` writes -1 for a missing class.
     label, = columns.labels

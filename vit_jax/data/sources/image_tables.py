@@ -18,6 +18,7 @@ from vit_jax.data.sources import label_rules
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_files
 from vit_jax.data.sources import table_source
+from vit_jax.data.splits import groups as groups_lib
 from vit_jax.data.splits import split_strings
 
 
@@ -109,9 +110,10 @@ def open_unlabelled(
   `config.no_labels` says why. The root is by default their common folder.
   """
   names = list(map(os.fspath, paths))
-  return open_images(
-      names, {}, config, where=where, root=os.fspath(root) if root else (
-          os.path.commonpath([os.path.dirname(name) for name in names])))
+  base = os.fspath(root or os.path.commonpath([*map(os.path.dirname, names)]))
+  return open_images(names, groups_lib.find_in_paths(
+      [files.relative_path(name, base) for name in names], config.group,
+      where=base), config, where=where, root=base)
 
 
 def open_images(
@@ -138,14 +140,15 @@ def open_images(
   rows_of = _repeated(relative)
   repeated = sum(len(rows) - 1 for rows in rows_of.values())
   if repeated:
-    in_several = splits and _find_conflict(
-        rows_of.values(), splits.__getitem__)[1]
-    if in_several:
-      row, names = in_several
-      raise ValueError(
-          f'{relative[row]} is in several splits of {where}: '
-          f'{", ".join(names)}. Training images must not be evaluated on; '
-          'remove it from all splits but one.')
+    groups = config.group and groups_lib.clean(table[config.group])
+    for what, names in (('splits', splits), ('groups', groups)):
+      in_several = names and _find_conflict(
+          rows_of.values(), names.__getitem__)[1]
+      if in_several:
+        raise ValueError(
+            f'{relative[in_several[0]]} is in several {what} of {where}: '
+            f'{", ".join(in_several[1])}. Training images must not be '
+            f'evaluated on; remove it from all {what} but one.')
     if _has_several_labels(rows_of, relative, table, config, where=where):
       repeated = 0
       first = np.delete(np.arange(len(relative)), [
@@ -238,9 +241,6 @@ def _find_conflict(
   found = [(rows[0], values) for rows in groups
            if len(values := sorted(set(map(value, rows)))) > 1]
   return len(found), found[0] if found else None
-
-
-# ---------------------------------------------------------- finding image files
 
 
 def locate(

@@ -9,7 +9,7 @@ import dataclasses
 import typing
 from typing import Any, Literal, Protocol
 
-from jaxtyping import Integer
+from jaxtyping import Integer, UInt64
 import numpy as np
 
 from vit_jax import classes as classes_lib
@@ -42,6 +42,16 @@ class Source(Protocol):
   def labels_of(self, indices: Integer[np.ndarray, '_']) -> Iterable[Any]:
     """Returns the labels of several examples, in increasing order."""
     return map(self.label, indices.tolist())
+
+  def groups_of(
+      self, indices: Integer[np.ndarray, '_'],
+  ) -> UInt64[np.ndarray, '_'] | None:
+    """Returns the hashes of the groups of examples; None without groups.
+
+    A split with groups (`data.group`) has the examples of each one together.
+    """
+    del indices
+    return None
 
   def key(self, index: int) -> str:
     """Returns a name of the example that is the same on every machine."""

@@ -17,7 +17,6 @@ from etils import epath
 
 from vit_jax.data import config as data_config
 from vit_jax.data import known_datasets
-from vit_jax.data.sources import builtin
 from vit_jax.data.sources import class_folders
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
@@ -25,6 +24,7 @@ from vit_jax.data.sources import image_tables
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_files
 from vit_jax.data.sources import tfds_folders
+from vit_jax.data.splits import groups as groups_lib
 
 _VTAB = 'vtab/'
 _BUILTIN = ('digits', 'shapes')
@@ -58,10 +58,20 @@ def open_splits(
         'data.target, data.table and data.holdout describe your own files, '
         f'but data.source is {name!r}, which declares its labels and splits. '
         'Remove them.')
-  if whole:
-    labels = dataclasses.replace(labels, holdout=0.0)
+  opened = _open(name, config, dataclasses.replace(
+      labels, group=config.group, divided_groups=config.divided_groups,
+      holdout=0.0 if whole else config.holdout))
+  if source is None:
+    groups_lib.check_present(opened.splits, config.group, name=name)
+  return opened
+
+
+def _open(
+    name: str, config: data_config.DataConfig, labels: columns_lib.LabelConfig,
+) -> protocol.DatasetSplits:
   # Each kind of source is imported when one is opened.
   if name in _BUILTIN:
+    from vit_jax.data.sources import builtin
     return (builtin.open_digits() if name == 'digits' else
             builtin.open_shapes(config.shapes, config.size))
   if name.startswith(_VTAB):

@@ -19,6 +19,7 @@ from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import label_rules
 from vit_jax.data.sources import protocol
+from vit_jax.data.splits import groups as groups_lib
 from vit_jax.data.splits import holdout
 from vit_jax.data.splits import split_strings
 
@@ -29,13 +30,17 @@ _Rows = Integer[np.ndarray, '_']
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TableSource(protocol.Source):
-  """One split of a table; `rows` index the images, `numbers` the labels."""
+  """One split of a table.
+
+  `rows` index the images, `numbers` the labels and the hashes of groups.
+  """
   read: Callable[[int], bytes]
   read_mask: Callable[[int], bytes] | None
   key_of: Callable[[int], str]
   parsed: label_rules.ParsedLabels
   rows: UInt[np.ndarray, 'examples']
   numbers: UInt[np.ndarray, 'examples']
+  groups: UInt64[np.ndarray, 'labels'] | None
 
   def __len__(self) -> int:
     return len(self.rows)
@@ -52,6 +57,11 @@ class TableSource(protocol.Source):
 
   def labels_of(self, indices: Integer[np.ndarray, '_']) -> Iterable[Any]:
     return map(self.parsed.__getitem__, self.numbers[indices].tolist())
+
+  def groups_of(
+      self, indices: Integer[np.ndarray, '_'],
+  ) -> UInt64[np.ndarray, '_'] | None:
+    return None if self.groups is None else self.groups[self.numbers[indices]]
 
   def key(self, index: int) -> str:
     return self.key_of(int(self.rows[index]))
@@ -72,7 +82,7 @@ def build(
   Args:
     read: returns the content of a row's image file.
     key_of: returns a name of a row's image, the same on every machine.
-    table: columns by name.
+    table: columns by name; one is called `config.group`, if that is set.
     config: kind of labels, and roles of the columns; without label columns, the
       images have no labels.
     where: file names, for messages.
@@ -80,10 +90,11 @@ def build(
     read_mask: returns the content of a row's mask, if there are masks.
     splits: split of each row, from file names.
     class_names: declared by the file.
-    group_of: returns the group of a row, whose rows stay together in a
-      hold-out; default: the column `config.table.key`, or the keys.
-    order_by: rows of a split are ordered by the hash of the text that this
-      returns for a row; default: the keys.
+    group_of: without `config.group`, returns a text by which rows stay together
+      in a hold-out; default: the keys.
+    order_by: rows of a split are ordered by the hash of their group, if there
+      are groups, and the hash of the text that this returns for a row; default:
+      the keys.
     labels_from: origin of the labels; default: the names of the columns.
     unlabelled: further splits, whose images have no labels.
     notes: added to the description.
@@ -105,18 +116,28 @@ def build(
   if labels and not no_labels and len(rows_of) > 1:
     _check_headers(table, labels, rows_of, where)
   unlabelled = sorted({*unlabelled} - {*rows_of} | {*missing})
-  order = _hashes(order_by or key_of, kept)
+  order, groups = _hashes(order_by or key_of, kept), None
+  if config.group:
+    names = groups_lib.clean(table[config.group]).take(kept)
+    groups = groups_lib.hashes(names, group=config.group, where=where)
   of_kept, by_hash, few = _assign_splits(
-      splits and splits.take(kept), lambda: _groups(
-          table, config, kept, group_of or (order_by and key_of), order),
+      splits and splits.take(kept), lambda: (
+          groups if groups is not None else
+          _hashes(group_of or key_of, kept) if group_of or order_by else order),
       parsed, config.holdout, unlabelled, where)
-  numbers = _hash_order(order, of_kept, by_hash=by_hash)
+  numbers = _hash_order(order, groups, of_kept, by_hash=by_hash)
   _check_trained(parsed, numbers, where)
+  if groups is not None:
+    few += groups_lib.check_undivided(
+        {split: groups[of] for split, of in numbers.items()},
+        lambda split, i: names[numbers[split][i]], where=where,
+        divided=config.divided_groups)
   eval_split = split_strings.choose_eval_split(list(numbers))
   labels_from = labels_from or (
       f'column{"s" * (len(labels) > 1)} {files.shorten(labels, 4)}')
   return protocol.DatasetSplits(
-      _sources(read, read_mask, key_of, parsed.compact(), numbers, kept),
+      _sources(read, read_mask, key_of, parsed.compact(), numbers, kept,
+               groups),
       num_classes=parsed.num_classes, class_names=parsed.class_names,
       multi_label=parsed.kind == 'multi', eval_split=eval_split,
       targets=parsed.targets, held_out=by_hash, unlabelled=tuple(unlabelled),
@@ -135,6 +156,7 @@ def _sources(
     read: Callable[[int], bytes], read_mask: Callable[[int], bytes] | None,
     key_of: Callable[[int], str], parsed: label_rules.ParsedLabels,
     numbers: Mapping[str, _Rows], kept: _Rows,
+    groups: UInt64[np.ndarray, 'rows'] | None,
 ) -> dict[str, protocol.Source]:
   """Returns the splits, given which of the kept rows each has."""
   share = lambda rows: shared.share(shared.compact(rows))
@@ -143,7 +165,8 @@ def _sources(
     rows = share(kept[of])
     found[name] = TableSource(
         read, read_mask, key_of, parsed, rows,
-        rows if np.array_equal(rows, of) else share(of))  # Mapped once.
+        rows if np.array_equal(rows, of) else share(of),  # Mapped once.
+        groups)
   return found
 
 
@@ -190,17 +213,6 @@ def _parse(
 def _hashes(
     text_of: Callable[[int], str], rows: _Rows) -> UInt64[np.ndarray, 'rows']:
   return split_strings.stable_hashes(map(text_of, rows.data), len(rows))
-
-
-def _groups(
-    table: Table, config: columns_lib.LabelConfig, rows: _Rows,
-    group_of: Callable[[int], str] | None, order: UInt64[np.ndarray, 'rows'],
-) -> UInt64[np.ndarray, 'rows']:
-  """Returns the hash of the group of each row; `order` by default."""
-  if config.table.key is not None:
-    return cells_lib.Column.of(table[config.table.key]).array(
-        lambda cell: split_strings.stable_hash(str(cell)), np.uint64)[rows]
-  return order if group_of is None else _hashes(group_of, rows)
 
 
 def _unlabelled_splits(
@@ -305,15 +317,16 @@ def _assign_splits(
 
 
 def _hash_order(
-    hashes: UInt64[np.ndarray, 'rows'], splits: cells_lib.Column, *,
+    hashes: UInt64[np.ndarray, 'rows'],
+    groups: UInt64[np.ndarray, 'rows'] | None, splits: cells_lib.Column, *,
     by_hash: bool,
 ) -> dict[str, _Rows]:
   """Returns the rows of each split in hash order: 'train[:50%]' is a sample.
 
-  Besides `train`, splits made `by_hash` have one that is held out, even if it
-  is empty.
+  Groups are ordered first. Besides `train`, splits made `by_hash` have one that
+  is held out, even if it is empty.
   """
-  order = np.argsort(hashes, kind='stable')
+  order = np.lexsort((hashes,) if groups is None else (hashes, groups))
   rows_of = {name: rows for name, rows in dataclasses.replace(
       splits, codes=splits.codes[order]).rows_of().items() if len(rows)}
   others = sorted({*rows_of} - {'train'}) or ['test'] * by_hash

@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from etils import epath
-from jaxtyping import Integer
+from jaxtyping import Integer, UInt64
 import numpy as np
 
 from vit_jax import exceptions
@@ -22,6 +22,7 @@ from vit_jax.data.sources import label_rules as label_rules_lib
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import tfds_folders
 from vit_jax.data.sources import tfrecords
+from vit_jax.data.splits import groups as groups_lib
 from vit_jax.data.splits import split_strings
 
 _MAX_CLASSES = 10**6
@@ -41,6 +42,7 @@ class TfdsSource(protocol.Source):
     image: name of the image feature.
     read_label: returns the label of an example without its images.
     decode: decodes the image feature; None leaves it undecoded.
+    groups: hash of the group of each example, if there are groups.
   """
   name: str
   records: Any
@@ -48,6 +50,7 @@ class TfdsSource(protocol.Source):
   image: str
   read_label: Callable[[Mapping[str, Any]], Any]
   decode: Callable[[bytes], np.ndarray] | None = None
+  groups: UInt64[np.ndarray, 'examples'] | None = None
 
   @functools.cached_property
   def _images(self) -> list[str]:
@@ -95,6 +98,11 @@ class TfdsSource(protocol.Source):
       except Exception:  # One by one, which names the damaged record.
         found = [*super().labels_of(block)]
       yield from found
+
+  def groups_of(
+      self, indices: Integer[np.ndarray, '_'],
+  ) -> UInt64[np.ndarray, '_'] | None:
+    return None if self.groups is None else self.groups[indices]
 
   def key(self, index: int) -> str:
     return f'{self.name} {index}'
@@ -224,7 +232,10 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
   # Keys lack the version, so subsets are the same with and without it.
   splits: dict[str, protocol.Source] = {
       split: TfdsSource(f'{name.partition(":")[0]} {split}', records, read,
-                        facts.image, read_label)
+                        facts.image, read_label,
+                        groups=tfds_folders.read_groups(
+                            folder, split, len(records)) if (
+                                tfds_folders.GROUP in features) else None)
       for split, records in records_of.items()}
   opened = dataclasses.replace(opened, splits=splits)
   if {*splits} == {*split_strings.names('+'.join(facts.parts.values()))}:
@@ -241,7 +252,9 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
     eval_split = split_strings.choose_eval_split(labelled)
   return dataclasses.replace(
       opened, splits=splits, eval_split=eval_split, unlabelled=unlabelled,
-      description='; '.join(map(protocol.describe_unlabelled, unlabelled)))
+      description='; '.join([
+          *map(protocol.describe_unlabelled, unlabelled),
+          *groups_lib.check_sources(splits, where=name, divided='allow')]))
 
 
 def _is_unlabelled(source: protocol.Source, *, may_be_empty: bool) -> bool:

@@ -6,6 +6,7 @@ from vit_jax import classes
 from vit_jax.data import config as data_config
 from vit_jax.data import mixture
 from vit_jax.data.sources import protocol
+from vit_jax.data.splits import groups
 from vit_jax.data.splits import split_strings
 
 _REMEDY = 'Use validation data with labels of the same kind and names.'
@@ -20,7 +21,8 @@ def add(
   Classes are matched by name; `added` may lack some.
 
   Raises:
-    ValueError: if labels are of another kind, or a class is not in `trained`.
+    ValueError: if labels are of another kind, a class is not in `trained`, or a
+      group is in both.
   """
   ours = trained.as_classes('data.source', config.source)
   theirs = added.as_classes('data.val_source', config.val_source)
@@ -38,10 +40,14 @@ def add(
     classes.match(theirs, ours, remedy=_REMEDY)
   else:
     source = mixture.renumber(source, theirs, ours, remedy=_REMEDY)
+  splits = {**trained.splits, split_strings.VAL: source}
+  where = f'{config.source} and {config.val_source}'
+  groups.check_all_have(splits, where=where, divided=config.divided_groups)
+  notes = groups.check_sources(
+      splits, where=where, divided=config.divided_groups)
   return dataclasses.replace(
-      trained, eval_split=split_strings.VAL,
-      splits={**trained.splits, split_strings.VAL: source},
+      trained, eval_split=split_strings.VAL, splits=splits,
       unlabelled=tuple({*trained.unlabelled} - {split_strings.VAL}),
       description='; '.join(filter(None, [
           trained.description,
-          f'val: {len(source):,} images of {config.val_source}'])))
+          f'val: {len(source):,} images of {config.val_source}', *notes])))

@@ -10,7 +10,7 @@ all images to a cache.
 """
 
 import bisect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 import functools
 import os
 import tarfile
@@ -20,6 +20,7 @@ from etils import epath
 from jaxtyping import UInt8
 import numpy as np
 
+from vit_jax import schema
 from vit_jax import untrusted
 from vit_jax.data import cells as cells_lib
 from vit_jax.data.sources import columns as columns_lib
@@ -55,6 +56,8 @@ def open_tars(
   records = offset_index.Records.join(paths, found)
   shards = [os.path.splitext(name)[0] for name in files.relative_names(paths)]
   table, config = _parse_labels(texts, config, keys, where)
+  if config.group and config.group not in table:  # Labels are no JSON.
+    table = {**table, **_parse_groups(texts['json'], config.group, keys, where)}
   of_file = files.splits_of(paths, where=where)
   # Equal keys may be the same image: hash splits keep them together.
   return table_source.build(
@@ -101,18 +104,26 @@ def _parse_labels(
         f'The images of {where} have no labels. Expected a member KEY.cls, '
         f'KEY.json or KEY.txt for each KEY.jpg; {keys[0]!r} has none.')
   if kind != 'json':
-    if config.table.split or config.table.key:
+    if config.table.split:
       raise ValueError(
-          'data.table.split and data.table.key are values of KEY.json members, '
-          f'but the labels of {where} are members KEY.{kind}. Set '
-          'data.table.label to a value of KEY.json as well, or remove them.')
+          'data.table.split is a value of KEY.json members, but the labels of '
+          f'{where} are members KEY.{kind}. Set data.table.label to a value of '
+          'KEY.json as well, or remove it.')
     # Other members of a split without this one may be its labels.
     return {name: of.encode().map(lambda text: text or None)
             for name, of in texts.items()}, config.with_columns(
-        path=None, label=(kind,), split=None, key=None)
+        path=None, label=(kind,), split=None)
+  table = _read_json(texts['json'], keys, where)
+  return table, columns_lib.choose_columns(
+      table, config, where=f'{where} (JSON)')
 
+
+def _read_json(
+    texts: Iterable[str], keys: Sequence[str], where: str,
+) -> table_source.Table:
+  """Returns the values of `.json` members by key."""
   def rows() -> Iterator[dict[str, Any]]:
-    for key, text in zip(keys, texts['json']):
+    for key, text in zip(keys, texts):
       try:
         value = untrusted.parse_json(text or '{}')
       except ValueError as error:
@@ -120,9 +131,16 @@ def _parse_labels(
             f'{key}.json of {where} is not JSON: {error}') from error
       yield value if isinstance(value, dict) else {'label': value}
 
-  table = table_files.to_columns(rows(), where=f'{where} (JSON)')
-  return table, columns_lib.choose_columns(
-      table, config, where=f'{where} (JSON)')
+  return table_files.to_columns(rows(), where=f'{where} (JSON)')
+
+
+def _parse_groups(
+    texts: Iterable[str], group: str, keys: Sequence[str], where: str,
+) -> table_source.Table:
+  """Returns the column of groups beside other labels, or none."""
+  table = _read_json(texts, keys, where)
+  schema.check_name(group, list(table), what=f'column of {where} (JSON)')
+  return {group: table[group]}
 
 
 # --------------------------------------------------------------------- the scan

@@ -19,6 +19,7 @@ from vit_jax.data import shared
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings
+from vit_jax.data.splits import subsets
 
 Sampling = Literal['natural', 'balanced', 'sqrt']
 
@@ -72,8 +73,9 @@ def draw_per_class(
 ) -> tuple[split_strings.Subset, Int64[np.ndarray, 'seeds examples']]:
   """Draws `count` examples of each class by a hash of seed and key.
 
-  A smaller draw is part of a larger one. Reads every label once. With
-  `allow_fewer`, smaller classes are kept whole.
+  With groups, by a hash of seed and group, then of seed and key. A smaller draw
+  is part of a larger one. Reads every label once. With `allow_fewer`, smaller
+  classes are kept whole.
 
   Returns:
     The union of the draws of all seeds; and for each seed the rank of each
@@ -93,11 +95,14 @@ def draw_per_class(
         'classes (class: examples): '
         f'{files.shorten((f"{k}: {v}" for k, v in few.items()), 10)}.', few)
   ranks = np.full((len(seeds), len(source)), -1)
+  groups = split_strings.groups(source)
   for row, seed in zip(ranks, seeds):
     salt = f'{seed} ' if seed else ''
     hashes = split_strings.stable_hashes(
         (salt + source.key(i) for i in range(len(source))), len(source))
-    order = np.lexsort((hashes, labels))
+    of_group = () if groups is None else (
+        subsets.hash_numbers(str(seed), groups),)
+    order = np.lexsort((hashes, *of_group, labels))
     rank = np.arange(len(labels)) - np.searchsorted(
         labels[order], labels[order])
     row[order] = np.where(rank < count, rank, -1)

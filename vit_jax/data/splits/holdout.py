@@ -36,10 +36,10 @@ def hold_out(
     held = groups % 100 + groups // 100 % 100 / 100 < 100 * fraction
   else:
     held = _stratified(groups, classes, names, fraction)
-  held = _keep_trainable(held, classes)
+  held = _keep_trainable(held, groups, classes)
   if not held.any():
     for group in np.unique(groups)[:100]:
-      held = _keep_trainable(groups == group, classes)
+      held = _keep_trainable(groups == group, groups, classes)
       if held.any():
         break
   return held
@@ -92,13 +92,13 @@ def _targets(
 
 
 def _keep_trainable(
-    held: Bool[np.ndarray, 'rows'],
+    held: Bool[np.ndarray, 'rows'], groups: UInt64[np.ndarray, 'rows'],
     classes: Integer[np.ndarray, 'rows'] | None,
 ) -> Bool[np.ndarray, 'rows']:
-  """Releases held-out rows of classes that have no other rows."""
+  """Releases held-out groups with a class that has no other rows."""
   if classes is not None:
     trained = np.bincount(classes[~held], minlength=classes.max() + 1) > 0
-    held = held & trained[classes]
+    held = held & ~np.isin(groups, groups[held & ~trained[classes]])
   return held & (not held.all())
 
 

@@ -167,11 +167,10 @@ def leaves(
     return
   start = 0
   for part, chosen in source.parts:
-    if isinstance(chosen, range):
-      chosen = np.arange(chosen.start, chosen.stop)
     first, last = np.searchsorted(indices, (start, start + len(chosen)))
-    yield from leaves(
-        part, chosen[indices[first:last] - start].astype(np.int64))
+    places = indices[first:last] - start
+    yield from leaves(part, places + chosen.start if isinstance(
+        chosen, range) else chosen[places].astype(np.int64))
     start += len(chosen)
 
 
@@ -185,6 +184,24 @@ def labels(
   """
   for leaf, chosen in leaves(source, indices):
     yield from leaf.labels_of(chosen)
+
+
+def groups(
+    source: protocol.Source,
+    indices: Integer[np.ndarray, 'chosen'] | None = None,
+) -> UInt64[np.ndarray, 'chosen'] | None:
+  """Returns the hashes of the groups of a selection; None without groups.
+
+  An example of a source without groups, beside others, is its own group. For
+  `indices`, see `labels`.
+  """
+  none = np.zeros(0, np.int64)
+  if all(leaf.groups_of(none) is None for leaf, _ in leaves(source, none)):
+    return None  # Before all indices of a large source are made.
+  return np.concatenate([
+      stable_hashes(map(leaf.key, chosen.tolist()), len(chosen))
+      if (found := leaf.groups_of(chosen)) is None else found
+      for leaf, chosen in leaves(source, indices)])
 
 
 def expand_all(split: str, splits: Mapping[str, protocol.Source]) -> str:
@@ -230,7 +247,8 @@ def select_split(
   """Returns the examples of a TFDS split string.
 
   For example 'train', 'train[:98%]', 'train[:800]+validation[:200]'; see
-  https://www.tensorflow.org/datasets/splits.
+  https://www.tensorflow.org/datasets/splits. A part never divides a group: its
+  bounds move to the next start of a group.
 
   Raises:
     ValueError: for an invalid, unknown or empty split.
@@ -239,13 +257,28 @@ def select_split(
     source = opened.splits[split]
   else:
     source = Subset(tuple(
-        (opened.splits[part], range(first, last))
-        for part, first, last in _parse_split(opened.splits, split, name)))
+        (opened.splits[part], range(*_move_to_groups(
+            opened.splits[part], bounds)))
+        for part, *bounds in _parse_split(opened.splits, split, name)))
   if not len(source):
+    whole = ' Parts have whole groups (data.group).' * any(
+        groups(one) is not None for one in opened.splits.values())
     raise ValueError(
         f'The split {split!r} of {name} has no examples. Lengths: '
-        f'{_lengths(opened.splits)}. Give another, such as "train[:90%]".')
+        f'{_lengths(opened.splits)}. Give another, such as "train[:90%]".'
+        + whole)
   return source
+
+
+def _move_to_groups(
+    source: protocol.Source, bounds: Sequence[int]) -> list[int]:
+  """Moves each bound of a slice to the next start of a group, or the end."""
+  found = groups(source)
+  if found is None:
+    return list(bounds)
+  starts = np.concatenate([
+      [0], np.flatnonzero(found[1:] != found[:-1]) + 1, [len(found)]])
+  return starts[np.searchsorted(starts, bounds)].tolist()
 
 
 def _parse_split(

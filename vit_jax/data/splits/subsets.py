@@ -1,8 +1,9 @@
 """Random subsets of a split, and splits without a list of excluded keys.
 
-A random subset has the examples whose keys have the lowest hashes. The choice
-depends on the keys alone, so it is the same on every machine and smaller
-subsets are part of larger ones: 9 million of 30 million of 90 million (ViT,
+A random subset has the examples whose keys have the lowest hashes or, with
+groups, those of the groups with the lowest hashes. The choice depends on the
+keys alone, so it is the same on every machine and smaller subsets are part of
+larger ones: 9 million of 30 million of 90 million (ViT,
 figure 4, https://arxiv.org/abs/2010.11929).
 
 `main.py deduplicate` writes lists of keys to exclude, one per line.
@@ -50,6 +51,9 @@ def select_random(
   if count == len(source):
     return source
   hashes = hash_keys(source)
+  if (groups := split_strings.groups(source)) is not None:
+    return split_strings.Subset.where(source, np.isin(
+        np.arange(len(hashes)), np.lexsort((hashes, groups))[:count]))
   threshold = np.partition(hashes, count - 1)[count - 1]
   chosen = hashes < threshold
   # A key may occur twice, as in 'train+train': take as many as are missing.

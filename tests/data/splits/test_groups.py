@@ -1,0 +1,364 @@
+"""Images of a group (`data.group`) are never divided, in any source."""
+
+import hashlib
+import io
+import itertools
+import json
+import re
+import tarfile
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests import in_memory
+from tests import own_data
+from tests import pictures
+from tests import toy
+from vit_jax import data
+from vit_jax.data import imagenet_real
+from vit_jax.data.sources import protocol
+from vit_jax.data.splits import class_sampling
+from vit_jax.data.splits import groups as groups_lib
+from vit_jax.data.splits import holdout
+from vit_jax.data.splits import split_strings
+
+# Patients have 2 to 5 images.
+NAMES = [f'P{p}_{k}' for p in range(30) for k in range(2 + p % 4)]
+PATTERN = r'(P\d+)_'
+
+
+def patient(name):
+  return re.search(r'P\d+', name)[0]
+
+
+def label(name):
+  return ('cat', 'dog')[int(patient(name)[1:]) % 2]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory, monkeypatch):
+  monkeypatch.setattr(
+      datasets.config, 'HF_DATASETS_CACHE', tmp_path_factory.mktemp('hf'))
+  datasets.disable_progress_bars()
+
+
+def write_csv(root, names=NAMES, name='labels.csv'):
+  return own_data.write_table(root, 'path,label,patient', [
+      f'{n}.png,{label(n)},{patient(n)}' for n in names], name=name), 'patient'
+
+
+def write_folders(root, names=NAMES):
+  own_data.write(root, *(f'{label(name)}/{name}.png' for name in names))
+  return root, PATTERN
+
+
+def write_masks(root):
+  own_data.write(root, *(f'{folder}/{name}.png' for name in NAMES
+                         for folder in ('images', 'masks')))
+  return root, PATTERN
+
+
+def write_unlabelled(root):
+  own_data.write(root, *(f'one/{name}.png' for name in NAMES))
+  return root, PATTERN
+
+
+def write_parquet(root):
+  pq.write_table(pa.table({
+      'image': [name.encode() for name in NAMES],
+      'label': [*map(label, NAMES)], 'patient': [*map(patient, NAMES)]}),
+                 root / 'a.parquet')
+  return root / 'a.parquet', 'patient'
+
+
+def _write_tar(root, members):
+  with tarfile.open(root / 'a.tar', 'w') as tar:
+    for name, content in members:
+      member = tarfile.TarInfo(name)
+      member.size = len(content)
+      tar.addfile(member, io.BytesIO(content))
+  return root / 'a.tar', 'patient'
+
+
+def write_json_members(root):
+  return _write_tar(root, [member for name in NAMES for member in (
+      (f'{name}.png', name.encode()), (f'{name}.json', json.dumps(
+          {'label': label(name), 'patient': patient(name)}).encode()))])
+
+
+def write_class_members(root):
+  return _write_tar(root, [member for name in NAMES for member in (
+      (f'{name}.png', name.encode()), (f'{name}.cls', label(name).encode()),
+      (f'{name}.json', json.dumps({'patient': patient(name)}).encode()))])
+
+
+def open_split(path, group, split='train', **section):
+  return data.open_dataset(data.parse({
+      'source': str(path), 'group': group, 'split': split, **section})).source
+
+
+def names_of(source):
+  return [re.search(r'P\d+_\d', source[i]['image'].decode())[0]
+          for i in range(len(source))]
+
+
+def patients_of(source):
+  return {*map(patient, names_of(source))}
+
+
+@pytest.mark.parametrize('write', [
+    write_csv, write_folders, write_masks, write_unlabelled, write_parquet,
+    write_json_members, write_class_members])
+@pytest.mark.parametrize('target', ['auto', 'none'])
+def test_a_hold_out_and_slices_have_whole_groups_in_every_source(
+    tmp_path, write, target):
+  path, group = write(tmp_path)
+  opened = own_data.open_path(
+      path, target, labelled=False, group=group)
+  train, test = (names_of(opened.splits[s]) for s in ('train', 'test'))
+  assert sorted(train + test) == sorted(NAMES) and train and test
+  assert not {*map(patient, train)} & {*map(patient, test)}
+  assert len(split_strings.groups(opened.splits['train'])) == len(train)
+  for bound in ('90%', '50%', '7', '11', '-13'):
+    first, second = (
+        names_of(split_strings.select_split(opened, f'train[{part}]', name=''))
+        for part in (f':{bound}', f'{bound}:'))
+    assert first + second == train
+    assert not {*map(patient, first)} & {*map(patient, second)}
+
+
+def test_neighbouring_slices_are_complementary_and_may_be_empty(tmp_path):
+  path, group = write_csv(tmp_path)
+  train = names_of(open_split(path, group))
+  parts = [0, 10, 20, 40, 50, 70, len(train)]
+  found = [names_of(open_split(path, group, f'train[{a}:{b}]'))
+           for a, b in itertools.pairwise(parts)]
+  assert [*itertools.chain(*found)] == train
+  with pytest.raises(ValueError, match='no examples.*have whole groups'):
+    open_split(path, group, 'train[1:2]')
+
+
+def test_without_groups_examples_are_in_the_order_of_the_hash_of_their_key(
+    tmp_path):
+  def digest(text):
+    return int.from_bytes(hashlib.blake2b(
+        text.encode(), digest_size=8).digest(), 'little')
+
+  path, _ = write_csv(tmp_path)
+  train = open_split(path, '')
+  keys = [train.key(i) for i in range(len(train))]
+  assert keys == sorted(keys, key=digest)
+  assert split_strings.groups(train) is None
+  half = open_split(path, '', 'train[:50%]')
+  assert [half.key(i) for i in range(len(half))] == keys[:len(half)]
+  train = open_split(path, 'patient')
+  keys = [train.key(i) for i in range(len(train))]
+  assert keys == sorted(
+      keys, key=lambda key: (digest(patient(key)), digest(key)))
+
+
+def test_cells_of_groups_are_cleaned_as_labels_are(tmp_path):
+  cells = {'P1': ['é', ' e\u0301', '"é "'], 'P2': ['7', '7.0', ' 7 ']}
+  table = own_data.write_table(tmp_path, 'path,label,patient', [
+      f'{n}.png,{label(n)},{cells.get(patient(n), [patient(n)] * 5)[i % 3]}'
+      for i, n in enumerate(NAMES)])
+  source = open_split(table, 'patient', 'train+test')
+  groups = dict(zip(names_of(source), split_strings.groups(source).tolist()))
+  assert len({*groups.values()}) == 30
+  assert len({of for name, of in groups.items() if patient(name) == 'P1'}) == 1
+
+
+@pytest.mark.parametrize(('group', 'message'), [
+    ('(P', 'not a regular expression: .*one group'),
+    (r'P\d+', 'has 0 groups in parentheses'),
+    (r'(P)(\d)', 'has 2 groups in parentheses'),
+    (r'(P\d\d)_', r'finds no group in \d+ of \d+ images: cat/P0_0.png')])
+def test_patterns_that_do_not_fit_are_errors(tmp_path, group, message):
+  write_folders(tmp_path)
+  with pytest.raises(ValueError, match=message):
+    open_split(tmp_path, group)
+
+
+@pytest.mark.parametrize('cell', ['', ' ', 'nan', 'N/A', '-1'])
+def test_rows_without_a_group_are_an_error(tmp_path, cell):
+  table = own_data.write_table(tmp_path, 'path,label,patient', [
+      f'{i}.png,{"ab"[i % 2]},{cell if i == 5 else i // 2}' for i in range(20)])
+  with pytest.raises(ValueError, match=(
+      r"1 of 20 rows of .* no group in 'patient' .*the first: row 6")):
+    open_split(table, 'patient')
+
+
+def test_columns_that_do_not_exist_and_sources_without_groups_are_errors(
+    tmp_path):
+  with pytest.raises(ValueError, match="'patients'. Did you mean 'patient'"):
+    open_split(write_csv(tmp_path)[0], 'patients')
+  for source in ('digits', 'shapes'):
+    with pytest.raises(ValueError, match=f'{source} has no groups: only your'):
+      open_split(source, 'patient')
+  # Data that only an evaluator uses need none.
+  assert data.open_dataset(data.parse({
+      'source': str(tmp_path), 'group': 'patient'}), source='digits')
+
+
+def test_an_image_of_two_groups_is_an_error(tmp_path):
+  table = own_data.write_table(tmp_path, 'path,label,patient', [
+      *(f'{i}.png,{"ab"[i % 2]},{i // 2}' for i in range(20)), '3.png,b,7'])
+  with pytest.raises(ValueError, match='3.png is in several groups .*: 1, 7.'):
+    open_split(table, 'patient')
+
+
+def _write_divided(root, kind):
+  """Writes splits with one image of P3 in test, and one of P21 in train."""
+  moved = {'P3_4': 'test', 'P21_0': 'train'}
+  split_of = {name: moved.get(name, (
+      'train' if int(patient(name)[1:]) < 20 else 'test')) for name in NAMES}
+  if kind == 'column':
+    own_data.write_table(root, 'path,label,patient,split', [
+        f'{name}.png,{label(name)},{patient(name)},{split}'
+        for name, split in split_of.items()])
+    return {'source': str(root), 'group': 'patient'}
+  for split in ('train', 'test'):
+    names = [name for name in NAMES if split_of[name] == split]
+    if kind == 'files':
+      write_csv(root, names, f'{split}.csv')
+    else:
+      write_folders(root / split, names)
+  return {'files': {'source': str(root), 'group': 'patient'},
+          'folders': {'source': str(root), 'group': PATTERN},
+          'val_source': {'source': f'{root}/train', 'group': PATTERN,
+                         'val_source': f'{root}/test'}}[kind]
+
+
+@pytest.mark.parametrize('kind', ['column', 'files', 'folders', 'val_source'])
+def test_splits_that_divide_groups_are_an_error_or_a_note(tmp_path, kind):
+  section = _write_divided(tmp_path, kind)
+  text = '2 of 30 groups of .* have images in several splits: '
+  test = 'val' if kind == 'val_source' else 'test'
+  for counts in (rf'P3\S* \(train 4, {test} 1\)',
+                 rf'P21\S* \(train 1, {test} 2\)'):
+    with pytest.raises(ValueError, match=f'{text}.*{counts}.*=allow'):
+      data.open_dataset(data.parse(section))
+  opened = data.open_dataset(
+      data.parse({**section, 'divided_groups': 'allow'}))
+  assert re.search(text, opened.description)
+
+
+def test_validation_data_without_groups_are_an_error(tmp_path):
+  write_folders(tmp_path / 'a')
+  splits = {'train': open_split(tmp_path / 'a', PATTERN),
+            'val': open_split('digits', '')}
+  with pytest.raises(ValueError, match='train of .* groups .*, but val do not'):
+    groups_lib.check_all_have(splits, where='a and b', divided='error')
+  groups_lib.check_all_have(splits, where='a and b', divided='allow')
+
+
+def test_a_subset_has_whole_groups_but_one_and_is_part_of_larger_ones(
+    tmp_path):
+  path, group = write_csv(tmp_path)
+  all_names, smaller = names_of(open_split(path, group)), set()
+  for count in (1, 7, 20, 50, len(all_names)):
+    names = names_of(open_split(path, group, num_examples=count))
+    assert len(names) == count and smaller <= {*names}
+    cut = {patient(n) for n in names} & {
+        patient(n) for n in all_names if n not in names}
+    assert len(cut) <= 1
+    smaller = {*names}
+  half = names_of(open_split(path, group, fraction=0.5))
+  assert half == [n for n in all_names if n in half]
+
+
+def test_samples_per_class_take_groups_one_after_another(tmp_path):
+  path, group = write_csv(tmp_path)
+  names, samples = names_of(open_split(path, group)), []
+  for seed in (0, 1):
+    drawn = names_of(open_split(
+        path, group, examples_per_class=9, sample_seed=seed))
+    samples.append({*map(patient, drawn)})
+    for one in ('cat', 'dog'):
+      mine = [n for n in drawn if label(n) == one]
+      assert len(mine) == 9
+      cut = {patient(n) for n in mine} & {
+          patient(n) for n in names if n not in mine}
+      assert len(cut) <= 1
+  assert samples[0] != samples[1]
+
+
+def test_without_groups_samples_are_those_of_the_hash_of_seed_and_key():
+  source = in_memory.Arrays(np.zeros((40, 1)), np.arange(40) % 2)
+  _, ranks = class_sampling.draw_per_class(
+      source, 3, num_classes=2, name='', seeds=(0, 5))
+  for seed, row in zip(('', '5 '), ranks):
+    for one in (0, 1):
+      expected = sorted(range(one, 40, 2), key=lambda i, seed=seed: (
+          split_strings.stable_hash(f'{seed}image {i}')))[:3]
+      drawn, _ = class_sampling.draw_per_class(
+          source, 3, num_classes=2, name='', seeds=(int(seed or 0),))
+      keys = {drawn.key(i) for i in range(len(drawn))}
+      assert {f'image {i}' for i in expected} <= keys
+    assert sorted(row[row >= 0].tolist()) == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_hold_out_of_few_groups_does_not_divide_one_of_two_classes():
+  # Only the first group has class 1, so it cannot be held out.
+  groups = np.array([1, 1, 2, 2], np.uint64)
+  held = holdout.hold_out(groups, np.array([0, 1, 0, 0]), fraction=0.1)
+  assert held.tolist() == [False, False, True, True]
+
+
+def test_an_evaluator_of_another_source_with_trained_groups_is_an_error(
+    tmp_path):
+  for name, names in (('a', NAMES), ('b', NAMES[:30:3])):
+    for each in names:
+      pictures.save(tmp_path / f'{name}/{label(each)}/{each}.png',
+                    pictures.picture(0, side=8))
+  changes = {'data': {'source': str(tmp_path / 'a'), 'group': PATTERN},
+             'evals': {'other': {'source': str(tmp_path / 'b')}}}
+  with pytest.raises(ValueError, match=(
+      r'groups of .* that of cat/P\S+ \(train \d, evals.other \d\).*=allow')):
+    toy.build(**changes)
+  changes['data']['divided_groups'] = 'allow'
+  assert toy.build(**changes)
+
+
+def test_wrapped_sources_and_mixtures_pass_groups_on(tmp_path):
+  for name, names in (('a', NAMES[:50]), ('b', NAMES[50:])):
+    write_folders(tmp_path / name, names)
+  config = data.parse({'group': PATTERN, 'mixture': [
+      {'source': str(tmp_path / 'a'), 'split': 'train[:60%]'},
+      {'source': str(tmp_path / 'b')}]})
+  mixed = data.open_dataset(config)
+  rest = data.open_dataset(
+      config, source=str(tmp_path / 'a'), split='train[60%:]')
+  assert not patients_of(mixed.source) & patients_of(rest.source)
+  groups = split_strings.groups(mixed.source)
+  assert len({*groups.tolist()}) == len(patients_of(mixed.source))
+  relabelled = imagenet_real.Relabelled(mixed.source, [])
+  np.testing.assert_array_equal(split_strings.groups(relabelled), groups)
+
+
+def test_groups_divided_by_the_sources_of_a_mixture_are_an_error(tmp_path):
+  for name in 'ab':  # Equal names of other patients, perhaps.
+    own_data.write(tmp_path / name, *(
+        f'{label(n)}/{n}{name}.png' for n in NAMES[:40 + 9 * (name == 'b')]))
+  section = {'group': PATTERN, 'mixture': [
+      {'source': str(tmp_path / 'a')}, {'source': str(tmp_path / 'b')}]}
+  with pytest.raises(ValueError, match='groups of data.mixture have images in'):
+    data.open_dataset(data.parse(section))
+  opened = data.open_dataset(
+      data.parse({**section, 'divided_groups': 'allow'}))
+  assert 'groups of data.mixture' in opened.description
+
+
+def test_sources_of_groups_keep_eight_bytes_per_example(tmp_path):
+  path, group = write_csv(tmp_path)
+  opened = own_data.open_path(path, group=group)
+  train, test = opened.splits['train'], opened.splits['test']
+  assert train.groups is test.groups and train.groups.nbytes == 8 * len(NAMES)
+  assert own_data.open_path(path).splits['train'].groups is None
+
+
+def test_a_source_has_no_groups_by_default():
+  assert protocol.Source.groups_of(in_memory.Numbers(3), np.arange(3)) is None

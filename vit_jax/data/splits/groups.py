@@ -1,0 +1,171 @@
+"""Groups of images that stay together, such as a patient's (`data.group`).
+
+A group is the cell of a column or, for images without a table, what a pattern
+finds in the path. Sources keep a 64-bit hash per example. A hold-out, a slice
+and a sample never put the images of a group on two sides; splits that do so
+themselves are an error.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+import re
+from typing import Any, Literal
+
+from jaxtyping import UInt64
+import numpy as np
+
+from vit_jax.data import cells as cells_lib
+from vit_jax.data import shared
+from vit_jax.data.sources import class_numbers
+from vit_jax.data.sources import files
+from vit_jax.data.sources import label_rules
+from vit_jax.data.sources import protocol
+from vit_jax.data.splits import split_strings
+
+Divided = Literal['error', 'allow']
+
+_NAMED = 3  # Groups that a message names.
+
+
+def clean(column: label_rules.Column) -> cells_lib.Column:
+  """Returns the name of each row's group, cleaned as labels are; '' if none."""
+  def name(cell: Any) -> str:
+    if label_rules.is_missing(cell, marks=label_rules.MISSING_MARKS):
+      return ''
+    cell = label_rules.clean(cell)
+    number = class_numbers.to_integer(cell)
+    return str(cell if number is None else number)
+
+  return cells_lib.Column.of(column).map(name)
+
+
+def find_in_paths(
+    paths: Sequence[str], pattern: str, *, where: str,
+) -> dict[str, cells_lib.Column]:
+  """Returns a column, called like the pattern, of what it finds in each path.
+
+  Returns no column without a pattern.
+
+  Raises:
+    ValueError: if the pattern is wrong, or does not match a path.
+  """
+  if not pattern:
+    return {}
+  usage = ('For images without a table, data.group is a regular expression '
+           r"with one group, such as '(P\d+)_', which is searched in the path "
+           f'of each image relative to {where}.')
+  try:
+    compiled = re.compile(pattern)
+  except re.error as error:
+    raise ValueError(
+        f'data.group is {pattern!r}, which is not a regular expression: '
+        f'{error}. {usage}') from error
+  if compiled.groups != 1:
+    raise ValueError(
+        f'data.group is {pattern!r}, which has {compiled.groups} groups in '
+        f'parentheses. {usage}')
+  found = cells_lib.Texts.of(
+      (match[1] or '') if match else ''
+      for match in map(compiled.search, paths))
+  missing = [path for path, name in zip(paths, found) if not name]
+  if missing:
+    raise ValueError(
+        f'data.group {pattern!r} finds no group in {len(missing):,} of '
+        f'{len(paths):,} images: {files.shorten(missing)}. {usage} Each image '
+        'needs a group.')
+  return {pattern: found.encode()}
+
+
+def hashes(
+    names: cells_lib.Column, *, group: str, where: str,
+) -> UInt64[np.ndarray, 'rows']:
+  """Returns the hash of each row's group, given the result of `clean`.
+
+  Raises:
+    ValueError: if a row has no group.
+  """
+  empty = names.where(lambda name: not name)
+  if len(empty):
+    raise ValueError(
+        f'{len(empty):,} of {len(names):,} rows of {where} have no group in '
+        f'{group!r} (data.group; the first: row {empty[0] + 1}). Fill them in, '
+        'for example with a name of its own for each image of unknown origin.')
+  return shared.share(names.array(split_strings.stable_hash, np.uint64))
+
+
+def check_present(
+    splits: Mapping[str, protocol.Source], group: str, *, name: str) -> None:
+  """Raises a ValueError if groups are configured, but no split has any."""
+  if group and not any(_has_groups(source) for source in splits.values()):
+    raise ValueError(
+        f'data.group is {group!r}, but {name} has no groups: only your own '
+        'files (class folders, tables, Parquet, WebDataset, the Hugging Face '
+        'Hub) have, and what `data prepare` wrote of them. Remove it.')
+
+
+def _has_groups(source: protocol.Source) -> bool:
+  return split_strings.groups(source, np.zeros(0, np.int64)) is not None
+
+
+def check_all_have(
+    splits: Mapping[str, protocol.Source], *, where: str, divided: Divided,
+) -> None:
+  """Raises a ValueError if only some splits have groups, unless 'allow'."""
+  has = {name: _has_groups(source) for name, source in splits.items()
+         if len(source)}
+  if divided != 'allow' and any(has.values()) and not all(has.values()):
+    raise ValueError(
+        f'{" and ".join(n for n in has if has[n])} of {where} have groups '
+        f'(data.group), but {" and ".join(n for n in has if not has[n])} do '
+        'not, so the same groups may be in both. Give all of them groups, or '
+        'accept it with --config.data.divided_groups=allow.')
+
+
+def check_sources(
+    splits: Mapping[str, protocol.Source], *, where: str, divided: Divided,
+) -> list[str]:
+  """Checks as `check_undivided`, and names groups by one of their images."""
+  return check_undivided(
+      {name: split_strings.groups(source) for name, source in splits.items()},
+      lambda name, i: f'that of {splits[name].key(i)}', where=where,
+      divided=divided)
+
+
+def check_undivided(
+    of_split: Mapping[str, UInt64[np.ndarray, '_'] | None],
+    name_of: Callable[[str, int], str], *, where: str, divided: Divided,
+) -> list[str]:
+  """Returns a note if groups are in several splits.
+
+  Args:
+    of_split: hash of the group of each example of the splits.
+    name_of: returns the name of the group of an example of a split.
+    where: for messages.
+    divided: 'error', or 'allow' for a note.
+
+  Raises:
+    ValueError: if groups are in several splits, with some of them and counts.
+  """
+  found = {split: of for split, of in of_split.items() if of is not None}
+  groups, counts = np.unique(np.concatenate(
+      [np.zeros(0, np.uint64), *map(np.unique, found.values())]),
+                             return_counts=True)
+  several = groups[counts > 1]
+  if not len(several):
+    return []
+
+  def describe(group: np.uint64) -> str:
+    rows = {split: at for split, of in found.items()
+            if len(at := np.flatnonzero(of == group))}
+    split, at = next(iter(rows.items()))
+    return f'{name_of(split, int(at[0]))} (' + ', '.join(
+        f'{split} {len(at):,}' for split, at in rows.items()) + ')'
+
+  text = (f'{len(several):,} of {len(groups):,} groups of {where} have images '
+          'in several splits: ' + ', '.join(map(describe, several[:_NAMED]))
+          + ', ...' * (len(several) > _NAMED))
+  if divided == 'allow':
+    return [text]
+  raise ValueError(
+      f'{text}. A model that was trained on images of a group may recognise '
+      'the others. Move each group (data.group) to one split, or accept it '
+      'with --config.data.divided_groups=allow.')
