@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 LAYERS = (
     ('types', 'tree', 'schema', 'losses', 'metrics', 'atomic_files', 'console',
      'escape', 'exceptions', 'nearest_neighbours', 'untrusted', 'allocator',
-     'classes', 'pictures'),
+     'classes', 'pictures', 'spelling'),
     ('models', 'data', 'optim', 'parallel', 'analysis'),
     ('objectives', 'training', 'checkpoints', 'weights', 'evals', 'curation'),
     ('inference', 'experiment', 'plan', 'run', 'sweep', 'benchmarking'),
@@ -28,6 +28,7 @@ WITHIN_A_ROW = {
     ('main', '__main__'),
     ('console', 'escape'),
     ('untrusted', 'atomic_files'),
+    ('spelling', 'atomic_files'),
     ('weights', 'checkpoints'),
     *itertools.combinations(
         ('benchmarking', 'sweep', 'run', 'plan', 'experiment'), 2),
