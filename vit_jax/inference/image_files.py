@@ -16,6 +16,7 @@ from vit_jax import atomic_files
 from vit_jax import console as console_lib
 from vit_jax import escape
 from vit_jax import schema
+from vit_jax import spelling
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import image_tables
@@ -97,10 +98,12 @@ def _expand(
     found = [os.fspath(path)]
   else:
     matches = glob.glob(os.path.expanduser(text), recursive=True)
-    found = sorted(filter(
-        files.is_image, filter(os.path.isfile, matches)))
+    found = sorted(match for match in matches if files.is_image(match)
+                   and os.path.isfile(match)
+                   and files.is_visible(match, os.path.expanduser(text)))
     if not glob.has_magic(text):
-      raise FileNotFoundError(f'{text}: no such file or folder.')
+      raise FileNotFoundError(
+          f'{text}: no such file or folder.{spelling.hint(text)}')
     if not matches:
       raise ValueError(f'{text}: no file matches this pattern.')
   if not found:

@@ -58,8 +58,10 @@ def open_splits(
         'data.target, data.table and data.holdout describe your own files, '
         f'but data.source is {name!r}, which declares its labels and splits. '
         'Remove them.')
-  if whole:
-    labels = dataclasses.replace(labels, holdout=0.0)
+  labels = dataclasses.replace(
+      labels, holdout=0.0 if whole else config.holdout,
+      # Data that are only evaluated on may lack classes.
+      skip_empty=config.unreadable == 'skip' or (whole and source is not None))
   # Each kind of source is imported when one is opened.
   if name in _BUILTIN:
     return (builtin.open_digits() if name == 'digits' else

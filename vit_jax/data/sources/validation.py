@@ -44,4 +44,5 @@ def add(
       unlabelled=tuple({*trained.unlabelled} - {split_strings.VAL}),
       description='; '.join(filter(None, [
           trained.description,
-          f'val: {len(source):,} images of {config.val_source}'])))
+          f'val: {len(source):,} images of {config.val_source}',
+          added.without_images_note])))
