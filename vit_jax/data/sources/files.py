@@ -123,9 +123,13 @@ def list_files(
     elif is_image(name):
       paths.append(path)
     else:
-      others[kind if kind == 'broken link' else
-             os.path.splitext(name)[1].lower() or 'without suffix'] += 1
+      others[kind if kind == 'broken link' else suffix_of(name)] += 1
   return paths, others
+
+
+def suffix_of(name: str) -> str:
+  """Returns the suffix of a file in lower case, or 'without suffix'."""
+  return os.path.splitext(name)[1].lower() or 'without suffix'
 
 
 def describe_others(others: collections.Counter[str]) -> str:
