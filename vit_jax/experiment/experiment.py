@@ -254,7 +254,7 @@ class Experiment:
       train, _ = self.open_data(section.fit_split, section.source)
       text += f', with {train.num_examples:,} of {train.split}'
     # The description of the training data names its own folders.
-    if dataset.without_images and dataset.name != self.dataset.name:
+    if section.source and dataset.without_images:
       text += f'; {dataset.without_images_note}'
     return text
 

@@ -236,7 +236,7 @@ def _masks_alike(
     alike[spelling.plain(name)].append(name)
   return {name: masks[other] for name in names - masks.keys()
           for pair in [alike[spelling.plain(name)]] if len(pair) == 2
-          for other in pair if other in masks}
+          for other in pair if other in masks.keys() - names}
 
 
 def find_mask(image: str) -> str:

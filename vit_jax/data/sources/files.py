@@ -134,8 +134,8 @@ def suffix_of(name: str) -> str:
 
 def describe_others(others: collections.Counter[str]) -> str:
   """Returns '12 .heic, 1 without suffix'; '' if there are none."""
-  return shorten((f'{count:,} {kind}' for kind, count in
-                  others.most_common()), 4)
+  return shorten((f'{others[kind]:,} {kind}' for kind in sorted(
+      others, key=lambda kind: (-others[kind], kind))), 4)
 
 
 def has_images(path: epath.Path) -> bool:
@@ -224,9 +224,10 @@ def expand(name: str) -> list[epath.Path]:
     return [literal]
   if not (_GLOB.search(name) or _BRACES.search(name)):
     raise ValueError(
-        f'{literal} (data.source) does not exist.{spelling.hint(name)} Expected a folder of images '
-        f'({literal}/train/CLASS/*.jpg, or {literal}/CLASS/*.jpg), a table of '
-        'them (.csv, .tsv, .jsonl), Parquet files, or WebDataset tars.')
+        f'{literal} (data.source) does not exist.{spelling.hint(name)} '
+        f'Expected a folder of images ({literal}/train/CLASS/*.jpg, or '
+        f'{literal}/CLASS/*.jpg), a table of them (.csv, .tsv, .jsonl), '
+        'Parquet files, or WebDataset tars.')
   paths = [path for one in expand_braces(name) for path in _glob(one)]
   missing = [path for path in paths if not path.exists()]
   if not paths or missing:

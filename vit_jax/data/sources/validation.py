@@ -42,6 +42,7 @@ def add(
       trained, eval_split=split_strings.VAL,
       splits={**trained.splits, split_strings.VAL: source},
       unlabelled=tuple({*trained.unlabelled} - {split_strings.VAL}),
+      without_images=trained.without_images + added.without_images,
       description='; '.join(filter(None, [
           trained.description,
           f'val: {len(source):,} images of {config.val_source}',
