@@ -31,8 +31,8 @@ def test_a_name_that_several_files_match_is_an_error_that_names_them(tmp_path):
   table = own_data.write_table(
       tmp_path, 'path,label', ['a.jpg,x', 'b.jpg,y'], images=False)
   with pytest.raises(ValueError, match=(
-      r'1 of 2 images .*a\.jpg \(.*/A\.jpg exists, whose name differs in upper '
-      r'and lower case\.\) \(.*/a\.JPG exists')):
+      r'1 of 2 images .*a\.jpg .*/A\.jpg and .*/a\.JPG exist; the name differs '
+      'in upper and lower case')):
     own_data.open_path(table)
 
 
@@ -69,7 +69,7 @@ def test_a_missing_path_says_how_an_existing_one_differs(
     tmp_path, find, written, existing, difference):
   own_data.write(tmp_path, existing)
   with pytest.raises((ValueError, FileNotFoundError), match=(
-      f'{tmp_path / existing} exists, whose name differs in {difference}')):
+      f'{tmp_path / existing} exists; the name differs in {difference}')):
     find(str(tmp_path / written))
 
 

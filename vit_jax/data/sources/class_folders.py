@@ -199,7 +199,8 @@ def _open_masks(
     if (first := masks.setdefault(_stem(path), path)) != path:
       raise ValueError(
           f'{root} has two masks of one image, {first} and {path}. Remove one.')
-  masks |= _masks_alike({*map(_stem, images)}, masks)
+  masks |= {name: masks[other] for name, other in spelling.match(
+      {*map(_stem, images)}, masks.keys()).items()}
   missing = [path for path in images if _stem(path) not in masks]
   if missing or not images:
     raise ValueError(
@@ -226,17 +227,6 @@ def _open_masks(
 def _stem(path: str) -> str:
   """Returns 'train/1' for 'images/train/1.jpg'."""
   return os.path.splitext(path.partition('/')[2])[0]
-
-
-def _masks_alike(
-    names: Set[str], masks: Mapping[str, str]) -> dict[str, str]:
-  """Returns masks of names without one that differ in their spelling only."""
-  alike = collections.defaultdict(list)
-  for name in {*names, *masks}:
-    alike[spelling.plain(name)].append(name)
-  return {name: masks[other] for name in names - masks.keys()
-          for pair in [alike[spelling.plain(name)]] if len(pair) == 2
-          for other in pair if other in masks.keys() - names}
 
 
 def find_mask(image: str) -> str:

@@ -270,15 +270,12 @@ def locate(
   for name in map(rename, written):
     files.check_address(name, where=str(table))
   exists = _file_lookup()
-  alike = functools.partial(
-      spelling.alike, listing=functools.cache(spelling.list_plain))
-  first = list(map(rename, written[:20]))
+  finder, first = spelling.Finder(), list(map(rename, written[:20]))
   root, suffix = (_find_folder(first, table, config, exists, split)
-                  or _find_folder(first, table, config, alike, split)
+                  or _find_folder(first, table, config, finder.alike, split)
                   or (table.parent / config.folder, ''))
   folder = os.fspath(root)  # Once: it is slow.
   missing: list[str] = []
-  written_as: dict[str, str] = {}  # Of files whose names differ.
 
   def join(name: str) -> str:
     return name + suffix if atomic_files.is_remote(name) else os.path.join(
@@ -286,20 +283,15 @@ def locate(
 
   def find(name: str) -> str:
     path = join(name)
-    if exists(path):
-      return path
-    found = alike(path)
-    if len(found) == 1 and written_as.setdefault(found[0], path) == path:
-      return found[0]
-    missing.append(name + suffix + ''.join(
-        f' ({spelling.describe(path, other)})' for other in found[:2]))
-    return path
+    found = path if exists(path) else finder.find(path)
+    if not found:
+      missing.append(name + suffix + finder.hint(path).rstrip('.'))
+    return found or path
 
   paths = cells_lib.Texts.of(map(find, map(rename, written)))
-  if written_as:  # A row that names the file exactly has the better claim.
-    missing += [
-        f'{written_as[path]} ({spelling.describe(written_as[path], path)})'
-        for path in {*map(join, map(rename, written))} & {*written_as}]
+  # Rows that name such a file exactly have the better claim.
+  missing += [path + finder.hint(path).rstrip('.')
+              for path in finder.taken(map(join, map(rename, written)))]
   if missing:
     raise ValueError(
         f'{len(missing):,} of {len(paths):,} images of {table} do not exist: '
