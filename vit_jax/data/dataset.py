@@ -193,19 +193,17 @@ def open_dataset(
     examples, excluded = subsets.exclude(
         examples, config.exclude, name=f'{name} {wanted}',
         may_match_none=not own_split)
-  description = opened.description
+  notes = [opened.description]
   if own_split:
     examples = _reduce(examples, config, opened, name=f'{name} {wanted}')
-    parts = split_strings.names(wanted)
-    if not {*parts} & {*opened.unlabelled} and len(examples) < sum(
-        len(opened.splits[part]) for part in parts):
-      description = '; '.join(filter(None, [
-          description, _describe_untrained(examples, opened)]))
+    if bool(mixed) or len(examples) < sum(
+        len(opened.splits[part]) for part in split_strings.names(wanted)):
+      notes.append(_describe_untrained(examples, opened, wanted))
   shared.release()
   return Dataset(
       name=name, split=wanted, source=examples, excluded=excluded,
       **{**vars(opened), 'splits': tuple(opened.splits),
-         'description': description})
+         'description': '; '.join(filter(None, notes))})
 
 
 def with_classes_of(dataset: Dataset, trained: Dataset) -> Dataset:
@@ -245,12 +243,14 @@ def _reduce(
 
 
 def _describe_untrained(
-    examples: protocol.Source, opened: protocol.DatasetSplits) -> str:
+    examples: protocol.Source, opened: protocol.DatasetSplits, split: str,
+) -> str:
   """Returns a note that names classes without an image in a part of a split.
 
   Returns '' for large parts, which hardly miss a class.
   """
-  if opened.planned or opened.kind != 'single' or len(examples) > _MAX_LABELS:
+  if (opened.planned or opened.kind != 'single' or len(examples) > _MAX_LABELS
+      or {*split_strings.names(split)} & {*opened.unlabelled}):
     return ''
   missing = np.setdiff1d(np.arange(opened.num_classes), np.fromiter(
       split_strings.labels(examples), np.int64, len(examples)))

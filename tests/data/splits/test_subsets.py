@@ -89,6 +89,10 @@ def test_classes_without_an_image_in_a_part_are_named(settings):
   assert opened.description == (
       f'{len(missing)} of 10 classes have no image in these {len(opened)}: '
       f'{", ".join(missing[:8])}')
+  if 'split' in settings:
+    mixed = data.open_dataset(data.parse({'source': '', 'mixture': [
+        {'source': 'digits', **settings}]}))
+    assert opened.description in mixed.description
 
 
 @pytest.mark.parametrize('settings', [
