@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from tests import own_data
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.inference import image_files
 
@@ -20,6 +21,21 @@ def test_folders_and_globs_contribute_files_with_image_suffixes(tmp_path):
   expected = [f'{tmp_path}/{name}' for name in ('a.npy', 'b.PNG', 'c.tiff')]
   assert find([str(tmp_path)]) == (expected, {})
   assert find([f'{tmp_path}/*']) == (expected, {})
+
+
+def test_files_that_are_not_read_are_counted(tmp_path, capsys):
+  own_data.write(tmp_path, 'a/1.jpg', 'a/x/1.heic', 'a/Thumbs.db', 'a/2',
+                 'a/#recycle/3.jpg')
+  (tmp_path / 'a/more').symlink_to('/mnt/not/mounted')
+  assert [*image_files.find([f'{tmp_path}/a'])[0]] == [f'{tmp_path}/a/1.jpg']
+  assert capsys.readouterr().err == (
+      f'note: not read in {tmp_path}/a: 1 .heic, 1 broken link, '
+      '1 without suffix\n')
+  assert [*image_files.find([f'{tmp_path}/**/*'])[0]] == [
+      f'{tmp_path}/a/1.jpg']
+  assert ': 1 .heic, 1 without suffix\n' in capsys.readouterr().err
+  with pytest.raises(ValueError, match='no image found, but 1 .heic. Image'):
+    image_files.find([f'{tmp_path}/a/x'])
 
 
 def test_each_file_is_found_once_through_any_path(tmp_path, monkeypatch):

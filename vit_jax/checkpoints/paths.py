@@ -14,6 +14,7 @@ import orbax.checkpoint as ocp
 
 from vit_jax import atomic_files
 from vit_jax import schema
+from vit_jax import spelling
 from vit_jax import types
 
 FOLDER = 'checkpoints'
@@ -41,7 +42,8 @@ def find(path: epath.PathLike, *, which: str = LATEST) -> epath.Path:
   schema.check_name(which, WHICH, what='which checkpoint')
   path = absolute(path)
   if not path.exists():
-    raise FileNotFoundError(f'{path} does not exist.')
+    raise FileNotFoundError(
+        f'{path} does not exist.{spelling.hint(os.fspath(path))}')
   names = (BEST, LATEST) if which == AUTO else (which,)
   for folder in (*(path / parent / name for name in names
                    for parent in (FOLDER, '')), path):

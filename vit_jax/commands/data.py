@@ -68,7 +68,7 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
   parser.add_argument(
       '--strict', action='store_true',
       help='exit with status 1 if images are unreadable or duplicated across '
-      'splits')
+      'splits, or a class folder has no images')
   parser.add_argument(
       '--max-examples', type=int, default=0, metavar='N',
       help='check a subset of this size, chosen by a hash of the keys; 0 '

@@ -129,8 +129,11 @@ def _show(
     name: str, result: evals.Result, experiment: build_lib.Experiment, *,
     secs: float,
 ) -> None:
+  dataset = experiment.data_of(name)
+  if dataset.without_images:
+    console_lib.print_lines(f'note: {dataset.without_images_note}')
   console_lib.table(
-      f'{name}: {experiment.data_of(name).title}, '
+      f'{name}: {dataset.title}, '
       f'{console_lib.format_count(int(result.metrics["examples"]), "image")} '
       f'in {secs:.1f} s',
       ['metric', 'value'],

@@ -20,6 +20,7 @@ with epy.lazy_imports():
   from vit_jax import console as console_lib
   from vit_jax import metrics as metrics_lib
   from vit_jax import run as run_lib
+  from vit_jax import spelling
   from vit_jax.analysis import plots
   from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import fit_weights
@@ -53,6 +54,8 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
   if any(config.log.wandb for config in stages.values()):
     writer_lib.import_wandb()
   workdir = epath.Path(args.workdir).expanduser()
+  if not workdir.exists() and (hint := spelling.hint(args.workdir)):
+    console_lib.print_lines(f'note: the run in {workdir} is new.{hint}')
   start = time.monotonic()
   summaries: dict[str, Any] = {}
   # All stages are built first, so that errors in any of them appear at once.

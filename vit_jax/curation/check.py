@@ -19,7 +19,7 @@ _COMMON_SIZES = 5
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-  """A line of the summary; `unit` is 'images', 'groups' or 'classes'.
+  """A line of the summary; `unit` is what is counted, such as 'images'.
 
   A harmful finding would stop a run or falsify its result.
   """
@@ -166,9 +166,13 @@ def _summarise(
   differ = [group for group in groups if group.labels_differ]
   copies = sum(len(group.examples) - 1 for group in groups)
   errors, suspicious = len(scan.errors), len(labels.suspicious)
+  empty = scan.request.without_images
   found = [
       Finding('unreadable', 'images', errors,
               console.format_count(errors, 'unreadable image'), harmful=True),
+      Finding('without_images', 'folders', len(empty),
+              f'{console.format_count(len(empty), "class folder")} without an '
+              f'image that can be read: {", ".join(empty)}', harmful=True),
       Finding('across_splits', 'groups', len(across),
               f'{_counted_groups(across)} in several splits ({identical:,} '
               'with identical bytes): evaluation on training images '

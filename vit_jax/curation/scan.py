@@ -62,6 +62,7 @@ class ScanRequest:
     decode: decodes an image as training does; raises a ValueError.
     embed: model features, to compare single classes; else None.
     min_side: shorter side of the images that `embed` needs.
+    without_images: see `protocol.Metadata`.
   """
   name: str
   splits: tuple[Split, ...]
@@ -71,6 +72,7 @@ class ScanRequest:
   embed: Embed | None = None
   min_side: int = 0
   description: str = ''
+  without_images: tuple[str, ...] = ()
 
   @functools.cached_property
   def examples(self) -> split_strings.Subset:
@@ -94,7 +96,8 @@ def prepare(
   A hash of the keys selects `max_examples` of all splits together; 0 selects
   all. For `embed` and `min_side` see `ScanRequest`.
   """
-  opened = registry.open_splits(config)
+  # A check reports folders without images in place of an error.
+  opened = registry.open_splits(dataclasses.replace(config, unreadable='skip'))
   # A dataset of a few files may have an empty split.
   sources = {name: source for name, source in opened.splits.items()
              if len(source)}
@@ -118,7 +121,8 @@ def prepare(
       decode=config.decode, embed=embed, min_side=min_side,
       description='\n'.join(filter(None, [
           opened.description, opened.no_labels
-          and f'Labels are not checked: {opened.no_labels}'])))
+          and f'Labels are not checked: {opened.no_labels}'])),
+      without_images=opened.without_images)
 
 
 @dataclasses.dataclass(eq=False)

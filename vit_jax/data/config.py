@@ -90,7 +90,8 @@ class DataConfig:
     target_std: standard deviation of each regression target.
     max_labels: maximum number of labels of an image; the length of label lists.
     unreadable: 'error', or 'skip': training replaces an unreadable image with
-      the next readable one, and counts and lists it.
+      the next readable one, and counts and lists it, and class folders without
+      images are left out.
     eval_unreadable: the same for evaluation, where 'skip' masks the image; by
       default ('auto') as `unreadable`.
     check_secs: seconds for which a new run decodes the images of each split

@@ -14,12 +14,15 @@ from vit_jax import exceptions
 from vit_jax.data import config as data_config
 from vit_jax.data import mixture
 from vit_jax.data import shared
+from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import registry
 from vit_jax.data.splits import class_sampling
 from vit_jax.data.splits import split_strings
 from vit_jax.data.splits import subsets
 
+# Reading a label of TFDS files takes 20 microseconds.
+_MAX_LABELS = 2**16
 IGNORED = 255  # Value of mask pixels without a class, once read.
 
 
@@ -191,12 +194,17 @@ def open_dataset(
     examples, excluded = subsets.exclude(
         examples, config.exclude, name=f'{name} {wanted}',
         may_match_none=not own_split)
+  notes = [opened.description]
   if own_split:
     examples = _reduce(examples, config, opened, name=f'{name} {wanted}')
+    if bool(mixed) or len(examples) < sum(
+        len(opened.splits[part]) for part in split_strings.names(wanted)):
+      notes.append(_describe_untrained(examples, opened, wanted))
   shared.release()
   return Dataset(
       name=name, split=wanted, source=examples, excluded=excluded,
-      **{**vars(opened), 'splits': tuple(opened.splits)})
+      **{**vars(opened), 'splits': tuple(opened.splits),
+         'description': '; '.join(filter(None, notes))})
 
 
 def with_classes_of(dataset: Dataset, trained: Dataset) -> Dataset:
@@ -233,6 +241,25 @@ def _reduce(
     subsets.check_count(count, len(examples), name=name)
     return split_strings.Subset(((examples, range(count)),))
   return subsets.select_random(examples, count, name=name)
+
+
+def _describe_untrained(
+    examples: protocol.Source, opened: protocol.DatasetSplits, split: str,
+) -> str:
+  """Returns a note that names classes without an image in a part of a split.
+
+  Returns '' for large parts, which hardly miss a class.
+  """
+  if (opened.planned or opened.kind != 'single' or len(examples) > _MAX_LABELS
+      or {*split_strings.names(split)} & {*opened.unlabelled}):
+    return ''
+  missing = np.setdiff1d(np.arange(opened.num_classes), np.fromiter(
+      split_strings.labels(examples), np.int64, len(examples)))
+  names = opened.class_names or range(opened.num_classes)
+  return (f'{len(missing):,} of {opened.num_classes:,} classes have no image '
+          f'in these {len(examples):,}: '
+          f'{files.shorten((names[i] for i in missing), 8)}') * bool(
+              missing.size)
 
 
 def with_masks(

@@ -253,6 +253,9 @@ class Experiment:
     if section.fit_split is not None:
       train, _ = self.open_data(section.fit_split, section.source)
       text += f', with {train.num_examples:,} of {train.split}'
+    # The description of the training data names its own folders.
+    if section.source and dataset.without_images:
+      text += f'; {dataset.without_images_note}'
     return text
 
   def evaluate(

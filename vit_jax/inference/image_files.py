@@ -1,10 +1,12 @@
 """Finds image files, and reports the ones that cannot be read."""
 
+import collections
 from collections.abc import Generator, Iterable, Sequence
 import contextlib
 import glob
 import itertools
 import os
+import sys
 from typing import Any
 import warnings
 
@@ -16,6 +18,7 @@ from vit_jax import atomic_files
 from vit_jax import console as console_lib
 from vit_jax import escape
 from vit_jax import schema
+from vit_jax import spelling
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import image_tables
@@ -90,24 +93,35 @@ def _expand(
                     os.path.expanduser(text).replace('://', ':/'))
   if path.suffix.lower() in files.TABLE_SUFFIXES and path.exists():
     return image_tables.read_images(path, config)
+  others: collections.Counter[str] = collections.Counter()
   if path.is_dir():
+    names, others = files.list_files(path, '.')
     found = sorted(os.path.join(path, name.removeprefix('./'))
-                   for name in files.list_images(path, '.'))
+                   for name in names)
   elif path.exists():
     found = [os.fspath(path)]
   else:
     matches = glob.glob(os.path.expanduser(text), recursive=True)
-    found = sorted(filter(
-        files.is_image, filter(os.path.isfile, matches)))
+    visible = [match for match in matches if os.path.isfile(match)
+               and files.is_visible(match, os.path.expanduser(text))]
+    found = sorted(filter(files.is_image, visible))
+    others.update(map(
+        files.suffix_of, itertools.filterfalse(files.is_image, visible)))
     if not glob.has_magic(text):
-      raise FileNotFoundError(f'{text}: no such file or folder.')
+      raise FileNotFoundError(
+          f'{text}: no such file or folder.{spelling.hint(text)}')
     if not matches:
       raise ValueError(f'{text}: no file matches this pattern.')
   if not found:
+    but = f', but {files.describe_others(others)}' if others else ''
     raise ValueError(
-        f'{text}: no image found. Image suffixes are '
+        f'{text}: no image found{but}. Image suffixes are '
         f'{", ".join(sorted(files.IMAGE_SUFFIXES)[:8])}, ...; pass other '
         'files by name.')
+  if others:
+    print(escape.line(
+        f'note: not read in {text}: {files.describe_others(others)}'),
+        file=sys.stderr, flush=True)
   return {path: [] for path in found}
 
 

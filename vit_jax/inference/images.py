@@ -19,6 +19,7 @@ import numpy as np
 from PIL import Image
 
 from vit_jax import pictures
+from vit_jax import spelling
 from vit_jax import untrusted
 from vit_jax.data import scaling
 from vit_jax.data.augment import ops as ops_lib
@@ -166,7 +167,8 @@ def _read_bytes(path: epath.Path) -> bytes:
     raise FileNotFoundError(
         f'{path}: no such file.' + (
             ' Expand patterns with pathlib.Path().glob(...).'
-            if glob.has_magic(os.fspath(path)) else '')) from error
+            if glob.has_magic(os.fspath(path)) else
+            spelling.hint(os.fspath(path)))) from error
 
 
 def _to_uint8(array: np.ndarray) -> np.ndarray:

@@ -27,6 +27,7 @@ from huggingface_hub import file_download
 from vit_jax import atomic_files
 from vit_jax import exceptions
 from vit_jax import schema
+from vit_jax import spelling
 from vit_jax import untrusted
 from vit_jax.checkpoints import errors
 from vit_jax.weights.configs import config_json
@@ -98,7 +99,8 @@ def fetch(address: str | os.PathLike, *, log: Log = print) -> epath.Path:
       names = ([sibling.name for sibling in path.parent.iterdir()]
                if path.parent.is_dir() else [])
       raise FileNotFoundError(
-          f'There is nothing at {path}.{schema.nearest(path.name, names)} '
+          f'There is nothing at {path}.'
+          f'{spelling.hint(rest) or schema.nearest(path.name, names)} '
           'Expected a run, a checkpoint or a file of weights.')
     return path
   if scheme == 'hf':

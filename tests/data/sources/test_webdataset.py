@@ -36,6 +36,19 @@ def split_of_key(path):
           for i in range(len(source))}
 
 
+def test_labels_without_an_image_are_counted(tmp_path):
+  write(tmp_path / 'train-0.tar', [
+      *pairs(0, 9), ('x.cls', b'1'), ('y.heic', b''), ('y.cls', b'1'),
+      ('y.json', b'{}')])
+  write(tmp_path / 'train-1.tar', pairs(9, 18))
+  note = 'labels without an image that can be read: 2 in train-0.tar'
+  for _ in range(2):  # Scanned, and then from the index.
+    assert own_data.open_path(tmp_path).description.count(note) == 1
+  write(tmp_path / 'x/a.tar', [('x.heic', b''), ('x.cls', b'1')])
+  with pytest.raises(ValueError, match='holds no images.* 1 in a.tar'):
+    own_data.open_path(tmp_path / 'x')
+
+
 @pytest.fixture
 def tars(tmp_path):
   write(tmp_path / 'train-08.tar', pairs(0, 20))

@@ -80,6 +80,30 @@ def test_a_config_takes_a_number_or_a_fraction():
   assert data.open_dataset(config, split='train').num_examples == 1_437
 
 
+@pytest.mark.parametrize('settings', [
+    {'num_examples': 5}, {'fraction': 0.003}, {'split': 'train[:5]'}])
+def test_classes_without_an_image_in_a_part_are_named(settings):
+  opened = data.open_dataset(data.parse({'source': 'digits', **settings}))
+  trained = {*_labels(opened.source)}
+  missing = [str(i) for i in range(10) if i not in trained]
+  assert opened.description == (
+      f'{len(missing)} of 10 classes have no image in these {len(opened)}: '
+      f'{", ".join(missing[:8])}')
+  if 'split' in settings:
+    mixed = data.open_dataset(data.parse({'source': '', 'mixture': [
+        {'source': 'digits', **settings}]}))
+    assert opened.description in mixed.description
+
+
+@pytest.mark.parametrize('settings', [
+    {}, {'num_examples': 500}, {'examples_per_class': 1},
+    {'split': 'train+test[:9]'}])
+def test_parts_with_all_classes_have_no_note(settings):
+  config = data.parse({'source': 'digits', **settings})
+  assert not data.open_dataset(config).description
+  assert not data.open_dataset(config, split='test[:1]').description
+
+
 def test_a_subset_of_a_known_data_set_needs_no_files():
   config = data.parse({'source': 'jft', 'num_examples': 9_000_000})
   planned = data.open_dataset(config, data_optional=True)

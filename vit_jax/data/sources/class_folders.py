@@ -11,9 +11,11 @@ import functools
 import glob
 import itertools
 import os
+from typing import NamedTuple
 
 from etils import epath
 
+from vit_jax import spelling
 from vit_jax import untrusted
 from vit_jax.data import cells as cells_lib
 from vit_jax.data.sources import class_numbers
@@ -26,6 +28,14 @@ from vit_jax.data.splits import groups as groups_lib
 from vit_jax.data.splits import split_strings
 
 _IMAGES, _MASKS = 'images', ('masks', 'annotations')
+_SHOWN = 20  # Folders without images in messages.
+
+
+class _Empty(NamedTuple):
+  """A folder without images: its split, its class ('' if it is none)."""
+  split: str
+  name: str
+  text: str
 
 
 def open_folder(
@@ -46,11 +56,13 @@ def open_folder(
   Images come in hash order, so that 'train[:90%]' is a sample of the split.
   Classes are numbered in the order of `class_numbers.sort_names`, over all
   splits.
-  Images may lie deeper within a class folder. Hidden files, other files, images
-  outside class folders and system folders (`__MACOSX`) are ignored.
+  Images may lie deeper within a class folder. Hidden files, images outside
+  class folders and files of systems and network drives (`__MACOSX`) are
+  ignored. Other files, and folders without images, are named and counted.
 
   Raises:
-    ValueError: if there are no images, a class that is not in `train`, splits
+    ValueError: if there are no images, a class that is not in `train`, a class
+      folder of `train` without images (unless `config.skip_empty`), splits
       without `train`, or images without a mask or with two.
   """
   folders = files.subfolders(root)
@@ -61,12 +73,12 @@ def open_folder(
       raise protocol.NoLabels(columns_lib.IGNORED)
     return _open_classes(root, folders, config)
   except protocol.NoLabels as error:
-    paths = files.list_images(root)
+    paths, others = files.list_files(root)
     if not paths:
       raise
     return image_tables.open_unlabelled(
         [root / path for path in paths], config.without_labels(str(error)),
-        where=os.fspath(root), root=root)
+        where=os.fspath(root), root=root, notes=_not_read(others))
 
 
 def _open_classes(
@@ -76,8 +88,17 @@ def _open_classes(
   paths = cells_lib.Builder()
   rows: list[tuple[str, str, int]] = []
   inside: dict[str, set[str]] = {}
+  empty: list[_Empty] = [
+      _Empty('train', '', f'{name} (1 broken link)')
+      for name in (files.broken_links(root) if folder_of else ())]
+  not_read: collections.Counter[str] = collections.Counter()
   for split, folder in (folder_of or {'': ''}).items():
-    for name, images in _list_classes(root, folder):
+    for name, where, images, others in _list_classes(root, folder):
+      if images:
+        not_read += others
+      else:
+        empty.append(_Empty(split or 'train', class_numbers.compose(name),
+                            _describe_empty(where, others)))
       for path in images:
         paths.append(path)
         # The folder within that of the class, '' for none.
@@ -87,13 +108,21 @@ def _open_classes(
   if not folder_of:
     _check_no_splits(inside, root)
   names = _check_classes(
-      {class_numbers.compose(name) for _, name, _ in rows}, root)
+      {class_numbers.compose(name) for _, name, _ in rows}, root, empty)
   splits, classes, counts = zip(*rows)
+  for split, folder in folder_of.items():
+    if split not in splits and split not in {one.split for one in empty}:
+      images, others = files.list_files(root, folder)
+      empty += [_Empty(split, '', _describe_empty(folder, others))] * (
+          not images)
+  if not config.skip_empty:
+    _check_empty(empty, {class_numbers.compose(name) for split, name, _ in rows
+                         if split == 'train'}, root)
   texts = paths.build().share()
   # Independent of the location of the class folders.
   prefix = (f'{folder_of["train"]}/'
             if folder_of and {*splits} == {'train'} else '')
-  return table_source.build(
+  opened = table_source.build(
       functools.partial(files.read, os.fspath(root), texts),
       texts.__getitem__,
       {'class': cells_lib.Column.repeat(classes, counts),
@@ -110,7 +139,21 @@ def _open_classes(
           for split, folder in folder_of.items()
           if split not in splits and (
               split_strings.is_split_name(split) or files.has_images(
-                  root / folder))])
+                  root / folder))],
+      notes=_not_read(not_read))
+  opened = dataclasses.replace(
+      opened, without_images=tuple(one.text for one in empty))
+  return dataclasses.replace(opened, description='; '.join(filter(None, [
+      opened.description, opened.without_images_note])))
+
+
+def _describe_empty(folder: str, others: collections.Counter[str]) -> str:
+  """Returns 'train/cat (12 .heic)', or 'train/cat (no files)'."""
+  return f'{folder} ({files.describe_others(others) or "no files"})'
+
+
+def _not_read(others: collections.Counter[str]) -> list[str]:
+  return [f'not read: {files.describe_others(others)}'] * bool(others)
 
 
 def find(root: epath.Path) -> list[str]:
@@ -151,16 +194,16 @@ def _split_folders(
 def _open_masks(
     root: epath.Path, folder: str, config: columns_lib.LabelConfig,
 ) -> protocol.DatasetSplits:
-  def name(path: str) -> str:
-    return os.path.splitext(path.partition('/')[2])[0]
-
-  images = cells_lib.Texts.of(files.list_images(root, _IMAGES)).share()
+  found, others = files.list_files(root, _IMAGES)
+  images = cells_lib.Texts.of(found).share()
   masks: dict[str, str] = {}
   for path in files.list_images(root, folder):
-    if (first := masks.setdefault(name(path), path)) != path:
+    if (first := masks.setdefault(_stem(path), path)) != path:
       raise ValueError(
           f'{root} has two masks of one image, {first} and {path}. Remove one.')
-  missing = [path for path in images if name(path) not in masks]
+  masks |= {name: masks[other] for name, other in spelling.match(
+      {*map(_stem, images)}, masks.keys()).items()}
+  missing = [path for path in images if _stem(path) not in masks]
   if missing or not images:
     raise ValueError(
         f'{len(missing)} of {len(images)} images in {root}/{_IMAGES} have no '
@@ -170,6 +213,8 @@ def _open_masks(
       path.split('/')[1] if path.count('/') > 1 else '' for path in images)
   splits = split_strings.splits_by_folder(
       images, folders, where=f'{root}/{_IMAGES}')
+  used = cells_lib.Texts.of(masks[_stem(path)] for path in images).share()
+  unused = sorted({*masks.values()} - {*used})
   return table_source.build(
       functools.partial(files.read, os.fspath(root), images),
       images.__getitem__,
@@ -177,10 +222,15 @@ def _open_masks(
       dataclasses.replace(config, table=columns_lib.TableConfig(
           label=()), no_labels=protocol.NO_IMAGE_LABELS),
       where=os.fspath(root), num_rows=len(images),
-      read_mask=functools.partial(
-          files.read, os.fspath(root), cells_lib.Texts.of(
-              masks[name(path)] for path in images).share()),
-      splits=splits, labels_from=f'masks in {folder}/')
+      read_mask=functools.partial(files.read, os.fspath(root), used),
+      splits=splits, labels_from=f'masks in {folder}/', notes=[
+          *[f'masks without an image: {len(unused):,} '
+            f'({files.shorten(unused)})'] * bool(unused), *_not_read(others)])
+
+
+def _stem(path: str) -> str:
+  """Returns 'train/1' for 'images/train/1.jpg'."""
+  return os.path.splitext(path.partition('/')[2])[0]
 
 
 def find_mask(image: str) -> str:
@@ -197,22 +247,28 @@ def _layouts(root: epath.Path) -> str:
 
 
 def _list_classes(
-    root: epath.Path, parent: str) -> Iterator[tuple[str, Sequence[str]]]:
-  """Yields the classes of the class folders in a folder, and their images.
+    root: epath.Path, parent: str,
+) -> Iterator[tuple[str, str, Sequence[str], collections.Counter[str]]]:
+  """Yields class, path, images and other files of the folders in a folder.
 
-  Paths are relative to the root, and sorted. In the layout of Tiny ImageNet, a
-  split has one folder `images/`, and either a table of their classes, or no
-  labels.
+  Paths are relative to the root, and sorted. Other files are counted as in
+  `files.list_files`. In the layout of Tiny ImageNet, a split has one folder
+  `images/`, and either a table of their classes, or no labels.
   """
   names = files.subfolders(root / parent)
   if parent and names == [_IMAGES]:
     table = root / parent / f'{os.path.basename(parent)}_annotations.txt'
     lines = untrusted.read_text(table).splitlines() if table.exists() else []
     for name, label, *_ in (line.split('\t') for line in lines):
-      yield label, [f'{parent}/{_IMAGES}/{name}']
+      path = f'{parent}/{_IMAGES}/{name}'
+      yield label, path, [path], collections.Counter()
     return
   for name in names:
-    yield name.strip(), files.list_images(root, os.path.join(parent, name))
+    path = os.path.join(parent, name)
+    yield name.strip(), path, *files.list_files(root, path)
+  for name in files.broken_links(root / parent):
+    yield (name.strip(), os.path.join(parent, name), [],
+           collections.Counter(['broken link']))
 
 
 def _check_no_splits(
@@ -253,9 +309,28 @@ def _check_no_splits(
         f'{root}/train/.')
 
 
-def _check_classes(classes: set[str], root: epath.Path) -> Sequence[str]:
+def _check_empty(
+    empty: Sequence[_Empty], trained: Set[str], root: epath.Path) -> None:
+  """Raises if a class folder of `train`, or a link to a split, is empty."""
+  found = [one.text for one in empty
+           if one.split == 'train' and one.name not in trained]
+  if found:
+    raise ValueError(
+        f'Class folders of {root} without an image that can be read '
+        f'({len(found):,}): {files.shorten(found, _SHOWN)}. Images have one of '
+        f'the suffixes {" ".join(sorted(files.IMAGE_SUFFIXES))}. Convert the '
+        'files, mount the folder that a link names, or move folders elsewhere '
+        'that are not classes. To train without them, set '
+        '--config.data.unreadable=skip.')
+
+
+def _check_classes(
+    classes: set[str], root: epath.Path, empty: Sequence[_Empty],
+) -> Sequence[str]:
   """Returns the sorted class names; raises if there are fewer than two."""
   names = class_numbers.sort_names(classes)
+  without = ' No image can be read in ' + files.shorten(
+      (one.text for one in empty), _SHOWN) + '.' if empty else ''
   if not names:
     count = sum(map(files.is_image, files.names_in(root)))
     found = (f'Found {count:,} images in {root}, but none in a class folder, '
@@ -265,10 +340,10 @@ def _check_classes(classes: set[str], root: epath.Path) -> Sequence[str]:
     raise protocol.NoLabels(
         f'{found}. Expected {_layouts(root)}, with one of the suffixes '
         f'{" ".join(sorted(files.IMAGE_SUFFIXES))}. It holds: {content}.'
-        + files.advise_unpacking(root))
+        + without + files.advise_unpacking(root))
   if len(names) == 1:
     raise protocol.NoLabels(
         f'Found a single class folder, {names[0]!r}, in {root}; a classifier '
         f'needs two classes. Expected {_layouts(root)}. If the class folders '
-        'lie one level deeper, give their parent as data.source.')
+        'lie one level deeper, give their parent as data.source.' + without)
   return names

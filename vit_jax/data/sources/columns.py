@@ -59,7 +59,8 @@ class TableConfig:
 class LabelConfig:
   """Interpretation of a user's files: `data.target`, `table`, `group`, ...
 
-  With a `holdout` of 0, data without splits are all `train`.
+  With a `holdout` of 0, data without splits are all `train`. With `skip_empty`,
+  class folders of `train` may have no images.
 
   With `class_folders` beside a table, only a usual name makes a column a label;
   they are listed only when needed. `no_labels` says why no label was found.
@@ -71,6 +72,7 @@ class LabelConfig:
   divided_groups: Literal['error', 'allow'] = 'error'
   class_folders: Callable[[], Sequence[str]] = tuple
   no_labels: str = ''
+  skip_empty: bool = False
 
   def without_labels(self, reason: str) -> 'LabelConfig':
     """Returns a copy for images whose labels are missing or ignored."""

@@ -7,15 +7,17 @@
 The split is a word of the file's name, or the name of its folder.
 """
 
+import collections
 from collections.abc import Iterable, Sequence
 import os
 import pathlib
 import re
-from typing import Any
+from typing import Any, Literal
 
 from etils import epath
 
 from vit_jax import atomic_files
+from vit_jax import spelling
 from vit_jax import untrusted
 from vit_jax.data import known_datasets
 from vit_jax.data.splits import split_strings
@@ -28,10 +30,23 @@ IMAGE_SUFFIXES = frozenset({
 
 _ARCHIVE_SUFFIXES = frozenset({
     '.zip', '.tar', '.tgz', '.gz', '.bz2', '.xz', '.7z', '.rar'})
-# Created by macOS archives, Synology thumbnails, Windows and Linux volumes.
-_SYSTEM_FOLDERS = frozenset({
-    '__MACOSX', '@eaDir', '$RECYCLE.BIN', 'System Volume Information',
-    'lost+found'})
+# Files and folders of systems and network drives, in lower case. Others, such
+# as .AppleDouble, .Trash-1000, .snapshot (NetApp, Isilon), .recycle (Samba) and
+# .@__thumb (QNAP), are hidden by their dot.
+_SYSTEM_NAMES = frozenset({
+    # github.com/github/gitignore: Global/Windows.gitignore, macOS.gitignore.
+    '$recycle.bin', 'system volume information', 'thumbs.db', 'ehthumbs.db',
+    'ehthumbs_vista.db', 'desktop.ini', 'network trash folder',
+    'temporary items', 'icon\r',
+    '__macosx',  # Resource forks in archives that macOS writes.
+    'lost+found',  # e2fsck(8)
+    # Synology DSM: thumbnails, Recycle Bin and Snapshot Replication.
+    '@eadir', '#recycle', '#snapshot', '@sharesnap', '@tmp',
+    # QNAP QTS: Network Recycle Bin, snapshots, transcoded media.
+    '@recycle', '@recently-snapshot', '@transcode',
+    '~snapshot',  # NetApp ONTAP: snapshots of SMB shares.
+    '__pycache__'})
+_Kind = Literal['file', 'folder', 'broken link']
 _GLOB = re.compile(r'[*?\[]')
 _BRACES = re.compile(r'\{([^{}]*)\}')
 
@@ -77,19 +92,50 @@ def names_in(path: epath.Path) -> list[str]:
 
 def subfolders(path: epath.Path) -> list[str]:
   """Returns the names of the visible subfolders, sorted."""
-  return [name for name, is_folder in _entries(path) if is_folder]
+  return [name for name, kind in _entries(path) if kind == 'folder']
+
+
+def broken_links(path: epath.Path) -> list[str]:
+  """Returns links in a folder, such as to a folder that is not mounted."""
+  return [name for name, kind in _entries(path) if kind == 'broken link']
 
 
 def list_images(root: epath.Path, folder: str = '') -> list[str]:
   """Returns the paths, relative to the root, of images below a folder."""
-  paths = []
-  for name, is_folder in _entries(root / folder):
+  return list_files(root, folder)[0]
+
+
+def list_files(
+    root: epath.Path, folder: str = '',
+) -> tuple[list[str], collections.Counter[str]]:
+  """Returns the images as `list_images`, and the number of other files.
+
+  These are counted by suffix, or as 'without suffix' or 'broken link'.
+  """
+  paths: list[str] = []
+  others: collections.Counter[str] = collections.Counter()
+  for name, kind in _entries(root / folder):
     path = os.path.join(folder, name)
-    if is_folder:
-      paths += list_images(root, path)
+    if kind == 'folder':
+      images, below = list_files(root, path)
+      paths += images
+      others += below
     elif is_image(name):
       paths.append(path)
-  return paths
+    else:
+      others[kind if kind == 'broken link' else suffix_of(name)] += 1
+  return paths, others
+
+
+def suffix_of(name: str) -> str:
+  """Returns the suffix of a file in lower case, or 'without suffix'."""
+  return os.path.splitext(name)[1].lower() or 'without suffix'
+
+
+def describe_others(others: collections.Counter[str]) -> str:
+  """Returns '12 .heic, 1 without suffix'; '' if there are none."""
+  return shorten((f'{others[kind]:,} {kind}' for kind in sorted(
+      others, key=lambda kind: (-others[kind], kind))), 4)
 
 
 def has_images(path: epath.Path) -> bool:
@@ -125,29 +171,31 @@ def files_below(root: epath.Path, suffix: str) -> list[epath.Path]:
   return sorted(found)
 
 
-def _entries(path: epath.Path) -> list[tuple[str, bool]]:
-  """Returns the visible names in a folder, and which are folders, sorted.
+def _entries(path: epath.Path) -> list[tuple[str, _Kind]]:
+  """Returns the visible names in a folder, and their kinds, sorted.
 
   Omits system folders, and links to a parent folder, which are cycles.
   """
   entries = (path.iterdir() if atomic_files.is_remote(path) else
              os.scandir(path))  # Fast for a million files.
   # The kind of each image file is not looked up: that is slow in buckets.
-  found = [(entry.name, not is_image(entry.name) and _is_folder(entry))
+  found = [(entry.name, 'file' if is_image(entry.name) else _kind(entry))
            for entry in entries if _is_visible(entry.name)]
   return sorted(
-      (name, is_folder) for name, is_folder in found
-      if not (is_folder and _is_parent(os.path.join(path, name))))
+      (name, kind) for name, kind in found
+      if not (kind == 'folder' and _is_parent(os.path.join(path, name))))
 
 
-def _is_folder(entry: Any) -> bool:
+def _kind(entry: Any) -> _Kind:
   if isinstance(entry, os.DirEntry) and entry.is_symlink():
-    return os.path.isdir(entry)  # `entry.is_dir` may raise for a broken link.
-  return entry.is_dir()
+    # `entry.is_dir` may raise for a broken link.
+    return 'folder' if os.path.isdir(entry) else (
+        'file' if os.path.exists(entry) else 'broken link')
+  return 'folder' if entry.is_dir() else 'file'
 
 
 def _is_visible(name: str) -> bool:
-  return not name.startswith('.') and name not in _SYSTEM_FOLDERS
+  return not name.startswith('.') and name.lower() not in _SYSTEM_NAMES
 
 
 def _is_parent(path: str) -> bool:
@@ -176,9 +224,10 @@ def expand(name: str) -> list[epath.Path]:
     return [literal]
   if not (_GLOB.search(name) or _BRACES.search(name)):
     raise ValueError(
-        f'{literal} (data.source) does not exist. Expected a folder of images '
-        f'({literal}/train/CLASS/*.jpg, or {literal}/CLASS/*.jpg), a table of '
-        'them (.csv, .tsv, .jsonl), Parquet files, or WebDataset tars.')
+        f'{literal} (data.source) does not exist.{spelling.hint(name)} '
+        f'Expected a folder of images ({literal}/train/CLASS/*.jpg, or '
+        f'{literal}/CLASS/*.jpg), a table of them (.csv, .tsv, .jsonl), '
+        'Parquet files, or WebDataset tars.')
   paths = [path for one in expand_braces(name) for path in _glob(one)]
   missing = [path for path in paths if not path.exists()]
   if not paths or missing:
@@ -209,7 +258,16 @@ def _glob(name: str) -> list[epath.Path]:
   root = os.path.dirname(name[:magic.start()])
   pattern = name[len(root):].lstrip('/')
   return [path for path in epath.Path(root).glob(pattern)
-          if not path.name.startswith('.')]
+          if is_visible(os.fspath(path), name)]
+
+
+def is_visible(path: str, pattern: str) -> bool:
+  """Whether a match of a pattern has no hidden or system file in its place.
+
+  Names that the pattern spells out, such as those before `*`, do not count.
+  """
+  return all(_is_visible(part) or part in pattern.split('/')
+             for part in path.split('/'))
 
 
 def relative_names(paths: Sequence[epath.Path]) -> list[str]:

@@ -11,6 +11,7 @@ from etils import epath
 import numpy as np
 
 from vit_jax import atomic_files
+from vit_jax import spelling
 from vit_jax.data import cells as cells_lib
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
@@ -103,7 +104,7 @@ def _sort_by_split(
 
 def open_unlabelled(
     paths: Sequence[epath.Path], config: columns_lib.LabelConfig, *,
-    where: str, root: epath.Path | None = None,
+    where: str, root: epath.Path | None = None, notes: Sequence[str] = (),
 ) -> protocol.DatasetSplits:
   """Returns the dataset of images without a table, whose labels are unknown.
 
@@ -113,17 +114,18 @@ def open_unlabelled(
   base = os.fspath(root or os.path.commonpath([*map(os.path.dirname, names)]))
   return open_images(names, groups_lib.find_in_paths(
       [files.relative_path(name, base) for name in names], config.group,
-      where=base), config, where=where, root=base)
+      where=base), config, where=where, root=base, notes=notes)
 
 
 def open_images(
     paths: Iterable[str], table: table_source.Table,
     config: columns_lib.LabelConfig, *, where: str, root: str,
-    splits: cells_lib.Column | None = None,
+    splits: cells_lib.Column | None = None, notes: Sequence[str] = (),
 ) -> protocol.DatasetSplits:
   """Returns the dataset of image files with one table row each.
 
-  Keys are relative to `root`, so that moving it changes no key.
+  Keys are relative to `root`, so that moving it changes no key. `notes` are
+  added to the description.
   """
   columns = config.table
   relative = cells_lib.Texts.of(
@@ -133,10 +135,9 @@ def open_images(
         table[columns.split], columns.split, where)
     config = config.with_columns(split=None)
   folders = cells_lib.Column.of(path.rpartition('/')[0] for path in relative)
-  notes = []
   if splits is None:
     splits = _splits_of_folders(relative, folders, where)
-    notes += ['splits are the folders of the images'] * bool(splits)
+    notes = [*['splits are the folders of the images'] * bool(splits), *notes]
   rows_of = _repeated(relative)
   repeated = sum(len(rows) - 1 for rows in rows_of.values())
   if repeated:
@@ -249,6 +250,9 @@ def locate(
 ) -> cells_lib.Texts:
   """Returns the paths of a table's images, from its column of paths.
 
+  A file whose name differs in Unicode normalisation or case only is taken if no
+  other one does.
+
   Raises:
     ValueError: if images are missing, with their number and the first ones.
   """
@@ -265,20 +269,28 @@ def locate(
   for name in map(rename, written):
     files.check_address(name, where=str(table))
   exists = _file_lookup()
-  root, suffix = _find_folder(
-      list(map(rename, written[:20])), table, config, exists, split)
+  finder, first = spelling.Finder(), list(map(rename, written[:20]))
+  root, suffix = (_find_folder(first, table, config, exists, split)
+                  or _find_folder(first, table, config, finder.alike, split)
+                  or (table.parent / config.folder, ''))
   folder = os.fspath(root)  # Once: it is slow.
   missing: list[str] = []
 
+  def join(name: str) -> str:
+    return name + suffix if atomic_files.is_remote(name) else os.path.join(
+        folder, os.path.normpath(name + suffix))
+
   def find(name: str) -> str:
-    name += suffix
-    path = name if atomic_files.is_remote(name) else os.path.join(
-        folder, os.path.normpath(name))
-    if not exists(path):
-      missing.append(name)
-    return path
+    path = join(name)
+    found = path if exists(path) else finder.find(path)
+    if not found:
+      missing.append(name + suffix + finder.hint(path).rstrip('.'))
+    return found or path
 
   paths = cells_lib.Texts.of(map(find, map(rename, written)))
+  # Rows that name such a file exactly have the better claim.
+  missing += [path + finder.hint(path).rstrip('.')
+              for path in finder.taken(map(join, map(rename, written)))]
   if missing:
     raise ValueError(
         f'{len(missing):,} of {len(paths):,} images of {table} do not exist: '
@@ -304,9 +316,11 @@ def _file_lookup() -> Callable[[str], bool]:
 
 def _find_folder(
     names: Sequence[str], table: epath.Path, config: columns_lib.TableConfig,
-    exists: Callable[[str], bool], split: str,
-) -> tuple[epath.Path, str]:
+    exists: Callable[[str], Any], split: str,
+) -> tuple[epath.Path, str] | None:
   """Infers the folder that paths start from, and a missing suffix.
+
+  None if no image exists.
 
   Candidates are the table's folder and its subfolders; the one with the most
   images is used. Ties go to the table's folder, then to one called like the
@@ -323,12 +337,12 @@ def _find_folder(
   ranks = {}
   for suffix in suffixes:
     for folder in ('', *folders):
-      found = sum(exists(os.fspath(root / folder / (name + suffix)))
+      found = sum(bool(exists(os.fspath(root / folder / (name + suffix))))
                   for name in names)
       if found:
         ranks[folder, suffix] = -found, _preference(folder, split)
   if not ranks:
-    return root, ''
+    return None
   best = [place for place, rank in ranks.items() if rank == min(ranks.values())]
   if len(best) > 1:
     examples = [os.path.join(f, names[0] + s) for f, s in best[:3]]

@@ -26,7 +26,7 @@ from vit_jax import atomic_files
 from vit_jax import untrusted
 from vit_jax.data import shared
 
-_VERSION = 5
+_VERSION = 6
 _THREADS = 8
 _FREE_BYTES = 2**16  # Of an index, beyond the size of its file.
 

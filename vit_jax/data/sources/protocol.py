@@ -81,6 +81,8 @@ class Metadata:
       splits (`data.holdout`).
     unlabelled: splits without labels; in tables, they are not in `splits`.
     no_labels: why no split has labels, which are then all 0; '' if some have.
+    without_images: class folders without an image that can be read, each with
+      its other files: 'train/cat (12 .heic)'.
     planned: whether only sizes are known; see `registry.open_planned`.
   """
   num_classes: int
@@ -92,6 +94,7 @@ class Metadata:
   held_out: bool = False
   unlabelled: tuple[str, ...] = ()
   no_labels: str = ''
+  without_images: tuple[str, ...] = ()
   planned: bool = False
 
   @property
@@ -102,6 +105,12 @@ class Metadata:
     if self.targets:
       return 'regression'
     return 'multi' if self.multi_label else 'single'
+
+  @property
+  def without_images_note(self) -> str:
+    """Returns the part of a description that names `without_images`, or ''."""
+    return f'no image that can be read in {", ".join(self.without_images)}' * (
+        bool(self.without_images))
 
   def as_classes(self, owner: str, source: str) -> classes_lib.Classes:
     """Returns the names of the classes or regression targets, in their order.

@@ -60,7 +60,10 @@ def open_splits(
         'Remove them.')
   opened = _open(name, config, dataclasses.replace(
       labels, group=config.group, divided_groups=config.divided_groups,
-      holdout=0.0 if whole else config.holdout))
+      holdout=0.0 if whole else config.holdout,
+      # Data that are only evaluated on may lack classes.
+      skip_empty=config.unreadable == 'skip' or (
+          whole and source is not None)))
   if source is None:
     groups_lib.check_present(opened.splits, config.group, name=name)
   return opened

@@ -48,6 +48,8 @@ def add(
   return dataclasses.replace(
       trained, eval_split=split_strings.VAL, splits=splits,
       unlabelled=tuple({*trained.unlabelled} - {split_strings.VAL}),
+      without_images=trained.without_images + added.without_images,
       description='; '.join(filter(None, [
           trained.description,
-          f'val: {len(source):,} images of {config.val_source}', *notes])))
+          f'val: {len(source):,} images of {config.val_source}', *notes,
+          added.without_images_note])))

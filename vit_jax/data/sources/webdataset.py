@@ -12,6 +12,7 @@ all images to a cache.
 import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 import functools
+import itertools
 import os
 import tarfile
 from typing import Any, BinaryIO
@@ -49,10 +50,14 @@ def open_tars(
       arrays[name] for arrays, count in zip(found, counts) if count])
            for name in ('keys', *_LABELS)}
   keys = texts.pop('keys').share()
+  unused = [f'{int(arrays["unused"][0]):,} in {path.name}'
+            for path, arrays in zip(paths, found) if arrays['unused'].any()]
+  notes = [f'labels without an image that can be read: '
+           f'{files.shorten(unused)}'] * bool(unused)
   if not keys:
     raise ValueError(
         f'{where} holds no images. Expected members KEY.jpg (or .png, .webp, '
-        '...) and KEY.cls.')
+        f'...) and KEY.cls. {"".join(notes)}'.strip())
   records = offset_index.Records.join(paths, found)
   shards = [os.path.splitext(name)[0] for name in files.relative_names(paths)]
   table, config = _parse_labels(texts, config, keys, where)
@@ -64,7 +69,8 @@ def open_tars(
       records.read,
       functools.partial(_name, shards, records.ends.tolist(), keys), table,
       config, where=where, num_rows=len(keys), group_of=keys.__getitem__,
-      splits=cells_lib.Column.repeat(of_file, counts) if of_file else None)
+      splits=cells_lib.Column.repeat(of_file, counts) if of_file else None,
+      notes=notes)
 
 
 def _join_texts(
@@ -147,7 +153,10 @@ def _parse_groups(
 
 
 def _scan(path: epath.Path) -> dict[str, np.ndarray]:
-  """Returns keys, offsets and sizes of a shard's images, and their labels."""
+  """Returns keys, offsets and sizes of a shard's images, and their labels.
+
+  `unused` is the number of keys that have a label, but no image.
+  """
   images: dict[str, tuple[int, int]] = {}
   names: dict[tuple[str, str], str] = {}
   texts: dict[str, dict[str, str]] = {kind: {} for kind in _LABELS}
@@ -181,7 +190,9 @@ def _scan(path: epath.Path) -> dict[str, np.ndarray]:
   places = np.array(list(images.values()), np.int64).reshape(-1, 2)
   columns = {'keys': list(images), **{
       kind: [of.get(key, '') for key in images] for kind, of in texts.items()}}
+  unused = {*itertools.chain(*texts.values())} - images.keys()
   return {'starts': places[:, 0], 'sizes': places[:, 1],
+          'unused': np.array([len(unused)], np.int64),
           **{name: np.frombuffer('\0'.join(column).encode(
               errors='surrogateescape'), np.uint8)
              for name, column in columns.items()}}
