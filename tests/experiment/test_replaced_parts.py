@@ -26,10 +26,8 @@ FOCUS = 2.0
 class Focal(objectives.Objective):
   """Focal loss (arXiv 1708.02002): -(1 - p)^2 log p for the true class."""
 
-  metrics = {'confident': 'max'}
-
   def __init__(self, context):
-    self._context = context
+    self._context, self.metrics = context, {'confident': 'max'}
 
   def __call__(self, params, batch, key, *, train=True):
     logits = self._context.apply(
@@ -168,3 +166,21 @@ def test_patch_sizes_need_the_objective_of_the_config():
   experiment = toy.build(model={'patch_sizes': (2, 4)})
   with pytest.raises(ValueError, match='an objective of your own have one siz'):
     dataclasses.replace(experiment, objective=Focal(experiment.context))
+
+
+def test_parameters_of_another_model_are_one_clear_error(experiment):
+  deeper = with_model(experiment, depth=2)
+  with pytest.raises(ValueError, match=(
+      r'parameter encoder/.* is \(2, .*, but \(1, .* in the experiment')):
+    experiment.init_state(deeper.random_params())
+
+
+@pytest.mark.slow  # Trains.
+def test_a_step_without_norms_logs_none(experiment, tmp_path):
+  def still(state, batch):
+    del batch
+    return dataclasses.replace(state, step=state.step + 1), jnp.zeros(())
+
+  vit_jax.train(experiment.with_step(still), tmp_path)
+  row = writer_lib.read_rows(tmp_path)[0]
+  assert 'train/loss' in row and 'train/gradient_norm' not in row

@@ -158,14 +158,34 @@ class Experiment:
         tx=self.optimizer.tx, loss=self.loss,
         averaging=bool(self.config.averaging or self.optimizer.average))
 
-  @functools.cached_property
-  def init_state(self) -> Callable[..., types.TrainState]:
-    """Jitted function that returns the state of step 0.
+  def init_state(self, params: types.Params | None = None) -> types.TrainState:
+    """Returns the state of step 0.
 
-    It takes the parameters, which are donated; by default, they are random.
+    Args:
+      params: its parameters, which are donated; by default, they are random.
+
+    Raises:
+      ValueError: if their names or shapes are not those of the experiment.
     """
+    if params is not None:
+      self._check_params(params)
+    return self._jitted_init_state(params)
+
+  @functools.cached_property
+  def _jitted_init_state(self) -> Callable[..., types.TrainState]:
     return jax.jit(self._init_state, out_shardings=self.shardings,
                    donate_argnums=0, compiler_options=_RUNS_ONCE)
+
+  def _check_params(self, params: types.Params) -> None:
+    given, own = ({name: tuple(leaf.shape) for name, leaf in tree.flatten(
+        nn.unbox(each)).items()} for each in (params, self.boxed_params))
+    for name in sorted({*given, *own}):
+      if given.get(name) != own.get(name):
+        raise ValueError(
+            f'The parameter {name} is {given.get(name, "missing")}, but '
+            f'{own.get(name, "unknown")} in the experiment. Use parameters of '
+            'its model; with init.checkpoint, vit_jax.train fits those of '
+            'another one to it.')
 
   @functools.cached_property
   def random_params(self) -> Callable[[], types.Params]:
