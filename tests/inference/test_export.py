@@ -258,7 +258,7 @@ def test_an_int8_export_is_compared_with_float32(
     (0.009, 0.95, False, ''), (math.nan, 0.96, False, ''),
     (math.nan, 0.151, False, 'class of float32 for 15.1 % of the images'),
     (0.3, 0.99, False, 'loses 30.0 points of accuracy, more than 1'),
-    (0.3, 0.5, False, 'less than 95 % and loses 30.0 points'),
+    (0.3, 0.5, False, 'less than 95 %, and loses 30.0 points'),
     (math.nan, 0.6, True, 'keeps 60.0 % of the variance'),
     (math.nan, math.nan, True, 'of the variance')])
 def test_an_int8_export_that_loses_much_is_a_warning(

@@ -238,7 +238,7 @@ def _loss(lost: float, agreement: float, *, numbers: bool) -> str:
   """
   least = console_lib.format_percent(MIN_AGREEMENT)
   found = console_lib.format_percent(agreement, digits=1)
-  return ' and '.join(filter(None, [
+  return ', and '.join(filter(None, [
       '' if agreement >= MIN_AGREEMENT else
       f'keeps {found} of the variance of the predictions, less than {least}'
       if numbers else f'predicts the class of float32 for {found} of the '
