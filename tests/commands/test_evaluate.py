@@ -239,7 +239,7 @@ def test_probabilities_are_those_of_predict(
       '--config=configs/finetune.py:dataset=digits,resolution=8,batch_size=24')
   assert status == 0
   test = data.open_dataset(data.parse({'source': 'digits'}), split='test')
-  images, labels = zip(*((test[i]['image'], test[i]['label'])
+  images, labels = zip(*((test[i]['image'].repeat(3, -1), test[i]['label'])
                          for i in range(len(test))))
   found = np.zeros((len(test), 10))
   for row, one in zip(found, model.predict(images, top_k=10)):

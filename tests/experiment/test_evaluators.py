@@ -24,7 +24,8 @@ def _choose(splits, *, split='train', evals=None, multi_label=False, **section):
       evals={'test': TEST} if evals is None else evals, checkpoint=section))
   dataset = dataclasses.replace(
       data.open_dataset(config.data), splits=splits, split=split,
-      multi_label=multi_label)
+      multi_label=multi_label,
+      eval_split='test' if 'test' in splits else splits[-1])
   chosen = complete.complete(config, dataset, evaluators_lib.opener(
       config, dataset, data_optional=False), jax.devices())
   return chosen.checkpoint.best, {
@@ -49,6 +50,40 @@ def test_the_best_checkpoint_is_chosen_on_a_validation_split(
   assert chosen == best
   if chosen and not options.get('best'):
     assert evals[best.split('/')[0]] in ('val', 'validation')
+
+
+@pytest.mark.parametrize(('splits', 'options'), [
+    (('train', 'val'), {}), (('train', 'val', 'test'), {}),
+    (('train', 'val', 'test'), {'evals': {'val': TEST}}),
+    (('train', 'validation', 'test'), {})])
+def test_a_name_in_the_logs_is_accepted_in_the_config(splits, options):
+  shown, evals = _choose(splits, **options)
+  name = shown.split('/')[0] or 'val'  # `test`, called by its split.
+  assert _choose(splits, **options, best=f'{name}/loss') == (
+      f'{name}/loss', evals)
+  stop = ((f'{name}/loss', 0.5),)
+  assert name in _choose(splits, **options, best='', stop_below=stop)[1]
+
+
+@pytest.mark.parametrize(('splits', 'options', 'known'), [
+    (('train', 'test'), {}, 'test'), (('train', 'val'), {}, 'val'),
+    (('train', 'valid', 'test'), {'split': 'train+valid'}, 'test')])
+@pytest.mark.parametrize('setting', ['best', 'stop_below'])
+def test_an_unknown_evaluator_is_an_error_with_the_names_in_the_logs(
+    splits, options, known, setting):
+  metric = 'valid/loss' if known == 'val' else 'val/loss'
+  value = metric if setting == 'best' else ((metric, 0.5),)
+  with pytest.raises(ValueError, match=(
+      f"checkpoint.{setting} is '{metric}', but no evaluator is called .*"
+      fr'Evaluators: {known}\.')):
+    _choose(splits, **options, **{setting: value})
+
+
+def test_a_metric_that_is_not_measured_never_stops_a_run_silently():
+  with pytest.raises(ValueError, match=(
+      "stop_below is 'test/r2', which is not measured .*test/accuracy")):
+    toy.build(evals={'test': {}},
+              checkpoint={'stop_below': [['test/r2', 0.5]]})
 
 
 def test_patience_without_a_validation_split_is_an_error():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 
 import jax
 from jax import export as jax_export
@@ -14,6 +15,7 @@ from vit_jax import __main__ as main
 from vit_jax.commands import export as export_command
 from vit_jax.inference import export
 from vit_jax.inference import image_files
+from vit_jax.inference import quantize
 
 VIT = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
        'num_classes': 3}
@@ -222,7 +224,7 @@ def test_an_int8_export_is_compared_with_float32(
         'export', f'--model={tmp_path}/orbax', '--format=onnx',
         '--quantize=int8', f'--output={tmp_path}/{output}',
         f'--json={tmp_path}/{output}.figures', f'{tmp_path}/images', *flags,
-        '--calibrate', f'{tmp_path}/images']) == 0
+        '--accept-loss', '--calibrate', f'{tmp_path}/images']) == 0
     return json.loads((tmp_path / f'{output}.figures').read_text())
 
   # A warning for any model, since none gains a point.
@@ -242,7 +244,7 @@ def test_an_int8_export_is_compared_with_float32(
   assert figures['float32']['accuracy'] == pytest.approx(
       (np.asarray(model(found)['logits']).argmax(-1) == labels).mean())
   assert 0.8 < figures['agreement'] <= 1
-  assert figures['examples'] == 40 and 'accuracy of 40 images' in printed
+  assert figures['examples'] == 40 and '40 images' in printed
   nodes = printed.split('--float-nodes ')[1].split('\n')[0].split()
   assert len(nodes) == 3
   run('some.onnx', '--float-nodes', *nodes)
@@ -252,11 +254,66 @@ def test_an_int8_export_is_compared_with_float32(
   assert not list(tmp_path.glob('*.float32'))
 
 
+@pytest.mark.parametrize(('lost', 'agreement', 'numbers', 'words'), [
+    (0.009, 0.95, False, ''), (math.nan, 0.96, False, ''),
+    (math.nan, 0.151, False, 'class of float32 for 15.1 % of the images'),
+    (0.3, 0.99, False, 'loses 30.0 points of accuracy, more than 1'),
+    (0.3, 0.5, False, 'less than 95 %, and loses 30.0 points'),
+    (math.nan, 0.6, True, 'keeps 60.0 % of the variance'),
+    (math.nan, math.nan, True, 'of the variance')])
+def test_an_int8_export_that_loses_much_is_a_warning(
+    lost, agreement, numbers, words):
+  found = export_command._loss(lost, agreement, numbers=numbers)
+  assert words in found and bool(found) == bool(words)
+
+
+def test_numbers_are_compared_by_their_variance(monkeypatch, tmp_path):
+  for name in 'ab':
+    (tmp_path / name).write_bytes(b'x')
+  images = np.arange(40, dtype=np.float32).reshape(40, 1, 1, 1)
+  for factor, expected in ((1.0, 1.0), (0.9, 0.99), (0.0, 0.0)):
+    monkeypatch.setattr(export, 'read', lambda path, form, factor=factor: (
+        lambda x: {'logits': x[:, 0, 0] * (
+            factor if path.name == 'b' else 1) - 19.5 * (
+                factor if path.name == 'b' else 1)}))
+    _, agreement = quantize.compare(
+        [tmp_path / 'a', tmp_path / 'b'], images, np.full(40, -1),
+        numbers=True)
+    assert agreement == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(('flags', 'status'), [([], 1), (['--accept-loss'], 0)])
+def test_an_int8_export_that_collapses_is_written_with_status_1(
+    tmp_path, capsys, monkeypatch, flags, status):
+  model = make(VIT)
+  model.save(tmp_path / 'orbax')
+  photographs(tmp_path / 'images', ('x',), 4)
+  monkeypatch.setattr(export, 'check_installed', lambda form: None)
+  monkeypatch.setattr(export, 'write', lambda model, path, form: (
+      path.write_bytes(b'float32')))
+  monkeypatch.setattr(export, 'read', lambda path, form: model)
+  monkeypatch.setattr(quantize, 'write', lambda source, target, *_, **__: (
+      target.write_bytes(b'int8')))
+  monkeypatch.setattr(quantize, 'noisiest_nodes', lambda *_: ['node_7'])
+  monkeypatch.setattr(quantize, 'compare', lambda *_, **__: (
+      [quantize.Measured(1.0, 1.0, math.nan)] * 2, 0.151))
+  assert main.main([
+      'export', f'--model={tmp_path}/orbax', '--format=onnx',
+      '--quantize=int8', f'--output={tmp_path}/m.onnx', *flags,
+      '--calibrate', f'{tmp_path}/images']) == status
+  printed = ' '.join(capsys.readouterr().out.split())
+  assert ('warning: int8 predicts the class of float32 for 15.1 % of the '
+          'images, less than 95 %. The file is written, and' in printed)
+  assert '--accept-loss' in printed and '--float-nodes node_7' in printed
+  assert (tmp_path / 'm.onnx').read_bytes() == b'int8'
+
+
 @pytest.mark.parametrize(('flags', 'words'), [
     (['--format=jax', '--quantize=int8', '--calibrate=x'],
      'needs --format=onnx'),
     (['--format=onnx', '--quantize=int8'], '--calibrate=FOLDER'),
     (['--format=onnx', '--calibrate=x'], 'need --quantize=int8'),
+    (['--format=onnx', '--accept-loss'], '--accept-loss need --quantize'),
 ])
 def test_int8_needs_onnx_and_calibration_images(tmp_path, capsys, flags, words):
   suffix = export_command.SUFFIXES[flags[0].partition('=')[2]]

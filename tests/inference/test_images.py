@@ -26,10 +26,30 @@ def test_an_image_that_exceeds_the_memory_is_unreadable(monkeypatch):
   assert errors == ['large.png'] and len(sources) == 1
 
 
-def test_an_array_with_the_model_channels_is_a_single_image():
-  bands = np.zeros((8, 8, 13), np.uint8)
-  assert images_lib.is_single(bands, channels=13)
-  assert not images_lib.is_single(bands, channels=3)
+@pytest.mark.parametrize(('shape', 'channels', 'single'), [
+    ((8, 8, 13), 13, True), ((2, 8, 8, 13), 13, False), ((8, 8, 3), 3, True),
+    ((3, 8, 8, 3), 3, False), ((8, 8), 1, True), ((8, 8, 1), 1, True),
+    ((2, 8, 8, 1), 1, False)])
+def test_an_array_is_an_image_or_a_batch_with_the_channels_of_the_model(
+    shape, channels, single):
+  assert images_lib.is_single(
+      np.zeros(shape, np.uint8), channels=channels) == single
+
+
+@pytest.mark.parametrize(('shape', 'channels', 'hint'), [
+    ((3, 8, 8), 3, 'moveaxis'), ((2, 3, 8, 8), 3, 'moveaxis'),
+    ((1, 8, 8), 1, 'moveaxis'), ((13, 8, 8), 13, 'moveaxis'),
+    ((8, 8), 3, 'fromarray'), ((8, 3), 3, 'fromarray'),
+    ((8, 8, 1), 3, 'fromarray'), ((8, 8, 4), 3, 'fromarray'),
+    ((8, 8, 3), 1, 'fromarray'), ((5, 8, 8), 1, ''), ((8,), 3, ''), ((), 3, ''),
+    ((8, 8, 13), 3, ''), ((1, 2, 8, 8, 3), 3, '')])
+def test_channels_come_last(shape, channels, hint):
+  with pytest.raises(ValueError) as error:
+    images_lib.is_single(np.zeros(shape, np.uint8), channels=channels)
+  words = str(error.value)
+  assert f'be [height, width, {channels}]' in words
+  assert f'is {list(shape)}. Channels come last.' in words
+  assert hint in words and ('Use' in words or 'PIL' in words) == bool(hint)
 
 
 def test_a_crop_keeps_the_centre():

@@ -65,13 +65,20 @@ def test_paths_pillow_images_and_arrays_give_equal_predictions(
   assert globbed.classes == first[0].classes
 
 
-def test_an_array_with_alpha_equals_its_png(
+def test_a_pillow_image_with_alpha_equals_its_png(
     model, tmp_path: pathlib.Path):
-  array = np.dstack([pixels(), pixels(1)[..., 0]])
-  Image.fromarray(array).save(tmp_path / 'a.png')
-  wanted = model.predict(tmp_path / 'a.png')
-  assert wanted == model.predict(array)
-  assert wanted == model.predict((array / 255).astype(np.float32))
+  image = Image.fromarray(np.dstack([pixels(), pixels(1)[..., 0]]))
+  image.save(tmp_path / 'a.png')
+  assert model.predict(tmp_path / 'a.png') == model.predict(image)
+
+
+@pytest.mark.parametrize('call', [
+    lambda model, x: model.features(x), lambda model, x: model.predict([x]),
+    lambda model, x: model.attention(x), lambda model, x: model.rollout(x[None])
+])
+def test_channels_first_is_an_error_instead_of_three_grey_images(model, call):
+  with pytest.raises(ValueError, match=r'32\]. Channels come last. Use numpy'):
+    call(model, np.zeros((3, 32, 32), np.uint8))
 
 
 def test_features_are_the_named_layers(model):

@@ -254,7 +254,7 @@ def with_flip(experiment, evaluator):
 def test_metrics_of_earlier_settings_are_noted_in_a_finished_run(
     base, workdir, capsys):
   card = (workdir / 'model_card.md').read_bytes()
-  summary = train(with_flip(scripted(base, patience=2), 'end'), workdir)
+  summary = train(scripted(with_flip(base, 'end'), patience=2), workdir)
   assert summary == json.loads((workdir / 'summary.json').read_text())
   assert 'before the settings of end changed' in ' '.join(
       capsys.readouterr().out.split())
@@ -264,8 +264,9 @@ def test_metrics_of_earlier_settings_are_noted_in_a_finished_run(
 
 def test_metrics_of_earlier_settings_are_forgotten_in_a_resumed_run(
     base, workdir):
-  summary = train(with_flip(scripted(
-      base, best='val/accuracy', begin=5, metric='accuracy'), 'val'), workdir)
+  summary = train(scripted(
+      with_flip(base, 'val'), best='val/accuracy', begin=5, metric='accuracy'),
+                  workdir)
   assert 'val/accuracy' in summary['metrics']
   assert 'val/loss' not in summary['metrics']
 

@@ -5,19 +5,11 @@ import dataclasses
 import functools
 from typing import Any
 
-import flax.linen as nn
 import jax
-import numpy as np
 
 from vit_jax import classes
 from vit_jax import console
 from vit_jax import data
-from vit_jax import models
-from vit_jax import objectives
-from vit_jax import optim
-from vit_jax import schema
-from vit_jax import tree
-from vit_jax import types
 from vit_jax.data import examples
 from vit_jax.data import scaling
 from vit_jax.experiment import complete
@@ -25,9 +17,6 @@ from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.experiment import fingerprint
 from vit_jax.experiment.experiment import Experiment
-from vit_jax.models import lora
-from vit_jax.parallel import mesh as mesh_lib
-from vit_jax.training import step as step_lib
 from vit_jax.weights import open as open_lib
 
 
@@ -71,40 +60,13 @@ def build(
   config = complete.complete(config, dataset, open_data, devices)
   note(config.data.crop_note())
   note(config.data.mixing_note(config.batch_size))
-  teacher = _teacher(config, dataset, note)
-  model_config = models.for_devices(config.model, devices)
-  model = config.objective.build_model(
-      model_config, image_shape=config.data.image_shape,
-      num_classes=dataset.num_classes)
-  objective_of = _objectives(config, dataset, teacher)
-  objective = objective_of(model)
-  loss = _with_patch_sizes(config, objective, lambda patch: objective_of(
-      models.build(model_config, num_classes=dataset.num_classes,
-                   patch=patch)))
-  evaluators_lib.check(
-      config, dataset, open_data, objective_metrics=objective.metrics,
-      note=note)
-  init_params = functools.partial(
-      _init_params, config, model, objective,
-      data.abstract_batch(config.data, dataset, config.batch_size)['image'])
-  boxed = jax.eval_shape(init_params)
-  mesh = mesh_lib.build(
-      config.mesh, devices, num_params=tree.num_elements(boxed))
-  mesh_lib.check_batch_size(
-      'batch_size', config.batch_size, mesh, config.num_microbatches)
-  total_steps, optimizer = _optimizer(config, dataset, nn.unbox(boxed))
-  lora.check_frozen(optimizer.trainable)
-  unreadable = data.UnreadableLog()
   experiment = Experiment(
-      config=config, mesh=mesh, dataset=dataset, model=model,
-      objective=objective, loss=loss, optimizer=optimizer,
-      prepare=_prepare(config, dataset, objective), init_params=init_params,
-      boxed_params=boxed, total_steps=total_steps, teacher=teacher,
-      build_evaluators=functools.cache(functools.partial(
-          evaluators_lib.build, config, model=model, objective=objective,
-          train_data=dataset, mesh=mesh, unreadable=unreadable,
-          open_data=open_data, note=note)),
-      open_data=open_data, unreadable=unreadable)
+      config=config, devices=tuple(devices), dataset=dataset,
+      teacher=_teacher(config, dataset, note), open_data=open_data,
+      data_optional=data_optional, note=note)
+  evaluators_lib.check(
+      config, dataset, open_data, note=note,
+      objective_metrics=experiment.objective.metrics)
   _ = experiment.evaluators  # Their errors appear at the start.
   return experiment
 
@@ -118,56 +80,6 @@ def _check_masks(config: config_lib.Config, dataset: data.Dataset) -> None:
         'model.decoder predicts the classes of pixels, but the objective '
         f'{config.objective.name!r} uses no masks. Remove one of them: '
         '--config.model.decoder=none, or --config.objective.name=segmentation.')
-
-
-def _init_params(
-    config: config_lib.Config, model: nn.Module,
-    objective: objectives.Objective, images: jax.ShapeDtypeStruct,
-) -> types.Params:
-  # The steps use the other key; see `Experiment.key`.
-  key, _ = jax.random.split(jax.random.key(config.seed))
-  params = models.init(model, key, images)
-  params = lora.init(config.lora, jax.random.fold_in(key, 1), params)
-  return {**params, **objective.extra_params(
-      params, jax.random.fold_in(key, 2), images)}
-
-
-def _objectives(
-    config: config_lib.Config, dataset: data.Dataset, teacher: Any,
-) -> Callable[[nn.Module], objectives.Objective]:
-  """Returns the function from a model to the objective of the config."""
-  context = objectives.Context(
-      model=None, dataset=dataset, mean=config.data.value_scale['mean'],
-      std=config.data.value_scale['std'], teacher=teacher,
-      class_counts=functools.cache(
-          functools.partial(_class_counts, config, dataset)))
-  return lambda model: config.objective.build(dataclasses.replace(
-      context, model=(
-          lora.Adapted(model, config.lora) if config.lora.rank else model)))
-
-
-def _with_patch_sizes(
-    config: config_lib.Config, loss: step_lib.Loss,
-    loss_of: Callable[[int], step_lib.Loss],
-) -> step_lib.Loss:
-  """Returns the loss whose steps draw one of `model.patch_sizes`, if any.
-
-  Raises a `ValueError` if images do not divide into these patches.
-  """
-  sizes = getattr(config.model, 'patch_sizes', ())
-  if not sizes:
-    return loss
-  if not config.objective.uses_labels:
-    raise ValueError(
-        f'model.patch_sizes is {sizes}, but the patches of the objective '
-        f'{config.objective.name!r} have one size. Leave it out.')
-  for patch in sizes:
-    try:
-      dataclasses.replace(config.model, patch=patch).grid(
-          config.data.image_shape[:2])
-    except ValueError as error:
-      raise ValueError(f'model.patch_sizes: {error}') from error
-  return step_lib.DrawnLoss(loss, tuple(loss_of(patch) for patch in sizes))
 
 
 def _print_note(line: str) -> None:
@@ -228,66 +140,3 @@ def _teacher(
       'trained on these classes in this order.'))
   return dataclasses.replace(model, config=dataclasses.replace(
       model.config.without_fused_kernels(), dtype=config.model.dtype))
-
-
-def _optimizer(
-    config: config_lib.Config, dataset: data.Dataset, params: types.Params,
-) -> tuple[int, optim.Optimizer]:
-  """Returns the length of training in steps, and the optimizer."""
-  sizes = {'batch_size': config.batch_size,
-           'num_examples': dataset.num_examples}
-  total_steps = config.total.to_steps(**sizes)
-  if total_steps < 1:
-    raise ValueError(
-        f'total is {schema.to_plain(config.total)}, which is no step of '
-        f'batch_size {config.batch_size} for {dataset.num_examples:,} images. '
-        'Use a smaller batch_size or a longer total.')
-  section = config.optimizer
-  if objectives.TEACHER in params:
-    section = dataclasses.replace(
-        section, frozen=(*section.frozen, f'{objectives.TEACHER}/.*'))
-  optimizer = optim.build(
-      section, params, total_steps=total_steps,
-      to_steps=lambda duration: duration.to_steps(
-          total_steps=total_steps, **sizes))
-  if config.averaging and optimizer.average:
-    raise ValueError(
-        f'averaging is {config.averaging}, but the optimizer {section.name} '
-        'has its own average. Set averaging to null.')
-  return total_steps, optimizer
-
-
-def _prepare(
-    config: config_lib.Config, dataset: data.Dataset,
-    objective: objectives.Objective,
-) -> Callable[[types.Batch, jax.Array], types.Batch]:
-  """Returns the function from a batch of the pipeline to model inputs."""
-  prepare = data.prepare(
-      config.data, dataset,
-      distributions=config.objective.label_loss == 'softmax')
-
-  def prepare_and_draw(batch: types.Batch, key: jax.Array) -> types.Batch:
-    batch = prepare(batch, key, train=True)
-    return {**batch, **objective.draw(
-        batch['image'], jax.random.fold_in(key, 2))}
-
-  return prepare_and_draw
-
-
-def _class_counts(
-    config: config_lib.Config, dataset: data.Dataset,
-) -> np.ndarray:
-  """Returns the number of training examples of each class."""
-  if config.data.sampling != 'natural':
-    raise ValueError(
-        'objective.class_weights are set and data.sampling is '
-        f'{config.data.sampling!r}: both compensate for rare classes. Leave '
-        'one out.')
-  if any(entry.weight for entry in config.data.mixture):
-    raise ValueError(
-        'objective.class_weights are set, but they count images, and '
-        'data.mixture has weights of its own. Leave one out.')
-  if dataset.planned:  # It has no labels; the step compiles the same.
-    return np.ones(dataset.num_classes, int)
-  labels = data.class_labels(dataset, setting='objective.class_weights')
-  return np.bincount(labels, minlength=dataset.num_classes)

@@ -90,15 +90,14 @@ def _with_best(
 
   The metric comes from a validation split that is neither trained on nor the
   split of published results. If no evaluator uses such a split, one of the
-  published split is copied to it. Without such a split, no best checkpoint is
-  kept.
+  published split is copied to it, also for a metric that `checkpoint` names.
+  Without such a split, no best checkpoint is kept.
 
   Raises:
-    ValueError: if `checkpoint.patience` has no metric.
+    ValueError: if `checkpoint.patience` has no metric, or there is no evaluator
+      of a metric.
   """
   section, sections = config.checkpoint, dict(config.evals)
-  if section.best != 'auto':
-    return config
   trained = split_strings.names(dataset.split)
   usable = [split for split in dataset.splits
             if split in split_strings.VALIDATION
@@ -106,22 +105,31 @@ def _with_best(
   # Few-shot and k-NN accuracy have training images of their own.
   periodic = {name: one for name, one in sections.items() if one.every and not (
       one.source or one.fit_split is not None)}
-  name = next((n for n, one in periodic.items() if one.split in usable), '')
   copied = next((one for one in periodic.values()
                  if one.split in ('', dataset.eval_split)), None)
+  name = next((n for n, one in periodic.items() if one.split in usable), '')
   if not name and usable and copied:
-    name = usable[0] + '_split' * (usable[0] in sections)
-    sections[name] = dataclasses.replace(copied, split=usable[0])
-  if not name and section.patience is not None:
+    name = usable[0] + config_lib.ADDED * (usable[0] in sections)
+  best = section.best
+  if best == 'auto' and not name and section.patience is not None:
     raise ValueError(
         'checkpoint.patience needs a metric to watch, but no evaluator with '
         f'an interval has a validation split of {dataset.name} that is '
         'separate from training and test data. Name a metric: '
         '--config.checkpoint.best=EVALUATOR/METRIC.')
-  best = name and f'{name}/' + sections[name].metrics_on(dataset)[0]
-  return dataclasses.replace(
+  named = [metric.partition('/')[0]
+           for _, metric in config_lib.checkpoint_metrics(config)]
+  for one in [*named, *[name] * (best == 'auto')]:
+    split = config_lib.validation_split(one)
+    if one not in sections and split in usable and copied:
+      sections[one] = dataclasses.replace(copied, split=split)
+  if best == 'auto':
+    best = name and f'{name}/' + sections[name].metrics_on(dataset)[0]
+  config = dataclasses.replace(
       config, checkpoint=dataclasses.replace(section, best=best),
       evals=sections)
+  config_lib.check_best(config, completed=True)
+  return config
 
 
 def _with_intervals(

@@ -29,6 +29,12 @@ from vit_jax.weights import adapt as adapt_lib
 # Keys of the section `data` that do not change batches: hosts may differ.
 PER_HOST = ('data_dir', 'num_workers', 'num_threads', 'prefetch', 'cache_mib')
 
+# Suffix of the evaluator that is added for a validation split, if one of the
+# config has the name of the split.
+ADDED = '_split'
+# Both name the evaluator `test` of the default split; see `name_by_split`.
+_DEFAULT_SPLIT = (('test', 'val'), ('val', 'test'))
+
 
 @dataclasses.dataclass(frozen=True)
 class Config:
@@ -101,7 +107,7 @@ def resolve(raw: Mapping[str, Any]) -> Config:
     raise ValueError(
         f'batch_size {config.batch_size} does not divide into '
         f'{config.accumulation} microbatches (accumulation).')
-  _check_best(config)
+  check_best(config, completed=False)
   return config
 
 
@@ -115,19 +121,43 @@ def _check_sections(raw: Mapping[str, Any]) -> None:
           f'{name} must be a section with keys, but is {section!r}.')
 
 
-def _check_best(config: Config) -> None:
+def check_best(config: Config, *, completed: bool) -> None:
+  """Raises a `ValueError` if `checkpoint` names an unknown evaluator or metric.
+
+  Before a config is `completed`, evaluators of validation splits may be absent:
+  the data decide whether `test` is called `val`, and whether another evaluator
+  is added for such a split. Afterwards, only the evaluators are checked.
+  """
   section = config.checkpoint
-  for metric, _ in section.stop_below:
-    metric_mode(config, metric, setting='checkpoint.stop_below')
-  if section.best in ('', 'auto'):
-    return
-  metric_mode(config, section.best, setting='checkpoint.best')
-  name = section.best.split('/')[0]
-  if section.patience is not None and config.evals[name].every is None:
-    raise ValueError(
-        f'checkpoint.patience waits for {section.best} to improve, but '
-        f'evals.{name} runs at the end only. Set '
-        f'--config.evals.{name}.every.epochs=1 or similar.')
+  for setting, metric in checkpoint_metrics(config):
+    name = metric.partition('/')[0]
+    if completed:
+      evaluator_of(config, metric, setting=setting)
+    elif name in config.evals or not validation_split(name):
+      metric_mode(config, metric, setting=setting)
+    else:
+      continue
+    if setting == 'checkpoint.best' and section.patience is not None and (
+        config.evals[name].every is None):
+      raise ValueError(
+          f'checkpoint.patience waits for {section.best} to improve, but '
+          f'evals.{name} runs at the end only. Set '
+          f'--config.evals.{name}.every.epochs=1 or similar.')
+
+
+def checkpoint_metrics(config: Config) -> list[tuple[str, str]]:
+  """Returns the keys and metrics that section `checkpoint` names."""
+  section = config.checkpoint
+  best = [] if section.best in ('', 'auto') else [section.best]
+  return [*(('checkpoint.best', metric) for metric in best),
+          *(('checkpoint.stop_below', metric)
+            for metric, _ in section.stop_below)]
+
+
+def validation_split(evaluator: str) -> str:
+  """Returns the split of an evaluator that the data may add; '' if none."""
+  split = evaluator.removesuffix(ADDED)
+  return split if split in split_strings.VALIDATION else ''
 
 
 def metric_mode(
@@ -136,15 +166,22 @@ def metric_mode(
 
   Raises a `ValueError` if the config has no such evaluator or metric.
   """
-  name, _, key = metric.partition('/')
+  section = evaluator_of(config, metric, setting=setting)
+  modes = {**section.metrics(), **(
+      config.objective.metrics() if section.reports_objective else {})}
+  return modes[schema.check_name(
+      metric.partition('/')[2], list(modes), what=f'metric in {setting}')]
+
+
+def evaluator_of(
+    config: Config, metric: str, *, setting: str) -> evals.EvaluatorConfig:
+  """Returns the evaluator of 'evaluator/metric', the value of `setting`."""
+  name = metric.partition('/')[0]
   if name not in config.evals:
     raise ValueError(
         f'{setting} is {metric!r}, but no evaluator is called {name!r}. '
         f'Evaluators: {", ".join(config.evals) or "none"}.')
-  section = config.evals[name]
-  modes = {**section.metrics(), **(
-      config.objective.metrics() if section.reports_objective else {})}
-  return modes[schema.check_name(key, list(modes), what=f'metric in {setting}')]
+  return config.evals[name]
 
 
 def best_mode(config: Config) -> evals.Mode:
@@ -173,13 +210,22 @@ def name_in_run(name: str, known: Iterable[str]) -> str:
   """Returns the name of an evaluator or metric after `name_by_split`.
 
   Args:
-    name: 'EVALUATOR' or 'EVALUATOR/METRIC', as in the config.
+    name: 'EVALUATOR' or 'EVALUATOR/METRIC', as in the config or the logs.
     known: names of all evaluators or metrics of the run.
   """
   evaluators = {one.partition('/')[0] for one in known}
-  if 'test' in evaluators or 'val' not in evaluators:
-    return name
-  return re.sub('^test(?=/|$)', 'val', name)
+  for own, other in _DEFAULT_SPLIT:
+    if own not in evaluators and other in evaluators:
+      return re.sub(f'^{own}(?=/|$)', other, name)
+  return name
+
+
+def name_in_config(name: str, config: Config) -> str:
+  """Returns the name in the config for one in the logs; see `name_in_run`."""
+  own = name.partition('/')[0]
+  return name_in_run(name, [
+      one for one, section in config.evals.items()
+      if one == own or not (section.source or section.split)])
 
 
 def without_evals(config: Config) -> Config:
@@ -232,8 +278,15 @@ def override(config: dict[str, Any], text: str) -> None:
       what='section of the config')
   # Overrides cannot add evaluators, or a misspelt name would do so.
   if keys[0] == 'evals' and len(keys) > 1:
-    schema.check_name(
-        keys[1], list(config.get('evals', {})), what='evaluator')
+    known = list(config.get('evals', {}))
+    if keys[1] not in known and validation_split(keys[1]):
+      raise ValueError(
+          f'The config has no evaluator {keys[1]!r}, but '
+          f'{", ".join(known) or "none"}. Logs call test val if its split is a '
+          'validation split: change evals.test. An evaluator that is added for '
+          'a validation split cannot be changed by flags: write it into the '
+          'config file.')
+    schema.check_name(keys[1], known, what='evaluator')
   if path in _SECTIONS:
     config[path] = _read_section(path, value)
     return

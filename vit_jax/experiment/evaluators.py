@@ -98,12 +98,10 @@ def without_unlabelled(
   if not left_out:
     return config
   names = ', '.join(left_out)
-  chosen = config.checkpoint
-  for key, metric in (('best', chosen.best), *(
-      ('stop_below', metric) for metric, _ in chosen.stop_below)):
+  for setting, metric in config_lib.checkpoint_metrics(config):
     if metric.partition('/')[0] in left_out:
       raise ValueError(
-          f'checkpoint.{key} is {metric!r}, but '
+          f'{setting} is {metric!r}, but '
           f'{", ".join({*left_out.values()})} has no labels. Remove it.')
   note(f'evaluators left out, because {", ".join({*left_out.values()})} has no '
        f'labels: {names}')
@@ -123,11 +121,10 @@ def check(
   correct. The same holds for images that thresholds are chosen on. Images of
   another source must not be of groups that are trained on.
   """
-  if config.checkpoint.best:
+  for setting, metric in config_lib.checkpoint_metrics(config):
     check_metric(
-        config, config.checkpoint.best, setting='checkpoint.best',
-        train_data=dataset, objective_metrics=objective_metrics,
-        open_data=open_data)
+        config, metric, setting=setting, train_data=dataset,
+        objective_metrics=objective_metrics, open_data=open_data)
   for name, section in config.evals.items():
     test = open_data(section.split, section.source)[0]
     trained = [dataset, *(
@@ -162,8 +159,8 @@ def check_metric(
 
   `setting` is the config key that names the metric.
   """
+  section = config_lib.evaluator_of(config, metric, setting=setting)
   name, _, key = metric.partition('/')
-  section = config.evals[name]
   dataset = (open_data(section.split, section.source)[0] if section.source
              else train_data)
   known = (

@@ -1,7 +1,7 @@
 """An experiment: config, data, model, objective, optimizer and mesh.
 
-The components are wired once, by `build`. State, batch and step are derived
-from them, so an experiment with another component has another step, too.
+The components are wired by `build` and `parts`. State, batch and step are
+derived from them: an experiment with another component has another step, too.
 Nothing is allocated until `init_state` is called.
 """
 
@@ -26,6 +26,8 @@ from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import evaluators as evaluators_lib
+from vit_jax.experiment import parts
 from vit_jax.models import lora
 from vit_jax.parallel import device_memory
 from vit_jax.parallel import mesh as mesh_lib
@@ -35,6 +37,7 @@ from vit_jax.training import step as step_lib
 
 # Top-level parameters that the model itself does not have.
 NOT_IN_MODEL = (lora.ROOT, objectives.TEACHER)
+DERIVED: Any = None  # A component that is derived from the others.
 # Compiled fast rather than optimized.
 _RUNS_ONCE = {'xla_backend_optimization_level': 0}
 # Maps a state and a batch of the pipeline to the next state and the loss.
@@ -46,44 +49,68 @@ Step = Callable[
 class Experiment:
   """The wired components of an experiment.
 
+  `dataclasses.replace` replaces components: what depends on them is derived
+  again, see `parts`.
+
   Attributes:
     config: the completed config.
-    mesh: devices.
+    devices: devices of the mesh.
     dataset: training data.
+    teacher: the loaded teacher of the objective, if any.
+    data_optional: see `build`.
+    note: prints a line, once.
+    open_data: opens evaluation data; see `evaluators.OpenData`.
+    total_steps: length of training.
     model: the linen module.
     objective: function from parameters, prepared batch and key to the loss and
       metrics of each example.
     loss: the objective of a training step; with `model.patch_sizes`, it draws
       one of several.
-    optimizer: the Optax transformation `tx`, its learning-rate `schedule`, and
-      which parameters are `trainable`.
     prepare: function from a batch of the pipeline and a key to model inputs.
     init_params: returns the random parameters of step 0, boxed with the names
       of their axes.
     boxed_params: shapes of these parameters.
-    total_steps: length of training.
-    teacher: the loaded teacher of the objective, if any.
+    mesh: devices by axis.
+    optimizer: the Optax transformation `tx`, its learning-rate `schedule`, and
+      which parameters are `trainable`.
     build_evaluators: returns the evaluators for a number of microbatches.
-    open_data: opens evaluation data; see `evaluators.OpenData`.
     unreadable: log of unreadable images, if the config skips them.
     own_step: training step; by default made by `training.step`.
+    made: what each derived component was derived from.
   """
   config: config_lib.Config
-  mesh: jax.sharding.Mesh
+  devices: tuple[jax.Device, ...]
   dataset: data.Dataset
-  model: nn.Module
-  objective: objectives.Objective
-  loss: step_lib.Loss
-  optimizer: optim.Optimizer
-  prepare: Callable[[types.Batch, jax.Array], types.Batch]
-  init_params: Callable[[], types.Params]
-  boxed_params: Any
-  total_steps: int
-  teacher: Any
-  build_evaluators: Callable[..., Mapping[str, evals.Evaluate]]
-  open_data: Callable[..., tuple[data.Dataset, Any]]
-  unreadable: data.UnreadableLog
+  teacher: Any = None
+  data_optional: bool = False
+  note: Callable[[str], object] = print
+  open_data: evaluators_lib.OpenData = DERIVED
+  total_steps: int = DERIVED
+  model: nn.Module = DERIVED
+  objective: objectives.Objective = DERIVED
+  loss: step_lib.Loss = DERIVED
+  prepare: Callable[[types.Batch, jax.Array], types.Batch] = DERIVED
+  init_params: Callable[[], types.Params] = DERIVED
+  boxed_params: Any = DERIVED
+  mesh: jax.sharding.Mesh = DERIVED
+  optimizer: optim.Optimizer = DERIVED
+  build_evaluators: Callable[..., Mapping[str, evals.Evaluate]] = DERIVED
+  unreadable: data.UnreadableLog = dataclasses.field(
+      default_factory=data.UnreadableLog)
   own_step: Step | None = None
+  made: dict[str, parts.Made] = dataclasses.field(
+      default_factory=dict, repr=False)
+
+  def __post_init__(self):
+    parts.complete(self)
+    mesh_lib.check_batch_size(
+        'batch_size', self.config.batch_size, self.mesh,
+        self.config.num_microbatches)
+
+  @property
+  def context(self) -> objectives.Context:
+    """What objectives see: the model with any adapters, and data."""
+    return parts.context(self)
 
   @property
   def key(self) -> jax.Array:
@@ -131,14 +158,34 @@ class Experiment:
         tx=self.optimizer.tx, loss=self.loss,
         averaging=bool(self.config.averaging or self.optimizer.average))
 
-  @functools.cached_property
-  def init_state(self) -> Callable[..., types.TrainState]:
-    """Jitted function that returns the state of step 0.
+  def init_state(self, params: types.Params | None = None) -> types.TrainState:
+    """Returns the state of step 0.
 
-    It takes the parameters, which are donated; by default, they are random.
+    Args:
+      params: its parameters, which are donated; by default, they are random.
+
+    Raises:
+      ValueError: if their names or shapes are not those of the experiment.
     """
+    if params is not None:
+      self._check_params(params)
+    return self._jitted_init_state(params)
+
+  @functools.cached_property
+  def _jitted_init_state(self) -> Callable[..., types.TrainState]:
     return jax.jit(self._init_state, out_shardings=self.shardings,
                    donate_argnums=0, compiler_options=_RUNS_ONCE)
+
+  def _check_params(self, params: types.Params) -> None:
+    given, own = ({name: tuple(leaf.shape) for name, leaf in tree.flatten(
+        nn.unbox(each)).items()} for each in (params, self.boxed_params))
+    for name in sorted({*given, *own}):
+      if given.get(name) != own.get(name):
+        raise ValueError(
+            f'The parameter {name} is {given.get(name, "missing")}, but '
+            f'{own.get(name, "unknown")} in the experiment. Use parameters of '
+            'its model; with init.checkpoint, vit_jax.train fits those of '
+            'another one to it.')
 
   @functools.cached_property
   def random_params(self) -> Callable[[], types.Params]:
@@ -197,8 +244,6 @@ class Experiment:
 
     Raises a `ValueError` if the batch does not divide into them.
     """
-    mesh_lib.check_batch_size(
-        'batch_size', self.config.batch_size, self.mesh, number)
     return dataclasses.replace(self, config=dataclasses.replace(
         self.config, accumulation=number))
 

@@ -1,8 +1,9 @@
 """Reads and preprocesses images for a model.
 
-An image is a path, a Pillow image, or an array [height, width] or [height,
-width, 1, 3 or 4], uint8 in 0 ... 255 or float in 0 ... 1. An alpha channel is
-composited on white.
+An image is a path, a Pillow image, or an array [height, width, channels] with
+the channels of the model, uint8 in 0 ... 255 or float in 0 ... 1; for a model
+of one channel also [height, width]. Files and Pillow images are converted: an
+alpha channel is composited on white.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -34,13 +35,36 @@ OnError = Callable[[ImageLike, Exception], None]
 
 
 def is_single(images: Any, *, channels: int) -> TypeGuard[ImageLike]:
-  """Whether `images` is one image, for a model with `channels` channels."""
+  """Whether `images` is one image, for a model with `channels` channels.
+
+  Raises a `ValueError` for an array that is neither one image nor a batch.
+  """
   if isinstance(images, (str, os.PathLike, Image.Image)):
     return True
-  if getattr(getattr(images, 'dtype', None), 'kind', '') in ('U', 'O'):
-    return False  # An array of paths.
-  return hasattr(images, 'ndim') and images.ndim < 4 and not (
-      images.ndim == 3 and images.shape[-1] not in (1, 3, 4, channels))
+  if not hasattr(images, 'ndim') or images.dtype.kind in ('U', 'O'):
+    return False  # Several, or an array of paths.
+  if images.ndim != 4 or images.shape[-1] != channels:
+    _check_shape(images.shape, channels=channels)
+  return images.ndim < 4
+
+
+def _check_shape(shape: tuple[int, ...], *, channels: int) -> None:
+  """Raises a `ValueError` unless an array is an image of the model.
+
+  A grey image is not accepted for three channels: [3, height, width] would be
+  three of them.
+  """
+  if not (len(shape) == 3 and shape[-1] == channels) and not (
+      len(shape) == 2 and channels == 1):
+    raise ValueError(
+        f'An array must be [height, width, {channels}]'
+        + ', [height, width]' * (channels == 1)
+        + f' or [batch, height, width, {channels}] for this model, but is '
+        f'{list(shape)}. Channels come last.' + (
+            ' Use numpy.moveaxis(array, -3, -1).'
+            if shape[-3:-2] == (channels,) else
+            ' PIL.Image.fromarray(array) converts grey and transparent images.'
+            if len(shape) > 1 and shape[2:] in ((), (1,), (3,), (4,)) else ''))
 
 
 def read(
@@ -146,18 +170,16 @@ def open_image(
       return read(data)
     except ValueError as error:
       raise ValueError(f'{path}: {error}') from error
-  if not is_viewable(preprocess):
-    return read(multichannel.to_array(image) if isinstance(
-        image, Image.Image) else np.asarray(image))
   if isinstance(image, Image.Image):
+    if not is_viewable(preprocess):
+      return read(multichannel.to_array(image))
     stored = opaque.raw_mode(image)
     image = image.copy()
     opaque.scale_transparent(image, stored)
     return decode.convert(image, channels=channels)
-  pixels = _to_uint8(np.asarray(image))
-  if pixels.shape[2:] == (4,):
-    return decode.convert(Image.fromarray(pixels), channels=channels)
-  return read(pixels)
+  pixels = np.asarray(image)
+  _check_shape(pixels.shape, channels=channels)
+  return read(_to_uint8(pixels) if is_viewable(preprocess) else pixels)
 
 
 def _read_bytes(path: epath.Path) -> bytes:
@@ -172,11 +194,7 @@ def _read_bytes(path: epath.Path) -> bytes:
 
 
 def _to_uint8(array: np.ndarray) -> np.ndarray:
-  """Checks [height, width] or [height, width, 1, 3 or 4]; returns uint8."""
-  if array.ndim != 2 and (array.ndim != 3 or array.shape[-1] not in (1, 3, 4)):
-    raise ValueError(
-        'An image must be [height, width] or [height, width, 1, 3 or 4], but '
-        f'is {list(array.shape)}. Channels come last.')
+  """Returns an array of uint8 or floats as uint8."""
   if not array.size:
     raise ValueError(f'An image of shape {list(array.shape)} has no pixels.')
   if array.dtype == np.uint8:

@@ -42,9 +42,10 @@ class Model(weights_lib.Weights):
   """A model with its parameters.
 
   Methods that take images accept paths, Pillow images, or arrays [height,
-  width, 1, 3 or 4], uint8 in 0 ... 255 or float in 0 ... 1: a single one,
-  several (a list, Path.glob, ...), or an array [batch, ...]. Arrays for models
-  of other channels or pixel types have those, and raw values. They raise
+  width, channels] with the channels of the model, uint8 in 0 ... 255 or float
+  in 0 ... 1 (for one channel also [height, width]): a single one, several (a
+  list, Path.glob, ...), or an array [batch, height, width, channels]. Arrays
+  for models of other pixel types have those, and raw values. They raise
   `FileNotFoundError` for missing files and `ValueError` for anything that is
   not an image. Results of a single image have no batch axis.
 

@@ -98,7 +98,7 @@ class Measured:
 
 def compare(
     files: Sequence[str | os.PathLike], images: Images,
-    labels: Int[np.ndarray, 'batch'],
+    labels: Int[np.ndarray, 'batch'], *, numbers: bool = False,
 ) -> tuple[list[Measured], float]:
   """Measures two files on the same images, in alternating passes.
 
@@ -106,9 +106,11 @@ def compare(
     files: the float32 and the int8 file of a model with a head.
     images: preprocessed images.
     labels: class of each image, or -1 if unknown.
+    numbers: whether the model predicts numbers instead of classes.
 
   Returns:
-    The measurements, and the fraction of images with the same class.
+    The measurements, and the fraction of images with the same class or, for
+    numbers, of the variance that int8 keeps (R^2).
   """
   runs = [export.read(file, form='onnx') for file in files]
   secs: list[list[float]] = [[] for _ in files]
@@ -116,21 +118,24 @@ def compare(
   for _ in range(_TIMES):
     for i, run in enumerate(runs):
       start = time.perf_counter()
-      found[i] = _classes(run, images)
+      found[i] = _logits(run, images)
       secs[i].append(time.perf_counter() - start)
   known = labels >= 0
+  classes = [logits.argmax(-1) for logits in found]
+  agreement = (classes[0] == classes[1]).mean()
+  if numbers:
+    error, centred = found[1] - found[0], found[0] - found[0].mean(axis=0)
+    agreement = 1 - (error ** 2).sum() / (centred ** 2).sum()
   return [Measured(
       mebibytes=pathlib.Path(file).stat().st_size / 2**20,
       images_per_sec=len(images) / statistics.median(times),
-      accuracy=float((classes == labels)[known].mean()) if known.any()
+      accuracy=float((one == labels)[known].mean()) if known.any()
       else float('nan'))
-          for file, times, classes in zip(files, secs, found)], float(
-              (found[0] == found[1]).mean())
+          for file, times, one in zip(files, secs, classes)], float(agreement)
 
 
-def _classes(run: export.Run, images: Images) -> np.ndarray:
-  return np.concatenate([
-      run(x)['logits'].argmax(-1) for x in _split(images)])
+def _logits(run: export.Run, images: Images) -> np.ndarray:
+  return np.concatenate([run(x)['logits'] for x in _split(images)])
 
 
 def noisiest_nodes(

@@ -84,7 +84,8 @@ def config_for(
     raise ValueError(
         f'{weights.address or "The model"} has no config of a training run, '
         'which selects data and evaluators. Use --config=configs/x.py.')
-  chosen = [name for name in evaluators if name] or list(config.evals)
+  chosen = [config_lib.name_in_config(name, config)
+            for name in evaluators if name] or list(config.evals)
   if not chosen:
     raise ValueError(
         'The config has no evaluators: its section evals is empty. Use '

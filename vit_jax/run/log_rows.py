@@ -13,6 +13,7 @@ from vit_jax.run import clock as clock_lib
 from vit_jax.run import counters as counters_lib
 from vit_jax.run import profiler as profiler_lib
 from vit_jax.run import startup_summary
+from vit_jax.training import step as step_lib
 
 
 def training_row(
@@ -30,7 +31,9 @@ def training_row(
       kind=startup_summary.device_kind(experiment.mesh),
       devices=experiment.mesh.size)
   return {
-      **{name: float(value.compute()) for name, value in metrics.items()},
+      # A training step of one's own may measure no norms.
+      **{name: float(value.compute()) for name, value in metrics.items()
+         if not (name in step_lib.NORMS and value.count == 0)},
       'learning_rate': float(experiment.optimizer.schedule(counters.step - 1)),
       'epoch': counters.images / experiment.dataset.num_examples,
       'images_seen': counters.images,

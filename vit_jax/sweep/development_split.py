@@ -81,6 +81,7 @@ def default_metric(config: config_lib.Config) -> str:
 
 def mode(config: config_lib.Config, metric: str) -> str:
   """Returns 'max' or 'min' for a metric 'evaluator/metric' of a grid run."""
+  metric = config_lib.name_in_config(metric, config)
   found = config_lib.metric_mode(config, metric, setting='sweep.metric')
   name = metric.split('/')[0]
   section = config.evals[name]

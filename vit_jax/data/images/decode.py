@@ -80,8 +80,9 @@ def decode(
     if image.dtype != np.uint8 or image.shape[2:] not in ((), (1,), (3,)):
       raise ValueError(
           f'its pixels are {image.dtype} {list(image.shape)}, but uint8 '
-          '[height, width, 1 or 3] was expected. Set data.channels and '
-          'data.dtype (uint16 or float32, with data.value_range).')
+          '[height, width, 1 or 3] was expected. Channels come last. Set '
+          'data.channels and data.dtype (uint16 or float32, with '
+          'data.value_range).')
     pixels = Image.fromarray(image[..., 0] if image.shape[2:] == (1,)
                              else image)
     return pixels if pixels.mode == mode else pixels.convert(mode)

@@ -90,9 +90,8 @@ def decode(
     transposed = pixels.ndim == 3 and pixels.shape[0] == channels
     raise ValueError(
         f'its shape is {list(pixels.shape)}, but [height, width, {channels}] '
-        'was expected (data.channels)' + (
-            '. Channels come last: transpose it to (1, 2, 0).' if transposed
-            else '.'))
+        'was expected (data.channels). Channels come last'
+        + ': transpose it to (1, 2, 0).' * transposed + '.' * (not transposed))
   return MultichannelImage(_cast(pixels, dtype))
 
 

@@ -1,0 +1,293 @@
+"""Parts of an experiment that are derived from its other parts.
+
+    config, devices, dataset, teacher ─▶ model ─▶ objective ─▶ loss, prepare
+                                                     └─▶ parameters ─▶ optimizer
+
+They are derived when an experiment is made and, if `dataclasses.replace`
+changes what a part depends on, derived again.
+"""
+
+from collections.abc import Callable
+import dataclasses
+import functools
+import operator
+from typing import Any
+
+import flax.linen as nn
+import jax
+import numpy as np
+
+from vit_jax import data
+from vit_jax import models
+from vit_jax import objectives
+from vit_jax import optim
+from vit_jax import schema
+from vit_jax import tree
+from vit_jax import types
+from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import evaluators as evaluators_lib
+from vit_jax.models import lora
+from vit_jax.parallel import mesh as mesh_lib
+from vit_jax.training import step as step_lib
+
+# `experiment.Experiment`, whose module imports this one.
+Experiment = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Made:
+  """A part of an experiment, what it depends on, and whether it was derived.
+
+  The model counts as derived, since its architecture becomes the config's.
+  """
+  value: Any
+  inputs: tuple[Any, ...]
+  derived: bool
+
+
+def complete(experiment: Experiment) -> None:
+  """Sets the derived parts of an experiment, and its record `made`.
+
+  Derives those that are None, and those that `made`, the record of the
+  experiment that this one is a copy of, derived of something else.
+
+  Raises:
+    ValueError: if a part that an earlier call replaced depends on one that is
+      replaced now, or a part does not fit the others.
+  """
+  earlier = experiment.made
+  _set(experiment, made={}, config=_with_model(experiment, earlier))
+  for name, part in PARTS.items():
+    value, old = getattr(experiment, name), earlier.get(name)
+    inputs = tuple(
+        operator.attrgetter(one)(experiment) for one in part.inputs)
+    kept = old is not None and value is old.value
+    derived = value is None or not earlier or name == 'model' or (
+        kept and old.derived)
+    if value is None or (kept and inputs != old.inputs):
+      if not derived:
+        changed = [one for one, new, was in zip(
+            part.inputs, inputs, old.inputs) if new != was]
+        raise ValueError(
+            f'{name} was replaced before, for another '
+            f'{" and ".join(changed)} than the experiment now has. Replace '
+            'them in one call: '
+            f'dataclasses.replace(experiment, {changed[0].partition(".")[0]}=…,'
+            f' {name}=…).')
+      _set(experiment, **{name: part.derive(experiment)})
+    experiment.made[name] = Made(getattr(experiment, name), inputs, derived)
+
+
+def _set(experiment: Experiment, **fields: Any) -> None:
+  for name, value in fields.items():
+    object.__setattr__(experiment, name, value)  # It is frozen.
+
+
+def _with_model(
+    experiment: Experiment, earlier: dict[str, Made]) -> config_lib.Config:
+  """Returns the config with the architecture of a replaced model.
+
+  Checkpoints store it, and evaluators read it.
+  """
+  config, dataset, model = (
+      experiment.config, experiment.dataset, experiment.model)
+  if model is not None and earlier and model is not earlier['model'].value:
+    config = dataclasses.replace(config, model=getattr(
+        model, 'config', config.model))
+    if model != _model(config, experiment):
+      raise ValueError(
+          f'model is {type(model).__name__} of another kind or size than the '
+          f'objective {config.objective.name} trains on {dataset.name}. Use '
+          'experiment.model.clone(config=…), whose config is a changed '
+          'experiment.model.config.')
+  if config.model.num_classes != dataset.num_classes:
+    raise ValueError(
+        f'dataset has {dataset.num_classes} classes, but the model '
+        f'{config.model.num_classes}. Evaluators and checkpoints need the '
+        'classes of the config: build another experiment with vit_jax.build.')
+  return config
+
+
+def _model(config: config_lib.Config, experiment: Experiment) -> nn.Module:
+  return config.objective.build_model(
+      models.for_devices(config.model, experiment.devices),
+      image_shape=config.data.image_shape,
+      num_classes=experiment.dataset.num_classes)
+
+
+def context(
+    experiment: Experiment, model: nn.Module | None = None,
+) -> objectives.Context:
+  """Returns what objectives see of an experiment, or of another model."""
+  config, dataset = experiment.config, experiment.dataset
+  model = model or experiment.model
+  return objectives.Context(
+      model=lora.Adapted(model, config.lora) if config.lora.rank else model,
+      dataset=dataset, mean=config.data.value_scale['mean'],
+      std=config.data.value_scale['std'], teacher=experiment.teacher,
+      class_counts=functools.cache(
+          functools.partial(_class_counts, config, dataset)))
+
+
+def _loss(experiment: Experiment) -> step_lib.Loss:
+  """Returns the loss whose steps draw one of `model.patch_sizes`, if any.
+
+  Raises a `ValueError` if images do not divide into these patches.
+  """
+  config = experiment.config
+  sizes = getattr(config.model, 'patch_sizes', ())
+  if not sizes:
+    return experiment.objective
+  if not config.objective.uses_labels or not experiment.made[
+      'objective'].derived:
+    raise ValueError(
+        f'model.patch_sizes is {sizes}, but the patches of '
+        + ('an objective of your own' if config.objective.uses_labels else
+           f'the objective {config.objective.name!r}')
+        + ' have one size. Leave it out.')
+  for patch in sizes:
+    try:
+      dataclasses.replace(config.model, patch=patch).grid(
+          config.data.image_shape[:2])
+    except ValueError as error:
+      raise ValueError(f'model.patch_sizes: {error}') from error
+  model = models.for_devices(config.model, experiment.devices)
+  return step_lib.DrawnLoss(experiment.objective, tuple(
+      config.objective.build(context(experiment, models.build(
+          model, num_classes=config.model.num_classes, patch=patch)))
+      for patch in sizes))
+
+
+def _init_params(experiment: Experiment) -> Callable[[], types.Params]:
+  config = experiment.config
+  return functools.partial(
+      _random_params, config, experiment.model, experiment.objective,
+      data.abstract_batch(
+          config.data, experiment.dataset, config.batch_size)['image'])
+
+
+def _random_params(
+    config: config_lib.Config, model: nn.Module,
+    objective: objectives.Objective, images: jax.ShapeDtypeStruct,
+) -> types.Params:
+  # The steps use the other key; see `Experiment.key`.
+  key, _ = jax.random.split(jax.random.key(config.seed))
+  params = models.init(model, key, images)
+  params = lora.init(config.lora, jax.random.fold_in(key, 1), params)
+  return {**params, **objective.extra_params(
+      params, jax.random.fold_in(key, 2), images)}
+
+
+def _total_steps(experiment: Experiment) -> int:
+  config, sizes = experiment.config, _sizes(experiment)
+  total_steps = config.total.to_steps(**sizes)
+  if total_steps < 1:
+    raise ValueError(
+        f'total is {schema.to_plain(config.total)}, which is no step of '
+        f'batch_size {config.batch_size} for {sizes["num_examples"]:,} images. '
+        'Use a smaller batch_size or a longer total.')
+  return total_steps
+
+
+def _sizes(experiment: Experiment) -> dict[str, int]:
+  return {'batch_size': experiment.config.batch_size,
+          'num_examples': experiment.dataset.num_examples}
+
+
+def _optimizer(experiment: Experiment) -> optim.Optimizer:
+  config, params = experiment.config, nn.unbox(experiment.boxed_params)
+  sizes = {'total_steps': experiment.total_steps, **_sizes(experiment)}
+  section = config.optimizer
+  if objectives.TEACHER in params:
+    section = dataclasses.replace(
+        section, frozen=(*section.frozen, f'{objectives.TEACHER}/.*'))
+  optimizer = optim.build(
+      section, params, total_steps=experiment.total_steps,
+      to_steps=lambda duration: duration.to_steps(**sizes))
+  if config.averaging and optimizer.average:
+    raise ValueError(
+        f'averaging is {config.averaging}, but the optimizer {section.name} '
+        'has its own average. Set averaging to null.')
+  lora.check_frozen(optimizer.trainable)
+  return optimizer
+
+
+def _prepare(
+    experiment: Experiment,
+) -> Callable[[types.Batch, jax.Array], types.Batch]:
+  """Returns the function from a batch of the pipeline to model inputs."""
+  config = experiment.config
+  prepare = data.prepare(
+      config.data, experiment.dataset,
+      distributions=config.objective.label_loss == 'softmax')
+  draw = experiment.objective.draw
+
+  def prepare_and_draw(batch: types.Batch, key: jax.Array) -> types.Batch:
+    batch = prepare(batch, key, train=True)
+    return {**batch, **draw(batch['image'], jax.random.fold_in(key, 2))}
+
+  return prepare_and_draw
+
+
+def _class_counts(
+    config: config_lib.Config, dataset: data.Dataset,
+) -> np.ndarray:
+  """Returns the number of training examples of each class."""
+  if config.data.sampling != 'natural':
+    raise ValueError(
+        'objective.class_weights are set and data.sampling is '
+        f'{config.data.sampling!r}: both compensate for rare classes. Leave '
+        'one out.')
+  if any(entry.weight for entry in config.data.mixture):
+    raise ValueError(
+        'objective.class_weights are set, but they count images, and '
+        'data.mixture has weights of its own. Leave one out.')
+  if dataset.planned:  # It has no labels; the step compiles the same.
+    return np.ones(dataset.num_classes, int)
+  labels = data.class_labels(dataset, setting='objective.class_weights')
+  return np.bincount(labels, minlength=dataset.num_classes)
+
+
+def _build_evaluators(experiment: Experiment) -> Callable[..., Any]:
+  return functools.cache(functools.partial(
+      evaluators_lib.build, experiment.config, model=experiment.model,
+      objective=experiment.objective, train_data=experiment.dataset,
+      mesh=experiment.mesh, unreadable=experiment.unreadable,
+      open_data=experiment.open_data, note=experiment.note))
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+  """How a part is derived, and the attributes that this depends on."""
+  derive: Callable[[Experiment], Any]
+  inputs: tuple[str, ...]
+
+
+# In the order in which they are derived.
+PARTS = {name: Part(derive, tuple(inputs)) for name, derive, *inputs in (
+    ('open_data', lambda x: evaluators_lib.opener(
+        x.config, x.dataset, data_optional=x.data_optional),
+     'config.data', 'config.objective', 'dataset'),
+    ('total_steps', _total_steps,
+     'config.total', 'config.batch_size', 'dataset'),
+    ('model', lambda x: _model(x.config, x),
+     'config.model', 'config.data', 'config.objective', 'devices', 'dataset'),
+    ('objective', lambda x: x.config.objective.build(context(x)),
+     'config.objective', 'config.data', 'config.lora', 'dataset', 'teacher',
+     'model'),
+    ('loss', _loss, 'objective'),
+    ('prepare', _prepare, 'config.data', 'dataset', 'objective'),
+    ('init_params', _init_params,
+     'config.seed', 'config.lora', 'config.data', 'dataset', 'model',
+     'objective'),
+    ('boxed_params', lambda x: jax.eval_shape(x.init_params), 'init_params'),
+    ('mesh', lambda x: mesh_lib.build(
+        x.config.mesh, x.devices,
+        num_params=tree.num_elements(x.boxed_params)),
+     'config.mesh', 'devices', 'boxed_params'),
+    ('optimizer', _optimizer,
+     'config.optimizer', 'config.averaging', 'total_steps', 'boxed_params'),
+    ('build_evaluators', _build_evaluators,
+     'config.data', 'config.evals', 'config.objective', 'config.model',
+     'config.lora', 'config.batch_size', 'model', 'objective', 'dataset',
+     'mesh', 'open_data'))}
