@@ -17,6 +17,7 @@ from vit_jax import evals
 from vit_jax import types
 from vit_jax.data import examples
 from vit_jax.data import imagenet_real
+from vit_jax.data import links
 from vit_jax.data import scaling
 from vit_jax.data.splits import class_sampling as class_sampling_lib
 from vit_jax.evals import passes
@@ -132,7 +133,9 @@ def check(
         open_data(entry.split, entry.source)[0] for entry in config.data.mixture
         if config.data.own_source(entry.source) == test.name)]
     if section.uses_head and any(
-        one.contains_split_of(test) for one in trained):
+        one.contains_split_of(test) or one.name != test.name
+        and links.find_shared_image(one.source, test.source)
+        for one in trained):
       note(f'note: evals.{name} measures on images that are trained on: '
            f'{test.title}')
     if section.fit_split is None:

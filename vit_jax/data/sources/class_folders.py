@@ -15,6 +15,7 @@ from etils import epath
 
 from vit_jax import untrusted
 from vit_jax.data import cells as cells_lib
+from vit_jax.data import links
 from vit_jax.data.sources import class_numbers
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
@@ -51,7 +52,7 @@ def open_folder(
     ValueError: if there are no images, a class that is not in `train`, splits
       without `train`, or images without a mask or with two.
   """
-  folders = files.subfolders(root)
+  folders, linked = files.subfolders(root), set[str]()
   if masks := _mask_folder(folders):
     return _open_masks(root, masks, config.holdout)
   try:
@@ -59,12 +60,12 @@ def open_folder(
       raise protocol.NoLabels(columns_lib.IGNORED)
     return _open_classes(root, folders, config)
   except protocol.NoLabels as error:
-    paths = files.list_images(root)
+    paths = files.list_images(root, linked=linked)
     if not paths:
       raise
     return image_tables.open_unlabelled(
         [root / path for path in paths], config.without_labels(str(error)),
-        where=os.fspath(root), root=root)
+        where=os.fspath(root), root=root, linked=linked)
 
 
 def _open_classes(
@@ -74,8 +75,11 @@ def _open_classes(
   paths = cells_lib.Builder()
   rows: list[tuple[str, str, int]] = []
   inside: dict[str, set[str]] = {}
+  linked = {os.fspath(root / folder) for folder in folder_of.values()
+            if os.path.realpath(root / folder) != os.path.join(
+                os.path.realpath(root), folder)}
   for split, folder in (folder_of or {'': ''}).items():
-    for name, images in _list_classes(root, folder):
+    for name, images in _list_classes(root, folder, linked):
       for path in images:
         paths.append(path)
         # The folder within that of the class, '' for none.
@@ -102,7 +106,9 @@ def _open_classes(
       splits=cells_lib.Column.repeat(splits, counts), class_names=names,
       group_of=lambda row: texts[row].removeprefix(prefix),
       order_by=lambda row: '/'.join(texts[row].split('/')[-2:]),
-      labels_from='class folders', unlabelled=[
+      labels_from='class folders',
+      paths=links.Paths(os.fspath(root), texts, frozenset(linked)),
+      unlabelled=[
           split_strings.split_name(split)
           for split, folder in folder_of.items()
           if split not in splits and (
@@ -151,7 +157,9 @@ def _open_masks(
   def name(path: str) -> str:
     return os.path.splitext(path.partition('/')[2])[0]
 
-  images = cells_lib.Texts.of(files.list_images(root, _IMAGES)).share()
+  linked: set[str] = set()
+  images = cells_lib.Texts.of(
+      files.list_images(root, _IMAGES, linked)).share()
   masks: dict[str, str] = {}
   for path in files.list_images(root, folder):
     if (first := masks.setdefault(name(path), path)) != path:
@@ -175,6 +183,7 @@ def _open_masks(
       read_mask=functools.partial(
           files.read, os.fspath(root), cells_lib.Texts.of(
               masks[name(path)] for path in images).share()),
+      paths=links.Paths(os.fspath(root), images, frozenset(linked)),
       splits=splits, labels_from=f'masks in {folder}/')
 
 
@@ -192,14 +201,16 @@ def _layouts(root: epath.Path) -> str:
 
 
 def _list_classes(
-    root: epath.Path, parent: str) -> Iterator[tuple[str, Sequence[str]]]:
+    root: epath.Path, parent: str, linked: set[str],
+) -> Iterator[tuple[str, Sequence[str]]]:
   """Yields the classes of the class folders in a folder, and their images.
 
-  Paths are relative to the root, and sorted. In the layout of Tiny ImageNet, a
+  Paths are relative to the root, and sorted. `linked` collects folders that
+  hold links. In the layout of Tiny ImageNet, a
   split has one folder `images/`, and either a table of their classes, or no
   labels.
   """
-  names = files.subfolders(root / parent)
+  names = files.subfolders(root / parent, linked)
   if parent and names == [_IMAGES]:
     table = root / parent / f'{os.path.basename(parent)}_annotations.txt'
     lines = untrusted.read_text(table).splitlines() if table.exists() else []
@@ -207,7 +218,8 @@ def _list_classes(
       yield label, [f'{parent}/{_IMAGES}/{name}']
     return
   for name in names:
-    yield name.strip(), files.list_images(root, os.path.join(parent, name))
+    yield name.strip(), files.list_images(
+        root, os.path.join(parent, name), linked)
 
 
 def _check_no_splits(

@@ -54,6 +54,11 @@ class Source(Protocol):
     """
     return None
 
+  @property
+  def files(self) -> tuple[Any, Integer[np.ndarray, 'examples']] | None:
+    """The `links.Paths` of images that are files, and their rows there."""
+    return None
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Metadata:
