@@ -133,8 +133,9 @@ def check(
         open_data(entry.split, entry.source)[0] for entry in config.data.mixture
         if config.data.own_source(entry.source) == test.name)]
     if section.uses_head and any(
-        one.contains_split_of(test) or one.name != test.name
-        and links.find_shared_image(one.source, test.source)
+        one.contains_split_of(test) or (
+            one.name != test.name
+            and links.find_shared_image(one.source, test.source))
         for one in trained):
       note(f'note: evals.{name} measures on images that are trained on: '
            f'{test.title}')

@@ -61,7 +61,8 @@ def open_tables(
               for name in (*itertools.chain(*tables), *config.table.labels)}
   return open_images(
       itertools.chain(*images), joined, config, where=where, root=root,
-      linked=linked, splits=cells_lib.Column.repeat([split or '' for split in splits], lengths)
+      linked=linked, splits=cells_lib.Column.repeat(
+          [split or '' for split in splits], lengths)
       if len(paths) > 1 else None)
 
 
@@ -114,7 +115,8 @@ def open_unlabelled(
   """
   names = list(map(os.fspath, paths))
   return open_images(
-      names, {}, config, where=where, linked=linked, root=os.fspath(root) if root else (
+      names, {}, config, where=where, linked=linked,
+      root=os.fspath(root) if root else (
           os.path.commonpath([os.path.dirname(name) for name in names])))
 
 

@@ -41,6 +41,7 @@ class TfdsSource(protocol.Source):
     image: name of the image feature.
     read_label: returns the label of an example without its images.
     decode: decodes the image feature; None leaves it undecoded.
+    folder: folder of the files.
   """
   name: str
   records: Any
@@ -48,6 +49,7 @@ class TfdsSource(protocol.Source):
   image: str
   read_label: Callable[[Mapping[str, Any]], Any]
   decode: Callable[[bytes], np.ndarray] | None = None
+  folder: str = ''
 
   @functools.cached_property
   def _images(self) -> list[str]:
@@ -102,6 +104,14 @@ class TfdsSource(protocol.Source):
   @property
   def numbering(self) -> tuple[str, int]:
     return self.name, 0
+
+  @property
+  def fingerprint(self) -> str:
+    split = f'-{self.name.rpartition(" ")[2]}.'
+    sizes = {path.name: path.stat().length for path in (
+        epath.Path(self.folder).iterdir() if self.folder else ())
+             if split in path.name and not path.name.startswith('.')}
+    return f'{split_strings.stable_hash(json.dumps(sorted(sizes.items())))}'
 
 
 def _explain_record(error: Exception) -> Exception | None:
@@ -223,8 +233,9 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
   read = _select(features, (facts.image, label, _MASK, _FILE))
   # Keys lack the version, so subsets are the same with and without it.
   splits: dict[str, protocol.Source] = {
-      split: TfdsSource(f'{name.partition(":")[0]} {split}', records, read,
-                        facts.image, read_label)
+      split: TfdsSource(
+          f'{name.partition(":")[0]} {split}', records, read, facts.image,
+          read_label, folder=os.fspath(folder))
       for split, records in records_of.items()}
   opened = dataclasses.replace(opened, splits=splits)
   if {*splits} == {*split_strings.names('+'.join(facts.parts.values()))}:
