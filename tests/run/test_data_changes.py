@@ -72,15 +72,16 @@ def table(tmp_path):
 @pytest.fixture
 def folder(tmp_path):
   own_data.write(tmp_path / 'folder', *(
-      f'{split}/{c}/{c}{i}.png' for split, count in (('train', 9), ('test', 3))
-      for c in 'ab' for i in range(count * (split == 'train'), 9 + count)))
+      f'{split}/{c}/{c}{i}.png' for split, numbers in (
+          ('train', range(9)), ('test', range(9, 12)))
+      for c in 'ab' for i in numbers))
   return tmp_path / 'folder'
 
 
 def test_data_that_did_not_change_are_not_mentioned(table, tmp_path):
   save(build(table.write()), tmp_path / 'run')
   start = resume(build(table.write()), tmp_path / 'run')
-  assert 'data' not in start.message and 'note' not in start.message
+  assert 'of the data' not in start.message and 'note' not in start.message
   assert start.counters.best == 2.0
   # Neither their place nor their spelling matters.
   shutil.move(table.root, tmp_path / 'moved')
@@ -114,8 +115,8 @@ def to_train(rows):
     (remove, 'train and evals.knn, fitted to: 1 image removed', {'knn'}),
     (relabel, 'train and evals.knn, fitted to: 8 images with another label (',
      {'knn', 'test'}),
-    (to_train, 'train and evals.knn, fitted to: 1 image added that were held '
-     'out (3.png)', {'knn', 'test'})])
+    (to_train, 'train and evals.knn, fitted to: 1 held-out image added (3.png)',
+     {'knn', 'test'})])
 def test_a_changed_table_is_a_note_with_counts(
     table, tmp_path, change, message, forgotten):
   save(build(table.write()), tmp_path / 'run')
@@ -165,7 +166,7 @@ def test_evaluating_on_images_that_are_still_trained_on_is_no_error(
     table, tmp_path):
   save(build(table.write()), tmp_path / 'run')
   resume(build(table.write(), {
-      **EVALS, 'train': {'split': 'train'}}), tmp_path / 'run')
+      **EVALS, 'again': {'split': 'train'}}), tmp_path / 'run')
   # Nor is a smaller part of the training images, if it was so before.
   evals = {**EVALS, 'all': {'split': 'train+test'}}
   save(build(table.write(), evals), tmp_path / 'other')

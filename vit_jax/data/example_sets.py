@@ -179,7 +179,8 @@ class Record:
   Attributes:
     sources: the sources that are trained on, without links.
     train: the training examples.
-    earlier: hashes of keys that were trained on before the data changed.
+    earlier: sorted hashes of further keys, which were trained on before the
+      data changed.
     evals: by evaluator, the examples that it measures on and those that it is
       fitted to, if any.
   """
@@ -192,8 +193,8 @@ class Record:
   @property
   def trained(self) -> UInt64[np.ndarray, '_'] | None:
     """Sorted hashes of all keys that were trained on; None if unknown."""
-    return None if self.train.keys is None else np.union1d(
-        self.train.keys, self.earlier)
+    return None if self.train.keys is None else np.sort(
+        np.concatenate([self.train.keys, self.earlier]))
 
   def to_plain(self) -> dict[str, Any]:
     """Returns the record as plain data; equal sets are stored once."""

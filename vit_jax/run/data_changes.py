@@ -88,19 +88,20 @@ def compare(old: example_sets.Record, new: example_sets.Record) -> Changes:
       one.keys is not None for of in new.evals.values() for one in of)
   earlier = old.earlier
   if trained is not None and new.train.keys is not None:
-    earlier = np.setdiff1d(trained, new.train.keys)
-  moved = _find_moved(old, new)
-  pairs = {'train': (old.train, new.train)}
+    earlier = np.setdiff1d(trained, new.train.keys, assume_unique=True)
+  pairs, measured = {'train': (old.train, new.train)}, set[str]()
   for name in filter(old.evals.__contains__, new.evals):
+    measured.add(f'evals.{name}')
     for what, *pair in zip(
         ('', ', fitted to'), old.evals[name], new.evals[name]):
       pairs[f'evals.{name}{what}'] = pair[0], pair[1]
+  different = {name: pair for name, pair in pairs.items()
+               if not pair[0].equals(pair[1])}
+  moved = _find_moved(old, new) if different else (_NO_KEYS, _NO_KEYS)
   names: dict[str, list[str]] = {}
-  for name, (before, after) in pairs.items():
-    if not before.equals(after):
-      held_out = _held_out(old) if name == 'train' else _NO_KEYS
-      names.setdefault(_describe(before, after, moved, held_out), []).append(
-          name)
+  for name, pair in different.items():
+    names.setdefault(_describe(*pair, moved, (
+        _NO_KEYS if name in measured else _held_out(old))), []).append(name)
   return Changes(
       dataclasses.replace(new, earlier=earlier), complete=complete,
       lines=tuple(f'{" and ".join(of)}: {text}' for text, of in names.items()),
@@ -130,9 +131,9 @@ def _problem(
         measured.origin and measured.origin not in old.sources):
       continue
     before = old.evals[name][0].keys if name in old.evals else None
-    found = np.setdiff1d(
-        np.intersect1d(measured.keys, earlier),
-        _NO_KEYS if before is None else before)
+    found = earlier[np.isin(earlier, measured.keys, assume_unique=True)]
+    if before is not None:
+      found = np.setdiff1d(found, before, assume_unique=True)
     found = np.union1d(found, _moved_from_training(old, measured, moved))
     if len(found):
       return (
@@ -224,15 +225,17 @@ def _parts(
   added, removed = np.setdiff1d(added, keys), np.setdiff1d(removed, before)
   was_held_out = np.isin(added, held_out) | np.isin(
       added, moved[0][np.isin(moved[1], held_out)])
-  for found, what in (
-      (added[~was_held_out], 'added'),
-      (added[was_held_out], 'added that were held out'),
-      (removed, 'removed'), (keys[~is_same], 'moved to another class'),
-      (keys[is_same], 'moved to another folder'),
-      (new.relabelled(old), 'with another label')):
+  for found, one, what in (
+      (added[~was_held_out], 'image', 'added'),
+      (added[was_held_out], 'held-out image', 'added'),
+      (removed, 'image', 'removed'),
+      (keys[~is_same], 'image', 'moved to another class'),
+      (keys[is_same], 'image', 'moved to another folder'),
+      (new.relabelled(old), 'image', 'with another label')):
     if len(found):
-      yield (f'{console.format_count(len(found), "image")} {what}'
-             + f' ({_examples(new, found)})' * (what != 'removed'))
+      # The names of removed images are not known.
+      names = f' ({_examples(new, found)})' if what != 'removed' else ''
+      yield f'{console.format_count(len(found), one)} {what}{names}'
 
 
 def _examples(one: example_sets.ExampleSet, keys: _Keys) -> str:
