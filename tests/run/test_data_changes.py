@@ -3,6 +3,7 @@
 An image that was trained on is never measured on as a held-out one.
 """
 
+import json
 import os
 import shutil
 
@@ -49,6 +50,10 @@ def resume(experiment, workdir):
   with manager.Checkpoints(workdir, experiment.config.checkpoint) as found:
     return restore.restore_or_init(
         experiment, found, epath.Path(workdir), None)[1]
+
+
+# Images of a patient stay together, so other images are held out.
+GROUPED = {'table': {'key': 'patient'}}
 
 
 class Table:
@@ -150,6 +155,17 @@ def test_a_row_moved_from_train_to_test_is_an_error(table, tmp_path):
       r'trained on 2 of the 12 images that evals.test now holds out '
       r'\((0|4).png, (0|4).png\)')):
     resume(build(table.write()), tmp_path / 'run')
+
+
+def test_groups_that_hold_out_other_images_are_an_error(tmp_path):
+  table = own_data.write_table(tmp_path / 'data', 'path,label,patient', [
+      f'{i}.png,{"ab"[i % 2]},P{i // 4}' for i in range(80)])
+  evals = {'test': {}}
+  save(build(table, evals), tmp_path / 'run')
+  with pytest.raises(ValueError, match=(
+      r'(?s)trained on \d+ of the 8 images that evals.test now holds out.*'
+      'patient')):
+    resume(build(table, evals, **GROUPED), tmp_path / 'run')
 
 
 def test_an_image_that_was_trained_on_is_remembered(table, tmp_path):
@@ -292,8 +308,9 @@ def test_evaluating_counts_images_that_were_trained_on(tmp_path, capsys):
   rows = []
   for i in range(40):
     pictures.save(root / f'{i}.png', pictures.picture(i, side=8))
-    rows.append(f'{i}.png,{"ab"[i % 2]}')
-  source = str(own_data.write_table(root, 'path,label', rows, images=False))
+    rows.append(f'{i}.png,{"ab"[i % 2]},P{i // 4}')
+  source = str(own_data.write_table(
+      root, 'path,label,patient', rows, images=False))
   experiment = toy.build(data={'source': source}, evals={'test': {}})
   loop.train(experiment, tmp_path / 'run')
   trained = {experiment.dataset.source.key(i) for i in range(36)}
@@ -309,8 +326,11 @@ def test_evaluating_counts_images_that_were_trained_on(tmp_path, capsys):
 
   _, text = printed()
   assert 'trained on' not in text
-  keys, text = printed('data.holdout=0.5')
-  assert (f'note: evals.test: {len(keys & trained)} of these {len(keys)} '
-          'images were trained on (') in text
+  (key, value), = GROUPED.items()
+  for change in ('data.holdout=0.5', f'data.{key}={json.dumps(value)}'):
+    keys, text = printed(change)
+    assert keys & trained
+    assert (f'note: evals.test: {len(keys & trained)} of these {len(keys)} '
+            'images were trained on (') in text
   _, text = printed('evals.test.split=train')
   assert 'evals.test: 36 of these 36 images were trained on' in text
