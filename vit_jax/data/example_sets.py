@@ -91,10 +91,11 @@ class ExampleSet:
   @classmethod
   def of_plain(cls, plain: Mapping[str, Any]) -> 'ExampleSet':
     """Returns the set of `to_plain`."""
+    keys, labels = (
+        decode(plain[name], dtype) if name in plain else None
+        for name, dtype in (('keys', np.uint64), ('labels', np.uint32)))
     return cls(
-        plain['count'], plain['origin'], plain['fingerprint'], **{
-            name: decode(plain[name], dtype) for name, dtype in (
-                ('keys', np.uint64), ('labels', np.uint32)) if name in plain})
+        plain['count'], plain['origin'], plain['fingerprint'], keys, labels)
 
 
 def origin_of(source: str) -> str:

@@ -71,8 +71,8 @@ _Split = tuple[Paths, _Rows]
 
 def find_shared(first: _Split, second: _Split) -> tuple[str, str] | None:
   """Returns a path of each split that are the same file, if there are any."""
-  hashes = [paths.hashes(rows) for paths, rows in (first, second)]
-  _, *places = np.intersect1d(*hashes, return_indices=True)
+  ours, theirs = (paths.hashes(rows) for paths, rows in (first, second))
+  _, *places = np.intersect1d(ours, theirs, return_indices=True)
   if not len(places[0]):
     return None
   one, other = (paths[int(rows[place[0]])] for (paths, rows), place in zip(
@@ -97,8 +97,8 @@ def find_shared_image(
 def check_splits(splits: Mapping[str, protocol.Source], *, where: str) -> None:
   """Raises a ValueError if an image of two splits is one file."""
   for first, second in itertools.combinations(splits, 2):
-    files = [splits[first].files, splits[second].files]
-    if all(files) and files[0][0].folders and (found := find_shared(*files)):
+    one, other = splits[first].files, splits[second].files
+    if one and other and one[0].folders and (found := find_shared(one, other)):
       raise ValueError(
           f'{found[0]} ({first}) and {found[1]} ({second}) of {where} are the '
           'same file, by a link. Training images must not be evaluated on; '

@@ -92,9 +92,9 @@ def compare(old: example_sets.Record, new: example_sets.Record) -> Changes:
   pairs, measured = {'train': (old.train, new.train)}, set[str]()
   for name in filter(old.evals.__contains__, new.evals):
     measured.add(f'evals.{name}')
-    for what, *pair in zip(
+    for what, before, after in zip(
         ('', ', fitted to'), old.evals[name], new.evals[name]):
-      pairs[f'evals.{name}{what}'] = pair[0], pair[1]
+      pairs[f'evals.{name}{what}'] = before, after
   different = {name: pair for name, pair in pairs.items()
                if not pair[0].equals(pair[1])}
   moved = _find_moved(old, new) if different else (_NO_KEYS, _NO_KEYS)
@@ -184,7 +184,7 @@ def _find_moved(
     return _NO_KEYS, _NO_KEYS
   found: list[tuple[int, int]] = []
   for one in sets:
-    keys = np.intersect1d(one.keys, added)
+    keys = added[np.isin(added, one.keys)]  # type: ignore[arg-type]
     for key, name in zip(keys.tolist(), one.names(keys)):
       hashes = split_strings.stable_hashes(
           (os.path.join(folder, os.path.basename(name)) for folder in folders),

@@ -60,7 +60,7 @@ class TableSource(protocol.Source):
 
   @property
   def files(self) -> tuple[links.Paths, Integer[np.ndarray, '_']] | None:
-    return self.paths and (self.paths, self.rows)
+    return (self.paths, self.rows) if self.paths else None
 
 
 def build(
