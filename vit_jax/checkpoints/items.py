@@ -31,7 +31,7 @@ logging.getLogger('absl').addFilter(
 _TEMPORARY = re.compile(
     'RESOURCE_EXHAUSTED|UNAVAILABLE|UNAUTHENTICATED|PERMISSION_DENIED'
     '|DEADLINE_EXCEEDED')
-CHECKSUMS = 'checksums'
+CHECKSUMS, EXAMPLES = 'checksums', 'examples'
 
 
 class DamagedError(ValueError):
@@ -113,11 +113,28 @@ def read_config(path: epath.Path) -> dict[str, Any]:
 
 def read_labels(path: epath.Path, sums: Mapping[str, Any]) -> tuple[str, ...]:
   """Returns the class names in a checkpoint with these checksums, if any."""
-  if not (path / 'labels').is_dir():
-    return ()
-  found = read_config(path / 'labels')
-  checksums.check(sums, {'labels': found})
+  found = read_optional(path, 'labels', sums)
   return tuple(map(str, found.get('names', ())))
+
+
+def read_optional(
+    path: epath.Path, item: str, sums: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns a JSON item of a checkpoint with these checksums; {} if missing."""
+  if item not in sums:
+    return {}
+  found = read_config(path / item)
+  checksums.check(sums, {item: found})
+  return found
+
+
+def read_examples(path: epath.Path) -> dict[str, Any]:
+  """Returns the examples that a checkpoint was trained on; {} if unknown.
+
+  Raises:
+    DamagedError: if the checkpoint is damaged.
+  """
+  with explain_errors(path):
+    return read_optional(path, EXAMPLES, read_checksums(path))
 
 
 def read_shapes(path: epath.Path) -> Any:

@@ -1,7 +1,7 @@
 """Saves and restores the checkpoints of a run.
 
     WORKDIR/checkpoints/latest/1200/
-        {params,average,training,config,labels,progress,checksums}
+        {params,average,training,config,labels,examples,progress,checksums}
     WORKDIR/checkpoints/best/900/{params,average,config,labels,...}
 
 `latest` is complete, to resume training; `best` holds the model only, a third
@@ -61,11 +61,13 @@ class Restored:
     state: the training state, with the requested shardings.
     progress: counters of the run.
     config: resolved config that wrote it.
+    examples: what it was trained on and evaluated; {} if unknown.
     damaged: messages about newer, damaged checkpoints.
   """
   state: types.TrainState
   progress: dict[str, Any]
   config: dict[str, Any]
+  examples: dict[str, Any]
   damaged: tuple[str, ...] = ()
 
 
@@ -100,7 +102,7 @@ class Checkpoints:
   def save(
       self, state: types.TrainState, *, config: Mapping[str, Any],
       progress: Mapping[str, Any], labels: Sequence[str] = (),
-      which: str = paths.LATEST,
+      examples: Mapping[str, Any] | None = None, which: str = paths.LATEST,
   ) -> None:
     """Starts writing `state`; returns once it is copied from the devices.
 
@@ -109,6 +111,7 @@ class Checkpoints:
       config: resolved config as plain data.
       progress: counters of the run as plain data.
       labels: class names, if known.
+      examples: the examples that it was trained on, if known, as plain data.
       which: 'latest', or 'best' for the model only, which replaces the previous
         best.
 
@@ -131,6 +134,8 @@ class Checkpoints:
     plain = {'config': dict(config), 'progress': dict(progress)}
     if labels:
       plain['labels'] = {'names': list(labels)}
+    if examples:
+      plain[items_lib.EXAMPLES] = dict(examples)
     with self._explain_errors(
         f'the checkpoint of step {step:,} or the previous one'):
       # `latest` names the best step, so it must not be complete before it.
@@ -189,6 +194,7 @@ class Checkpoints:
       sums = items_lib.read_checksums(path)
       found = self._latest.item_metadata(step)
       labels = items_lib.read_labels(path, sums)
+      examples = items_lib.read_optional(path, items_lib.EXAMPLES, sums)
     check_labels(labels)
     for item, tree_of_item in expected.items():
       _check_same(_CONTENT[item], tree_of_item, found.get(item), path)
@@ -202,7 +208,8 @@ class Checkpoints:
     state = types.TrainState(
         params=restored['params'], average=restored.get('average'),
         **restored['training'])
-    return Restored(state, restored['progress'], restored['config'])
+    return Restored(
+        state, restored['progress'], restored['config'], examples)
 
   def load_best(
       self, abstract: types.TrainState, *, step: int) -> types.Params:
@@ -308,4 +315,5 @@ def _manager(directory: epath.Path, *, keep: int) -> ocp.CheckpointManager:
   return _Manager(directory, options=options, item_handlers={
       **{name: ocp.StandardCheckpointHandler() for name in _CONTENT},
       **{name: ocp.JsonCheckpointHandler()
-         for name in ('config', 'labels', 'progress', items_lib.CHECKSUMS)}})
+         for name in ('config', 'labels', 'progress', items_lib.EXAMPLES,
+                      items_lib.CHECKSUMS)}})

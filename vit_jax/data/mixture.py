@@ -202,6 +202,10 @@ class Renumbered(protocol.Source):
   def numbering(self) -> tuple[str, int] | None:
     return self.source.numbering
 
+  @property
+  def files(self) -> tuple[Any, Integer[np.ndarray, 'examples']] | None:
+    return self.source.files
+
   def _renumber(self, label: Any) -> Any:
     if not self.numbers:
       return label

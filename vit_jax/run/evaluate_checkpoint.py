@@ -18,7 +18,9 @@ from vit_jax import models
 from vit_jax import objectives
 from vit_jax import schema
 from vit_jax import types
+from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths as checkpoint_paths
+from vit_jax.data import example_sets
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fit_weights
@@ -28,6 +30,7 @@ from vit_jax.inference import load as load_lib
 from vit_jax.inference import model as model_lib
 from vit_jax.objectives import supervised
 from vit_jax.parallel import multihost
+from vit_jax.run import data_changes
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import download
 from vit_jax.weights import open as open_lib
@@ -162,6 +165,24 @@ def held_out_note(config: data.DataConfig, trained: Mapping[str, Any]) -> str:
           f'{ours}: images that it holds out may have been trained on')
 
 
+def _notes_on_images(
+    experiment: build_lib.Experiment, weights: weights_lib.Weights,
+) -> list[str]:
+  """Returns notes about evaluated images that were, or may be, trained on."""
+  notes, unknown = None, []
+  if weights.run and weights.is_checkpoint:
+    if found := items.read_examples(epath.Path(weights.address)):
+      notes = data_changes.evaluation_notes(
+          experiment, example_sets.Record.of_plain(found))
+    else:
+      unknown = ['note: the checkpoint does not say which images it was '
+                 'trained on, so they are not counted']
+  if notes is None and experiment.dataset.held_out:
+    notes = [held_out_note(
+        experiment.config.data, weights.run.get('data', {}))]
+  return [*filter(None, notes or ()), *unknown]
+
+
 def restore(
     config: config_lib.Config, weights: weights_lib.Weights,
 ) -> tuple[build_lib.Experiment, types.Params]:
@@ -193,8 +214,7 @@ def restore(
         f'{weights.address or "the model"} lacks. Evaluate the run itself, or '
         'use --config.objective.feature_weight=0.')
   experiment = build_lib.build(config, head=head, earlier=weights.run)
-  if experiment.dataset.held_out and (note := held_out_note(
-      config.data, weights.run.get('data', {}))):
+  for note in _notes_on_images(experiment, weights):
     console_lib.print_lines(note)
   multihost.connect_cpus(experiment.mesh)
   params, rows = fit_weights.fit(experiment, weights, rules=rules)

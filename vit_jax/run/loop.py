@@ -123,9 +123,9 @@ def _restore_and_train(
           f'{step:,}{early}.', flush=True)
     if start.changed_evaluators:
       console.print_lines(
-          'note: the metrics of this run were measured before the settings of '
-          f'{", ".join(start.changed_evaluators)} changed; main.py evaluate '
-          'with this config measures again', in_logs=True)
+          'note: the metrics of this run were measured before the settings or '
+          f'images of {", ".join(start.changed_evaluators)} changed; main.py '
+          'evaluate with this config measures again', in_logs=True)
       return summary  # The card would describe them.
   else:
     print('compiling the training step', flush=True)
@@ -308,7 +308,8 @@ class _Run:
           config=config_lib.to_plain(self._config),
           progress={**dataclasses.asdict(self._counters),
                     'label_kind': self.experiment.dataset.kind},
-          labels=self.experiment.dataset.classes.names)
+          labels=self.experiment.dataset.classes.names,
+          examples=self.start.examples)
 
   def _update_counters(self) -> None:
     """Counts unreadable images and time up to now."""

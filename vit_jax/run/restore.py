@@ -7,7 +7,7 @@
 Defines which config changes are allowed between two starts of a run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import json
 import shlex
@@ -22,6 +22,7 @@ from vit_jax import types
 from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import paths
+from vit_jax.data import example_sets
 from vit_jax.data.sources import files
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
@@ -29,6 +30,7 @@ from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import fit_weights
 from vit_jax.experiment import frozen_weights
 from vit_jax.run import counters as counters_lib
+from vit_jax.run import data_changes
 from vit_jax.run import evaluation
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.weights import adapt as adapt_lib
@@ -57,11 +59,13 @@ class Start:
     message: origin of the state, for the terminal.
     num_microbatches: microbatches of earlier steps; None if unknown.
     changed_evaluators: those that measure something else since the checkpoint.
+    examples: the sets of examples of the run, as plain data for checkpoints.
   """
   counters: counters_lib.Counters
   message: str
   num_microbatches: int | None = None
   changed_evaluators: tuple[str, ...] = ()
+  examples: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def restore_or_init(
@@ -71,8 +75,9 @@ def restore_or_init(
   """Restores the state of a run, or initialises it if there is none.
 
   Raises:
-    ValueError: if the checkpoint belongs to an incompatible run, or the base of
-      adapters is missing or has changed.
+    ValueError: if the checkpoint belongs to an incompatible run, trained on
+      images that are now held out, or the base of adapters is missing or has
+      changed.
   """
   adapted = bool(experiment.config.lora.rank)
   if adapted and weights is None:
@@ -99,7 +104,8 @@ def restore_or_init(
   if weights is None:
     state = frozen_weights.add(experiment, experiment.init_state())
     return state, Start(counters_lib.Counters(), (
-        f'Starting from random parameters (seed {experiment.config.seed}).'))
+        f'Starting from random parameters (seed {experiment.config.seed}).'),
+        examples=data_changes.record(experiment).to_plain())
   params = weights.read()
   weights = weights.with_params(params)
   matched = fit_weights.match_head(
@@ -111,7 +117,8 @@ def restore_or_init(
       origin=weights.address,
       base=checksums.identity(params) if adapted else ''), (
       f'Starting from {paths.display(weights.address)} ({weights.kind}):\n'
-      + '\n'.join(filter(None, [adapt_lib.report(rows), matched, *notes]))))
+      + '\n'.join(filter(None, [adapt_lib.report(rows), matched, *notes]))),
+      examples=data_changes.record(experiment).to_plain())
 
 
 def _match_classes(
@@ -149,16 +156,23 @@ def _resume(
       **config_lib.to_plain(config),
       **({'accumulation': earlier.num_microbatches}
          if config.accumulation == 'auto' else {})})
+  data_changed = _compare_data(experiment, restored)
   changed_evaluators = tuple(
       name for name, section in config.evals.items()
-      if name in earlier.evals and any(
-          _changes_metrics(each, name, section) for each in changes))
+      if name in data_changed.evaluators or (name in earlier.evals and any(
+          _changes_metrics(each, name, section) for each in changes)))
   changed = ('\nChanges of the config since the checkpoint:\n  '
              + '\n  '.join(map(str, changes))) if changes else ''
+  if data_changed.lines:
+    changed += ('\nChanges of the data since the checkpoint:\n  '
+                + '\n  '.join(data_changed.lines))
+  if not restored.examples:
+    changed += ('\nnote: the checkpoint does not say which images it was '
+                'trained on, so changes of the data are not noticed')
   best = config.checkpoint.best
   # A run that has ended keeps its metrics; `loop` notes what they measured.
-  obsolete = {*changed_evaluators} if not evaluation.is_finished(
-      experiment, counters) else set()
+  has_ended = evaluation.is_finished(experiment, counters)
+  obsolete = {*changed_evaluators} if not has_ended else set()
   if earlier.checkpoint.best != best or best.partition('/')[0] in obsolete:
     if counters.best is not None:
       changed += (
@@ -169,6 +183,7 @@ def _resume(
   counters.keep_evals(config.evals.keys() - obsolete)
   problem = _problem(
       experiment, counters, earlier=earlier, weights=weights,
+      data_changed=data_changed,
       changes_result=not all(each.is_in(*IRRELEVANT) for each in changes))
   if problem:
     raise ValueError(
@@ -176,7 +191,18 @@ def _resume(
   return Start(
       counters, num_microbatches=earlier.num_microbatches,
       changed_evaluators=changed_evaluators,
+      examples=data_changed.record.to_plain(),
       message=f'Resuming from step {counters.step:,} of {workdir}.{changed}')
+
+
+def _compare_data(
+    experiment: experiment_lib.Experiment, restored: manager.Restored,
+) -> data_changes.Changes:
+  """Compares the examples with those of the checkpoint, if it names them."""
+  record = data_changes.record(experiment)
+  return data_changes.compare(
+      example_sets.Record.of_plain(restored.examples), record) if (
+          restored.examples) else data_changes.Changes(record, complete=False)
 
 
 def _changes_metrics(
@@ -197,7 +223,7 @@ def _changes_metrics(
 def _problem(
     experiment: experiment_lib.Experiment, counters: counters_lib.Counters, *,
     earlier: config_lib.Config, weights: weights_lib.Weights | None,
-    changes_result: bool,
+    data_changed: data_changes.Changes, changes_result: bool,
 ) -> str:
   """Explains why a run cannot resume, with advice; '' if it can."""
   step, total = counters.step, experiment.total_steps
@@ -216,11 +242,14 @@ def _problem(
     return ('trains on another mixture, as listed below. Restore data.mixture')
   held_out = [data.held_out_by(vars(each))
               for each in (earlier.data, experiment.config.data)]
-  if experiment.dataset.held_out and held_out[0] != held_out[1]:
+  if not data_changed.complete and (
+      experiment.dataset.held_out and held_out[0] != held_out[1]):
     flag = shlex.quote(f'--config.{held_out[0]}')
     return (f'held out images by {held_out[0]}, but the config has '
             f'{held_out[1]}, which would mix images that are trained on with '
             f'those that are held out. Use {flag}')
+  if data_changed.problem and not evaluation.is_finished(experiment, counters):
+    return data_changed.problem
   if step > total:
     return (f'is at step {step:,}, but the config ends at step {total:,}. Set '
             'a longer total')

@@ -18,8 +18,10 @@ from vit_jax import objectives
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import config as checkpoint_config
+from vit_jax.checkpoints import items
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import paths
+from vit_jax.data import example_sets
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import frozen_weights
@@ -128,7 +130,8 @@ def make(
                for name in experiment.config.evals if name != _SELECTION}),
            step=int(epath.Path(weights[names[0]].address).name),
            origin=f'mean of {", ".join(members)}',
-           dataset=experiment.dataset)
+           dataset=experiment.dataset, examples=_examples(
+               [weights[name].address for name in members]))
     reported = [name for name in development_split.reported_evaluators(
         experiment.config, config) if name != _SELECTION]
     return {'method': method, 'members': members, 'value': value_of(params),
@@ -161,9 +164,16 @@ def average(
   return mean, members
 
 
+def _examples(addresses: Sequence[str]) -> dict[str, Any]:
+  """Returns the images that the averaged runs trained on; {} if unknown."""
+  found = [items.read_examples(epath.Path(address)) for address in addresses]
+  return example_sets.join([*map(
+      example_sets.Record.of_plain, found)]).to_plain() if all(found) else {}
+
+
 def _write(
     workdir: epath.Path, params: types.Params, config: config_lib.Config, *,
-    step: int, origin: str, dataset: data.Dataset,
+    step: int, origin: str, dataset: data.Dataset, examples: Mapping[str, Any],
 ) -> None:
   """Writes a checkpoint that is loaded like that of a run."""
   state = types.TrainState(
@@ -174,4 +184,4 @@ def _write(
     checkpoints.save(
         state, config={**config_lib.to_plain(config), 'averaging': None},
         progress={'origin': origin, 'label_kind': dataset.kind},
-        labels=dataset.classes.names)
+        labels=dataset.classes.names, examples=examples)

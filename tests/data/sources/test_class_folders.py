@@ -253,7 +253,7 @@ def test_system_files_are_ignored(tmp_path):
 
 def test_links_are_followed_but_not_in_cycles(tmp_path):
   write_classes(tmp_path / 'all', 4)
-  own_data.write(tmp_path, 'far/x.png')
+  own_data.write(tmp_path, 'far/x.png', 'more/x.png')
   all_keys = lambda: {path for paths in own_data.keys(own_data.open_path(
       tmp_path / 'all')).values() for path in paths}
   expected = all_keys()
@@ -261,7 +261,7 @@ def test_links_are_followed_but_not_in_cycles(tmp_path):
   (tmp_path / 'all/dog/self').symlink_to('.')
   (tmp_path / 'all/cat/far').symlink_to(tmp_path / 'far')
   (tmp_path / 'far/back').symlink_to(tmp_path / 'all')
-  (tmp_path / 'all/dog/one.png').symlink_to(tmp_path / 'far/x.png')
+  (tmp_path / 'all/dog/one.png').symlink_to(tmp_path / 'more/x.png')
   assert all_keys() == expected | {'cat/far/x.png', 'dog/one.png'}
 
 

@@ -18,6 +18,7 @@ from etils import epath
 from vit_jax import spelling
 from vit_jax import untrusted
 from vit_jax.data import cells as cells_lib
+from vit_jax.data import links
 from vit_jax.data.sources import class_numbers
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
@@ -65,7 +66,7 @@ def open_folder(
       folder of `train` without images (unless `config.skip_empty`), splits
       without `train`, or images without a mask or with two.
   """
-  folders = files.subfolders(root)
+  folders, linked = files.subfolders(root), set[str]()
   if masks := _mask_folder(folders):
     return _open_masks(root, masks, config)
   try:
@@ -73,12 +74,13 @@ def open_folder(
       raise protocol.NoLabels(columns_lib.IGNORED)
     return _open_classes(root, folders, config)
   except protocol.NoLabels as error:
-    paths, others = files.list_files(root)
+    paths, others = files.list_files(root, linked=linked)
     if not paths:
       raise
     return image_tables.open_unlabelled(
         [root / path for path in paths], config.without_labels(str(error)),
-        where=os.fspath(root), root=root, notes=_not_read(others))
+        where=os.fspath(root), root=root, notes=_not_read(others),
+        linked=linked)
 
 
 def _open_classes(
@@ -88,12 +90,16 @@ def _open_classes(
   paths = cells_lib.Builder()
   rows: list[tuple[str, str, int]] = []
   inside: dict[str, set[str]] = {}
+  linked = {os.fspath(root / folder) for folder in folder_of.values()
+            if os.path.realpath(root / folder) != os.path.join(
+                os.path.realpath(root), folder)}
   empty: list[_Empty] = [
       _Empty('train', '', f'{name} (1 broken link)')
       for name in (files.broken_links(root) if folder_of else ())]
   not_read: collections.Counter[str] = collections.Counter()
   for split, folder in (folder_of or {'': ''}).items():
-    for name, where, images, others in _list_classes(root, folder):
+    for name, where, images, others in _list_classes(
+        root, folder, linked):
       if images:
         not_read += others
       else:
@@ -134,7 +140,9 @@ def _open_classes(
       splits=cells_lib.Column.repeat(splits, counts), class_names=names,
       group_of=lambda row: texts[row].removeprefix(prefix),
       order_by=lambda row: '/'.join(texts[row].split('/')[-2:]),
-      labels_from='class folders', unlabelled=[
+      labels_from='class folders',
+      paths=links.Paths(os.fspath(root), texts, frozenset(linked)),
+      unlabelled=[
           split_strings.split_name(split)
           for split, folder in folder_of.items()
           if split not in splits and (
@@ -194,7 +202,8 @@ def _split_folders(
 def _open_masks(
     root: epath.Path, folder: str, config: columns_lib.LabelConfig,
 ) -> protocol.DatasetSplits:
-  found, others = files.list_files(root, _IMAGES)
+  linked: set[str] = set()
+  found, others = files.list_files(root, _IMAGES, linked)
   images = cells_lib.Texts.of(found).share()
   masks: dict[str, str] = {}
   for path in files.list_images(root, folder):
@@ -223,6 +232,7 @@ def _open_masks(
           label=()), no_labels=protocol.NO_IMAGE_LABELS),
       where=os.fspath(root), num_rows=len(images),
       read_mask=functools.partial(files.read, os.fspath(root), used),
+      paths=links.Paths(os.fspath(root), images, frozenset(linked)),
       splits=splits, labels_from=f'masks in {folder}/', notes=[
           *[f'masks without an image: {len(unused):,} '
             f'({files.shorten(unused)})'] * bool(unused), *_not_read(others)])
@@ -247,15 +257,16 @@ def _layouts(root: epath.Path) -> str:
 
 
 def _list_classes(
-    root: epath.Path, parent: str,
+    root: epath.Path, parent: str, linked: set[str],
 ) -> Iterator[tuple[str, str, Sequence[str], collections.Counter[str]]]:
   """Yields class, path, images and other files of the folders in a folder.
 
   Paths are relative to the root, and sorted. Other files are counted as in
-  `files.list_files`. In the layout of Tiny ImageNet, a split has one folder
-  `images/`, and either a table of their classes, or no labels.
+  `files.list_files`. `linked` collects folders that hold links. In the layout
+  of Tiny ImageNet, a split has one folder `images/`, and either a table of
+  their classes, or no labels.
   """
-  names = files.subfolders(root / parent)
+  names = files.subfolders(root / parent, linked)
   if parent and names == [_IMAGES]:
     table = root / parent / f'{os.path.basename(parent)}_annotations.txt'
     lines = untrusted.read_text(table).splitlines() if table.exists() else []
@@ -265,7 +276,7 @@ def _list_classes(
     return
   for name in names:
     path = os.path.join(parent, name)
-    yield name.strip(), path, *files.list_files(root, path)
+    yield name.strip(), path, *files.list_files(root, path, linked)
   for name in files.broken_links(root / parent):
     yield (name.strip(), os.path.join(parent, name), [],
            collections.Counter(['broken link']))

@@ -20,6 +20,7 @@ from vit_jax import atomic_files
 from vit_jax import spelling
 from vit_jax import untrusted
 from vit_jax.data import known_datasets
+from vit_jax.data import links
 from vit_jax.data.splits import split_strings
 
 TABLE_SUFFIXES = frozenset({'.csv', '.tsv', '.jsonl', '.ndjson'})
@@ -90,9 +91,13 @@ def names_in(path: epath.Path) -> list[str]:
   return os.listdir(path)
 
 
-def subfolders(path: epath.Path) -> list[str]:
-  """Returns the names of the visible subfolders, sorted."""
-  return [name for name, kind in _entries(path) if kind == 'folder']
+def subfolders(
+    path: epath.Path, linked: set[str] | None = None) -> list[str]:
+  """Returns the names of the visible subfolders, sorted.
+
+  `linked` collects the folder if it holds links.
+  """
+  return [name for name, kind in _entries(path, linked) if kind == 'folder']
 
 
 def broken_links(path: epath.Path) -> list[str]:
@@ -100,13 +105,18 @@ def broken_links(path: epath.Path) -> list[str]:
   return [name for name, kind in _entries(path) if kind == 'broken link']
 
 
-def list_images(root: epath.Path, folder: str = '') -> list[str]:
-  """Returns the paths, relative to the root, of images below a folder."""
-  return list_files(root, folder)[0]
+def list_images(
+    root: epath.Path, folder: str = '', linked: set[str] | None = None,
+) -> list[str]:
+  """Returns the paths, relative to the root, of images below a folder.
+
+  `linked` collects the folders that hold links.
+  """
+  return list_files(root, folder, linked)[0]
 
 
 def list_files(
-    root: epath.Path, folder: str = '',
+    root: epath.Path, folder: str = '', linked: set[str] | None = None,
 ) -> tuple[list[str], collections.Counter[str]]:
   """Returns the images as `list_images`, and the number of other files.
 
@@ -114,10 +124,10 @@ def list_files(
   """
   paths: list[str] = []
   others: collections.Counter[str] = collections.Counter()
-  for name, kind in _entries(root / folder):
+  for name, kind in _entries(root / folder, linked):
     path = os.path.join(folder, name)
     if kind == 'folder':
-      images, below = list_files(root, path)
+      images, below = list_files(root, path, linked)
       paths += images
       others += below
     elif is_image(name):
@@ -171,13 +181,20 @@ def files_below(root: epath.Path, suffix: str) -> list[epath.Path]:
   return sorted(found)
 
 
-def _entries(path: epath.Path) -> list[tuple[str, _Kind]]:
+def _entries(
+    path: epath.Path, linked: set[str] | None = None,
+) -> list[tuple[str, _Kind]]:
   """Returns the visible names in a folder, and their kinds, sorted.
 
   Omits system folders, and links to a parent folder, which are cycles.
   """
-  entries = (path.iterdir() if atomic_files.is_remote(path) else
-             os.scandir(path))  # Fast for a million files.
+  if atomic_files.is_remote(path):
+    entries: list[Any] = list(path.iterdir())
+  else:  # Fast for a million files.
+    entries = list(os.scandir(path))
+    if linked is not None and any(
+        map(os.DirEntry.is_symlink, entries)):
+      linked.add(os.fspath(path))
   # The kind of each image file is not looked up: that is slow in buckets.
   found = [(entry.name, 'file' if is_image(entry.name) else _kind(entry))
            for entry in entries if _is_visible(entry.name)]
@@ -294,6 +311,7 @@ def splits_of(
         f'({", ".join(sorted(set(named)))}), but {other.name} does not. '
         'Rename it, or give the files to use: '
         f'{other.parent}/train-*{other.suffix}')
+  links.check_files(paths, named, where=where)
   return named
 
 
@@ -322,9 +340,9 @@ def is_path(name: str) -> bool:
 
 
 def identity(name: str) -> str:
-  """Returns a dataset's name or, for local files, their absolute path."""
+  """Returns a dataset's name or, for local files, their path without links."""
   name = name.rstrip('/') or name
-  return os.path.abspath(os.path.expanduser(name)) if is_path(name) and (
+  return os.path.realpath(os.path.expanduser(name)) if is_path(name) and (
       not atomic_files.is_remote(name)) else name
 
 

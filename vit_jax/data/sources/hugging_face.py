@@ -121,11 +121,12 @@ def _open(
   if image is None:
     path = epath.Path(os.path.abspath(where))
     path = path / names[0] if path.is_dir() else path
+    linked: set[str] = set()
     return image_tables.open_images(
         image_tables.locate(cells_lib.arrow_cells(
-            table.column(columns.path)), path, columns),
+            table.column(columns.path)), path, columns, linked=linked),
         labels, config, where=where, root=os.fspath(path.parent),
-        splits=of_row)
+        splits=of_row, linked=linked)
   records = offset_index.Records.join(paths, [
       _locate(one.column(image), content.address)
       for one, content in zip(tables, mapped)])

@@ -1,6 +1,6 @@
 """Tables of image files: one row per image, with its path and labels."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import functools
 import itertools
 import os
@@ -13,6 +13,7 @@ import numpy as np
 from vit_jax import atomic_files
 from vit_jax import spelling
 from vit_jax.data import cells as cells_lib
+from vit_jax.data import links
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import label_rules
@@ -45,13 +46,15 @@ def open_tables(
   image = str(config.table.path)
   splits = files.splits_in_names(paths)
   images: list[cells_lib.Texts] = []
+  linked: set[str] = set()
   for path, split, table in zip(paths, splits, tables):
     if image not in table:
       raise ValueError(
           f'{split} of {where} lacks the image column {image!r}: its columns '
           f'are {files.shorten(table, 20)}, but those of train are '
           f'{files.shorten(tables[0], 20)}. Use the same names in every split.')
-    images.append(locate(table[image], path, config.table, split=split or ''))
+    images.append(locate(
+        table[image], path, config.table, split=split or '', linked=linked))
   joined, lengths = tables[0], list(map(len, images))
   if len(tables) > 1:
     joined = {name: cells_lib.Texts.from_json(itertools.chain.from_iterable(
@@ -60,7 +63,8 @@ def open_tables(
               for name in (*itertools.chain(*tables), *config.table.labels)}
   return open_images(
       itertools.chain(*images), joined, config, where=where, root=root,
-      splits=cells_lib.Column.repeat([split or '' for split in splits], lengths)
+      linked=linked, splits=cells_lib.Column.repeat(
+          [split or '' for split in splits], lengths)
       if len(paths) > 1 else None)
 
 
@@ -104,28 +108,33 @@ def _sort_by_split(
 
 def open_unlabelled(
     paths: Sequence[epath.Path], config: columns_lib.LabelConfig, *,
-    where: str, root: epath.Path | None = None, notes: Sequence[str] = (),
+    where: str, root: epath.Path | None = None, linked: Collection[str] = (),
+    notes: Sequence[str] = (),
 ) -> protocol.DatasetSplits:
   """Returns the dataset of images without a table, whose labels are unknown.
 
   `config.no_labels` says why. The root is by default their common folder.
+  `linked` is that of `open_images`.
   """
   names = list(map(os.fspath, paths))
   base = os.fspath(root or os.path.commonpath([*map(os.path.dirname, names)]))
   return open_images(names, groups_lib.find_in_paths(
       [files.relative_path(name, base) for name in names], config.group,
-      where=base), config, where=where, root=base, notes=notes)
+      where=base), config, where=where, root=base, linked=linked,
+      notes=notes)
 
 
 def open_images(
     paths: Iterable[str], table: table_source.Table,
     config: columns_lib.LabelConfig, *, where: str, root: str,
-    splits: cells_lib.Column | None = None, notes: Sequence[str] = (),
+    splits: cells_lib.Column | None = None, linked: Collection[str] = (),
+    notes: Sequence[str] = (),
 ) -> protocol.DatasetSplits:
   """Returns the dataset of image files with one table row each.
 
-  Keys are relative to `root`, so that moving it changes no key. `notes` are
-  added to the description.
+  Keys are relative to `root`, so that moving it changes no key. `linked` are
+  the folders with links; see `links.Paths`. `notes` are added to the
+  description.
   """
   columns = config.table
   relative = cells_lib.Texts.of(
@@ -167,6 +176,7 @@ def open_images(
   return table_source.build(
       functools.partial(files.read, root, relative), relative.__getitem__,
       table, config, where=where, num_rows=len(relative), splits=splits,
+      paths=links.Paths(root, relative, frozenset(linked)),
       unlabelled=_unused_folders(epath.Path(root), folders.cells), notes=[
           *notes, *[f'{repeated:,} rows repeat an image and its label']
           * bool(repeated)])
@@ -246,12 +256,13 @@ def _find_conflict(
 
 def locate(
     cells: Iterable[Any], table: epath.Path, config: columns_lib.TableConfig,
-    *, split: str = '',
+    *, split: str = '', linked: set[str] | None = None,
 ) -> cells_lib.Texts:
   """Returns the paths of a table's images, from its column of paths.
 
   A file whose name differs in Unicode normalisation or case only is taken if no
   other one does.
+  `linked` collects folders; see `links.file_lookup`.
 
   Raises:
     ValueError: if images are missing, with their number and the first ones.
@@ -268,7 +279,7 @@ def locate(
   rename = lambda name: name.replace('\\', '/') + config.suffix
   for name in map(rename, written):
     files.check_address(name, where=str(table))
-  exists = _file_lookup()
+  exists = links.file_lookup(set() if linked is None else linked)
   finder, first = spelling.Finder(), list(map(rename, written[:20]))
   root, suffix = (_find_folder(first, table, config, exists, split)
                   or _find_folder(first, table, config, finder.alike, split)
@@ -299,19 +310,6 @@ def locate(
         'their suffix (--config.data.table.suffix=.jpg), or remove these rows.'
         + files.advise_unpacking(table.parent))
   return paths
-
-
-def _file_lookup() -> Callable[[str], bool]:
-  """Returns a function that tests whether a file exists.
-
-  It lists each folder once, which is fast on network file systems.
-  """
-  @functools.cache
-  def names(folder: str) -> frozenset[str]:
-    path = epath.Path(folder)
-    return frozenset(files.names_in(path) if path.is_dir() else ())
-
-  return lambda path: os.path.basename(path) in names(os.path.dirname(path))
 
 
 def _find_folder(

@@ -14,6 +14,7 @@ from jaxtyping import Integer, UInt, UInt64
 import numpy as np
 
 from vit_jax.data import cells as cells_lib
+from vit_jax.data import links
 from vit_jax.data import shared
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
@@ -40,7 +41,8 @@ class TableSource(protocol.Source):
   parsed: label_rules.ParsedLabels
   rows: UInt[np.ndarray, 'examples']
   numbers: UInt[np.ndarray, 'examples']
-  groups: UInt64[np.ndarray, 'labels'] | None
+  groups: UInt64[np.ndarray, 'labels'] | None = None
+  paths: links.Paths | None = None  # Of images that are files.
 
   def __len__(self) -> int:
     return len(self.rows)
@@ -66,6 +68,10 @@ class TableSource(protocol.Source):
   def key(self, index: int) -> str:
     return self.key_of(int(self.rows[index]))
 
+  @property
+  def files(self) -> tuple[links.Paths, Integer[np.ndarray, '_']] | None:
+    return (self.paths, self.rows) if self.paths else None
+
 
 def build(
     read: Callable[[int], bytes], key_of: Callable[[int], str], table: Table,
@@ -76,6 +82,7 @@ def build(
     group_of: Callable[[int], str] | None = None,
     order_by: Callable[[int], str] | None = None, labels_from: str = '',
     unlabelled: Sequence[str] = (), notes: Sequence[str] = (),
+    paths: links.Paths | None = None,
 ) -> protocol.DatasetSplits:
   """Parses labels and assigns rows to splits.
 
@@ -98,9 +105,11 @@ def build(
     labels_from: origin of the labels; default: the names of the columns.
     unlabelled: further splits, whose images have no labels.
     notes: added to the description.
+    paths: paths of the images, if they are files.
 
   Raises:
-    ValueError: if there are no rows, no training rows, or invalid labels.
+    ValueError: if there are no rows, no training rows, invalid labels, or one
+      file in two splits.
   """
   if not num_rows:
     raise ValueError(f'{where} holds no rows.')
@@ -135,9 +144,12 @@ def build(
   eval_split = split_strings.choose_eval_split(list(numbers))
   labels_from = labels_from or (
       f'column{"s" * (len(labels) > 1)} {files.shorten(labels, 4)}')
+  sources = _sources(
+      read, read_mask, key_of, parsed.compact(), numbers, kept, groups,
+      paths)
+  links.check_splits(sources, where=where)
   return protocol.DatasetSplits(
-      _sources(read, read_mask, key_of, parsed.compact(), numbers, kept,
-               groups),
+      sources,
       num_classes=parsed.num_classes, class_names=parsed.class_names,
       multi_label=parsed.kind == 'multi', eval_split=eval_split,
       targets=parsed.targets, held_out=by_hash, unlabelled=tuple(unlabelled),
@@ -156,7 +168,7 @@ def _sources(
     read: Callable[[int], bytes], read_mask: Callable[[int], bytes] | None,
     key_of: Callable[[int], str], parsed: label_rules.ParsedLabels,
     numbers: Mapping[str, _Rows], kept: _Rows,
-    groups: UInt64[np.ndarray, 'rows'] | None,
+    groups: UInt64[np.ndarray, 'rows'] | None, paths: links.Paths | None,
 ) -> dict[str, protocol.Source]:
   """Returns the splits, given which of the kept rows each has."""
   share = lambda rows: shared.share(shared.compact(rows))
@@ -166,7 +178,7 @@ def _sources(
     found[name] = TableSource(
         read, read_mask, key_of, parsed, rows,
         rows if np.array_equal(rows, of) else share(of),  # Mapped once.
-        groups)
+        groups, paths)
   return found
 
 

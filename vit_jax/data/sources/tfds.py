@@ -43,6 +43,7 @@ class TfdsSource(protocol.Source):
     read_label: returns the label of an example without its images.
     decode: decodes the image feature; None leaves it undecoded.
     groups: hash of the group of each example, if there are groups.
+    folder: folder of the files.
   """
   name: str
   records: Any
@@ -51,6 +52,7 @@ class TfdsSource(protocol.Source):
   read_label: Callable[[Mapping[str, Any]], Any]
   decode: Callable[[bytes], np.ndarray] | None = None
   groups: UInt64[np.ndarray, 'examples'] | None = None
+  folder: str = ''
 
   @functools.cached_property
   def _images(self) -> list[str]:
@@ -110,6 +112,14 @@ class TfdsSource(protocol.Source):
   @property
   def numbering(self) -> tuple[str, int]:
     return self.name, 0
+
+  @property
+  def fingerprint(self) -> str:
+    split = f'-{self.name.rpartition(" ")[2]}.'
+    sizes = {path.name: path.stat().length for path in (
+        epath.Path(self.folder).iterdir() if self.folder else ())
+             if split in path.name and not path.name.startswith('.')}
+    return f'{split_strings.stable_hash(json.dumps(sorted(sizes.items())))}'
 
 
 def _explain_record(error: Exception) -> Exception | None:
@@ -232,7 +242,7 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
   # Keys lack the version, so subsets are the same with and without it.
   splits: dict[str, protocol.Source] = {
       split: TfdsSource(f'{name.partition(":")[0]} {split}', records, read,
-                        facts.image, read_label,
+                        facts.image, read_label, folder=os.fspath(folder),
                         groups=tfds_folders.read_groups(
                             folder, split, len(records)) if (
                                 tfds_folders.GROUP in features) else None)
