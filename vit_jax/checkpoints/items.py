@@ -28,6 +28,10 @@ from vit_jax.checkpoints import paths
 logging.getLogger('absl').addFilter(
     lambda record: not (record.exc_info and 'orbax' in record.pathname))
 
+# Asyncio logs the same errors of the other arrays of a failed save.
+logging.getLogger('asyncio').addFilter(
+    lambda record: 'OCDBT' not in record.getMessage())
+
 
 def _without_closed_loops(report: Callable[[Any], object]) -> Callable:
   """Hides tracebacks of other writes in progress after one has failed."""
