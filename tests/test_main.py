@@ -159,6 +159,23 @@ def test_sigterm_keeps_its_default_for_commands_that_do_not_resume(
   assert found['evaluate'] == found['flops'] == signal.SIG_DFL
 
 
+def test_a_failed_command_does_not_wait_for_threads_of_a_save():
+  program = """
+import threading
+from vit_jax import __main__ as main
+class Waiting(threading.Thread):
+  __module__ = 'orbax.checkpoint'
+Waiting(target=threading.Event().wait).start()
+def fail(argv):
+  raise ZeroDivisionError('a bug')
+main.main = fail
+main.exit_code([])"""
+  done = subprocess.run([sys.executable, '-c', program], cwd=ROOT, check=False,
+                        capture_output=True, text=True, timeout=60)
+  assert done.returncode == 1
+  assert 'ZeroDivisionError: a bug' in done.stderr
+
+
 def test_commands_offer_the_choices_of_the_library():
   # Commands repeat them, because the library takes seconds to import.
   def flags(command, task=''):

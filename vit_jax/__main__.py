@@ -20,6 +20,7 @@ import pathlib
 import shutil
 import signal
 import sys
+import threading
 import traceback
 import types
 
@@ -285,9 +286,16 @@ def exit_code(argv: Sequence[str] | None = None) -> int:
 
 
 def finish(status: int, message: str = '') -> int:
-  """Returns the status, or exits at once if other processes would wait."""
+  """Returns the status, or exits at once if others or Python would wait."""
   if processes := sys.modules.get(PROCESSES):
     processes.exit_now(status, message)
+  # After a save that failed at its start, threads wait for its folders.
+  if status and any(type(thread).__module__.startswith('orbax.')
+                    for thread in threading.enumerate()):
+    print(message, end='', file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
   return status
 
 
