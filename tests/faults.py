@@ -7,8 +7,8 @@
   full  a full disk: all writes of a process to files fail (RLIMIT_FSIZE)
 
 They happen in the start, a step, a save or an evaluation. The other processes
-must end, and so must a halted one when it continues. At last, the run must end
-bit for bit like an undisturbed one.
+must end with the documented statuses, and so must a halted one when it
+continues. At last, the run must end bit for bit like an undisturbed one.
 """
 
 import argparse
@@ -31,6 +31,7 @@ from tests import toy
 from vit_jax import tree
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
+from vit_jax.parallel import coordination
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -65,6 +66,9 @@ HUNG = (f'--config.log.stalled_secs={STALLED_SECS}',
         f'--config.log.hung_secs={HUNG_SECS}')
 LATE_SECS = 120  # For a process killed during its start.
 END_SECS = 900  # Generous, for loaded machines.
+# Statuses of processes that lost another one: ours, and that of JAX, which
+# aborts them.
+LOST = (coordination.LostError.exit_code, -signal.SIGABRT)
 
 
 @dataclasses.dataclass
@@ -184,6 +188,21 @@ def is_evaluating(workdir: pathlib.Path) -> bool:
       'train/loss' in written[-1])
 
 
+def assert_documented(
+    ended: Ended, *, expected: Sequence[int] = (), killed: Sequence[int] = (),
+) -> None:
+  """Asserts the status of each process after a fault.
+
+  Args:
+    ended: the processes.
+    expected: statuses besides those of a lost process.
+    killed: processes that were killed.
+  """
+  for i, status in enumerate(ended.statuses):
+    assert status in (
+        (-signal.SIGKILL,) if i in killed else (*LOST, *expected)), ended
+
+
 def assert_same_end(workdir: pathlib.Path, other: pathlib.Path) -> int:
   """Compares two finished runs; returns the number of arrays compared."""
   states = [_arrays(folder) for folder in (workdir, other)]
@@ -216,36 +235,59 @@ def _counters(workdir: pathlib.Path) -> dict:
           if 'secs' not in name and name != 'train'}
 
 
-def draw(rng: random.Random, processes: int) -> tuple[
-    str, Callable[[Launch], None], tuple[str, ...], int]:
-  """Draws a fault: its name, what it does, and flags and limit of the start."""
+@dataclasses.dataclass
+class Fault:
+  """A fault: its name, what it does, and the start and end of the processes.
+
+  Attributes:
+    name: the name.
+    action: disturbs the processes.
+    flags: flags of the start.
+    heartbeat_secs: limit of the start.
+    killed: processes that are killed.
+    expected: statuses besides those of a lost process.
+  """
+  name: str
+  action: Callable[[Launch], None]
+  flags: tuple[str, ...] = ()
+  heartbeat_secs: int = HEARTBEAT_SECS
+  killed: Sequence[int] = ()
+  expected: tuple[int, ...] = ()
+
+
+def draw(rng: random.Random, processes: int) -> Fault:
+  """Draws a fault."""
   one, every = [rng.choice([0, processes - 1])], list(range(processes))
 
   def halt(launch: Launch) -> None:
     launch.send(signal.SIGSTOP, one)
 
   return rng.choice([
-      (f'kill of {one}', lambda launch: launch.send(signal.SIGKILL, one), (),
-       HEARTBEAT_SECS),
-      ('kill of all', lambda launch: launch.send(signal.SIGKILL), (),
-       HEARTBEAT_SECS),
+      Fault(f'kill of {one}', lambda launch: launch.send(signal.SIGKILL, one),
+            killed=one),
+      Fault('kill of all', lambda launch: launch.send(signal.SIGKILL),
+            killed=every),
       # Found by the watchdog or by the heartbeat.
-      (f'halt of {one}', halt, HUNG, 10 * HUNG_SECS),
-      (f'halt of {one}', halt, (), HEARTBEAT_SECS),
-      ('full disk', lambda launch: launch.fill_disk(every), (),
-       HEARTBEAT_SECS)])
+      Fault(f'halt of {one}', halt, HUNG, 10 * HUNG_SECS),
+      Fault(f'halt of {one}', halt),
+      Fault('full disk', lambda launch: launch.fill_disk(every),
+            expected=(2,))])
 
 
 def disturb(
-    launch: Launch, action: Callable[[Launch], None], rng: random.Random,
-    start_secs: float) -> str:
+    launch: Launch, fault: Fault, rng: random.Random, start_secs: float) -> str:
   """Disturbs a run at a random moment; returns a description."""
-  workdir, begun = launch.workdir, time.monotonic()
+  workdir, begun, expected = launch.workdir, time.monotonic(), fault.expected
   before = last_step(workdir)
-  if rng.random() < 0.2:  # During the start.
+  if rng.random() < 0.2:  # During the start: others may wait to connect.
+    expected = (*expected, 2)
     moment = begun + rng.uniform(0, start_secs)
     came = launch.until(lambda: time.monotonic() > moment
                         or last_step(workdir) > before)
+  elif rng.random() < 0.4:
+    came = launch.until(lambda: last_step(workdir) > before and is_saving(
+        workdir))
+    time.sleep(rng.choice([0, 0.01, 0.05]))
   else:
     step = before + rng.randrange(1, 16)
     came = launch.until(lambda: last_step(workdir) >= step)
@@ -253,12 +295,12 @@ def disturb(
   place = ('in a save' if is_saving(workdir) else
            'in an evaluation' if is_evaluating(workdir) else 'elsewhere')
   if came:
-    action(launch)
+    fault.action(launch)
   ended = launch.end()
   if not came and 76 in ended.statuses:  # By the watchdog, on a loaded machine.
     return f'ended before the fault: statuses {ended.statuses}'
-  # Otherwise, the run has too few steps.
-  assert came and 0 not in ended.statuses, ended
+  assert came, ended  # Otherwise, the run has too few steps.
+  assert_documented(ended, expected=expected, killed=fault.killed)
   return (f'at step {last_step(workdir):3}, {place}; statuses '
           f'{ended.statuses}, the last after {ended.secs:.1f} s')
 
@@ -287,11 +329,11 @@ def main() -> None:
         f'first after {start_secs:.0f} s; all in {folder}', flush=True)
   workdir = folder / 'killed'
   for number in range(1, args.faults + 1):
-    name, action, more_flags, heartbeat_secs = draw(rng, args.processes)
-    launch = Launch(workdir, *flags, *more_flags, processes=args.processes,
-                    heartbeat_secs=heartbeat_secs)
-    print(f'{number:2}: {name} {disturb(launch, action, rng, start_secs)}',
-          flush=True)
+    fault = draw(rng, args.processes)
+    launch = Launch(workdir, *flags, *fault.flags, processes=args.processes,
+                    heartbeat_secs=fault.heartbeat_secs)
+    print(f'{number:2}: {fault.name} '
+          f'{disturb(launch, fault, rng, start_secs)}', flush=True)
   done = Launch(workdir, *flags, processes=args.processes).end()
   assert done.statuses == [0] * args.processes, done
   arrays = assert_same_end(workdir, folder / 'calm')

@@ -16,6 +16,19 @@ from vit_jax.checkpoints import paths
 from vit_jax.run import watchdog as watchdog_lib
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize('killed', [0, 1])
+def test_a_kill_in_a_save_ends_the_other_process_as_documented(
+    killed, tmp_path):
+  config = f'--config={toy.write(tmp_path / "toy.py", **faults.CONFIG)}'
+  launch = faults.Launch(tmp_path / 'run', config)
+  assert launch.until(lambda: faults.is_saving(tmp_path / 'run')), launch.end()
+  launch.send(signal.SIGKILL, [killed])
+  ended = launch.end()
+  faults.assert_documented(ended, killed=[killed])
+  assert 'Traceback' not in ended.outputs[1 - killed], ended
+
+
 @pytest.mark.large
 def test_a_kill_and_a_hang_do_not_change_the_result(tmp_path):
   workdir, calm = tmp_path / 'disturbed', tmp_path / 'calm'
@@ -33,8 +46,7 @@ def test_a_kill_and_a_hang_do_not_change_the_result(tmp_path):
   undisturbed = faults.Launch(calm, config)
   ended = launch.end()
   assert undisturbed.end().statuses == [0, 0]
-  assert ended.statuses[0] == -signal.SIGKILL
-  assert ended.statuses[1] != 0
+  faults.assert_documented(ended, killed=[0])
   # Reported by the other process or by JAX.
   assert 'lost the connection to other processes' in ended.outputs[1] or (
       'coordination service' in ended.outputs[1].lower()), ended
@@ -46,7 +58,7 @@ def test_a_kill_and_a_hang_do_not_change_the_result(tmp_path):
       lambda: faults.last_step(workdir) > before, signal.SIGSTOP, [1],
       *faults.HUNG, heartbeat_secs=10 * faults.HUNG_SECS).end()
   assert ended.statuses[0] == watchdog_lib.EXIT_CODE, ended
-  assert ended.statuses[1] != 0
+  faults.assert_documented(ended)
   *reported, ends = map(int, re.findall(
       r'process 0 of 2: no progress for (\d+) s after step \d+ while \w',
       ended.outputs[0]))

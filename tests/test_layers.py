@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 LAYERS = (
     ('types', 'tree', 'schema', 'losses', 'metrics', 'atomic_files', 'console',
      'escape', 'exceptions', 'nearest_neighbours', 'untrusted', 'allocator',
-     'classes', 'pictures', 'spelling'),
+     'classes', 'pictures', 'spelling', 'early_signals'),
     ('models', 'data', 'optim', 'parallel', 'analysis'),
     ('objectives', 'training', 'checkpoints', 'weights', 'evals', 'curation'),
     ('inference', 'experiment', 'plan', 'run', 'sweep', 'benchmarking'),

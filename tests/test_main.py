@@ -1,12 +1,16 @@
 """Command-line mistakes are one-line errors with exit status 2."""
 
+import itertools
 import pathlib
+import signal
 import subprocess
 import sys
+import types
 
 import pytest
 
 from vit_jax import __main__ as main
+from vit_jax import early_signals
 from vit_jax.checkpoints import paths
 from vit_jax.curation import beam_runner
 from vit_jax.curation import hash_index
@@ -110,6 +114,66 @@ for argv in ([], *([name] for name in main.COMMANDS)):
   done = subprocess.run([sys.executable, '-c', program], cwd=ROOT, check=False,
                         capture_output=True, text=True)
   assert not done.returncode, done.stderr
+
+
+@pytest.mark.parametrize('program', [('main.py',), ('-m', 'vit_jax')])
+@pytest.mark.parametrize('signum, status', [
+    (signal.SIGTERM, 75), (signal.SIGINT, 130)])
+@pytest.mark.parametrize('module', ['argparse', 'numpy'])
+def test_a_signal_during_the_imports_ends_with_the_documented_status(
+    program, signum, status, module, tmp_path):
+  process = subprocess.Popen(
+      [sys.executable, '-X', 'importtime', *program, 'train',
+       '--config=configs/quickstart.py', f'--workdir={tmp_path}/run'],
+      cwd=ROOT, text=True, stderr=subprocess.PIPE)
+  lines = itertools.takewhile(
+      lambda line: line.split('|')[-1].strip() != module, process.stderr)
+  assert list(lines)
+  process.send_signal(signum)
+  _, rest = process.communicate(timeout=120)
+  assert process.returncode == status, rest
+  assert 'Traceback' not in rest
+
+
+def test_sigterm_keeps_its_default_for_commands_that_do_not_resume(
+    monkeypatch):
+  found = {}
+
+  def run(args):
+    del args
+    found[command] = signal.getsignal(signal.SIGTERM)
+    return 0, None
+
+  module = types.ModuleType('fake')
+  module.add_arguments, module.run = (lambda parser: None), run
+  monkeypatch.setattr(main, 'module_of', lambda _: module)
+  before = {s: signal.getsignal(s) for s in early_signals.EXIT_CODES}
+  try:
+    for command in ('train', 'sweep', 'evaluate', 'flops'):
+      early_signals.catch()
+      assert main.main([command]) == 0
+  finally:
+    for signum, handler in before.items():
+      signal.signal(signum, handler)
+  assert found['train'] == found['sweep'] != signal.SIG_DFL
+  assert found['evaluate'] == found['flops'] == signal.SIG_DFL
+
+
+def test_a_failed_command_does_not_wait_for_threads_of_a_save():
+  program = """
+import threading
+from vit_jax import __main__ as main
+class Waiting(threading.Thread):
+  __module__ = 'orbax.checkpoint'
+Waiting(target=threading.Event().wait).start()
+def fail(argv):
+  raise ZeroDivisionError('a bug')
+main.main = fail
+main.exit_code([])"""
+  done = subprocess.run([sys.executable, '-c', program], cwd=ROOT, check=False,
+                        capture_output=True, text=True, timeout=60)
+  assert done.returncode == 1
+  assert 'ZeroDivisionError: a bug' in done.stderr
 
 
 def test_commands_offer_the_choices_of_the_library():

@@ -4,6 +4,11 @@
     python main.py --help
 """
 
+from vit_jax import early_signals
+
+if __name__ == '__main__':
+  early_signals.catch()  # Before the other imports.
+
 import argparse
 from collections.abc import Sequence
 import contextlib
@@ -15,6 +20,7 @@ import pathlib
 import shutil
 import signal
 import sys
+import threading
 import traceback
 import types
 
@@ -105,6 +111,8 @@ def run(command: str, argv: Sequence[str]) -> int:
     arguments.print_config(config, config_overrides(argv))
     return 0
   args = parse_arguments(command, parser, argv)
+  if command not in STOPPABLE:
+    early_signals.release_sigterm()
   is_first = connect(command, args)
   with contextlib.ExitStack() as stack:
     if not is_first:
@@ -260,6 +268,7 @@ def exit_code(argv: Sequence[str] | None = None) -> int:
   Args:
     argv: arguments; by default the arguments of the process.
   """
+  early_signals.catch()  # Of the script `vit-jax`.
   from vit_jax.run import signals  # Imports no JAX.
   allocator.keep_freed_memory(os.environ)  # Before JAX allocates.
   try:
@@ -267,7 +276,7 @@ def exit_code(argv: Sequence[str] | None = None) -> int:
   except signals.Stopped as stopped:
     return stopped.exit_code  # Every process leaves here.
   except KeyboardInterrupt:
-    return finish(signals.EXIT_CODES[signals.signal.SIGINT])
+    return finish(early_signals.EXIT_CODES[signal.SIGINT])
   except BrokenPipeError:  # The reader, such as `head`, has left.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return finish(128 + signal.SIGPIPE)
@@ -277,9 +286,16 @@ def exit_code(argv: Sequence[str] | None = None) -> int:
 
 
 def finish(status: int, message: str = '') -> int:
-  """Returns the status, or exits at once if other processes would wait."""
+  """Returns the status, or exits at once if others or Python would wait."""
   if processes := sys.modules.get(PROCESSES):
     processes.exit_now(status, message)
+  # After a save that failed at its start, threads wait for its folders.
+  if status and any(type(thread).__module__.startswith('orbax.')
+                    for thread in threading.enumerate()):
+    print(message, end='', file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
   return status
 
 

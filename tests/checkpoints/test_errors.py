@@ -54,7 +54,10 @@ def in_background(error):
                 'No space left on device]'), 'No space left on device'),
     (ValueError(f'RESOURCE_EXHAUSTED: Error writing local file "/{"a" * 200}": '
                 f'Failed to open: "/{"a" * 200}": No space left on device '
-                "[os_error_code='28']"), ': No space left on device. Check')])
+                "[os_error_code='28']"), ': No space left on device. Check'),
+    (ValueError('RESOURCE_EXHAUSTED: Failed writing: "/a": Failed to write 9 '
+                "bytes to file 7: No space left on device [os_error_code='28']"
+                ), 'to /proc: No space left on device. Check')])
 def test_system_errors_are_found_in_causes_and_in_text(error, message):
   with pytest.raises(errors.StorageError, match=message):
     fail(error)
@@ -163,6 +166,25 @@ def test_a_workdir_that_cannot_be_created_is_a_storage_error(
   with (pytest.raises(errors.StorageError, match='Read-only file system'),
         lock.hold(tmp_path / 'run')):
     pass
+
+
+@pytest.mark.parametrize('is_new', [False, True])
+def test_a_deleted_or_replaced_workdir_is_one_clear_error(tmp_path, is_new):
+  workdir = tmp_path / 'run'
+  with pytest.raises(errors.StorageError, match=(
+      f'^{workdir}, or .lock in it, was deleted, moved or replaced')) as caught:
+    with lock.hold(workdir) as check:
+      check()
+      workdir.rename(tmp_path / 'moved')
+      if is_new:
+        workdir.mkdir()
+        (workdir / lock.FILENAME).write_text('process 1 on another host')
+      with pytest.raises(errors.StorageError, match='was deleted'):
+        check()
+      raise FileNotFoundError(errno.ENOENT, 'gone', '10/_METADATA')  # Orbax.
+  assert isinstance(caught.value.__cause__, FileNotFoundError)
+  with pytest.raises(FileNotFoundError), lock.hold(tmp_path / 'moved'):
+    raise FileNotFoundError(errno.ENOENT, 'gone', 'image.png')
 
 
 def test_a_file_system_without_locks_is_used_without_one(tmp_path, monkeypatch):

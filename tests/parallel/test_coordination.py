@@ -77,11 +77,41 @@ def test_two_processes_share_results_errors_and_stops():
   assert "not all processes reached 'absent' within 2 s" in found[0]['absent']
 
 
-def test_an_unavailable_data_server_is_not_a_lost_process(monkeypatch):
+GLOO = 'Gloo AllGather failed: [pair.cc:538] Connection reset by peer'
+
+
+def barrier_timeout():
+  """Returns the error of Orbax for a barrier that a lost process missed."""
+  try:
+    raise TimeoutError('Timed out while waiting for a barrier') from (
+        jax.errors.JaxRuntimeError('UNAVAILABLE: Barrier failed'))
+  except TimeoutError as error:
+    return error
+
+
+@pytest.mark.parametrize('error', [
+    jax.errors.JaxRuntimeError('Gloo: connection closed by peer'),
+    ValueError(f'UNKNOWN: {GLOO}'), barrier_timeout()])
+def test_a_process_lost_in_a_step_or_a_save_is_a_lost_error(error, monkeypatch):
+  with pytest.raises(type(error)):  # Of a single process.
+    with coordination.explain_lost_processes():
+      raise error
   monkeypatch.setattr(coordination, 'is_distributed', lambda: True)
   with pytest.raises(coordination.LostError, match='resumes from the last'):
     with coordination.explain_lost_processes():
-      raise jax.errors.JaxRuntimeError('Gloo: connection closed by peer')
+      raise error
+  with pytest.raises(coordination.LostError, match='resumes from the last'):
+    with errors.explain_errors('a checkpoint', '/proc'):  # Of the manager.
+      with errors.explain_errors('the checkpoint of step 3', '/proc'):
+        raise error
+
+
+def test_an_unavailable_data_server_is_not_a_lost_process(monkeypatch):
+  monkeypatch.setattr(coordination, 'is_distributed', lambda: True)
+  for text in (f'{GLOO} is no dataset', "NOT_FOUND: 'Gloo' is no file"):
+    with pytest.raises(ValueError, match='Gloo'):
+      with coordination.explain_lost_processes():
+        raise ValueError(text)
   with pytest.raises(OSError, match='503 Service Unavailable'):
     with coordination.explain_lost_processes():
       raise OSError('503 Service Unavailable')

@@ -16,9 +16,10 @@ from etils import epath
 from vit_jax import atomic_files
 from vit_jax import console
 from vit_jax import exceptions
+from vit_jax.parallel import coordination
 
 # Operating system errors as TensorStore reports them, and errors of buckets.
-_OS_ERROR = re.compile(r'(?:": ([^":[]+) )?\[(?:OS error|os_error_code)')
+_OS_ERROR = re.compile(r'(?:: ([^":[]+) )?\[(?:OS error|os_error_code)')
 _BUCKET_ERROR = re.compile(
     r'bucket|credentials|HTTP response|PERMISSION_DENIED|UNAUTHENTICATED'
     r'|Forbidden|Access ?Denied|quota|Cannot connect', re.IGNORECASE)
@@ -32,10 +33,15 @@ class StorageError(RuntimeError):
 def explain_errors(
     what: str, folder: epath.PathLike, *, resume: Callable[[], str] = str,
 ) -> contextlib.AbstractContextManager[None]:
-  """Rewrites storage errors that occur while writing `what`."""
-  return exceptions.replaced_by(lambda error: storage_error(
-      error, f'Cannot write {what} to', folder,
-      more=lambda: f', or use another --workdir. {resume()}'.rstrip()))
+  """Rewrites storage errors that occur while writing `what`.
+
+  A save that failed because a process is lost is a `coordination.LostError`.
+  """
+  # First, because Orbax reports a lost process as a TimeoutError, an OSError.
+  return exceptions.replaced_by(
+      lambda error: coordination.lost_error(error) or storage_error(
+          error, f'Cannot write {what} to', folder,
+          more=lambda: f', or use another --workdir. {resume()}'.rstrip()))
 
 
 def storage_error(
@@ -54,7 +60,8 @@ def storage_error(
                and not os.fspath(path).startswith('http'))
   found = next((link for link in exceptions.causes(error)
                 if _is_storage_error(link, is_bucket=is_bucket)), None)
-  if found is None or isinstance(error, StorageError):
+  if found is None or isinstance(
+      error, (StorageError, coordination.LostError)):
     return None
   reported = _OS_ERROR.search(str(found))
   message = (getattr(found, 'strerror', None) or (reported and reported[1])

@@ -3,11 +3,12 @@
 A damaged checkpoint raises one clear error.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import contextlib
 import json
 import logging
 import re
+import sys
 from typing import Any
 
 from etils import epath
@@ -26,6 +27,21 @@ from vit_jax.checkpoints import paths
 # logs them in each thread, with pages of tracebacks.
 logging.getLogger('absl').addFilter(
     lambda record: not (record.exc_info and 'orbax' in record.pathname))
+
+# Asyncio logs the same errors of the other arrays of a failed save.
+logging.getLogger('asyncio').addFilter(
+    lambda record: 'OCDBT' not in record.getMessage())
+
+
+def _without_closed_loops(report: Callable[[Any], object]) -> Callable:
+  """Hides tracebacks of other writes in progress after one has failed."""
+  def hook(unraisable: Any) -> None:
+    if str(unraisable.exc_value) != 'Event loop is closed':
+      report(unraisable)
+  return hook
+
+
+sys.unraisablehook = _without_closed_loops(sys.unraisablehook)
 
 # Memory or service errors, which do not mean that files are damaged.
 _TEMPORARY = re.compile(

@@ -231,8 +231,10 @@ class Checkpoints:
   def check(self) -> None:
     """Raises the error of a failed save in the background."""
     with self._explain_errors('a checkpoint'):
-      self._latest.check_for_errors()
-      self._best.check_for_errors()
+      for manager in (self._latest, self._best):
+        # `check_for_errors` misses an error that its last thread received.
+        if not manager.is_saving_in_progress():
+          manager.wait_until_finished()
 
   def wait(self) -> None:
     """Waits until all saves are written; raises their errors."""

@@ -33,6 +33,8 @@ EXIT_SECS = 2  # Time for them to exit: JAX aborts those that outlive process 0.
 # use the same words, but with other exception types.
 _UNREACHABLE = re.compile(
     r'gloo|nccl|connection|unavailable|barrier|heartbeat|socket', re.IGNORECASE)
+# JAX raises a failed collective as a plain ValueError where an array is read.
+_COLLECTIVE = re.compile(r'[A-Z_]+: (Gloo|NCCL)\b')
 
 _calls: collections.Counter[str] = collections.Counter()
 _stop_checks = itertools.count(1)
@@ -148,19 +150,26 @@ def explain_lost_processes() -> contextlib.AbstractContextManager[None]:
 
   JAX's heartbeats end a collective that hangs.
   """
-  return exceptions.replaced_by(_lost_error)
+  return exceptions.replaced_by(lost_error)
 
 
-def _lost_error(error: Exception) -> LostError | None:
+def lost_error(error: Exception) -> LostError | None:
+  """Returns the error of a lost process; None for other kinds of errors."""
   if not is_distributed() or isinstance(error, LostError) or not any(
-      isinstance(link, jax.errors.JaxRuntimeError)
-      and _UNREACHABLE.search(str(link)) for link in exceptions.causes(error)):
+      map(_is_unreachable, exceptions.causes(error))):
     return None
   return LostError(
       f'process {jax.process_index()} of {jax.process_count()}: lost the '
       'connection to other processes; see their output. Start the same command '
       'again: it resumes from the last checkpoint. '
       f'({exceptions.first_line(error)})')
+
+
+def _is_unreachable(error: BaseException) -> bool:
+  if isinstance(error, jax.errors.JaxRuntimeError):
+    return _UNREACHABLE.search(str(error)) is not None
+  return (isinstance(error, ValueError)
+          and _COLLECTIVE.match(str(error)) is not None)
 
 
 def _explain_timeout(what: str) -> contextlib.AbstractContextManager[None]:

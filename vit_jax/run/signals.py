@@ -10,9 +10,7 @@ import os
 import signal
 from typing import Any
 
-# Exit status of a run that saved its state: EX_TEMPFAIL of sysexits.h for
-# SIGTERM, and the shell's 128 + 2 for Ctrl-C.
-EXIT_CODES = {signal.SIGTERM: 75, signal.SIGINT: 130}
+from vit_jax import early_signals
 
 
 class Stopped(Exception):
@@ -20,7 +18,7 @@ class Stopped(Exception):
 
   def __init__(self, signum: int):
     super().__init__(signal.Signals(signum).name)
-    self.exit_code = EXIT_CODES[signal.Signals(signum)]
+    self.exit_code = early_signals.EXIT_CODES[signal.Signals(signum)]
 
 
 class StopRequest:
@@ -65,7 +63,7 @@ def catch() -> Iterator[StopRequest]:
   is_distributed = coordination.is_distributed()
   stop = StopRequest(is_distributed=is_distributed)
   # With several processes, JAX itself handles SIGTERM.
-  caught = [signal.SIGINT] if is_distributed else list(EXIT_CODES)
+  caught = [signal.SIGINT] if is_distributed else list(early_signals.EXIT_CODES)
   before = {}
   with contextlib.suppress(ValueError):  # Not the main thread.
     for signum in caught:

@@ -9,7 +9,7 @@
     unreadable.jsonl unreadable images, if any (`run.unreadable_log`)
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 import contextlib
 import dataclasses
 from typing import Any
@@ -45,20 +45,26 @@ class Files:
     path: the workdir.
     title: name of the run, or ''.
     describe_latest: returns a sentence about the checkpoint to resume from.
+    checks: functions that raise an error if the workdir must not be written to.
   """
   path: epath.Path
   title: str
   describe_latest: Callable[[], str]
+  checks: tuple[Callable[[], None], ...] = ()
 
   @property
   def is_active(self) -> bool:
     """Whether this process writes."""
     return jax.process_index() == 0
 
-  def explain_errors(
-      self, what: str) -> contextlib.AbstractContextManager[None]:
-    """Adds advice to storage errors."""
-    return errors.explain_errors(what, self.path, resume=self.describe_latest)
+  @contextlib.contextmanager
+  def explain_errors(self, what: str) -> Generator[None, None, None]:
+    """Checks that the workdir is still this run's; explains storage errors."""
+    with errors.explain_errors(
+        what, self.path, resume=self.describe_latest):
+      for check in self.checks:
+        check()
+      yield
 
   def write_start(self, experiment: experiment_lib.Experiment) -> None:
     """Writes the resolved config and the table of parameters."""
