@@ -3,7 +3,6 @@
 An image that was trained on is never measured on as a held-out one.
 """
 
-import json
 import os
 import shutil
 
