@@ -143,7 +143,7 @@ def timed(function):
 
 def time_log(folder, count):
   """Yields names and seconds of using a log of `count` rows."""
-  from vit_jax.analysis import plots
+  from vit_jax.run import curves as plots
   from vit_jax.run import writer as writer_lib
   folder.mkdir()
   names = [f'train/metric_{i}' for i in range(8)]

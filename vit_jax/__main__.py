@@ -8,7 +8,6 @@ import argparse
 from collections.abc import Sequence
 import contextlib
 import dis
-import importlib
 import importlib.util
 import os
 import pathlib
@@ -20,14 +19,10 @@ import types
 
 from vit_jax import allocator
 from vit_jax import escape
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax.commands import arguments
 
-# Files in vit_jax/commands, whose first lines `usage` prints.
-COMMANDS = (
-    'train', 'evaluate', 'sweep', 'flops', 'plan', 'predict', 'features',
-    'inspect', 'deduplicate', 'data', 'convert', 'export', 'benchmark',
-    'doctor')
 DEFAULT = 'train'
 # MULTIPROCESS: commands that can run as several processes; STOPPABLE: those
 # that save their state on SIGTERM.
@@ -55,7 +50,8 @@ def main(argv: Sequence[str]) -> int:
   named = not argv[0].startswith('-')
   try:
     if named:
-      schema.check_name(argv[0], COMMANDS, what='command')
+      schema.check_name(
+          argv[0], registry.available(registry.COMMANDS), what='command')
     return run(argv[0] if named else DEFAULT, argv[1 if named else 0:])
   except BrokenPipeError:
     raise  # See `exit_code`.
@@ -77,9 +73,10 @@ def print_error(message: str) -> None:
 
 def usage() -> str:
   """Returns the list of commands."""
-  width = max(map(len, COMMANDS))
-  texts = [(module_of(name).__doc__ or '').splitlines()[0] for name in COMMANDS]
-  lines = [f'  {name:{width}}  {text}' for name, text in zip(COMMANDS, texts)]
+  names = registry.available(registry.COMMANDS)
+  width = max(map(len, names))
+  texts = [(module_of(name).__doc__ or '').splitlines()[0] for name in names]
+  lines = [f'  {name:{width}}  {text}' for name, text in zip(names, texts)]
   return '\n'.join([
       f'usage: {INVOCATION} [COMMAND] --config=configs/x.py[:name=value,...] '
       '--workdir=DIR', '',
@@ -91,7 +88,7 @@ def usage() -> str:
 
 def module_of(command: str) -> types.ModuleType:
   """Returns the module of a command, which imports libraries when it runs."""
-  return importlib.import_module(f'vit_jax.commands.{command}')
+  return registry.load(registry.COMMANDS[command])
 
 
 def run(command: str, argv: Sequence[str]) -> int:

@@ -17,6 +17,7 @@ from typing import Any
 
 from etils import epy
 
+from vit_jax import registry
 from vit_jax.commands import arguments
 
 with epy.lazy_imports():
@@ -28,7 +29,6 @@ with epy.lazy_imports():
   from vit_jax import data
   from vit_jax import evals
   from vit_jax.evals import confusion
-  from vit_jax.evals import figures
   from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import log_config
@@ -105,14 +105,15 @@ def _evaluate(
   experiment, params = evaluate_checkpoint.restore(config, weights)
   if keep_aspect:
     experiment = evaluate_checkpoint.at_any_aspect(experiment, weights)
+  draws = registry.exists(registry.FIGURES)
   metrics: dict[str, float] = {}
   tables: dict[str, dict[str, Any]] = {}
   start = time.monotonic()
   for name, result in evaluate_checkpoint.results(
       experiment, params, lambda name: watchdog.beat(f'evaluating {name}')):
     _show(name, result, experiment, secs=time.monotonic() - start)
-    if output is not None and jax.process_index() == 0:
-      for path in figures.draw(name, result, output):
+    if output is not None and draws and jax.process_index() == 0:
+      for path in registry.load(registry.FIGURES)(name, result, output):
         print(f'figure      {path}')
     metrics |= result.metrics_of(name)
     if result.tables:

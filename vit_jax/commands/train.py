@@ -20,10 +20,10 @@ with epy.lazy_imports():
   from vit_jax import console as console_lib
   from vit_jax import metrics as metrics_lib
   from vit_jax import run as run_lib
-  from vit_jax.analysis import plots
   from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import fit_weights
   from vit_jax.experiment import load_config
+  from vit_jax.run import curves as plots
   from vit_jax.run import initial_weights
   from vit_jax.run import signals
   from vit_jax.run import watchdog as watchdog_lib

@@ -11,8 +11,8 @@ import jax
 import numpy as np
 
 from vit_jax import data
+from vit_jax import pixel_classes
 from vit_jax import types
-from vit_jax.analysis import pixel_classes
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
 from vit_jax.evals import pixels

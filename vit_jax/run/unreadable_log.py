@@ -9,10 +9,10 @@ import jax
 
 from vit_jax import console
 from vit_jax import data
-from vit_jax.curation import start_check
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import multihost
 from vit_jax.run import counters as counters_lib
+from vit_jax.run import start_check
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.run import writer as writer_lib
 

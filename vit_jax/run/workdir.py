@@ -83,7 +83,7 @@ class Files:
 
   def write_summary(self, summary: Mapping[str, Any]) -> None:
     """Writes the summary and the plots of a finished run."""
-    from vit_jax.analysis import plots  # Imports Matplotlib.
+    from vit_jax.run import curves as plots  # Imports Matplotlib.
     if self.is_active:
       with self.explain_errors(f'{SUMMARY} or {CURVES}'):
         atomic_files.write_json(self.path / SUMMARY, summary)
