@@ -28,6 +28,7 @@ LAYERS = (
 WITHIN_A_ROW = {
     ('main', '__main__'),
     ('console', 'escape'),
+    ('schema', 'registry'),
     ('untrusted', 'atomic_files'),
     ('weights', 'checkpoints'),
     ('run', 'experiment'),

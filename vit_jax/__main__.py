@@ -97,11 +97,13 @@ def run(command: str, argv: Sequence[str]) -> int:
   os.environ.setdefault(
       'JAX_COMPILATION_CACHE_DIR', os.path.expanduser(COMPILE_CACHE))
   module, parser = build_parser(command)
+  registry.allow_named(list(argv))
   if {'-h', '--help'} & set(argv) and (config := config_of(argv)):
     parser.print_help()
     arguments.print_config(config, config_overrides(argv))
     return 0
   args = parse_arguments(command, parser, argv)
+  registry.allow(*args.imports)
   is_first = connect(command, args)
   with contextlib.ExitStack() as stack:
     if not is_first:
@@ -190,6 +192,11 @@ def build_parser(
         # A default in the subparser would overwrite the parsed value.
         default=None if each is parser else argparse.SUPPRESS,
         help='also write the results to this file as JSON')
+    each.add_argument(
+        '--import', dest='imports', action='append', metavar='MODULE',
+        default=[] if each is parser else argparse.SUPPRESS,
+        help='module of your own that the saved config of a run may import; '
+        'those that the command line or a config file names need no flag')
   if command in MULTIPROCESS:
     add_process_flags(parser)
   return module, parser

@@ -6,7 +6,16 @@ import matplotlib
 from PIL import Image
 import pytest
 
+from vit_jax import metrics
+from vit_jax.evals import features
+from vit_jax.evals import pixels
+from vit_jax.evals import regression
 from vit_jax.run import curves as plots
+
+DECLARED = (
+    metrics.LOSS, metrics.ACCURACY, metrics.PRECISION_AT_1,
+    *regression.RegressionConfig().metrics(), *pixels.METRICS,
+    *features.SPREAD, metrics.MEAN_AVERAGE_PRECISION)
 
 
 def make_rows(*, num_points=20, scale=1.0):
@@ -31,7 +40,7 @@ def draw(monkeypatch, tmp_path):
     figures.append(fig)
 
   def draw_curves(runs):
-    plots.curves(runs, tmp_path / 'curves.png')
+    plots.curves(runs, tmp_path / 'curves.png', declared=DECLARED)
     return figures.pop()
 
   monkeypatch.setattr(plots, 'save', keep)
@@ -77,7 +86,7 @@ def test_losses_over_decades_have_a_log_scale(last, scale, draw):
 
 def test_runs_without_metrics_are_an_error(tmp_path):
   with pytest.raises(ValueError, match=r'Nothing to draw.*train/loss.*empty'):
-    plots.curves({'empty': []}, tmp_path / 'curves.png')
+    plots.curves({'empty': []}, tmp_path / 'curves.png', declared=DECLARED)
   assert not (tmp_path / 'curves.png').exists()
 
 
@@ -136,13 +145,13 @@ def test_noise_does_not_fill_an_axis_and_training_is_dashed(draw):
 @pytest.mark.parametrize('suffix', ['svg', 'pdf'])
 def test_the_suffix_determines_the_format(suffix, tmp_path):
   path = tmp_path / f'curves.{suffix}'
-  plots.curves({'run': make_rows()}, path)
+  plots.curves({'run': make_rows()}, path, declared=DECLARED)
   assert path.read_bytes()[:5] in (b'<?xml', b'%PDF-')
 
 
 def test_png_files_have_a_copy_in_the_format_of_matplotlibs_settings(tmp_path):
   with matplotlib.rc_context({'savefig.format': 'pdf'}):
     for name in ('curves.png', 'other.svg'):
-      plots.curves({'run': make_rows()}, tmp_path / name)
+      plots.curves({'run': make_rows()}, tmp_path / name, declared=DECLARED)
   assert {path.name for path in tmp_path.iterdir()} == {
       'curves.png', 'curves.pdf', 'other.svg'}

@@ -28,6 +28,7 @@ with epy.lazy_imports():
   from vit_jax import console as console_lib
   from vit_jax import data
   from vit_jax import evals
+  from vit_jax import metrics as metrics_lib
   from vit_jax.evals import confusion
   from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import config as config_lib
@@ -130,12 +131,15 @@ def _show(
     name: str, result: evals.Result, experiment: build_lib.Experiment, *,
     secs: float,
 ) -> None:
+  declared = config_lib.declared_metrics(experiment.config)
   console_lib.table(
       f'{name}: {experiment.data_of(name).title}, '
       f'{console_lib.format_count(int(result.metrics["examples"]), "image")} '
       f'in {secs:.1f} s',
       ['metric', 'value'],
-      [[key, console_lib.format_metric(key, value, digits=5)]
+      [[key, console_lib.format_metric(
+          value, digits=5, is_fraction=metrics_lib.find(
+              f'{name}/{key}', declared).is_fraction)]
        for key, value in result.metrics.items() if key != 'examples'])
   if 'confusion' in result.tables:
     _show_classes(result)
@@ -147,7 +151,8 @@ def _show_classes(result: evals.Result) -> None:
   console_lib.table(
       'Classes of lowest F1', ['class', 'images', 'precision', 'recall', 'F1'],
       [[result.name_of(i), int(total[i]), *(
-          console_lib.format_metric('f1', float(tables[f'class_{key}'][i]))
+          console_lib.format_metric(
+              float(tables[f'class_{key}'][i]), is_fraction=True)
           for key in ('precision', 'accuracy', 'f1'))]
        for i in map(int, np.argsort(
            tables['class_f1'], kind='stable')[:_MAX_CLASSES])])

@@ -26,8 +26,8 @@ class SegmentationHeadConfig(evaluator.EvaluatorConfig):
 
   uses_labels: ClassVar[bool] = False
 
-  def metrics(self) -> dict[str, evaluator.Mode]:
-    return dict(pixels.METRICS)
+  def metrics(self) -> tuple[evaluator.Metric, ...]:
+    return pixels.METRICS
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     split = context.open(self, masks=True)

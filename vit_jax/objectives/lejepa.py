@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vit_jax import metrics
 from vit_jax import models
 from vit_jax import schema
 from vit_jax import types
@@ -60,8 +61,9 @@ class LejepaConfig(objective.ObjectiveConfig):
     schema.check_range(self, 'weight', above=0, end=1)
     schema.check_range(self, 'directions', 'hidden', 'embedding', low=1)
 
-  def metrics(self) -> dict[str, objective.Mode]:
-    return {'prediction': 'min', 'sigreg': 'min'}
+  def metrics(self) -> tuple[objective.Metric, ...]:
+    return (objective.Metric('prediction', mode='min'),
+            objective.Metric('sigreg', mode='min'))
 
   def build_model(
       self, model: models.ModelConfig, *, image_shape: tuple[int, int, int],
@@ -113,7 +115,7 @@ class Lejepa(objective.CoupledObjective):
   def __init__(self, config: LejepaConfig, context: objective.Context):
     """Initialises the loss."""
     self._config, self._context = config, context
-    self.metrics = config.metrics()
+    self.metrics = metrics.names(config.metrics())
 
   def draw(
       self, images: objective.Images, key: PRNGKeyArray,

@@ -1,6 +1,6 @@
 """Training curves of one or several runs, and the style of all plots."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import functools
 import io
@@ -12,7 +12,6 @@ from typing import Any
 from etils import epath
 
 from vit_jax import atomic_files
-from vit_jax import console
 from vit_jax import metrics as metrics_lib
 
 Rows = Sequence[Mapping[str, Any]]
@@ -29,7 +28,7 @@ _PANEL_INCHES = 2.8  # Readable when a page shrinks three panels to 800 pixels.
 # Smallest range of an axis, so that noise does not fill it: of fractions, and
 # of other metrics relative to their largest value.
 _FRACTION_RANGE, _RELATIVE_RANGE = 0.1, 0.1
-_TITLES = {**metrics_lib.TITLES, 'learning_rate': 'Learning rate'}
+_LEARNING_RATE = metrics_lib.Metric('learning_rate', 'Learning rate')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +41,11 @@ class _Series:
   values: Sequence[float]
 
 
-def curves(runs: Mapping[str, Rows], path: epath.PathLike) -> None:
-  """Plots loss, metrics such as accuracy, and learning rate of runs.
+def curves(
+    runs: Mapping[str, Rows], path: epath.PathLike, *,
+    declared: Iterable[metrics_lib.Metric],
+) -> None:
+  """Plots the metrics with a title, such as the loss, and the learning rate.
 
   Each run has its colour, and each evaluator its marker.
 
@@ -53,16 +55,21 @@ def curves(runs: Mapping[str, Rows], path: epath.PathLike) -> None:
     runs: rows by run name; each row holds `step` and metrics such as
       'train/loss' or 'val/accuracy'.
     path: file to write; the suffix determines the format (.png, .pdf, .svg).
+    declared: metrics of the runs, in the order of their panels.
 
   Raises:
     ValueError: if no row holds any of the metrics.
   """
-  series = _collect(runs)
+  shown: dict[str, metrics_lib.Metric] = {}
+  for one in (*declared, _LEARNING_RATE):
+    if one.title:
+      shown.setdefault(one.name, one)
+  series = _collect(runs, shown)
   if not series:
     raise ValueError(
         'Nothing to draw: expected rows with a metric such as train/loss or '
         f'val/accuracy in the run(s) {", ".join(runs) or "(none)"}.')
-  metrics = [m for m in _TITLES if any(s.metric == m for s in series)]
+  metrics = [m for m in shown if any(s.metric == m for s in series)]
   colours = dict(zip(runs, itertools.cycle(COLOURS)))
   markers = dict(zip(dict.fromkeys(
       s.name for s in series if s.name != 'train'), MARKERS * len(series)))
@@ -74,7 +81,8 @@ def curves(runs: Mapping[str, Rows], path: epath.PathLike) -> None:
       axes.plot(s.steps, s.values, color=colours[s.run],
                 **_line_style(s, markers))
     axes.set_xlabel('step')
-    _format_panel(axes, metric, [value for s in drawn for value in s.values])
+    _format_panel(
+        axes, shown[metric], [value for s in drawn for value in s.values])
   _draw_legend(fig, colours, series, markers)
   save(fig, path)
 
@@ -187,46 +195,50 @@ def save(fig: Any, path: epath.PathLike) -> None:
     save(fig, path.with_suffix(also))
 
 
-def _collect(runs: Mapping[str, Rows]) -> list[_Series]:
+def _collect(
+    runs: Mapping[str, Rows], shown: Mapping[str, metrics_lib.Metric],
+) -> list[_Series]:
   found = []
   for run, rows in runs.items():
     for key in dict.fromkeys(key for row in rows for key in row):
       name, _, metric = key.rpartition('/')
       points = [(row['step'], row[key]) for row in rows
-                if name and metric in _TITLES and key in row
+                if name and metric in shown and key in row
                 and math.isfinite(row[key])]
       if points:
         found.append(_Series(run, name, metric, *zip(*points)))
   return found
 
 
-def _format_panel(axes: Any, metric: str, values: Sequence[float]) -> None:
+def _format_panel(
+    axes: Any, metric: metrics_lib.Metric, values: Sequence[float]) -> None:
   from matplotlib import ticker
-  axes.set_title(_TITLES[metric], fontsize=12, loc='left', fontweight='bold')
+  axes.set_title(
+      drawable(metric.title), fontsize=12, loc='left', fontweight='bold')
   style(axes)
   axes.xaxis.set_major_locator(ticker.MaxNLocator(
       nbins=4, integer=True, min_n_ticks=1))
   axes.xaxis.set_major_formatter('{x:,.0f}')
-  if metric == 'loss' and min(values) > 0 and (
+  if metric == metrics_lib.LOSS and min(values) > 0 and (
       max(values) / min(values) > _LOG_SCALE_RATIO):
     axes.set_yscale('log')
     axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_minor_formatter(ticker.NullFormatter())
   low, high = axes.get_ylim()
-  if console.is_fraction(metric):
+  if metric.is_fraction:
     high = min(high, 1.005)
     least = _FRACTION_RANGE
   else:
     least = _RELATIVE_RANGE * max(map(abs, values))
   if axes.get_yscale() == 'linear':
     axes.set_ylim(min(low, high - least), high)
-  if metric == 'learning_rate':
+  if metric == _LEARNING_RATE:
     axes.set_ylim(bottom=0)
   # Complete labels instead of a factor above the axis.
   axes.yaxis.set_major_formatter('{x:.4g}')
-  if console.is_fraction(metric):
+  if metric.is_fraction:
     percent(axes.yaxis)
-  if metric == 'r2':  # Untrained, it is arbitrarily low.
+  if metric.name == 'r2':  # Untrained, it is arbitrarily low.
     axes.set_ylim(bottom=max(-1, axes.get_ylim()[0]))
 
 

@@ -16,7 +16,7 @@ from vit_jax import data
 from vit_jax.data import examples
 from vit_jax.data.images import decode
 from vit_jax.data.images import unreadable as unreadable_lib
-from vit_jax.data.sources import registry
+from vit_jax.data.sources import open_source
 
 _CHUNK = 64  # Images between two checks of the time limit.
 _MAX_EXAMPLES = 2**20
@@ -54,7 +54,7 @@ def check(
   """
   scans, problems, keys = [], [], set()
   for number, dataset in enumerate(datasets):
-    if not config.check_secs or not registry.is_user_data(dataset.name):
+    if not config.check_secs or not open_source.is_user_data(dataset.name):
       continue
     scan = _scan(config, dataset)
     scans.append(scan)

@@ -29,7 +29,7 @@ from tests import pictures
 from tests import random_models
 from tests import toy
 from vit_jax import __main__ as main
-from vit_jax.data.augment import ops as ops_lib
+from vit_jax import registry
 from vit_jax.data.images import limits
 from vit_jax.data.images import resize as resize_lib
 from vit_jax.extras.serve.commands import export as export_command
@@ -186,7 +186,8 @@ REQUIRED = {'resize_to_patches': {'patch': 16}}
       for method in typing.get_args(resize_lib.Method) if method != 'area'),
     *(({'ops': [{'op': name, **REQUIRED.get(name, {})}]},
        f'crops the centre, but .*{name}.*without --se')
-      for name in ops_lib.OPS if name not in ('resize', 'central_crop')),
+      for name in registry.OPERATIONS
+       if name not in ('resize', 'central_crop')),
     ({'ops': [{'op': 'resize', 'method': 'area'}]}, 'needs .*area'),
     ({'ops': [{'op': 'resize', 'antialias': False}]}, 'needs .*antialias'),
     ({'channels': 4, 'mean': 0.5, 'std': 0.5}, 'takes 4 channels of uint8'),

@@ -1,5 +1,6 @@
 """The plot of a sweep shows every setting."""
 
+from vit_jax import metrics
 from vit_jax.extras.sweep import sweep_plot
 from vit_jax.run import curves as plots
 
@@ -16,7 +17,7 @@ def draw(values, monkeypatch):
              key=lambda row: row['value'])
   sweep_plot.sweep({
       'plan': {'grid': {FIELD: list(values)}, 'metric': 'val/accuracy'},
-      'grid': rows, 'best': best, 'final': None}, 'sweep.png')
+      'grid': rows, 'best': best, 'final': None}, 'sweep.png', percent=True)
   (fig,) = figures
   return fig.axes[0], {text.get_text() for text in fig.legends[0].get_texts()}
 
@@ -39,7 +40,7 @@ def test_each_task_has_a_panel_and_each_row_a_line(monkeypatch):
           ('flowers', 'probe', '5', 0.2, 0.1), ('flowers', 'probe', 'all', 0.4,
                                                 None),
           ('flowers', 'tuned', 'all', 0.6, 0.1), ('$', 'probe', '5', 0.1, 0.1))
-  ]}, 'sweep.png')
+  ]}, 'sweep.png', declared={'test/accuracy': metrics.ACCURACY})
   (fig,) = figures
   flowers, other = fig.axes
   assert [axes.get_title(loc='left') for axes in fig.axes] == ['flowers', r'\$']

@@ -71,7 +71,7 @@ class Metadata:
       splits (`data.holdout`).
     unlabelled: splits without labels; in tables, they are not in `splits`.
     no_labels: why no split has labels, which are then all 0; '' if some have.
-    planned: whether only sizes are known; see `registry.open_planned`.
+    planned: whether only sizes are known; see `open_source.open_planned`.
   """
   num_classes: int
   class_names: tuple[str, ...] | None = None

@@ -22,8 +22,8 @@ from vit_jax import data
 from vit_jax import schema
 from vit_jax.data import known_datasets
 from vit_jax.data.images import unreadable as unreadable_lib
+from vit_jax.data.sources import open_source
 from vit_jax.data.sources import protocol
-from vit_jax.data.sources import registry
 from vit_jax.data.splits import split_strings
 from vit_jax.extras.curation import beam_runner
 from vit_jax.extras.curation import scan as scan_lib
@@ -87,7 +87,7 @@ def plan(
     raise ValueError(
         '--shorter-side applies to 8-bit images of 1 or 3 channels, but these '
         f'have {config.channels} channels of {config.dtype}. Remove it.')
-  opened = registry.open_splits(config)
+  opened = open_source.open_splits(config)
   nonempty = [split for split, source in opened.splits.items() if len(source)]
   if not nonempty:
     raise ValueError(f'{settings["source"]} has no examples.')

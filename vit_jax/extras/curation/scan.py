@@ -14,8 +14,8 @@ from vit_jax import data
 from vit_jax import pictures
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
+from vit_jax.data.sources import open_source
 from vit_jax.data.sources import protocol
-from vit_jax.data.sources import registry
 from vit_jax.data.splits import split_strings
 from vit_jax.data.splits import subsets
 from vit_jax.extras.curation import similarity
@@ -94,7 +94,7 @@ def prepare(
   A hash of the keys selects `max_examples` of all splits together; 0 selects
   all. For `embed` and `min_side` see `ScanRequest`.
   """
-  opened = registry.open_splits(config)
+  opened = open_source.open_splits(config)
   # A dataset of a few files may have an empty split.
   sources = {name: source for name, source in opened.splits.items()
              if len(source)}

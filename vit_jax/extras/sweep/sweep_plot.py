@@ -6,11 +6,12 @@ from typing import Any
 
 from etils import epath
 
-from vit_jax import console
+from vit_jax import metrics as metrics_lib
 from vit_jax.run import curves as plots
 
 
-def sweep(result: Mapping[str, Any], path: epath.PathLike) -> None:
+def sweep(
+    result: Mapping[str, Any], path: epath.PathLike, *, percent: bool) -> None:
   """Plots the metric against the swept field, one line per other setting.
 
   The field with the most values is on the x axis, in the order of the config.
@@ -19,13 +20,13 @@ def sweep(result: Mapping[str, Any], path: epath.PathLike) -> None:
     result: content of `sweep.json`: `plan` with `grid` and `metric`, rows
       `grid` with `values` and `value` (None for a diverged run), and `best`.
     path: file to write; the suffix determines the format (.png, .pdf, .svg).
+    percent: whether the metric is a fraction.
   """
   fields = result['plan']['grid']
   field = max(fields, key=lambda name: len(fields[name]))
   values = fields[field]
   positions = {json.dumps(value): i for i, value in enumerate(values)}
   metric = result['plan']['metric'].rsplit('/', 1)[-1]
-  percent = console.is_fraction(metric)
   scale = 100 if percent else 1
   fig = plots.new_figure(6.4, 4.4)
   axes = fig.subplots()
@@ -45,13 +46,17 @@ def sweep(result: Mapping[str, Any], path: epath.PathLike) -> None:
   plots.save(fig, path)
 
 
-def cells(result: Mapping[str, Any], path: epath.PathLike) -> None:
+def cells(
+    result: Mapping[str, Any], path: epath.PathLike, *,
+    declared: Mapping[str, metrics_lib.Metric],
+) -> None:
   """Plots the results of tasks: a panel for each, a line for each row.
 
   Args:
     result: content of `sweep.json`: `columns`, the label of the x axis, and
       `cells` with `panel`, `row`, `column`, `metric`, `mean` and `std`.
     path: file to write; the suffix determines the format (.png, .pdf, .svg).
+    declared: metrics of the runs; see `metrics.find`.
   """
   panels, rows, columns = (
       list(dict.fromkeys(cell[key] for cell in result['cells']))
@@ -74,7 +79,8 @@ def cells(result: Mapping[str, Any], path: epath.PathLike) -> None:
     axes.set_xlabel(plots.drawable(result['columns']))
     axes.set_title(plots.drawable(panel), fontsize=12, loc='left',
                    fontweight='bold')
-    if all(console.is_fraction(cell['metric']) for cell in drawn):
+    if all(metrics_lib.find(cell['metric'], declared).is_fraction
+           for cell in drawn):
       plots.percent(axes.yaxis)
     plots.style(axes)
   plots.legend(fig, all_axes[-1].get_legend_handles_labels()[0])

@@ -23,6 +23,8 @@ with epy.lazy_imports():
   import jax
 
   from vit_jax import console as console_lib
+  from vit_jax import metrics as metrics_lib
+  from vit_jax.experiment import config as config_lib
   from vit_jax.extras.sweep import grid as grid_lib
   from vit_jax.extras.sweep import runs
   from vit_jax.extras.sweep import sweep as sweep_lib
@@ -80,7 +82,9 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   result = sweep_lib.run(sweep, workdir)
   _print(sweep, result)
   if jax.process_index() == 0:
-    sweep_plot.sweep(result, workdir / FIGURE)
+    sweep_plot.sweep(
+        result, workdir / FIGURE, percent=metrics_lib.find(
+            sweep.section.metric, _declared(sweep)).is_fraction)
     print(f'figure   {workdir / FIGURE}\n'
           f'results  {workdir / runs.RESULT}')
   return 0, result
@@ -90,15 +94,17 @@ def _run_tasks(
     tasks: Mapping[str, grid_lib.Sweep], workdir: epath.Path) -> Any:
   """Runs all tasks; draws and prints the results of each."""
   result: Any = {}
+  declared = {key: metric for sweep in tasks.values()
+              for key, metric in _declared(sweep).items()}
   for result in tasks_lib.run(tasks, workdir):
     name, task = list(result['tasks'].items())[-1]
     _print_cells(result, [
-        cell for cell in result['cells'] if cell['task'] == name])
+        cell for cell in result['cells'] if cell['task'] == name], declared)
     for warning in sweep_lib.edges(task):
       console_lib.print_lines(f'warning: {warning}.')
     if jax.process_index() == 0:
-      sweep_plot.cells(result, workdir / FIGURE)
-  _print_cells(result, result['cells'])
+      sweep_plot.cells(result, workdir / FIGURE, declared=declared)
+  _print_cells(result, result['cells'], declared)
   print(f'figure   {workdir / FIGURE}\nresults  {workdir / runs.RESULT}')
   return result
 
@@ -130,20 +136,28 @@ def split_values(text: str) -> list[str]:
   return [value.strip() for value in values]
 
 
+def _declared(sweep: grid_lib.Sweep) -> dict[str, metrics_lib.Metric]:
+  """Returns the metrics of the runs of a sweep."""
+  return {**config_lib.declared_metrics(sweep.points[0].development),
+          **config_lib.declared_metrics(sweep.config)}
+
+
 def _print(sweep: grid_lib.Sweep, result: Mapping[str, Any]) -> None:
   metric, best = sweep.section.metric, result['best']
+  declared = _declared(sweep)
+  is_fraction = metrics_lib.find(metric, declared).is_fraction
   print()
   console_lib.table(
       f'Selected by {metric}', [*best['values'], metric, ''],
       [[*map(str, row['values'].values()),
         'diverged' if row.get('diverged') else console_lib.format_metric(
-            metric, row['value']),
+            row['value'], is_fraction=is_fraction),
         '<- best' if row['name'] == best['name'] else '']
        for row in result['grid']])
   for warning in sweep_lib.edges(result):
     console_lib.print_lines(f'warning: {warning}.')
   if 'soup' in result:
-    _print_soup(sweep, result)
+    _print_soup(sweep, result, declared)
   runs = result['final']['runs']
   several = len(runs) > 1
   console_lib.table(
@@ -152,20 +166,25 @@ def _print(sweep: grid_lib.Sweep, result: Mapping[str, Any]) -> None:
       + f' ({result["final"]["checkpoint"]})',
       ['metric', *(name.removeprefix('final,') for name in runs),
        *['mean ± standard deviation'] * several],
-      [[name, *(console_lib.format_metric(name, m.get(name))
+      [[name, *(console_lib.format_metric(m.get(name), is_fraction=percent)
                for m in runs.values()),
-        *[console_lib.format_statistics(name, values)] * several]
+        *[console_lib.format_statistics(values, is_fraction=percent)] * several]
        for name, values in result['final']['statistics'].items()
-       if not name.endswith('/examples')])
+       if not name.endswith('/examples')
+       for percent in [metrics_lib.find(name, declared).is_fraction]])
 
 
 def _print_cells(
-    result: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> None:
+    result: Mapping[str, Any], cells: Sequence[Mapping[str, Any]],
+    declared: Mapping[str, metrics_lib.Metric],
+) -> None:
   columns = list(dict.fromkeys(cell['column'] for cell in cells))
   rows: dict[tuple[str, str], dict[str, str]] = {}
   for cell in cells:
     rows.setdefault((cell['panel'], cell['row']), dict.fromkeys(columns, '–'))[
-        cell['column']] = console_lib.format_statistics(cell['metric'], cell)
+        cell['column']] = console_lib.format_statistics(
+            cell, is_fraction=metrics_lib.find(
+                cell['metric'], declared).is_fraction)
   print()
   console_lib.table(
       f'Mean ± standard deviation, by {result["columns"]} ('
@@ -176,7 +195,10 @@ def _print_cells(
       [[*headings, *row.values()] for headings, row in rows.items()])
 
 
-def _print_soup(sweep: grid_lib.Sweep, result: Mapping[str, Any]) -> None:
+def _print_soup(
+    sweep: grid_lib.Sweep, result: Mapping[str, Any],
+    declared: Mapping[str, metrics_lib.Metric],
+) -> None:
   soup, metric = result['soup'], sweep.section.metric
   rows = {metric: (result['best']['value'], soup['value']), **{
       name: (soup['best_metrics'][name], value)
@@ -187,5 +209,7 @@ def _print_soup(sweep: grid_lib.Sweep, result: Mapping[str, Any]) -> None:
       f'{console_lib.format_count(len(result["grid"]), "run")} '
       f'({soup["method"]} soup), written to {soup["folder"]}',
       ['metric', 'best single run', 'soup'],
-      [[name, *(console_lib.format_metric(name, value) for value in values)]
+      [[name, *(console_lib.format_metric(
+          value, is_fraction=metrics_lib.find(name, declared).is_fraction)
+                for value in values)]
        for name, values in rows.items()])

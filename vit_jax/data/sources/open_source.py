@@ -4,30 +4,29 @@
   a path               class folders, tables, Parquet, tars, TFDS folders
   'hf://datasets/...'  the Hugging Face hub
   'vtab/dtd'           vtab: a task of VTAB-1k
+  'module:function'    the user's own: a function of the section `data`
   any other name       tfds: prepared by TensorFlow Datasets
+
+Each kind of source is imported when one is opened; `registry` lists them.
 """
 
 from collections.abc import Sequence
 import dataclasses
 import functools
 import os
+import typing
 from typing import Any
 
 from etils import epath
 
+from vit_jax import registry
 from vit_jax.data import config as data_config
 from vit_jax.data import known_datasets
-from vit_jax.data.sources import builtin
-from vit_jax.data.sources import class_folders
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
-from vit_jax.data.sources import image_tables
 from vit_jax.data.sources import protocol
-from vit_jax.data.sources import table_files
-from vit_jax.data.sources import tfds_folders
 
 _VTAB = 'vtab/'
-_BUILTIN = ('digits', 'shapes')
 
 
 def open_splits(
@@ -60,17 +59,35 @@ def open_splits(
         'Remove them.')
   if whole:
     labels = dataclasses.replace(labels, holdout=0.0)
-  # Each kind of source is imported when one is opened.
-  if name in _BUILTIN:
-    return (builtin.open_digits() if name == 'digits' else
-            builtin.open_shapes(config.shapes, config.size))
-  if name.startswith(_VTAB):
-    from vit_jax.data import vtab
-    return vtab.open_task(name.removeprefix(_VTAB), config.data_dir)
+  if target := _target(name):
+    return registry.load(target)(name, config)
   if files.is_path(name):
     return open_path(name, labels)
-  from vit_jax.data.sources import tfds as tfds_lib
-  return tfds_lib.open_tfds(name, config.data_dir)
+  if registry.is_target(name):
+    return _open_own(name, config)
+  return registry.load(registry.TFDS)(name, config)
+
+
+def _target(name: str) -> str | None:
+  """Returns the entry of `registry.SOURCES` for a name, if there is one."""
+  return registry.SOURCES.get(name[:name.find('/') + 1] or name)
+
+
+def _open_own(
+    name: str, config: data_config.DataConfig) -> protocol.DatasetSplits:
+  """Calls a function of the user.
+
+  Its annotation must say that it returns a dataset: a name in a checkpoint
+  could be that of any other function.
+  """
+  function = registry.find(name, {}, what='data.source')
+  hints = typing.get_type_hints(function) if callable(function) else {}
+  if hints.get('return') is not protocol.DatasetSplits:
+    raise ValueError(
+        f'data.source is {name!r}, which must be a function (config: '
+        'data.DataConfig) -> data.DatasetSplits with this annotation, but is '
+        f'{function!r}.')
+  return function(config)
 
 
 def open_path(
@@ -81,8 +98,7 @@ def open_path(
     ValueError: if it does not exist, or its layout is unknown or ambiguous.
   """
   if name.startswith('hf://'):
-    from vit_jax.data.sources import hugging_face
-    return hugging_face.open_hub(name, config)
+    return registry.load(registry.FILES['hub'])(name, config)
   paths = files.expand(name)
   if len(paths) == 1 and paths[0].is_dir():
     return _open_folder(paths[0], config)
@@ -94,17 +110,18 @@ def _open_files(
 ) -> protocol.DatasetSplits:
   found = {path.suffix.lower() for path in paths}
   if found == {'.parquet'}:
-    from vit_jax.data.sources import hugging_face
-    return hugging_face.open_parquet(paths, config, where=where)
+    return registry.load(registry.FILES['Parquet files'])(
+        paths, config, where=where)
   if found == {'.tar'}:
-    from vit_jax.data.sources import webdataset
-    return webdataset.open_tars(paths, config, where=where)
+    return registry.load(registry.FILES['tar files'])(
+        paths, config, where=where)
   if found <= files.TABLE_SUFFIXES:
-    return image_tables.open_tables(paths, config)
+    return registry.load(registry.FILES['tables'])(paths, config)
   if found <= files.IMAGE_SUFFIXES:
-    return image_tables.open_unlabelled(paths, config.without_labels(
-        f'The images {where} have no labels. Give their folder, or a table.'),
-        where=where)
+    return registry.load(registry.FILES['images'])(
+        paths, config.without_labels(
+            f'The images {where} have no labels. Give their folder, or a '
+            'table.'), where=where)
   raise ValueError(
       f'{where} (data.source) has files of type {", ".join(sorted(found))}. '
       'Expected a folder, or files of one type: .csv, .tsv or .jsonl (tables '
@@ -115,9 +132,11 @@ def _open_files(
 def _open_folder(
     root: epath.Path, config: columns_lib.LabelConfig,
 ) -> protocol.DatasetSplits:
+  from vit_jax.data.sources import class_folders
+  from vit_jax.data.sources import table_files
+  from vit_jax.data.sources import tfds_folders
   if tfds_folders.is_prepared(root):
-    from vit_jax.data.sources import tfds as tfds_lib
-    return tfds_lib.open_folder(root)
+    return registry.load(registry.FILES['TFDS folder'])(root)
   found = {kind: paths for kind, paths in (
       ('Parquet files', files.files_below(root, '.parquet')),
       ('tar files', files.files_below(root, '.tar')),
@@ -140,7 +159,7 @@ def _open_folder(
 
 def is_user_data(name: str) -> bool:
   """Whether a name denotes data that the user collected or prepared."""
-  return name not in _BUILTIN and not name.startswith(_VTAB) and (
+  return not _target(name) and (
       files.is_path(name) or not known_datasets.is_known(name))
 
 
