@@ -130,6 +130,12 @@ WEIGHT_FORMATS: Mapping[str, str] = {
     'orbax': 'vit_jax.weights.formats.orbax',
 }
 
+
+
+class NotNamedError(ValueError):
+  """Only a checkpoint names a module, which is not imported."""
+
+
 _NAME = r'[A-Za-z_][\w.]*:[A-Za-z_]\w*'
 # What the user has named: modules, and folders of config files.
 _allowed: set[str] = set()
@@ -214,23 +220,24 @@ def load(target: str) -> Any:
   else:
     found = sys.modules.get(module) or _import(module, target)
   if name and not hasattr(found, name):
-    known = [each for each in vars(found) if not each.startswith('_')]
+    known = [each for each, value in vars(found).items() if callable(value)]
     raise ValueError(
         f'{target}: the module {module} ({getattr(found, "__file__", "")}) has '
-        f'no {name}. It has: {", ".join(known) or "nothing"}.')
+        f'no {name}.{nearest(name, known)} '
+        f'It has: {", ".join(known) or "nothing"}.')
   return getattr(found, name) if name else found
 
 
 def _import(module: str, target: str) -> Any:
   """Imports a module of the user."""
   if module not in _allowed:
-    raise ValueError(
+    raise NotNamedError(
         f'{target}: a checkpoint or saved config names the module {module}, '
         'and importing it would run its code. If you trust it, add '
         f"--import={module} (in Python: imports=['{module}'] of vit_jax.load, "
         'or import it before).')
   # Kept, because processes that read data import the module, too.
-  folders = [*_folders, os.getcwd()]
+  folders = [*dict.fromkeys([*_folders, os.getcwd()])]
   sys.path += [each for each in folders if each not in sys.path]
   try:
     return importlib.import_module(module)
@@ -262,7 +269,7 @@ def find(
   try:
     found = load(name)
   except ValueError as error:
-    raise ValueError(f'{what}: {error}') from error
+    raise type(error)(f'{what}: {error}') from error
   if kind and not (isinstance(found, type) and issubclass(found, kind)):
     raise ValueError(
         f'{what} is {name!r}, which must be a class that extends '

@@ -48,6 +48,7 @@ class OwnModelConfig:
 
   # A ViT has layers to capture, tokens that are not patches, and kernels.
   variant: ClassVar[str] = ''
+  backbone: ClassVar[None] = None
   num_layers: ClassVar[int] = 0
   num_prefix: ClassVar[int] = 0
   has_cls: ClassVar[bool] = False

@@ -91,13 +91,18 @@ def config_for(
         'The config has no evaluators: its section evals is empty. Use '
         f'--evaluators. Known: {", ".join(registry.EVALUATORS)}.')
   raw = config_lib.to_plain(config)
-  known_datasets = registry.EVALUATORS_OF_DATASETS
+  known: dict[str, Any] = {
+      **{name: {'name': name} for name in registry.EVALUATORS},
+      **registry.EVALUATORS_OF_DATASETS}
+  for i, name in enumerate(chosen):
+    if registry.is_target(name):  # 'module:Name' is called Name.
+      chosen[i] = name.rpartition(':')[2]
+      known[chosen[i]] = {'name': name}
   for name in chosen:
     schema.check_name(
-        name, list(dict.fromkeys([
-            *config.evals, *registry.EVALUATORS, *known_datasets])),
+        name, list(dict.fromkeys([*config.evals, *known])),
         what='evaluator (--evaluators)')
-    raw['evals'].setdefault(name, known_datasets.get(name, {'name': name}))
+    raw['evals'].setdefault(name, known.get(name))
     if source:
       raw['evals'][name] |= {'source': source, 'split': ''}
   found = config_lib.resolve_with(raw, later).evals

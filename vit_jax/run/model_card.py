@@ -173,12 +173,13 @@ def _metadata(
       dataset_split=r.split, metric_type=r.metric, metric_value=r.chosen,
       metric_name=f'{r.evaluator}/{r.metric}')
            for r in results if task and _is_finite(r.chosen)]
-  family = 'resnet' if config.model.name == 'resnet' else 'vision-transformer'
+  family = {'resnet': 'resnet', 'vit': 'vision-transformer'}.get(
+      config.model.name)
   is_stated = config.card.licence != log_config.CardConfig.licence
   return huggingface_hub.ModelCardData(
       license=config.card.licence if is_stated else 'unknown',
       library_name='vit_jax', pipeline_tag=task or None,
-      tags=['jax', 'flax', family, *filter(None, [task])],
+      tags=['jax', 'flax', *filter(None, [family, task])],
       base_model=(origin.removeprefix(_HUB)
                   if origin.startswith(_HUB) else None),
       metrics=list(dict.fromkeys(r.metric_type for r in found)) or None,

@@ -48,6 +48,10 @@ def filters(model: model_lib.Model, path: epath.Path) -> html_page.Section:
     drawn = embeddings.convolution(np.asarray(params[ROOT]))
     text = (f'The {len(drawn)} filters of {ROOT}, standardised as the network '
             'applies them')
+  elif PATCHES not in params:
+    raise ValueError(
+        f'inspect draws ViTs and ResNets, but {model.config.describe()} has '
+        f'neither {PATCHES} nor {ROOT}.')
   else:
     drawn = embeddings.filters(np.asarray(params[PATCHES]))
     text = (f'Principal components of {PATCHES}, the strongest first (figure '
