@@ -75,11 +75,9 @@ def _trainable(experiment: experiment_lib.Experiment) -> Any:
 def _model(experiment: experiment_lib.Experiment, *, remat: Any) -> nn.Module:
   """Returns the model without kernels that hide FLOPs from the jaxpr."""
   config = experiment.config
-  section = config.model.without_fused_kernels()
-  if not isinstance(section, models.OwnModelConfig):  # It has no such setting.
-    section = dataclasses.replace(section, remat=remat)
   return config.objective.build_model(
-      section, image_shape=config.data.image_shape,
+      models.with_remat(config.model.without_fused_kernels(), remat),
+      image_shape=config.data.image_shape,
       num_classes=config.model.num_classes)
 
 

@@ -168,6 +168,12 @@ def with_dtype(
       config, dtype='float32' if is_slow else 'bfloat16')
 
 
+def with_remat(config: ModelConfig, remat: Any) -> ModelConfig:
+  """Returns the config with another `remat`, which own models do not have."""
+  return config if isinstance(config, OwnModelConfig) else (
+      dataclasses.replace(config, remat=remat))
+
+
 def for_devices(
     config: ModelConfig, devices: Sequence[jax.Device],
 ) -> ModelConfig:

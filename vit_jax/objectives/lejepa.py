@@ -29,6 +29,7 @@ from vit_jax import models
 from vit_jax import schema
 from vit_jax import types
 from vit_jax.models import joint_embedding
+from vit_jax.models import vit_config
 from vit_jax.objectives import objective
 from vit_jax.objectives import views as views_lib
 
@@ -76,7 +77,7 @@ class LejepaConfig(objective.ObjectiveConfig):
         interpolated, colour jitter is on but images are not RGB, or local views
         do not divide into patches.
     """
-    if model.name != 'vit':
+    if not isinstance(model, vit_config.ViTConfig):
       raise ValueError(
           'objective lejepa needs a ViT, but the model is a '
           f'{model.name}. Choose another model.variant.')

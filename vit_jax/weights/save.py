@@ -88,6 +88,10 @@ def save(
     orbax.save(target, model)
     return []
   config = model.config
+  if isinstance(config, models.OwnModelConfig):
+    raise ValueError(
+        f'The format {form} is for models of the library, but the model is '
+        f'{config.name}. Save it as {ORBAX}.')
   family = _family(form, model)
   arrays = {name: array.astype(dtype) for name, array in to_arrays(
       family, _for_format(form, config, params),

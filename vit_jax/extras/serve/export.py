@@ -82,9 +82,8 @@ def is_folder(model: model_lib.Model) -> bool:
 
 def in_float32(model: model_lib.Model) -> model_lib.Model:
   """Returns the float32 model to export; `model` itself if nothing changes."""
-  config = dataclasses.replace(
-      model.config.without_fused_kernels(), dtype='float32',
-      remat='none')
+  config = models.with_remat(dataclasses.replace(
+      model.config.without_fused_kernels(), dtype='float32'), 'none')
   return (model if config == model.config
           else dataclasses.replace(model, config=config))
 
