@@ -13,7 +13,7 @@ CONSTRAIN ?= -c $(PINS)
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 NUMERICAL := tests/models tests/optim tests/objectives tests/training \
-  tests/evals tests/analysis tests/weights tests/parallel tests/test_losses.py \
+  tests/evals tests/weights tests/parallel tests/test_losses.py \
   tests/test_metrics.py tests/test_golden.py
 SOURCES := $(wildcard main.py configs benchmarks docs) vit_jax tests
 
@@ -53,13 +53,13 @@ test-isa: $(VENV)/.dev  ## Runs the numerical tests without AVX-512, then withou
 # Without libtpu, tests of plans skip TPU topologies; this target installs it.
 test-plan: $(VENV)/.plan  ## Runs the tests of `main.py plan` with the TPU compiler; needs no TPU.
 	$(BIN)/python -c 'import libtpu'
-	$(BIN)/python -m pytest -rs tests/plan tests/parallel/test_mesh.py \
-	  tests/parallel/test_topology.py tests/commands/test_plan.py
+	$(BIN)/python -m pytest -rs tests/extras/plan tests/parallel/test_mesh.py \
+	  tests/parallel/test_topology.py
 
 # `make test-all` skips these tests, because it does not install the libraries.
 test-export: $(VENV)/.export  ## Runs the tests of `main.py export` to ONNX.
 	$(BIN)/python -c 'import jax2onnx, onnxruntime'
-	$(BIN)/python -m pytest -rs tests/inference/test_export.py tests/test_serving.py
+	$(BIN)/python -m pytest -rs tests/extras/serve/test_export.py tests/extras/serve/test_serving.py
 
 FAULTS ?= 40
 SEED ?= 1

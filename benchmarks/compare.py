@@ -37,7 +37,7 @@ sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
 from vit_jax import atomic_files
 from vit_jax import console
-from vit_jax.benchmarking import interleaved_timing
+from vit_jax.extras.plan import interleaved_timing
 
 PROGRAM = pathlib.Path(__file__).parent / 'implementations.py'
 OURS = 'ours'

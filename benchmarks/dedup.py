@@ -28,9 +28,9 @@ from PIL import ImageEnhance
 sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
 from vit_jax import data
-from vit_jax.curation import beam_runner
-from vit_jax.curation import hash_index
 from vit_jax.data.images import decode
+from vit_jax.extras.curation import beam_runner
+from vit_jax.extras.curation import hash_index
 
 SIZES = (10_000, 100_000, 1_000_000)
 VIEWS = 60  # Fingerprints of a test image.

@@ -38,7 +38,7 @@ sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 from vit_jax import atomic_files
 from vit_jax import console
 from vit_jax import models
-from vit_jax.benchmarking import interleaved_timing
+from vit_jax.extras.plan import interleaved_timing
 
 OURS = 'ours'
 CUDNN = 'ours attention=cudnn'

@@ -36,7 +36,7 @@ def ours(setting):
   from vit_jax.experiment import model_flops
   flops = model_flops.per_image(experiment)
   if setting.task == 'inference':
-    from vit_jax.benchmarking import step_speed
+    from vit_jax.extras.plan import step_speed
     return step_speed.inference(
         experiment, experiment.init_state().params)[0], {
             'flops_per_image': flops.forward}
@@ -80,7 +80,7 @@ def ours_with_input(setting):
 
 
 def _config(setting, *, source='imagenet2012', num_workers=0):
-  from vit_jax.benchmarking import workload
+  from vit_jax.extras.plan import workload
   return workload.config(
       setting.model, resolution=setting.resolution,
       batch_size=setting.batch_size, dtype=setting.dtype, source=source,
@@ -98,7 +98,7 @@ def _experiment(setting, **options):
 
 def _training(experiment):
   """Compiles the step; the returned function allocates the state."""
-  from vit_jax.benchmarking import step_speed
+  from vit_jax.extras.plan import step_speed
   step = experiment.train_step.lower(
       experiment.abstract_state, experiment.abstract_batch).compile()
   return functools.cache(lambda: step_speed.Training(experiment, step))

@@ -36,9 +36,9 @@ sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 from vit_jax import atomic_files
 from vit_jax import console
 from vit_jax import data
-from vit_jax.benchmarking import workload
-from vit_jax.curation import stored_images
 from vit_jax.experiment import load_config
+from vit_jax.extras.curation import stored_images
+from vit_jax.extras.plan import workload
 
 PROGRAM = pathlib.Path(__file__).parent / 'input_pipelines.py'
 PREFETCHED = 8  # Batches that a pipeline process may have ready.

@@ -23,8 +23,8 @@ sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 import numpy as np
 
 from vit_jax import console
-from vit_jax.analysis import plots
 from vit_jax.experiment import config_file
+from vit_jax.run import curves as plots
 from vit_jax.run import log_rows
 
 # Datasets with at least 25 images in each class, and all.

@@ -27,13 +27,13 @@ sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
 from vit_jax import atomic_files
 from vit_jax import console
-from vit_jax.benchmarking import interleaved_timing
-from vit_jax.benchmarking import step_speed
-from vit_jax.benchmarking import workload
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fit_batch
 from vit_jax.experiment import load_config
+from vit_jax.extras.plan import interleaved_timing
+from vit_jax.extras.plan import step_speed
+from vit_jax.extras.plan import workload
 from vit_jax.parallel import device_memory
 
 NUM_PHOTOS = 64

@@ -11,6 +11,7 @@ from typing import Any
 
 from vit_jax import evals
 from vit_jax import objectives
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import reference
@@ -35,9 +36,9 @@ def markdown() -> str:
       name: _records(hint)
       for name, hint in typing.get_type_hints(config_lib.Config).items()}
   sections['evals'] = tuple(
-      evals.config_type(name, where='evals') for name in evals.KINDS)
+      evals.config_type(name, where='evals') for name in registry.EVALUATORS)
   sections['objective'] = tuple(
-      map(objectives.config_type, objectives.KINDS))
+      map(objectives.config_type, registry.OBJECTIVES))
   tables = [_table('Top level', [
       key for key in reference.fields(config_lib.Config, '')
       if not sections[key.name]])]

@@ -45,7 +45,7 @@ from vit_jax import schema
 from vit_jax.data import examples
 from vit_jax.data.images import decode
 from vit_jax.data.images import multichannel
-from vit_jax.data.sources import registry
+from vit_jax.data.sources import open_source
 from vit_jax.inference import load as load_lib
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.run import writer as writer_lib
@@ -105,7 +105,7 @@ def read_data(path):
   """Opens a dataset, and reads the first images and labels of each split."""
   config = data.parse({'source': str(path), 'resolution': 4, 'mean': 0.0,
                        'std': 1.0, 'max_pixels': 2**16})
-  for split in registry.open_splits(config).splits:
+  for split in open_source.open_splits(config).splits:
     dataset = data.open_dataset(config, split=split)
     load = examples.LoadExample(dataset, config, train=False)
     for index in range(min(len(dataset), 2 * ROWS)):

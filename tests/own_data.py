@@ -3,7 +3,7 @@
 import os
 
 from vit_jax.data.sources import columns as columns_lib
-from vit_jax.data.sources import registry
+from vit_jax.data.sources import open_source
 
 
 def write(root, *names):
@@ -28,7 +28,7 @@ def open_path(
     path, target='auto', *, labelled=True, group='', divided_groups='error',
     **table):
   """Opens files; images without labels are an error if they are `labelled`."""
-  opened = registry.open_path(str(path), columns_lib.LabelConfig(
+  opened = open_source.open_path(str(path), columns_lib.LabelConfig(
       target, columns_lib.TableConfig(**table), group=group,
       divided_groups=divided_groups))
   if labelled and opened.no_labels:

@@ -27,7 +27,7 @@ def test_numbers_have_three_digits(value, expected):
 def test_counts_and_undefined_fractions_read_well():
   assert [console_lib.format_count(n, 'class') for n in (1, 1000)] == [
       '1 class', '1,000 classes']
-  assert console_lib.format_metric('precision', float('nan')) == '–'
+  assert console_lib.format_metric(float('nan'), is_fraction=True) == '–'
 
 
 @pytest.mark.parametrize('secs,expected', [
@@ -99,9 +99,8 @@ def test_numbers_are_never_cut():
 def test_sizes_and_metrics_have_units():
   assert console_lib.format_bytes(3 * 2**30) == '3.0 GiB'
   assert console_lib.format_flops(1.24e12) == '1.24 TFLOP'
-  assert console_lib.format_metrics(
-      {'val/accuracy': 0.9722, 'val/loss': 0.113, 'val/examples': 100.0}
-  ) == 'val/accuracy 97.22 %, val/loss 0.113'
+  assert console_lib.format_metric(0.9722, is_fraction=True) == '97.22 %'
+  assert console_lib.format_metric(0.113, is_fraction=False) == '0.113'
 
 
 @pytest.mark.parametrize('text', ['x' * 30, '馬' * 15, 'bird 🐦 bird ' * 3])

@@ -11,12 +11,13 @@ import pytest
 
 from vit_jax import __main__ as main
 from vit_jax import early_signals
+from vit_jax import registry
 from vit_jax.checkpoints import paths
-from vit_jax.curation import beam_runner
-from vit_jax.curation import hash_index
-from vit_jax.curation import output
-from vit_jax.curation import similarity
-from vit_jax.inference import export
+from vit_jax.extras.curation import beam_runner
+from vit_jax.extras.curation import hash_index
+from vit_jax.extras.curation import output
+from vit_jax.extras.curation import similarity
+from vit_jax.extras.serve import export
 from vit_jax.models import feature_layers
 from vit_jax.weights import save as save_lib
 
@@ -28,12 +29,12 @@ ROOT = pathlib.Path(__file__).parent.parent
 def test_help_lists_each_command(capsys):
   assert main.main(['--help']) == 0
   output = capsys.readouterr().out
-  for name in main.COMMANDS:
+  for name in registry.COMMANDS:
     assert f'{name} ' in output
   assert '  data         Checks a dataset, or prepares it' in output
 
 
-@pytest.mark.parametrize('command', main.COMMANDS)
+@pytest.mark.parametrize('command', registry.COMMANDS)
 def test_each_command_explains_its_flags(command, capsys):
   with pytest.raises(SystemExit) as stop:
     main.main([command, '--help'])
@@ -105,7 +106,8 @@ def test_help_and_misspelt_flags_import_no_large_library():
   program = f"""
 import sys
 from vit_jax import __main__ as main
-for argv in ([], *([name] for name in main.COMMANDS)):
+from vit_jax import registry
+for argv in ([], *([name] for name in registry.COMMANDS)):
   assert main.main([*argv, '--hlp']) == 2
   try: main.main([*argv, '--help'])
   except SystemExit: pass

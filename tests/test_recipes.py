@@ -7,11 +7,11 @@ import jax
 import pytest
 
 from vit_jax import data
-from vit_jax import sweep as sweep_lib
 from vit_jax import tree
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import fit_weights
 from vit_jax.experiment import load_config
+from vit_jax.extras.sweep import grid as grid_lib
 
 pytestmark = pytest.mark.slow  # It builds large models.
 
@@ -272,7 +272,7 @@ def test_mae_fine_tunes_the_average_of_patches_with_a_new_norm():
     ('oxford_iiit_pet', 500, [0.001, 0.003, 0.01, 0.03], 10),
     ('oxford_flowers102', 500, [0.001, 0.003, 0.01, 0.03], 10)])
 def test_sweeps_match_table_4(dataset, steps, rates, held_out):
-  sweep = sweep_lib.plan(
+  sweep = grid_lib.plan(
       f'{CONFIGS}/finetune.py:model=B/16,dataset={dataset}')['']
   assert_settings(sweep.config, {
       'total.steps': steps, 'batch_size': 512, 'data.resolution': 384,

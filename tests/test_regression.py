@@ -10,7 +10,7 @@ from tests import toy
 import vit_jax
 from vit_jax import __main__ as main
 from vit_jax import run as run_lib
-from vit_jax.data.sources import registry
+from vit_jax.data.sources import open_source
 from vit_jax.run import initial_weights
 from vit_jax.run import model_card
 from vit_jax.weights import open as open_lib
@@ -30,7 +30,7 @@ def test_regression_learns_targets_in_their_units(
       {'train': in_memory.brightness(96),
        'test': in_memory.brightness(40, seed=1)},
       num_classes=2, targets=('light', 'dark'))
-  monkeypatch.setattr(registry, 'open_splits', lambda *_, **__: opened)
+  monkeypatch.setattr(open_source, 'open_splits', lambda *_, **__: opened)
   run_lib.train(toy.build(**CONFIG), tmp_path)
   assert 'targets light (' in capsys.readouterr().out
   metrics = json.loads((tmp_path / 'summary.json').read_text())['metrics']
@@ -74,7 +74,7 @@ def test_a_kept_head_and_a_resumed_run_keep_the_scale_of_their_targets(
     opened = in_memory.opened(
         {'train': (images, factor * labels), 'test': test}, num_classes=2,
         targets=('light', 'dark'))
-    monkeypatch.setattr(registry, 'open_splits', lambda *_, **__: opened)
+    monkeypatch.setattr(open_source, 'open_splits', lambda *_, **__: opened)
     experiment = toy.build(**toy.config(**{**CONFIG, **changes}))
     run_lib.train(
         experiment, tmp_path / name,

@@ -11,7 +11,7 @@ from tests import random_models
 from vit_jax import data
 from vit_jax import untrusted
 from vit_jax.data.sources import columns as columns_lib
-from vit_jax.data.sources import registry
+from vit_jax.data.sources import open_source
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import load as load_lib
 from vit_jax.run import workdir as workdir_lib
@@ -20,7 +20,7 @@ from vit_jax.weights.formats import npz
 
 
 def _data(name):
-  return lambda path: registry.open_path(str(path / name), columns_lib.AUTO)
+  return lambda path: open_source.open_path(str(path / name), columns_lib.AUTO)
 
 
 def _tfds(path):

@@ -46,8 +46,10 @@ def build(
     overrides: settings, such as 'optimizer.learning_rate=3e-4'.
     stage: one of the stages of a config file that has several.
   """
+  from vit_jax import registry
   from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import load_config
+  registry.allow_named([config, overrides])
   return build_lib.build(load_config.load_one(config, overrides, stage=stage))
 
 
@@ -84,7 +86,9 @@ def evaluate(
   Raises:
     ValueError: if there is no config, or no such evaluator.
   """
+  from vit_jax import registry
   from vit_jax.run import evaluate_checkpoint
+  registry.allow_named([evaluators, overrides, source])
   weights = evaluate_checkpoint.open_weights(path, which=which)
   results = evaluate_checkpoint.results(*evaluate_checkpoint.restore(
       evaluate_checkpoint.config_for(

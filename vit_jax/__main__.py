@@ -13,7 +13,6 @@ import argparse
 from collections.abc import Sequence
 import contextlib
 import dis
-import importlib
 import importlib.util
 import os
 import pathlib
@@ -26,14 +25,10 @@ import types
 
 from vit_jax import allocator
 from vit_jax import escape
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax.commands import arguments
 
-# Files in vit_jax/commands, whose first lines `usage` prints.
-COMMANDS = (
-    'train', 'evaluate', 'sweep', 'flops', 'plan', 'predict', 'features',
-    'inspect', 'deduplicate', 'data', 'convert', 'export', 'benchmark',
-    'doctor')
 DEFAULT = 'train'
 # MULTIPROCESS: commands that can run as several processes; STOPPABLE: those
 # that save their state on SIGTERM.
@@ -61,7 +56,8 @@ def main(argv: Sequence[str]) -> int:
   named = not argv[0].startswith('-')
   try:
     if named:
-      schema.check_name(argv[0], COMMANDS, what='command')
+      schema.check_name(
+          argv[0], registry.available(registry.COMMANDS), what='command')
     return run(argv[0] if named else DEFAULT, argv[1 if named else 0:])
   except BrokenPipeError:
     raise  # See `exit_code`.
@@ -83,9 +79,10 @@ def print_error(message: str) -> None:
 
 def usage() -> str:
   """Returns the list of commands."""
-  width = max(map(len, COMMANDS))
-  texts = [(module_of(name).__doc__ or '').splitlines()[0] for name in COMMANDS]
-  lines = [f'  {name:{width}}  {text}' for name, text in zip(COMMANDS, texts)]
+  names = registry.available(registry.COMMANDS)
+  width = max(map(len, names))
+  texts = [(module_of(name).__doc__ or '').splitlines()[0] for name in names]
+  lines = [f'  {name:{width}}  {text}' for name, text in zip(names, texts)]
   return '\n'.join([
       f'usage: {INVOCATION} [COMMAND] --config=configs/x.py[:name=value,...] '
       '--workdir=DIR', '',
@@ -97,7 +94,7 @@ def usage() -> str:
 
 def module_of(command: str) -> types.ModuleType:
   """Returns the module of a command, which imports libraries when it runs."""
-  return importlib.import_module(f'vit_jax.commands.{command}')
+  return registry.load(registry.COMMANDS[command])
 
 
 def run(command: str, argv: Sequence[str]) -> int:
@@ -106,6 +103,7 @@ def run(command: str, argv: Sequence[str]) -> int:
   os.environ.setdefault(
       'JAX_COMPILATION_CACHE_DIR', os.path.expanduser(COMPILE_CACHE))
   module, parser = build_parser(command)
+  registry.allow_named(list(argv))
   if {'-h', '--help'} & set(argv) and (config := config_of(argv)):
     parser.print_help()
     arguments.print_config(config, config_overrides(argv))
@@ -113,6 +111,7 @@ def run(command: str, argv: Sequence[str]) -> int:
   args = parse_arguments(command, parser, argv)
   if command not in STOPPABLE:
     early_signals.release_sigterm()
+  registry.allow(*args.imports)
   is_first = connect(command, args)
   with contextlib.ExitStack() as stack:
     if not is_first:
@@ -201,6 +200,11 @@ def build_parser(
         # A default in the subparser would overwrite the parsed value.
         default=None if each is parser else argparse.SUPPRESS,
         help='also write the results to this file as JSON')
+    each.add_argument(
+        '--import', dest='imports', action='append', metavar='MODULE',
+        default=[] if each is parser else argparse.SUPPRESS,
+        help='module of your own that the saved config of a run may import; '
+        'those that the command line or a config file names need no flag')
   if command in MULTIPROCESS:
     add_process_flags(parser)
   return module, parser

@@ -14,10 +14,6 @@ import rich.text
 
 from vit_jax import escape
 
-# Metrics whose last path component starts with one of these are fractions.
-_FRACTIONS = ('accuracy', 'precision', 'mean_average_precision',
-              'calibration_error', 'f1', 'mean_corruption_error', 'mean_iou',
-              'sensitivity', 'specificity')
 _HEADING_WIDTH = 12  # Headings of numbers wrap here.
 
 
@@ -118,38 +114,23 @@ def format_flops(count: float) -> str:
   return humanize.metric(count, 'FLOP')
 
 
-def format_metrics(row: Mapping[str, float]) -> str:
-  """Formats metrics by name, without the numbers of examples.
-
-  For example: 'val/accuracy 97.22 %, val/loss 0.113'.
-  """
-  return ', '.join(
-      f'{name} {format_metric(name, value)}' for name, value in row.items()
-      if not name.endswith('/examples'))
-
-
-def format_metric(name: str, value: float | None, *, digits: int = 3) -> str:
+def format_metric(
+    value: float | None, *, is_fraction: bool, digits: int = 3) -> str:
   """Formats a value of a metric: '97.22 %', '0.113', a dash for None."""
   if value is None:
     return '–'
-  return (format_percent(value, digits=2) if is_fraction(name)
+  return (format_percent(value, digits=2) if is_fraction
           else format_number(value, digits=digits))
 
 
-def format_statistics(name: str, values: Mapping[str, Any]) -> str:
+def format_statistics(values: Mapping[str, Any], *, is_fraction: bool) -> str:
   """Formats `mean` and `std` of a metric over runs: '97.22 ± 0.13 %'."""
   mean, std = values['mean'], values['std']
   if mean is None or std is None:
-    return format_metric(name, mean)
-  if is_fraction(name):
+    return format_metric(mean, is_fraction=is_fraction)
+  if is_fraction:
     return f'{100 * mean:.2f} ± {100 * std:.2f} %'
   return f'{format_number(mean)} ± {format_number(std)}'
-
-
-def is_fraction(name: str) -> bool:
-  """Whether a metric is a fraction, shown in percent."""
-  return name.split('/')[-1].startswith(_FRACTIONS) or name.endswith(
-      ('accuracy', '_shot', '_shot_std'))
 
 
 def shorten(text: str, width: int) -> str:

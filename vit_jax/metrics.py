@@ -1,9 +1,12 @@
 """Metrics: values per example, and means stored as a sum and a count.
 
-The mean over a dataset does not depend on batch size or padding.
+The mean over a dataset does not depend on batch size or padding. Objectives and
+evaluators declare what they report as `Metric` records.
 """
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+import dataclasses
+from typing import Any, Literal
 
 import clu.metrics
 import flax.struct
@@ -11,17 +14,59 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, Real, Shaped
 import numpy as np
 
-# Titles of the metrics that curves show, and the final table of a run, in this
-# order. Those of an evaluator include its default one, except for few-shot.
-TITLES = {'loss': 'Loss', 'accuracy': 'Accuracy',
-          'precision_at_1': 'Precision at 1',
-          'mean_average_precision': 'Mean average precision',
-          'roc_auc': 'ROC AUC', 'mean_iou': 'Mean IoU',
-          'calibration_error': 'Calibration error',
-          'feature_rank': 'Feature rank',
-          'root_mean_square_error': 'Root mean square error', 'r2': 'R²'}
 # Class indices, or k-hot or soft labels.
 Labels = Integer[Array, 'batch'] | Real[Array, 'batch classes']
+Mode = Literal['max', 'min']
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+  """What a reader must know of a metric; declared by who reports it.
+
+  Attributes:
+    name: its name, after that of the evaluator and a slash.
+    title: heading of its curve. A metric without a title has no curve and is
+      not in the final table of a run.
+    mode: whether larger ('max') or smaller ('min') values are better.
+    is_fraction: whether it is shown in percent.
+  """
+  name: str
+  title: str = ''
+  mode: Mode = 'max'
+  is_fraction: bool = False
+
+
+# Metrics of several objectives and evaluators.
+LOSS = Metric('loss', 'Loss', 'min')
+ACCURACY = Metric('accuracy', 'Accuracy', is_fraction=True)
+PRECISION_AT_1 = Metric('precision_at_1', 'Precision at 1', is_fraction=True)
+MEAN_AVERAGE_PRECISION = Metric(
+    'mean_average_precision', 'Mean average precision', is_fraction=True)
+
+
+def names(declared: Sequence[Metric]) -> tuple[str, ...]:
+  """Returns the names of metrics."""
+  return tuple(metric.name for metric in declared)
+
+
+def find(key: str, declared: Mapping[str, Metric]) -> Metric:
+  """Returns the record of a metric.
+
+  A suffix, as of a class or a standard deviation ('f1_std'), changes neither
+  title nor unit. A metric that nobody declares has no title.
+
+  Args:
+    key: 'evaluator/metric'.
+    declared: records by 'evaluator/metric'; one of an unknown evaluator is
+      that of the same name.
+  """
+  name = key.rpartition('/')[2]
+  by_name = {one.name: one for one in reversed([*declared.values()])}
+  for text, known in ((key, declared), (name, by_name)):
+    found = [each for each in known if f'{text}_'.startswith(f'{each}_')]
+    if found:
+      return known[max(found, key=len)]
+  return Metric(name)
 
 
 @flax.struct.dataclass

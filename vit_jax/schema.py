@@ -10,14 +10,16 @@ import ast
 from collections.abc import Mapping, Sequence
 import contextlib
 import dataclasses
-import difflib
 import json
 import math
 import types
 import typing
 from typing import Any, TypeVar
 
+from vit_jax import registry
+
 T = TypeVar('T')
+nearest, check_name = registry.nearest, registry.check_name
 
 # Units of a duration, as in `total: {epochs: 300}`.
 UNITS = ('steps', 'examples', 'epochs', 'percent')
@@ -124,23 +126,6 @@ def check_range(
                f' and below {end:g}' if end < math.inf else
                ' and finite' * isinstance(numbers[0], float))
     raise ValueError(f'{name} must be {lowest}{highest}, but is {value}.')
-
-
-def nearest(name: Any, known: Sequence[str]) -> str:
-  """Returns ' Did you mean "x"?' for the closest of `known`, or ''."""
-  if name in known:
-    return ''
-  close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
-  return f' Did you mean {close[0]!r}?' if close else ''
-
-
-def check_name(name: Any, known: Sequence[str], *, what: str) -> str:
-  """Returns `name`, or raises a ValueError with the nearest known name."""
-  if name not in known:
-    raise ValueError(
-        f'Unknown {what} {name!r}.{nearest(name, known)} '
-        f'Known: {", ".join(known)}.')
-  return name
 
 
 def parse_assignment(text: str, *, usage: str) -> tuple[str, FlagText]:

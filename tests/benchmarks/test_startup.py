@@ -6,8 +6,8 @@ import time
 import pytest
 import startup
 
-from vit_jax.benchmarking import workload
 from vit_jax.experiment import config as config_lib
+from vit_jax.extras.plan import workload
 
 
 @pytest.mark.slow  # It trains a step.

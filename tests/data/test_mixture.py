@@ -14,8 +14,8 @@ from vit_jax import data
 from vit_jax.data import mixture
 from vit_jax.data.splits import split_strings
 from vit_jax.experiment import config as config_lib
-from vit_jax.sweep import config as sweep_config
-from vit_jax.sweep import development_split
+from vit_jax.extras.sweep import config as sweep_config
+from vit_jax.extras.sweep import development_split
 
 # 3 : 1, so that digits repeat and the drawings do not.
 MIXTURE = {

@@ -8,7 +8,7 @@ from tests import own_data
 from tests import pictures
 from vit_jax import data
 from vit_jax.data import vtab
-from vit_jax.data.sources import registry
+from vit_jax.data.sources import open_source
 from vit_jax.data.splits import split_strings
 
 
@@ -56,7 +56,7 @@ def test_dsprites_pixels_of_one_become_white():
 
 
 def open_task(task, root):
-  return registry.open_splits(
+  return open_source.open_splits(
       data.parse({'source': f'vtab/{task}', 'data_dir': str(root)}))
 
 

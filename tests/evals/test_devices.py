@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests import toy
-from vit_jax import evals
+from vit_jax import registry
 
 pytestmark = pytest.mark.slow  # It trains models.
 
@@ -15,7 +15,7 @@ FEW = {'train_split': 'train[:200]'}
 SECTIONS = {kind: {'name': kind, 'split': 'test[:50]', **({
     'fewshot': {**FEW, 'shots': [1, 3]}, 'knn': FEW,
     'segmentation': {**FEW, 'source': 'shapes'}}.get(kind, {}))}
-            for kind in evals.KINDS
+            for kind in registry.EVALUATORS
             if kind not in ('regression', 'segmentation_head')}
 SECTIONS['layer'] = {**SECTIONS['knn'], 'feature': 'mean:1'}
 

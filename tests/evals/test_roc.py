@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from vit_jax.evals import figures
 from vit_jax.evals import roc
+from vit_jax.extras.figures import evaluation_figures as figures
 
 RNG = np.random.default_rng(0)
 

@@ -10,7 +10,7 @@ from tests import pictures
 from tests import toy
 from vit_jax import data
 from vit_jax import schema
-from vit_jax.data.sources import registry
+from vit_jax.data.sources import open_source
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import complete
 from vit_jax.experiment import config as config_lib
@@ -95,13 +95,13 @@ def test_patience_without_a_validation_split_is_an_error():
     {'evals': {'test': {'split': 'test'}}}, {'data': {'split': 'test'}}])
 def test_a_split_without_labels_is_an_error_at_the_start(
     changes, monkeypatch):
-  opened = registry.open_splits
+  opened = open_source.open_splits
 
   def unlabelled(*args, **options):
     return dataclasses.replace(
         opened(*args, **options), unlabelled=('test',))
 
-  monkeypatch.setattr(registry, 'open_splits', unlabelled)
+  monkeypatch.setattr(open_source, 'open_splits', unlabelled)
   with pytest.raises(ValueError, match="'test' of digits has no labels"):
     toy.build(**changes)
 

@@ -18,7 +18,7 @@ import pytest
 from tests import random_models
 from tests import toy
 from vit_jax import tree
-from vit_jax.plan.compiled import collectives
+from vit_jax.extras.plan.compiled import collectives
 
 # Compiles six programs, four of them for eight devices.
 pytestmark = pytest.mark.slow

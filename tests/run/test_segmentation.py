@@ -12,7 +12,7 @@ from vit_jax import __main__ as main
 from vit_jax import run as run_lib
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
-from vit_jax.inference import export
+from vit_jax.extras.serve import export
 from vit_jax.inference import load as load_lib
 
 pytestmark = pytest.mark.slow  # It trains models.

@@ -17,6 +17,7 @@ from typing import Any
 
 from etils import epy
 
+from vit_jax import registry
 from vit_jax.commands import arguments
 
 with epy.lazy_imports():
@@ -27,8 +28,8 @@ with epy.lazy_imports():
   from vit_jax import console as console_lib
   from vit_jax import data
   from vit_jax import evals
+  from vit_jax import metrics as metrics_lib
   from vit_jax.evals import confusion
-  from vit_jax.evals import figures
   from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import log_config
@@ -105,14 +106,15 @@ def _evaluate(
   experiment, params = evaluate_checkpoint.restore(config, weights)
   if keep_aspect:
     experiment = evaluate_checkpoint.at_any_aspect(experiment, weights)
+  draws = registry.exists(registry.FIGURES)
   metrics: dict[str, float] = {}
   tables: dict[str, dict[str, Any]] = {}
   start = time.monotonic()
   for name, result in evaluate_checkpoint.results(
       experiment, params, lambda name: watchdog.beat(f'evaluating {name}')):
     _show(name, result, experiment, secs=time.monotonic() - start)
-    if output is not None and jax.process_index() == 0:
-      for path in figures.draw(name, result, output):
+    if output is not None and draws and jax.process_index() == 0:
+      for path in registry.load(registry.FIGURES)(name, result, output):
         print(f'figure      {path}')
     metrics |= result.metrics_of(name)
     if result.tables:
@@ -132,12 +134,15 @@ def _show(
   dataset = experiment.data_of(name)
   if dataset.without_images:
     console_lib.print_lines(f'note: {dataset.without_images_note}')
+  declared = config_lib.declared_metrics(experiment.config)
   console_lib.table(
       f'{name}: {dataset.title}, '
       f'{console_lib.format_count(int(result.metrics["examples"]), "image")} '
       f'in {secs:.1f} s',
       ['metric', 'value'],
-      [[key, console_lib.format_metric(key, value, digits=5)]
+      [[key, console_lib.format_metric(
+          value, digits=5, is_fraction=metrics_lib.find(
+              f'{name}/{key}', declared).is_fraction)]
        for key, value in result.metrics.items() if key != 'examples'])
   if 'confusion' in result.tables:
     _show_classes(result)
@@ -149,7 +154,8 @@ def _show_classes(result: evals.Result) -> None:
   console_lib.table(
       'Classes of lowest F1', ['class', 'images', 'precision', 'recall', 'F1'],
       [[result.name_of(i), int(total[i]), *(
-          console_lib.format_metric('f1', float(tables[f'class_{key}'][i]))
+          console_lib.format_metric(
+              float(tables[f'class_{key}'][i]), is_fraction=True)
           for key in ('precision', 'accuracy', 'f1'))]
        for i in map(int, np.argsort(
            tables['class_f1'], kind='stable')[:_MAX_CLASSES])])

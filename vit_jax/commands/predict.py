@@ -35,7 +35,7 @@ with epy.lazy_imports():
   from vit_jax import atomic_files
   from vit_jax import console as console_lib
   from vit_jax import escape
-  from vit_jax.analysis import pixel_classes
+  from vit_jax import pixel_classes
   from vit_jax.inference import image_files
   from vit_jax.inference import images as images_lib
   from vit_jax.inference import model as model_lib

@@ -21,10 +21,11 @@ with epy.lazy_imports():
   from vit_jax import metrics as metrics_lib
   from vit_jax import run as run_lib
   from vit_jax import spelling
-  from vit_jax.analysis import plots
   from vit_jax.experiment import build as build_lib
+  from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import fit_weights
   from vit_jax.experiment import load_config
+  from vit_jax.run import curves as plots
   from vit_jax.run import initial_weights
   from vit_jax.run import signals
   from vit_jax.run import watchdog as watchdog_lib
@@ -58,6 +59,7 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
     console_lib.print_lines(f'note: the run in {workdir} is new.{hint}')
   start = time.monotonic()
   summaries: dict[str, Any] = {}
+  declared: dict[str, metrics_lib.Metric] = {}
   # All stages are built first, so that errors in any of them appear at once.
   log = next(iter(stages.values())).log
   print('opening the data', flush=True)
@@ -75,6 +77,7 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
       print(f'\nStage {name}', flush=True)
     # A finished stage is not kept: its compiled programs take memory.
     experiment, path = experiments.pop(name), workdir / name
+    declared |= config_lib.declared_metrics(experiment.config)
     summaries[name] = run_lib.train(
         experiment, path, title=name, profile_steps=args.profile,
         weights=initial_weights.open_weights(
@@ -85,16 +88,18 @@ def _train(args: argparse.Namespace) -> dict[str, Any]:
           workdir / workdir_lib.SUMMARY, {'stages': summaries})
       plots.curves(
           {name: writer_lib.read_rows(workdir / name) for name in summaries},
-          workdir / workdir_lib.CURVES)
-    _print_summary(summaries, workdir, secs=time.monotonic() - start)
+          workdir / workdir_lib.CURVES, declared=declared.values())
+    _print_summary(
+        summaries, workdir, declared, secs=time.monotonic() - start)
   return summaries.get('', {'stages': summaries})
 
 
 def _print_summary(
-    summaries: Mapping[str, Any], workdir: epath.Path, *, secs: float,
+    summaries: Mapping[str, Any], workdir: epath.Path,
+    declared: Mapping[str, metrics_lib.Metric], *, secs: float,
 ) -> None:
   rows = []
-  shown = metrics_lib.TITLES.keys() - {'loss'}
+  shown = {one.name for one in declared.values() if one.title} - {'loss'}
   for name, summary in summaries.items():
     best, metrics = summary['best'] or {}, summary['metrics']
     best_values = {**best.get('metrics', {}), best.get('metric'): best.get(
@@ -107,7 +112,9 @@ def _print_summary(
         or key in best_values)] or [
             key for key in held_out if key.endswith('/loss')]
     rows += [[*start, key, *(
-        console_lib.format_metric(key, values.get(key))
+        console_lib.format_metric(
+            values.get(key),
+            is_fraction=metrics_lib.find(key, declared).is_fraction)
         for values in (metrics, best_values)), best.get('step')]
              for key in keys] or [[*start, None, None, None, None]]
   # Without a best checkpoint, its columns are left out.

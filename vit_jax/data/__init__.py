@@ -5,6 +5,7 @@
 """
 
 from vit_jax.data.augment.mixup import prepare
+from vit_jax.data.augment.operation import Operation
 from vit_jax.data.config import DataConfig
 from vit_jax.data.config import held_out_by
 from vit_jax.data.config import parse
@@ -25,5 +26,7 @@ from vit_jax.data.pipeline import train_batches
 from vit_jax.data.scaling import inherit
 from vit_jax.data.scaling import measured
 from vit_jax.data.scaling import scale_notes
+from vit_jax.data.sources.protocol import DatasetSplits
 from vit_jax.data.sources.protocol import Metadata
+from vit_jax.data.sources.protocol import Source
 from vit_jax.data.splits.class_sampling import TooFewExamples

@@ -15,8 +15,8 @@ from vit_jax.data import config as data_config
 from vit_jax.data import mixture
 from vit_jax.data import shared
 from vit_jax.data.sources import files
+from vit_jax.data.sources import open_source
 from vit_jax.data.sources import protocol
-from vit_jax.data.sources import registry
 from vit_jax.data.splits import class_sampling
 from vit_jax.data.splits import split_strings
 from vit_jax.data.splits import subsets
@@ -154,9 +154,9 @@ def open_dataset(
 
   def open_splits(source: str | None) -> protocol.DatasetSplits:
     try:
-      return registry.open_splits(config, source=source, whole=whole)
+      return open_source.open_splits(config, source=source, whole=whole)
     except (ValueError, OSError):
-      planned = registry.open_planned(
+      planned = open_source.open_planned(
           source or config.source) if data_optional else None
       if planned is None:
         raise

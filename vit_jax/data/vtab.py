@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from vit_jax import schema
+from vit_jax.data import config as data_config
 from vit_jax.data import known_datasets
 from vit_jax.data.images import decode
 from vit_jax.data.sources import protocol
@@ -131,6 +132,12 @@ TASKS: dict[str, Task] = {
 
 def _task(name: str) -> Task:
   return TASKS[schema.check_name(name, list(TASKS), what='VTAB task')]
+
+
+def open_source(
+    name: str, config: data_config.DataConfig) -> protocol.DatasetSplits:
+  """Opens 'vtab/TASK' for the section `data`."""
+  return open_task(name.removeprefix('vtab/'), config.data_dir)
 
 
 def open_task(name: str, data_dir: str) -> protocol.DatasetSplits:

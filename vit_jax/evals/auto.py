@@ -18,8 +18,9 @@ class AutoConfig(classification.ClassificationConfig):
   """
   name: Literal['auto'] = 'auto'  # type: ignore[assignment]
 
-  def metrics(self) -> dict[str, evaluator.Mode]:
-    return {**super().metrics(), **regression.RegressionConfig().metrics()}
+  def metrics(self) -> tuple[evaluator.Metric, ...]:
+    return tuple(dict.fromkeys((
+        *super().metrics(), *regression.RegressionConfig().metrics())))
 
   def resolve(self, dataset: data.Metadata) -> evaluator.EvaluatorConfig:
     kind = (regression.RegressionConfig if dataset.targets

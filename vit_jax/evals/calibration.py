@@ -36,9 +36,13 @@ class CalibrationConfig(evaluator.EvaluatorConfig):
   def __post_init__(self):
     schema.check_range(self, 'bins', low=1)
 
-  def metrics(self) -> dict[str, evaluator.Mode]:
-    return {'calibration_error': 'min', 'calibration_error_max': 'min',
-            'brier': 'min', 'loss': 'min'}
+  def metrics(self) -> tuple[evaluator.Metric, ...]:
+    return (
+        evaluator.Metric(
+            'calibration_error', 'Calibration error', 'min', is_fraction=True),
+        evaluator.Metric(
+            'calibration_error_max', mode='min', is_fraction=True),
+        evaluator.Metric('brier', mode='min'), metrics.LOSS)
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     split = context.open(self)

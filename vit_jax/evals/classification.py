@@ -11,6 +11,7 @@ from vit_jax.evals import multi_label as multi_label_lib
 from vit_jax.evals import passes
 
 TOP_K = 5
+TOP_K_ACCURACY = evaluator.Metric(f'accuracy_top_{TOP_K}', is_fraction=True)
 MAX_RANKED = 1_000  # Classes up to which multi-label data have a mean AP.
 
 
@@ -28,12 +29,11 @@ class ClassificationConfig(evaluator.EvaluatorConfig):
   name: Literal['classification'] = 'classification'
   real_labels: str = ''
 
-  def metrics(self) -> dict[str, evaluator.Mode]:
+  def metrics(self) -> tuple[evaluator.Metric, ...]:
     if self.real_labels:
-      return {'accuracy': 'max'}
-    return {'accuracy': 'max', 'precision_at_1': 'max',
-            'mean_average_precision': 'max', f'accuracy_top_{TOP_K}': 'max',
-            'loss': 'min'}
+      return (metrics.ACCURACY,)
+    return (metrics.ACCURACY, metrics.PRECISION_AT_1,
+            metrics.MEAN_AVERAGE_PRECISION, TOP_K_ACCURACY, metrics.LOSS)
 
   def metrics_on(self, dataset: data.Metadata) -> tuple[str, ...]:
     if self.real_labels:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from vit_jax import metrics
 from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
@@ -22,9 +23,10 @@ class ConfusionConfig(evaluator.EvaluatorConfig):
   """An entry of the section `evals` with `name: 'confusion'`."""
   name: Literal['confusion'] = 'confusion'
 
-  def metrics(self) -> dict[str, evaluator.Mode]:
-    return {'accuracy': 'max', 'accuracy_class_mean': 'max',
-            'accuracy_class_worst': 'max', 'f1_class_mean': 'max'}
+  def metrics(self) -> tuple[evaluator.Metric, ...]:
+    return (metrics.ACCURACY, *(
+        evaluator.Metric(name, is_fraction=True) for name in (
+            'accuracy_class_mean', 'accuracy_class_worst', 'f1_class_mean')))
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     split = context.open(self)

@@ -17,10 +17,11 @@ import numpy as np
 
 from vit_jax import classes
 from vit_jax import data
+from vit_jax import metrics as metrics_lib
 from vit_jax import schema
 from vit_jax import types
 
-Mode = Literal['max', 'min']
+Metric = metrics_lib.Metric
 OnBatch = Callable[[], None]
 # The command that names the classes of the model; see `classes.match`.
 RENAME = 'main.py evaluate --labels=FILE'
@@ -243,14 +244,14 @@ class EvaluatorConfig:
     del dataset
     return self
 
-  def metrics(self) -> dict[str, Mode]:
+  def metrics(self) -> tuple[Metric, ...]:
     """Returns all metrics that may be reported, the default one first."""
     raise NotImplementedError
 
   def metrics_on(self, dataset: data.Metadata) -> tuple[str, ...]:
     """Returns the metrics reported for such data, the default one first."""
     del dataset
-    return tuple(self.metrics())
+    return metrics_lib.names(self.metrics())
 
   def build(self, context: Context) -> Evaluate:
     """Opens the data, or raises if it is missing or does not fit the model."""

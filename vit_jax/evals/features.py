@@ -1,6 +1,6 @@
 """Features of every image of a split, for few-shot and k-NN evaluation."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 import dataclasses
 from typing import ClassVar
 
@@ -12,8 +12,8 @@ from vit_jax.evals import evaluator
 from vit_jax.evals import passes
 
 # Of `spread`.
-SPREAD: Mapping[str, evaluator.Mode] = {
-    'feature_rank': 'max', 'feature_std': 'max'}
+SPREAD = (evaluator.Metric('feature_rank', 'Feature rank'),
+          evaluator.Metric('feature_std'))
 # Below these, features are reported as collapsed.
 _MIN_RANK, _MIN_STD = 2.0, 0.01
 

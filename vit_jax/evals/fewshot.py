@@ -83,9 +83,10 @@ class FewshotConfig(features_lib.FeatureEvaluatorConfig):
     schema.check_range(self, 'seeds', low=1)
     schema.check_range(self, 'penalty', above=0)
 
-  def metrics(self) -> dict[str, evaluator.Mode]:
-    return {_metric(*each): 'max' for each in itertools.product(
-        self.classifiers, self.shots or SHOTS)}
+  def metrics(self) -> tuple[evaluator.Metric, ...]:
+    return tuple(
+        evaluator.Metric(_metric(*each), is_fraction=True)
+        for each in itertools.product(self.classifiers, self.shots or SHOTS))
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     test = context.open(self)

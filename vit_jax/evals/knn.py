@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 from jaxtyping import Float, Int
 import numpy as np
 
+from vit_jax import metrics
 from vit_jax import nearest_neighbours
 from vit_jax import schema
 from vit_jax import types
@@ -42,8 +43,8 @@ class KnnConfig(features_lib.FeatureEvaluatorConfig):
     schema.check_range(self, 'k', low=1)
     schema.check_range(self, 'temperature', above=0)
 
-  def metrics(self) -> dict[str, evaluator.Mode]:
-    return {'accuracy': 'max', **features_lib.SPREAD}
+  def metrics(self) -> tuple[evaluator.Metric, ...]:
+    return (metrics.ACCURACY, *features_lib.SPREAD)
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     test = context.open(self)

@@ -22,9 +22,9 @@ class MultiLabelConfig(evaluator.EvaluatorConfig):
   """
   name: Literal['multi_label'] = 'multi_label'
 
-  def metrics(self) -> dict[str, evaluator.Mode]:
-    return {'mean_average_precision': 'max', 'precision_at_1': 'max',
-            'loss': 'min'}
+  def metrics(self) -> tuple[evaluator.Metric, ...]:
+    return (
+        metrics.MEAN_AVERAGE_PRECISION, metrics.PRECISION_AT_1, metrics.LOSS)
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     split = context.open(self)

@@ -25,8 +25,8 @@ class ObjectiveConfig(evaluator.EvaluatorConfig):
 
   name: Literal['objective'] = 'objective'
 
-  def metrics(self) -> dict[str, evaluator.Mode]:
-    return {'loss': 'min'}
+  def metrics(self) -> tuple[evaluator.Metric, ...]:
+    return (metrics.LOSS,)
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     if self.flip:

@@ -1,6 +1,6 @@
 """Metrics and figures of predicted classes of pixels."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from jaxtyping import Float
 import numpy as np
@@ -9,8 +9,9 @@ from vit_jax.evals import evaluator
 
 VALUES = 256  # Possible values of a mask pixel.
 NUM_DRAWN = 5  # Images in a figure.
-METRICS: Mapping[str, evaluator.Mode] = {
-    'mean_iou': 'max', 'pixel_accuracy': 'max', 'mean_accuracy': 'max'}
+METRICS = (evaluator.Metric('mean_iou', 'Mean IoU', is_fraction=True),
+           evaluator.Metric('pixel_accuracy', is_fraction=True),
+           evaluator.Metric('mean_accuracy', is_fraction=True))
 
 
 def result(

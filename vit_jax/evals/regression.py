@@ -25,15 +25,18 @@ class RegressionConfig(evaluator.EvaluatorConfig):
   """
   name: Literal['regression'] = 'regression'
 
-  def metrics(self) -> dict[str, evaluator.Mode]:
-    return {'root_mean_square_error': 'min', 'mean_absolute_error': 'min',
-            'r2': 'max', 'loss': 'min'}
+  def metrics(self) -> tuple[evaluator.Metric, ...]:
+    return (
+        evaluator.Metric(
+            'root_mean_square_error', 'Root mean square error', 'min'),
+        evaluator.Metric('mean_absolute_error', mode='min'),
+        evaluator.Metric('r2', 'R²'), metrics.LOSS)
 
   def metrics_on(self, dataset: data.Metadata) -> tuple[str, ...]:
     # `num_classes` is the number of targets; 0 if unknown.
     several = dataset.num_classes > 1
     return tuple(sorted(
-        self.metrics(), key=lambda name: several and name != 'r2'))
+        super().metrics_on(dataset), key=lambda name: several and name != 'r2'))
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     split = context.open(self)

@@ -17,12 +17,18 @@ from jaxtyping import Bool, Float, Shaped
 import numpy as np
 from sklearn import metrics as sklearn_metrics
 
+from vit_jax import metrics as metrics_lib
 from vit_jax import schema
 from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
 
-METRICS = ('roc_auc', 'average_precision', 'f1', 'sensitivity', 'specificity')
+_METRICS = (
+    evaluator.Metric('roc_auc', 'ROC AUC'),
+    evaluator.Metric('average_precision'),
+    *(evaluator.Metric(name, is_fraction=True)
+      for name in ('f1', 'sensitivity', 'specificity')))
+METRICS = metrics_lib.names(_METRICS)
 MAX_CLASSES = 100
 POINTS = 201  # Of a curve.
 MAX_DRAWS = 1_000_000  # Examples of samples that are measured at a time.
@@ -56,8 +62,8 @@ class RocConfig(evaluator.EvaluatorConfig):
     schema.check_range(self, 'samples')
     schema.check_range(self, 'confidence', above=0, end=1)
 
-  def metrics(self) -> dict[str, evaluator.Mode]:
-    return dict.fromkeys(METRICS, 'max')
+  def metrics(self) -> tuple[evaluator.Metric, ...]:
+    return _METRICS
 
   def thresholds(
       self, metrics: Mapping[str, float], names: Sequence[str],

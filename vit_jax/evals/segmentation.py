@@ -61,8 +61,8 @@ class SegmentationConfig(evaluator.EvaluatorConfig):
     if self.flip:
       raise ValueError('segmentation does not support flip. Remove it.')
 
-  def metrics(self) -> dict[str, evaluator.Mode]:
-    return dict(pixels.METRICS)
+  def metrics(self) -> tuple[evaluator.Metric, ...]:
+    return pixels.METRICS
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     test = context.open(self, masks=True)

@@ -11,8 +11,8 @@ import jax
 import numpy as np
 
 from vit_jax import data
+from vit_jax import pixel_classes
 from vit_jax import types
-from vit_jax.analysis import pixel_classes
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
 from vit_jax.evals import pixels
@@ -26,8 +26,8 @@ class SegmentationHeadConfig(evaluator.EvaluatorConfig):
 
   uses_labels: ClassVar[bool] = False
 
-  def metrics(self) -> dict[str, evaluator.Mode]:
-    return dict(pixels.METRICS)
+  def metrics(self) -> tuple[evaluator.Metric, ...]:
+    return pixels.METRICS
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     split = context.open(self, masks=True)

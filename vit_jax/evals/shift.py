@@ -42,8 +42,8 @@ class ShiftConfig(evaluator.EvaluatorConfig):
   name: Literal['shift'] = 'shift'
   mappings: str = ''
 
-  def metrics(self) -> dict[str, evaluator.Mode]:
-    return {'accuracy': 'max', f'accuracy_top_{classification.TOP_K}': 'max'}
+  def metrics(self) -> tuple[evaluator.Metric, ...]:
+    return metrics.ACCURACY, classification.TOP_K_ACCURACY
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     split = context.open_split(

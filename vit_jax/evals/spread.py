@@ -15,8 +15,8 @@ class SpreadConfig(features_lib.FeatureEvaluatorConfig):
 
   uses_labels: ClassVar[bool] = False
 
-  def metrics(self) -> dict[str, evaluator.Mode]:
-    return dict(features_lib.SPREAD)
+  def metrics(self) -> tuple[evaluator.Metric, ...]:
+    return features_lib.SPREAD
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     extract = features_lib.extract(

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from vit_jax import data
 from vit_jax import evals
+from vit_jax import metrics as metrics_lib
 from vit_jax import models
 from vit_jax import objectives
 from vit_jax import optim
@@ -161,14 +162,13 @@ def validation_split(evaluator: str) -> str:
 
 
 def metric_mode(
-    config: Config, metric: str, *, setting: str) -> evals.Mode:
+    config: Config, metric: str, *, setting: str) -> metrics_lib.Mode:
   """Returns 'max' or 'min' for 'evaluator/metric', the value of `setting`.
 
   Raises a `ValueError` if the config has no such evaluator or metric.
   """
   section = evaluator_of(config, metric, setting=setting)
-  modes = {**section.metrics(), **(
-      config.objective.metrics() if section.reports_objective else {})}
+  modes = {one.name: one.mode for one in _reported(config, section)}
   return modes[schema.check_name(
       metric.partition('/')[2], list(modes), what=f'metric in {setting}')]
 
@@ -184,7 +184,24 @@ def evaluator_of(
   return config.evals[name]
 
 
-def best_mode(config: Config) -> evals.Mode:
+def _reported(
+    config: Config, section: evals.EvaluatorConfig,
+) -> tuple[metrics_lib.Metric, ...]:
+  """Returns the metrics that an evaluator declares."""
+  return section.metrics() + (
+      config.objective.metrics() if section.reports_objective else ())
+
+
+def declared_metrics(config: Config) -> dict[str, metrics_lib.Metric]:
+  """Returns all metrics that a run may report, by 'evaluator/metric'."""
+  train = metrics_lib.LOSS, *config.objective.metrics()
+  return {f'{name}/{one.name}': one for name, several in (
+      ('train', train), *((name, _reported(config, section))
+                          for name, section in config.evals.items()))
+          for one in several}
+
+
+def best_mode(config: Config) -> metrics_lib.Mode:
   """Returns 'max' or 'min' for the metric of the best checkpoint."""
   return metric_mode(
       config, config.checkpoint.best, setting='checkpoint.best')

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import ml_collections
 
 from vit_jax import evals
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax.models import vit_config
@@ -60,18 +61,20 @@ def read(specification: str) -> dict[str, Any]:
       str(folders[0]), str(configs.parent), *saved, str(_PACKAGE)]
   try:
     spec.loader.exec_module(module)
+    arguments = _arguments(module.get_config, text, path)
+    try:
+      config = module.get_config(**arguments)
+    except ValueError as error:
+      raise ValueError(f'{path}: {error}') from error
   finally:
     sys.path[:] = saved
-  arguments = _arguments(module.get_config, text, path)
-  try:
-    config = module.get_config(**arguments)
-  except ValueError as error:
-    raise ValueError(f'{path}: {error}') from error
   if not isinstance(config, ml_collections.ConfigDict):
     raise ValueError(
         f'get_config() of {path} must return an ml_collections.ConfigDict, '
         f'but returned {type(config).__name__}.')
-  return json.loads(config.to_json())
+  plain = json.loads(config.to_json())
+  registry.allow_named(plain, folder=str(folders[0]))
+  return plain
 
 
 def _arguments(function: Any, text: str, path: str) -> dict[str, Any]:

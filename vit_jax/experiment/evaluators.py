@@ -16,7 +16,6 @@ from vit_jax import data
 from vit_jax import evals
 from vit_jax import types
 from vit_jax.data import examples
-from vit_jax.data import imagenet_real
 from vit_jax.data import links
 from vit_jax.data import scaling
 from vit_jax.data.splits import class_sampling as class_sampling_lib
@@ -59,6 +58,7 @@ def opener(
         config.data, split=split, source=own, data_optional=data_optional,
         labelled=config.objective.uses_labels and not masks)
     if real_labels and not dataset.planned:
+      from vit_jax.data import imagenet_real
       dataset = imagenet_real.with_real_labels(dataset, real_labels)
     if config.data.mixture and own in config.data.sources:
       dataset = data.with_classes_of(dataset, train_data)

@@ -8,11 +8,11 @@ from typing import Any
 import flax.linen as nn
 import jax
 
+from vit_jax import models
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.models import lora
-from vit_jax.objectives import distill
 from vit_jax.training import flops
 from vit_jax.training import step as step_lib
 
@@ -44,6 +44,7 @@ def per_image(experiment: experiment_lib.Experiment) -> PerImage:
   if not all(jax.tree.leaves(_trainable(experiment))):
     training = gradient(experiment, remat='none')
   if experiment.teacher is not None:
+    from vit_jax.objectives import distill
     training += flops.count(
         functools.partial(distill.outputs, experiment.teacher),
         experiment.teacher.shapes, distill.image(experiment.teacher))
@@ -75,8 +76,7 @@ def _model(experiment: experiment_lib.Experiment, *, remat: Any) -> nn.Module:
   """Returns the model without kernels that hide FLOPs from the jaxpr."""
   config = experiment.config
   return config.objective.build_model(
-      dataclasses.replace(
-          config.model.without_fused_kernels(), remat=remat),
+      models.with_remat(config.model.without_fused_kernels(), remat),
       image_shape=config.data.image_shape,
       num_classes=config.model.num_classes)
 

@@ -1,6 +1,6 @@
 """Loads a model, or initial parameters of a run, from any supported format."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import dataclasses
 import os
 from typing import Any
@@ -12,6 +12,7 @@ from vit_jax import console
 from vit_jax import escape
 from vit_jax import models
 from vit_jax import objectives
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.inference import class_names
@@ -32,7 +33,8 @@ Log = Callable[[str], None]
 def load(
     path: str | os.PathLike, *, which: str = checkpoint_paths.AUTO,
     log: Log | None = console.print_lines, base: str = '',
-    text_embeddings: str | os.PathLike = '', **overrides: Any,
+    text_embeddings: str | os.PathLike = '', imports: Sequence[str] = (),
+    **overrides: Any,
 ) -> model_lib.Model:
   """Loads a model with its weights, from whatever format they are in.
 
@@ -51,6 +53,8 @@ def load(
       were during training.
     text_embeddings: .npz file of text embeddings, which become the head of an
       image tower; see `zero_shot.attach`.
+    imports: modules of your own that the config of a run may import; those that
+      your program has imported are allowed, too.
     log: called with lines about found and inferred settings; None for none.
     **overrides: fields of the section `model` (num_heads=4), of `Preprocess`
       (resolution=384, mean=..., labels=...), positions='cubic', or the prefix
@@ -64,6 +68,7 @@ def load(
     ValueError: if the weights are damaged, of an unknown format, or do not
       match the model exactly.
   """
+  registry.allow(*imports)
   log = log or (lambda line: None)
   positions = overrides.pop('positions', None)
   if positions is not None:
@@ -76,8 +81,8 @@ def load(
   model = model_lib.Model.read_from(open_lib.open_model(
       path, which=which, base=base, log=log, **overrides))
   objective = model.run.get('objective', {}).get('name')
-  if objective in objectives.KINDS and not (
-      objectives.config_type(objective).trains_head()):
+  known = objective in registry.OBJECTIVES or registry.is_target(objective)
+  if known and not objectives.config_type(objective).trains_head():
     model = _without_head(model)
   elif not model.has_decoder:
     model = dataclasses.replace(model, thresholds=thresholds.of_run(model, log))

@@ -20,10 +20,10 @@ from jaxtyping import Float, UInt8
 import numpy as np
 
 from vit_jax import models
+from vit_jax import pixel_classes
 from vit_jax import types
-from vit_jax.analysis import attention as attention_maps
-from vit_jax.analysis import pixel_classes
 from vit_jax.data.augment import ops as ops_lib
+from vit_jax.inference import attention as attention_maps
 from vit_jax.inference import groups as groups_lib
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import network as network_lib

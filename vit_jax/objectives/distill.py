@@ -28,6 +28,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 import optax
 
 from vit_jax import data
+from vit_jax import metrics
 from vit_jax import models
 from vit_jax import schema
 from vit_jax import types
@@ -79,9 +80,10 @@ class DistillConfig(supervised.SupervisedConfig):
   def teacher_address(self) -> tuple[str, str]:
     return self.teacher, self.which
 
-  def metrics(self) -> dict[str, objective.Mode]:
-    found: dict[str, objective.Mode] = {'accuracy': 'max', 'agreement': 'max'}
-    return found | {'features': 'min'} if self.feature_weight else found
+  def metrics(self) -> tuple[objective.Metric, ...]:
+    features = (objective.Metric('features', mode='min'),)
+    return (metrics.ACCURACY, objective.Metric('agreement'),
+            *features * bool(self.feature_weight))
 
   def resolve(self, dataset: data.Metadata) -> supervised.SupervisedConfig:
     if dataset.targets or dataset.multi_label:
@@ -122,7 +124,7 @@ class Distill(objective.Objective):
           '--config.objective.targets=hard.')
     self._config, self._context = config, context
     self._labelled = supervised.Supervised(config, context)
-    self.metrics = config.metrics()
+    self.metrics = metrics.names(config.metrics())
 
   def extra_params(
       self, params: types.Params, key: PRNGKeyArray,

@@ -24,10 +24,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vit_jax import metrics
 from vit_jax import models
 from vit_jax import schema
 from vit_jax import types
 from vit_jax.models import joint_embedding
+from vit_jax.models import vit_config
 from vit_jax.objectives import objective
 from vit_jax.objectives import views as views_lib
 
@@ -60,8 +62,9 @@ class LejepaConfig(objective.ObjectiveConfig):
     schema.check_range(self, 'weight', above=0, end=1)
     schema.check_range(self, 'directions', 'hidden', 'embedding', low=1)
 
-  def metrics(self) -> dict[str, objective.Mode]:
-    return {'prediction': 'min', 'sigreg': 'min'}
+  def metrics(self) -> tuple[objective.Metric, ...]:
+    return (objective.Metric('prediction', mode='min'),
+            objective.Metric('sigreg', mode='min'))
 
   def build_model(
       self, model: models.ModelConfig, *, image_shape: tuple[int, int, int],
@@ -74,7 +77,7 @@ class LejepaConfig(objective.ObjectiveConfig):
         interpolated, colour jitter is on but images are not RGB, or local views
         do not divide into patches.
     """
-    if model.name != 'vit':
+    if not isinstance(model, vit_config.ViTConfig):
       raise ValueError(
           'objective lejepa needs a ViT, but the model is a '
           f'{model.name}. Choose another model.variant.')
@@ -113,7 +116,7 @@ class Lejepa(objective.CoupledObjective):
   def __init__(self, config: LejepaConfig, context: objective.Context):
     """Initialises the loss."""
     self._config, self._context = config, context
-    self.metrics = config.metrics()
+    self.metrics = metrics.names(config.metrics())
 
   def draw(
       self, images: objective.Images, key: PRNGKeyArray,

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
+from vit_jax import metrics
 from vit_jax import models
 from vit_jax import schema
 from vit_jax import types
@@ -52,9 +53,9 @@ class MaskingConfig(objective.ObjectiveConfig):
     """Samples the inputs of `models.masked_patch.MaskedPatch` of a batch."""
     raise NotImplementedError
 
-  def metrics(self) -> dict[str, objective.Mode]:
-    return {'color_accuracy': 'max'} if (
-        self.target in patch_targets.SIDES) else {}
+  def metrics(self) -> tuple[objective.Metric, ...]:
+    return (objective.Metric('color_accuracy', is_fraction=True),) if (
+        self.target in patch_targets.SIDES) else ()
 
   def build_model(
       self, model: models.ModelConfig, *, image_shape: tuple[int, int, int],
@@ -173,7 +174,7 @@ class MaskedPatch(objective.Objective):
   def __init__(self, config: MaskingConfig, context: objective.Context):
     """Initialises the loss."""
     self._config, self._context = config, context
-    self.metrics = config.metrics()
+    self.metrics = metrics.names(config.metrics())
 
   def draw(
       self, images: objective.Images, key: PRNGKeyArray,

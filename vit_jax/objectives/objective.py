@@ -7,9 +7,9 @@ An objective sees its own section and a `Context`, never the whole config. The
 rest of the program uses this interface only, not the types of the records.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 import dataclasses
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import flax.linen as nn
 import jax
@@ -17,12 +17,13 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 import numpy as np
 
 from vit_jax import data
+from vit_jax import metrics as metrics_lib
 from vit_jax import models
 from vit_jax import types
 from vit_jax.data import scaling
 
 Images = Float[Array, 'batch height width channels']  # Pixels in [0, 1].
-Mode = Literal['max', 'min']
+Metric = metrics_lib.Metric
 # The loss and other metrics of each example.
 Losses = tuple[Float[Array, 'batch'], Mapping[str, Float[Array, 'batch']]]
 
@@ -72,10 +73,10 @@ class Objective(Protocol):
   """A loss over batches of images.
 
   Attributes:
-    metrics: metrics returned besides the loss, and whether larger ('max') or
-      smaller ('min') values are better.
+    metrics: names of the metrics returned besides the loss, which the record
+      of the objective declares.
   """
-  metrics: Mapping[str, Mode]
+  metrics: Collection[str]
 
   def draw(self, images: Images, key: PRNGKeyArray) -> dict[str, jax.Array]:
     """Returns random inputs of a batch, which are added to it.
@@ -178,9 +179,9 @@ class ObjectiveConfig:
     """Weights of a frozen teacher, and 'latest' or 'best', if it has one."""
     return None
 
-  def metrics(self) -> dict[str, Mode]:
+  def metrics(self) -> tuple[Metric, ...]:
     """Returns all metrics that may be reported besides the loss."""
-    return {}
+    return ()
 
   def resolve(self, dataset: data.Metadata) -> 'ObjectiveConfig':
     """Returns the record with the settings that depend on the labels.

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 import optax
 
 from vit_jax import data
+from vit_jax import metrics
 from vit_jax import models
 from vit_jax import types
 from vit_jax.objectives import objective
@@ -50,8 +51,8 @@ class SegmentationConfig(objective.ObjectiveConfig):
           f'class_weights must be {count} numbers, one for each of classes, '
           f'from 0 and not all 0, but are {self.class_weights}.')
 
-  def metrics(self) -> dict[str, objective.Mode]:
-    return {'pixel_accuracy': 'max'}
+  def metrics(self) -> tuple[objective.Metric, ...]:
+    return (objective.Metric('pixel_accuracy', is_fraction=True),)
 
   def with_labels(self, dataset: data.Dataset) -> data.Dataset:
     if not self.classes:
@@ -83,7 +84,7 @@ class Segmentation(objective.Objective):
   def __init__(self, config: SegmentationConfig, context: objective.Context):
     """Initialises the loss."""
     self._config, self._context = config, context
-    self.metrics = config.metrics()
+    self.metrics = metrics.names(config.metrics())
 
   def __call__(
       self, params: types.Params, batch: types.Batch, key: PRNGKeyArray, *,

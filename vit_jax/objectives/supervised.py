@@ -56,9 +56,9 @@ class SupervisedConfig(objective.ObjectiveConfig):
   def label_loss(self) -> str:
     return self.loss
 
-  def metrics(self) -> dict[str, objective.Mode]:
-    return {} if self.loss in losses.ERRORS else {
-        'accuracy': 'max', 'precision_at_1': 'max'}
+  def metrics(self) -> tuple[objective.Metric, ...]:
+    return () if self.loss in losses.ERRORS else (
+        metrics.ACCURACY, metrics.PRECISION_AT_1)
 
   def resolve(self, dataset: data.Metadata) -> 'SupervisedConfig':
     """Replaces the loss 'auto' with the default loss of the labels."""
@@ -134,9 +134,8 @@ class Supervised(objective.Objective):
     if config.class_weights != 'none':
       assert context.class_counts is not None
       self._class_weights = class_weights(config, context.class_counts())
-    self.metrics: dict[str, objective.Mode] = {} if (
-        context.dataset.targets) else {
-        'precision_at_1' if context.dataset.multi_label else 'accuracy': 'max'}
+    self.metrics = () if context.dataset.targets else (
+        'precision_at_1' if context.dataset.multi_label else 'accuracy',)
 
   def __call__(
       self, params: types.Params, batch: types.Batch, key: PRNGKeyArray, *,

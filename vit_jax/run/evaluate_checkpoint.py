@@ -16,6 +16,7 @@ from vit_jax import escape
 from vit_jax import evals
 from vit_jax import models
 from vit_jax import objectives
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax import types
 from vit_jax.checkpoints import items
@@ -92,14 +93,20 @@ def config_for(
   if not chosen:
     raise ValueError(
         'The config has no evaluators: its section evals is empty. Use '
-        f'--evaluators. Known: {", ".join(evals.KINDS)}.')
+        f'--evaluators. Known: {", ".join(registry.EVALUATORS)}.')
   raw = config_lib.to_plain(config)
+  known: dict[str, Any] = {
+      **{name: {'name': name} for name in registry.EVALUATORS},
+      **registry.EVALUATORS_OF_DATASETS}
+  for i, name in enumerate(chosen):
+    if registry.is_target(name):  # 'module:Name' is called Name.
+      chosen[i] = name.rpartition(':')[2]
+      known[chosen[i]] = {'name': name}
   for name in chosen:
     schema.check_name(
-        name, list(dict.fromkeys(
-            [*config.evals, *evals.KINDS, *evals.DATASETS])),
+        name, list(dict.fromkeys([*config.evals, *known])),
         what='evaluator (--evaluators)')
-    raw['evals'].setdefault(name, evals.DATASETS.get(name, {'name': name}))
+    raw['evals'].setdefault(name, known.get(name))
     if source:
       raw['evals'][name] |= {'source': source, 'split': ''}
   found = config_lib.resolve_with(raw, later).evals

@@ -100,7 +100,8 @@ class Evaluation:
               self._run_on_best(state, counters))
     counters.add_evals(row)
     lines = [log_rows.evaluation_line(
-        row, step=counters.step, targets=self.experiment.dataset.targets)]
+        row, step=counters.step, targets=self.experiment.dataset.targets,
+        declared=config_lib.declared_metrics(config))]
     if stops:
       lines.append(log_rows.describe_early_stop(config.checkpoint, counters))
     return row, counters, lines

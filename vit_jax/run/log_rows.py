@@ -5,6 +5,7 @@ from typing import Any
 
 from vit_jax import console
 from vit_jax import data
+from vit_jax import metrics as metrics_lib
 from vit_jax import tree
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.experiment import experiment as experiment_lib
@@ -50,11 +51,18 @@ def training_row(
 
 def evaluation_line(
     row: Mapping[str, float], *, step: int, targets: tuple[str, ...],
+    declared: Mapping[str, metrics_lib.Metric],
 ) -> str:
-  """Returns the line of an evaluation; several targets show only their mean."""
-  each = tuple(f'_{name}' for name in targets) if len(targets) > 1 else ()
-  return f'step {step:,}: ' + console.format_metrics(
-      {key: row[key] for key in row if not key.endswith(each)})
+  """Returns 'step 10: val/accuracy 97.22 %, val/loss 0.113'.
+
+  Several targets show only their mean. `declared` are the metrics of the run.
+  """
+  hidden = ('/examples', *(
+      f'_{name}' for name in targets if len(targets) > 1))
+  return f'step {step:,}: ' + ', '.join(
+      f'{key} ' + console.format_metric(
+          value, is_fraction=metrics_lib.find(key, declared).is_fraction)
+      for key, value in row.items() if not key.endswith(hidden))
 
 
 def summary(

@@ -149,7 +149,7 @@ def _restore_and_train(
     summary = run.train(fitted.step, profiler_lib.Profiler(
         files.path / 'profile', first=step, last=experiment.total_steps,
         steps=profile_steps))
-    files.write_summary(summary)
+    files.write_summary(experiment.config, summary)
     stop.check()  # Handles a signal during the last save.
   files.write_card(experiment, summary, origin=start.counters.origin,
                    source_config=weights.run if weights else {})

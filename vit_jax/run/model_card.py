@@ -21,9 +21,11 @@ import jinja2
 
 from vit_jax import console
 from vit_jax import escape
+from vit_jax import metrics as metrics_lib
 from vit_jax import schema
 from vit_jax.checkpoints import paths
 from vit_jax.data import mixture
+from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import log_config
 from vit_jax.run import log_rows
@@ -45,6 +47,7 @@ class _Result:
   split: str
   images: float | None
   metric: str
+  is_fraction: bool
   last: float | None
   best: float | None
   chosen: float | None
@@ -131,8 +134,9 @@ def _environment() -> jinja2.Environment:
       'number': console.format_number, 'flops': console.format_flops,
       'numbers': console.format_numbers, 'text': escape.markdown,
       'code': escape.code,
-      'metric': lambda value, name: console.format_metric(
-          name, value if _is_finite(value) else None, digits=4)}
+      'metric': lambda value, is_fraction: console.format_metric(
+          value if _is_finite(value) else None, is_fraction=is_fraction,
+          digits=4)}
   return environment
 
 
@@ -169,12 +173,13 @@ def _metadata(
       dataset_split=r.split, metric_type=r.metric, metric_value=r.chosen,
       metric_name=f'{r.evaluator}/{r.metric}')
            for r in results if task and _is_finite(r.chosen)]
-  family = 'resnet' if config.model.name == 'resnet' else 'vision-transformer'
+  family = {'resnet': 'resnet', 'vit': 'vision-transformer'}.get(
+      config.model.name)
   is_stated = config.card.licence != log_config.CardConfig.licence
   return huggingface_hub.ModelCardData(
       license=config.card.licence if is_stated else 'unknown',
       library_name='vit_jax', pipeline_tag=task or None,
-      tags=['jax', 'flax', family, *filter(None, [task])],
+      tags=['jax', 'flax', *filter(None, [family, task])],
       base_model=(origin.removeprefix(_HUB)
                   if origin.startswith(_HUB) else None),
       metrics=list(dict.fromkeys(r.metric_type for r in found)) or None,
@@ -199,6 +204,7 @@ def _results(
   last = summary['metrics']
   best = (summary.get('best') or {}).get('metrics', {})
   chosen = log_rows.chosen_metrics(summary)
+  declared = config_lib.declared_metrics(experiment.config)
   rows = []
   for key, value in last.items():
     name, _, metric = key.partition('/')
@@ -206,7 +212,8 @@ def _results(
       read = experiment.data_of(name)
       rows.append(_Result(
           name, escape.line(read.name), escape.line(read.split),
-          last.get(f'{name}/examples'), metric, value, best.get(key),
+          last.get(f'{name}/examples'), metric,
+          metrics_lib.find(key, declared).is_fraction, value, best.get(key),
           chosen.get(key)))
   return rows
 

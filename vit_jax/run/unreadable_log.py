@@ -1,6 +1,6 @@
 """Finds unreadable images before training, and counts and lists skipped ones.
 
-For the check before training, see `curation.start_check`.
+For the check before training, see `start_check`.
 """
 
 import dataclasses
@@ -9,11 +9,11 @@ import jax
 
 from vit_jax import console
 from vit_jax import data
-from vit_jax.curation import start_check
-from vit_jax.data.sources import registry
+from vit_jax.data.sources import open_source
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import multihost
 from vit_jax.run import counters as counters_lib
+from vit_jax.run import start_check
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.run import writer as writer_lib
 
@@ -42,7 +42,7 @@ class UnreadableRecorder:
       if result.unreadable:
         console.print_lines(f'{result}\nThey are skipped: see {file_name(0)}')
     train = self.experiment.dataset
-    if config.data.check_secs and registry.is_user_data(train.name) and (
+    if config.data.check_secs and open_source.is_user_data(train.name) and (
         note := start_check.depth_note(config.data, train.source)):
       console.print_lines(note, in_logs=True)
 

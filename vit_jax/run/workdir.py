@@ -88,14 +88,17 @@ class Files:
           wandb_config=(
               config_lib.to_plain(config) if config.log.wandb else None))
 
-  def write_summary(self, summary: Mapping[str, Any]) -> None:
+  def write_summary(
+      self, config: config_lib.Config, summary: Mapping[str, Any]) -> None:
     """Writes the summary and the plots of a finished run."""
-    from vit_jax.analysis import plots  # Imports Matplotlib.
+    from vit_jax.run import curves as plots  # Imports Matplotlib.
     if self.is_active:
       with self.explain_errors(f'{SUMMARY} or {CURVES}'):
         atomic_files.write_json(self.path / SUMMARY, summary)
-        plots.curves({self.title or self.path.name: writer_lib.read_rows(
-            self.path)}, self.path / CURVES)
+        rows = writer_lib.read_rows(self.path)
+        plots.curves(
+            {self.title or self.path.name: rows}, self.path / CURVES,
+            declared=config_lib.declared_metrics(config).values())
 
   def write_card(
       self, experiment: experiment_lib.Experiment, summary: Mapping[str, Any],

@@ -12,6 +12,7 @@ import numpy as np
 
 from vit_jax import atomic_files
 from vit_jax import models
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
@@ -24,7 +25,6 @@ from vit_jax.weights.configs import huggingface_export
 from vit_jax.weights.configs import huggingface_types
 from vit_jax.weights.configs import timm_architectures
 from vit_jax.weights.configs import timm_arguments
-from vit_jax.weights.configs import timm_export
 from vit_jax.weights.families import families
 from vit_jax.weights.families import layout
 from vit_jax.weights.families import published_sizes
@@ -34,10 +34,8 @@ from vit_jax.weights.formats import orbax
 from vit_jax.weights.formats import safetensors
 
 ORBAX = 'orbax'
-FORMATS = ('npz', 'timm', 'huggingface', ORBAX)
+FORMATS = tuple(registry.WEIGHT_FORMATS)
 DTYPES = ('float32', 'float16', 'bfloat16')
-_CONFIGS: Mapping[str, Any] = {
-    'timm': timm_export, 'huggingface': huggingface_export}
 # Settings that config.json declares.
 _DECLARED = {'timm': ('gelu',), 'huggingface': (
     'gelu', 'layer_norm_epsilon', 'rotary')}
@@ -90,6 +88,10 @@ def save(
     orbax.save(target, model)
     return []
   config = model.config
+  if isinstance(config, models.OwnModelConfig):
+    raise ValueError(
+        f'The format {form} is for models of the library, but the model is '
+        f'{config.name}. Save it as {ORBAX}.')
   family = _family(form, model)
   arrays = {name: array.astype(dtype) for name, array in to_arrays(
       family, _for_format(form, config, params),
@@ -134,7 +136,8 @@ def _write_folder(
     arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any],
 ) -> None:
   """Writes a folder with the JSON files of the library."""
-  config_files = _CONFIGS[form].config_files(model)
+  config_files = registry.load(
+        registry.WEIGHT_FORMATS[form]).config_files(model)
   if form == 'huggingface':
     arrays = {**arrays, **huggingface_export.buffers(
         config_files['config.json'])}

@@ -4,6 +4,7 @@ import numpy as np
 from PIL import Image
 import pytest
 
+from vit_jax.data.augment import colour
 from vit_jax.data.augment import ops as ops_lib
 
 
@@ -167,7 +168,7 @@ def test_colour_operations_change_their_share_of_images_of_any_mode(name):
 
 def test_jitter_keeps_its_ranges():
   grey = Image.new('RGB', (4, 4), (100, 100, 100))
-  op = ops_lib.OPS['color_jitter'](
+  op = colour.ColorJitter(
       brightness=0.5, contrast=0, saturation=0, hue=0, probability=1)
   levels = [a.mean() for a in _changed(op, image=grey)[1]]
   assert 49 <= min(levels) < 60 and 140 < max(levels) <= 151

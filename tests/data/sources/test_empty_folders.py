@@ -8,10 +8,10 @@ from tests import own_data
 from tests import pictures
 from tests import toy
 from vit_jax import data
-from vit_jax.curation import check as check_lib
-from vit_jax.curation import scan as scan_lib
-from vit_jax.curation import similarity
-from vit_jax.data.sources import registry
+from vit_jax.data.sources import open_source
+from vit_jax.extras.curation import check as check_lib
+from vit_jax.extras.curation import scan as scan_lib
+from vit_jax.extras.curation import similarity
 
 SYSTEM = (
     '#recycle', '@eaDir', '@Recycle', '#snapshot', '@Recently-Snapshot',
@@ -37,7 +37,7 @@ def write_class(folder, kind):
 
 
 def open_splits(root, **settings):
-  return registry.open_splits(data.parse({'source': str(root), **settings}))
+  return open_source.open_splits(data.parse({'source': str(root), **settings}))
 
 
 @pytest.mark.parametrize('parent', ['', 'train/'])

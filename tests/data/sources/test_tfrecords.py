@@ -12,7 +12,7 @@ import tensorflow_datasets as datasets
 from tests import pictures
 from tests import tfds_files
 from vit_jax.data.sources import columns as columns_lib
-from vit_jax.data.sources import registry
+from vit_jax.data.sources import open_source
 from vit_jax.data.sources import tfds as tfds_lib
 from vit_jax.data.sources import tfrecords
 
@@ -77,8 +77,8 @@ def test_the_checksum_is_the_published_one():
 
 def test_examples_are_read_by_index(folder):
   by_name = tfds_lib.open_tfds('tiny', str(folder.parent.parent))
-  for opened in (by_name, registry.open_path(str(folder), columns_lib.AUTO),
-                 registry.open_path(str(folder.parent), columns_lib.AUTO)):
+  for opened in (by_name, open_source.open_path(str(folder), columns_lib.AUTO),
+                 open_source.open_path(str(folder.parent), columns_lib.AUTO)):
     train = opened.splits['train']
     assert len(train) == 7 and opened.num_classes == 3
     for i in (6, 0, 3, 4, 1, 2, 5):

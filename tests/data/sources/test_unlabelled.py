@@ -12,9 +12,9 @@ from tests import own_data
 from tests import pictures
 from vit_jax import __main__ as main
 from vit_jax import data
-from vit_jax.curation import check as check_lib
-from vit_jax.curation import scan as scan_lib
-from vit_jax.curation import similarity
+from vit_jax.extras.curation import check as check_lib
+from vit_jax.extras.curation import scan as scan_lib
+from vit_jax.extras.curation import similarity
 
 COUNT = 20
 

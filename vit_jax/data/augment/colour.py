@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from typing import Any, Literal
+from typing import ClassVar
 
 import numpy as np
 from PIL import Image
@@ -10,33 +10,19 @@ from PIL import ImageEnhance
 from PIL import ImageFilter
 
 from vit_jax import schema
-from vit_jax.data.augment import randaugment
+from vit_jax.data.augment import operation
 
 
 @dataclasses.dataclass(frozen=True)
-class RandomOp:
-  """An operation that changes only a share of the images."""
-  probability: float = 0.5
-
-  def __post_init__(self):
-    schema.check_range(self, 'probability', most=1)
-
-  def __call__(self, image: Any, rng: np.random.Generator) -> Any:
-    return self.change(image, rng) if rng.random() < self.probability else image
-
-  def change(self, image: Any, rng: np.random.Generator) -> Any:
-    """Returns the changed image."""
-    raise NotImplementedError
-
-
-@dataclasses.dataclass(frozen=True)
-class ColorJitter(RandomOp):
+class ColorJitter(operation.RandomOp):
   """Changes brightness, contrast, saturation and hue, in random order.
 
   Factors are uniform in [1 - x, 1 + x]; the hue turns by up to `hue` of a full
   circle. The defaults are SimCLR's (arXiv 2002.05709, appendix A) at
   strength 0.5.
   """
+  masks: ClassVar = 'stays'
+
   probability: float = 0.8
   brightness: float = 0.4
   contrast: float = 0.4
@@ -72,8 +58,10 @@ def _turn_hue(image: Image.Image, turn: float) -> Image.Image:
 
 
 @dataclasses.dataclass(frozen=True)
-class Grayscale(RandomOp):
+class Grayscale(operation.RandomOp):
   """Removes the colours with the given probability (SimCLR: 0.2)."""
+  masks: ClassVar = 'stays'
+
   probability: float = 0.2
 
   def change(
@@ -82,8 +70,10 @@ class Grayscale(RandomOp):
 
 
 @dataclasses.dataclass(frozen=True)
-class Blur(RandomOp):
+class Blur(operation.RandomOp):
   """Blurs with a Gaussian of random sigma in pixels (SimCLR: 0.1 to 2)."""
+  masks: ClassVar = 'stays'
+
   sigma: tuple[float, float] = (0.1, 2.0)
 
   def __post_init__(self):
@@ -98,7 +88,7 @@ class Blur(RandomOp):
 
 
 @dataclasses.dataclass(frozen=True)
-class RandomErasing(RandomOp):
+class RandomErasing(operation.RandomOp):
   """Fills a random rectangle with noise (arXiv 1708.04896, algorithm 1).
 
   Put it after the crop.
@@ -108,6 +98,8 @@ class RandomErasing(RandomOp):
     area: range of the rectangle's share of the image.
     aspect: range of its height / width, whose logarithm is uniform.
   """
+  masks: ClassVar = 'stays'
+
   area: tuple[float, float] = (0.02, 0.4)
   aspect: tuple[float, float] = (0.3, 1 / 0.3)
 
@@ -134,32 +126,3 @@ class RandomErasing(RandomOp):
         hole[...] = rng.integers(0, 256, hole.shape, dtype=np.uint8)
         return Image.fromarray(pixels)
     return image
-
-
-# Ranges of the 'wide' space relative to `randaugment.GROWING`.
-_WIDE = {
-    'rotate': 135 / 30, 'shear_x': 0.99 / 0.3, 'shear_y': 0.99 / 0.3,
-    'translate_x': 32 / 224 / (150 / 331),
-    'translate_y': 32 / 224 / (150 / 331), 'posterize': 6 / 4,
-    'color': 0.99 / 0.9, 'contrast': 0.99 / 0.9, 'brightness': 0.99 / 0.9,
-    'sharpness': 0.99 / 0.9}
-
-
-@dataclasses.dataclass(frozen=True)
-class TrivialAugment:
-  """Applies one random operation of random strength (arXiv 2103.10158).
-
-  Attributes:
-    space: 'wide', or 'rand' for the ranges of RandAugment. The paper's
-      translations by up to 32 pixels are fractions of 224 here.
-  """
-  space: Literal['wide', 'rand'] = 'wide'
-
-  def __call__(
-      self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
-    names = tuple(randaugment.GROWING)
-    name = names[int(rng.integers(len(names)))]
-    strength = int(rng.integers(31)) / 30  # 31 levels, as in the paper.
-    scale = _WIDE.get(name, 1.0) if self.space == 'wide' else 1.0
-    sign = 1 if rng.random() < 0.5 else -1
-    return randaugment.GROWING[name](image, sign * scale * strength)

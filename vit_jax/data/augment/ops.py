@@ -5,23 +5,23 @@ operations in order, then `to_array`. Images stay Pillow images (or
 `MultichannelImage`) between operations, because resizing a box needs no copy.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import math
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from jaxtyping import Real
 import numpy as np
 from PIL import Image
 
+from vit_jax import registry
 from vit_jax import schema
-from vit_jax.data.augment import colour
-from vit_jax.data.augment import randaugment
+from vit_jax.data.augment import operation
 from vit_jax.data.images import multichannel
 from vit_jax.data.images import resize as resize_lib
 
 Picture = Any  # A Pillow image or a `MultichannelImage`.
-Op = Callable[[Picture, np.random.Generator], Picture]
+Op = operation.Operation
 
 
 def to_array(
@@ -47,12 +47,15 @@ def pixels(image: Picture) -> Real[np.ndarray, 'height width channels']:
 
 
 @dataclasses.dataclass(frozen=True)
-class CentralCrop:
+class CentralCrop(operation.Operation):
   """Crops the centre; default size: the resolution.
 
   If a margin is odd, `rounding` 'tensorflow' rounds half of it down, and
   'torchvision' to the nearest even number.
   """
+  masks: ClassVar = 'follows'
+  any_channels: ClassVar = True
+
   size: resize_lib.Size | None = None
   rounding: resize_lib.Rounding = 'tensorflow'
 
@@ -74,7 +77,7 @@ class CentralCrop:
 
 
 @dataclasses.dataclass(frozen=True)
-class InceptionCrop:
+class InceptionCrop(operation.Operation):
   """Resizes a random crop of random area and aspect ratio (Inception crop).
 
   Szegedy et al., "Going Deeper with Convolutions", section 6
@@ -92,6 +95,9 @@ class InceptionCrop:
       height is, which gives smaller crops: a mean area of 34 % instead of 42 %
       in images of 500 x 375.
   """
+  masks: ClassVar = 'nearest'
+  any_channels: ClassVar = True
+
   size: resize_lib.Size | None = None
   area: tuple[float, float] = (0.05, 1.0)
   aspect: tuple[float, float] = (3 / 4, 4 / 3)
@@ -162,11 +168,14 @@ class InceptionCrop:
 
 
 @dataclasses.dataclass(frozen=True)
-class PadCrop:
+class PadCrop(operation.Operation):
   """Pads with zeros and crops the original size at random (CIFAR style).
 
   He et al. (https://arxiv.org/abs/1512.03385), section 4.2.
   """
+  masks: ClassVar = 'follows'
+  any_channels: ClassVar = True
+
   padding: int = 4  # Pixels on each side.
 
   def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
@@ -176,8 +185,10 @@ class PadCrop:
 
 
 @dataclasses.dataclass(frozen=True)
-class Flip(colour.RandomOp):
+class Flip(operation.RandomOp):
   """Mirrors left to right with the given probability."""
+  masks: ClassVar = 'follows'
+  any_channels: ClassVar = True
 
   def change(self, image: Picture, rng: np.random.Generator) -> Picture:
     return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
@@ -190,16 +201,13 @@ def for_mask(op: Op, *, where: str) -> Op | None:
     ValueError: for an operation that masks cannot follow; names the setting
       `where`.
   """
-  if isinstance(op, (resize_lib.Resize, InceptionCrop)):
-    return dataclasses.replace(op, method='nearest')
-  if isinstance(op, (CentralCrop, Flip, PadCrop)):
-    return op
-  if isinstance(op, (colour.Blur, colour.ColorJitter, colour.Grayscale,
-                     colour.RandomErasing)):
-    return None
-  raise ValueError(
-      f'{where} has {type(op).__name__}, which does not apply to masks. Use '
-      'crops, resize, flip and changes of colour.')
+  if op.masks == 'none':
+    raise ValueError(
+        f'{where} has {type(op).__name__}, which does not apply to masks. Use '
+        'crops, resize, flip and changes of colour.')
+  if op.masks == 'nearest':
+    return dataclasses.replace(op, method='nearest')  # type: ignore[type-var]
+  return op if op.masks == 'follows' else None
 
 
 def check_whole(ops: Sequence[Op], *, where: str) -> None:
@@ -210,22 +218,15 @@ def check_whole(ops: Sequence[Op], *, where: str) -> None:
         "pixels of an image need a resize only: [{'op': 'resize'}].")
 
 
-# Operations of Pillow on 8-bit grey or RGB.
-_8_BIT: dict[str, type] = {
-    'blur': colour.Blur, 'color_jitter': colour.ColorJitter,
-    'grayscale': colour.Grayscale, 'randaugment': randaugment.RandAugment,
-    'random_erasing': colour.RandomErasing,
-    'trivial_augment': colour.TrivialAugment}
-OPS: dict[str, type] = {
-    'central_crop': CentralCrop, 'flip': Flip, 'inception_crop': InceptionCrop,
-    'pad_crop': PadCrop, 'resize': resize_lib.Resize,
-    'resize_to_patches': resize_lib.ResizeToPatches, **_8_BIT}
-
-
 def to_sections(ops: Sequence[Op]) -> list[dict[str, Any]]:
   """Returns operations as plain data, with all settings; inverse of `build`."""
-  names = {kind: name for name, kind in OPS.items()}
-  return [{'op': names[type(op)], **{
+  names = {target: name for name, target in registry.OPERATIONS.items()}
+
+  def name_of(kind: type) -> str:
+    target = f'{kind.__module__}:{kind.__qualname__}'
+    return names.get(target, target)
+
+  return [{'op': name_of(type(op)), **{
       name: value for name, value in schema.to_plain(op).items()
       if value is not None}} for op in ops]
 
@@ -242,19 +243,21 @@ def build(
   Raises:
     ValueError: for an unknown or unsuitable operation, or an unknown setting.
   """
-  ops = []
+  ops, known = [], ', '.join(registry.OPERATIONS)
   for i, section in enumerate(sections):
     place, settings = f'{where}[{i}]', dict(section)
     if 'op' not in settings:
       raise ValueError(
-          f'{place} needs the key op: {settings!r}. Known: {", ".join(OPS)}.')
+          f'{place} needs the key op: {settings!r}. Known: {known}.')
     name = settings.pop('op')
-    schema.check_name(name, list(OPS), what=f'{place}.op')
-    if any_channels and name in _8_BIT:
+    kind = registry.find(
+        name, registry.OPERATIONS, what=f'{place}.op',
+        kind=operation.Operation)
+    if any_channels and not kind.any_channels:
       raise ValueError(
           f'{place}: {name} needs 8-bit grey or RGB images, unlike '
           'data.channels and data.dtype. Remove it.')
-    op: Any = schema.parse(OPS[name], settings, where=f'{place} ({name})')
+    op: Any = schema.parse(kind, settings, where=f'{place} ({name})')
     if getattr(op, 'size', size) is None and not (
         getattr(op, 'shorter', None) or getattr(op, 'cover', None)):
       op = dataclasses.replace(op, size=size)

@@ -18,6 +18,7 @@ from PIL import ImageEnhance
 from PIL import ImageOps
 
 from vit_jax import schema
+from vit_jax.data.augment import operation
 
 _GREY = 128  # Fills uncovered areas.
 _BILINEAR, _NEAREST = Image.Resampling.BILINEAR, Image.Resampling.NEAREST
@@ -141,7 +142,7 @@ _MAX_MAGNITUDE = {'growing': 10, 'published': 20}
 
 
 @dataclasses.dataclass(frozen=True)
-class RandAugment:
+class RandAugment(operation.Operation):
   """Applies random operations of one shared strength.
 
   Attributes:
@@ -175,3 +176,32 @@ class RandAugment:
       image = (growing[index](image, signed) if is_growing else
                published[index](image, strength, signed, rng))
     return image
+
+
+# Ranges of the 'wide' space relative to `GROWING`.
+_WIDE = {
+    'rotate': 135 / 30, 'shear_x': 0.99 / 0.3, 'shear_y': 0.99 / 0.3,
+    'translate_x': 32 / 224 / (150 / 331),
+    'translate_y': 32 / 224 / (150 / 331), 'posterize': 6 / 4,
+    'color': 0.99 / 0.9, 'contrast': 0.99 / 0.9, 'brightness': 0.99 / 0.9,
+    'sharpness': 0.99 / 0.9}
+
+
+@dataclasses.dataclass(frozen=True)
+class TrivialAugment(operation.Operation):
+  """Applies one random operation of random strength (arXiv 2103.10158).
+
+  Attributes:
+    space: 'wide', or 'rand' for the ranges of RandAugment. The paper's
+      translations by up to 32 pixels are fractions of 224 here.
+  """
+  space: Literal['wide', 'rand'] = 'wide'
+
+  def __call__(
+      self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
+    names = tuple(GROWING)
+    name = names[int(rng.integers(len(names)))]
+    strength = int(rng.integers(31)) / 30  # 31 levels, as in the paper.
+    scale = _WIDE.get(name, 1.0) if self.space == 'wide' else 1.0
+    sign = 1 if rng.random() < 0.5 else -1
+    return GROWING[name](image, sign * scale * strength)

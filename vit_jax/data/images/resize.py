@@ -8,13 +8,14 @@ results of these two are rounded down to integers.
 
 import dataclasses
 import math
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from jaxtyping import Real
 import numpy as np
 from PIL import Image
 
 from vit_jax import schema
+from vit_jax.data.augment import operation
 from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
 
@@ -74,7 +75,7 @@ def store_pairs(op: Any, *names: str) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Resize:
+class Resize(operation.Operation):
   """Resizes to a size, or keeps the aspect ratio and sets a smallest size.
 
   At most one of `size`, `shorter` and `cover` is set; default: `size` is the
@@ -92,6 +93,9 @@ class Resize:
     rounding: 'tensorflow' (big_vision) rounds the longer side to the nearest
       pixel; 'torchvision' (also timm, Hugging Face) rounds it down.
   """
+  masks: ClassVar = 'nearest'
+  any_channels: ClassVar = True
+
   size: Size | None = None
   shorter: int | None = None
   cover: Size | None = None
@@ -146,7 +150,7 @@ class Resize:
 
 
 @dataclasses.dataclass(frozen=True)
-class ResizeToPatches:
+class ResizeToPatches(operation.Operation):
   """Resizes to whole patches, almost keeping the aspect ratio.
 
   SigLIP 2, arXiv 2502.14786, section 2.4.2. Images of different aspect ratios
@@ -157,6 +161,8 @@ class ResizeToPatches:
     max_patches: largest number of patches; default: that of the resolution.
     method: interpolation, as in `resize`.
   """
+  any_channels: ClassVar = True
+
   patch: int
   max_patches: int = 0
   method: Method = 'bilinear'

@@ -7,6 +7,7 @@ from typing import Any
 from jaxtyping import Integer, UInt8
 import numpy as np
 
+from vit_jax.data import config as data_config
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import shapes as shapes_lib
 from vit_jax.data.splits import split_strings
@@ -28,6 +29,20 @@ class ArraySource(protocol.Source):
 
   def key(self, index: int) -> str:
     return f'{self.name} {self.indices[index]}'
+
+
+def digits(
+    name: str, config: data_config.DataConfig) -> protocol.DatasetSplits:
+  """Opens the source 'digits', which has no settings."""
+  del name, config
+  return open_digits()
+
+
+def shapes(
+    name: str, config: data_config.DataConfig) -> protocol.DatasetSplits:
+  """Opens the source 'shapes'."""
+  del name
+  return open_shapes(config.shapes, config.size)
 
 
 @functools.cache

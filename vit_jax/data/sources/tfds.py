@@ -16,6 +16,7 @@ import numpy as np
 from vit_jax import exceptions
 from vit_jax import schema
 from vit_jax import untrusted
+from vit_jax.data import config as data_config
 from vit_jax.data import known_datasets
 from vit_jax.data.sources import files
 from vit_jax.data.sources import label_rules as label_rules_lib
@@ -143,6 +144,12 @@ def open_tfds(name: str, data_dir: str) -> protocol.DatasetSplits:
       or converts it.
   """
   return _open(tfds_folders.find(name, data_dir), name)
+
+
+def open_source(
+    name: str, config: data_config.DataConfig) -> protocol.DatasetSplits:
+  """Opens a dataset for the section `data`."""
+  return open_tfds(name, config.data_dir)
 
 
 def open_folder(folder: epath.Path) -> protocol.DatasetSplits:

@@ -264,7 +264,7 @@ def build_ops(
   """
   if not isinstance(sections, (list, tuple)):
     raise ValueError(f'ops must be a list, but is {sections!r}.')
-  if all(isinstance(op, tuple(ops_lib.OPS.values())) for op in sections):
+  if all(isinstance(op, ops_lib.Op) for op in sections):
     return tuple(sections)
   if method:
     sections = [{'method': method, **section}

@@ -299,7 +299,8 @@ def add_empty_head(
     config: models.ModelConfig, params: Mapping[str, Any],
 ) -> dict[str, Any]:
   """Adds a head with zero classes if the weights have no head."""
-  if any(name.startswith('head/') for name in params):
+  if isinstance(config, models.OwnModelConfig) or any(
+      name.startswith('head/') for name in params):
     return dict(params)
   heads = models.CLASSIFIERS[:1 + config.distill_token]
   return {**params, **{

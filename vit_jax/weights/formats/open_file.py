@@ -1,18 +1,11 @@
 """Opens a file of weights, or the one in a folder, by its content."""
 
-from collections.abc import Callable, Mapping
 import pathlib
 
+from vit_jax import registry
 from vit_jax import untrusted
 from vit_jax.weights.formats import array_file
-from vit_jax.weights.formats import npz
-from vit_jax.weights.formats import pytorch
-from vit_jax.weights.formats import safetensors
 
-# A folder may hold the same weights in several formats: the safest first.
-_OPEN: Mapping[str, Callable[[pathlib.Path], array_file.ArrayFile]] = {
-    'safetensors': safetensors.open_file, 'npz': npz.open_file,
-    'pytorch': pytorch.open_file}
 _INDEX = '.index.json'  # Names the shards of weights, by array.
 _SHARDS = {f'.safetensors{_INDEX}': 'safetensors', f'.bin{_INDEX}': 'pytorch'}
 
@@ -28,7 +21,8 @@ def open_weights(path: pathlib.Path) -> array_file.ArrayFile:
   if path.name.endswith(_INDEX):
     return _open_shards(path)
   untrusted.check_regular(path)
-  return _OPEN[array_file.format_of(path)](path)
+  form = array_file.format_of(path)
+  return registry.load(registry.WEIGHT_FILES[form]).open_file(path)
 
 
 def check_complete(path: pathlib.Path) -> None:
@@ -38,10 +32,7 @@ def check_complete(path: pathlib.Path) -> None:
   the file is; values are not read.
   """
   form = array_file.format_of(path)
-  if form == 'pytorch':  # Opening it needs torch, and reads it all.
-    pytorch.check_complete(path)
-  else:
-    _OPEN[form](path)
+  registry.load(registry.WEIGHT_FILES[form]).check_complete(path)
 
 
 def _open_folder(folder: pathlib.Path) -> array_file.ArrayFile:
@@ -49,7 +40,8 @@ def _open_folder(folder: pathlib.Path) -> array_file.ArrayFile:
   formats = {path: array_file.sniff(path) for path in held if path.is_file()}
   indices = {path: form for path in held for end, form in _SHARDS.items()
              if path.name.endswith(end)}
-  for form in _OPEN:
+  # A folder may hold the same weights in several formats.
+  for form in registry.WEIGHT_FILES:
     # An index stands for the shards beside it.
     found = [path for path in held if indices.get(path) == form] or [
         path for path in held if formats.get(path) == form]

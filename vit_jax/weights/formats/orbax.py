@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from vit_jax import atomic_files
 from vit_jax import exceptions
 from vit_jax import models
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
@@ -57,9 +58,13 @@ def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
     raise ValueError(
         f'The config of the checkpoint {step} has no section model. Use '
         'another checkpoint.')
-  with exceptions.replaced_by(lambda error: ValueError(
-      f'The config of the checkpoint {step} is malformed: '
-      f'{str(error).rstrip(".")}. Use another checkpoint, or correct it.')):
+
+  def explain(error: Exception) -> Exception | None:
+    return None if isinstance(error, registry.NotNamedError) else ValueError(
+        f'The config of the checkpoint {step} is malformed: '
+        f'{str(error).rstrip(".")}. Use another checkpoint, or correct it.')
+
+  with exceptions.replaced_by(explain):
     section = {f.name: run[f.name] for f in dataclasses.fields(
         declared.Metadata) if f.name in run}
     if method := run.get('init', {}).get('positions'):

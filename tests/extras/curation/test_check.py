@@ -1,0 +1,268 @@
+"""Problems planted in a dataset are found, and nothing is changed."""
+
+import dataclasses
+import pathlib
+import re
+import shutil
+import tempfile
+from unittest import mock
+
+import numpy as np
+from PIL import Image
+from PIL import ImageOps
+import pytest
+
+from tests import pictures
+from vit_jax import data
+from vit_jax.extras.curation import check as check_lib
+from vit_jax.extras.curation import output
+from vit_jax.extras.curation import scan as scan_lib
+from vit_jax.extras.curation import similarity
+from vit_jax.extras.curation import suspicious_labels
+
+_WRONG = 'train/lying/wrong.png'
+
+
+def _striped(seed, *, lying):
+  """Returns an image whose class is the direction of its stripes."""
+  rng = np.random.default_rng(seed)
+  waves = np.sin(np.arange(48) / rng.uniform(2, 4) + rng.uniform(0, 6))
+  pixels = 128 + 60 * waves + rng.normal(0, 25, (48, 48))
+  pixels = pixels.T if lying else pixels
+  return Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).convert('RGB')
+
+
+def _plant(root):
+  """Writes 44 valid images and one problem of each kind."""
+  for i in range(44):
+    split, name = 'test' if i < 8 else 'train', ('lying', 'upright')[i % 2]
+    pictures.save(root / split / name / f'{i}.png',
+                  _striped(i, lying=i % 2 == 0))
+  pictures.save(root / _WRONG, _striped(90, lying=False))
+  photos = [pictures.picture(i) for i in range(4)]
+  pictures.save(root / 'train/lying/same.png', photos[0])
+  pictures.save(root / 'train/upright/same.png', photos[0])
+  pictures.save(root / 'train/lying/leak.png', photos[1])
+  pictures.save(root / 'test/lying/leak.jpg', photos[1].resize((64, 64)),
+                quality=80)
+  pictures.save(root / 'train/lying/turned.png', photos[2])
+  pictures.save(root / 'train/lying/turned2.png', ImageOps.mirror(photos[2]))
+  pictures.save(root / 'train/lying/jpeg.png', photos[3], format='JPEG')
+  (root / 'train/lying/empty.png').write_bytes(b'')
+  whole = pictures.encode(photos[3], 'JPEG')
+  (root / 'test/lying/half.jpg').write_bytes(whole[:len(whole) // 2])
+  return root
+
+
+def _gradients(images):
+  """Returns the contrast of each image along its columns and rows."""
+  return np.array([[np.abs(np.diff(np.asarray(image, float), axis=axis)).mean()
+                    for axis in (0, 1)] for image in images])
+
+
+def _prepare(
+    source, *, max_examples=0, embed=_gradients, min_side=16, **section):
+  return scan_lib.prepare(
+      data.parse({'source': str(source), **section}),
+      max_examples=max_examples, embed=embed, min_side=min_side)
+
+
+def _check(source, **settings):
+  """Returns the report of a check, and the text of its page."""
+  request, counts = _prepare(source, **settings), []
+  report = check_lib.check(
+      request, thresholds=similarity.Thresholds(), features='stripes',
+      advance=counts.append)
+  assert sum(counts) == len(request.examples)
+  with tempfile.TemporaryDirectory() as folder:
+    output.write_report(report, request, f'{folder}/page.html')
+    return report, pathlib.Path(folder, 'page.html').read_text(
+        encoding='utf-8')
+
+
+@pytest.fixture(autouse=True, scope='module')
+def _few_neighbours():
+  with mock.patch.object(suspicious_labels, '_NEIGHBOURS', 5):
+    yield
+
+
+@pytest.fixture(scope='module', name='root')
+def _root(tmp_path_factory):
+  return _plant(tmp_path_factory.mktemp('planted'))
+
+
+@pytest.fixture(scope='module', name='checked')
+def _checked(root):
+  before = {path: path.stat() for path in root.rglob('*')}
+  result = _check(root)
+  assert {path: path.stat().st_mtime_ns for path in root.rglob('*')} == {
+      path: stat.st_mtime_ns for path, stat in before.items()}
+  return result
+
+
+@pytest.fixture(name='report')
+def _report(checked):
+  return checked[0]
+
+
+def _keys(examples):
+  return {example.key for example in examples}
+
+
+def test_unreadable_images_are_reported_with_reasons(report):
+  assert _keys(u.example for u in report.unreadable) == {
+      'train/lying/empty.png', 'test/lying/half.jpg'}
+  assert all('not a' in u.reason for u in report.unreadable)
+  assert [split['unreadable'] for split in report.splits.values()] == [1, 1]
+
+
+def test_each_kind_of_duplicate_is_found_and_nothing_else(report):
+  found = [_keys(group.examples) for group in report.duplicates]
+  assert sorted(found, key=sorted) == [
+      {'test/lying/leak.jpg', 'train/lying/leak.png'},
+      {'train/lying/same.png', 'train/upright/same.png'},
+      {'train/lying/turned.png', 'train/lying/turned2.png'}]
+  first, second, last = report.duplicates  # The most harmful first.
+  assert first.labels_differ and first.identical and not first.across_splits
+  assert second.across_splits and not second.identical
+  assert second.min_similarity >= 0.9
+  assert not (last.across_splits or last.labels_differ)
+
+
+def test_groups_of_duplicates_are_listed_with_whole_names(report, capsys):
+  group, name = report.duplicates[0], 'x' * 200
+  example = dataclasses.replace(group.examples[0], key=name)
+  group = dataclasses.replace(group, examples=(example,) * 6)
+  output.show(dataclasses.replace(report, duplicates=(group,) * 12))
+  lines = capsys.readouterr().out.splitlines()
+  first = lines.index('Groups of duplicates: 12') + 1
+  assert lines[first:first + 6] == [
+      f'- {group.description}',
+      *[f'  {example.split}: {name} ({example.label})'] * 4,
+      '  ... and 2 more']
+  assert '... and 2 more groups' in lines
+
+
+def test_a_wrong_label_is_the_most_suspicious(report):
+  suspect = report.suspicious_labels[0]
+  assert (suspect.example.key, suspect.suggested) == (_WRONG, 'upright')
+  assert all('upright' in key for key in _keys(suspect.neighbours))
+  assert report.label_agreement > 0.8
+
+
+def test_sizes_and_classes_are_counted(report):
+  assert report.sizes == {'48 x 48': 51, '64 x 64': 1}
+  assert report.classes == {
+      'lying': {'train': 25, 'test': 6}, 'upright': {'train': 19, 'test': 4}}
+
+
+def test_the_page_is_self_contained_and_describes_each_image(checked):
+  _, text = checked
+  assert not re.search(r'(src|href)="(?!data:)|https?://|<script', text)
+  images = re.findall(r'<img [^>]*>', text)
+  assert all(re.search(r'loading="lazy".* alt="[^"]+"', i) for i in images)
+  assert len(images) >= 6  # Of the groups of duplicates.
+  for word in (_WRONG, 'labels differ', 'in several splits', 'empty.png'):
+    assert word in text
+
+
+def test_duplicates_do_not_vote_on_each_other(tmp_path):
+  for i in range(8):
+    for name in ('lying', 'upright'):
+      pictures.save(tmp_path / 'train' / name / f'{i}.png',
+                    _striped(i, lying=name == 'lying'))
+  wrong = _striped(90, lying=False)
+  for i in range(6):  # As many copies as neighbours vote.
+    pictures.save(tmp_path / f'train/lying/wrong{i}.jpg', wrong, quality=80 + i)
+  pictures.save(tmp_path / 'test/lying/x.png', _striped(50, lying=True))
+  report, _ = _check(tmp_path)
+  suspects = _keys(s.example for s in report.suspicious_labels)
+  assert {f'train/lying/wrong{i}.jpg' for i in range(6)} <= suspects
+
+
+def test_a_model_receives_reduced_images_of_its_size(root):
+  sizes = []
+
+  def embed(images):
+    sizes.extend(image.size for image in images)
+    values = np.array([np.asarray(image).mean() for image in images])
+    return np.stack([values, np.ones_like(values)], axis=1)
+
+  _check(root, embed=embed, min_side=16)
+  assert all(16 <= min(size) < 32 for size in sizes)
+  assert len(sizes) == 52
+
+
+def test_a_smaller_subset_is_part_of_a_larger_one(root):
+  few, more = (_prepare(root, max_examples=count) for count in (12, 30))
+  keys = [{r.examples.key(i) for i in range(len(r.examples))}
+          for r in (few, more)]
+  assert 11 <= len(keys[0]) <= 13 and keys[0] < keys[1]
+  assert sum(split.total for split in few.splits) == 54
+
+
+def _table(root, header, cells):
+  for i in range(len(cells)):
+    pictures.save(root / f'{i}.png', pictures.picture(i))
+  lines = [f'{i}.png,{cell}' for i, cell in enumerate(cells)]
+  (root / 'table.csv').write_text('\n'.join([f'path,{header}', *lines]))
+  return root / 'table.csv'
+
+
+def test_several_labels_are_counted_and_not_compared(tmp_path):
+  report, text = _check(_table(
+      tmp_path, 'labels', ['a|b', 'a', 'b|c', 'c', 'a|c', 'b'] * 3))
+  assert [sum(row.values()) for row in report.classes.values()] == [9, 9, 9]
+  assert report.label_agreement is None and not report.suspicious_labels
+  assert 'Not searched' in text and 'a, b' in text
+
+
+def test_missing_numbers_are_equal(tmp_path):
+  path = _table(tmp_path, 'age,size', [',2', ',2', '7.5,2', '2.5,1', ',', '3,'])
+  pictures.save(tmp_path / '1.png', pictures.picture(0))
+  report, _ = _check(path, target='regression')
+  assert report.label_kind == 'numbers' and not report.classes
+  group, = report.duplicates  # Of missing numbers, which are equal.
+  assert group.identical and not group.labels_differ
+
+
+def test_multichannel_images_are_shown_and_compared(tmp_path):
+  rng = np.random.default_rng(0)
+  for i in range(6):
+    path = tmp_path / ('a', 'b')[i % 2] / f'{i}.npy'
+    path.parent.mkdir(exist_ok=True)
+    pixels = rng.integers(0, 9_000, (6, 6, 5), np.uint16)
+    np.save(path, pixels.repeat(4, 0).repeat(4, 1))
+  shutil.copy(path, path.with_name('again.npy'))
+  report, text = _check(
+      tmp_path, channels=5, dtype='uint16', value_range=(0, 10_000))
+  assert report.sizes == {'24 x 24': 7} and not report.unreadable
+  group, = report.duplicates
+  assert group.identical and len(group.examples) == 2
+  assert 'data:image/png;base64' in text
+
+
+def test_examples_of_other_labels_and_splits_are_listed_first(tmp_path):
+  whole = pictures.picture(7)
+  for i in range(9):  # All with different bytes.
+    pictures.save(tmp_path / f'train/lying/{i}.jpg', whole, quality=70 + 3 * i)
+  pictures.save(tmp_path / 'train/upright/other.png', _striped(1, lying=False))
+  for place in ('test/upright/leak.jpg', 'train/upright/wrong.jpg'):
+    (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / place).write_bytes(
+        (tmp_path / 'train/lying/4.jpg').read_bytes())
+  report, text = _check(tmp_path)
+  group, = report.duplicates
+  assert len(group.examples) == 11 and not group.identical
+  assert group.identical_across_splits
+  assert {'test/upright/leak.jpg', 'train/upright/wrong.jpg'} <= _keys(
+      group.examples[:3])
+  found = {finding.kind: finding for finding in report.findings}
+  for kind in ('across_splits', 'labels_differ'):
+    assert (found[kind].unit, found[kind].count) == ('groups', 1)
+    assert found[kind].text.startswith('1 group of duplicates (11 images) ')
+  assert (found['copies'].unit, found['copies'].count) == ('images', 10)
+  written = report.to_json()['duplicates'][0]
+  assert written['identical_across_splits'] and not written['identical']
+  cards = text[:text.index('Suspicious labels')]
+  assert 'leak.jpg' in cards and 'wrong.jpg' in cards

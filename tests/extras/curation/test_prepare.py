@@ -1,0 +1,294 @@
+"""Prepared shards hold exactly what the source holds, and can be resumed."""
+
+import io
+import json
+import shutil
+from unittest import mock
+
+import numpy as np
+from PIL import Image
+import pytest
+import tensorflow_datasets as tfds
+
+from tests import pictures
+from vit_jax import __main__ as main
+from vit_jax import data
+from vit_jax.data.splits import split_strings
+from vit_jax.extras.curation import prepare
+from vit_jax.extras.curation import selection as selection_lib
+from vit_jax.extras.curation import shards as shards_lib
+from vit_jax.extras.curation import stored_images
+
+
+@pytest.fixture(scope='module', name='folder')
+def _folder(tmp_path_factory):
+  """A folder of 30 images in two formats, with a test split."""
+  root = tmp_path_factory.mktemp('photos')
+  for i in range(30):
+    folder = f'{"test" if i < 5 else "train"}/{("cat", "dog")[i % 2]}'
+    pictures.save(root / folder / f'{i}.{"jpeg" if i % 3 else "png"}',
+                  pictures.picture(i, side=16))
+  return root
+
+
+def _prepare(source, to, *flags):
+  return main.main([
+      'data', 'prepare', f'--source={source}', f'--to={to}', '--name=mine',
+      '--runner=local', *flags])
+
+
+def _open(source, split, **settings):
+  return data.open_dataset(data.parse({
+      'source': str(source), 'split': split, **settings}))
+
+
+def _plan(folder, to, *, shard_bytes=4000):
+  return prepare.plan(
+      {'source': str(folder), 'data_dir': ''}, splits=[], to=str(to),
+      name='mine', version='1.0.0', shard_bytes=shard_bytes)
+
+
+def _same(there, source):
+  assert len(there) == len(source)
+  for i in range(len(source)):
+    assert there[i]['image'] == stored_images.ImageFormat().encode(
+        source[i]['image'])
+    np.testing.assert_array_equal(there[i]['label'], source[i]['label'])
+
+
+def test_a_folder_keeps_its_bytes_labels_names_and_order(
+    folder, tmp_path, capsys):
+  assert _prepare(folder, tmp_path, f'--json={tmp_path}/facts.json') == 0
+  assert 'train: 25 examples to read, in 1 shard\n' in capsys.readouterr().out
+  for split in ('train', 'test'):
+    there = _open('mine', split, data_dir=str(tmp_path))
+    assert there.class_names == ('cat', 'dog')
+    source = _open(folder, split)
+    _same(there, source)
+    row = tfds.builder_from_directory(
+        tmp_path / 'mine/1.0.0').as_data_source(split)[3]
+    assert row['key'].decode() == source.source.key(3)
+    np.testing.assert_array_equal(
+        row['image'], np.asarray(Image.open(io.BytesIO(source[3]['image']))))
+  assert sorted(p.name for p in (tmp_path / 'mine/1.0.0').iterdir()) == [
+      'dataset_info.json', 'features.json', 'label.labels.txt',
+      'mine-test.array_record-00000-of-00001',
+      'mine-train.array_record-00000-of-00001']
+  facts = json.loads((tmp_path / 'facts.json').read_text())['shards']
+  assert sum(shard['examples'] for shard in facts.values()) == 30
+
+
+@pytest.mark.parametrize(('key', 'count', 'printed'), [
+    ('exclude', 23, '2 examples'), ('num_examples', 10, '10 examples')])
+def test_examples_are_chosen_from_the_training_split_only(
+    folder, tmp_path, capsys, key, count, printed):
+  keys = tmp_path / 'exclude.txt'
+  keys.write_text('train/cat/6.png\ntrain/dog/7.jpeg\n')
+  value = {'exclude': str(keys), 'num_examples': 10}[key]
+  assert _prepare(folder, tmp_path, f'--set={key}={value}') == 0
+  assert printed in capsys.readouterr().out
+  there = _open('mine', 'train', data_dir=str(tmp_path))
+  assert len(there) == count
+  _same(there, _open(folder, 'train', **{key: value}))
+  _same(_open('mine', 'test', data_dir=str(tmp_path)), _open(folder, 'test'))
+
+
+def test_examples_are_excluded_from_each_training_split(folder, tmp_path):
+  keys = tmp_path / 'exclude.txt'
+  keys.write_text('train/cat/6.png\ntest/dog/1.jpeg\n')
+  assert _prepare(folder, tmp_path, '--set=split=train + test',
+                  f'--set=exclude={keys}') == 0
+  for split, count in (('train', 24), ('test', 4)):
+    assert len(_open('mine', split, data_dir=str(tmp_path))) == count
+
+
+def test_shards_keep_groups_without_further_settings(tmp_path):
+  for p in range(12):
+    for k in range(1 + p % 3):
+      pictures.save(tmp_path / f'photos/{"ab"[p % 2]}/P{p}_{k}.png',
+                    pictures.picture(p, side=8))
+  (tmp_path / 'photos/a/P6_9.png').write_bytes(b'')  # Left out.
+  group = r'group=(P\d+)_'
+  assert _prepare(tmp_path / 'photos', tmp_path, f'--set={group}',
+                  '--set=unreadable=skip') == 0
+  folder = tmp_path / 'mine/1.0.0'
+  rows = tfds.builder_from_directory(folder).as_data_source('train')
+  patients = [row['key'].decode().split('/')[1].split('_')[0] for row in rows]
+  there = _open('mine', 'train', data_dir=str(tmp_path))
+  groups = split_strings.groups(there.source)
+  assert groups.tolist() == [*map(split_strings.stable_hash, patients)]
+  assert groups.view(np.int64).tolist() == [row['group_hash'] for row in rows]
+  assert len({*patients}) < len(there) and 'P6' in patients
+  first, second = (split_strings.groups(_open(
+      'mine', f'train[{part}]', data_dir=str(tmp_path)).source)
+                   for part in (':50%', '50%:'))
+  assert np.concatenate([first, second]).tolist() == groups.tolist()
+  assert not {*first.tolist()} & {*second.tolist()}
+  _open('mine', 'train', data_dir=str(tmp_path), group=group)
+  (folder / 'train.groups.npy').write_bytes(b'')
+  with pytest.raises(ValueError, match='train.groups.npy is missing or damag'):
+    _open('mine', 'train', data_dir=str(tmp_path))
+
+
+def test_hold_outs_and_samples_that_are_prepared_have_whole_groups(tmp_path):
+  for p in range(24):
+    for k in range(3):
+      pictures.save(tmp_path / f'photos/{"ab"[p % 2]}/P{p}_{k}.png',
+                    pictures.picture(p, side=8))
+  assert _prepare(tmp_path / 'photos', tmp_path, r'--set=group=(P\d+)_',
+                  '--set=num_examples=30') == 0
+  train, test = ({*split_strings.groups(_open(
+      'mine', split, data_dir=str(tmp_path)).source).tolist()}
+                 for split in ('train', 'test'))
+  assert len(train) == 10 and test and not train & test
+
+
+def test_masks_are_reported_as_not_written(tmp_path, capsys):
+  for i in range(12):
+    image = pictures.picture(i)
+    pictures.save(tmp_path / f'scenes/images/{i}.png', image)
+    pictures.save(tmp_path / f'scenes/masks/{i}.png',
+                  Image.new('L', image.size, 1))
+  assert _prepare(tmp_path / 'scenes', tmp_path / 'to') == 0
+  assert 'segmentation masks are not written' in capsys.readouterr().out
+
+
+def test_pixels_are_preserved(tmp_path):
+  section = {'num_test_examples': 20}
+  assert _prepare('shapes', tmp_path, '--splits=test', '--set=resolution=8',
+                  f'--set=shapes={section}') == 0
+  _same(_open('mine', 'test', data_dir=str(tmp_path)),
+        _open('shapes', 'test', resolution=8, shapes=section))
+
+
+def test_a_stopped_command_continues_with_the_unfinished_shards(
+    folder, tmp_path, monkeypatch):
+  planned = _plan(folder, tmp_path)
+  prepare.begin(planned)
+  shards_lib.write(planned.all_shards[0])
+  kept = planned.all_shards[0].path
+  written_at = kept.stat().mtime
+  monkeypatch.setattr(
+      shards_lib, '_read_record', mock.Mock(side_effect=KeyboardInterrupt))
+  with pytest.raises(KeyboardInterrupt):
+    prepare.write(planned, runner='local', flags=[])
+  with pytest.raises(RuntimeError, match='run the command again'):
+    prepare.finish(planned)
+  monkeypatch.undo()
+  # A shard is not finished without its name, whatever its counts say.
+  planned.all_shards[1].facts_path.write_text('{}')
+  assert not (tmp_path / 'mine/1.0.0/dataset_info.json').exists()
+  planned = _plan(folder, tmp_path)
+  assert prepare.begin(planned) == 1
+  prepare.write(planned, runner='local', flags=[])
+  prepare.finish(planned)
+  assert kept.stat().mtime == written_at
+  _same(_open('mine', 'train', data_dir=str(tmp_path)),
+        _open(folder, 'train'))
+
+
+@pytest.mark.parametrize(('flags', 'words'), [
+    (['--name=My-Photos'], 'lower-case letters'),
+    (['--version=1'], 'like 1.0.0'),
+    (['--splits=tets'], "Did you mean 'test'?"),
+    (['--shard-mib=0'], 'at least 1'),
+    (['--shorter-side=-1'], 'at least 0, but is -1'),
+    (['--shorter-side=8', '--set=channels=4'], 'Remove it'),
+])
+def test_invalid_flags_are_errors_before_anything_is_written(
+    folder, tmp_path, capsys, flags, words):
+  assert _prepare(folder, tmp_path / 'to', *flags) == 2
+  assert words in capsys.readouterr().err
+  assert not (tmp_path / 'to').exists()
+
+
+def test_shards_of_other_plans_and_finished_datasets_are_kept(
+    folder, tmp_path, capsys):
+  source = shutil.copytree(folder, tmp_path / 'photos')
+  for _ in range(2):
+    assert prepare.begin(_plan(source, tmp_path)) == 0
+  assert _prepare(source, tmp_path) == 2  # Other shard sizes.
+  assert 'shards of another command' in capsys.readouterr().err
+  (source / 'train/cat/6.png').rename(source / 'train/cat/99.png')
+  selection_lib.Selection.open.cache_clear()  # As in another process.
+  with pytest.raises(ValueError, match='or the source has changed since'):
+    prepare.begin(_plan(source, tmp_path))
+  assert _prepare(source, tmp_path, '--version=1.0.1') == 0
+  assert _prepare(source, tmp_path, '--version=1.0.1') == 2
+  assert 'is prepared already' in capsys.readouterr().err
+
+
+def test_unreadable_images_are_refused_until_repaired_or_left_out(
+    folder, tmp_path, capsys):
+  source = shutil.copytree(folder, tmp_path / 'photos')
+  there = tmp_path / 'mine/1.0.0'
+  image = (source / 'train/dog/7.jpeg').read_bytes()
+  (source / 'train/dog/7.jpeg').write_bytes(image[:-100])
+  (source / 'train/dog/9.png').write_bytes(b'no image')
+  assert _prepare(source, tmp_path) == 2
+  error = capsys.readouterr().err
+  assert '2 of 30 images cannot be read' in error and 'dog/9.png' in error
+  assert '--set=unreadable=skip' in error and 'now' not in error
+  assert not (there / 'dataset_info.json').exists()
+  (source / 'train/dog/7.jpeg').write_bytes(image)
+  assert _prepare(source, tmp_path, '--set=unreadable=skip') == 0
+  printed = ' '.join(capsys.readouterr().out.split())
+  assert '1 of 30 images cannot be read' in printed
+  assert 'train: 25 examples to read' in printed
+  assert 'mine/1.0.0: train 24, test 5 examples, ' in printed
+  row, = map(json.loads, (there / 'unreadable.jsonl').open())
+  assert row['key'] == 'train/dog/9.png'
+  (source / 'train/dog/9.png').unlink()
+  _same(_open('mine', 'train', data_dir=str(tmp_path)), _open(source, 'train'))
+
+
+@pytest.mark.parametrize(('head', 'cells'), [
+    ('age', ('1.5', '-2', '', '0.1')),
+    ('age,größe', ('1,2.5', '0.1,', '-7,1e-3', '3,4')),
+    ('labels', ('a|b', 'b|c', '', 'a')),
+])
+def test_numbers_and_several_labels_of_a_table_are_preserved(
+    tmp_path, head, cells):
+  for i in range(20):
+    pictures.save(tmp_path / f'{i}.png', pictures.picture(i, side=8))
+  (tmp_path / 'labels.csv').write_text('\n'.join(
+      [f'path,{head}', *(f'{i}.png,{cells[i % 4]}' for i in range(20))]))
+  target = 'multi' if head == 'labels' else 'regression'
+  assert _prepare(
+      tmp_path / 'labels.csv', tmp_path / 'to', f'--set=target={target}') == 0
+  for split in ('train', 'test'):
+    there = _open('mine', split, data_dir=str(tmp_path / 'to'))
+    source = _open(tmp_path / 'labels.csv', split, target=target)
+    _same(there, source)
+    for name in ('targets', 'num_classes', 'class_names', 'multi_label'):
+      assert getattr(there, name) == getattr(source, name)
+    if target == 'regression':
+      assert there[0]['label'].dtype == np.float32
+      assert there.targets == tuple(head.split(','))
+
+
+def test_beam_writes_the_same_files(folder, tmp_path):
+  pytest.importorskip('apache_beam')
+  contents = []
+  for runner in ('local', 'DirectRunner'):
+    planned = _plan(folder, tmp_path / runner)
+    prepare.begin(planned)
+    prepare.write(planned, runner=runner, flags=[])
+    prepare.finish(planned)
+    contents.append({
+        path.name: path.read_bytes()
+        for path in (tmp_path / runner / 'mine/1.0.0').iterdir()})
+  assert contents[0] == contents[1]
+
+
+@pytest.mark.parametrize(('name', 'sibling'), [
+    ('s*a', 's1a'), ('a[1]', 'a1'), ('a**b', 'a1b')])
+def test_a_folder_name_is_no_pattern(folder, tmp_path, name, sibling):
+  other = tmp_path / sibling / 'mine/1.0.0/.other'
+  other.parent.mkdir(parents=True)
+  other.write_text('mine')
+  assert _prepare(folder, tmp_path / name) == 0
+  assert len(_open('mine', 'train', data_dir=str(tmp_path / name))) == 25
+  made = [path.name for path in (tmp_path / name / 'mine/1.0.0').iterdir()]
+  assert not [path for path in made if path.startswith('.')]
+  assert other.read_text() == 'mine'

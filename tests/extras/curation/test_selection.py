@@ -1,0 +1,64 @@
+"""Selections name the examples of a source by its text and settings."""
+
+import pytest
+
+from tests import own_data
+from tests import pictures
+from vit_jax.extras.curation import selection as selection_lib
+
+
+@pytest.mark.parametrize(('text', 'name'), [
+    ('shapes', 'shapes:test'),
+    ('shapes:train', 'shapes:train'),
+    ('shapes:train[:100]+test[50%:]', 'shapes:train[:100]+test[50%:]'),
+])
+def test_the_default_split_is_that_of_published_results(text, name):
+  chosen = selection_lib.parse(text, {})
+  assert chosen.name == name
+  assert chosen.open() is selection_lib.parse(name, {}).open()
+
+
+def test_a_colon_before_a_number_or_slash_does_not_begin_a_split():
+  for text in ('cifar10:3.0.2', 'gs://bucket/photos', '/a::b/photos'):
+    assert selection_lib.build(text, 'test', {}) == selection_lib.parse(
+        f'{text}:test', {})
+  hub = 'hf://datasets/user/name'
+  assert selection_lib.parse(f'{hub}:full:test', {}).name == f'{hub}:full:test'
+  assert selection_lib.parse(f'{hub}::test', {}).name == f'{hub}:test'
+
+
+def test_images_of_a_selection_keep_its_limit_of_pixels(tmp_path):
+  own_data.write(tmp_path, *(f'train/{name}/{i}.png' for name in 'ab'
+                             for i in range(3)))
+  for path in tmp_path.glob('train/*/*.png'):
+    path.write_bytes(pictures.encode(pictures.picture(0, side=8)))
+  assert selection_lib.build(str(tmp_path), 'train', {}).image(0).size == (8, 8)
+  with pytest.raises(ValueError, match='max_pixels'):
+    selection_lib.build(str(tmp_path), 'train', {'max_pixels': 63}).image(0)
+
+
+def _tables(root, *names):
+  own_data.write(root, *(f'{i}.png' for i in range(20)))
+  for k, name in enumerate(names):
+    rows = [f'{i}.png,{i % 2},x' for i in range(10 * k, 10 * k + 10)]
+    (root / name).write_text('\n'.join(['photo,breed,note', *rows]))
+
+
+_BREED = {'table': {'path': 'photo', 'label': 'breed'}, 'target': 'single'}
+
+
+def test_commas_in_braces_do_not_separate_sources(tmp_path):
+  _tables(tmp_path, 'train.csv', 'test.csv')
+  text = f'{tmp_path}/{{train,test}}.csv:test'
+  both = selection_lib.parse_others(f'{text},shapes', _BREED)
+  assert [chosen.name for chosen in both] == [text, 'shapes:test']
+  assert len(both[0].open()) == 10
+
+
+def test_settings_apply_to_other_sources_where_meaningful(tmp_path):
+  _tables(tmp_path, 'labels.csv')
+  table, shapes = selection_lib.parse_others(
+      f'{tmp_path}/labels.csv:train,shapes',
+      {**_BREED, 'num_examples': 3, 'max_pixels': 99})
+  assert len(table.open()) > 3  # The whole test set.
+  assert '"max_pixels": 99' in shapes.section and len(shapes.open())

@@ -1,0 +1,194 @@
+"""`inspect` draws every figure, and a page that needs no network."""
+
+import json
+import re
+import shutil
+
+import numpy as np
+from PIL import Image
+import pytest
+
+from tests import random_models
+from tests import toy
+import vit_jax
+from vit_jax import __main__ as main
+from vit_jax.checkpoints import manager
+from vit_jax.experiment import config as config_lib
+from vit_jax.extras import html_page
+from vit_jax.extras.figures import model_figures
+from vit_jax.extras.figures import patch_features
+from vit_jax.extras.figures import reconstruction as reconstruction_lib
+from vit_jax.inference import attention as attention_maps
+
+TINY = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
+        'num_classes': 3}
+HYBRID = {**TINY, 'patch': 1, 'backbone': {'depths': (1, 1), 'width': 32}}
+RESNET = {'name': 'resnet', 'num_classes': 3, 'backbone': {
+    'depths': (1, 1), 'width': 32, 'preactivation': True}}
+FIGURES = {
+    'filters', 'positions', 'distance', 'rollout', 'heads', 'patches'}
+
+
+@pytest.fixture
+def save(tmp_path):
+  """Returns a function that saves a random model for `inspect`."""
+  def save_model(settings, **preprocess):
+    model = random_models.make(settings, side=16, **preprocess)
+    model.save(tmp_path / 'model')
+    return model
+
+  return save_model
+
+
+@pytest.fixture
+def inspect(tmp_path):
+  """Returns a function that runs the command and returns its status."""
+  return lambda *arguments: main.main(
+      ['inspect', f'--model={tmp_path}/model', *map(str, arguments)])
+
+
+@pytest.fixture(scope='module', name='photos')
+def _photos(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('photos')
+  rng = np.random.default_rng(0)
+  for name in ('$c_$', 'a', 'b'):  # Dollar signs do not start a formula.
+    Image.fromarray(rng.integers(
+        0, 256, (16, 16, 3), dtype=np.uint8)).save(folder / f'{name}.png')
+  return folder
+
+
+@pytest.mark.parametrize(('settings', 'grid', 'patch', 'filters'), [
+    (TINY, (4, 4), 4.0, 'Principal components of patches/kernel'),
+    # A patch is one position of the feature map: eight pixels.
+    (HYBRID, (2, 2), 8.0, 'The 32 filters of backbone/root/kernel')])
+def test_all_figures_are_drawn_and_the_page_holds_them(
+    photos, tmp_path, save, inspect, settings, grid, patch, filters):
+  model, figures = save(settings), tmp_path / 'figures.json'
+  assert not inspect(photos, '--batch-size=2', f'--json={figures}', '--show=2')
+  folder = tmp_path / 'model' / 'inspect'
+  figures_there = {path.stem for path in folder.glob('*.png')}
+  assert figures_there == FIGURES | {'heads_2'}
+  for path in folder.glob('*.png'):
+    assert np.asarray(Image.open(path).convert('L')).std() > 5  # Not blank.
+  page = (folder / 'index.html').read_text()
+  assert len(re.findall('src="data:image/png;base64,', page)) == len(
+      figures_there)
+  assert not re.search(r'(src|href)="(?!data:)', page)
+  assert filters in page and f'in patches of {patch:g} x {patch:g}' in page
+  report = json.loads(figures.read_text())
+  weights = model.attention([str(p) for p in sorted(photos.iterdir())])
+  np.testing.assert_allclose(
+      report['mean_attention_distance'],
+      attention_maps.mean_distance(
+          weights.swapaxes(0, 1), grid=grid, patch=(patch, patch)), rtol=1e-4)
+  assert report['pictures'] == 3
+
+
+def test_runs_that_predict_pixels_show_reconstructions(
+    photos, tmp_path, inspect, capsys):
+  path = tmp_path / 'model'
+  built = toy.build(data={'resolution': 16}, objective={
+      'name': 'mae', 'target': 'patch', 'decoder_width': 8,
+      'decoder_depth': 1, 'decoder_heads': 2})
+  state = built.init_state()
+  prediction = state.params['masked_patch']['prediction']
+  prediction['kernel'] *= 0
+  prediction['bias'] += 1  # The predictions are all one.
+  with manager.Checkpoints(path, built.config.checkpoint) as checkpoints:
+    checkpoints.save(
+        state, config=config_lib.to_plain(built.config), progress={})
+  model = vit_jax.load(path, log=None)
+  mean, std = (np.asarray(getattr(model.preprocess, name))
+               for name in ('mean', 'std'))
+  original = np.random.default_rng(0).uniform(size=(2, 16, 16, 3))
+  pictures = reconstruction_lib.load(model)(
+      ((original - mean) / std).astype(np.float32))
+  np.testing.assert_allclose(pictures[0], original, atol=1e-6)
+  hidden = (np.abs(pictures[1] - 0.5) < 1e-6).all(axis=-1)
+  assert hidden.mean() == 0.75
+  want = np.where(hidden[..., None], (mean + std).clip(0, 1), original)
+  np.testing.assert_allclose(pictures[2], want, atol=1e-6)
+  larger = vit_jax.load(path, log=None, resolution=24)
+  pictures = reconstruction_lib.load(larger)(
+      np.zeros((2, 24, 24, 3), np.float32))
+  assert pictures[1].shape == (2, 24, 24, 3)
+  assert not inspect(photos)
+  assert 'Reconstruction' in capsys.readouterr().out
+  drawn = Image.open(path / 'inspect' / 'reconstruction.png')
+  assert np.asarray(drawn.convert('L')).std() > 5
+  # Its head is not trained, although the data have classes.
+  assert main.main(['predict', f'--model={path}', str(photos)]) == 2
+  assert 'command or method `features`' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ('channels', 'name'), [(1, 'a.png'), (13, 'bands.npy')])
+def test_grey_and_multichannel_images_are_supported(
+    photos, tmp_path, save, inspect, channels, name, monkeypatch):
+  monkeypatch.setattr(reconstruction_lib, 'load', lambda *_, **__: (
+      lambda images: (images.clip(0, 1),) * 3))
+  save({**TINY, 'depth': 1}, channels=channels, mean=(0.5,) * channels,
+       std=(0.5,) * channels)
+  shutil.copy(photos / 'a.png', tmp_path)
+  np.save(tmp_path / 'bands.npy', np.ones((16, 16, 13), np.uint8))
+  assert not inspect(tmp_path / name)
+  folder = tmp_path / 'model' / 'inspect'
+  assert {re.sub(r'_[0-9]$', '', path.stem)
+          for path in folder.glob('*.png')} == FIGURES | {'reconstruction'}
+  page = (folder / 'index.html').read_text()
+  assert ('Channels 1, 2 and 3 are drawn as red' in page) == (channels == 13)
+
+
+@pytest.mark.parametrize(('settings', 'words'), [
+    (RESNET, 'ResNet'),
+    ({**TINY, 'position': 'none'}, 'adds no position embedding'),
+    ({**TINY, 'axial': True, 'pooling': 'average'}, 'Axial'),
+])
+def test_figures_that_a_model_does_not_have_are_explained(
+    photos, save, inspect, capsys, settings, words):
+  save(settings)
+  assert not inspect(*[photos / 'a.png'] * (words == 'Axial'))
+  assert words in capsys.readouterr().out
+
+
+def test_missing_and_unreadable_images_are_listed(
+    photos, tmp_path, save, inspect, capsys):
+  save({**TINY, 'depth': 1})
+  (tmp_path / 'broken.png').write_bytes(b'no picture')
+  figures = tmp_path / 'figures.json'
+  assert inspect(tmp_path / 'none.png', photos / 'a.png',
+                 tmp_path / 'broken.png', f'--json={figures}') == 1
+  report = json.loads(figures.read_text())
+  assert report['pictures'] == 1
+  assert set(report['errors']) == {
+      f'{tmp_path}/none.png', f'{tmp_path}/broken.png'}
+  assert 'none.png: no such file' in ' '.join(capsys.readouterr().out.split())
+  assert inspect(tmp_path / 'none.png') == 2
+
+
+@pytest.mark.parametrize(('flag', 'words'), [
+    ('--patch=0,1', 'must be ROW,COLUMN from 1,1 to 4,4'),
+    ('--patch=2,5', "--patch is '2,5'"), ('--patch=2', "--patch is '2'"),
+    ('--layer=99', "layer is 'patches:99'")])
+def test_patches_and_layers_outside_the_model_are_errors(
+    photos, tmp_path, save, inspect, capsys, flag, words):
+  save(TINY)
+  assert inspect(f'--output={tmp_path}/out', photos / 'a.png', flag) == 2
+  assert words in capsys.readouterr().err
+  assert not (tmp_path / 'out').exists()  # Found before any image is read.
+
+
+def test_the_chosen_patch_and_layer_are_drawn(
+    photos, save, inspect, monkeypatch):
+  model, drawn = save(TINY), {}
+  monkeypatch.setattr(
+      model_figures, 'patches', lambda images, colours, cosines, path, **kwargs:
+      drawn.update(colours=colours, cosines=cosines, **kwargs))
+  monkeypatch.setattr(html_page.Section, 'url', '')
+  assert not inspect(photos / 'a.png', '--patch=2,4', '--layer=1')
+  features = model.features([f'{photos}/a.png'], layer='patches:1')
+  assert (drawn['row'], drawn['column']) == (1, 3)
+  np.testing.assert_allclose(
+      drawn['colours'], patch_features.colours(features), atol=1e-5)
+  np.testing.assert_allclose(drawn['cosines'], patch_features.similarity(
+      features, row=1, column=3), atol=1e-5)

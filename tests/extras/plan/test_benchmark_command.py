@@ -1,0 +1,57 @@
+"""Command `benchmark` measures each alternative separately, in turn."""
+
+import json
+
+import pytest
+
+from tests import toy
+from vit_jax import __main__ as main
+from vit_jax.experiment import model_flops
+from vit_jax.extras.plan import interleaved_timing
+
+
+@pytest.fixture(scope='module')
+def figures(tmp_path_factory):
+  """JSON of the step of a tiny model."""
+  folder = tmp_path_factory.mktemp('step')
+  config, path = toy.write(folder / 'toy.py'), folder / 'figures.json'
+  assert main.main([
+      'benchmark', f'--config={config}', '--rounds=2', '--batches=1',
+      f'--json={path}']) == 0
+  return json.loads(path.read_text())
+
+
+@pytest.mark.slow  # It trains a model.
+def test_figures_follow_from_times_and_the_flops_of_the_experiment(figures):
+  counted = model_flops.per_image(toy.build(devices=8))
+  assert figures['train']['flops_per_image'] == (
+      counted.training)
+  assert figures['inference']['flops_per_image'] == counted.forward
+  assert figures['devices'] == 8
+  for name in ('train', 'inference'):
+    part = figures[name]
+    secs = part['secs']
+    assert 0 < secs['lowest'] <= secs['median'] <= secs['highest']
+    assert part['images_per_sec'] == pytest.approx(8 / secs['median'])
+    assert part['flops_per_sec'] == pytest.approx(
+        part['images_per_sec'] * part['flops_per_image'])
+    assert part['utilisation'] is None  # Unknown for CPUs.
+  # Training also needs gradients and Adam's moments.
+  assert figures['train']['needed_bytes'] > 2 * (
+      figures['inference']['needed_bytes'])
+
+
+@pytest.mark.parametrize(('flags', 'words'), [
+    ([], 'requires either --model'),
+    (['--model=B/16', '--rounds=0'], 'rounds must be at least 1')])
+def test_wrong_flags_are_errors(flags, words, capsys):
+  assert main.main(['benchmark', *flags]) == 2
+  assert words in capsys.readouterr().err
+
+
+def test_actions_are_interleaved():
+  done = []
+  interleaved_timing.interleave(
+      {'a': lambda n: done.append(('a', n)),
+       'b': lambda n: done.append(('b', n))}, rounds=2, repeats=3)
+  assert done == [('a', 1), ('b', 1), *2 * [('a', 3), ('b', 3)]]

@@ -1,0 +1,72 @@
+"""The largest batch fits, and twice as many images do not."""
+
+import pathlib
+
+import jax
+import pytest
+
+from vit_jax.extras.plan import max_batch
+
+CONFIGS = pathlib.Path(__file__).parents[3] / 'configs'
+
+
+@pytest.mark.parametrize('guess', [1, 3, 64, 100_000])
+@pytest.mark.parametrize(('per_image', 'fixed', 'expected'), [
+    (0.1, 1.5, 128),  # (15.5 - 1.5) / 0.1 = 140.
+    (0.9, 3.0, 8), (14.0, 1.5, 1), (15.0, 1.5, 0), (1e-3, 1.0, 8192)])
+def test_the_search_finds_the_largest_batch(
+    fake_cost, guess, per_image, fixed, expected):
+  tried = []
+
+  def cost_of(batch):
+    tried.append(batch)
+    return fake_cost(fixed + per_image * batch, state=1.0)
+
+  found = max_batch.largest(cost_of, guess=guess)
+  assert found['batch'] == expected
+  assert {expected, max(1, 2 * expected)} <= {0, *tried}
+  assert len(set(tried)) == len(tried) <= 5
+  assert found['compile_secs'] == 2.0 * len(tried)
+
+
+def test_unknown_memory_is_an_error(fake_cost):
+  with pytest.raises(ValueError, match="memory of 'fake' is unknown"):
+    max_batch.largest(lambda _: fake_cost(1.0, None), guess=8)
+
+
+@pytest.fixture(scope='module')
+def cells(fake_cost):
+  def compile_step(experiment):
+    """Takes half a GiB per image of 32 x 32 pixels."""
+    assert experiment.config.accumulation == 1
+    height, width = experiment.config.data.size
+    share = experiment.config.batch_size / experiment.mesh.size
+    return fake_cost(1.0 + share * height * width / 2**11, state=1.0)
+
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(max_batch.step_cost, 'compile_step', compile_step)
+    return list(max_batch.table(
+        f'{CONFIGS}/finetune.py:dataset=digits', jax.devices()[:2],
+        models=('Ti/16', 'Ti/14'), resolutions=(32, 64),
+        overrides=['model.dtype=bfloat16', 'model.depth=1']))
+
+
+def test_the_table_has_a_cell_per_model_and_resolution(cells, capsys):
+  batches = {(c['model'], c['resolution']): c['batch'] for c in cells}
+  # 14.5 GiB hold 29 images of 32 pixels; Ti/14 takes 28 and 70 pixels.
+  assert batches == {
+      ('Ti/16', 32): 16, ('Ti/16', 64): 4, ('Ti/14', 32): 32, ('Ti/14', 64): 4}
+  max_batch.show(cells, device_kind='TPU v3', unit='core')
+  text = capsys.readouterr().out
+  assert ['Ti/16', '16', '4'] in [line.split() for line in text.splitlines()]
+  assert 'Ti/14 at 28 instead of 32, Ti/14 at 70 instead of 64' in text
+  assert max_batch.line(cells[0]).startswith(
+      'Ti/16 at 32: 16 fit (9.0 GiB of 15.5 GiB) | compiled in')
+
+
+def test_models_that_never_fit_are_drawn(cells, tmp_path):
+  none = {**cells[0], 'model': 'G/14', 'batch': 0}
+  path = tmp_path / 'batch.png'
+  max_batch.plot(
+      [*cells, none], path, title='Largest', unit='core')
+  assert path.read_bytes().startswith(b'\x89PNG')

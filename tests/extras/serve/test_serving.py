@@ -1,0 +1,319 @@
+"""The code in docs/serving reproduces the predictions of the model."""
+
+import asyncio
+import contextlib
+import importlib.util
+import io
+import json
+import os
+import pathlib
+import runpy
+import subprocess
+import sys
+import threading
+import time
+import types
+import typing
+from unittest import mock
+from urllib import error
+from urllib import request
+
+import jax
+import numpy as np
+from PIL import Image
+from PIL import ImageFile
+import pytest
+
+from tests import hostile
+from tests import pictures
+from tests import random_models
+from tests import toy
+from vit_jax import __main__ as main
+from vit_jax import registry
+from vit_jax.data.images import limits
+from vit_jax.data.images import opaque
+from vit_jax.data.images import resize as resize_lib
+from vit_jax.extras.serve.commands import export as export_command
+from vit_jax.inference import images as images_lib
+from vit_jax.weights.configs import preprocessing as preprocessing_lib
+
+ROOT = pathlib.Path(__file__).parents[3]
+FOLDER = ROOT / 'docs' / 'serving'
+START_SECS = 120
+MODEL = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
+         'num_classes': 5}
+
+
+@pytest.fixture(scope='module')
+def model():
+  made = random_models.make(
+      MODEL, side=32, mean=preprocessing_lib.IMAGENET_MEAN,
+      std=preprocessing_lib.IMAGENET_STD, keep_aspect=True, crop=0.875,
+      interpolation='bicubic', labels=tuple('abcde'))
+  # Keeps the probabilities away from 0 and 1.
+  made.params['head'] = jax.tree.map(lambda x: 0.3 * x, made.params['head'])
+  return made
+
+
+def picture(seed, *, size=(61, 47), mode='RGB'):
+  """A smooth image, which JPEG hardly changes."""
+  rng = np.random.default_rng(seed)
+  small = rng.integers(0, 256, (6, 5, 4), np.uint8)
+  return Image.fromarray(small, 'RGBA').resize(
+      size, Image.Resampling.BICUBIC).convert(mode)
+
+
+@contextlib.contextmanager
+def serving(folder, model):
+  """Runs the server; yields its address once it is ready."""
+  port = toy.free_port()
+  with (folder / 'log').open('w') as log, subprocess.Popen(
+      [sys.executable, '-m', 'uvicorn', 'server:app', '--port', str(port)],
+      cwd=folder, stdout=log, stderr=log,
+      env={**os.environ, 'MODEL': model}) as server:
+    try:
+      end = time.monotonic() + START_SECS
+      while 'startup complete' not in (folder / 'log').read_text():
+        assert server.poll() is None and time.monotonic() < end, (
+            folder / 'log').read_text()
+        time.sleep(0.1)
+      yield f'http://127.0.0.1:{port}'
+    finally:
+      server.terminate()
+
+
+def post(address, data):
+  with request.urlopen(request.Request(address, data)) as response:
+    return json.load(response)
+
+
+@pytest.mark.slow  # Starts a process.
+def test_the_server_returns_the_predictions_of_the_model(tmp_path, model):
+  pytest.importorskip('starlette')
+  pytest.importorskip('uvicorn')
+  model.save(tmp_path / 'mine')
+  argv = ['export', f'--model={tmp_path}/mine', '--format=jax', '--server',
+          f'--output={tmp_path}/model.stablehlo']
+  assert main.main(argv) == 0
+  assert not (tmp_path / 'limits.py').is_symlink()
+  responses = []
+  with serving(tmp_path, 'model.stablehlo') as address:
+    with request.urlopen(f'{address}/health') as response:
+      assert response.status == 200
+    for seed in (0, 1):
+      data = pictures.encode(picture(seed), 'JPEG')
+      responses.append(post(f'{address}/predict?top_k=3', data))
+      expected = model.predict(Image.open(io.BytesIO(data)), top_k=3)
+      assert [a['class'] for a in responses[-1]] == list(expected.classes)
+      assert [a['name'] for a in responses[-1]] == list(expected.names)
+      np.testing.assert_allclose(
+          [a['probability'] for a in responses[-1]], expected.probabilities,
+          atol=1e-3)
+    for path, body in (('predict', b'no picture'), ('predict?top_k=x', data)):
+      with pytest.raises(error.HTTPError) as caught:
+        post(f'{address}/{path}', body)
+      assert caught.value.code == 400
+      assert b'object at' not in caught.value.read()
+  assert responses[0] != responses[1]
+
+
+@pytest.fixture(scope='module')
+def preprocess():
+  spec = importlib.util.spec_from_file_location(
+      'served_preprocess', FOLDER / 'preprocess.py')
+  module = importlib.util.module_from_spec(spec)
+  with mock.patch.dict(sys.modules, limits=limits, opaque=opaque):
+    spec.loader.exec_module(module)
+  return module
+
+
+def rotated():
+  exif = Image.Exif()
+  exif[0x0112] = 6  # Rotated by 90 degrees.
+  return pictures.encode(picture(3), 'JPEG', exif=exif)
+
+
+def broken_exif():
+  exif = Image.Exif()
+  exif[0x0112], exif[0x0213] = 6, 1
+  # A number tagged as text, which Pillow cannot write.
+  return pictures.encode(picture(3), 'JPEG', exif=exif.tobytes().replace(
+      b'\2\x13\0\3', b'\2\x13\0\2'))
+
+
+PICTURES = {
+    'jpeg': pictures.encode(picture(0), 'JPEG'),
+    'rotated jpeg': rotated(),
+    'jpeg with broken exif': broken_exif(),
+    'cmyk jpeg': pictures.encode(picture(0, mode='CMYK'), 'JPEG'),
+    'grey png': pictures.encode(picture(0, mode='L'), 'PNG'),
+    'transparent png': pictures.encode(picture(0, mode='RGBA'), 'PNG'),
+    'palette png': pictures.encode(
+        picture(0).quantize(8), 'PNG', transparency=3),
+    '16-bit png': pictures.encode(Image.fromarray(
+        np.linspace(0, 65535, 40 * 30).reshape(40, 30).astype(np.uint16)),
+                           'PNG'),
+    '4-bit png': hostile.png(
+        2, 1, bits=4, colour=0, data=b'\0\x2f',
+        chunks=[(b'tRNS', b'\0\2')]),
+    'same size': pictures.encode(picture(0, size=(32, 32)), 'PNG'),
+}
+SETTINGS = (
+    {},
+    {'crop': 0.875, 'mean': preprocessing_lib.IMAGENET_MEAN,
+     'std': preprocessing_lib.IMAGENET_STD},
+    {'keep_aspect': True, 'crop': 0.9, 'interpolation': 'lanczos'},
+    {'keep_aspect': True, 'resolution': (24, 32)},
+    {'value_range': (16.0, 235.0), 'interpolation': 'bicubic'},
+    {'ops': [{'op': 'resize', 'size': 36}, {'op': 'central_crop', 'size': 32}]},
+    {'ops': [{'op': 'resize', 'cover': 36}, {'op': 'central_crop'}]},
+)
+
+
+@pytest.mark.parametrize('settings', SETTINGS, ids=str)
+@pytest.mark.parametrize('name', PICTURES)
+def test_preprocessing_agrees_with_the_model(preprocess, name, settings):
+  record = preprocessing_lib.parse({'resolution': 32, **settings})
+  plain = json.loads(json.dumps(preprocessing_lib.to_plain(record)))
+  got = preprocess.to_array(PICTURES[name], plain)
+  wanted = images_lib.read(Image.open(io.BytesIO(PICTURES[name])), record)
+  assert got.dtype == np.float32
+  np.testing.assert_allclose(got, wanted, atol=1e-6)
+
+
+REQUIRED = {'resize_to_patches': {'patch': 16}}
+
+
+@pytest.mark.parametrize('settings,message', [
+    *((settings, '') for settings in SETTINGS),
+    *(({'ops': [{'op': 'resize', 'method': method}]}, '')
+      for method in typing.get_args(resize_lib.Method) if method != 'area'),
+    *(({'ops': [{'op': name, **REQUIRED.get(name, {})}]},
+       f'crops the centre, but .*{name}.*without --se')
+      for name in registry.OPERATIONS
+       if name not in ('resize', 'central_crop')),
+    ({'ops': [{'op': 'resize', 'method': 'area'}]}, 'needs .*area'),
+    ({'ops': [{'op': 'resize', 'antialias': False}]}, 'needs .*antialias'),
+    ({'channels': 4, 'mean': 0.5, 'std': 0.5}, 'takes 4 channels of uint8'),
+    ({'pixel_dtype': 'uint16'}, '8-bit RGB .* takes 3 channels of uint16'),
+    ({'activation': 'none'}, 'predicts numbers')], ids=str)
+def test_the_server_is_exported_for_the_models_that_it_can_serve(
+    preprocess, tmp_path, settings, message):
+  record = preprocessing_lib.parse({'resolution': 32, **settings})
+  path = tmp_path / 'model.json'
+  path.write_text(json.dumps(preprocessing_lib.to_plain(record)))
+  if not message:
+    export_command._check_server(record)
+    assert preprocess.read_settings(path) == json.loads(path.read_text())
+    return
+  with pytest.raises(ValueError, match=message):
+    export_command._check_server(record)
+  with pytest.raises(ValueError):
+    preprocess.read_settings(path)
+
+
+JPEG = PICTURES['jpeg']
+
+
+@pytest.mark.parametrize('data,message', [
+    (hostile.png(8000, 8000), '8000 x 8000 pixels.*maximum is 25,000,000'),
+    (pictures.encode(picture(0), 'TIFF'), 'not an image of a supported'),
+    (JPEG + b'\xff\xda' * 300_000, '300001 scans'),
+    (JPEG[:2] + b'\xff\xe5\0\2' * 50_000 + JPEG[2:], 'too many parts'),
+], ids=['pixels', 'tiff', 'scans', 'segments'])
+def test_hostile_images_are_refused_before_decoding(
+    preprocess, monkeypatch, data, message):
+  def load(image):
+    raise AssertionError(f'decodes {image}')
+
+  monkeypatch.setattr(ImageFile.ImageFile, 'load', load)
+  settings = preprocessing_lib.to_plain(
+      preprocessing_lib.Preprocess(resolution=(8, 8)))
+  with pytest.raises(ValueError, match=message):
+    preprocess.to_array(data, settings)
+
+
+@pytest.fixture
+def server(tmp_path, preprocess, monkeypatch):
+  """The server as a module, without a model."""
+  pytest.importorskip('starlette')
+  runtime = types.SimpleNamespace(
+      get_available_providers=list,
+      InferenceSession=lambda *_, **__: types.SimpleNamespace(
+          run=lambda _, feed: [np.zeros((len(feed['images']), 3))]))
+  monkeypatch.setitem(sys.modules, 'onnxruntime', runtime)
+  monkeypatch.setitem(sys.modules, 'preprocess', preprocess)
+  settings = preprocessing_lib.to_plain(
+      preprocessing_lib.Preprocess(resolution=(8, 8)))
+  (tmp_path / 'model.onnx.json').write_text(json.dumps(settings))
+  monkeypatch.setenv('MODEL', str(tmp_path / 'model.onnx'))
+  return types.SimpleNamespace(**runpy.run_path(str(FOLDER / 'server.py')))
+
+
+async def send(app, chunks):
+  """Sends a body; returns the status. After the chunks, nothing arrives."""
+  bodies, sent = iter(chunks), []
+
+  async def receive():
+    for body in bodies:
+      return {'type': 'http.request', 'body': body, 'more_body': bool(body)}
+    await asyncio.sleep(60)
+
+  async def respond(message):
+    sent.append(message)
+
+  await app({'type': 'http', 'method': 'POST', 'path': '/predict',
+             'query_string': b'', 'headers': []}, receive, respond)
+  return sent[0]['status']
+
+
+def test_few_of_many_concurrent_images_are_decoded_at_the_same_time(
+    server, preprocess, monkeypatch):
+  decode, lock, running, most = preprocess.to_array, threading.Lock(), 0, 0
+
+  def count(*args):
+    nonlocal running, most
+    with lock:
+      running += 1
+      most = max(most, running)
+    time.sleep(0.01)
+    array = decode(*args)
+    with lock:
+      running -= 1
+    return array
+
+  monkeypatch.setattr(preprocess, 'to_array', count)
+
+  async def send_all():
+    return await asyncio.gather(*(
+        send(server.app, [JPEG, b'']) for _ in range(50)))
+
+  assert asyncio.run(send_all()) == [200] * 50
+  assert 1 <= most <= 2
+
+
+@pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf])
+def test_an_output_that_is_not_finite_is_an_error(
+    server, preprocess, monkeypatch, value):
+  logits = np.array([1, value, 2], np.float32)
+  settings = {'activation': 'sigmoid', 'labels': []}
+  with pytest.raises(ValueError, match='not finite'):
+    preprocess.top_classes(logits, settings)
+  monkeypatch.setitem(server.predict.__globals__, 'run', lambda _: [logits])
+  assert asyncio.run(send(server.app, [JPEG, b''])) == 500
+
+
+def test_slow_and_large_bodies_are_refused(server):
+  globals_ = server.answer.__globals__
+  globals_ |= {'BODY_SECS': 0.05, 'MAX_BYTES': 10}
+  assert asyncio.run(send(server.app, [b'slow'])) == 408
+  assert asyncio.run(send(server.app, [b'1234', b'5678901', b''])) == 413
+
+
+def test_a_server_never_replaces_a_file(tmp_path, capsys):
+  (tmp_path / 'server.py').write_text('mine')
+  assert main.main([
+      'export', '--model=x', '--format=jax', '--server',
+      f'--output={tmp_path}/model.stablehlo']) != 0
+  assert 'server.py exists already' in capsys.readouterr().err
+  assert (tmp_path / 'server.py').read_text() == 'mine'

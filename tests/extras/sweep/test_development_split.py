@@ -1,0 +1,154 @@
+"""Development data and selection metric of a sweep."""
+
+import json
+import pathlib
+
+import pytest
+
+from tests import pictures
+from tests import toy
+from vit_jax import data
+from vit_jax.data.splits import split_strings
+from vit_jax.experiment import config as config_lib
+from vit_jax.extras.sweep import development_split
+from vit_jax.extras.sweep import grid as grid_lib
+from vit_jax.extras.sweep import sweep as sweep_lib
+
+ROOT = pathlib.Path(__file__).parents[3]
+
+
+MASKED = ('objective={"name": "masked_patch"}', 'evals.test.name=objective')
+MULTI_LABEL = (
+    'data.source=shapes', 'objective.loss=sigmoid', 'data.shapes='
+    '{"label": "multi", "num_examples": 100, "num_test_examples": 40}')
+
+
+def test_objectives_without_labels_are_selected_by_their_loss(
+    file, tmp_path, training):
+  sweep = grid_lib.plan(file, MASKED)['']
+  assert sweep.section.metric == 'dev/loss' and sweep.mode == 'min'
+  for point in sweep.points:
+    assert point.development.evals['dev'].name == 'objective'
+    assert point.development.evals['dev'].split == 'train[80%:]'
+  result = sweep_lib.run(sweep, tmp_path)
+  assert result['best']['name'] == 'learning_rate=1e-06'  # The lower loss.
+  assert len(training.names) == 4
+
+
+@pytest.mark.parametrize('evaluator', ['classification', 'calibration'])
+def test_metrics_of_an_untrained_head_are_errors(file, evaluator):
+  with pytest.raises(ValueError, match='masked_patch trains no head'):
+    grid_lib.plan(file, MASKED, metric='dev/loss', development={
+        'data': {'split': 'train[:80%]'},
+        'evals': {'dev': {'name': evaluator, 'split': 'train[80%:]'}}})['']
+
+
+@pytest.mark.parametrize(('overrides', 'metric', 'instead'), [
+    (MULTI_LABEL, 'dev/accuracy', 'dev/precision_at_1'),
+    ((), 'dev/precision_at_1', 'dev/accuracy'),
+])
+def test_unavailable_metrics_are_errors_before_training(
+    file, tmp_path, training, overrides, metric, instead):
+  with pytest.raises(ValueError) as error:
+    sweep_lib.run(grid_lib.plan(file, overrides, metric=metric)[''], tmp_path)
+  assert f'{metric!r}, which is not measured' in str(error.value)
+  assert instead in str(error.value)
+  assert not training.names and not list(tmp_path.iterdir())
+
+
+def test_multi_label_data_is_selected_by_precision(
+    file, tmp_path, training):
+  sweep = grid_lib.plan(file, MULTI_LABEL)['']
+  assert sweep.section.metric == 'dev/precision_at_1' and sweep.mode == 'max'
+  assert sweep_lib.run(sweep, tmp_path)['best']['name'] == 'learning_rate=0.01'
+
+
+def test_the_default_metric_of_missing_data_comes_from_the_table():
+  for dataset, metric in (('jft', 'precision_at_1'), ('cifar10', 'accuracy')):
+    sweep = grid_lib.plan(
+        f'{ROOT}/configs/finetune.py:model=B/16,dataset={dataset}',
+        ['data.data_dir=/no/where'])['']
+    assert sweep.section.metric == f'dev/{metric}'
+
+
+def _patients(root):
+  for p in range(20):
+    for k in range(4):
+      pictures.save(root / f'{"xy"[p % 2]}/P{p}_{k}.png',
+                    pictures.picture(p, side=8))
+  return [f'data.source={root}', r'data.group=(P\d+)_']
+
+
+@pytest.mark.parametrize('from_config', [False, True])
+def test_runs_of_a_grid_and_final_runs_have_whole_groups(
+    file, tmp_path, from_config):
+  flags = _patients(tmp_path / 'photos')
+  if from_config:
+    sweep = sweep_lib.plan(
+        f'{ROOT}/configs/transfer.py:datasets={tmp_path}/photos,model=Ti/4,'
+        'methods=fine-tuned,images=5,resolution=8', flags[1:])['photos_5']
+  else:
+    sweep = sweep_lib.plan(file, flags)['']
+  config, final = sweep.points[0].development, sweep.points[0].config
+  groups = {
+      name: {*split_strings.groups(data.open_dataset(
+          section, **options).source).tolist()} for name, section, options in (
+              ('train', config.data, {}),
+              ('dev', config.data, {'split': config.evals['dev'].split}),
+              ('all', final.data, {}), ('test', final.data, {'split': ''}))}
+  assert min(map(len, groups.values())) > 0
+  for one, other in (('train', 'dev'), ('dev', 'test'), ('train', 'test'),
+                     ('all', 'test')):
+    assert not groups[one] & groups[other]
+
+
+@pytest.mark.parametrize(('train', 'name', 'split', 'words'), [
+    ('train', 'dev', 'test', "'test' of the final evaluator 'test'"),
+    ('train[:80%]', 'dev', 'train[80%:]+test[7:8]', "final evaluator 'test'"),
+    ('train[:80%]', 'dev', 'train[79%:]', "'train[:80%]' of the training"),
+    ('train[:50%]+train[60%:]', 'dev', 'train[50%:61%]', 'of the training'),
+    ('train', 'test', 'test', 'no evaluator for the final runs'),
+])
+def test_development_examples_must_not_be_trained_or_reported_on(
+    file, tmp_path, training, train, name, split, words):
+  sweep = grid_lib.plan(file, metric=f'{name}/accuracy', development={
+      'data': {'split': train}, 'evals': {name: {'split': split}}})['']
+  with pytest.raises(ValueError) as error:
+    sweep_lib.run(sweep, tmp_path)
+  assert words in str(error.value)
+  assert not training.names and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize('name', ['minival', 'val'])
+def test_evaluators_of_the_selection_are_not_reported(
+    file, tmp_path, training, name):
+  selection = {name: {'split': 'train[80%:]'}}
+  evaluators = json.dumps({'test': {'split': 'test'}, **selection})
+  sweep = grid_lib.plan(
+      file, ['data.split=train[:80%]', f'evals={evaluators}'],
+      development={'data': {'split': 'train[:80%]'}, 'evals': selection})['']
+  assert sweep.section.metric == f'{name}/accuracy'
+  result = sweep_lib.run(sweep, tmp_path)
+  assert {name.split('/')[0] for name in result['final']['statistics']} == {
+      'test'}
+
+
+def test_an_evaluator_that_runs_rename_selects_among_them(
+    file, tmp_path, training):
+  for i in range(12):
+    pictures.save(tmp_path / ('train', 'val')[i > 7] / 'ab'[i % 2] / f'{i}.png',
+                  pictures.picture(i, side=8))
+  sweep = grid_lib.plan(
+      file, [f'data.source={tmp_path}', 'evals={"a": {"split": "train[:2]"}}'],
+      development={'evals': {'test': {}}})['']
+  assert sweep.section.metric == 'test/accuracy'  # Runs report val/accuracy.
+  result = sweep_lib.run(sweep, tmp_path / 'sweep')
+  assert result['best']['name'] == 'learning_rate=0.01'
+
+
+def test_equal_splits_of_other_data_are_reported():
+  final, development = (config_lib.resolve(toy.config(
+      data={'source': source}, evals={'test': {'split': 'test'}}))
+                        for source in ('./all', './part'))
+  assert development_split.reported_evaluators(final, development) == ['test']
+  assert not development_split.reported_evaluators(final, final)

@@ -1,0 +1,93 @@
+"""The files of docs/extend.md train, and their run is read back."""
+
+import pathlib
+import re
+import sys
+
+import pytest
+
+from tests import toy
+import vit_jax
+from vit_jax import __main__ as main
+from vit_jax import registry
+from vit_jax.run import curves as plots
+
+pytestmark = pytest.mark.slow  # They train.
+PAGE = (pathlib.Path(__file__).parents[1] / 'docs' / 'extend.md').read_text()
+FILES = dict(re.findall(
+    r'```python title=(\S+)\n(.*?)```', PAGE, re.DOTALL))
+MODULES = sorted(name[:-len('.py')] for name in FILES if name != 'config.py')
+
+
+def forget(monkeypatch):
+  """Makes the modules of the page unknown, as in a new process."""
+  monkeypatch.setattr(registry, '_allowed', set())
+  monkeypatch.setattr(registry, '_folders', [])
+  for name in MODULES:
+    sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+  for name, text in FILES.items():
+    (tmp_path / name).write_text(text)
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(sys, 'path', list(sys.path))
+  forget(monkeypatch)
+  yield
+  forget(monkeypatch)
+
+
+def test_the_project_trains_and_only_named_modules_are_imported_again(
+    project, one_device, monkeypatch, capsys):
+  figures, save = [], plots.save
+  monkeypatch.setattr(
+      plots, 'save', lambda fig, path: (figures.append(fig), save(fig, path)))
+  train = ['train', '--config=config.py', '--workdir=runs/focal',
+           '--config.objective.gamma=1', '--config.data.num_threads=1']
+  assert main.main(train) == 0
+  # Metrics of one's own have a percent sign, a title and a curve.
+  printed = capsys.readouterr().out
+  assert re.search(r'margin/margin +\d+\.\d\d %', printed)
+  assert float(re.search(r'test/accuracy +([\d.]+) %', printed)[1]) > 95
+  titles = [axes.get_title(loc='left') for axes in figures[0].axes]
+  assert titles == ['Loss', 'Accuracy', 'Confidence', 'Margin', 'Learning rate']
+  # A finished run is read by its config file.
+  forget(monkeypatch)
+  assert main.main(train) == 0
+
+  forget(monkeypatch)
+  capsys.readouterr()
+  evaluate = ['evaluate', '--workdir=runs/focal']
+  for known in range(len(MODULES)):
+    assert main.main([*evaluate, *(
+        f'--import={name}' for name in sorted(
+            {*MODULES} & {*sys.modules}))]) == 2
+    error = capsys.readouterr().err
+    name = re.search(r'--import=(\w+)', error.replace('\n', ' '))[1]
+    assert name in MODULES and name not in sys.modules, error
+    assert 'malformed' not in error
+    registry.allow(name)
+    if known == len(MODULES) - 1:
+      assert main.main(evaluate) == 0
+
+  forget(monkeypatch)
+  with pytest.raises(ValueError, match='--import=convnet'):
+    vit_jax.load('runs/focal', log=None)
+  model = vit_jax.load(
+      'runs/focal', log=None, imports=['convnet', 'focal'])
+  assert model.config.name == 'convnet:ConvNet'
+  assert 'margin' not in sys.modules
+
+
+def test_names_work_alone_with_parts_of_the_library(project, one_device):
+  experiment = vit_jax.build(toy.config(
+      objective={'name': 'focal:Focal'}, data={'train_ops': [
+          {'op': 'posterize:Posterize'}, {'op': 'resize'}]},
+      evals={'test': {}}), ['objective.gamma=1'])
+  assert experiment.config.objective.gamma == 1
+  vit_jax.train(experiment, 'runs/digits')
+  found = vit_jax.evaluate(
+      'runs/digits', ['margin:Margin'],
+      overrides=['evals.Margin.temperature=2'])
+  assert set(found) == {'Margin/margin', 'Margin/examples'}

@@ -1,1 +1,0 @@
-"""Figures and statistics of models, predictions and runs."""

@@ -1,1 +1,0 @@
-"""Speed of a training step, compared with the peak of its devices."""

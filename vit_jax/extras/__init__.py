@@ -1,0 +1,1 @@
+"""Leaves: tools around the trunk. The trunk imports none of them."""

@@ -1,0 +1,120 @@
+"""Finds training examples that are near-duplicates of test images.
+
+    python main.py deduplicate --source=./mine --against=cifar10,./mine:test \
+        --to=runs/clean
+    python main.py --config.data.exclude=runs/clean/exclude.txt ...
+
+Copies may differ in format, size and brightness, be mirrored, or be crops of at
+least 0.85 of each side. See docs/data_cleaning.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import time
+from typing import Any
+
+from etils import epy
+
+from vit_jax.commands import arguments
+
+with epy.lazy_imports():
+  from etils import epath
+
+  from vit_jax import atomic_files
+  from vit_jax import console
+  from vit_jax.extras.curation import beam_runner
+  from vit_jax.extras.curation import output
+  from vit_jax.extras.curation import search
+  from vit_jax.extras.curation import selection as selection_lib
+  from vit_jax.inference import image_files
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+  """Adds the command's flags."""
+  arguments.add_data(parser)
+  parser.add_argument(
+      '--split', default='train',
+      help='split of the source (default: %(default)s)')
+  parser.add_argument(
+      '--against', required=True, metavar='DATA[:SPLIT],...',
+      help='test sets, for example cifar10,oxford_iiit_pet:test; the default '
+      'split is that on which published results are reported')
+  parser.add_argument(
+      '--to', required=True, metavar='DIR',
+      help='new folder for exclude.txt, pairs.jsonl and pairs.html')
+  arguments.add(parser, '--max-distance', '--min-similarity')
+  parser.add_argument(
+      '--no-crops', action='store_true',
+      help='do not search for crops of test images; indexing is ten times as '
+      'fast')
+  arguments.add(parser, '--runner')
+
+
+def run(args: argparse.Namespace) -> tuple[int, Any]:
+  """Runs the command; returns the exit status and the results."""
+  arguments.check_absent(args.to)
+  beam_runner.load(args.runner)  # Raises if it is not installed.
+  settings = search.Settings(
+      args.max_distance, args.min_similarity, crops=not args.no_crops)
+  section = arguments.data_overrides(args)
+  source = selection_lib.build(args.source, args.split, section)
+  against = selection_lib.parse_others(args.against, section)
+  _check_disjoint(source, against)
+  start = time.monotonic()
+  with atomic_files.create(args.to) as path:
+    folder = epath.Path(path)
+    folder.mkdir()
+    # Beside the output: Beam workers on other machines must see the folder.
+    found = search.search(
+        source, against, settings,
+        folder=epath.Path(args.to.rstrip('/') + '.found'),
+        runner=args.runner, flags=args.runner_flags)
+    summary: dict[str, Any] = {
+        'source': source.name, 'examples': len(source.open()),
+        'against': {s.name: len(s.open()) for s in against},
+        'settings': dataclasses.asdict(settings),
+        'near_duplicates': len(found.pairs), 'compared': found.num_compared,
+        'unreadable': found.unreadable}
+    output.write_pairs(folder, found.pairs)
+    output.write_pairs_page(
+        folder / output.PAGE, found.pairs, [source, *against],
+        title=f'Near-duplicates in {source.name}',
+        text='Examples (left) that are near-duplicates of test images (right) '
+        f'of {", ".join(s.name for s in against)}: at most '
+        f'{args.max_distance} of 64 hash bits differ, and the pixel '
+        f'correlation is at least {args.min_similarity}.')
+    atomic_files.write_json(folder / 'summary.json', summary)
+  _print(args, summary, secs=time.monotonic() - start)
+  return image_files.ReadProgress(0, found.unreadable).report(), summary
+
+
+def _check_disjoint(
+    source: selection_lib.Selection,
+    against: list[selection_lib.Selection]) -> None:
+  """Prints the compared splits; raises if the source contains a test set."""
+  dataset = source.open()
+  print(f'source: {source.name}, {len(dataset):,} examples')
+  for selection in against:
+    print(f'against: {selection.name}, {len(selection.open()):,} examples')
+    if dataset.overlaps(selection.open()):
+      raise ValueError(
+          f'{source.name} and {selection.name} have examples in common: the '
+          'same files or record numbers. Choose disjoint splits.')
+
+
+def _print(
+    args: argparse.Namespace, summary: dict[str, Any], *, secs: float,
+) -> None:
+  count, examples = summary['near_duplicates'], summary['examples']
+  console.print_lines(
+      f'Near-duplicates: {count:,} of {examples:,} examples of '
+      f'{summary["source"]}; '
+      f'{console.format_count(summary["compared"], "pair")} compared in '
+      f'{console.format_secs(secs)}')
+  console.print_lines(f'Wrote {args.to}: ' + (
+      f'review {output.PAGE} (if pairs are merely similar, raise '
+      '--min-similarity), then train with '
+      f'--config.data.exclude={args.to}/{output.EXCLUDE}' if count
+      else 'there is nothing to exclude'))

@@ -1,0 +1,313 @@
+"""Plans a prepared dataset, and writes it shard by shard.
+
+    TO/NAME/1.0.0/NAME-train.array_record-00000-of-00004
+                  features.json  label.labels.txt  dataset_info.json
+                  train.groups.npy, the group of each example, if there are any
+
+`dataset_info.json` is written last and makes the folder a dataset.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+import hashlib
+import io
+import json
+import re
+import sys
+from typing import Any
+
+from etils import epath
+import numpy as np
+import rich.progress
+
+from vit_jax import atomic_files
+from vit_jax import data
+from vit_jax import schema
+from vit_jax.data import known_datasets
+from vit_jax.data.images import unreadable as unreadable_lib
+from vit_jax.data.sources import open_source
+from vit_jax.data.sources import protocol
+from vit_jax.data.sources import tfds_folders
+from vit_jax.data.splits import split_strings
+from vit_jax.extras.curation import beam_runner
+from vit_jax.extras.curation import scan as scan_lib
+from vit_jax.extras.curation import selection as selection_lib
+from vit_jax.extras.curation import shards as shards_lib
+from vit_jax.extras.curation import stored_images
+from vit_jax.run import start_check
+
+_PLAN = '.plan.json'
+_UNREADABLE = 'unreadable.jsonl'
+_SAMPLE = 64  # Examples of a split that determine features and shard sizes.
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+  """A dataset to write.
+
+  Attributes:
+    folder: output folder, including name and version.
+    shards: shards of each split, in order.
+    digest: hash of all keys, groups and class names; finished shards are kept
+      only if it is unchanged.
+    description: interpretation of the source; may be empty.
+    max_unreadable: fraction of unreadable examples that may be left out.
+  """
+  name: str
+  version: str
+  folder: str
+  shards: Mapping[str, tuple[shards_lib.Shard, ...]]
+  digest: str
+  description: str = ''
+  max_unreadable: float = 0.0
+
+  @property
+  def all_shards(self) -> list[shards_lib.Shard]:
+    """Shards of all splits."""
+    return [shard for of_split in self.shards.values() for shard in of_split]
+
+
+def plan(
+    settings: Mapping[str, Any], *, splits: Sequence[str], to: str, name: str,
+    version: str, shard_bytes: int, shorter_side: int = 0,
+) -> Plan:
+  """Plans a dataset; reads a sample of each split.
+
+  `settings` is a section `data`, whose `exclude`, `num_examples` and the like
+  apply to the training split.
+  Empty `splits` selects all splits. For the image format, see `stored_images`.
+
+  Raises:
+    ValueError: for a name or version that TFDS does not accept, a source
+      without examples, or an `exclude` whose split is not written.
+  """
+  _check_names(name, version)
+  config = data.parse(settings)
+  # Unreadable examples may be left out of shards that are written already.
+  settings = {key: value for key, value in settings.items()
+              if key not in ('unreadable', 'max_unreadable')}
+  image_format = stored_images.ImageFormat(shorter_side, config.max_pixels)
+  if shorter_side and not config.is_picture:
+    raise ValueError(
+        '--shorter-side applies to 8-bit images of 1 or 3 channels, but these '
+        f'have {config.channels} channels of {config.dtype}. Remove it.')
+  opened = open_source.open_splits(config)
+  nonempty = [split for split, source in opened.splits.items() if len(source)]
+  if not nonempty:
+    raise ValueError(f'{settings["source"]} has no examples.')
+  chosen = [schema.check_name(split, nonempty, what='split with examples')
+            for split in splits] or nonempty
+  training = _training_splits(config, chosen, settings)
+  selections = {
+      split: selection_lib.build(settings['source'], split, {
+          key: value for key, value in settings.items()
+          if split in training or key not in selection_lib.SELECTION_KEYS})
+      for split in chosen}
+  samples = {split: _sample(selection.open(), image_format)
+             for split, selection in selections.items()}
+  features = shards_lib.infer_features(
+      selections[chosen[0]].open(),
+      [example for sample in samples.values() for example in sample],
+      image_format=image_format, label=known_datasets.facts(name).label)
+  folder = epath.Path(to).expanduser() / name / version
+  shards = {split: _shards(selection, samples[split], shard_bytes, str(folder),
+                           f'{name}-{split}', features)
+            for split, selection in selections.items()}
+  return Plan(
+      name, version, str(folder), shards,
+      _digest_source(selections.values()), '; '.join(filter(None, [
+          opened.description, opened.no_labels,
+          *(f'{split} has no examples and is not written'
+            for split in opened.splits if split not in nonempty),
+          'segmentation masks are not written' if any(
+              protocol.SEGMENTATION in example
+              for sample in samples.values() for example in sample) else '',
+          *(f'{split}: {selections[split].open().excluded}'
+            for split in training if config.exclude)])),
+      config.max_unreadable if config.unreadable == 'skip' else 0.0)
+
+
+def begin(planned: Plan) -> int:
+  """Creates the folder; returns the number of shards finished before.
+
+  Raises:
+    FileExistsError: if the folder is a dataset already.
+    ValueError: if it holds shards of another plan.
+  """
+  folder = epath.Path(planned.folder)
+  if (folder / 'dataset_info.json').exists():
+    raise FileExistsError(
+        f'{folder} is prepared already. Remove it, or choose another --name '
+        'or --version.')
+  text = json.dumps(
+      dataclasses.asdict(dataclasses.replace(
+          planned, description='', max_unreadable=0.0)), sort_keys=True)
+  path = folder / _PLAN
+  if path.exists() and path.read_text() != text:
+    raise ValueError(
+        f'{folder} holds shards of another command, or the source has changed '
+        'since. Remove it, or choose another --version.')
+  atomic_files.write_text(path, text)
+  kept = 0
+  for shard in planned.all_shards:
+    facts = shards_lib.finished(shard)
+    if facts and facts['unreadable']:
+      shard.path.unlink()  # Images may have been repaired since.
+    elif facts:
+      kept += 1
+  return kept
+
+
+def write(planned: Plan, *, runner: str, flags: Sequence[str]) -> None:
+  """Writes all unfinished shards, in this process or on Beam."""
+  if runner == beam_runner.LOCAL:
+    for shard in rich.progress.track(
+        planned.all_shards, 'writing shards', disable=not sys.stdout.isatty()):
+      shards_lib.write(shard)
+    return
+  with beam_runner.run(runner=runner, flags=flags) as (beam, pipeline):
+    _ = (pipeline
+         | 'shards' >> beam.Create(planned.all_shards)
+         # Without a shuffle, one worker would write all of them.
+         | 'spread' >> beam.Reshuffle()
+         | 'write' >> beam.Map(shards_lib.write))
+
+
+def finish(planned: Plan) -> tuple[dict[str, dict[str, Any]], str]:
+  """Writes the metadata files.
+
+  Returns:
+    The facts of each shard by name, and a report of unreadable examples, which
+    may be empty.
+
+  Raises:
+    RuntimeError: if a shard is missing.
+    ValueError: if too many examples are unreadable.
+  """
+  folder = epath.Path(planned.folder)
+  facts = {}
+  for shard in planned.all_shards:
+    found = shards_lib.finished(shard)
+    if found is None:
+      raise RuntimeError(
+          f'{shard.path} is missing. Check that all workers can access '
+          f'{folder}, and run the command again to continue.')
+    facts[shard.name] = found
+  report = _report_unreadable(planned, [
+      row for found in facts.values() for row in found.pop('unreadable')])
+  for split, shards in planned.shards.items():
+    groups = [group for shard in shards
+              for group in facts[shard.name].pop('groups')]
+    if shards[0].features.groups:
+      file = io.BytesIO()
+      np.save(file, np.array(groups, np.int64).view(np.uint64))
+      atomic_files.write_bytes(
+          tfds_folders.groups_path(folder, split), file.getvalue())
+  first = planned.all_shards[0]
+  first.features.write(folder, first.selection.open())
+  atomic_files.write_json(
+      folder / 'dataset_info.json', _dataset_info(planned, facts))
+  # Including leftovers of killed workers. epath's `glob` would take the name of
+  # the folder for a pattern.
+  for path in folder.iterdir():
+    if path.name.startswith('.'):
+      path.rmtree() if path.is_dir() else path.unlink()
+  return facts, report
+
+
+def _report_unreadable(planned: Plan, rows: Sequence[dict[str, str]]) -> str:
+  """Lists unreadable examples in a file; raises if there are too many."""
+  path = epath.Path(planned.folder) / _UNREADABLE
+  path.unlink(missing_ok=True)
+  if not rows:
+    return ''
+  total = sum(shard.last - shard.first for shard in planned.all_shards)
+  atomic_files.write_json_lines(path, rows)
+  text = str(start_check.Result(planned.name, total, total, tuple(
+      unreadable_lib.Unreadable(**row) for row in rows)))
+  if len(rows) > unreadable_lib.allowed(planned.max_unreadable, total):
+    raise ValueError(
+        f'{text}\nSee {path}. Repair these images and run the command again, '
+        'or leave more out with --set=unreadable=skip and '
+        '--set=max_unreadable=FRACTION' + (
+            f' (now {planned.max_unreadable:g}; ten images if that is more).'
+            if planned.max_unreadable else '.'))
+  return f'{text}\nThey are left out: see {path}'
+
+
+def _check_names(name: str, version: str) -> None:
+  if not re.fullmatch(r'[a-z][a-z0-9_]*', name):
+    raise ValueError(
+        '--name must begin with a lower-case letter and contain only lower-'
+        f'case letters, digits and _, as TFDS requires; got {name!r}.')
+  if not re.fullmatch(r'\d+\.\d+\.\d+', version):
+    raise ValueError(f'--version must be like 1.0.0; got {version!r}.')
+
+
+def _training_splits(
+    config: data.DataConfig, chosen: Sequence[str],
+    settings: Mapping[str, Any],
+) -> list[str]:
+  """Returns the written splits whose examples `settings` may select."""
+  training = split_strings.names(config.split)
+  found = [split for split in chosen if split in training]
+  selecting = sorted(selection_lib.SELECTION_KEYS & settings.keys())
+  if selecting and not found:
+    raise ValueError(
+        f'data.{selecting[0]} applies to the split {config.split!r} '
+        f'(data.split), but only {", ".join(chosen)} would be written. Choose '
+        f'the split with --set=split=NAME, or remove data.{selecting[0]}.')
+  return found
+
+
+def _sample(
+    source: data.Dataset, image_format: stored_images.ImageFormat,
+) -> list[dict[str, Any]]:
+  """Returns evenly chosen examples, with images as they are stored."""
+  examples = [source[i] for i in scan_lib.spread(len(source), _SAMPLE)]
+  return [{**example, 'image': image_format.encode(example['image'])}
+          for example in examples]
+
+
+def _shards(
+    selection: selection_lib.Selection, sample: Sequence[Mapping[str, Any]],
+    shard_bytes: int, folder: str, name: str, features: shards_lib.Features,
+) -> tuple[shards_lib.Shard, ...]:
+  """Returns shards of nearly equal numbers of examples."""
+  size = max(1, sum(len(example['image']) for example in sample))
+  per_shard = max(1, round(shard_bytes * len(sample) / size))
+  total = len(selection.open())
+  count = -(-total // per_shard)
+  ends = [i * total // count for i in range(count + 1)]
+  return tuple(
+      shards_lib.Shard(
+          selection, ends[i], ends[i + 1], folder,
+          f'{name}.{shards_lib.FORMAT}-{i:05}-of-{count:05}', features)
+      for i in range(count))
+
+
+def _digest_source(selections: Iterable[selection_lib.Selection]) -> str:
+  digest = hashlib.blake2b(digest_size=16)
+  for dataset in (selection.open() for selection in selections):
+    digest.update(repr(dataset.classes).encode())
+    if (groups := split_strings.groups(dataset.source)) is not None:
+      digest.update(groups.tobytes())
+    for index in range(len(dataset)):
+      digest.update(dataset.source.key(index).encode(errors='surrogatepass')
+                    + b'\n')
+  return digest.hexdigest()
+
+
+def _dataset_info(
+    planned: Plan, facts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+  """Returns dataset_info.json, as TFDS reads it."""
+  return {
+      'name': planned.name, 'version': planned.version,
+      'description': planned.all_shards[0].features.image_format.description,
+      'fileFormat': shards_lib.FORMAT, 'disableShuffling': True,
+      'moduleName': 'vit_jax.extras.curation', 'splits': [{
+          'name': split,
+          'numBytes': str(sum(facts[s.name]['record_bytes'] for s in shards)),
+          'shardLengths': [str(facts[s.name]['examples']) for s in shards],
+          'filepathTemplate': '{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}'}
+          for split, shards in planned.shards.items()]}

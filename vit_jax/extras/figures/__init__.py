@@ -1,0 +1,1 @@
+"""Figures of models and predictions, as images and HTML pages."""

@@ -1,0 +1,307 @@
+"""Figures of a model, as in section 4.5 of the ViT paper, with their captions.
+
+Each function draws PNG files and returns the sections of the HTML page that
+shows them. A section without a picture says why there is none.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from etils import epath
+import numpy as np
+from PIL import Image
+
+from vit_jax import console as console_lib
+from vit_jax import models
+from vit_jax import pictures as pictures_lib
+from vit_jax import tree
+from vit_jax.data.sources import class_folders
+from vit_jax.extras import html_page
+from vit_jax.extras.figures import embeddings
+from vit_jax.extras.figures import model_figures
+from vit_jax.extras.figures import patch_features
+from vit_jax.extras.figures import prediction_figures
+from vit_jax.extras.figures import reconstruction as reconstruction_lib
+from vit_jax.inference import attention as attention_maps
+from vit_jax.inference import image_files
+from vit_jax.inference import images as images_lib
+from vit_jax.inference import model as model_lib
+from vit_jax.models import vit_config
+
+PATCHES, ROOT = 'patches/kernel', 'backbone/root/kernel'
+# Output that a rollout map explains, by pooling.
+_ROLLOUT_TARGETS = {
+    'cls': 'the class token',
+    'average': 'the mean of the patches',
+    'cls_average': 'the mean of the patches (without the class token)',
+    'cls_registers': 'the mean of the patches (without class token and '
+                     'registers)',
+    'attention': 'the mean of the patches (without the attention pooling of '
+                 'the head)'}
+
+
+def filters(model: model_lib.Model, path: epath.Path) -> html_page.Section:
+  """Draws the filters of the patch embedding (figure 7, left)."""
+  params = tree.flatten(model.params)
+  # The patch embedding of a hybrid acts on feature maps, not on pixels.
+  if ROOT in params:
+    drawn = embeddings.convolution(np.asarray(params[ROOT]))
+    text = (f'The {len(drawn)} filters of {ROOT}, standardised as the network '
+            'applies them')
+  elif PATCHES not in params:
+    raise ValueError(
+        f'inspect draws ViTs and ResNets, but {model.config.describe()} has '
+        f'neither {PATCHES} nor {ROOT}.')
+  else:
+    drawn = embeddings.filters(np.asarray(params[PATCHES]))
+    text = (f'Principal components of {PATCHES}, the strongest first (figure '
+            '7, left)')
+  model_figures.filters(
+      drawn, path, columns=8 if ROOT in params else 7, title=(
+          f'filters of {ROOT}' if ROOT in params else
+          f'principal components of {PATCHES}'))
+  return html_page.Section('Filters', f'{text}; grey is zero.', path)
+
+
+def positions(
+    model: model_lib.Model, path: epath.Path) -> html_page.Section:
+  """Draws the similarity of position embeddings (figure 7, centre)."""
+  title, config = 'Position embeddings', model.config
+  if not isinstance(config, vit_config.ViTConfig):
+    return html_page.Section(title, 'A ResNet has no position embeddings.')
+  grid = config.grid(model.resolution)
+  table = models.patch_positions(model.params, config, grid)
+  if table is None:
+    return html_page.Section(
+        title, f'The model adds no position embedding: model.position is '
+        f'{config.position!r}.')
+  model_figures.similarity(embeddings.similarity(table, grid=grid), path)
+  return html_page.Section(
+      title, 'Cosine similarity of the position embedding of each patch to '
+      'the embeddings of all patches (figure 7, centre)'
+      + (', in the first layer.' if config.position_at == 'layers' else '.'),
+      path)
+
+
+def reconstruction(
+    model: model_lib.Model, paths: Sequence[str], path: epath.Path,
+) -> list[html_page.Section]:
+  """Draws reconstructions, if the model was trained to reconstruct images.
+
+  Args:
+    model: the model.
+    paths: images to draw.
+    path: figure to write.
+  """
+  reconstruct = reconstruction_lib.load(model)
+  if reconstruct is None or not paths:
+    return []
+  # Unreadable images are reported with the attention.
+  batch = next(images_lib.batches(
+      paths, model.preprocess, size=len(paths),
+      on_error=lambda *_: None), None)
+  if batch is None:
+    return []
+  names, ((_, arrays),) = batch
+  model_figures.pictures(
+      dict(zip(('input', 'masked', 'reconstructed'), (
+          list(pictures_lib.visible(array))
+          for array in reconstruct(arrays[:len(names)])))), path,
+      titles=[_title(str(name)) for name in names])
+  return [html_page.Section(
+      'Reconstruction', 'Images with random masked patches (grey), and with '
+      'these patches as predicted in pre-training (MAE, figure 2). For '
+      'normalised targets, mean and deviation of each patch are the true '
+      f'ones.{_channels(model)}', path)]
+
+
+def segmentation(
+    model: model_lib.Model, paths: Sequence[str], path: epath.Path, *,
+    batch_size: int,
+) -> list[html_page.Section]:
+  """Draws the predicted classes of pixels, next to the masks of the images.
+
+  Args:
+    model: the model; without a decoder, there is no section.
+    paths: images to draw; masks are found as in data with masks.
+    path: figure to write.
+    batch_size: images per batch.
+  """
+  if not paths or not model.has_decoder:
+    return []
+  names, found = _collect(
+      model, paths, batch_size, lambda names, outputs: map(
+          model.pixel_classes, names, outputs['logits']))
+  if not names:
+    return []
+  images = [np.asarray(images_lib.open_image(name, model.preprocess))
+            for name in names]
+  classes = {'prediction': found}
+  masks = [class_folders.find_mask(str(name)) for name in names]
+  if any(masks):
+    classes = {'label': [
+        np.asarray(Image.open(mask)) if mask else np.full_like(one, 255)
+        for mask, one in zip(masks, found)], **classes}
+  prediction_figures.segmentation(
+      images, classes, path, names=model.preprocess.labels,
+      titles=[_title(str(name)) for name in names])
+  return [html_page.Section(
+      'Segmentation', 'Predicted classes of pixels'
+      + ', next to the labels in the masks' * any(masks) + '. Grey pixels have '
+      'no class.', path)]
+
+
+def patches(
+    model: model_lib.Model, paths: Sequence[str], path: epath.Path, *,
+    patch: tuple[int, int], layer: int | None, batch_size: int,
+) -> list[html_page.Section]:
+  """Draws the features of patches, if the images can be displayed.
+
+  Args:
+    model: the model.
+    paths: images to draw.
+    path: figure to write.
+    patch: row and column of the patch to which others are compared.
+    layer: layer of the features, from 1, or None for the final norm.
+    batch_size: images per batch.
+  """
+  name = 'patches' if layer is None else f'patches:{layer}'
+  if not paths or not model.config.num_layers:
+    return []
+  row, column = patch
+  names, found = _collect(
+      model, paths, batch_size,
+      lambda _, outputs: model.extract_layer(outputs, name),
+      names=(model.layer_output(name),))
+  if not names:
+    return []
+  values = np.stack(found)
+  model_figures.patches(
+      _pictures(model, names), patch_features.colours(values),
+      patch_features.similarity(values, row=row, column=column), path,
+      row=row, column=column, titles=[_title(str(n)) for n in names])
+  return [html_page.Section(
+      'Patch features', 'First three principal components of the patches of '
+      'all drawn images as red, green and blue (DINOv2, figure 1), and cosine '
+      f'similarity to the patch in row {row + 1} and column {column + 1}, '
+      + (f'after layer {layer}.' if layer is not None
+         else 'after the final norm.') + _channels(model), path)]
+
+
+def attention(
+    model: model_lib.Model, paths: Sequence[str], output: epath.Path, *,
+    show: int, batch_size: int, reading: image_files.ReadProgress,
+    statistics: dict[str, Any],
+) -> list[html_page.Section]:
+  """Draws attention distances, rollouts and the attention of each head.
+
+  Args:
+    model: the model.
+    paths: images over which distances are averaged.
+    output: folder of the figures.
+    show: number of images to draw.
+    batch_size: images per batch.
+    reading: receives the progress and unreadable images.
+    statistics: receives the mean distances and the number of images.
+  """
+  title, config = 'Attention', model.config
+  if not isinstance(config, vit_config.ViTConfig):
+    return [html_page.Section(title, 'A ResNet has no attention.')]
+  if config.axial:
+    return [html_page.Section(
+        title, 'Axial attention is not drawn: it has no weights between all '
+        'pairs of patches.')]
+  if not paths:
+    return [html_page.Section(
+        title, 'Name images to draw attention: inspect --model=... photos/')]
+  height, width = model.preprocess.resolution
+  grid = config.grid((height, width))
+  stride = config.backbone.stride if config.backbone else 1
+  patch = (float(stride * config.patch_shape[0]),
+           float(stride * config.patch_shape[1]))
+  names: list[str] = []
+  maps, rollouts, distances = [], [], []
+  for batch, outputs in model.outputs(
+      paths, batch_size=batch_size, names=('layers',),
+      on_error=reading.add_error):
+    weights = np.asarray(outputs['layers']['attention'], np.float32)
+    for i, path in enumerate(batch):
+      of_image = weights[:, i:i + 1]
+      distances.append(attention_maps.mean_distance(
+          of_image, grid=grid, patch=patch))
+      if len(names) < show:
+        names.append(str(path))
+        maps.append(attention_maps.head_maps(
+            of_image[:, 0], grid=grid, pooling=config.pooling))
+        rollouts.append(attention_maps.rollout_map(
+            of_image, grid=grid, pooling=config.pooling)[0])
+    reading.advance(len(batch))
+  if not distances:
+    return [html_page.Section(title, 'No image could be read.')]
+  mean_distance = np.mean(distances, axis=0)
+  statistics['mean_attention_distance'] = mean_distance.tolist()
+  statistics['pictures'] = len(distances)
+  model_figures.distance(
+      mean_distance, output / 'distance.png',
+      uniform=float(attention_maps.distances(grid, patch).mean()))
+  sections = [html_page.Section(
+      'Mean attention distance', 'Mean attention distance of each head over '
+      f'{console_lib.format_count(len(distances), "image")} of {height} x '
+      f'{width} pixels in patches of {patch[0]:g} x {patch[1]:g} (figure 7, '
+      'right).', output / 'distance.png')]
+  pictures = _pictures(model, names)
+  model_figures.rollout(
+      pictures, np.stack(rollouts), output / 'rollout.png',
+      titles=list(map(_title, names)))
+  sections.append(html_page.Section(
+      'Attention rollout', 'Share of each patch in '
+      f'{_ROLLOUT_TARGETS[config.pooling]}: the product of the attention of '
+      'all layers, averaged over heads (figures 6 and 14).'
+      + _channels(model), output / 'rollout.png'))
+  query = 'the class token' if config.pooling == 'cls' else (
+      'all patches on average')
+  for number, (name, of_heads, picture) in enumerate(
+      zip(names, maps, pictures), start=1):
+    path = output / (f'heads_{number}.png' if number > 1 else 'heads.png')
+    model_figures.heads(of_heads, path, title=_title(name), image=picture)
+    sections.append(html_page.Section(
+        f'Heads, image {number}', f'Attention of each head in {_title(name)} '
+        f'from {query}; each map has its own scale.', path))
+  return sections
+
+
+def _collect(
+    model: model_lib.Model, paths: Sequence[str], batch_size: int,
+    take: Callable[[Sequence[Any], Any], Iterable[Any]], **options: Any,
+) -> tuple[list[Any], list[Any]]:
+  """Returns readable images, and what `take` keeps of each one's outputs.
+
+  The others are reported with the attention.
+  """
+  names: list[Any] = []
+  found: list[Any] = []
+  for batch, outputs in model.outputs(
+      paths, batch_size=batch_size, on_error=lambda *_: None, **options):
+    names += batch
+    found.extend(take(batch, outputs))
+  return names, found
+
+
+def _pictures(
+    model: model_lib.Model, names: Sequence[Any]) -> list[np.ndarray]:
+  """Returns images as the model sees them, as RGB arrays."""
+  return [np.asarray(images_lib.show(name, model.preprocess).convert('RGB'))
+          for name in names]
+
+
+def _channels(model: model_lib.Model) -> str:
+  """Returns a sentence on the channels that are drawn, if not obvious."""
+  if images_lib.is_viewable(model.preprocess):
+    return ''
+  return (' Channels 1, 2 and 3 are drawn as red, green and blue.'
+          if model.preprocess.channels >= 3 else ' Channel 1 is drawn as grey.')
+
+
+def _title(path: str) -> str:
+  """Returns the folder, which may be the class, and the name of an image."""
+  return '/'.join(epath.Path(path).parts[-2:])

@@ -1,0 +1,1 @@
+"""Export to StableHLO and ONNX, and quantization to int8."""

@@ -1,0 +1,161 @@
+"""Quantises an ONNX file to int8 by ONNX Runtime, and compares the two files.
+
+Weights and inputs of matrix products are int8 and uint8; everything else stays
+float32. Ranges of inputs are those of a few calibration images.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import os
+import pathlib
+import statistics
+import tempfile
+import time
+from typing import Any
+
+from jaxtyping import Float, Int
+import numpy as np
+
+from vit_jax.extras.serve import export
+
+QUANTISED = ('MatMul', 'Gemm', 'Conv')
+# The first batch size is that of calibration.
+_BATCH_SIZE, _TIMES = 32, 5
+NOISIEST = 3
+
+Images = Float[np.ndarray, 'batch height width channels']
+
+
+def write(
+    source: str | os.PathLike, target: str | os.PathLike, images: Images, *,
+    float_nodes: Sequence[str] = (),
+) -> None:
+  """Writes an int8 version of an ONNX file.
+
+  Args:
+    source: the float32 file.
+    target: the file to write.
+    images: preprocessed calibration images.
+    float_nodes: names of nodes that stay float32.
+
+  Raises:
+    ImportError: if ONNX Runtime is not installed.
+    ValueError: if the file has no such node.
+  """
+  quantization = export.library('onnxruntime.quantization', 'onnx')
+  onnx = export.library('onnx', 'onnx')
+  nodes = {node.name for node in onnx.load(
+      os.fspath(source), load_external_data=False).graph.node
+           if node.op_type in QUANTISED}
+  if unknown := set(float_nodes) - nodes:
+    raise ValueError(
+        f'{min(unknown)!r} is not a matrix product of the model. Its matrix '
+        f'products: {", ".join(sorted(nodes))}.')
+  with tempfile.TemporaryDirectory() as folder:
+    prepared = os.path.join(folder, 'prepared.onnx')
+    quantization.shape_inference.quant_pre_process(
+        os.fspath(source), prepared, skip_symbolic_shape=True)
+    quantization.quantize_static(
+        prepared, os.fspath(target), _reader(images),
+        op_types_to_quantize=list(QUANTISED), per_channel=True,
+        activation_type=quantization.QuantType.QUInt8,
+        weight_type=quantization.QuantType.QInt8,
+        nodes_to_exclude=list(float_nodes))
+
+
+def _reader(images: Images) -> Any:
+  """Returns ONNX Runtime's iterator over calibration batches."""
+  quantization = export.library('onnxruntime.quantization', 'onnx')
+
+  class Reader(quantization.CalibrationDataReader):  # type: ignore[name-defined]
+    batches = iter(_split(images))
+
+    def get_next(self):
+      return next(({'images': x} for x in self.batches), None)
+
+  return Reader()
+
+
+def _split(
+    images: Images) -> list[Float[np.ndarray, 'part height width channels']]:
+  return [images[i:i + _BATCH_SIZE].astype(np.float32)
+          for i in range(0, len(images), _BATCH_SIZE)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+  """A file on some images.
+
+  Attributes:
+    mebibytes: size.
+    images_per_sec: median of several passes, at 32 images per batch.
+    accuracy: top-1 accuracy; NaN if no label is known.
+  """
+  mebibytes: float
+  images_per_sec: float
+  accuracy: float
+
+
+def compare(
+    files: Sequence[str | os.PathLike], images: Images,
+    labels: Int[np.ndarray, 'batch'], *, numbers: bool = False,
+) -> tuple[list[Measured], float]:
+  """Measures two files on the same images, in alternating passes.
+
+  Args:
+    files: the float32 and the int8 file of a model with a head.
+    images: preprocessed images.
+    labels: class of each image, or -1 if unknown.
+    numbers: whether the model predicts numbers instead of classes.
+
+  Returns:
+    The measurements, and the fraction of images with the same class or, for
+    numbers, of the variance that int8 keeps (R^2).
+  """
+  runs = [export.read(file, form='onnx') for file in files]
+  secs: list[list[float]] = [[] for _ in files]
+  found = [np.empty(0)] * len(files)
+  for _ in range(_TIMES):
+    for i, run in enumerate(runs):
+      start = time.perf_counter()
+      found[i] = _logits(run, images)
+      secs[i].append(time.perf_counter() - start)
+  known = labels >= 0
+  classes = [logits.argmax(-1) for logits in found]
+  agreement = (classes[0] == classes[1]).mean()
+  if numbers:
+    error, centred = found[1] - found[0], found[0] - found[0].mean(axis=0)
+    agreement = 1 - (error ** 2).sum() / (centred ** 2).sum()
+  return [Measured(
+      mebibytes=pathlib.Path(file).stat().st_size / 2**20,
+      images_per_sec=len(images) / statistics.median(times),
+      accuracy=float((one == labels)[known].mean()) if known.any()
+      else float('nan'))
+          for file, times, one in zip(files, secs, classes)], float(agreement)
+
+
+def _logits(run: export.Run, images: Images) -> np.ndarray:
+  return np.concatenate([run(x)['logits'] for x in _split(images)])
+
+
+def noisiest_nodes(
+    source: str | os.PathLike, quantised: str | os.PathLike, images: Images,
+) -> list[str]:
+  """Returns names of nodes with the lowest signal-to-noise ratio of inputs."""
+  debug = export.library('onnxruntime.quantization.qdq_loss_debug', 'onnx')
+  onnx = export.library('onnx', 'onnx')
+  with tempfile.TemporaryDirectory() as folder:
+    values: list[Any] = []
+    for file in (source, quantised):
+      path = os.path.join(folder, f'{len(values)}.onnx')
+      debug.modify_model_output_intermediate_tensors(os.fspath(file), path)
+      values.append(debug.collect_activations(
+          path, _reader(images[:_BATCH_SIZE])))
+  errors = debug.compute_activation_error(
+      debug.create_activation_matching(values[1], values[0]))
+  ratios = {name: error['qdq_err'] for name, error in errors.items()}
+  nodes = {
+      node.name: min(ratios[name] for name in node.input if name in ratios)
+      for node in onnx.load(os.fspath(source)).graph.node
+      if node.op_type in QUANTISED and set(node.input) & set(ratios)}
+  return sorted(nodes, key=lambda name: nodes[name])[:NOISIEST]

@@ -1,0 +1,277 @@
+"""Names that configs and the command line can use, and where each one lives.
+
+This table is the map of the codebase. It holds text: a module is imported when
+its name is used, so that a run loads only what it needs. Where a config takes
+one of these names, 'my_package.losses:Focal' is one, too; see docs/extend.md.
+"""
+
+from collections.abc import Mapping, Sequence
+import difflib
+import importlib
+import importlib.util
+import os
+import re
+import sys
+from typing import Any
+
+# The first line of a command's docstring is its help.
+COMMANDS: Mapping[str, str] = {
+    'train': 'vit_jax.commands.train',
+    'evaluate': 'vit_jax.commands.evaluate',
+    'sweep': 'vit_jax.extras.sweep.commands.sweep',
+    'flops': 'vit_jax.extras.plan.commands.flops',
+    'plan': 'vit_jax.extras.plan.commands.plan',
+    'predict': 'vit_jax.commands.predict',
+    'features': 'vit_jax.commands.features',
+    'inspect': 'vit_jax.extras.figures.commands.inspect',
+    'deduplicate': 'vit_jax.extras.curation.commands.deduplicate',
+    'data': 'vit_jax.extras.curation.commands.data',
+    'convert': 'vit_jax.commands.convert',
+    'export': 'vit_jax.extras.serve.commands.export',
+    'benchmark': 'vit_jax.extras.plan.commands.benchmark',
+    'doctor': 'vit_jax.commands.doctor',
+}
+
+# Draws the result of an evaluator for `evaluate`.
+FIGURES = 'vit_jax.extras.figures.evaluation_figures:draw'
+
+# `model.name`: config records.
+MODELS: Mapping[str, str] = {
+    'vit': 'vit_jax.models.vit_config:ViTConfig',
+    'resnet': 'vit_jax.models.resnet_config:ResNetConfig',
+}
+
+# `objective.name`: config records.
+OBJECTIVES: Mapping[str, str] = {
+    'supervised': 'vit_jax.objectives.supervised:SupervisedConfig',
+    'distill': 'vit_jax.objectives.distill:DistillConfig',
+    'masked_patch': 'vit_jax.objectives.masked_patch:MaskedPatchConfig',
+    'mae': 'vit_jax.objectives.mae:MaeConfig',
+    'lejepa': 'vit_jax.objectives.lejepa:LejepaConfig',
+    'segmentation': 'vit_jax.objectives.segmentation:SegmentationConfig',
+}
+
+# `evals.NAME.name`: config records.
+EVALUATORS: Mapping[str, str] = {
+    'auto': 'vit_jax.evals.auto:AutoConfig',
+    'classification': 'vit_jax.evals.classification:ClassificationConfig',
+    'multi_label': 'vit_jax.evals.multi_label:MultiLabelConfig',
+    'confusion': 'vit_jax.evals.confusion:ConfusionConfig',
+    'calibration': 'vit_jax.evals.calibration:CalibrationConfig',
+    'fewshot': 'vit_jax.evals.fewshot:FewshotConfig',
+    'knn': 'vit_jax.evals.knn:KnnConfig',
+    'objective': 'vit_jax.evals.objective:ObjectiveConfig',
+    'regression': 'vit_jax.evals.regression:RegressionConfig',
+    'roc': 'vit_jax.evals.roc:RocConfig',
+    'segmentation': 'vit_jax.evals.segmentation:SegmentationConfig',
+    'segmentation_head':
+        'vit_jax.evals.segmentation_head:SegmentationHeadConfig',
+    'shift': 'vit_jax.evals.shift:ShiftConfig',
+    'spread': 'vit_jax.evals.spread:SpreadConfig',
+}
+
+# `evaluate --evaluators`: sections for known datasets.
+EVALUATORS_OF_DATASETS: Mapping[str, Mapping[str, str]] = {
+    'imagenet_v2': {'name': 'shift', 'source': 'imagenet_v2/matched-frequency'},
+    **{source: {'name': 'shift', 'source': source}
+       for source in ('imagenet_a', 'imagenet_r', 'imagenet_sketch')},
+    'objectnet': {'name': 'shift', 'source': './objectnet-1.0/images',
+                  'mappings': './objectnet-1.0/mappings'},
+}
+
+# `op` in `data.train_ops` and `data.eval_ops`: records of operations.
+OPERATIONS: Mapping[str, str] = {
+    'central_crop': 'vit_jax.data.augment.ops:CentralCrop',
+    'flip': 'vit_jax.data.augment.ops:Flip',
+    'inception_crop': 'vit_jax.data.augment.ops:InceptionCrop',
+    'pad_crop': 'vit_jax.data.augment.ops:PadCrop',
+    'resize': 'vit_jax.data.images.resize:Resize',
+    'resize_to_patches': 'vit_jax.data.images.resize:ResizeToPatches',
+    'blur': 'vit_jax.data.augment.colour:Blur',
+    'color_jitter': 'vit_jax.data.augment.colour:ColorJitter',
+    'grayscale': 'vit_jax.data.augment.colour:Grayscale',
+    'randaugment': 'vit_jax.data.augment.randaugment:RandAugment',
+    'random_erasing': 'vit_jax.data.augment.colour:RandomErasing',
+    'trivial_augment': 'vit_jax.data.augment.randaugment:TrivialAugment',
+}
+
+# `data.source`: functions of the name and the section `data`, by the name or
+# its start up to a slash. Other names are paths or `TFDS`.
+SOURCES: Mapping[str, str] = {
+    'digits': 'vit_jax.data.sources.builtin:digits',
+    'shapes': 'vit_jax.data.sources.builtin:shapes',
+    'vtab/': 'vit_jax.data.vtab:open_source',
+}
+TFDS = 'vit_jax.data.sources.tfds:open_source'
+
+# Paths in `data.source`, by what they hold.
+FILES: Mapping[str, str] = {
+    'hub': 'vit_jax.data.sources.hugging_face:open_hub',
+    'class folders': 'vit_jax.data.sources.class_folders:open_folder',
+    'tables': 'vit_jax.data.sources.image_tables:open_tables',
+    'images': 'vit_jax.data.sources.image_tables:open_unlabelled',
+    'Parquet files': 'vit_jax.data.sources.hugging_face:open_parquet',
+    'tar files': 'vit_jax.data.sources.webdataset:open_tars',
+    'TFDS folder': 'vit_jax.data.sources.tfds:open_folder',
+}
+
+# Files of weights that are read, the safest format first.
+WEIGHT_FILES: Mapping[str, str] = {
+    'safetensors': 'vit_jax.weights.formats.safetensors',
+    'npz': 'vit_jax.weights.formats.npz',
+    'pytorch': 'vit_jax.weights.formats.pytorch',
+}
+
+# `convert --format`: modules that write.
+WEIGHT_FORMATS: Mapping[str, str] = {
+    'npz': 'vit_jax.weights.formats.npz',
+    'timm': 'vit_jax.weights.configs.timm_export',
+    'huggingface': 'vit_jax.weights.configs.huggingface_export',
+    'orbax': 'vit_jax.weights.formats.orbax',
+}
+
+
+
+class NotNamedError(ValueError):
+  """Only a checkpoint names a module, which is not imported."""
+
+
+_NAME = r'[A-Za-z_][\w.]*:[A-Za-z_]\w*'
+# What the user has named: modules, and folders of config files.
+_allowed: set[str] = set()
+_folders: list[str] = []
+
+
+def available(names: Mapping[str, str]) -> list[str]:
+  """Returns the names whose modules exist: a leaf may have been deleted."""
+  return [name for name, target in names.items() if exists(target)]
+
+
+def exists(target: str) -> bool:
+  """Whether the module of a target exists; imports only its packages."""
+  try:
+    return importlib.util.find_spec(target.partition(':')[0]) is not None
+  except ModuleNotFoundError:  # A package that it lies in is missing.
+    return False
+
+
+def is_target(name: Any) -> bool:
+  """Whether a name has the form 'module:name'."""
+  return isinstance(name, str) and bool(re.fullmatch(_NAME, name))
+
+
+def nearest(name: Any, known: Sequence[str]) -> str:
+  """Returns ' Did you mean "x"?' for the closest of `known`, or ''."""
+  if name in known:
+    return ''
+  close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
+  return f' Did you mean {close[0]!r}?' if close else ''
+
+
+def check_name(name: Any, known: Sequence[str], *, what: str) -> str:
+  """Returns `name`, or raises a ValueError with the nearest known name."""
+  if name not in known:
+    raise ValueError(
+        f'Unknown {what} {name!r}.{nearest(name, known)} '
+        f'Known: {", ".join(known)}.')
+  return name
+
+
+def allow(*modules: str) -> None:
+  """Allows the import of modules that a checkpoint or saved config names."""
+  _allowed.update(modules)
+
+
+def allow_named(settings: Any, *, folder: str = '') -> None:
+  """Allows the import of all modules that settings of the user name.
+
+  Importing a module runs its code, so that a downloaded checkpoint must not
+  decide what is imported.
+
+  Args:
+    settings: a config as plain data, or a part of it.
+    folder: folder of the config file, where modules are found, too.
+  """
+  if folder and folder not in _folders:
+    _folders.append(folder)
+  if isinstance(settings, str):
+    allow(*(name.partition(':')[0] for name in re.findall(_NAME, settings)))
+  elif isinstance(settings, Mapping):
+    for value in settings.values():
+      allow_named(value)
+  elif isinstance(settings, (list, tuple)):
+    for value in settings:
+      allow_named(value)
+
+
+def load(target: str) -> Any:
+  """Returns a module, or with 'module:name' a function or class of it.
+
+  A module outside of the package is found in the current folder and beside the
+  config file, too, after all installed ones.
+
+  Raises:
+    ValueError: for a module that only a checkpoint names, that does not exist,
+      or that lacks the name.
+  """
+  module, _, name = target.partition(':')
+  if module.partition('.')[0] == __name__.partition('.')[0]:
+    found = importlib.import_module(module)
+  else:
+    found = sys.modules.get(module) or _import(module, target)
+  if name and not hasattr(found, name):
+    known = [each for each, value in vars(found).items() if callable(value)]
+    raise ValueError(
+        f'{target}: the module {module} ({getattr(found, "__file__", "")}) has '
+        f'no {name}.{nearest(name, known)} '
+        f'It has: {", ".join(known) or "nothing"}.')
+  return getattr(found, name) if name else found
+
+
+def _import(module: str, target: str) -> Any:
+  """Imports a module of the user."""
+  if module not in _allowed:
+    raise NotNamedError(
+        f'{target}: a checkpoint or saved config names the module {module}, '
+        'and importing it would run its code. If you trust it, add '
+        f"--import={module} (in Python: imports=['{module}'] of vit_jax.load, "
+        'or import it before).')
+  # Kept, because processes that read data import the module, too.
+  folders = [*dict.fromkeys([*_folders, os.getcwd()])]
+  sys.path += [each for each in folders if each not in sys.path]
+  try:
+    return importlib.import_module(module)
+  except ModuleNotFoundError as error:
+    if not f'{module}.'.startswith(f'{error.name}.'):
+      raise  # A module that it imports.
+    raise ValueError(
+        f'{target}: there is no module {module}. Expected it to be installed, '
+        f'or below one of the folders {", ".join(folders)}.') from error
+
+
+def find(
+    name: Any, names: Mapping[str, str], *, what: str, kind: type | None = None,
+) -> Any:
+  """Returns the class or function with a name of a table above.
+
+  Args:
+    name: one of `names`, or 'module:name' for the user's own.
+    names: where each one lives.
+    what: config key of the name, for messages.
+    kind: type that a class must extend.
+
+  Raises:
+    ValueError: for an unknown name, one that may not be imported, or a class
+      that does not extend `kind`.
+  """
+  if not is_target(name):
+    return load(names[check_name(name, list(names), what=what)])
+  try:
+    found = load(name)
+  except ValueError as error:
+    raise type(error)(f'{what}: {error}') from error
+  if kind and not (isinstance(found, type) and issubclass(found, kind)):
+    raise ValueError(
+        f'{what} is {name!r}, which must be a class that extends '
+        f'{kind.__module__}.{kind.__name__}, but is {found!r}.')
+  return found
