@@ -27,6 +27,33 @@ COMMANDS: Mapping[str, str] = {
     'doctor': 'vit_jax.commands.doctor',
 }
 
+MODELS: Mapping[str, str] = {
+    'vit': 'vit_jax.models.vit:ViTConfig',
+    'hybrid': 'vit_jax.models.resnet_config:HybridConfig',
+    'resnet': 'vit_jax.models.resnet_config:ResNetConfig',
+    'ablation': 'vit_jax.models.ablations:AblationConfig',
+    'backbone': 'vit_jax.extras.zoo.backbone_config:BackboneConfig',
+}
+
+# Readers of files of weights, by the format that their content shows. A folder
+# may hold the same weights in several formats: the safest first.
+READERS: Mapping[str, str] = {
+    'safetensors': 'vit_jax.weights.formats.safetensors:open_file',
+    'npz': 'vit_jax.weights.formats.npz:open_file',
+    'pytorch': 'vit_jax.extras.zoo.pytorch:open_file',
+}
+# Writers of models; `orbax` is written by checkpoints.
+WRITERS: Mapping[str, str] = dict.fromkeys(
+    ('npz', 'timm', 'huggingface'), 'vit_jax.extras.zoo.save:write')
+# Finds the model that the arrays of a file belong to.
+FOREIGN = 'vit_jax.extras.zoo.foreign:load'
+
+# Returns the record of a ViT as that of a backbone, with all its settings.
+GENERAL = 'vit_jax.extras.zoo.backbone_config:general'
+
+# Published backbones, whose names are variants with an underscore.
+BACKBONES = 'vit_jax.extras.zoo.backbones:table'
+
 # Draws the result of an evaluator for `evaluate`.
 FIGURES = 'vit_jax.extras.figures.evaluation_figures:draw'
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from vit_jax import models
-from vit_jax.models import embed
-from vit_jax.models import vit_config
+from vit_jax.extras.zoo import backbone_config as vit_config
+from vit_jax.models import positions as positions_lib
 
 RNG = np.random.default_rng(0)
 GRIDS = [((3, 3), (6, 6)), ((6, 6), (3, 3)), ((2, 5), (7, 3)),
@@ -54,7 +54,7 @@ def test_image_that_does_not_divide_is_an_error_with_nearest_sizes(
 @pytest.mark.parametrize('old, new', GRIDS)
 def test_linear_resize_aligns_corners(old, new):
   values = positions(old)
-  got = embed.resize_positions(values, old_grid=old, new_grid=new)
+  got = positions_lib.resize_positions(values, old_grid=old, new_grid=new)
   assert got.dtype == np.float32
   np.testing.assert_array_equal(got[:1], values[:1])  # The class token.
   np.testing.assert_allclose(
@@ -65,7 +65,7 @@ def test_cubic_has_half_pixel_centres():
   # Between centres a quarter and three quarters of a pixel: by symmetry the
   # middle of an odd grid stays where it is, and corners do not.
   values = positions((3, 3), prefix=0)
-  got = embed.resize_positions(
+  got = positions_lib.resize_positions(
       values, old_grid=(3, 3), new_grid=(9, 9), method='cubic')
   old, new = as_grid(values, (3, 3), prefix=0), as_grid(got, (9, 9), prefix=0)
   np.testing.assert_allclose(new[4, 4], old[1, 1], rtol=1e-5, atol=1e-6)
@@ -82,7 +82,7 @@ def test_cubic_has_half_pixel_centres():
 def test_bicubic_is_that_of_pytorch(grid, want):
   # F.interpolate(..., mode='bicubic', align_corners=False) of torch 2.13.0.
   values = (np.arange(12, dtype=np.float32) ** 2 % 7)[:, None]
-  got = embed.resize_positions(
+  got = positions_lib.resize_positions(
       values, old_grid=(3, 4), new_grid=grid, method='bicubic')
   np.testing.assert_allclose(got.reshape(grid), want, atol=2e-6)
 
@@ -91,8 +91,8 @@ def test_bicubic_is_that_of_pytorch(grid, want):
 def test_stacked_positions_are_resized_per_layer(method):
   layers = [positions((3, 4)) for _ in range(3)]
   sizes = {'old_grid': (3, 4), 'new_grid': (5, 2), 'method': method}
-  got = embed.resize_positions(np.stack(layers), **sizes)
-  want = [embed.resize_positions(layer, **sizes) for layer in layers]
+  got = positions_lib.resize_positions(np.stack(layers), **sizes)
+  want = [positions_lib.resize_positions(layer, **sizes) for layer in layers]
   np.testing.assert_allclose(got, np.stack(want), rtol=1e-5, atol=1e-6)
 
 
@@ -111,10 +111,10 @@ SIZES = {'old_grid': (3, 4), 'new_grid': (5, 2)}
                                   'encoder/layers/mlp/out/bias'])
 def test_same_grid_and_other_parameters_are_unchanged(name):
   values = RNG.normal(size=TABLES.get(name, [(3, 4)])[0])
-  assert embed.resize(
+  assert positions_lib.resize(
       name, values, old_grid=(3, 4), new_grid=(3, 4)) is values
   if name not in TABLES:
-    assert embed.resize(name, values, **SIZES) is values
+    assert positions_lib.resize(name, values, **SIZES) is values
 
 
 def concatenated(rows, columns):
@@ -125,9 +125,9 @@ def concatenated(rows, columns):
 
 def test_separate_axes_are_resized_like_the_grid():
   rows, columns = (RNG.normal(size=(n, 3)).astype(np.float32) for n in (3, 4))
-  want = embed.resize('positions', concatenated(rows, columns), **SIZES)
-  got = concatenated(embed.resize('positions_rows', rows, **SIZES),
-                     embed.resize('positions_columns', columns, **SIZES))
+  want = positions_lib.resize('positions', concatenated(rows, columns), **SIZES)
+  got = concatenated(positions_lib.resize('positions_rows', rows, **SIZES),
+                     positions_lib.resize('positions_columns', columns, **SIZES))
   np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
@@ -137,4 +137,4 @@ def test_separate_axes_are_resized_like_the_grid():
     ('a/distances', (25, 2, 3), 'relative positions .* of 3x4, .* to 5x2')])
 def test_parameter_of_another_grid_is_an_error(name, shape, words):
   with pytest.raises(ValueError, match=words):
-    embed.resize(name, np.zeros(shape, np.float32), **SIZES)
+    positions_lib.resize(name, np.zeros(shape, np.float32), **SIZES)

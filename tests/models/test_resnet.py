@@ -9,7 +9,7 @@ import pytest
 from tests import random_models
 from vit_jax import models
 from vit_jax import tree
-from vit_jax.models import encoder
+from vit_jax.extras.zoo import encoder
 
 RNG = np.random.default_rng(0)
 BIT = {'width': 32, 'preactivation': True, 'group_norm_epsilon': 1e-5,

@@ -10,7 +10,7 @@ import pytest
 from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
-from vit_jax.models import backbones
+from vit_jax.extras.zoo import backbones
 from vit_jax.models import variants
 from vit_jax.weights import check
 

@@ -11,22 +11,15 @@ from typing import Any
 import flax.linen as nn
 import jax
 
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax.models import architecture
-from vit_jax.models import embed
-from vit_jax.models import resnet_config
+from vit_jax.models import decoder
+from vit_jax.models import earlier
 from vit_jax.models import variants
-from vit_jax.models import vit_config
+from vit_jax.models import vit
+from vit_jax.models.model_config import ModelConfig
 
-POSITION_PARAMS = embed.POSITION_PARAMS
-patch_positions = embed.patch_positions
-position_embeddings = embed.position_embeddings
-resize = embed.resize
-
-ModelConfig = vit_config.ViTConfig | resnet_config.ResNetConfig
-
-_FAMILIES = {'vit': vit_config.ViTConfig,
-             'resnet': resnet_config.ResNetConfig}
 # Layers of a head whose outputs are classes; a decoder has others, too.
 CLASSIFIERS = ('dense', 'distill')
 # Parameters of self-supervised pre-training that models are loaded without.
@@ -42,22 +35,32 @@ def parse(section: Mapping[str, Any]) -> ModelConfig:
   variant = section.get('variant')
   implied: dict[str, Any] = (
       variants.section(str(variant)) if variant else {'name': 'vit'})
-  merged = {**implied, **section}
-  if variant and merged['name'] != implied['name']:
-    schema.check_name(merged['name'], list(_FAMILIES), what='model.name')
+  merged = earlier.translate({**implied, **section})
+  if variant and _is_vit(merged['name']) != _is_vit(implied['name']):
     raise ValueError(
         f'model.variant {variant!r} is a {implied["name"]}, but model.name is '
         f'{merged["name"]!r}. Leave out one of them.')
-  backbone, given = implied.get('backbone'), section.get('backbone') or {}
-  if backbone and isinstance(given, Mapping):
-    merged['backbone'] = {**backbone, **given}
-  config = schema.parse_choice(_FAMILIES, merged, where='model')
+  stem, given = implied.get('backbone'), section.get('backbone') or {}
+  if stem and isinstance(given, Mapping):
+    merged['backbone'] = {**stem, **given}
+  kind = record(merged['name'])
   # 0 stands for the dimension of the variant.
-  config = dataclasses.replace(config, **{
-      name: implied[name] for name in vit_config.DIMENSIONS
-      if name in implied and not getattr(config, name)})
+  merged |= {name: implied[name] for name in kind.dimensions
+             if name in implied and not merged.get(name)}
+  config = schema.parse(kind, merged, where='model')
   config.check_complete()
   return config
+
+
+def record(name: str) -> type[ModelConfig]:
+  """Returns the record of a model, by `model.name`."""
+  schema.check_name(
+      name, registry.available(registry.MODELS), what='model.name')
+  return registry.load(registry.MODELS[name])
+
+
+def _is_vit(name: str) -> bool:
+  return issubclass(record(name), vit.ViTConfig)
 
 
 def inherit(
@@ -70,15 +73,18 @@ def inherit(
   are not, nor is the decoder, which is a head. `source` is section `model` of
   the checkpoint.
   """
-  names = tuple(name for name in architecture.switches(
-      _FAMILIES[source['name']]) if name != 'decoder')
+  source = earlier.translate(source)
+  names = {*architecture.switches(record(source['name']))} - {'decoder'}
   variant = section.get('variant')
   if variant:
     chosen = variants.section(str(variant))
-    if chosen['name'] != source['name']:
+    if _is_vit(chosen['name']) != _is_vit(source['name']):
       return dict(section)
-    names = tuple(n for n in names if n not in chosen)
-  return {**{name: source[name] for name in names if name in source},
+    names -= {*chosen} - {'name'}
+    # A variant of a plain ViT names sizes only: it may be one of another kind.
+    if chosen['name'] != 'vit' or source['name'] == 'hybrid':
+      names &= {*architecture.switches(record(chosen['name']))} - {'name'}
+  return {**{name: source[name] for name in source if name in names},
           **section}
 
 
@@ -108,20 +114,19 @@ def for_devices(
 
 
 def build(
-    config: ModelConfig, *, num_classes: int, patch: int | None = None,
-) -> nn.Module:
+    config: ModelConfig, *, num_classes: int, **options: Any) -> nn.Module:
   """Returns the module; `num_classes` applies if the config has 0.
 
-  `patch` is another patch size than that of the parameters.
+  `options` are those of the config's `build`.
   """
   if not config.num_classes:
     config = dataclasses.replace(config, num_classes=num_classes)
-  # A config can be read and completed without the modules.
-  if isinstance(config, resnet_config.ResNetConfig):
-    from vit_jax.models import resnet
-    return resnet.ResNet(config)
-  from vit_jax.models import vit
-  return vit.ViT(config, patch and (patch, patch))
+  module = config.build(**options)
+  if config.decoder is None:
+    return module
+  return decoder.with_decoder(type(module))(**{
+      name: getattr(module, name) for name in type(module).__dataclass_fields__
+      if name not in ('parent', 'name')})
 
 
 def init(

@@ -23,8 +23,7 @@ from huggingface_hub import file_download
 from vit_jax import atomic_files
 from vit_jax import schema
 from vit_jax.checkpoints import errors
-from vit_jax.weights.configs import config_json
-from vit_jax.weights.configs import declared
+from vit_jax.weights import declared
 from vit_jax.weights.formats import array_file
 
 CACHE = '~/.cache/vit_jax/weights'
@@ -193,7 +192,7 @@ def _fetch_hub(text: str, log: Log) -> epath.Path:
       folder_of_file = file[:file.rfind('/') + 1]
       wanted = [file, declared.json_path(file), *(
           folder_of_file + name
-          for name in (config_json.NAME, *config_json.PROCESSORS))]
+          for name in declared.CONFIG_FILES)]
     else:
       wanted = [next((p for p in _HUB_PATTERNS
                       if any(name.endswith(p[1:]) for name in names)),

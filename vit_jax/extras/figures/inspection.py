@@ -26,7 +26,7 @@ from vit_jax.inference import attention as attention_maps
 from vit_jax.inference import image_files
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import model as model_lib
-from vit_jax.models import vit_config
+from vit_jax.models import vit
 
 PATCHES, ROOT = 'patches/kernel', 'backbone/root/kernel'
 # Output that a rollout map explains, by pooling.
@@ -63,7 +63,7 @@ def positions(
     model: model_lib.Model, path: epath.Path) -> html_page.Section:
   """Draws the similarity of position embeddings (figure 7, centre)."""
   title, config = 'Position embeddings', model.config
-  if not isinstance(config, vit_config.ViTConfig):
+  if not isinstance(config, vit.ViTConfig):
     return html_page.Section(title, 'A ResNet has no position embeddings.')
   grid = config.grid(model.resolution)
   table = models.patch_positions(model.params, config, grid)
@@ -201,7 +201,7 @@ def attention(
     statistics: receives the mean distances and the number of images.
   """
   title, config = 'Attention', model.config
-  if not isinstance(config, vit_config.ViTConfig):
+  if not isinstance(config, vit.ViTConfig):
     return [html_page.Section(title, 'A ResNet has no attention.')]
   if config.axial:
     return [html_page.Section(

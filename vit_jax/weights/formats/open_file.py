@@ -1,18 +1,12 @@
 """Opens a file of weights, or the one in a folder, by its content."""
 
-from collections.abc import Callable, Mapping
 import pathlib
 
+from vit_jax import registry
+from vit_jax import schema
 from vit_jax import untrusted
 from vit_jax.weights.formats import array_file
-from vit_jax.weights.formats import npz
-from vit_jax.weights.formats import pytorch
-from vit_jax.weights.formats import safetensors
 
-# A folder may hold the same weights in several formats: the safest first.
-_OPEN: Mapping[str, Callable[[pathlib.Path], array_file.ArrayFile]] = {
-    'safetensors': safetensors.open_file, 'npz': npz.open_file,
-    'pytorch': pytorch.open_file}
 _INDEX = '.index.json'  # Names the shards of weights, by array.
 _SHARDS = {f'.safetensors{_INDEX}': 'safetensors', f'.bin{_INDEX}': 'pytorch'}
 
@@ -28,7 +22,10 @@ def open_weights(path: pathlib.Path) -> array_file.ArrayFile:
   if path.name.endswith(_INDEX):
     return _open_shards(path)
   untrusted.check_regular(path)
-  return _OPEN[array_file.format_of(path)](path)
+  form = array_file.format_of(path)
+  schema.check_name(
+      form, registry.available(registry.READERS), what='format of weights')
+  return registry.load(registry.READERS[form])(path)
 
 
 def _open_folder(folder: pathlib.Path) -> array_file.ArrayFile:
@@ -36,7 +33,7 @@ def _open_folder(folder: pathlib.Path) -> array_file.ArrayFile:
   formats = {path: array_file.sniff(path) for path in held if path.is_file()}
   indices = {path: form for path in held for end, form in _SHARDS.items()
              if path.name.endswith(end)}
-  for form in _OPEN:
+  for form in registry.READERS:
     # An index stands for the shards beside it.
     found = [path for path in held if indices.get(path) == form] or [
         path for path in held if formats.get(path) == form]
