@@ -46,10 +46,10 @@ from vit_jax.data import examples
 from vit_jax.data.images import decode
 from vit_jax.data.images import multichannel
 from vit_jax.data.sources import open_source
+from vit_jax.extras.zoo import foreign
 from vit_jax.inference import load as load_lib
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.run import writer as writer_lib
-from vit_jax.weights import foreign
 from vit_jax.weights.formats import npz
 from vit_jax.weights.formats import safetensors
 

@@ -46,7 +46,7 @@ HEAVY = ('tensorflow', 'torch')
 
 
 def module_of(path):
-  """Returns vit_jax/models/vit.py as ('vit_jax', 'models', 'vit')."""
+  """Returns vit_jax/extras/zoo/backbone.py as ('vit_jax', 'models', 'vit')."""
   parts = path.relative_to(ROOT).with_suffix('').parts
   return parts[:-1] if parts[-1] == '__init__' else parts
 

@@ -119,7 +119,7 @@ def test_names_of_ones_own_have_their_keys_and_build(own):
     (evals.parse, {'x': {'name': 'own_names:Loss'}},
      'evals.x.name .*must be a class that extends .*EvaluatorConfig'),
     (models.parse, {'name': 'own_names:Loss'},
-     'model.name .*must be a class that extends .*OwnModelConfig'),
+     'model.name .*must be a class that extends .*ModelConfig'),
     (data.parse, {'train_ops': [{'op': 'own_names:Loss'}]},
      r'train_ops\[0\].op .*must be a class that extends .*Operation')])
 def test_errors_of_ones_own_names_say_what_is_expected(

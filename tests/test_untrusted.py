@@ -10,12 +10,12 @@ from tests import pictures
 from tests import random_models
 from vit_jax import data
 from vit_jax import untrusted
+from vit_jax.data import preprocessing
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import open_source
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import load as load_lib
 from vit_jax.run import workdir as workdir_lib
-from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.formats import npz
 
 

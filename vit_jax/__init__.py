@@ -113,11 +113,13 @@ def list_models(pattern: str = '*') -> list[str]:
   """
   import fnmatch
 
-  from vit_jax.models import backbones
+  from vit_jax import registry
   from vit_jax.models import variants
   from vit_jax.weights import download
+  backbones = (registry.load(registry.BACKBONES)()
+               if registry.exists(registry.BACKBONES) else ())
   return [name for name in (
-      *download.bundled(), *backbones.table(), *variants.PUBLISHED)
+      *download.bundled(), *backbones, *variants.PUBLISHED)
           if fnmatch.fnmatch(name.lower(), pattern.lower())]
 
 

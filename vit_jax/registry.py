@@ -32,14 +32,28 @@ COMMANDS: Mapping[str, str] = {
     'doctor': 'vit_jax.commands.doctor',
 }
 
+# `model.name`: config records; the most general last.
+MODELS: Mapping[str, str] = {
+    'vit': 'vit_jax.models.vit:ViTConfig',
+    'hybrid': 'vit_jax.models.resnet_config:HybridConfig',
+    'resnet': 'vit_jax.models.resnet_config:ResNetConfig',
+    'ablation': 'vit_jax.models.ablations:AblationConfig',
+    'backbone': 'vit_jax.extras.zoo.backbone_config:BackboneConfig',
+}
+
+# Writes a model in the formats of other codebases.
+WRITER = 'vit_jax.extras.zoo.save:write'
+# Finds the model that the arrays of a file belong to.
+FOREIGN = 'vit_jax.extras.zoo.foreign:load'
+
+# Returns the record of a ViT as that of a backbone, with all its settings.
+GENERAL = 'vit_jax.extras.zoo.backbone_config:general'
+
+# Published backbones, whose names are variants with an underscore.
+BACKBONES = 'vit_jax.extras.zoo.backbones:table'
+
 # Draws the result of an evaluator for `evaluate`.
 FIGURES = 'vit_jax.extras.figures.evaluation_figures:draw'
-
-# `model.name`: config records.
-MODELS: Mapping[str, str] = {
-    'vit': 'vit_jax.models.vit_config:ViTConfig',
-    'resnet': 'vit_jax.models.resnet_config:ResNetConfig',
-}
 
 # `objective.name`: config records.
 OBJECTIVES: Mapping[str, str] = {
@@ -119,14 +133,14 @@ FILES: Mapping[str, str] = {
 WEIGHT_FILES: Mapping[str, str] = {
     'safetensors': 'vit_jax.weights.formats.safetensors',
     'npz': 'vit_jax.weights.formats.npz',
-    'pytorch': 'vit_jax.weights.formats.pytorch',
+    'pytorch': 'vit_jax.extras.zoo.pytorch',
 }
 
 # `convert --format`: modules that write.
 WEIGHT_FORMATS: Mapping[str, str] = {
     'npz': 'vit_jax.weights.formats.npz',
-    'timm': 'vit_jax.weights.configs.timm_export',
-    'huggingface': 'vit_jax.weights.configs.huggingface_export',
+    'timm': 'vit_jax.extras.zoo.configs.timm_export',
+    'huggingface': 'vit_jax.extras.zoo.configs.huggingface_export',
     'orbax': 'vit_jax.weights.formats.orbax',
 }
 

@@ -22,9 +22,9 @@ from vit_jax.checkpoints import paths
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import load_config
 from vit_jax.experiment import model_flops
+from vit_jax.extras.zoo.families import matching
 from vit_jax.training import health
 from vit_jax.weights import open as open_lib
-from vit_jax.weights.families import matching
 
 pytestmark = [pytest.mark.slow,  # It trains models.
               pytest.mark.usefixtures('one_device')]

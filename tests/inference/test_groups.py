@@ -6,8 +6,8 @@ import pytest
 
 from tests import random_models
 import vit_jax
+from vit_jax.data import preprocessing
 from vit_jax.inference import model as model_lib
-from vit_jax.weights.configs import preprocessing
 
 PATCHES = {'op': 'resize_to_patches', 'patch': 8, 'max_patches': 16}
 

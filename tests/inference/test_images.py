@@ -5,8 +5,8 @@ import numpy as np
 from PIL import Image
 import pytest
 
+from vit_jax.data import preprocessing as preprocessing_lib
 from vit_jax.inference import images as images_lib
-from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
 PREPROCESS = preprocessing_lib.Preprocess(resolution=(32, 32))
 

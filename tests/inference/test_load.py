@@ -8,13 +8,12 @@ import pytest
 from tests import random_models
 from tests import toy
 import vit_jax
-from vit_jax import models
 from vit_jax import tree
 from vit_jax.experiment import fit_weights
+from vit_jax.extras.zoo.families import families
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import open as open_lib
 from vit_jax.weights import save as save_lib
-from vit_jax.weights.families import families
 from vit_jax.weights.formats import safetensors
 
 
@@ -95,6 +94,6 @@ def test_fine_tuning_interpolates_positions_as_the_code_of_the_weights(
   params, _ = fit_weights.fit(
       built, found, rules=adapt_lib.InitConfig(ignored=()))
   np.testing.assert_allclose(
-      params['positions'], models.resize(
+      params['positions'], model.config.resize_positions(
           'positions', np.asarray(model.params['positions']), old_grid=(2, 2),
           new_grid=(4, 4), method='cubic'), rtol=1e-5)

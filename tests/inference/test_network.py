@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests import random_models
-from vit_jax.models import embed
+from vit_jax.models import positions as positions_lib
 
 
 def images(*shape):
@@ -32,6 +32,6 @@ def test_resolutions_share_all_parameters_but_interpolated_positions():
   assert [len(params['positions']) for params in seen] == [
       4 * n + 1 for n in range(1, 8)]
   np.testing.assert_array_equal(
-      params_for((48, 16))['positions'], embed.resize_positions(
+      params_for((48, 16))['positions'], positions_lib.resize_positions(
           model.params['positions'], old_grid=(4, 4), new_grid=(6, 2),
           method='cubic'))

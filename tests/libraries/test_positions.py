@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import vit_jax
-from vit_jax.models import embed
+from vit_jax.models import positions as positions_lib
 from vit_jax.weights.formats import safetensors
 
 torch = pytest.importorskip('torch', reason='torch is not installed')
@@ -45,7 +45,7 @@ def assert_close(found, expected):
 @pytest.mark.parametrize('new', [(9, 9), (16, 20), (37, 37), (24, 10)])
 def test_a_rule_computes_what_torch_does(method, new):
   array = positions((16, 16))
-  assert_close(embed.resize_positions(
+  assert_close(positions_lib.resize_positions(
       array, old_grid=(16, 16), new_grid=new, method=method),
                interpolated(array, (16, 16), new, method))
 

@@ -7,9 +7,9 @@ from PIL import Image
 import pytest
 
 import vit_jax
+from vit_jax.data import preprocessing as preprocessing_lib
+from vit_jax.extras.zoo.configs import timm as timm_config
 from vit_jax.inference import images as images_lib
-from vit_jax.weights.configs import preprocessing as preprocessing_lib
-from vit_jax.weights.configs import timm as timm_config
 from vit_jax.weights.formats import safetensors
 
 torch = pytest.importorskip('torch', reason='torch is not installed')

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import vit_jax
-from vit_jax.models import timm_names
+from vit_jax.extras.zoo import timm_names
 from vit_jax.weights.formats import safetensors
 
 torch = pytest.importorskip('torch', reason='torch is not installed')

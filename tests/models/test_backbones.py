@@ -6,9 +6,9 @@ import vit_jax
 from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
-from vit_jax.models import backbones
+from vit_jax.extras.zoo import backbones
+from vit_jax.extras.zoo.configs import timm
 from vit_jax.weights import check
-from vit_jax.weights.configs import timm
 
 
 @pytest.mark.parametrize('name', backbones.table())

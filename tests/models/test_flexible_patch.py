@@ -7,7 +7,7 @@ import pytest
 from tests import random_models
 from vit_jax import models
 from vit_jax import tree
-from vit_jax.models import embed
+from vit_jax.models import positions as positions_lib
 
 
 def logits(model, flat, images):
@@ -31,10 +31,10 @@ def test_another_patch_size_computes_what_resized_parameters_do(
       n: array.shape for n, array in flat.items()}
   found = logits(flexible, flat, images)
   resized = {
-      **flat, 'patches/kernel': embed.resize_filters(
+      **flat, 'patches/kernel': positions_lib.resize_filters(
           flat['patches/kernel'], (patch, patch))}
   if 'positions' in flat:
-    resized['positions'] = embed.resize_positions(
+    resized['positions'] = positions_lib.resize_positions(
         flat['positions'], old_grid=(6, 4),
         new_grid=(48 // patch, 32 // patch), method='bilinear')
   fixed = models.build(

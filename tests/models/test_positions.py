@@ -10,7 +10,10 @@ import pytest
 from tests import random_models
 from vit_jax import models
 from vit_jax import tree
-from vit_jax.models import embed
+from vit_jax.models import ablations
+from vit_jax.models import positions as positions_lib
+
+resize = ablations.AblationConfig().resize_positions
 
 RNG = np.random.default_rng(0)
 TINY = {'width': 8, 'depth': 2, 'mlp_dim': 12, 'num_heads': 2, 'patch': 4}
@@ -88,9 +91,9 @@ def test_factorized_positions_add_row_and_column():
 def test_a_square_of_positions_is_cropped_to_the_grid(method, grid):
   positions = np.random.default_rng(0).normal(size=(17, 5)).astype(np.float32)
   side = max(grid)
-  square = embed.resize('positions', positions, old_grid=(4, 4),
+  square = resize('positions', positions, old_grid=(4, 4),
                         new_grid=(side, side), method=method)
-  found = embed.resize('positions', positions, old_grid=(4, 4), new_grid=grid,
+  found = resize('positions', positions, old_grid=(4, 4), new_grid=grid,
                        method=f'{method}_square')
   np.testing.assert_array_equal(found[0], positions[0])
   np.testing.assert_array_equal(
@@ -100,14 +103,14 @@ def test_a_square_of_positions_is_cropped_to_the_grid(method, grid):
   for axis, name in enumerate(('positions_rows', 'positions_columns')):
     lines = positions[:4]
     np.testing.assert_allclose(
-        embed.resize(name, lines, old_grid=(4, 4), new_grid=grid,
+        resize(name, lines, old_grid=(4, 4), new_grid=grid,
                      method=f'{method}_square'),
-        embed.resize(name, lines, old_grid=(4, 4), new_grid=(side, side),
+        resize(name, lines, old_grid=(4, 4), new_grid=(side, side),
                      method=method)[:grid[axis]], atol=1e-6)
 
 
 def test_sincos_positions_follow_moco_v3():
-  got = embed.sincos_positions(GRID, 12)
+  got = positions_lib.sincos_positions(GRID, 12)
   for r in range(2):
     for c in range(3):
       waves = [w(x / 10_000 ** (k / 2)) for x in (c, r)
@@ -118,7 +121,7 @@ def test_sincos_positions_follow_moco_v3():
 def test_sincos_positions_equal_learned_ones_without_cls():
   params = randomized(position='sincos')
   learned = {**params, 'positions': jnp.pad(
-      embed.sincos_positions(GRID, 8), [(1, 0), (0, 0)])}
+      positions_lib.sincos_positions(GRID, 8), [(1, 0), (0, 0)])}
   assert_same(apply(params, position='sincos'), apply(learned))
 
 

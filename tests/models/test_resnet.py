@@ -9,7 +9,7 @@ import pytest
 from tests import random_models
 from vit_jax import models
 from vit_jax import tree
-from vit_jax.models import encoder
+from vit_jax.models import layers
 
 RNG = np.random.default_rng(0)
 BIT = {'width': 32, 'preactivation': True, 'group_norm_epsilon': 1e-5,
@@ -195,7 +195,7 @@ def residuals(remat):
 
 
 def test_remat_saves_less_for_the_backward_pass():
-  saved = {remat: residuals(remat) for remat in encoder.REMAT_POLICIES}
+  saved = {remat: residuals(remat) for remat in layers.REMAT_POLICIES}
   assert saved['full'] < saved['dots'] == saved['attention'] < saved['none']
 
 

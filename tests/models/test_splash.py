@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from vit_jax import models
+from vit_jax.extras.zoo import attention as zoo_attention
 from vit_jax.models import attention as attention_lib
 from vit_jax.models import splash
 from vit_jax.parallel import mesh as mesh_lib
@@ -37,8 +38,9 @@ def test_values_and_gradients_are_those_of_plain_attention(
 
 
 def self_attention(attention, **section):
-  return attention_lib.SelfAttention(
-      models.parse({'width': 16, 'depth': 1, 'mlp_dim': 8, 'num_heads': 4,
+  return zoo_attention.SelfAttention(
+      models.parse({'name': 'backbone', 'width': 16, 'depth': 1,
+                    'mlp_dim': 8, 'num_heads': 4,
                     'patch': 4, 'attention': attention, **section}),
       train=False, capture=False, grid=(1, 1))
 

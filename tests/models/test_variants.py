@@ -10,7 +10,6 @@ import pytest
 from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
-from vit_jax.models import backbones
 from vit_jax.models import variants
 from vit_jax.weights import check
 
@@ -59,7 +58,7 @@ def test_every_published_variant_has_a_golden_parameter_count():
 
 
 def test_every_size_hybrid_and_stage_of_the_tables_is_published():
-  assert {v.split('/')[0] for v in PLAIN} == set(backbones.SIZES)
+  assert {v.split('/')[0] for v in PLAIN} == set(variants.SIZES)
   assert set(variants.HYBRIDS) | set(variants.RESNETS) == (
       set(PARAMETERS) - set(PLAIN))
   layers = {int(n) for v in variants.PUBLISHED

@@ -13,9 +13,9 @@ from scipy import special
 from tests import toy
 from vit_jax import data
 from vit_jax import objectives
+from vit_jax.data import preprocessing
 from vit_jax.inference import load as load_lib
 from vit_jax.objectives import distill
-from vit_jax.weights.configs import preprocessing
 
 RNG = np.random.default_rng(0)
 STUDENT, TEACHER = (jnp.asarray(RNG.normal(size=(5, 4)), jnp.float32)

@@ -9,7 +9,7 @@ import pytest
 from tests import random_models
 from vit_jax import models
 from vit_jax import objectives
-from vit_jax.models import embed
+from vit_jax.models import positions as positions_lib
 from vit_jax.objectives import lejepa
 
 SECTION = {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16, 'patch': 4}
@@ -92,7 +92,7 @@ def test_embeddings_are_those_of_each_view():
     config = models.parse({**SECTION, 'num_classes': 5})
     apply = jax.jit(models.build(config, num_classes=5).apply)
     own = {**{k: v for k, v in params.items() if k != 'projector'},
-           'positions': embed.resize_positions(
+           'positions': positions_lib.resize_positions(
                params['positions'], old_grid=(4, 4), new_grid=grid,
                method='bilinear')}
     for view in range(2):

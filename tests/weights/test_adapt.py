@@ -11,7 +11,8 @@ from tests import random_models
 from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
-from vit_jax.models import embed
+from vit_jax.models import ablations
+from vit_jax.models import positions as positions_lib
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import check
 
@@ -44,7 +45,7 @@ def adapt(source, target, *, old_grid=(3, 3), new_grid=(3, 3), **section):
   config = schema.parse(adapt_lib.InitConfig, section, where='init')
 
   def resize(name, array):
-    return models.resize(
+    return ablations.AblationConfig().resize_positions(
         name, array, old_grid=old_grid, new_grid=new_grid,
         method=config.positions or 'linear')
 
@@ -70,8 +71,9 @@ def test_every_parameter_of_either_model_is_reported():
   np.testing.assert_array_equal(
       adapted['encoder']['layers']['mlp']['kernel'],
       source['encoder']['layers']['mlp']['kernel'])
-  np.testing.assert_array_equal(adapted['positions'], embed.resize_positions(
-      source['positions'], old_grid=(3, 3), new_grid=(4, 5)))
+  np.testing.assert_array_equal(
+      adapted['positions'], positions_lib.resize_positions(
+          source['positions'], old_grid=(3, 3), new_grid=(4, 5)))
 
 
 def test_the_head_is_new_unless_configured_otherwise():
@@ -215,7 +217,7 @@ def test_resized_filters_solve_the_least_squares_problem_of_flexivit(new):
       units, (20, *new), 'bilinear', antialias=False)).reshape(20, -1).T
   expected = np.einsum(
       'no,ocd->ncd', np.linalg.pinv(matrix.T), filters.reshape(20, 3, 6))
-  resized = embed.resize_filters(filters, new)
+  resized = positions_lib.resize_filters(filters, new)
   np.testing.assert_allclose(
       resized, expected.reshape(*new, 3, 6), rtol=1e-4, atol=1e-5)
 
@@ -227,7 +229,7 @@ def test_filters_fit_a_model_with_another_patch():
   adapted, rows = adapt(source, target)
   np.testing.assert_array_equal(
       adapted['patches']['kernel'],
-      embed.resize_filters(filters, (6, 6)))
+      positions_lib.resize_filters(filters, (6, 6)))
   assert rows['patches/kernel'].status == 'resized'
 
 
@@ -246,7 +248,8 @@ def test_a_model_that_learns_positions_starts_from_fixed_ones():
 
   # The class token has none.
   np.testing.assert_array_equal(fit(sincos, learned)['positions'], (
-      np.concatenate([np.zeros((1, 8)), embed.sincos_positions((3, 4), 8)])))
+      np.concatenate([
+          np.zeros((1, 8)), positions_lib.sincos_positions((3, 4), 8)])))
   assert 'positions' not in fit(sincos, sincos.params)
   none = dataclasses.replace(sincos, config=models.parse(
       {**SINCOS, 'position': 'none'}))

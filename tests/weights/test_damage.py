@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests import random_models
+from vit_jax.extras.zoo import foreign
 from vit_jax.weights import download
-from vit_jax.weights import foreign
 from vit_jax.weights.formats import npz
 from vit_jax.weights.formats import safetensors
 

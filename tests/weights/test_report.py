@@ -7,8 +7,8 @@ import pytest
 from tests import random_models
 import vit_jax
 from vit_jax import escape
+from vit_jax.extras.zoo import foreign
 from vit_jax.weights import adapt
-from vit_jax.weights import foreign
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.formats import npz
 from vit_jax.weights.formats import safetensors

@@ -27,6 +27,7 @@ with epy.lazy_imports():
   from vit_jax import escape
   from vit_jax import tree
   from vit_jax.checkpoints import paths
+  from vit_jax.data import preprocessing
   from vit_jax.inference import load as load_lib
   from vit_jax.inference import model as model_lib
   from vit_jax.inference import thresholds
@@ -34,7 +35,6 @@ with epy.lazy_imports():
   from vit_jax.weights import download
   from vit_jax.weights import save as save_lib
   from vit_jax.weights import upload
-  from vit_jax.weights.configs import preprocessing
 
 _LIBRARIES = {'timm': 'timm', 'huggingface': 'transformers'}
 

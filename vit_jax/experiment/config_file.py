@@ -22,7 +22,7 @@ from vit_jax import evals
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax import tree
-from vit_jax.models import vit_config
+from vit_jax.models import vit
 
 _PACKAGE = pathlib.Path(__file__).parents[1]  # Holds `configs`.
 
@@ -126,7 +126,7 @@ def merge(
       if name == old.get('name'):
         if key == 'model' and value.get('variant'):
           # The variant sets them.
-          old = tree.without(old, *vit_config.DIMENSIONS)
+          old = tree.without(old, *vit.ViTConfig.dimensions)
         value = merge(old, value, section=hint)
       elif set(value) == {'name'}:
         known = _hints(hint, name=str(name))

@@ -208,12 +208,11 @@ class Experiment:
       return step if hasattr(step, 'lower') else self._jit(step)
     microbatches = self.config.num_microbatches
     # Gradients are reduced once per batch, not per microbatch, except those of
-    # convolutions, also perhaps of an own model: per-device kernel gradients
+    # convolutions, which only a ViT surely lacks: per-device kernel gradients
     # are grouped convolutions, for which the compiler would move images between
     # devices. Attention kernels for TPUs need `keep_batch_split`.
     model = models.for_devices(self.config.model, [*self.mesh.devices.flat])
-    local = (microbatches > 1 and model.backbone is None
-             and not isinstance(model, models.OwnModelConfig)
+    local = (microbatches > 1 and model.has_patches
              and model.attention in ('plain', 'cudnn'))
     replicas = mesh_lib.replicas(self.mesh) if local else 1
     step = step_lib.build(

@@ -7,11 +7,11 @@ import numpy as np
 
 from vit_jax import objectives
 from vit_jax import types
+from vit_jax.data import preprocessing
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import multihost
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import weights as weights_lib
-from vit_jax.weights.configs import preprocessing
 
 
 def start(

@@ -19,11 +19,10 @@ from vit_jax.checkpoints import paths
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
 from vit_jax.models import architecture
-from vit_jax.models import vit_config
 from vit_jax.weights import adapt as adapt_lib
+from vit_jax.weights import check
 from vit_jax.weights import open as open_lib
 from vit_jax.weights import weights as weights_lib
-from vit_jax.weights.families import published_sizes
 
 Source = str | Mapping[str, Any]  # A config file, or its content.
 
@@ -127,7 +126,7 @@ def _sections(
   if model.get('variant') and not (
       num_heads or weights.is_checkpoint
       or weights.settings['num_heads'].startswith('assumed')):
-    published_sizes.check_num_heads(
+    check.check_num_heads(
         model['variant'], getattr(weights.config, 'num_heads', 0))
   return weights.run or {
       'model': schema.to_plain(weights.config), 'data': {
@@ -174,7 +173,7 @@ def _variant_notes(
   for name in architecture.switches(config):
     ours, other = getattr(config, name), getattr(theirs, name)
     if ours != other and name not in (
-        *section, *vit_config.DIMENSIONS, 'decoder'):
+        *section, *config.dimensions, 'decoder'):
       yield (f'note: model.{name} is {ours}, as in the variant {variant}, but '
              f'{other} in the initial weights. Set it to keep theirs.')
 

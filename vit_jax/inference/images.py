@@ -22,13 +22,13 @@ from PIL import Image
 from vit_jax import pictures
 from vit_jax import spelling
 from vit_jax import untrusted
+from vit_jax.data import preprocessing as preprocessing_lib
 from vit_jax.data import scaling
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
 from vit_jax.data.images import multichannel
 from vit_jax.data.images import opaque
 from vit_jax.inference import groups
-from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
 ImageLike = str | os.PathLike | Image.Image | np.ndarray
 OnError = Callable[[ImageLike, Exception], None]

@@ -15,17 +15,15 @@ from vit_jax import objectives
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax.checkpoints import paths as checkpoint_paths
+from vit_jax.data import preprocessing
 from vit_jax.inference import class_names
 from vit_jax.inference import model as model_lib
 from vit_jax.inference import thresholds
 from vit_jax.inference import zero_shot
-from vit_jax.models import embed
-from vit_jax.models import vit_config
+from vit_jax.models import positions as positions_lib
 from vit_jax.weights import check
 from vit_jax.weights import open as open_lib
 from vit_jax.weights import overrides as overrides_lib
-from vit_jax.weights.configs import preprocessing
-from vit_jax.weights.families import infer_architecture
 
 Log = Callable[[str], None]
 
@@ -72,7 +70,7 @@ def load(
   log = log or (lambda line: None)
   positions = overrides.pop('positions', None)
   if positions is not None:
-    schema.convert(positions, vit_config.Interpolation, where='positions')
+    schema.convert(positions, positions_lib.Interpolation, where='positions')
   patch = overrides.pop('patch', None)
   labels = overrides_lib.parse(
       {'labels': overrides.pop('labels', ())}).preprocess['labels']
@@ -119,8 +117,8 @@ def _with_patch(
   """
   given = overrides_lib.parse({'patch': patch} | (
       {'resolution': resolution} if resolution else {}))
-  config = model.config
-  if not isinstance(config, vit_config.ViTConfig) or config.backbone:
+  config: Any = model.config
+  if not config.has_patches:
     raise ValueError(f'patch={patch!r}: only a plain ViT has a patch embedding '
                      'of images that can be resized. Leave it out.')
   new = dataclasses.replace(
@@ -131,12 +129,11 @@ def _with_patch(
   check.check_preprocess(new, preprocess)
   params = {**model.params, 'patches': {
       **model.params['patches'],
-      'kernel': embed.resize_filters(filters, new.patch_shape)}}
+      'kernel': positions_lib.resize_filters(filters, new.patch_shape)}}
   return model.with_params(
       params, config=config if config.patch_shape == new.patch_shape else new,
       # The grid of the position embeddings is the same.
-      resolution=infer_architecture.image_size(
-          new, config.grid(model.resolution)),
+      resolution=new.image_size(config.grid(model.resolution)),
       preprocess=preprocess)
 
 

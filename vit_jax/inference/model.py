@@ -22,6 +22,7 @@ import numpy as np
 from vit_jax import models
 from vit_jax import pixel_classes
 from vit_jax import types
+from vit_jax.data import preprocessing as preprocessing_lib
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.inference import attention as attention_maps
 from vit_jax.inference import groups as groups_lib
@@ -31,7 +32,6 @@ from vit_jax.inference import predictions
 from vit_jax.models import feature_layers
 from vit_jax.weights import save as save_lib
 from vit_jax.weights import weights as weights_lib
-from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
 ImageLike = images_lib.ImageLike
 Predictions = list[predictions.Prediction] | list[predictions.Estimate]

@@ -38,11 +38,11 @@ def params_by_size(
     if old == new:
       return on_device
     positions = jax.device_put({
-        name: models.resize(
+        name: weights.config.resize_positions(
             name, np.asarray(array), old_grid=old, new_grid=new,
             method=weights.positions)  # type: ignore[arg-type]
         for name, array in tree.flatten(params).items()
-        if name.split('/')[-1] in models.POSITION_PARAMS})
+        if name.split('/')[-1] in weights.config.position_params})
     return tree.unflatten({**tree.flatten(on_device), **positions})
 
   return params_for

@@ -9,12 +9,13 @@ elsewhere: docs/zero_shot.md shows how.
 
 import dataclasses
 import os
+from typing import Any
 
 import numpy as np
 
+from vit_jax import registry
 from vit_jax import untrusted
 from vit_jax.inference import model as model_lib
-from vit_jax.models import vit_config
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.formats import npz
 
@@ -57,8 +58,10 @@ def attach(
         f'Cannot read the text embeddings {os.fspath(path)}: '
         f'{str(error).removeprefix(f"{os.fspath(path)}: ")}. Expected '
         f'an .npz file with {_KEYS}, and optionally scale and bias.') from error
-  config = model.config
-  if not isinstance(config, vit_config.ViTConfig) or config.cosine_head:
+  config: Any = model.config
+  if registry.exists(registry.GENERAL):
+    config = registry.load(registry.GENERAL)(config)
+  if not hasattr(config, 'cosine_head') or config.cosine_head:
     raise ValueError(
         f'{model.origin} cannot use text embeddings: expected the ViT image '
         'tower of CLIP or SigLIP.')

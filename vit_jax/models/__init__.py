@@ -2,7 +2,7 @@
 
 A module maps preprocessed images to named outputs, and names the axes of its
 parameters. `parallel.sharding` maps these names to mesh axes. For a model of
-your own, see `OwnModelConfig`.
+your own, extend `ModelConfig`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,88 +15,16 @@ import jax
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax.models import architecture
-from vit_jax.models import embed
-from vit_jax.models import resnet_config
+from vit_jax.models import decoder
+from vit_jax.models import earlier
 from vit_jax.models import variants
-from vit_jax.models import vit_config
-
-POSITION_PARAMS = embed.POSITION_PARAMS
-patch_positions = embed.patch_positions
-position_embeddings = embed.position_embeddings
-resize = embed.resize
-
-
-
-@dataclasses.dataclass(frozen=True)
-class OwnModelConfig:
-  """Base of the section `model` with the name of your own model.
-
-  A record adds its settings as fields, and a method `build`. The module is
-  called as module(images, train=False) and returns at least `logits` [batch,
-  classes] and `representation` [batch, width], the input of the head. A head
-  called `head`, with the layer `dense`, is replaced by fine-tuning.
-
-  Attributes:
-    name: 'my_package.my_module:MyConfig'.
-    num_classes: outputs of the head; 0 uses the classes of the dataset.
-    dtype: type of activations. 'auto' is bfloat16 on TPUs and GPUs, and float32
-      on CPUs; the run keeps the dtype it starts with.
-  """
-  name: str
-  num_classes: int = 0
-  dtype: Literal['auto', 'float32', 'bfloat16'] = 'float32'
-
-  # A ViT has layers to capture, tokens that are not patches, and kernels.
-  variant: ClassVar[str] = ''
-  backbone: ClassVar[None] = None
-  num_layers: ClassVar[int] = 0
-  num_prefix: ClassVar[int] = 0
-  has_cls: ClassVar[bool] = False
-  distill_token: ClassVar[bool] = False
-  axial: ClassVar[bool] = False
-  attention: ClassVar[str] = 'plain'
-  remat: ClassVar[str] = 'none'
-
-  def build(self) -> nn.Module:
-    """Returns the module, for `num_classes`."""
-    raise NotImplementedError
-
-  def grid(self, image_shape: tuple[int, int]) -> tuple[int, int]:
-    """Returns the rows and columns of tokens; raises for other image sizes."""
-    del image_shape
-    return 1, 1
-
-  @property
-  def compute_dtype(self) -> jax.numpy.dtype:
-    """`dtype` as a JAX dtype."""
-    return jax.numpy.dtype(self.dtype)
-
-  def check_complete(self) -> None:
-    """Raises a ValueError if a setting is missing."""
-
-  def describe(self) -> str:
-    """Returns the name of the model."""
-    return self.name
-
-  def without_fused_kernels(self, platform: str = '') -> 'OwnModelConfig':
-    """Returns the config itself: it uses no fused kernels."""
-    del platform
-    return self
-
-
-ModelConfig = (
-    vit_config.ViTConfig | resnet_config.ResNetConfig | OwnModelConfig)
+from vit_jax.models import vit
+from vit_jax.models.model_config import ModelConfig
 
 # Layers of a head whose outputs are classes; a decoder has others, too.
 CLASSIFIERS = ('dense', 'distill')
 # Parameters of self-supervised pre-training that models are loaded without.
 PRETRAINING_ONLY = ('masked_patch', 'projector')
-
-
-def config_type(name: Any) -> type[ModelConfig]:
-  """Returns the config record of a kind of model."""
-  return registry.find(
-      name, registry.MODELS, what='model.name', kind=OwnModelConfig)
 
 
 def parse(section: Mapping[str, Any]) -> ModelConfig:
@@ -108,22 +36,32 @@ def parse(section: Mapping[str, Any]) -> ModelConfig:
   variant = section.get('variant')
   implied: dict[str, Any] = (
       variants.section(str(variant)) if variant else {'name': 'vit'})
-  merged = {**implied, **section}
-  if variant and merged['name'] != implied['name']:
-    config_type(merged['name'])
+  merged = earlier.translate({**implied, **section})
+  if variant and _is_vit(merged['name']) != _is_vit(implied['name']):
     raise ValueError(
         f'model.variant {variant!r} is a {implied["name"]}, but model.name is '
         f'{merged["name"]!r}. Leave out one of them.')
-  backbone, given = implied.get('backbone'), section.get('backbone') or {}
-  if backbone and isinstance(given, Mapping):
-    merged['backbone'] = {**backbone, **given}
-  config = schema.parse(config_type(merged['name']), merged, where='model')
+  stem, given = implied.get('backbone'), section.get('backbone') or {}
+  if stem and isinstance(given, Mapping):
+    merged['backbone'] = {**stem, **given}
+  kind = record(merged['name'])
   # 0 stands for the dimension of the variant.
-  config = dataclasses.replace(config, **{
-      name: implied[name] for name in vit_config.DIMENSIONS
-      if name in implied and not getattr(config, name)})
+  merged |= {name: implied[name] for name in kind.dimensions
+             if name in implied and not merged.get(name)}
+  config = schema.parse(kind, merged, where='model')
   config.check_complete()
   return config
+
+
+def record(name: Any) -> type[ModelConfig]:
+  """Returns the record of a model, by `model.name`."""
+  names = {key: registry.MODELS[key]
+           for key in registry.available(registry.MODELS)}
+  return registry.find(name, names, what='model.name', kind=ModelConfig)
+
+
+def _is_vit(name: str) -> bool:
+  return issubclass(record(name), vit.ViTConfig)
 
 
 def inherit(
@@ -136,22 +74,25 @@ def inherit(
   are not, nor is the decoder, which is a head. `source` is section `model` of
   the checkpoint.
   """
-  record = config_type(source['name'])
-  if issubclass(record, OwnModelConfig):
+  source = earlier.translate(source)
+  kind = record(source['name'])
+  if registry.is_target(source['name']):  # Of the user: every setting.
     if section.get('name', source['name']) != source['name']:
       return dict(section)
-    names = tuple(name for name in source if name not in (
-        'num_classes', 'dtype'))
+    names = {*source} - {
+        field.name for field in dataclasses.fields(ModelConfig)} | {'name'}
   else:
-    names = tuple(name for name in architecture.switches(record)
-                  if name != 'decoder')
+    names = {*architecture.switches(kind)} - {'decoder'}
   variant = section.get('variant')
   if variant:
     chosen = variants.section(str(variant))
-    if chosen['name'] != source['name']:
+    if _is_vit(chosen['name']) != _is_vit(source['name']):
       return dict(section)
-    names = tuple(n for n in names if n not in chosen)
-  return {**{name: source[name] for name in names if name in source},
+    names -= {*chosen} - {'name'}
+    # A variant of a plain ViT names sizes only: it may be one of another kind.
+    if chosen['name'] != 'vit' or source['name'] == 'hybrid':
+      names &= {*architecture.switches(record(chosen['name']))} - {'name'}
+  return {**{name: source[name] for name in source if name in names},
           **section}
 
 
@@ -170,8 +111,9 @@ def with_dtype(
 
 def with_remat(config: ModelConfig, remat: Any) -> ModelConfig:
   """Returns the config with another `remat`, which own models do not have."""
-  return config if isinstance(config, OwnModelConfig) else (
-      dataclasses.replace(config, remat=remat))
+  changes = {'remat': remat} if any(
+      field.name == 'remat' for field in dataclasses.fields(config)) else {}
+  return dataclasses.replace(config, **changes)
 
 
 def for_devices(
@@ -187,22 +129,19 @@ def for_devices(
 
 
 def build(
-    config: ModelConfig, *, num_classes: int, patch: int | None = None,
-) -> nn.Module:
+    config: ModelConfig, *, num_classes: int, **options: Any) -> nn.Module:
   """Returns the module; `num_classes` applies if the config has 0.
 
-  `patch` is another patch size than that of the parameters.
+  `options` are those of the config's `build`.
   """
   if not config.num_classes:
     config = dataclasses.replace(config, num_classes=num_classes)
-  # A config can be read and completed without the modules.
-  if isinstance(config, OwnModelConfig):
-    return config.build()
-  if isinstance(config, resnet_config.ResNetConfig):
-    from vit_jax.models import resnet
-    return resnet.ResNet(config)
-  from vit_jax.models import vit
-  return vit.ViT(config, patch and (patch, patch))
+  module: Any = config.build(**options)
+  if config.decoder is None:
+    return module
+  return decoder.with_decoder(type(module))(**{  # type: ignore[arg-type]
+      name: getattr(module, name) for name in type(module).__dataclass_fields__
+      if name not in ('parent', 'name')})
 
 
 def init(

@@ -1,19 +1,22 @@
-"""Decoder of a segmentation model."""
+"""Segmentation: a decoder of patch tokens as the head of any ViT."""
 
 from collections.abc import Sequence
+import functools
+from typing import Any
 
 import einops
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from vit_jax.models import layers
-from vit_jax.models import vit_config
+from vit_jax.models import vit
 
 
 class Decoder(nn.Module):
   """Logits of pixels from patch tokens; see `DecoderConfig`."""
-  config: vit_config.ViTConfig
+  config: vit.ViTConfig
 
   @nn.compact
   def __call__(
@@ -48,3 +51,32 @@ class Decoder(nn.Module):
       self, cells: Float[Array, 'batch rows columns height width channels'],
   ) -> Float[Array, 'batch rows_height columns_width channels']:
     return einops.rearrange(cells, 'b r c i j w -> b (r i) (c j) w')
+
+
+@functools.cache
+def with_decoder(kind: type[vit.ViT]) -> type[vit.ViT]:
+  """Returns a ViT, or another model like it, whose head is the decoder."""
+
+  class Segmenter(kind):  # type: ignore[misc, valid-type]
+
+    def encode(
+        self, tokens: jax.Array, grid: tuple[int, int], *, train: bool,
+        capture: vit.Capture,
+    ) -> tuple[jax.Array, dict[str, Any]]:
+      wanted: vit.Capture = capture or (
+          'tokens' if self.config.decoder.layers else False)
+      return super().encode(tokens, grid, train=train, capture=wanted)
+
+    def classify(
+        self, tokens: jax.Array, representation: jax.Array,
+        captured: dict[str, Any], grid: tuple[int, int],
+    ) -> dict[str, jax.Array]:
+      del representation
+      c = self.config
+      of_layers = [captured['after_mlp'][number - 1]
+                   for number in c.decoder.layers] or [tokens]
+      return {'logits': Decoder(c, name='head')([
+          x[:, c.num_prefix:].reshape(-1, *grid, c.width)
+          for x in of_layers])}
+
+  return Segmenter

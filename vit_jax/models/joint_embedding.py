@@ -12,8 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from vit_jax.models import layers
-from vit_jax.models import vit
-from vit_jax.models import vit_config
+from vit_jax.models import model_config
 
 
 class JointEmbedding(nn.Module):
@@ -27,13 +26,13 @@ class JointEmbedding(nn.Module):
     hidden: width of the projector.
     outputs: length of an embedding.
   """
-  config: vit_config.ViTConfig
+  config: model_config.ModelConfig
   grid: tuple[int, int]
   hidden: int
   outputs: int
 
   def setup(self):
-    self.vit = vit.ViT(self.config, grid=self.grid)
+    self.vit = self.config.build(grid=self.grid)
     # Keeps the parameters of the ViT at the top level.
     nn.share_scope(self, self.vit)
     self.projector = _Projector(

@@ -15,11 +15,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from vit_jax.models import embed
-from vit_jax.models import encoder
 from vit_jax.models import layers
+from vit_jax.models import positions as positions_lib
 from vit_jax.models import vit
-from vit_jax.models import vit_config
 
 
 class MaskedPatch(nn.Module):
@@ -33,12 +31,12 @@ class MaskedPatch(nn.Module):
     num_outputs: outputs of each predicted patch.
     decoder: Transformer between encoder and predictions; None for none.
   """
-  config: vit_config.ViTConfig
+  config: vit.ViTConfig
   num_outputs: int
-  decoder: vit_config.ViTConfig | None = None
+  decoder: vit.ViTConfig | None = None
 
   def setup(self):
-    self.vit = vit.ViT(self.config)
+    self.vit = self.config.build()
     # Keeps the parameters of the ViT at the top level.
     nn.share_scope(self, self.vit)
     self.masked_patch = _MaskedPatch(
@@ -77,8 +75,7 @@ class MaskedPatch(nn.Module):
         replace=replace if self.decoder is None else None)
     tokens = outputs['tokens']
     if self.decoder is not None:
-      grid = vit_config.grid_shape(
-          (images.shape[1], images.shape[2]), self.config.patch_shape)
+      grid = self.config.grid((images.shape[1], images.shape[2]))
       tokens = self.masked_patch.decode(tokens, sources, grid, train)
     tokens = tokens[:, self.config.num_prefix:]
     if indices is not None:
@@ -88,9 +85,9 @@ class MaskedPatch(nn.Module):
 
 class _MaskedPatch(nn.Module):
   """Mask embedding, optional decoder, and prediction layer."""
-  config: vit_config.ViTConfig
+  config: vit.ViTConfig
   num_outputs: int
-  decoder: vit_config.ViTConfig | None
+  decoder: vit.ViTConfig | None
 
   def setup(self):
     width = (self.decoder or self.config).width
@@ -140,7 +137,7 @@ class _MaskedPatch(nn.Module):
 
 class _Decoder(nn.Module):
   """Transformer over all patches with fixed sine-cosine positions."""
-  config: vit_config.ViTConfig
+  config: vit.ViTConfig
 
   @nn.compact
   def __call__(
@@ -148,9 +145,10 @@ class _Decoder(nn.Module):
       train: bool,
   ) -> Float[Array, 'batch tokens width']:
     c = self.config
-    tokens = embed.add_positions(
-        tokens, jnp.asarray(embed.sincos_positions(grid, c.width)),
-        num_patches=grid[0] * grid[1])
-    tokens, _ = encoder.Encoder(c, train, False, grid, name='encoder')(
-        tokens, None)
+    positions = positions_lib.embeddings(
+        self.param, 'sincos', grid, c.width,
+        num_prefix=tokens.shape[1] - grid[0] * grid[1])
+    assert positions is not None
+    tokens, _ = vit.Encoder(c, train, False, name='encoder')(
+        tokens + positions.astype(tokens.dtype))
     return layers.layer_norm(c, 'final_norm')(tokens)

@@ -13,11 +13,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from vit_jax.models import heads
+from vit_jax.models import layers
 from vit_jax.models import resnet_config
-from vit_jax.models import vit_config
-
-_Config = vit_config.ViTConfig | resnet_config.ResNetConfig
+from vit_jax.models import vit
 
 
 def _is_product(primitive: Any, *args: Any, **params: Any) -> bool:
@@ -37,7 +35,7 @@ REMAT_POLICIES: Mapping[str, Callable | None] = {
 
 class StdConv(nn.Module):
   """Convolution with a standardised kernel (arXiv 1903.10520) and no bias."""
-  config: resnet_config.BackboneConfig
+  config: resnet_config.StemConfig
   channels: int
   size: int
   stride: int
@@ -64,8 +62,8 @@ class StdConv(nn.Module):
         dimension_numbers=('NHWC', 'HWIO', 'NHWC'))
 
 
-def padding(config: resnet_config.BackboneConfig, size: int) -> Any:
-  """Returns the padding of a window: see `BackboneConfig.preactivation`."""
+def padding(config: resnet_config.StemConfig, size: int) -> Any:
+  """Returns the padding of a window: see `StemConfig.preactivation`."""
   if not config.preactivation:
     return 'SAME'
   before = (size - 1) // 2
@@ -77,7 +75,7 @@ class Unit(nn.Module):
 
   It has the signature of a scan body without inputs.
   """
-  config: resnet_config.BackboneConfig
+  config: resnet_config.StemConfig
   width: int
   stride: int
   dtype: jnp.dtype
@@ -125,7 +123,7 @@ class Unit(nn.Module):
 
 
 def group_norm(
-    config: resnet_config.BackboneConfig, dtype: jnp.dtype, name: str, *,
+    config: resnet_config.StemConfig, dtype: jnp.dtype, name: str, *,
     scale: Any = nn.initializers.ones,
 ) -> nn.GroupNorm:
   """Group norm with float32 statistics."""
@@ -138,7 +136,7 @@ def group_norm(
 
 class Stage(nn.Module):
   """Units of one width; the first may halve the feature map size."""
-  config: _Config
+  config: Any  # With `backbone`, `compute_dtype`, `remat` and `unroll`.
   depth: int
   width: int
   stride: int
@@ -169,9 +167,9 @@ class Stage(nn.Module):
         Unit, prevent_cse=not in_scan, policy=REMAT_POLICIES[remat])
 
 
-class Backbone(nn.Module):
+class Stem(nn.Module):
   """Convolutional network without head; returns its last feature map."""
-  config: _Config
+  config: Any  # With `backbone`, `compute_dtype`, `remat` and `unroll`.
 
   @nn.compact
   def __call__(
@@ -223,12 +221,20 @@ class ResNet(nn.Module):
     del train
     c = self.config
     assert c.backbone is not None
-    features = Backbone(c, name='backbone')(images)
+    features = Stem(c, name='backbone')(images)
     if c.backbone.preactivation:
       features = nn.relu(group_norm(
           c.backbone, c.compute_dtype, 'final_norm')(features))
     tokens = features.reshape(features.shape[0], -1, features.shape[-1])
     pooled = tokens.mean(axis=1)
-    logits = heads.Head(c.num_classes, c.head_bias, name='head')(pooled)
+    logits = layers.Head(c.num_classes, c.head_bias, name='head')(pooled)
     return {'tokens': tokens, 'pooled': pooled, 'representation': pooled,
             'logits': logits}
+
+
+class Hybrid(vit.ViT):
+  """ViT on the feature map of a ResNet (section 3.1, "Hybrid architecture")."""
+  config: resnet_config.HybridConfig
+
+  def patches(self, images: jax.Array) -> jax.Array:
+    return super().patches(Stem(self.config, name='backbone')(images))

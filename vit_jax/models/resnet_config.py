@@ -1,20 +1,22 @@
-"""Configs of ResNets and of the convolutional backbones of hybrids."""
+"""Configs of ResNets, and of hybrids with their convolutional stems."""
 
 import dataclasses
 from typing import ClassVar, Literal
 
-import jax.numpy as jnp
+import flax.linen as nn
 
 from vit_jax import schema
-from vit_jax.models import architecture
+from vit_jax.models import layers
+from vit_jax.models import model_config
+from vit_jax.models import vit
 
-_switch, _ANY = architecture.switch, architecture.ANY
+_switch = model_config.switch
 
 GROUPS = 32  # Groups of a group norm (arXiv 1912.11370, section 3.2).
 
 
 @dataclasses.dataclass(frozen=True)
-class BackboneConfig:
+class StemConfig:
   """Convolutional network up to its last feature map.
 
   The defaults are from the paper's hybrids. A kernel w is standardised to
@@ -60,74 +62,70 @@ class BackboneConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class ResNetConfig:
+class HybridConfig(vit.ViTConfig):
+  """Section `model` of a config with `name: 'hybrid'`.
+
+  Attributes:
+    backbone: convolutional network whose feature map replaces the image;
+      `patch` is in positions of that map.
+  """
+  name: Literal['hybrid'] = _switch('hybrid')  # type: ignore[assignment]
+  backbone: StemConfig | None = _switch(None)
+
+  has_patches: ClassVar[bool] = False  # Receptive fields overlap.
+  dimensions: ClassVar[tuple[str, ...]] = (
+      *vit.ViTConfig.dimensions, 'backbone')
+
+  def grid(self, image_shape: tuple[int, int]) -> tuple[int, int]:
+    assert self.backbone is not None
+    return super().grid(self.backbone.feature_map(image_shape))
+
+  def image_size(self, grid: tuple[int, int]) -> tuple[int, int]:
+    assert self.backbone is not None
+    height, width = super().image_size(grid)
+    return height * self.backbone.stride, width * self.backbone.stride
+
+  def build(self, *, grid: tuple[int, int] | None = None) -> nn.Module:
+    from vit_jax.models import resnet
+    return resnet.Hybrid(self, grid)
+
+
+@dataclasses.dataclass(frozen=True)
+class ResNetConfig(model_config.ModelConfig):
   """Section `model` of a config with `name: 'resnet'` ("ResNet (BiT)").
 
   Attributes:
-    name: 'resnet'.
-    variant: name such as 'R50x1'; sets missing fields of `backbone`.
-    backbone: the convolutional network.
-    num_classes: outputs of the head; 0 uses the classes of the dataset.
-    head_bias: initial bias of the head, whose kernel starts at zero.
-    dtype: type of activations and convolutions. Parameters, norm statistics,
-      head and loss are always float32. 'auto' is bfloat16 on TPUs and GPUs, and
-      float32 on CPUs; the run keeps the dtype it starts with.
+    backbone: the convolutional network; missing fields are set by `variant`.
     remat: intermediates that the backward pass recomputes: 'none', 'dots' or
       'attention' (all except convolutions), or 'full' (all except the inputs of
       units).
     unroll: units per scan iteration. Gradients of convolutions in loops are
       slow on CPUs; 99 unrolls whole stages.
   """
-  name: Literal['resnet'] = _switch('resnet', exported=_ANY)
-  variant: str = ''
-  backbone: BackboneConfig | None = _switch(
-      None, exported={'npz': _ANY, 'timm': _ANY})
-  num_classes: int = 0
-  head_bias: float = 0.0
-  dtype: Literal['auto', 'float32', 'bfloat16'] = 'float32'
-  remat: Literal['none', 'attention', 'dots', 'full'] = 'none'
+  name: Literal['resnet'] = _switch('resnet')  # type: ignore[assignment]
+  backbone: StemConfig | None = _switch(None)
+  remat: layers.Remat = 'none'  # type: ignore[misc]
   unroll: int = 1
 
-  # Answers that are settings of a ViT: it has neither layers to capture nor
-  # tokens that are not patches.
-  num_layers: ClassVar[int] = 0
-  num_prefix: ClassVar[int] = 0
-  has_cls: ClassVar[bool] = False
-  distill_token: ClassVar[bool] = False
-  axial: ClassVar[bool] = False
-  attention: ClassVar[str] = 'plain'
-
   def __post_init__(self):
+    super().__post_init__()
     schema.check_range(self, 'unroll', low=1)
-    schema.check_range(self, 'num_classes')
-
-  @property
-  def compute_dtype(self) -> jnp.dtype:
-    """`dtype` as a JAX dtype."""
-    return jnp.dtype(self.dtype)
 
   def check_complete(self) -> None:
-    """Raises a ValueError if there are no stages."""
     if self.backbone is None or not self.backbone.depths:
       raise ValueError(
           'A ResNet needs its stages. Set model.variant to e.g. "R50x1", or '
           'model.backbone.depths to e.g. [3, 4, 6, 3].')
 
   def grid(self, image_shape: tuple[int, int]) -> tuple[int, int]:
-    """Returns the shape of the last feature map of an image."""
     assert self.backbone is not None
     return self.backbone.feature_map(image_shape)
 
   @property
   def output_width(self) -> int:
-    """Width of the representation."""
     assert self.backbone is not None
     return 4 * self.backbone.width * 2 ** (len(self.backbone.depths) - 1)
 
-  def describe(self) -> str:
-    """Returns the variant, or the kind of the model."""
-    return self.variant or self.name
-
-  def without_fused_kernels(self, platform: str = '') -> 'ResNetConfig':
-    """Returns the config itself: it uses no fused kernels."""
-    return self
+  def build(self, *, grid: tuple[int, int] | None = None) -> nn.Module:
+    from vit_jax.models import resnet
+    return resnet.ResNet(self)

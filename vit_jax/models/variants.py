@@ -5,16 +5,43 @@ import dataclasses
 import re
 from typing import Any
 
+from vit_jax import registry
 from vit_jax import schema
-from vit_jax.models import backbones
 
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+  """Dimensions of an encoder (a row of table 1 of the paper)."""
+  width: int
+  depth: int
+  mlp_dim: int
+  num_heads: int
+
+
+SIZES: Mapping[str, Size] = {
+    # arXiv 2106.10270 (AugReg), table 2; Ti and S are DeiT's (2012.12877).
+    'Ti': Size(width=192, depth=12, mlp_dim=768, num_heads=3),
+    'S': Size(width=384, depth=12, mlp_dim=1536, num_heads=6),
+    # arXiv 2010.11929 (ViT), figure 4: B "with all hidden dimensions
+    # halved", and its number of heads.
+    'b': Size(width=384, depth=12, mlp_dim=1536, num_heads=12),
+    # arXiv 2010.11929 (ViT), table 1.
+    'B': Size(width=768, depth=12, mlp_dim=3072, num_heads=12),
+    'L': Size(width=1024, depth=24, mlp_dim=4096, num_heads=16),
+    'H': Size(width=1280, depth=32, mlp_dim=5120, num_heads=16),
+    # arXiv 2106.04560 (Scaling Vision Transformers), table 2.
+    'g': Size(width=1408, depth=40, mlp_dim=6144, num_heads=16),
+    'G': Size(width=1664, depth=48, mlp_dim=8192, num_heads=16),
+    # arXiv 2302.05442 (Scaling ViTs to 22 Billion Parameters), table 1.
+    '22B': Size(width=6144, depth=48, mlp_dim=24576, num_heads=48),
+}
 # Settings of a size that differ from the plain encoder.
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     # arXiv 2302.05442, section 2.1: parallel layers, QK normalisation, no bias
     # in qkv projections, norms without bias and centring. Attention pooling, as
     # in the paper, is the setting `pooling`.
-    '22B': {'parallel': True, 'qkv_bias': False, 'qk_norm': True,
-            'norm': 'rms'},
+    '22B': {'name': 'backbone', 'parallel': True, 'qkv_bias': False,
+            'qk_norm': True, 'norm': 'rms'},
 }
 
 # Residual units of each stage by number of layers.
@@ -62,8 +89,8 @@ _BIT = {'preactivation': True, 'group_norm_epsilon': 1e-5, 'std_epsilon': 0.0,
 def section(variant: str) -> dict[str, Any]:
   """Returns the keys of section `model` that a variant sets.
 
-  These are `name`, `backbone`, the dimensions of a ViT, and the settings that
-  differ from a plain ViT.
+  These are `name`, the dimensions of a ViT or `backbone`, and the settings
+  that differ from a plain ViT.
 
   Raises:
     ValueError: for an unknown size or name, or if the form is not SIZE/PATCH.
@@ -79,22 +106,22 @@ def section(variant: str) -> dict[str, Any]:
   if '+' in variant:
     schema.check_name(variant, list(HYBRIDS), what='hybrid')
     size, depths, patch = HYBRIDS[variant]
-    return _vit(backbones.SIZES[size], patch, backbone={'depths': depths})
-  if '_' in variant:
-    schema.check_name(variant, list(backbones.table()), what='backbone')
-    found = backbones.table()[variant]
-    return _vit(found.size, **found.settings)
+    return _vit(SIZES[size], patch, name='hybrid', backbone={'depths': depths})
+  if '_' in variant and registry.exists(registry.BACKBONES):
+    table = registry.load(registry.BACKBONES)()
+    schema.check_name(variant, list(table), what='backbone')
+    return _vit(
+        table[variant].size, name='backbone', **table[variant].settings)
   match = re.fullmatch(r'(\w+)/(\d+)', variant)
   if not match or int(match[2]) == 0:
     raise ValueError(
         f'A variant has the form SIZE/PATCH, such as "B/16", but is '
-        f'{variant!r}. Sizes: {", ".join(backbones.SIZES)}.')
-  schema.check_name(match[1], list(backbones.SIZES), what='model size')
+        f'{variant!r}. Sizes: {", ".join(SIZES)}.')
+  schema.check_name(match[1], list(SIZES), what='model size')
   return _vit(
-      backbones.SIZES[match[1]], int(match[2]), **SETTINGS.get(match[1], {}))
+      SIZES[match[1]], int(match[2]), **SETTINGS.get(match[1], {}))
 
 
-def _vit(size: backbones.Size, patch: int, **settings: Any) -> dict[str, Any]:
+def _vit(size: Size, patch: int, **settings: Any) -> dict[str, Any]:
   """Returns the keys of a ViT with `settings` unlike a plain one's."""
-  return {'name': 'vit', 'backbone': None, **dataclasses.asdict(size),
-          'patch': patch, **settings}
+  return {'name': 'vit', **dataclasses.asdict(size), 'patch': patch, **settings}

@@ -29,7 +29,6 @@ from vit_jax import models
 from vit_jax import schema
 from vit_jax import types
 from vit_jax.models import joint_embedding
-from vit_jax.models import vit_config
 from vit_jax.objectives import objective
 from vit_jax.objectives import views as views_lib
 
@@ -77,16 +76,12 @@ class LejepaConfig(objective.ObjectiveConfig):
         interpolated, colour jitter is on but images are not RGB, or local views
         do not divide into patches.
     """
-    if not isinstance(model, vit_config.ViTConfig):
-      raise ValueError(
-          'objective lejepa needs a ViT, but the model is a '
-          f'{model.name}. Choose another model.variant.')
-    if model.position.startswith('relative') or (
-        model.position_at != 'stem' and model.position != 'none'):
+    if not model.takes_any_grid:
       raise ValueError(
           'objective lejepa interpolates position embeddings to the grid of '
-          'local views, so they must be added at the stem; model.position is '
-          f'{model.position!r} and model.position_at {model.position_at!r}.')
+          'local views, so they must be added at the stem of a ViT, unlike '
+          f'those of model.name={model.name} ({model.describe()}). Choose '
+          'another model.')
     config = self.views
     if config.changes_colours and image_shape[-1] != 3:
       raise ValueError(

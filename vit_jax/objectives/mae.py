@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
+from vit_jax import models
 from vit_jax import schema
-from vit_jax.models import vit_config
+from vit_jax.models import vit
 from vit_jax.objectives import masked_patch
 
 
@@ -48,24 +49,21 @@ class MaeConfig(masked_patch.MaskingConfig):
           f'{self.decoder_heads} heads (decoder_heads) and be a multiple of 4 '
           'for sine-cosine positions.')
 
-  def decoder(self, model: vit_config.ViTConfig) -> vit_config.ViTConfig:
+  def decoder(self, model: models.ModelConfig) -> vit.ViTConfig:
     """Returns the decoder of a model, or raises if it is not supported."""
-    unsupported = {
-        'axial': model.axial, 'rotary': model.rotary is not None,
-        'position': model.position.startswith('relative'),
-        'position_at': model.position_at != 'stem', 'merge': model.merge > 0}
-    for name, found in unsupported.items():
-      if found:
-        raise ValueError(
-            'objective mae needs positions that are added once, at the stem, '
-            'and attention over any subset of patches, but model.'
-            f'{name} is {getattr(model, name)!r}. Leave it out, or use '
-            '--config.objective.name=masked_patch.')
-    return dataclasses.replace(
-        model, width=self.decoder_width, depth=self.decoder_depth,
+    if not isinstance(model, vit.ViTConfig) or not model.takes_any_tokens:
+      raise ValueError(
+          'objective mae needs positions that are added once, at the stem, '
+          'and attention over any subset of patches, unlike those of model.'
+          f'name={model.name} ({model.describe()}). Use another model, or '
+          '--config.objective.name=masked_patch.')
+    return vit.ViTConfig(
+        width=self.decoder_width, depth=self.decoder_depth,
         num_heads=self.decoder_heads, mlp_dim=4 * self.decoder_width,
-        position='sincos', dropout=0.0, attention_dropout=0.0,
-        stochastic_depth=0.0, pool_heads=0)
+        patch=model.patch, position='sincos', gelu=(
+            'tanh' if model.gelu == 'tanh' else 'exact'),
+        layer_norm_epsilon=model.layer_norm_epsilon, dtype=model.dtype,
+        attention=model.attention, remat=model.remat, unroll=model.unroll)
 
   def corrupt(
       self, key: PRNGKeyArray, *, batch_size: int, patches: int,

@@ -68,15 +68,12 @@ class MaskingConfig(objective.ObjectiveConfig):
         is not divisible by the grid.
     """
     what = f'objective {self.name}'
-    if model.name != 'vit':
+    if not model.has_patches:
       raise ValueError(
-          f'{what} needs a ViT, but the model is a {model.name}, which has no '
-          'patches. Choose another model.variant.')
-    if model.backbone is not None:
-      raise ValueError(
-          f'{what} needs a ViT without model.backbone: the receptive field of '
-          'a ResNet leaks the pixels of a patch to its neighbours. Choose '
-          'another model.variant, such as B/16.')
+          f'{what} needs a ViT on patches of the image, but the model is a '
+          f'{model.name}: the receptive field of a ResNet leaks the pixels of '
+          'a patch to its neighbours. Choose another model.variant, such as '
+          'B/16.')
     height, width, channels = image_shape
     rows, columns = model.grid((height, width))
     if height % rows or width % columns:

@@ -15,11 +15,11 @@ from jaxtyping import Shaped
 import numpy as np
 
 from vit_jax import classes as classes_lib
-from vit_jax import models
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import paths
-from vit_jax.models import vit_config
+from vit_jax.models import positions as positions_lib
+from vit_jax.models import vit
 from vit_jax.weights import weights as weights_lib
 
 FILTERS = 'patches/kernel'  # [patch_height, patch_width, channels, width].
@@ -56,7 +56,7 @@ class InitConfig:
   checkpoint: str = ''
   stage: str = ''
   which: types.Which = 'latest'
-  positions: vit_config.Interpolation | None = None
+  positions: positions_lib.Interpolation | None = None
   channels: Literal['same', 'mean'] = 'same'
   new: tuple[str, ...] = ('head/.*',)
   ignored: tuple[str, ...] = (
@@ -95,7 +95,7 @@ def fit(
   if num_classes(params) == num_classes(initial):
     params = rescale_head(params, of=weights.run.get('data', {}), to=data)
   return adapt(params, initial, config=config, resize=functools.partial(
-      models.resize, new_grid=grid,
+      weights.config.resize_positions, new_grid=grid,
       old_grid=weights.config.grid(weights.resolution),
       method=config.positions or weights.positions))
 
@@ -228,8 +228,7 @@ def _resized(
   if name == FILTERS and values.ndim == len(target) == 4:
     if channels == 'mean':
       values = _spread_channels(values, target[2])
-    from vit_jax.models import embed
-    values = embed.resize_filters(values, target[:2])
+    values = positions_lib.resize_filters(values, target[:2])
   if values.ndim == len(target) and values.shape[-1:] == target[-1:]:
     return resize(name, values)
   return values
@@ -257,11 +256,12 @@ def _with_positions(
   """
   config = weights.config
   if 'positions' not in initial or 'positions' in params or (
-      not isinstance(config, vit_config.ViTConfig)
+      not isinstance(config, vit.ViTConfig)
       or config.position != 'sincos'):
     return params
-  return {**params, 'positions': np.asarray(models.position_embeddings(
-      lambda *_: None, config, config.grid(weights.resolution)))}
+  return {**params, 'positions': np.asarray(positions_lib.embeddings(
+      lambda *_: None, 'sincos', config.grid(weights.resolution), config.width,
+      num_prefix=config.num_prefix))}
 
 
 def report(rows: Sequence[Row]) -> str:

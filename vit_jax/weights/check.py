@@ -6,10 +6,11 @@ from typing import Any
 
 import flax.linen as nn
 import jax
+import numpy as np
 
 from vit_jax import models
 from vit_jax import tree
-from vit_jax.weights.configs import preprocessing
+from vit_jax.data import preprocessing
 from vit_jax.weights.formats import array_file
 
 
@@ -71,3 +72,30 @@ def abstract_params(
   images = jax.ShapeDtypeStruct((1, *resolution, channels), 'float32')
   return nn.unbox(jax.eval_shape(
       lambda: models.init(model, jax.random.key(0), images)))
+
+
+def add_empty_head(
+    config: models.ModelConfig, params: Mapping[str, Any],
+) -> dict[str, Any]:
+  """Adds a head with zero classes if the weights have no head."""
+  if any(name.startswith('head/') for name in params):
+    return dict(params)
+  heads = models.CLASSIFIERS[:1 + config.distill_token]
+  return {**params, **{
+      f'head/{head}/{end}': np.zeros(shape, np.float32) for head in heads
+      for end, shape in (('kernel', (config.output_width, 0)), ('bias', (0,)))}}
+
+
+def check_num_heads(variant: str, declared: int) -> None:
+  """Compares the heads of a variant with those that weights declare.
+
+  Arrays without an axis of heads fit any number, but compute other outputs.
+
+  Raises:
+    ValueError: if the numbers differ.
+  """
+  heads = getattr(models.parse({'variant': variant}), 'num_heads', 0)
+  if heads and declared and heads != declared:
+    raise ValueError(
+        f'The variant {variant} has num_heads={heads}, but the weights declare '
+        f'num_heads={declared}. Leave out the variant, or set num_heads, too.')

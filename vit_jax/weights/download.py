@@ -30,8 +30,7 @@ from vit_jax import schema
 from vit_jax import spelling
 from vit_jax import untrusted
 from vit_jax.checkpoints import errors
-from vit_jax.weights.configs import config_json
-from vit_jax.weights.configs import declared
+from vit_jax.weights import declared
 from vit_jax.weights.formats import array_file
 from vit_jax.weights.formats import open_file
 
@@ -256,7 +255,7 @@ def _check_any(path: pathlib.Path) -> None:
   if path.suffix in ('.npz', '.safetensors') or (
       array_file.sniff(path) == 'pytorch'):
     open_file.check_complete(path)
-  elif path.name in (config_json.NAME, *config_json.PROCESSORS):
+  elif path.name in declared.CONFIG_FILES:
     untrusted.read_json(path)
 
 
@@ -315,7 +314,7 @@ def _fetch_hub(text: str, log: Log) -> epath.Path:
     folder_of_file = file[:file.rfind('/') + 1]
     wanted = [file, declared.json_path(file), *(
         folder_of_file + name
-        for name in (config_json.NAME, *config_json.PROCESSORS))]
+        for name in declared.CONFIG_FILES)]
   else:
     wanted = [next((p for p in _HUB_PATTERNS
                     if any(name.endswith(p[1:]) for name in names)),

@@ -14,6 +14,7 @@ from etils import epath
 import jax
 
 from vit_jax import console
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
@@ -24,7 +25,6 @@ from vit_jax.models import lora
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import check
 from vit_jax.weights import download
-from vit_jax.weights import foreign
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.formats import orbax
 
@@ -64,7 +64,12 @@ def open(
     return orbax.override(_merged(weights, base=base), overrides)
   if base:
     raise _no_adapters(base, address)
-  weights = foreign.load(download.local(path, log=log), overrides)
+  if not registry.exists(registry.FOREIGN):
+    raise ValueError(
+        f'{os.fspath(address)} is not a checkpoint of vit_jax, and reading '
+        'others needs vit_jax.extras.zoo, which is not installed.')
+  weights = registry.load(registry.FOREIGN)(
+      download.local(path, log=log), overrides)
   return dataclasses.replace(weights, address=os.fspath(address))
 
 

@@ -3,18 +3,26 @@
 
 from collections.abc import Mapping
 import dataclasses
+import functools
 import typing
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
+from vit_jax import models
+from vit_jax import registry
 from vit_jax import schema
+from vit_jax.data import preprocessing
 from vit_jax.models import resnet_config
-from vit_jax.models import vit_config
-from vit_jax.weights.configs import preprocessing
 
-_MODEL: Mapping[str, Any] = {
-    **typing.get_type_hints(resnet_config.ResNetConfig),
-    **typing.get_type_hints(vit_config.ViTConfig),
-    'dtype': Literal['float32', 'bfloat16']}  # 'auto' is for training.
+
+@functools.cache
+def _fields() -> Mapping[str, Any]:
+  """Returns the types of the keys of section `model`, of any model."""
+  hints: dict[str, Any] = {}
+  for name in registry.available(registry.MODELS):  # The most general last.
+    hints |= {key: hint for key, hint in typing.get_type_hints(
+        models.record(name)).items() if typing.get_origin(hint) is not ClassVar}
+  # 'auto' is for training.
+  return {**hints, 'dtype': Literal['float32', 'bfloat16']}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +46,7 @@ def parse(overrides: Mapping[str, Any]) -> Overrides:
   Raises:
     ValueError: for an unknown name or an invalid value.
   """
-  known = (*_MODEL, *preprocessing.NAMES, 'prefix')
+  known = (*_fields(), *preprocessing.NAMES, 'prefix')
   for name in overrides:
     schema.check_name(name, known, what='override')
   preprocess = {name: value for name, value in overrides.items()
@@ -49,7 +57,7 @@ def parse(overrides: Mapping[str, Any]) -> Overrides:
     preprocess['resolution'] = checked.resolution
   return Overrides(
       model={name: _model_value(name, value)
-             for name, value in overrides.items() if name in _MODEL},
+             for name, value in overrides.items() if name in _fields()},
       preprocess=preprocess, prefix=schema.convert(
           overrides.get('prefix'), str | None, where='prefix'))
 
@@ -57,7 +65,7 @@ def parse(overrides: Mapping[str, Any]) -> Overrides:
 def _model_value(name: str, value: Any) -> Any:
   if name == 'backbone' and isinstance(value, Mapping):
     # It may be incomplete; the arrays determine the rest.
-    schema.parse(resnet_config.BackboneConfig, {'depths': (), **value},
+    schema.parse(resnet_config.StemConfig, {'depths': (), **value},
                  where=name)
     return dict(value)
-  return schema.to_plain(schema.convert(value, _MODEL[name], where=name))
+  return schema.to_plain(schema.convert(value, _fields()[name], where=name))

@@ -10,9 +10,9 @@ from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import paths
+from vit_jax.data import preprocessing
 from vit_jax.models import architecture
-from vit_jax.models import vit_config
-from vit_jax.weights.configs import preprocessing
+from vit_jax.models import positions as positions_lib
 
 W = TypeVar('W', bound='Weights')
 _MAX_NAMES = 4  # Names of classes or arrays in a line.
@@ -46,7 +46,7 @@ class Weights:
   shapes: Any
   preprocess: preprocessing.Preprocess
   resolution: tuple[int, int]
-  positions: vit_config.Interpolation = 'linear'
+  positions: positions_lib.Interpolation = 'linear'
   address: str = ''
   kind: str = ''
   description: str = ''

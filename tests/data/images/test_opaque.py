@@ -10,9 +10,9 @@ import pytest
 
 from tests import hostile
 from tests import pictures
+from vit_jax.data import preprocessing
 from vit_jax.data.images import decode
 from vit_jax.inference import images as images_lib
-from vit_jax.weights.configs import preprocessing
 
 SIDE = 16
 RED = (200, 40, 30)

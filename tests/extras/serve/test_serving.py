@@ -30,12 +30,12 @@ from tests import random_models
 from tests import toy
 from vit_jax import __main__ as main
 from vit_jax import registry
+from vit_jax.data import preprocessing as preprocessing_lib
 from vit_jax.data.images import limits
 from vit_jax.data.images import opaque
 from vit_jax.data.images import resize as resize_lib
 from vit_jax.extras.serve.commands import export as export_command
 from vit_jax.inference import images as images_lib
-from vit_jax.weights.configs import preprocessing as preprocessing_lib
 
 ROOT = pathlib.Path(__file__).parents[3]
 FOLDER = ROOT / 'docs' / 'serving'

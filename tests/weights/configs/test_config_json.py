@@ -6,9 +6,9 @@ import json
 import pytest
 
 from tests import random_models
-from vit_jax.weights import foreign
-from vit_jax.weights.configs import config_json
-from vit_jax.weights.configs import preprocessing
+from vit_jax.data import preprocessing
+from vit_jax.extras.zoo import foreign
+from vit_jax.extras.zoo.configs import config_json
 from vit_jax.weights.formats import safetensors
 
 CONFIGS = {'huggingface': random_models.HUGGINGFACE_CONFIG,

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tests import random_models
-from vit_jax.weights import foreign
-from vit_jax.weights.configs import declared
-from vit_jax.weights.configs import preprocessing
+from vit_jax.data import preprocessing
+from vit_jax.extras.zoo import foreign
+from vit_jax.weights import declared
 from vit_jax.weights.formats import npz
 from vit_jax.weights.formats import safetensors
 

@@ -5,13 +5,13 @@ import json
 import pytest
 
 from tests import random_models
+from vit_jax.data import preprocessing
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import resize as resize_lib
-from vit_jax.weights import foreign
+from vit_jax.extras.zoo import foreign
+from vit_jax.extras.zoo.configs import huggingface
+from vit_jax.extras.zoo.configs import huggingface_export
 from vit_jax.weights import weights as weights_lib
-from vit_jax.weights.configs import huggingface
-from vit_jax.weights.configs import huggingface_export
-from vit_jax.weights.configs import preprocessing
 from vit_jax.weights.formats import safetensors
 
 HF = {'model_type': 'vit', 'hidden_size': 12, 'num_attention_heads': 3}

@@ -9,14 +9,14 @@ from tests import pictures
 from tests import random_models
 from vit_jax import data
 from vit_jax import schema
+from vit_jax.data import preprocessing
 from vit_jax.data import scaling
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import resize as resize_lib
 from vit_jax.experiment import config_file
-from vit_jax.weights.configs import huggingface_export
-from vit_jax.weights.configs import preprocessing
-from vit_jax.weights.configs import timm
-from vit_jax.weights.configs import timm_export
+from vit_jax.extras.zoo.configs import huggingface_export
+from vit_jax.extras.zoo.configs import timm
+from vit_jax.extras.zoo.configs import timm_export
 
 ROOT = pathlib.Path(__file__).parents[3]
 MODEL = {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 8,

@@ -7,13 +7,13 @@ import pytest
 
 from tests import random_models
 from vit_jax import models
-from vit_jax.models import timm_names
-from vit_jax.weights import foreign
+from vit_jax.data import preprocessing
+from vit_jax.extras.zoo import foreign
+from vit_jax.extras.zoo import timm_names
+from vit_jax.extras.zoo.configs import timm
+from vit_jax.extras.zoo.configs import timm_export
+from vit_jax.weights import declared
 from vit_jax.weights import weights as weights_lib
-from vit_jax.weights.configs import declared
-from vit_jax.weights.configs import preprocessing
-from vit_jax.weights.configs import timm
-from vit_jax.weights.configs import timm_export
 from vit_jax.weights.formats import safetensors
 
 TINY = random_models.TINY

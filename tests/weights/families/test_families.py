@@ -2,8 +2,8 @@
 
 import pytest
 
-from vit_jax.weights.families import families
-from vit_jax.weights.families import matching
+from vit_jax.extras.zoo.families import families
+from vit_jax.extras.zoo.families import matching
 
 
 def test_other_names_belong_to_no_family():

@@ -3,8 +3,8 @@
 import pytest
 
 from vit_jax import models
+from vit_jax.extras.zoo.families import published_sizes
 from vit_jax.models import variants
-from vit_jax.weights.families import published_sizes
 
 
 @pytest.mark.parametrize('name', variants.PUBLISHED)

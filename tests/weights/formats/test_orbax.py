@@ -5,9 +5,9 @@ import shutil
 import pytest
 
 from tests import random_models
+from vit_jax.data import preprocessing
 from vit_jax.inference import load as load_lib
 from vit_jax.weights import open as open_lib
-from vit_jax.weights.configs import preprocessing
 
 STEP = 'checkpoints/latest/0'
 

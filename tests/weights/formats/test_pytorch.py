@@ -8,8 +8,8 @@ import zipfile
 import numpy as np
 import pytest
 
+from vit_jax.extras.zoo import pytorch
 from vit_jax.weights.formats import array_file
-from vit_jax.weights.formats import pytorch
 
 
 def test_a_pickle_needs_torch(tmp_path, monkeypatch):

@@ -12,7 +12,6 @@ import numpy as np
 from PIL import Image
 
 from vit_jax import console as console_lib
-from vit_jax import models
 from vit_jax import pictures as pictures_lib
 from vit_jax import tree
 from vit_jax.data.sources import class_folders
@@ -26,7 +25,8 @@ from vit_jax.inference import attention as attention_maps
 from vit_jax.inference import image_files
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import model as model_lib
-from vit_jax.models import vit_config
+from vit_jax.models import ablations
+from vit_jax.models import vit
 
 PATCHES, ROOT = 'patches/kernel', 'backbone/root/kernel'
 # Output that a rollout map explains, by pooling.
@@ -67,10 +67,10 @@ def positions(
     model: model_lib.Model, path: epath.Path) -> html_page.Section:
   """Draws the similarity of position embeddings (figure 7, centre)."""
   title, config = 'Position embeddings', model.config
-  if not isinstance(config, vit_config.ViTConfig):
+  if not isinstance(config, vit.ViTConfig):
     return html_page.Section(title, 'A ResNet has no position embeddings.')
   grid = config.grid(model.resolution)
-  table = models.patch_positions(model.params, config, grid)
+  table = ablations.patch_positions(model.params, config, grid)
   if table is None:
     return html_page.Section(
         title, f'The model adds no position embedding: model.position is '
@@ -79,7 +79,8 @@ def positions(
   return html_page.Section(
       title, 'Cosine similarity of the position embedding of each patch to '
       'the embeddings of all patches (figure 7, centre)'
-      + (', in the first layer.' if config.position_at == 'layers' else '.'),
+      + (', in the first layer.' if getattr(
+          config, 'position_at', '') == 'layers' else '.'),
       path)
 
 
@@ -205,7 +206,7 @@ def attention(
     statistics: receives the mean distances and the number of images.
   """
   title, config = 'Attention', model.config
-  if not isinstance(config, vit_config.ViTConfig):
+  if not isinstance(config, vit.ViTConfig):
     return [html_page.Section(title, 'A ResNet has no attention.')]
   if config.axial:
     return [html_page.Section(
@@ -216,9 +217,8 @@ def attention(
         title, 'Name images to draw attention: inspect --model=... photos/')]
   height, width = model.preprocess.resolution
   grid = config.grid((height, width))
-  stride = config.backbone.stride if config.backbone else 1
-  patch = (float(stride * config.patch_shape[0]),
-           float(stride * config.patch_shape[1]))
+  height_width = config.image_size((1, 1))
+  patch = float(height_width[0]), float(height_width[1])
   names: list[str] = []
   maps, rollouts, distances = [], [], []
   for batch, outputs in model.outputs(

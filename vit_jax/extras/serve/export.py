@@ -38,7 +38,6 @@ from vit_jax import tree
 from vit_jax import types
 from vit_jax import untrusted
 from vit_jax.inference import model as model_lib
-from vit_jax.models import encoder
 
 PLATFORMS = ('cpu', 'cuda', 'tpu')
 OUTPUTS = ('logits', 'representation')
@@ -136,19 +135,17 @@ def _unroll_layers(
   scan with a symbolic batch size.
   """
   scanned = context.module
-  if (not isinstance(scanned, encoder.Encoder)
-      or context.method_name != '__call__'):
+  if scanned.name != 'encoder' or context.method_name != '__call__':
     return method(*args, **kwargs)
-  tokens, positions = args
-  config = scanned.config
-  kind: Any = encoder.AxialBlock if config.axial else encoder.Block
-  block = kind(config, False, False, scanned.grid, parent=None)
+  tokens, *shared = args
+  kind, settings = scanned.block()
+  block = kind(*settings, parent=None)
   outputs: list[dict[str, jax.Array]] = []
-  for i in range(config.depth):
+  for i in range(scanned.config.depth):
     layer = jax.tree.map(
         lambda x, i=i: x[i], scanned.variables['params']['layers'])
     tokens, captured = block.apply(
-        {'params': layer}, tokens, jnp.asarray(i), positions)
+        {'params': layer}, tokens, jnp.asarray(i), *shared)
     outputs.append(captured)
   # A decoder may use several layers.
   return tokens, {name: [one[name] for one in outputs] for name in outputs[0]}

@@ -25,14 +25,12 @@ from vit_jax import untrusted
 from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
-from vit_jax.models import vit_config
+from vit_jax.data import preprocessing
 from vit_jax.weights import adapt
 from vit_jax.weights import check
+from vit_jax.weights import declared
 from vit_jax.weights import overrides as overrides_lib
 from vit_jax.weights import weights as weights_lib
-from vit_jax.weights.configs import declared
-from vit_jax.weights.configs import preprocessing
-from vit_jax.weights.families import infer_architecture
 from vit_jax.weights.formats import array_file
 
 
@@ -117,7 +115,7 @@ def for_inference(weights: weights_lib.Weights) -> weights_lib.Weights:
     ValueError: if the checkpoint does not hold exactly the model's parameters.
   """
   config, data = weights.config, weights.run.get('data', {})
-  shapes = infer_architecture.add_empty_head(
+  shapes = check.add_empty_head(
       config, tree.flatten(_of_model(weights.shapes)))
   check.check_params(
       config, shapes, weights.resolution, path=weights.address,
@@ -125,7 +123,7 @@ def for_inference(weights: weights_lib.Weights) -> weights_lib.Weights:
   check.check_preprocess(config, weights.preprocess)
 
   def read() -> types.Params:
-    arrays = infer_architecture.add_empty_head(
+    arrays = check.add_empty_head(
         config, tree.flatten(_of_model(weights.read())))
     params = {
         name: array_file.to_float32(array, name=name, path=weights.address)
@@ -166,7 +164,7 @@ def _with_overrides(
     raise ValueError(
         f'{", ".join(sorted(fixed))}: the checkpoint declares its model. Leave '
         'it out.')
-  if isinstance(stored, vit_config.ViTConfig) and 'pooling' in given:
+  if stored.has_tokens and 'pooling' in given:
     # Pooling does not change the class token.
     given = {'cls': stored.has_cls, **given}
   return models.parse({**schema.to_plain(stored), **given})

@@ -40,6 +40,7 @@ with epy.lazy_imports():
 
   from vit_jax import atomic_files
   from vit_jax import console as console_lib
+  from vit_jax.data import preprocessing
   from vit_jax.data.sources import class_numbers
   from vit_jax.data.sources import label_rules
   from vit_jax.extras.serve import export
@@ -48,7 +49,6 @@ with epy.lazy_imports():
   from vit_jax.inference import images as images_lib
   from vit_jax.inference import model as model_lib
   from vit_jax.inference import thresholds
-  from vit_jax.weights.configs import preprocessing
 
 _SERVING = pathlib.Path(__file__).parents[1] / 'serving'
 TOLERANCE = 1e-3

@@ -1,0 +1,1 @@
+"""Backbones of today: their model, and weights of other codebases."""

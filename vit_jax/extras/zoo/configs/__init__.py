@@ -1,0 +1,1 @@
+"""config.json of timm and Hugging Face."""

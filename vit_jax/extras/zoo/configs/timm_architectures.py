@@ -1,0 +1,173 @@
+"""timm's architectures that an exported model is built from.
+
+The arguments of an architecture's class override some of its settings, see
+`timm_arguments`; all others must be those of the model.
+"""
+
+from collections.abc import Mapping
+import functools
+from typing import Any
+
+from vit_jax import models
+from vit_jax.extras.zoo import backbone_config as vit_config
+from vit_jax.extras.zoo import backbones
+from vit_jax.extras.zoo import timm_names
+from vit_jax.extras.zoo.configs import timm_arguments
+from vit_jax.extras.zoo.families import published_sizes
+from vit_jax.models import architecture
+from vit_jax.weights import weights as weights_lib
+
+# Epsilons of the norms in timm's architectures. Our metadata has any other.
+EPSILONS = (1e-6, 1e-5)
+# Settings that no architecture has of its own.
+_FREE = (*vit_config.BackboneConfig.dimensions, 'position_mlp_dim')
+_BITS = ('R50x1', 'R50x3', 'R101x1', 'R101x3', 'R152x2', 'R152x4')
+
+
+# The first that has all settings of a model is written.
+_ARCHITECTURES: Mapping[timm_arguments.Kind, tuple[str, ...]] = {
+    timm_arguments.VIT: (
+        'vit_base_patch16_224', 'vit_base_patch16_clip_224',
+        'vit_giant_patch14_dinov2', 'aimv2_large_patch14_224',
+        'deit_base_distilled_patch16_224', 'vit_base_patch16_rpn_224',
+        'vit_small_patch16_18x2_224', 'vit_dpwee_patch16_reg1_gap_256',
+        'vit_dwee_patch16_reg1_gap_256', 'vit_base_patch16_xp_224',
+        'vit_tiny_r_s16_p8_224', 'vit_small_r26_s32_224',
+        'vit_base_r50_s16_224', 'vit_large_r50_s32_224'),
+    timm_arguments.NAFLEX: ('naflexvit_base_patch16_siglip',),
+    timm_arguments.EVA: (
+        'eva02_base_patch14_224', 'vit_pe_core_base_patch16_224',
+        'vit_small_patch16_rope_224', 'vit_small_patch16_dinov3',
+        'vit_base_patch16_sapiens2'),
+    timm_arguments.BEIT: ('beit_base_patch16_224',),
+    timm_arguments.RELPOS: (
+        'vit_relpos_base_patch16_rpn_224', 'vit_relpos_base_patch16_224'),
+    timm_arguments.ENCODER: (
+        'qwen3_vit_88m', 'qwen3_vit_88m_merge', 'deepseek_vit_412m',
+        'deepseek_vit_412m_align')}
+# Settings that arguments of the class set, but not for these architectures.
+_FIXED: Mapping[str, tuple[str, ...]] = {
+    'vit_base_patch16_clip_224': ('norm',),
+    'vit_giant_patch14_dinov2': ('proj_bias', 'inner_norm'),
+    'aimv2_large_patch14_224': ('norm', 'stem_norm'),
+    'deit_base_distilled_patch16_224': (
+        'registers', 'position', 'position_cls'),
+    'vit_base_patch16_xp_224': ('proj_bias', 'inner_norm'),
+    # No argument removes the layer scale.
+    'vit_dpwee_patch16_reg1_gap_256': (
+        'proj_bias', 'inner_norm', 'layer_scale'),
+    **dict.fromkeys(_ARCHITECTURES[timm_arguments.EVA], ('layer_scale',))}
+# Settings that neither the name implies nor `backbones` lists.
+_OTHERS: Mapping[str, Mapping[str, Any]] = {
+    'vit_base_patch16_sapiens2': {'norm': 'rms', 'layer_scale': 1e-5},
+    'vit_relpos_base_patch16_rpn_224': {
+        'pool_norm': True, 'final_norm': False},
+    **{name: {'backbone': {'depths': depths}} for name, depths in (
+        ('vit_tiny_r_s16_p8_224', ()), ('vit_small_r26_s32_224', (2, 2, 2, 2)),
+        ('vit_base_r50_s16_224', (3, 4, 9)),
+        ('vit_large_r50_s32_224', (3, 4, 6, 3)))}}
+
+
+@functools.cache
+def _config(name: str) -> vit_config.BackboneConfig:
+  """Returns the settings of an architecture."""
+  config = models.parse({
+      **({'variant': name} if name in backbones.table() else
+         {**dict.fromkeys(vit_config.BackboneConfig.dimensions, 4),
+          **(timm_names.find_architecture(name) or {}), 'num_heads': 1}),
+      **_OTHERS.get(name, {})})
+  assert isinstance(config, vit_config.BackboneConfig)
+  return config
+
+
+def encoder(config: vit_config.BackboneConfig) -> str:
+  """Returns the encoder of a multimodal model with these settings, or ''."""
+  name, unlike = _nearest(config, timm_arguments.ENCODER)
+  return '' if unlike else name
+
+
+def find(model: weights_lib.Weights) -> tuple[str, timm_arguments.Kind]:
+  """Returns the architecture of a ViT, and its class.
+
+  Raises:
+    ValueError: if timm has none.
+  """
+  config = model.config
+  assert isinstance(config, vit_config.BackboneConfig)
+  kind = timm_arguments.kind_of(model)
+  if kind is not timm_arguments.NAFLEX and (name := encoder(config)):
+    return name, timm_arguments.ENCODER
+  name, unlike = _nearest(config, kind)
+  if unlike:
+    raise _no_architecture(config, *unlike)
+  return name, kind
+
+
+def find_resnet(config: models.ModelConfig) -> str:
+  """Returns the architecture of a BiT.
+
+  Raises:
+    ValueError: if timm has none.
+  """
+  for name in _BITS:
+    if published_sizes.has_dimensions(config, name):
+      return f'resnetv2_{name[1:]}_bit'
+  raise _no_architecture(config, 'backbone')
+
+
+def _nearest(
+    config: vit_config.BackboneConfig, kind: timm_arguments.Kind,
+) -> tuple[str, list[str]]:
+  """Returns the architecture of a class with the fewest other settings.
+
+  These settings, which a model must not have, are the second value.
+  """
+  stored = {*kind.stored(config), *_FREE}
+  values = _compared(config, kind)
+  return min(((one, [
+      name for name, value in _compared(_config(one), kind).items()
+      if value != values[name]
+      and (name not in stored or name in _FIXED.get(one, ()))])
+              for one in _ARCHITECTURES[kind]), key=lambda found: len(found[1]))
+
+
+def _compared(
+    config: vit_config.BackboneConfig, kind: timm_arguments.Kind,
+) -> dict[str, Any]:
+  """Returns settings as an architecture of a class has them."""
+  backbone, rotary = config.backbone, config.rotary
+  scaled = config.layer_scale is not None
+  result = {
+      **{name: getattr(config, name) for name in architecture.switches(config)},
+      'cls': config.has_cls, 'layer_scale': scaled,
+      'mlp_bias': config.mlp_bias or not config.proj_bias,
+      'gelu': config.gelu if config.mlp == 'gelu' else 'exact',
+      'backbone': backbone and (
+          tuple(backbone.depths), backbone.width, backbone.preactivation)}
+  if kind is timm_arguments.ENCODER:
+    return {**result, 'merge_mlp_dim': config.merge_mlp_dim == (
+        config.merge_dim if config.mlp == 'swiglu' else
+        config.merge**2 * config.width)}
+  if config.layer_norm_epsilon not in EPSILONS or (
+      config.stem_norm == 'patches'):  # An argument of AIMv2 sets it.
+    result['layer_norm_epsilon'] = EPSILONS[0]
+  if kind is timm_arguments.EVA:
+    result['pool_prefix'] = config.pool_prefix == (
+        config.pooling == 'attention')
+    result['rotary'] = rotary is not None and bool(
+        rotary.register_base or rotary.cls or rotary.video or not (
+            scaled or rotary.reference or rotary.learned
+            or rotary.coordinates == 'normalized'))
+  elif kind is timm_arguments.NAFLEX:
+    result['position_cls'] = config.has_cls and config.position_cls
+    result['final_norm'] = not (config.final_norm and config.pool_norm)
+  elif kind in (timm_arguments.BEIT, timm_arguments.RELPOS):
+    result['final_norm'] = config.final_norm != config.pool_norm
+  return result
+
+
+def _no_architecture(config: models.ModelConfig, *names: str) -> ValueError:
+  settings = ', '.join(f'{name}={getattr(config, name)!r}' for name in names)
+  return ValueError(
+      f'timm has no architecture with {settings}, so no config.json can be '
+      'written. Write the weights alone: --target=FILE.safetensors.')

@@ -1,0 +1,71 @@
+"""config.json that timm builds an exported model from."""
+
+import math
+from typing import Any
+
+from vit_jax.data import preprocessing
+from vit_jax.data.images import resize as resize_lib
+from vit_jax.extras.zoo import backbone_config as vit_config
+from vit_jax.extras.zoo.configs import timm_architectures
+from vit_jax.extras.zoo.configs import timm_arguments
+from vit_jax.weights import weights as weights_lib
+
+
+def config_files(model: weights_lib.Weights) -> dict[str, dict[str, Any]]:
+  """Returns the JSON files of an exported model, by file name.
+
+  Raises:
+    ValueError: if timm has no architecture for the model.
+  """
+  config, preprocess = model.config, model.preprocess
+  result: dict[str, Any] = {
+      'num_classes': config.num_classes,
+      'pretrained_cfg': {
+          'num_classes': config.num_classes,
+          'input_size': [3, *preprocess.resolution],
+          'mean': list(preprocess.mean), 'std': list(preprocess.std),
+          **_resize_and_crop(preprocess)}}
+  if preprocess.labels:
+    result['label_names'] = list(preprocess.labels)
+  if isinstance(config, vit_config.BackboneConfig):
+    name, kind = timm_architectures.find(model)
+    result |= {
+        # The arguments override the settings of this architecture.
+        'architecture': name,
+        'global_pool': timm_arguments.POOLING[config.pooling],
+        'num_features': config.width,
+        'model_args': timm_arguments.arguments(model, kind)}
+  else:
+    result['architecture'] = timm_architectures.find_resnet(config)
+  return {'config.json': result}
+
+
+def _resize_and_crop(preprocess: preprocessing.Preprocess) -> dict[str, Any]:
+  """Returns the resize and crop in pretrained_cfg.
+
+  Raises:
+    ValueError: if timm cannot express the operations.
+  """
+  match preprocess.ops:
+    case [resize_lib.ResizeToPatches() as op] if (
+        op == op.at(preprocess.resolution)):
+      return {'crop_pct': 1.0, 'crop_mode': 'center',
+              'interpolation': op.method}
+  resize, _ = preprocess.check_resize_and_crop(
+      'timm', remedy='Save the model as orbax or npz.')
+  before = resize.least
+  resolution = preprocess.resolution
+  # timm resizes to int(side / crop_pct), which may round down to a pixel less.
+  fraction = min(1.0, resolution[0] / before[0])
+  while fraction and int(resolution[0] / fraction) < before[0]:
+    fraction = math.nextafter(fraction, 0)
+  sizes = tuple(int(side / fraction) for side in resolution)
+  square = resolution[0] == resolution[1]
+  if sizes != before or (resize.shorter and not square):
+    raise ValueError(
+        f'timm cannot express the operations {preprocess.sections}: its '
+        'central crop keeps the same fraction of both sides. Save the model as '
+        'orbax or npz.')
+  return {'crop_pct': fraction,
+          'crop_mode': 'squash' if resize.size else 'center',
+          'interpolation': resize.method}

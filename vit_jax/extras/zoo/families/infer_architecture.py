@@ -1,0 +1,284 @@
+"""Model config inferred from the names and shapes of parameters."""
+
+from collections.abc import Mapping
+import math
+from typing import Any
+
+from vit_jax.extras.zoo import backbone_config as vit_config
+from vit_jax.extras.zoo.families import families
+from vit_jax.extras.zoo.families import names
+from vit_jax.models import variants
+
+_LAYERS = 'encoder/layers'
+_QKV = f'{_LAYERS}/attention/qkv_kernel'
+_REQUIRED = ('patches/kernel', f'{_LAYERS}/attention_norm/scale', _QKV,
+             f'{_LAYERS}/mlp/hidden/kernel')
+
+
+def section(
+    params: Mapping[str, Any], family: families.Family, *,
+    declared: Mapping[str, Any], heads_in_shapes: bool,
+) -> dict[str, Any]:
+  """Returns the section `model` of a model with these parameters.
+
+  `declared` settings override the family's settings.
+
+  Raises:
+    ValueError: if an array that every model has is missing.
+  """
+  name = family.settings.get('name', 'vit')
+  if (declared.get('name', name) == 'resnet') != (name == 'resnet'):
+    raise ValueError(
+        f'name: expected {declared["name"]!r}, found the arrays of a {name}.')
+  head = params.get('head/dense/kernel')
+  result: dict[str, Any] = {
+      **family.settings,
+      'num_classes': 0 if head is None else int(head.shape[-1])}
+  if name == 'vit':
+    merged = family.merged if 'merger/out/kernel' in params else {}
+    result = {**_encoder(params, family, declared), **result, **merged}
+    if heads_in_shapes:
+      result['num_heads'] = int(params[_QKV].shape[-2])
+    result |= _pooling(params, family, declared)
+    if family.ambiguous:
+      _check_undetermined(params, declared)
+      if result['stem_norm'] != 'none':
+        result['layer_norm_epsilon'] = 1e-5  # CLIP and AIMv2.
+  result |= {**declared, 'name': name}  # `models.parse` finds another.
+  backbone = _backbone(params)
+  if backbone and declared.get('backbone', {}) is not None:
+    result['backbone'] = {
+        **backbone, **family.backbone, **declared.get('backbone', {})}
+  return result
+
+
+def _encoder(
+    params: Mapping[str, Any], family: families.Family,
+    declared: Mapping[str, Any],
+) -> dict[str, Any]:
+  missing = [name for name in _REQUIRED if name not in params]
+  if missing:
+    raise ValueError('The weights have no ' + ', '.join(
+        row.theirs for row in family.table.rows if row.ours in missing) + '.')
+  kernel, norm, _, hidden = (params[name].shape for name in _REQUIRED)
+  patch = tuple(map(int, kernel[:2]))
+  result: dict[str, Any] = {
+      'width': int(kernel[-1]), 'depth': int(norm[0]),
+      'mlp_dim': int(hidden[-1]),
+      'patch': patch[0] if patch[0] == patch[1] else patch,
+      'distill_token': 'distill' in params,
+      'registers': _length(params, 'registers'),
+      **_blocks(params), **_positions(params),
+      'pool_norm': 'pool_norm/scale' in params,
+      'representation_layer': 'representation/dense/kernel' in params}
+  if 'merger/out/kernel' in params:
+    result['merge_mlp_dim'], result['merge_dim'] = map(
+        int, params['merger/out/kernel'].shape)
+  if f'{_LAYERS}/attention_scale' in params:
+    result['layer_scale'] = 1e-5  # Initial value, replaced by the weights.
+  if 'cls_angles' in params:
+    result |= {'rotary': {'halves': True, 'cls': True}, 'position': 'none'}
+  if result['pool_norm'] and 'final_norm/scale' not in params:
+    result['final_norm'] = False
+  return result
+
+
+def _check_undetermined(
+    params: Mapping[str, Any], declared: Mapping[str, Any],
+) -> None:
+  """Checks that settings which the arrays do not reveal are declared.
+
+  Raises:
+    ValueError: if rotary positions, the GELU of CLIP or the order of norms are
+      unknown.
+  """
+  def has(name: str) -> bool:
+    return f'{_LAYERS}/{name}' in params
+
+  clip = 'stem_norm/scale' in params
+  rotates = not _positions(params) and (
+      has('attention/qv_bias')
+      or (clip and 'pooling/probe' in params)
+      # DINOv3 and RoPE-ViT.
+      or ('positions' not in params and has('attention_scale')))
+  advice = ('Put the config.json of the model next to its weights, or load it '
+            'with ')
+  if rotates and 'rotary' not in declared:
+    raise ValueError(
+        'These arrays are those of a model with rotary positions, which are '
+        'not stored in any array. '
+        f'{advice}rotary={{...}}, or with rotary=None.')
+  if clip and 'gelu' not in declared:
+    raise ValueError(
+        'These arrays are those of a CLIP model, whose GELU no array shows. '
+        f"{advice}gelu='quick' (OpenAI) or gelu='exact' (OpenCLIP).")
+  # EVA and EVA-02-CLIP E, unlike BEiT; then models with and without '_rpn'.
+  either = has('attention_norm/bias') and not has('attention_scale') and (
+      (has('attention/qv_bias') and not has('mlp/gate/kernel')
+       and not _positions(params))
+      or not (has('attention/qv_bias') or has('attention/qkv_bias')
+              or 'cls' in params))
+  if either and 'post_norm' not in declared:
+    raise ValueError(
+        'These arrays are those of models with norms before or after attention '
+        f'and MLP, which no array shows. {advice}post_norm=False (such as '
+        'eva_giant) or post_norm=True (such as eva02_enormous and rpn).')
+
+
+def _blocks(params: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the settings of norms, biases and the MLP."""
+  def has(name: str) -> bool:
+    return f'{_LAYERS}/{name}' in params
+
+  return {
+      'qkv_bias': has('attention/qkv_bias') or has('attention/qv_bias'),
+      'key_bias': not has('attention/qv_bias'),
+      'proj_bias': has('attention/out/bias'),
+      'mlp_bias': has('mlp/hidden/bias') or not has('attention/out/bias'),
+      'qk_norm': has('attention/query_norm/scale'),
+      'paired': has('second_attention_norm/scale'),
+      'differential': has('attention/difference/lambdas'),
+      'norm': 'layer' if has('attention_norm/bias') else 'rms',
+      'mlp': 'swiglu' if has('mlp/gate/kernel') else 'gelu',
+      'inner_norm': ('both' if has('attention/inner_norm/scale') else
+                     'mlp' if has('mlp/inner_norm/scale') else 'none'),
+      'stem_norm': ('tokens' if 'stem_norm/scale' in params else
+                    'patches' if 'patch_norm/scale' in params else 'none')}
+
+
+def _positions(params: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns the settings of positions; {} for one array or none."""
+  if 'positions_rows' in params:
+    return {'position': 'factorized'}
+  for module, place in ((names.RELATIVE, 'stem'),
+                        (names.SHARED_RELATIVE, 'shared')):
+    if f'{module}/offsets' in params:
+      return {'position': 'relative_2d', 'position_at': place}
+    hidden = params.get(f'{module}/hidden/kernel')
+    if hidden is not None:
+      return {'position': 'relative_mlp', 'position_at': place,
+              'position_mlp_dim': int(hidden.shape[-1])}
+  return {}
+
+
+def _pooling(
+    params: Mapping[str, Any], family: families.Family,
+    declared: Mapping[str, Any],
+) -> dict[str, Any]:
+  has_cls = 'cls' in params
+  pooling = declared.get('pooling') or (
+      'attention' if 'pooling/probe' in params
+      else 'average' if 'pool_norm/scale' in params or not has_cls
+      # The head reads both, as in DINOv2.
+      else 'cls_average' if 'head/dense/kernel' in params and (
+          len(params['head/dense/kernel']) == 2 * params['cls'].shape[-1])
+      else family.several_cls if 'registers' in params else 'cls')
+  cls = None if has_cls == pooling.startswith('cls') else has_cls
+  result = {'pooling': pooling, 'cls': cls}
+  hidden = params.get('pooling/mlp/hidden/kernel')
+  if hidden is not None and (
+      hidden.shape[-1] != params[f'{_LAYERS}/mlp/hidden/kernel'].shape[-1]):
+    result['pool_mlp_dim'] = int(hidden.shape[-1])
+  return result
+
+
+def _backbone(params: Mapping[str, Any]) -> dict[str, Any] | None:
+  root = params.get('backbone/root/kernel')
+  if root is None:
+    return None
+  depths: list[int] = []
+  while f'backbone/block{len(depths) + 1}/unit1/conv1/kernel' in params:
+    depths.append(1 + _length(
+        params, f'backbone/block{len(depths) + 1}/units/conv1/kernel'))
+  return {'depths': tuple(depths), 'width': int(root.shape[-1])}
+
+
+def _length(params: Mapping[str, Any], name: str) -> int:
+  return int(params[name].shape[0]) if name in params else 0
+
+
+def num_heads(
+    section: Mapping[str, Any], *, family: families.Family, path: str,
+) -> tuple[int, str]:
+  """Returns the number of heads of the published size, and whose it is.
+
+  Raises:
+    ValueError: if no published size has these widths.
+  """
+  width = section['width']
+  if width in family.num_heads:
+    return family.num_heads[width], f'as {family.label} has at this width'
+  for name, size in variants.SIZES.items():
+    if (size.width, size.mlp_dim) == (section['width'], section['mlp_dim']):
+      return size.num_heads, f'as ViT-{name} has'
+  raise ValueError(
+      f'{path}: the number of heads is unknown: the arrays do not contain '
+      f'it, no config.json declares it, and no published size has width '
+      f'{section["width"]}. Set it: num_heads=N.')
+
+
+# ------------------------------------------------------------------ positions
+
+
+def position_grid(
+    config: vit_config.BackboneConfig, count: int, *, num_prefix: int,
+    embeds_prefix: bool | None,
+    declared: tuple[int, int] | None, stored: tuple[int, int] | None,
+    requested: tuple[int, int] | None,
+) -> tuple[tuple[int, int], int]:
+  """Returns the grid of position embeddings, and the embeddings before it.
+
+  Args:
+    config: the ViT.
+    count: number of position embeddings, or of offsets of 'relative_2d'.
+    num_prefix: position embeddings of tokens before the patches, if there are
+      any.
+    embeds_prefix: whether there are any; None if unknown.
+    declared: image size of the position embeddings, if a config declares it.
+    stored: image size of the weights, which the embeddings may belong to; if
+      not, the grid is square if it can be.
+    requested: image size of the caller, which decides in other cases. It is not
+      first: 576 embeddings are 24 x 24, but also fit images of 288 x 512.
+
+  Raises:
+    ValueError: if no grid fits, or two do.
+  """
+  prefixes = dict.fromkeys(
+      prefix for prefix, possible in (
+          (num_prefix, embeds_prefix is not False),
+          (0, not embeds_prefix)) if possible)
+
+  offsets = config.position == 'relative_2d'
+
+  def fit(resolution: tuple[int, int]) -> tuple[tuple[int, int], int] | None:
+    try:
+      rows, columns = config.grid(resolution)
+    except ValueError:
+      return None
+    prefix = count - ((2 * rows - 1) * (2 * columns - 1) if offsets
+                      else rows * columns)
+    return ((rows, columns), prefix) if prefix in prefixes else None
+
+  for resolution in filter(None, (declared, stored)):
+    if found := fit(resolution):
+      return found
+  if declared:
+    raise ValueError(
+        f'{count} position embeddings (class tokens: '
+        f'{config.num_class_tokens}, registers: {config.registers}) do not '
+        f'belong to images of {declared[0]}x{declared[1]}.')
+  squares = {prefix: math.isqrt(count - prefix) for prefix in prefixes
+             if count > prefix
+             and math.isqrt(count - prefix) ** 2 == count - prefix}
+  if len(squares) != 1:
+    if requested and (found := fit(requested)):
+      return found
+    grids = ' or '.join(f'{n}x{n}' for n in squares.values()) or 'not square'
+    raise ValueError(
+        f'The grid of {count} position embeddings (class tokens: '
+        f'{config.num_class_tokens}, registers: {config.registers}) is '
+        f'{grids}. Set the image size that they are for: '
+        'resolution=(height, width).')
+  (prefix, side), = squares.items()
+  side = (side + 1) // 2 if offsets else side
+  return (side, side), prefix

@@ -1,0 +1,262 @@
+"""Loads weights of other codebases into our models, strictly.
+
+    file ─▶ family ─▶ arrays ─▶ model config ─▶ compared with the model's tree
+
+The content of a file determines its format and family, never its name. The
+model config is inferred from names and shapes; settings that these do not
+determine come from our own metadata, config.json or the table of published
+sizes; the caller's overrides take precedence. That model is then built
+abstractly: its parameters must be exactly the parameters of the file.
+"""
+
+from collections.abc import Iterator, Mapping
+import dataclasses
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from vit_jax import models
+from vit_jax import tree
+from vit_jax import untrusted
+from vit_jax.checkpoints import paths
+from vit_jax.data import preprocessing
+from vit_jax.extras.zoo import backbone_config as vit_config
+from vit_jax.extras.zoo.configs import config_json
+from vit_jax.extras.zoo.families import infer_architecture
+from vit_jax.extras.zoo.families import matching
+from vit_jax.extras.zoo.families import published_sizes
+from vit_jax.weights import check
+from vit_jax.weights import declared as declared_lib
+from vit_jax.weights import overrides as overrides_lib
+from vit_jax.weights import weights as weights_lib
+from vit_jax.weights.formats import open_file
+
+DEFAULT_SIZE = (224, 224)  # Pixels, where nothing determines the image size.
+
+
+def load(
+    path: str | os.PathLike, overrides: Mapping[str, Any] | None = None,
+) -> weights_lib.Weights:
+  """Opens the weights of another codebase; `read` reads their values.
+
+  Args:
+    path: a file, or a folder with a file and its config.json.
+    overrides: keys of the section `model` and of `Preprocess`, which override
+      declared and inferred values; and `prefix`, the prefix of parameter names,
+      for a file with several copies of a model.
+
+  Raises:
+    ValueError: if the file is damaged or of an unknown family, or does not
+      contain exactly the parameters of the model.
+  """
+  path = pathlib.Path(path)
+  given = overrides_lib.parse(overrides or {})
+  opened = open_file.open_weights(path)
+  file = pathlib.Path(opened.path).with_name('config.json')
+  try:
+    found = matching.find(opened, prefix=given.prefix)
+  except ValueError:
+    if file.exists():  # It may name the component that the model lacks.
+      config_json.read(file)
+    raise
+  declared = declared_lib.read_metadata(opened)
+  advice = ''
+  if declared is None:
+    declared = declared_lib.Declared()
+    if untrusted.exists(file):
+      declared = config_json.read(file)
+      advice = f'\n{config_json.ADVICE}'
+  try:
+    return _build(found, declared, given)
+  except ValueError as error:
+    if not declared.source:
+      raise
+    raise ValueError(f'{declared.source} does not describe the weights: '
+                     f'{error}{advice}') from error
+
+
+def _build(
+    found: matching.Found, declared: declared_lib.Declared,
+    given: overrides_lib.Overrides,
+) -> weights_lib.Weights:
+  """Compares the model with the headers.
+
+  Raises:
+    ValueError: if the file does not contain exactly the model's parameters.
+  """
+  if declared.families and found.family.name not in declared.families:
+    raise ValueError(
+        f'it is for {" or ".join(declared.families)}, but the arrays are those '
+        f'of a {found.family.label}.')
+  config: Any = _config(
+      found, matching.shapes(found, heads=1), declared, given)
+  heads = {'heads': getattr(config, 'num_heads', 1),
+           'pool_heads': getattr(config, 'pool_heads', 0)}
+  shapes = matching.shapes(found, **heads)
+  config, resolution, prefix = _positions(
+      found, config, shapes, declared, given)
+
+  embeds_registers = prefix > getattr(config, 'num_class_tokens', 0)
+
+  def adapt(params: Mapping[str, Any]) -> dict[str, Any]:
+    if embeds_registers:
+      params = matching.fold_register_positions(params, prefix)
+    return check.add_empty_head(config, params)
+
+  opened = found.opened
+  config = vit_config.simplest(config)
+  abstract = adapt(shapes)
+  check.check_params(config, abstract, resolution, path=opened.path,
+        theirs={match.ours: match.theirs[0] for match in found.matches})
+  origin = f'assumed, as for a {found.family.label}'
+  if found.family.any_aspect and 'ops' not in declared.preprocess:
+    declared.replace({'ops': [{
+        'op': 'resize_to_patches', 'patch': config.patch_shape[0]}]}, origin)
+  declared.add_defaults(found.family.preprocess, origin)
+  preprocess = _preprocess(config, resolution, declared, given)
+  under = f', under {found.prefix}' if found.prefix else ''
+  return weights_lib.Weights(
+      config=config,
+      read=lambda: tree.unflatten(adapt(matching.read(found, **heads))),
+      shapes=tree.unflatten(abstract), resolution=resolution,
+      preprocess=preprocess,
+      positions=declared.positions or found.positions,
+      address=opened.path, kind=found.family.name,
+      description=f'{paths.display(opened.path)}: {found.family.label} '
+      f'({opened.format}{under})',
+      settings=declared.settings({**given.model, **given.preprocess}),
+      notes=(*declared.notes, *_notes(found, declared, given, preprocess)),
+      report=tuple(_report(found, abstract)))
+
+
+def _positions(
+    found: matching.Found, config: models.ModelConfig,
+    shapes: Mapping[str, np.ndarray], declared: declared_lib.Declared,
+    given: overrides_lib.Overrides,
+) -> tuple[models.ModelConfig, tuple[int, int], int]:
+  """Returns the config, the image size and the prefix of position embeddings.
+
+  The prefix is the number of embeddings before the patches' embeddings.
+  """
+  requested = given.preprocess.get('resolution')
+  stored = declared.preprocess.get('resolution')
+  resolutions = {'declared': declared.resolution, 'stored': stored,
+                 'requested': requested}
+  if isinstance(config, vit_config.BackboneConfig) and (
+      config.position == 'relative_2d'):
+    count = max((array.shape[-2] for name, array in shapes.items()
+                 if name.endswith('relative/offsets')), default=0)
+    grid, _ = infer_architecture.position_grid(
+        config, count, num_prefix=config.num_prefix_offsets,
+        embeds_prefix=bool(config.num_prefix), **resolutions)
+    return config, config.image_size(grid), 0
+  if not isinstance(config, vit_config.BackboneConfig) or (
+      config.position not in ('learned', 'factorized')
+      or not {'positions', 'positions_rows'} & set(shapes)):
+    return config, (
+        requested or declared.resolution or stored or DEFAULT_SIZE), 0
+  if config.position == 'factorized' or found.position_grid:
+    grid = found.position_grid or (
+        len(shapes['positions_rows']), len(shapes['positions_columns']))
+    return (dataclasses.replace(config, position_cls=not config.has_cls),
+            config.image_size(grid), 0)
+  embeds_prefix = declared.embeds_prefix
+  if config.has_cls and 'position_cls' in given.model:
+    embeds_prefix = given.model['position_cls']
+  grid, prefix = infer_architecture.position_grid(
+      config, len(shapes['positions']), **resolutions,
+      embeds_prefix=embeds_prefix,
+      num_prefix=(config.num_prefix if found.family.embeds_registers else
+                  config.num_class_tokens))
+  resolution = config.image_size(grid)
+  if config.has_cls:
+    config = dataclasses.replace(config, position_cls=bool(prefix))
+  return config, resolution, prefix
+
+
+def _config(
+    found: matching.Found, params: Mapping[str, np.ndarray],
+    declared: declared_lib.Declared, given: overrides_lib.Overrides,
+) -> models.ModelConfig:
+  """Returns the model config; adds the origin of its heads to `declared`."""
+  known = dict(declared.model)
+  if 'variant' in given.model:
+    if 'num_heads' not in given.model:
+      check.check_num_heads(
+          given.model['variant'], known.get('num_heads', 0))
+    known |= published_sizes.dimensions(given.model['variant'])
+    declared.origins['num_heads'] = weights_lib.GIVEN
+  known |= given.model
+  section = infer_architecture.section(
+      params, found.family, declared=known, heads_in_shapes=found.has_head_axis)
+  if 'width' in section and not section.get('num_heads'):
+    section['num_heads'], source = infer_architecture.num_heads(
+        section, family=found.family, path=found.opened.path)
+    declared.origins['num_heads'] = (
+        f'assumed, {source} (if wrong, all outputs are wrong)')
+  elif 'width' in section and 'num_heads' not in known:
+    declared.origins['num_heads'] = 'inferred from the arrays'
+  variant = section.pop('variant', None)
+  config = vit_config.general(models.parse(section))
+  if variant is None:
+    variant = published_sizes.variant(config)
+  elif variant and not published_sizes.has_dimensions(config, variant):
+    variant = ''
+  return dataclasses.replace(config, variant=variant)
+
+
+def _preprocess(
+    config: models.ModelConfig, resolution: tuple[int, int],
+    declared: declared_lib.Declared, given: overrides_lib.Overrides,
+) -> preprocessing.Preprocess:
+  preprocess = preprocessing.parse(
+      {'resolution': resolution, **declared.preprocess})
+  if not declared.ours:
+    if not preprocess.any_aspect:
+      preprocess = preprocess.resized(resolution)
+    if not config.num_classes:
+      preprocess = dataclasses.replace(preprocess, labels=())
+  preprocess = preprocessing.override(preprocess, given.preprocess)
+  check.check_preprocess(config, preprocess)
+  return preprocess
+
+
+def _notes(
+    found: matching.Found, declared: declared_lib.Declared,
+    given: overrides_lib.Overrides, preprocess: preprocessing.Preprocess,
+) -> Iterator[str]:
+  """Yields lines about sizes, overrides and arrays that are not read."""
+  size = declared.preprocess.get('resolution')
+  if size not in (None, preprocess.resolution) and (
+      'resolution' not in given.preprocess):
+    yield (f'the declared image size is {size}, but images are resized to '
+           f'{preprocess.resolution}, the size of the position embeddings; for '
+           f'the declared size, set resolution={size}')
+  if found.opened.format == 'npz' and not declared.source:
+    # Our own .npz files cannot be distinguished from published ones.
+    file = pathlib.Path(declared_lib.json_path(found.opened.path))
+    yield (f'{file.name} beside it is not that of vit_jax' if file.exists() else
+           f'no {file.name} beside it, which vit_jax writes'
+           ) + ': settings that are assumed may be wrong'
+  if found.family.undeclared and not declared.source:
+    yield found.family.undeclared
+  if found.family.note:
+    yield found.family.note
+  if values := {**given.model, **given.preprocess}:
+    yield weights_lib.listed(values.items(), start='overrides: ')
+  if found.left_out:
+    yield (f'ignored: {len(found.left_out)} arrays that are not parameters: '
+           + weights_lib.shortened(found.left_out))
+
+
+def _report(
+    found: matching.Found, params: Mapping[str, Any]) -> Iterator[str]:
+  """Yields a line for each parameter, and for each array that is ignored."""
+  for match in found.matches:
+    more = f' (and {len(match.theirs) - 1} more)' * (len(match.theirs) > 1)
+    shape = getattr(params.get(match.ours), 'shape', '')
+    yield f'  loaded  {match.theirs[0]}{more} -> {match.ours} {shape}'.rstrip()
+  for name in found.left_out:
+    yield f'  ignored {name} {found.opened.shapes[name]}'

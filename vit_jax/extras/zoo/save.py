@@ -1,0 +1,241 @@
+"""Writes a model in another codebase's format, atomically."""
+
+from collections.abc import Iterable, Mapping
+import dataclasses
+import json
+import os
+import pathlib
+import re
+from typing import Any
+
+import numpy as np
+
+from vit_jax import atomic_files
+from vit_jax import models
+from vit_jax import registry
+from vit_jax import tree
+from vit_jax import types
+from vit_jax.data import scaling
+from vit_jax.extras.zoo import backbone_config as vit_config
+from vit_jax.extras.zoo.configs import huggingface_export
+from vit_jax.extras.zoo.configs import huggingface_types
+from vit_jax.extras.zoo.configs import timm_architectures
+from vit_jax.extras.zoo.configs import timm_arguments
+from vit_jax.extras.zoo.families import families
+from vit_jax.extras.zoo.families import layout
+from vit_jax.extras.zoo.families import published_sizes
+from vit_jax.models import ablations
+from vit_jax.models import architecture
+from vit_jax.weights import declared
+from vit_jax.weights import weights as weights_lib
+from vit_jax.weights.formats import npz
+from vit_jax.weights.formats import safetensors
+
+# Settings that config.json declares.
+_DECLARED = {'timm': ('gelu',), 'huggingface': (
+    'gelu', 'layer_norm_epsilon', 'rotary')}
+
+
+def write(
+    target: str | os.PathLike, form: str, model: weights_lib.Weights, *,
+    dtype: str,
+) -> list[str]:
+  """Writes a model; see `weights.save.save`."""
+  preprocess = model.preprocess
+  if preprocess.channels != 3:
+    raise ValueError(
+        f'The model has {preprocess.channels} input channels, but the '
+        f'format {form} supports three. Save it as orbax.')
+  if form in ('timm', 'huggingface') and (
+      preprocess.pixel_dtype != 'uint8'
+      or preprocess.value_range not in (None, scaling.DEFAULT_RANGE)):
+    raise ValueError(
+        f'The model expects pixels of {preprocess.pixel_dtype} with the '
+        f'value_range {preprocess.value_range}, which the format {form} cannot '
+        'express. Save it as orbax.')
+  if registry.is_target(model.config.name):
+    raise ValueError(
+        f'The format {form} is for models of the library, but the model is '
+        f'{model.config.name}. Save it as orbax.')
+  params = model.read()
+  if isinstance(model.config, ablations.AblationConfig):
+    architecture.check_exportable(model.config, form)
+  model = dataclasses.replace(
+      model, config=vit_config.general(model.config))
+  config: Any = model.config
+  family = _family(form, model)
+  arrays = {name: array.astype(dtype) for name, array in to_arrays(
+      family, _for_format(form, config, params),
+      rows=config.grid(model.resolution)[0]).items()}
+  if config.variant and not published_sizes.has_dimensions(
+      config, config.variant):
+    config = dataclasses.replace(config, variant='')
+    model = dataclasses.replace(model, config=config)
+  if family.name == 'vit5':
+    arrays |= timm_arguments.vit5_frequencies(config)
+  metadata = declared.metadata(dataclasses.replace(
+      model, config=vit_config.simplest(config)))
+  path = os.fspath(target)
+  declared_settings: tuple[str, ...] = ()
+  if form == 'npz':
+    with (atomic_files.create(path) as file,
+          atomic_files.create(declared.json_path(path)) as json_file):
+      npz.write(file, arrays)
+      metadata[npz.CHECKSUM] = npz.open_file(file).metadata[npz.CHECKSUM]
+      json_file.write_text(json.dumps(metadata, indent=2) + '\n')
+  elif form == 'timm' and path.endswith('.safetensors'):
+    with atomic_files.create(path) as file:
+      _write_safetensors(file, arrays, metadata)
+  else:
+    _write_folder(path, form, model, arrays, metadata)
+    declared_settings = _DECLARED[form]
+    if getattr(config, 'layer_norm_epsilon', None) in (
+        timm_architectures.EPSILONS):
+      declared_settings += 'layer_norm_epsilon',
+  return _notes(form, family, config, declared=declared_settings)
+
+
+def _write_safetensors(
+    path: pathlib.Path, arrays: Mapping[str, np.ndarray],
+    metadata: Mapping[str, Any],
+) -> None:
+  safetensors.write(path, arrays, metadata={
+      declared.KEY: json.dumps(metadata)})
+
+
+def _write_folder(
+    path: str, form: str, model: weights_lib.Weights,
+    arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any],
+) -> None:
+  """Writes a folder with the JSON files of the library."""
+  config_files = registry.load(
+      registry.WEIGHT_FORMATS[form]).config_files(model)
+  if form == 'huggingface':
+    arrays = {**arrays, **huggingface_export.buffers(
+        config_files['config.json'])}
+  with atomic_files.create(path) as folder:
+    folder.mkdir()
+    files = {}
+    for name, content in config_files.items():
+      (folder / name).write_text(json.dumps(content, indent=2) + '\n')
+      files[name] = declared.checksum(folder / name)
+    _write_safetensors(
+        folder / 'model.safetensors', arrays, {**metadata, 'files': files})
+
+
+def _family(form: str, model: weights_lib.Weights) -> families.Family:
+  """Returns the family to write."""
+  config: Any = model.config
+  if not isinstance(config, vit_config.BackboneConfig):
+    architecture.check_exportable(config, form)
+    return families.FAMILIES[
+        'timm_bit' if form == 'timm' else
+        'resnet' if config.backbone and not config.backbone.preactivation else
+        'bit']
+  if form == 'huggingface':
+    found = huggingface_types.TYPES[huggingface_export.model_type(model)]
+    return found.in_family.written(config)
+  if form == 'npz' and _has_tokens_of_tips(config):
+    architecture.check_exportable(
+        dataclasses.replace(config, registers=0, mlp='gelu'), form)
+    return families.FAMILIES['tips'].written(config)
+  # Names of arrays show whether biases are shared.
+  architecture.check_exportable(dataclasses.replace(
+      config, position_at='stem') if config.has_offset_bias else config, form)
+  if form == 'npz':
+    return families.FAMILIES['npz']
+  if timm_arguments.is_naflex(model):
+    return families.FAMILIES['naflex']
+  if encoder := timm_architectures.encoder(config):
+    return families.FAMILIES[encoder.split('_')[0]]
+  family = families.FAMILIES[
+      'vit5' if timm_arguments.is_vit5(config) else
+      'sapiens2' if timm_arguments.is_sapiens2(config) else
+      'timm_parallel' if config.parallel else
+      'timm_paired' if config.paired else 'timm']
+  return dataclasses.replace(
+      family, table=timm_arguments.written(family.table, config))
+
+
+def _has_tokens_of_tips(config: vit_config.BackboneConfig) -> bool:
+  return (config.registers == 1 and config.has_cls and not config.position_cls
+          and config.position == 'learned' and not config.num_classes)
+
+
+def _for_format(
+    form: str, config: models.ModelConfig, params: types.Params,
+) -> dict[str, Any]:
+  """Returns the parameters that the format has, by our names."""
+  flat = tree.flatten(params)
+  if not isinstance(config, vit_config.BackboneConfig):
+    return flat
+  pixio = form == 'huggingface' and config.pooling == 'cls_registers'
+  if 'registers' not in flat or not (pixio or (
+      form == 'timm' and timm_arguments.embeds_prefix(config))):
+    return flat
+  # The registers of timm and Pixio have position embeddings, too.
+  cls, patches = np.split(
+      np.asarray(flat['positions']), [config.num_class_tokens])
+  return {**flat, 'positions': np.concatenate(
+      [cls, np.zeros_like(flat['registers']), patches])}
+
+
+def to_arrays(
+    family: families.Family, params: Mapping[str, Any], **lengths: int,
+) -> dict[str, np.ndarray]:
+  """Converts parameters, by our names, to a family's arrays, by its names.
+
+  `lengths` are those of axes in the layouts that shapes do not determine:
+  `rows` of the grid of positions.
+
+  Raises:
+    ValueError: if the family has no such parameter.
+  """
+  flat = {name: np.asarray(array, np.float32)
+          for name, array in params.items() if array.size}
+  flat = families.join_pairs(family, flat)
+  arrays: dict[str, np.ndarray] = {}
+  problems = []
+  for name, array in flat.items():
+    try:
+      arrays |= layout.to_theirs(family.table, name, array, **lengths)
+    except ValueError as error:
+      # The projection of CLIP and the patches of C-RADIO have no bias.
+      if np.any(array) or name not in ('head/dense/bias', 'patches/bias'):
+        problems.append(str(error))
+  if problems:
+    raise ValueError('\n'.join(problems))
+  if family.name == 'timm' and 'backbone/block1/unit1/conv1/kernel' not in flat:
+    # timm names a root without stages differently.
+    arrays = {n.replace('backbone.stem.', 'backbone.'): a
+              for n, a in arrays.items()}
+  arrays |= {
+      name: np.zeros([length or flat['cls'].shape[-1] for length in shape],
+                     np.float32)
+      for name, shape in family.table.unused.items()}
+  if 'head/dense/kernel' not in flat:
+    arrays = {n.removeprefix(family.base): a for n, a in arrays.items()}
+  for pattern, replacement in family.written_as.items():
+    arrays = {re.sub(pattern, replacement, n): array
+              for n, array in arrays.items()}
+  return {family.prefix + name: np.ascontiguousarray(array)
+          for name, array in sorted(arrays.items())}
+
+
+def _notes(
+    form: str, family: families.Family, config: Any, *,
+    declared: Iterable[str] = (),
+) -> list[str]:
+  """Returns notes on settings for which the format's library differs.
+
+  The settings of its family are those of the library, except those that it
+  reads from config.json (`declared`).
+  """
+  pairs = [(name, value, getattr(config, name))
+           for name, value in family.settings.items() if name not in declared]
+  if config.backbone:
+    pairs += [(f'backbone.{name}', value, getattr(config.backbone, name))
+              for name, value in family.backbone.items()]
+  return [f'{form} computes with {name}={theirs!r}, this model with {own!r}; '
+          'only vit_jax reads that from the metadata'
+          for name, theirs, own in pairs if own != theirs]

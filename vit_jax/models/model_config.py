@@ -1,0 +1,156 @@
+"""What the config record of every model declares, and answers.
+
+A model of your own extends `ModelConfig` by its settings and `build`. Its
+module is called as module(images, train=False) and returns at least `logits`
+[batch, classes] and `representation` [batch, width], the input of the head. A
+head called `head`, with the layer `dense`, is replaced by fine-tuning.
+"""
+
+import dataclasses
+from typing import Any, ClassVar, Literal
+
+import flax.linen as nn
+import jax.numpy as jnp
+
+from vit_jax import schema
+from vit_jax.models import architecture
+from vit_jax.models import decoder_config
+from vit_jax.models import positions
+
+switch = architecture.switch
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig:
+  """Section `model`: fields that every model has.
+
+  Attributes:
+    variant: name of the dimensions, such as 'B/16' or 'R50x1'; it sets those
+      that are 0, and settings that are not given.
+    num_classes: outputs of the head; 0 uses the classes of the dataset.
+    head_bias: initial bias of the head; -10 gives a low initial sigmoid loss
+      with many classes. The kernel of the head starts at zero.
+    decoder: decoder of a segmentation model, whose logits are those of pixels,
+      not of the image; None for none. It is the head of the model.
+    dtype: type of activations and matrix products, including attention logits.
+      Parameters, norm statistics, softmax, head and loss are always float32.
+      'auto' is bfloat16 on TPUs and GPUs, and float32, which is faster there,
+      on CPUs; the run keeps the dtype it starts with.
+  """
+  name: str = switch('')
+  variant: str = ''
+  num_classes: int = 0
+  head_bias: float = 0.0
+  decoder: decoder_config.DecoderConfig | None = switch(None)
+  dtype: Literal['auto', 'float32', 'bfloat16'] = 'float32'
+
+  # Sizes without which a model cannot be built.
+  dimensions: ClassVar[tuple[str, ...]] = ()
+  # Answers of a model without tokens, or without the feature.
+  num_layers: ClassVar[int] = 0  # Whose intermediates can be captured.
+  num_prefix: ClassVar[int] = 0  # Tokens before those of patches.
+  has_cls: ClassVar[bool] = False
+  distill_token: ClassVar[bool] = False
+  axial: ClassVar[bool] = False
+  attention: ClassVar[str] = 'plain'
+  remat: ClassVar[str] = 'none'
+  has_tokens: ClassVar[bool] = False  # Outputs of layers, with attention.
+  has_patches: ClassVar[bool] = False  # Tokens of patches of the image itself.
+  # Last parts of the names of parameters that depend on the grid.
+  position_params: ClassVar[tuple[str, ...]] = ('positions',)
+
+  def __post_init__(self):
+    schema.check_range(self, 'num_classes')
+    if self.decoder is not None and not self.has_tokens:
+      raise ValueError(
+          'model.decoder needs the patch tokens of a ViT, but the model is a '
+          f'{self.name}. Leave it out, or choose another model.variant.')
+    layers = self.decoder.layers if self.decoder else ()
+    if layers and (self.axial or max(layers) > self.num_layers > 0):
+      raise ValueError(
+          f'decoder.layers is {layers}, but must be numbers from 1 to depth='
+          f'{self.num_layers}, of layers without axial attention.')
+
+  @property
+  def compute_dtype(self) -> jnp.dtype:
+    """`dtype` as a JAX dtype."""
+    return jnp.dtype(self.dtype)
+
+  @property
+  def takes_any_tokens(self) -> bool:
+    """Whether the encoder takes any subset of the patches.
+
+    Positions are then added once, before the encoder.
+    """
+    return False
+
+  @property
+  def takes_any_grid(self) -> bool:
+    """Whether a compiled function can change the grid of the positions."""
+    return False
+
+  @property
+  def output_width(self) -> int:
+    """Width of the representation."""
+    raise NotImplementedError
+
+  def build(self, *, grid: tuple[int, int] | None = None) -> nn.Module:
+    """Returns the module.
+
+    `grid`: rows and columns of the positions, if images may have another size.
+    """
+    raise NotImplementedError
+
+  def grid(self, image_shape: tuple[int, int]) -> tuple[int, int]:
+    """Returns the rows and columns of patch tokens of an image.
+
+    Raises a `ValueError` if the image (height, width) does not divide.
+    """
+    del image_shape
+    return 1, 1
+
+  def check_complete(self) -> None:
+    """Raises a `ValueError` if a dimension is missing."""
+    missing = [name for name in self.dimensions if not getattr(self, name)]
+    if missing:
+      raise ValueError(
+          f'The model has neither a variant nor {", ".join(missing)}. Set '
+          'model.variant to e.g. "B/16", or each dimension, or start from a '
+          'checkpoint: --config.init.checkpoint=RUN.')
+
+  def describe(self) -> str:
+    """Returns the variant, or the dimensions."""
+    return self.variant or ', '.join(
+        f'{name} {getattr(self, name)}' for name in self.dimensions
+    ) or self.name
+
+  def without_fused_kernels(self, platform: str = '') -> 'ModelConfig':
+    """Returns the config without the kernels of other platforms."""
+    kernels = {'gpu': ('cudnn',), 'tpu': ('splash', 'auto')}.get(platform, ())
+    changes: dict[str, Any] = {'attention': 'plain'}
+    return self if self.attention in ('plain', *kernels) else (
+        dataclasses.replace(self, **changes))
+
+  def resize_positions(
+      self, name: str, array: Any, *, old_grid: tuple[int, int],
+      new_grid: tuple[int, int], method: positions.Interpolation = 'linear',
+  ) -> Any:
+    """Returns a parameter interpolated to another grid of patches.
+
+    Parameters that do not depend on the grid are returned unchanged. `name` is
+    a path such as 'encoder/layers/positions'.
+
+    Raises:
+      ValueError: if it cannot be interpolated.
+    """
+    if name.split('/')[-1] not in self.position_params or (
+        tuple(old_grid) == tuple(new_grid)):
+      return array
+    return self._resized(
+        name.split('/')[-1], array, old_grid=old_grid, new_grid=new_grid,
+        method=method)
+
+  def _resized(self, name: str, array: Any, **options: Any) -> Any:
+    """Interpolates one of `position_params`."""
+    del name
+    return positions.resize_positions(array, **options)

@@ -1,1 +1,0 @@
-"""config.json files of timm, Hugging Face and this project."""
