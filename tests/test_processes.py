@@ -81,7 +81,7 @@ def test_only_process_0_prints_and_writes(two_processes):
   workdir, outputs = two_processes
   # Two threads of Gloo may write their lines before both line ends.
   lines = [[line for line in output.splitlines()
-            if line and '[Gloo]' not in line] for output in outputs]
+            if line and 'peer ranks' not in line] for output in outputs]
   assert [output[0] for output in lines] == [
       f'process {i} of 2, 2 of 4 devices' for i in range(2)]
   assert 'batch 16 = 2 host(s) x 2' in '\n'.join(lines[0])

@@ -256,7 +256,7 @@ def test_metrics_of_earlier_settings_are_noted_in_a_finished_run(
   card = (workdir / 'model_card.md').read_bytes()
   summary = train(scripted(with_flip(base, 'end'), patience=2), workdir)
   assert summary == json.loads((workdir / 'summary.json').read_text())
-  assert 'before the settings of end changed' in ' '.join(
+  assert 'before the settings or images of end changed' in ' '.join(
       capsys.readouterr().out.split())
   # It would give the setting as that of the metrics.
   assert (workdir / 'model_card.md').read_bytes() == card

@@ -75,8 +75,11 @@ def test_the_best_is_forgotten_if_its_evaluator_measures_otherwise(tmp_path):
          'objective.label_smoothing=0.1', 'evals.other.split=train',
          'evals.val.batch_size=8', 'batch_size=16', 'seed=1')):
       _, resumed = restore.restore_or_init(
-          dataclasses.replace(experiment, config=config_lib.resolve_with(
-              config_lib.to_plain(config), changes)),
+          dataclasses.replace(
+              experiment, config=config_lib.resolve_with(
+                  config_lib.to_plain(config), changes),
+              # There is no dataset b.
+              open_data=lambda *_: (experiment.dataset, None)),
           checkpoints, epath.Path(tmp_path), None)
       assert (resumed.counters.best is None) == forgets, changes
       assert ('The best val/loss so far, of step 0, is forgotten' in

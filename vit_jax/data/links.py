@@ -136,7 +136,7 @@ def file_lookup(linked: set[str]) -> Callable[[str], bool]:
       return frozenset()
     if atomic_files.is_remote(folder):
       return frozenset(entry.name for entry in path.iterdir())
-    entries = list(os.scandir(folder))
+    entries = list(os.scandir(folder or '.'))
     first = first_of.setdefault(os.path.realpath(folder), folder)
     if first != folder or any(map(os.DirEntry.is_symlink, entries)):
       linked.add(folder)
