@@ -121,10 +121,10 @@ def _open_classes(
       images, others = files.list_files(root, folder)
       empty += [_Empty(split, '', _describe_empty(folder, others))] * (
           not images)
-  trained, others = ({
+  trained, evaluated = ({
       class_numbers.compose(name) for split, name, _ in rows
       if (split == 'train') == in_train} for in_train in (True, False))
-  _check_empty(empty, trained, others, root, skip=config.skip_empty)
+  _check_empty(empty, trained, evaluated, root, skip=config.skip_empty)
   texts = paths.build().share()
   # Independent of the location of the class folders.
   prefix = (f'{folder_of["train"]}/'
@@ -322,7 +322,7 @@ def _check_no_splits(
 
 
 def _check_empty(
-    empty: Sequence[_Empty], trained: Set[str], others: Set[str],
+    empty: Sequence[_Empty], trained: Set[str], evaluated: Set[str],
     root: epath.Path, *, skip: bool,
 ) -> None:
   """Raises if a class folder of `train`, or a link to a split, is empty.
@@ -331,10 +331,10 @@ def _check_empty(
   """
   lost = [one for one in empty
           if one.split == 'train' and one.name not in trained]
-  if evaluated := [one.text for one in lost if one.name in others]:
+  if both := [one.text for one in lost if one.name in evaluated]:
     raise ValueError(
         f'Class folders of {root} have no image that can be read in train '
-        f'({files.shorten(evaluated, _SHOWN)}), but other splits have images '
+        f'({files.shorten(both, _SHOWN)}), but other splits have images '
         'of these classes. Add images to train, or remove the classes from '
         'every split.')
   if lost and not skip:
