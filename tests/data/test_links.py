@@ -61,6 +61,22 @@ def test_a_mixture_is_not_the_same_data_by_a_link(tmp_path):
                             {'source': str(tmp_path / 'copy')}]})
 
 
+def test_a_test_image_of_a_mixture_is_no_training_image_by_a_link(tmp_path):
+  own_data.write(tmp_path, 'one/a/0.png', 'one/a/1.png', 'one/b/2.png',
+                 'two/train/a/3.png', 'two/train/b/4.png')
+  (tmp_path / 'two' / 'test').symlink_to('../one')
+  with error_of_two(tmp_path / 'one', tmp_path / 'two' / 'test'):
+    open_dataset('', mixture=[
+        {'source': str(tmp_path / name)} for name in ('one', 'two')])
+
+
+def test_selections_overlap_also_under_the_name_of_a_link(tmp_path):
+  save(tmp_path / 'data')
+  (tmp_path / 'link').symlink_to('data')
+  one, other = (open_dataset(tmp_path / name) for name in ('data', 'link'))
+  assert one.overlaps(other)
+
+
 def test_an_evaluator_of_a_link_to_the_data_uses_their_held_out_part(tmp_path):
   save(tmp_path / 'data', count=40)
   (tmp_path / 'copy').symlink_to('data')

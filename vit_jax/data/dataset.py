@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 import contextlib
 import dataclasses
-import os
 from typing import Any
 
 from jaxtyping import Int
@@ -120,8 +119,8 @@ class Dataset(protocol.Metadata):
     relative to its path. Data published under two names counts as different.
     """
     ours, theirs = (
-        subsets.hash_keys(one.source, prefix=os.path.abspath(
-            os.path.expanduser(one.name)) + ' ')
+        subsets.hash_keys(
+            one.source, prefix=files.identity(one.name) + ' ')
         for one in (self, other))
     return bool(np.isin(ours, theirs).any())
 

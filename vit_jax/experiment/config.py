@@ -179,7 +179,8 @@ def evaluator_of(
   name = metric.partition('/')[0]
   if name not in config.evals:
     raise ValueError(
-        f'{setting} is {metric!r}, but no evaluator is called {name!r}. '
+        f'{setting} is {metric!r}, but no evaluator is called {name!r}.'
+        f'{schema.nearest(name, [*config.evals, *split_strings.VALIDATION])} '
         f'Evaluators: {", ".join(config.evals) or "none"}.')
   return config.evals[name]
 

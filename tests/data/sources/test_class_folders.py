@@ -224,7 +224,7 @@ def test_a_class_may_have_the_name_of_a_split(tmp_path, paths):
     (['train/cat/a.png', 'train/dog/b.png', 'test/cat/c.png', 'test/Dog/d.png'],
      '1 of the classes .* only in other splits: Dog. .*lower case'),
     (['train/cat/x.txt', 'test/cat/0.png', 'test/dog/0.png'],
-     r'without an image that can be read \(1\): train/cat \(1 .txt\)\. '),
+     r'no image that can be read in train \(train/cat \(1 .txt\)\), but '),
     (['data/cat/a.png', 'data/dog/b.png'],
      "single class folder, 'data', in .*one level deeper"),
     (['train/cat/a.png', 'train/cat/b.png'], "single class folder, 'cat', in "),

@@ -64,7 +64,7 @@ def test_an_unreadable_table_is_ignored_only_with_class_folders(tmp_path):
 
 @pytest.mark.parametrize(('name', 'exists', 'message'), [
     ('a.tar.gz', True, 'Expected a folder, or files of one type'),
-    ('x.csv', False, 'x.csv .data.source. does not exist.*a table'),
+    ('x.csv', False, 'x.csv does not exist.*a table'),
     ('*.tar', False, r'No file matches .*\*.tar')])
 def test_other_and_missing_files_are_errors(tmp_path, name, exists, message):
   if exists:

@@ -362,3 +362,12 @@ def test_sources_of_groups_keep_eight_bytes_per_example(tmp_path):
 
 def test_a_source_has_no_groups_by_default():
   assert protocol.Source.groups_of(in_memory.Numbers(3), np.arange(3)) is None
+
+
+def test_the_label_column_is_no_group(tmp_path):
+  table = own_data.write_table(
+      tmp_path, 'path,label,patient',
+      [[f'{i}.png', 'ab'[i % 2], f'P{i // 2}'] for i in range(8)])
+  with pytest.raises(ValueError, match="'label', the column of the labels"):
+    own_data.open_path(table, group='label')
+  assert own_data.open_path(table, group='patient').class_names == ('a', 'b')

@@ -84,11 +84,11 @@ def test_runs_of_a_grid_and_final_runs_have_whole_groups(
     file, tmp_path, from_config):
   flags = _patients(tmp_path / 'photos')
   if from_config:
-    sweep = sweep_lib.plan(
+    sweep = grid_lib.plan(
         f'{ROOT}/configs/transfer.py:datasets={tmp_path}/photos,model=Ti/4,'
         'methods=fine-tuned,images=5,resolution=8', flags[1:])['photos_5']
   else:
-    sweep = sweep_lib.plan(file, flags)['']
+    sweep = grid_lib.plan(file, flags)['']
   config, final = sweep.points[0].development, sweep.points[0].config
   groups = {
       name: {*split_strings.groups(data.open_dataset(

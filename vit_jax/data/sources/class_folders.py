@@ -121,9 +121,10 @@ def _open_classes(
       images, others = files.list_files(root, folder)
       empty += [_Empty(split, '', _describe_empty(folder, others))] * (
           not images)
-  if not config.skip_empty:
-    _check_empty(empty, {class_numbers.compose(name) for split, name, _ in rows
-                         if split == 'train'}, root)
+  trained, evaluated = ({
+      class_numbers.compose(name) for split, name, _ in rows
+      if (split == 'train') == in_train} for in_train in (True, False))
+  _check_empty(empty, trained, evaluated, root, skip=config.skip_empty)
   texts = paths.build().share()
   # Independent of the location of the class folders.
   prefix = (f'{folder_of["train"]}/'
@@ -321,11 +322,23 @@ def _check_no_splits(
 
 
 def _check_empty(
-    empty: Sequence[_Empty], trained: Set[str], root: epath.Path) -> None:
-  """Raises if a class folder of `train`, or a link to a split, is empty."""
-  found = [one.text for one in empty
-           if one.split == 'train' and one.name not in trained]
-  if found:
+    empty: Sequence[_Empty], trained: Set[str], evaluated: Set[str],
+    root: epath.Path, *, skip: bool,
+) -> None:
+  """Raises if a class folder of `train`, or a link to a split, is empty.
+
+  With `skip`, only if an image of another split has that class.
+  """
+  lost = [one for one in empty
+          if one.split == 'train' and one.name not in trained]
+  if both := [one.text for one in lost if one.name in evaluated]:
+    raise ValueError(
+        f'Class folders of {root} have no image that can be read in train '
+        f'({files.shorten(both, _SHOWN)}), but other splits have images '
+        'of these classes. Add images to train, or remove the classes from '
+        'every split.')
+  if lost and not skip:
+    found = [one.text for one in lost]
     raise ValueError(
         f'Class folders of {root} without an image that can be read '
         f'({len(found):,}): {files.shorten(found, _SHOWN)}. Images have one of '

@@ -122,6 +122,12 @@ def choose_columns(
   config = config.with_columns(path=path, split=split)
   if config.target == 'none':
     return config.without_labels(IGNORED)
+  if config.group and (config.group in given.labels or (not given.labels and (
+      config.group == _find(names, _LABEL_NAMES)))):
+    raise ValueError(
+        f'data.group is {config.group!r}, the column of the labels of {where}, '
+        'so that each class would be one group. Name the column of the groups, '
+        'or the label column: --config.data.table.label=COLUMN.')
   try:
     return config.with_columns(label=given.labels or _label_columns(
         table, others, config, where))

@@ -241,7 +241,7 @@ def expand(name: str) -> list[epath.Path]:
     return [literal]
   if not (_GLOB.search(name) or _BRACES.search(name)):
     raise ValueError(
-        f'{literal} (data.source) does not exist.{spelling.hint(name)} '
+        f'{literal} does not exist.{spelling.hint(name)} '
         f'Expected a folder of images ({literal}/train/CLASS/*.jpg, or '
         f'{literal}/CLASS/*.jpg), a table of them (.csv, .tsv, .jsonl), '
         'Parquet files, or WebDataset tars.')
@@ -249,9 +249,9 @@ def expand(name: str) -> list[epath.Path]:
   missing = [path for path in paths if not path.exists()]
   if not paths or missing:
     raise ValueError(
-        f'{len(missing)} of {len(paths)} files of {name} (data.source) do not '
+        f'{len(missing)} of {len(paths)} files of {name} do not '
         f'exist: {shorten(missing)}.' if paths else
-        f'No file matches {name} (data.source).')
+        f'No file matches {name}.')
   return sorted(set(paths))
 
 

@@ -137,6 +137,9 @@ def build(
   numbers = _hash_order(order, groups, of_kept, by_hash=by_hash)
   _check_trained(parsed, numbers, where)
   if groups is not None:
+    few = ['groups: ' + ', '.join(
+        f'{split} {len(np.unique(groups[of])):,}'
+        for split, of in numbers.items()), *few]
     few += groups_lib.check_undivided(
         {split: groups[of] for split, of in numbers.items()},
         lambda split, i: names[numbers[split][i]], where=where,

@@ -57,11 +57,11 @@ def find_in_paths(
     compiled = re.compile(pattern)
   except re.error as error:
     raise ValueError(
-        f'data.group is {pattern!r}, which is not a regular expression: '
+        f'data.group is {pattern}, which is not a regular expression: '
         f'{error}. {usage}') from error
   if compiled.groups != 1:
     raise ValueError(
-        f'data.group is {pattern!r}, which has {compiled.groups} groups in '
+        f'data.group is {pattern}, which has {compiled.groups} groups in '
         f'parentheses. {usage}')
   found = cells_lib.Texts.of(
       (match[1] or '') if match else ''
@@ -69,7 +69,7 @@ def find_in_paths(
   missing = [path for path, name in zip(paths, found) if not name]
   if missing:
     raise ValueError(
-        f'data.group {pattern!r} finds no group in {len(missing):,} of '
+        f'data.group {pattern} finds no group in {len(missing):,} of '
         f'{len(paths):,} images: {files.shorten(missing)}. {usage} Each image '
         'needs a group.')
   return {pattern: found.encode()}
