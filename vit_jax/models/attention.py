@@ -30,9 +30,9 @@ def check(kernel: Kernel, dtype: str) -> None:
 def without_weights(
     query: Float[Array, 'batch tokens heads head_dim'],
     key: Float[Array, 'batch tokens groups head_dim'],
-    value: Float[Array, 'batch tokens groups head_dim'],
+    value: Float[Array, 'batch tokens value_groups channels'],
     *, kernel: Kernel, recompute: bool,
-) -> Float[Array, 'batch tokens heads head_dim'] | None:
+) -> Float[Array, 'batch tokens heads channels'] | None:
   """Returns the attended values by a fused kernel, or recomputed.
 
   None if `kernel` is 'plain', also for 'auto', and not to `recompute`. Called
