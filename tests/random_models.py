@@ -11,11 +11,11 @@ from vit_jax import models
 from vit_jax import tree
 from vit_jax.checkpoints import checksums
 from vit_jax.data import preprocessing
+from vit_jax.extras.zoo import save as save_lib
 from vit_jax.extras.zoo.families import families
 from vit_jax.inference import load as load_lib
 from vit_jax.inference import model as model_lib
 from vit_jax.weights import check
-from vit_jax.weights import save as save_lib
 
 # Differs from all published variants.
 TINY = {'width': 12, 'depth': 2, 'mlp_dim': 20, 'num_heads': 2, 'patch': 8,

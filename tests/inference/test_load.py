@@ -13,7 +13,7 @@ from vit_jax.experiment import fit_weights
 from vit_jax.extras.zoo.families import families
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import open as open_lib
-from vit_jax.weights import save as save_lib
+from vit_jax.extras.zoo import save as save_lib
 from vit_jax.weights.formats import safetensors
 
 
