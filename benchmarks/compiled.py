@@ -35,10 +35,10 @@ import plain_flax
 sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
 from vit_jax import console
-from vit_jax import models
 from vit_jax.experiment import build as build_lib
 from vit_jax.extras.plan import workload
 from vit_jax.extras.plan.compiled import memory_traffic
+from vit_jax.models import factory
 from vit_jax.parallel import device_memory
 from vit_jax.parallel import hardware
 from vit_jax.parallel import topology
@@ -87,7 +87,7 @@ def flax_step(apply, init, setting, device):
 def plain(setting, device):
   """A straightforward Flax encoder."""
   model = plain_flax.ViT(
-      models.parse({'variant': setting.model}), implementations.NUM_CLASSES,
+      factory.parse({'variant': setting.model}), implementations.NUM_CLASSES,
       jnp.bfloat16)
   return flax_step(model.apply, model.init, setting, device)
 

@@ -37,8 +37,8 @@ sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
 from vit_jax import atomic_files
 from vit_jax import console
-from vit_jax import models
 from vit_jax.extras.plan import interleaved_timing
+from vit_jax.models import factory
 
 OURS = 'ours'
 CUDNN = 'ours attention=cudnn'
@@ -80,8 +80,8 @@ def measurements(args):
       row(f'{CUDNN} {setting}', 'train', model, first)
       for _, model in pairs[:len(pairs) // 2] for setting in (
           'remat=none', 'remat=dots', 'remat=full',
-          f'unroll={models.parse({"variant": model}).depth}',
-          f'remat=none unroll={models.parse({"variant": model}).depth}')]
+          f'unroll={factory.parse({"variant": model}).depth}',
+          f'remat=none unroll={factory.parse({"variant": model}).depth}')]
   rows += [row(name, *pair, size) for name in (*NAMES, 'matmul')
            for size in others for pair in pairs]
   return rows

@@ -7,7 +7,6 @@ import flax.linen as nn
 import jax
 import numpy as np
 
-from vit_jax import models
 from vit_jax import tree
 from vit_jax.checkpoints import checksums
 from vit_jax.data import preprocessing
@@ -15,6 +14,7 @@ from vit_jax.extras.zoo import save as save_lib
 from vit_jax.extras.zoo.families import families
 from vit_jax.inference import load as load_lib
 from vit_jax.inference import model as model_lib
+from vit_jax.models import factory
 from vit_jax.weights import check
 
 # Differs from all published variants.
@@ -37,7 +37,7 @@ def params(config, resolution=(32, 32), *, channels=3, dtype=np.float32):
 def config_of(**settings):
   """Returns the config of a tiny ViT, or of another family or variant."""
   complete = {'name', 'variant'} & set(settings)
-  return models.parse(settings if complete else {**TINY, **settings})
+  return factory.parse(settings if complete else {**TINY, **settings})
 
 
 def arrays(family, resolution=(32, 32), **settings):
@@ -49,7 +49,7 @@ def arrays(family, resolution=(32, 32), **settings):
 def shapes_of(module, images):
   """Returns the shapes of the parameters of a module."""
   return nn.unbox(jax.eval_shape(
-      lambda: models.init(module, jax.random.key(0), images)))
+      lambda: factory.init(module, jax.random.key(0), images)))
 
 
 def randomize(module, images, *, scale, seed):
@@ -61,7 +61,7 @@ def randomize(module, images, *, scale, seed):
 
 def make(settings, *, side, **preprocess):
   """Returns a model with the section `model` and fields of `Preprocess`."""
-  config = models.parse(settings)
+  config = factory.parse(settings)
   resolution = (side, side) if isinstance(side, int) else side
   flat = params(config, resolution, channels=preprocess.get('channels', 3))
   return model_lib.Model.of(

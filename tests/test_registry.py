@@ -9,12 +9,12 @@ import pytest
 
 from vit_jax import data
 from vit_jax import evals
-from vit_jax import models
 from vit_jax import objectives
 from vit_jax import registry
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.sources import open_source
 from vit_jax.experiment import config_file
+from vit_jax.models import factory
 
 TABLES = ('COMMANDS', 'MODELS', 'OBJECTIVES', 'EVALUATORS', 'OPERATIONS',
           'SOURCES', 'FILES', 'WEIGHT_FILES', 'WEIGHT_FORMATS')
@@ -118,7 +118,7 @@ def test_names_of_ones_own_have_their_keys_and_build(own):
      'objective.name .*must be a class that extends .*ObjectiveConfig'),
     (evals.parse, {'x': {'name': 'own_names:Loss'}},
      'evals.x.name .*must be a class that extends .*EvaluatorConfig'),
-    (models.parse, {'name': 'own_names:Loss'},
+    (factory.parse, {'name': 'own_names:Loss'},
      'model.name .*must be a class that extends .*ModelConfig'),
     (data.parse, {'train_ops': [{'op': 'own_names:Loss'}]},
      r'train_ops\[0\].op .*must be a class that extends .*Operation')])
@@ -139,7 +139,7 @@ def test_only_functions_that_declare_it_are_sources(own):
 @pytest.mark.parametrize('use', [
     lambda: objectives.parse({'name': 'own_names:Loss'}),
     lambda: evals.parse({'x': {'name': 'own_names:Metric'}}),
-    lambda: models.parse({'name': 'own_names:Loss'}),
+    lambda: factory.parse({'name': 'own_names:Loss'}),
     lambda: data.parse({'eval_ops': [{'op': 'own_names:Op'}]}),
     lambda: open_source.open_splits(data.parse({'source': 'own_names:source'})),
 ])

@@ -104,30 +104,6 @@ def words(error: BaseException) -> str:
   return str(error)
 
 
-def check_range(
-    record: Any, *names: str, low: float = 0, above: float = -math.inf,
-    most: float = math.inf, end: float = math.inf,
-) -> None:
-  """Checks that low <= value <= most and above < value < end for each field.
-
-  A field may be None, or a tuple, of which every number is checked.
-
-  Raises:
-    ValueError: if a value is outside.
-  """
-  for name in names:
-    value = getattr(record, name)
-    numbers = value if isinstance(value, tuple) else (value,)
-    if value is None or all(
-        low <= x <= most and above < x < end for x in numbers):
-      continue
-    lowest = f'above {above:g}' if above >= low else f'at least {low:g}'
-    highest = (f' and at most {most:,}' if most < math.inf else
-               f' and below {end:g}' if end < math.inf else
-               ' and finite' * isinstance(numbers[0], float))
-    raise ValueError(f'{name} must be {lowest}{highest}, but is {value}.')
-
-
 def parse_assignment(text: str, *, usage: str) -> tuple[str, FlagText]:
   """Splits 'section.key=value' into the key and the value.
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from vit_jax import models
 from vit_jax.models import attention
+from vit_jax.models import factory
 
 SETTING = {'task': 'train', 'dtype': 'float32', 'model': 'Ti/16',
            'resolution': 16, 'batch_size': 2}
@@ -66,8 +66,8 @@ def test_our_implementations_run(monkeypatch, name, task):
   padded = attention.fused_attention
   monkeypatch.setattr(attention, 'fused_attention', padded)  # To restore it.
   tiny = {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 8}
-  parse = models.parse
-  monkeypatch.setattr(models, 'parse', lambda section: parse({
+  parse = factory.parse
+  monkeypatch.setattr(factory, 'parse', lambda section: parse({
       **section, **tiny}))
   overrides = [f'model.{key}={value}' for key, value in tiny.items()]
   _, build = importlib.import_module(

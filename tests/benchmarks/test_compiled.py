@@ -6,7 +6,7 @@ import json
 import jax
 import pytest
 
-from vit_jax import models
+from vit_jax.models import factory
 from vit_jax.parallel import topology
 
 TINY = {'width': 8, 'depth': 2, 'num_heads': 2, 'mlp_dim': 8}
@@ -31,9 +31,9 @@ def test_equal_models_have_equal_flops(monkeypatch, tmp_path, capsys):
   package = tmp_path / 'big_vision' / 'models'
   package.mkdir(parents=True)
   (package / 'vit.py').write_text(BIG_VISION)
-  parse = models.parse
+  parse = factory.parse
   monkeypatch.setattr(
-      models, 'parse', lambda section: parse({**section, **TINY}))
+      factory, 'parse', lambda section: parse({**section, **TINY}))
   monkeypatch.setattr(topology, 'devices', lambda name: jax.devices())
   overrides = ' '.join(f'model.{key}={value}' for key, value in TINY.items())
   compiled.main([

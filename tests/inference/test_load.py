@@ -10,10 +10,10 @@ from tests import toy
 import vit_jax
 from vit_jax import tree
 from vit_jax.experiment import fit_weights
+from vit_jax.extras.zoo import save as save_lib
 from vit_jax.extras.zoo.families import families
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import open as open_lib
-from vit_jax.extras.zoo import save as save_lib
 from vit_jax.weights.formats import safetensors
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests import random_models
-from vit_jax import models
 from vit_jax.models import attention as attention_lib
+from vit_jax.models import factory
 
 TINY = {'name': 'vit', 'width': 16, 'depth': 2, 'mlp_dim': 16, 'num_heads': 2,
         'patch': 4, 'dtype': 'bfloat16'}
@@ -80,12 +80,12 @@ def calls(monkeypatch):
 def trace(section, **options):
   """Traces a model with the parameters of its plain form."""
   plain, fused = (
-      models.build(models.parse(
+      factory.build(factory.parse(
           {**TINY, **section, 'attention': name}), num_classes=3)
       for name in ('plain', 'cudnn'))
   images = jnp.ones((1, 8, 8, 3))
   params = jax.eval_shape(
-      lambda: models.init(plain, jax.random.key(0), images))
+      lambda: factory.init(plain, jax.random.key(0), images))
   jax.eval_shape(lambda p: fused.apply(
       {'params': p}, images, rngs={'dropout': jax.random.key(1)}, **options),
                  params)
@@ -106,15 +106,15 @@ def test_weights_dropout_and_relative_positions_take_the_plain_path(
 
 
 def test_only_gpus_have_the_kernel():
-  config = models.parse({**TINY, 'attention': 'cudnn'})
-  assert models.for_devices(config, [GPU] * 2).attention == 'cudnn'
+  config = factory.parse({**TINY, 'attention': 'cudnn'})
+  assert factory.for_devices(config, [GPU] * 2).attention == 'cudnn'
   for device in (CPU, TPU):
-    assert models.for_devices(config, [device] * 2).attention == 'plain'
+    assert factory.for_devices(config, [device] * 2).attention == 'plain'
 
 
 def test_fused_attention_in_float32_is_an_error():
   with pytest.raises(ValueError, match="'cudnn' needs bfloat16.*'float32'"):
-    models.parse({**TINY, 'attention': 'cudnn', 'dtype': 'float32'})
+    factory.parse({**TINY, 'attention': 'cudnn', 'dtype': 'float32'})
 
 
 @pytest.mark.parametrize(('dtype', 'tolerance'), [
@@ -137,7 +137,7 @@ def test_recomputed_weights_give_the_gradients_of_kept_ones(dtype, tolerance):
 
 
 def test_differential_attention_is_the_formula_of_the_paper():
-  model = models.build(models.parse({
+  model = factory.build(factory.parse({
       **TINY, 'dtype': 'float32', 'differential': True, 'depth': 1,
       'num_heads': 2, 'position': 'none'}), num_classes=3)
   images = jax.random.normal(jax.random.key(0), (2, 8, 8, 3))
@@ -177,14 +177,14 @@ def test_differential_attention_is_the_formula_of_the_paper():
     {'width': 14}], ids=str)
 def test_differential_attention_excludes_other_settings(settings):
   with pytest.raises(ValueError, match='differential attention needs heads'):
-    models.parse({**TINY, 'differential': True, **settings})
+    factory.parse({**TINY, 'differential': True, **settings})
 
 
 def test_attention_pooling_is_not_differential():
-  model = models.build(models.parse({
+  model = factory.build(factory.parse({
       **TINY, 'differential': True, 'parallel': True, 'pooling': 'attention',
       'pool_heads': 16}), num_classes=3)
-  params = jax.eval_shape(lambda: models.init(
+  params = jax.eval_shape(lambda: factory.init(
       model, jax.random.key(0), jnp.ones((1, 8, 8, 3))))
   assert 'bias' in params['pooling']['mlp']['out']
   assert 'bias' not in params['encoder']['layers']['mlp']['out']

@@ -3,20 +3,20 @@
 import pytest
 
 import vit_jax
-from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax.extras.zoo import backbones
 from vit_jax.extras.zoo.configs import timm
+from vit_jax.models import factory
 from vit_jax.weights import check
 
 
 @pytest.mark.parametrize('name', backbones.table())
 def test_settings_are_those_that_the_name_implies_in_timm(name):
-  config = schema.to_plain(models.parse({'variant': name}))
+  config = schema.to_plain(factory.parse({'variant': name}))
   implied = timm.parse({'architecture': name})
   for key, value in implied.model.items():
-    again = models.parse({**config, key: value})
+    again = factory.parse({**config, key: value})
     assert schema.to_plain(again)[key] == config[key], key
   if config['position'] == 'learned' and (
       config['cls'] or config['pooling'] == 'cls'):
@@ -60,7 +60,7 @@ PARAMETERS = [
 
 @pytest.mark.parametrize(('name', 'expected'), PARAMETERS)
 def test_number_of_parameters_is_that_of_timm(name, expected):
-  config = models.parse({'variant': name, 'num_classes': 1000})
+  config = factory.parse({'variant': name, 'num_classes': 1000})
   side = backbones.table()[name].resolution
   assert tree.num_elements(
       check.abstract_params(config, (side, side))) == expected
@@ -75,4 +75,4 @@ def test_models_are_listed_by_pattern():
 
 def test_a_misspelt_backbone_is_an_error_with_the_nearest_name():
   with pytest.raises(ValueError, match='vit_small_patch16_dinov3'):
-    models.parse({'variant': 'vit_smal_patch16_dinov3'})
+    factory.parse({'variant': 'vit_smal_patch16_dinov3'})

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from tests import random_models
-from vit_jax import models
 from vit_jax import tree
+from vit_jax.models import factory
 
 MODEL = {'width': 8, 'depth': 3, 'num_heads': 2, 'mlp_dim': 16, 'patch': 4}
 IMAGES = jax.random.normal(jax.random.key(0), (2, 8, 12, 3))
 
 
 def build(classes=5, **decoder):
-  module = models.build(
-      models.parse({**MODEL, 'decoder': decoder}), num_classes=classes)
+  module = factory.build(
+      factory.parse({**MODEL, 'decoder': decoder}), num_classes=classes)
   return module, jax.tree.map(jnp.asarray, random_models.randomize(
       module, IMAGES, scale=0.3, seed=1))
 
@@ -59,9 +59,9 @@ def test_layers_are_those_of_the_config():
 
 def test_the_decoder_is_the_head_and_the_rest_is_the_plain_model():
   _, params = build(widths=[6])
-  plain = models.build(models.parse(MODEL), num_classes=5)
+  plain = factory.build(factory.parse(MODEL), num_classes=5)
   names = tree.flatten(random_models.shapes_of(plain, IMAGES))
   assert {n for n in tree.flatten(params) if not n.startswith('head/')} == {
       n for n in names if not n.startswith('head/')}
-  assert not models.inherit({}, {'name': 'vit', 'decoder': {}, 'width': 8}
+  assert not factory.inherit({}, {'name': 'vit', 'decoder': {}, 'width': 8}
                             ).get('decoder')

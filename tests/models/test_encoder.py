@@ -10,7 +10,7 @@ import pytest
 
 from tests import jaxprs
 from tests import random_models
-from vit_jax import models
+from vit_jax.models import factory
 
 TINY = {'width': 8, 'depth': 3, 'mlp_dim': 12, 'num_heads': 2, 'patch': 4}
 IMAGES = jnp.asarray(
@@ -19,7 +19,7 @@ TOKENS, BATCH = 5, 2
 
 
 def build(**section):
-  return models.build(models.parse({**TINY, **section}), num_classes=3)
+  return factory.build(factory.parse({**TINY, **section}), num_classes=3)
 
 
 @pytest.fixture(scope='module')
@@ -86,7 +86,7 @@ def test_folded_layer_scales_change_neither_outputs_nor_gradients(section):
 def test_unroll_and_remat_do_not_change_the_parameters():
   def boxed(model):
     return jax.jit(
-        lambda: models.init(model, jax.random.key(0), IMAGES))()
+        lambda: factory.init(model, jax.random.key(0), IMAGES))()
   want, have = boxed(build()), boxed(build(**COMPILED[-1]))
   # With the names of the axes, which are part of the structure.
   assert jax.tree.structure(want) == jax.tree.structure(have)

@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from vit_jax import models
 from vit_jax.models import ablations
+from vit_jax.models import factory
 from vit_jax.models import positions as positions_lib
 
 resize = ablations.AblationConfig().resize_positions
@@ -35,7 +35,7 @@ def aligned(values, old, new):
 
 
 def test_grid_of_a_config_is_that_of_its_patches():
-  config = models.parse({'variant': 'Ti/16', 'patch': [4, 8]})
+  config = factory.parse({'variant': 'Ti/16', 'patch': [4, 8]})
   assert config.grid((12, 40)) == (3, 5)
 
 

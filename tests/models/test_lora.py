@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vit_jax import models
 from vit_jax import tree
+from vit_jax.models import factory
 from vit_jax.models import lora
 from vit_jax.parallel import sharding
 
@@ -19,9 +19,9 @@ ATTENTION = 'encoder/layers/attention'
 
 @pytest.fixture(scope='module')
 def boxed():
-  config = models.parse({'width': 8, 'depth': 2, 'num_heads': 2, 'mlp_dim': 12,
+  config = factory.parse({'width': 8, 'depth': 2, 'num_heads': 2, 'mlp_dim': 12,
                          'patch': 4})
-  return models.init(models.build(config, num_classes=5), jax.random.key(0),
+  return factory.init(factory.build(config, num_classes=5), jax.random.key(0),
                      jnp.zeros((1, 8, 8, 3)))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests import random_models
-from vit_jax import models
+from vit_jax.models import factory
 from vit_jax.models import masked_patch
 
 SECTION = {'width': 16, 'depth': 2, 'num_heads': 2, 'mlp_dim': 32, 'patch': 4,
@@ -18,16 +18,16 @@ IMAGES = jnp.asarray(
 
 def init(model):
   return jax.jit(lambda: nn.unbox(
-      models.init(model, jax.random.key(0), IMAGES)))()
+      factory.init(model, jax.random.key(0), IMAGES)))()
 
 
 @pytest.mark.parametrize(('section', 'decoder'), [
     ({'registers': 2, 'pooling': 'attention', 'position_at': 'layers'}, None),
-    ({}, models.parse({**SECTION, 'width': 8, 'depth': 1}))],
+    ({}, factory.parse({**SECTION, 'width': 8, 'depth': 1}))],
     ids=['', 'decoder'])
 def test_vit_outputs_and_parameter_names_are_unchanged(section, decoder):
-  config = models.parse({**SECTION, **section})
-  vit = models.build(config, num_classes=5)
+  config = factory.parse({**SECTION, **section})
+  vit = factory.build(config, num_classes=5)
   model = masked_patch.MaskedPatch(config, 7, decoder)
   params, plain = init(model), init(vit)
   assert set(params) - set(plain) == {'masked_patch'}

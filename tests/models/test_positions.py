@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests import random_models
-from vit_jax import models
 from vit_jax import tree
 from vit_jax.models import ablations
+from vit_jax.models import factory
 from vit_jax.models import positions as positions_lib
 
 resize = ablations.AblationConfig().resize_positions
@@ -23,7 +23,7 @@ IMAGES = jnp.asarray(RNG.normal(size=(2, 8, 12, 3)), jnp.float32)
 
 
 def build(**section):
-  return models.build(models.parse({**TINY, **section}), num_classes=3)
+  return factory.build(factory.parse({**TINY, **section}), num_classes=3)
 
 
 def randomized(**section):

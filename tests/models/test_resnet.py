@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tests import random_models
-from vit_jax import models
 from vit_jax import tree
+from vit_jax.models import factory
 from vit_jax.models import layers
 
 RNG = np.random.default_rng(0)
@@ -22,7 +22,7 @@ VIT = {'width': 12, 'depth': 2, 'mlp_dim': 20, 'num_heads': 3, 'patch': 1}
 
 def build(kind, *, image=(32, 32, 3), backbone=None, **section):
   """Returns the model and random parameters."""
-  model = models.build(models.parse({
+  model = factory.build(factory.parse({
       'name': 'resnet', 'backbone': {**TINY[kind], **(backbone or {})},
       **section}), num_classes=3)
   return model, randomized(model, image)
@@ -158,7 +158,7 @@ def gradients():
 
   def compute(**how):
     nonlocal params
-    model = models.build(models.parse({
+    model = factory.build(factory.parse({
         'name': 'resnet', 'backbone': {**BIT, 'depths': [3]}, **how}),
         num_classes=3)
     params = params or randomized(model, (8, 8, 3))
@@ -201,7 +201,7 @@ def test_remat_saves_less_for_the_backward_pass():
 
 def test_initial_logits_are_the_head_bias_and_units_return_shortcuts():
   model, _ = build('post', head_bias=-3.0, backbone={'depths': [1]})
-  params = jax.jit(lambda: nn.unbox(models.init(
+  params = jax.jit(lambda: nn.unbox(factory.init(
       model, jax.random.key(0), jnp.zeros((1, 8, 8, 3)))))()
   outputs = apply(model, params, random_images(1, 8, 8, 3))
   np.testing.assert_array_equal(outputs['logits'], np.full((1, 3), -3.0))
@@ -217,8 +217,8 @@ def test_initial_logits_are_the_head_bias_and_units_return_shortcuts():
 def test_grid_is_the_shape_of_the_feature_map(kind, image):
   section = {'width': 12, 'depth': 1, 'mlp_dim': 4, 'num_heads': 2, 'patch': 1,
              'backbone': TINY[kind]}
-  config = models.parse(section)
-  vit = models.build(config, num_classes=2)
+  config = factory.parse(section)
+  vit = factory.build(config, num_classes=2)
   images = jax.ShapeDtypeStruct((1, *image, 3), jnp.float32)
   rows, columns = config.grid(image)
   outputs = jax.eval_shape(lambda x: vit.init_with_output(
@@ -229,9 +229,9 @@ def test_grid_is_the_shape_of_the_feature_map(kind, image):
 @pytest.mark.parametrize('kind, patch', [('post', 2), ('root', 4)])
 def test_hybrid_is_a_vit_on_the_feature_map(kind, patch):
   section = {**VIT, 'patch': patch}
-  hybrid = models.build(
-      models.parse({**section, 'backbone': TINY[kind]}), num_classes=3)
-  vit = models.build(models.parse(section), num_classes=3)
+  hybrid = factory.build(
+      factory.parse({**section, 'backbone': TINY[kind]}), num_classes=3)
+  vit = factory.build(factory.parse(section), num_classes=3)
   params = randomized(hybrid)
   image = random_images(32, 32, 3)
   features = feature_map(

@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vit_jax import models
 from vit_jax.extras.zoo import attention as zoo_attention
 from vit_jax.models import attention as attention_lib
+from vit_jax.models import factory
 from vit_jax.models import splash
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import sharding
@@ -39,7 +39,7 @@ def test_values_and_gradients_are_those_of_plain_attention(
 
 def self_attention(attention, **section):
   return zoo_attention.SelfAttention(
-      models.parse({'name': 'backbone', 'width': 16, 'depth': 1,
+      factory.parse({'name': 'backbone', 'width': 16, 'depth': 1,
                     'mlp_dim': 8, 'num_heads': 4,
                     'patch': 4, 'attention': attention, **section}),
       train=False, capture=False, grid=(1, 1))
@@ -72,12 +72,12 @@ def test_each_device_attends_to_its_images_and_heads(num_kv_heads, images):
 def test_a_sharded_model_lowers_for_tpus(remat):
   mesh = mesh_lib.build(
       mesh_lib.MeshConfig(data=2, fsdp=1, tensor=2), jax.devices()[:4])
-  model = models.build(models.parse({
+  model = factory.build(factory.parse({
       'width': 128, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
       'attention': 'splash', 'remat': remat}), num_classes=3)
   images = jnp.ones((2, 8, 8, 3))
   params = jax.eval_shape(
-      lambda: models.init(model, jax.random.key(0), images))
+      lambda: factory.init(model, jax.random.key(0), images))
 
   def loss(params):
     return model.apply({'params': params}, images)['logits'].sum()

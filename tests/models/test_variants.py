@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
+from vit_jax.models import factory
 from vit_jax.models import variants
 from vit_jax.weights import check
 
@@ -68,39 +68,39 @@ def test_every_size_hybrid_and_stage_of_the_tables_is_published():
 
 @pytest.mark.parametrize('variant', PARAMETERS)
 def test_parameter_count_is_the_published_one(variant):
-  config = models.parse({'variant': variant, 'num_classes': 1000})
+  config = factory.parse({'variant': variant, 'num_classes': 1000})
   params = check.abstract_params(config, (224, 224))
   assert tree.num_elements(params) == PARAMETERS[variant]
 
 
 def test_settings_of_a_variant_can_be_overridden():
-  config = models.parse({'variant': '22B/14', 'parallel': False})
+  config = factory.parse({'variant': '22B/14', 'parallel': False})
   assert (config.parallel, config.qk_norm, config.norm, config.qkv_bias) == (
       False, True, 'rms', False)
   # 0 is the dimension of the variant, also as the text of a flag.
-  config = models.parse({'variant': 'B/16', 'width': schema.FlagText('0')})
+  config = factory.parse({'variant': 'B/16', 'width': schema.FlagText('0')})
   assert config.width == 768
 
 
 def test_fine_tuning_inherits_the_settings_of_22b():
-  source = schema.to_plain(models.parse({'variant': '22B/14'}))
-  got = models.parse(models.inherit({'depth': 2}, source))
+  source = schema.to_plain(factory.parse({'variant': '22B/14'}))
+  got = factory.parse(factory.inherit({'depth': 2}, source))
   assert (got.parallel, got.qk_norm, got.norm, got.qkv_bias, got.width) == (
       True, True, 'rms', False, 6144)
 
 
 def test_num_classes_of_the_config_overrides_the_data_set():
-  model = models.build(
-      models.parse({'variant': 'Ti/16', 'num_classes': 7}), num_classes=1000)
+  model = factory.build(
+      factory.parse({'variant': 'Ti/16', 'num_classes': 7}), num_classes=1000)
   outputs, _ = jax.eval_shape(lambda: model.init_with_output(
       jax.random.key(0), jnp.zeros((2, 224, 224, 3))))
   assert outputs['logits'].shape == (2, 7)
 
 
 def test_backbone_setting_keeps_the_others_of_the_variant():
-  config = models.parse({
+  config = factory.parse({
       'variant': 'R50x3', 'backbone': {'group_norm_epsilon': 0.5}})
-  plain = models.parse({'variant': 'R50x3'})
+  plain = factory.parse({'variant': 'R50x3'})
   assert config.backbone == dataclasses.replace(
       plain.backbone, group_norm_epsilon=0.5)
   assert (plain.backbone.width, plain.backbone.preactivation) == (192, True)
@@ -109,11 +109,11 @@ def test_backbone_setting_keeps_the_others_of_the_variant():
 @pytest.mark.parametrize('source', ['R50x1', 'R50+B/16', 'B/16'])
 @pytest.mark.parametrize('target', ['', 'R50x1', 'R26+S/32', 'S/32'])
 def test_model_inherits_what_its_own_variant_does_not_set(source, target):
-  source = schema.to_plain(models.parse({
+  source = schema.to_plain(factory.parse({
       'variant': source, 'head_bias': 2.0,
       **({} if source == 'R50x1' else {'gelu': 'exact'})}))
-  got = models.parse(models.inherit({'variant': target}, source))
-  want = models.parse({'variant': target} if target else source)
+  got = factory.parse(factory.inherit({'variant': target}, source))
+  want = factory.parse({'variant': target} if target else source)
   assert got.backbone == want.backbone
   assert got.name == want.name
   assert got.head_bias == 0
@@ -158,4 +158,4 @@ def test_model_inherits_what_its_own_variant_does_not_set(source, target):
 ])
 def test_incompatible_settings_are_an_error(section, words):
   with pytest.raises(ValueError, match=re.escape(words)):
-    models.parse(section)
+    factory.parse(section)

@@ -11,8 +11,8 @@ import scipy.special
 
 from tests import jaxprs
 from tests import random_models
-from vit_jax import models
 from vit_jax import tree
+from vit_jax.models import factory
 
 RNG = np.random.default_rng(0)
 TINY = {'width': 12, 'depth': 3, 'mlp_dim': 20, 'num_heads': 3, 'patch': 4}
@@ -22,8 +22,8 @@ ROTARY = {'width': 24, 'depth': 2}  # Heads of 8 channels.
 
 def build(image=(8, 8, 3), **section):
   """Returns the model and the shapes of its parameters: nothing compiles."""
-  model = models.build(
-      models.parse({**TINY, **section}), num_classes=CLASSES)
+  model = factory.build(
+      factory.parse({**TINY, **section}), num_classes=CLASSES)
   return model, random_models.shapes_of(
       model, jax.ShapeDtypeStruct((2, *image), jnp.float32))
 
@@ -333,7 +333,7 @@ def test_initial_parameters_have_the_distributions_of_the_paper():
   model, _ = build(width=width, mlp_dim=mlp_dim, num_heads=4, depth=2,
                    representation_layer=True, head_bias=-10.0,
                    layer_scale=0.25)
-  params = jax.jit(lambda: nn.unbox(models.init(
+  params = jax.jit(lambda: nn.unbox(factory.init(
       model, jax.random.key(0), jnp.zeros((2, 40, 40, 3)))))()
   layer = 'encoder/layers/'
   xavier = uniform((6 / (2 * width)) ** 0.5)

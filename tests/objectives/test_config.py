@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from vit_jax import models
 from vit_jax import objectives
+from vit_jax.models import factory
 
 VIT = {'width': 16, 'depth': 2, 'num_heads': 2, 'mlp_dim': 32, 'patch': 4}
 
@@ -36,7 +36,7 @@ def test_a_wrong_section_is_an_error(section, words):
 def test_changes_of_colour_need_three_channels():
   with pytest.raises(ValueError, match='have 4 channels.*grayscale=0'):
     objectives.parse({'name': 'lejepa'}).build_model(
-        models.parse(VIT), image_shape=(8, 12, 4), num_classes=5)
+        factory.parse(VIT), image_shape=(8, 12, 4), num_classes=5)
 
 
 MASKED_PATCH = {'name': 'masked_patch', 'corrupted': 0.3}
@@ -76,4 +76,4 @@ def test_a_model_that_does_not_suit_the_objective_is_an_error(
     objective, model, words):
   with pytest.raises(ValueError, match=re.escape(words)):
     objectives.parse(objective).build_model(
-        models.parse(model), image_shape=(8, 12, 3), num_classes=5)
+        factory.parse(model), image_shape=(8, 12, 3), num_classes=5)

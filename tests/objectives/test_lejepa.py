@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tests import random_models
-from vit_jax import models
 from vit_jax import objectives
+from vit_jax.models import factory
 from vit_jax.models import positions as positions_lib
 from vit_jax.objectives import lejepa
 
@@ -25,7 +25,7 @@ def build(**section):
       'name': 'lejepa', 'hidden': 8, 'embedding': 4, 'directions': 6,
       'views': {'num_local': 3, 'local_size': 8}, **section})
   module = config.build_model(
-      models.parse(SECTION), image_shape=(16, 16, 3), num_classes=5)
+      factory.parse(SECTION), image_shape=(16, 16, 3), num_classes=5)
   params = random_models.randomize(
       module, BATCH['image'], scale=0.5, seed=4)
   return config.build(objectives.Context(module)), module, params
@@ -89,8 +89,8 @@ def test_embeddings_are_those_of_each_view():
   assert found.shape == (4, 5, 4)
   for number, (name, grid) in enumerate(
       [('global_views', (4, 4)), ('local_views', (2, 2))]):
-    config = models.parse({**SECTION, 'num_classes': 5})
-    apply = jax.jit(models.build(config, num_classes=5).apply)
+    config = factory.parse({**SECTION, 'num_classes': 5})
+    apply = jax.jit(factory.build(config, num_classes=5).apply)
     own = {**{k: v for k, v in params.items() if k != 'projector'},
            'positions': positions_lib.resize_positions(
                params['positions'], old_grid=(4, 4), new_grid=grid,

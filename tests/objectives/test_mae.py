@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tests import random_models
-from vit_jax import models
 from vit_jax import objectives
 from vit_jax import tree
+from vit_jax.models import factory
 from vit_jax.objectives import mae
 from vit_jax.objectives import patch_targets
 
@@ -30,7 +30,7 @@ def build(model=(), **section):
   config = objectives.parse(
       {'name': 'mae', 'masked': 2 / 3, **TINY, **section})
   module = config.build_model(
-      models.parse({**SECTION, **dict(model)}),
+      factory.parse({**SECTION, **dict(model)}),
       image_shape=IMAGES.shape[1:], num_classes=5)
   params = random_models.randomize(module, ARRAY, scale=0.3, seed=4)
   return config.build(objectives.Context(

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from tests import random_models
-from vit_jax import models
 from vit_jax import objectives
 from vit_jax import tree
+from vit_jax.models import factory
 from vit_jax.objectives import masked_patch
 from vit_jax.objectives import patch_targets
 
@@ -29,7 +29,7 @@ def build(target, *, patch=4, corrupted=0.5, shares=(0.8, 0.1, 0.1), **section):
       'name': 'masked_patch', 'target': target, 'corrupted': corrupted,
       'shares': shares})
   model = config.build_model(
-      models.parse({**SECTION, 'patch': patch, **section}),
+      factory.parse({**SECTION, 'patch': patch, **section}),
       image_shape=IMAGES.shape[1:], num_classes=5)
   objective = config.build(objectives.Context(model, mean=MEAN, std=STD))
   params = random_models.randomize(model, IMAGES, scale=0.3, seed=4)

@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from vit_jax import models
 from vit_jax import optim
 from vit_jax import tree
+from vit_jax.models import factory
 from vit_jax.optim import layer_decay
 from vit_jax.weights import check
 
@@ -38,7 +38,7 @@ def build(params, **section):
      'pool_norm': True, 'final_norm': False}], ids=str)
 def test_each_layer_of_a_model_has_its_own_learning_rate(section):
   """BEiT's numbering: embeddings 0, block i is i + 1, the rest depth + 1."""
-  shapes = check.abstract_params(models.parse({**SIZES, **section}), (16, 16))
+  shapes = check.abstract_params(factory.parse({**SIZES, **section}), (16, 16))
   rng = np.random.default_rng(0)
   params, grads = (jax.tree.map(
       lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)

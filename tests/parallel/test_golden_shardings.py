@@ -14,9 +14,9 @@ import jax
 import optax
 import pytest
 
-from vit_jax import models
 from vit_jax import tree
 from vit_jax import types
+from vit_jax.models import factory
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import sharding
 
@@ -31,9 +31,9 @@ FILES = {'g/14': 'giant/14', 'G/14': 'gigantic/14'}
 
 
 def tables(variant):
-  model = models.build(
-      models.parse({'variant': variant, 'num_classes': 1000}), num_classes=1000)
-  boxed = jax.eval_shape(lambda: models.init(
+  model = factory.build(factory.parse(
+      {'variant': variant, 'num_classes': 1000}), num_classes=1000)
+  boxed = jax.eval_shape(lambda: factory.init(
       model, jax.random.key(0),
       jax.ShapeDtypeStruct((1, 224, 224, 3), 'float32')))
   params = nn.unbox(boxed)

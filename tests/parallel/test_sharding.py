@@ -8,9 +8,9 @@ from jax.sharding import PartitionSpec as P
 import optax
 import pytest
 
-from vit_jax import models
 from vit_jax import tree
 from vit_jax import types
+from vit_jax.models import factory
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import sharding
 
@@ -22,8 +22,8 @@ def mesh(**sizes):
 
 
 def boxed(**section):
-  model = models.build(models.parse({**TINY, **section}), num_classes=10)
-  return jax.eval_shape(lambda: models.init(
+  model = factory.build(factory.parse({**TINY, **section}), num_classes=10)
+  return jax.eval_shape(lambda: factory.init(
       model, jax.random.key(0), jax.ShapeDtypeStruct((1, 8, 8, 3), 'float32')))
 
 

@@ -9,7 +9,6 @@ import pytest
 from tests import random_models
 from tests import toy
 from vit_jax import __main__ as main
-from vit_jax import models
 from vit_jax import run as run_lib
 from vit_jax import tree
 from vit_jax.checkpoints import items
@@ -17,6 +16,7 @@ from vit_jax.checkpoints import paths
 from vit_jax.experiment import frozen_weights
 from vit_jax.experiment import model_flops
 from vit_jax.inference import load as load_lib
+from vit_jax.models import factory
 from vit_jax.training import flops
 from vit_jax.weights import open as open_lib
 
@@ -62,7 +62,7 @@ def test_the_forward_pass_of_the_teacher_counts(trained):
   _, _, experiment, _ = trained
   teacher = load_lib.load(trained[0], log=None)
   forward = flops.count(
-      lambda params, x: models.build(teacher.config, num_classes=10).apply(
+      lambda params, x: factory.build(teacher.config, num_classes=10).apply(
           {'params': params}, x)['logits'], teacher.params,
       jax.ShapeDtypeStruct((1, 12, 12, 3), 'float32'))
   found = model_flops.per_image(experiment)

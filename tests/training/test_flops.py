@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from vit_jax import models
+from vit_jax.models import factory
 from vit_jax.training import flops
 
 
@@ -50,10 +50,10 @@ def test_gradient_costs_its_products_and_remat_one_again():
 
 
 def count_vit(**section):
-  model = models.build(models.parse(section), num_classes=1000)
+  model = factory.build(factory.parse(section), num_classes=1000)
   images = shape(1, 224, 224, 3)
   params = jax.eval_shape(
-      lambda: models.init(model, jax.random.key(0), images))
+      lambda: factory.init(model, jax.random.key(0), images))
   return flops.count(
       lambda p, x: model.apply({'params': p}, x)['logits'], params, images)
 

@@ -9,9 +9,9 @@ import optax
 import pytest
 
 from tests import random_models
-from vit_jax import models
 from vit_jax import objectives
 from vit_jax import tree
+from vit_jax.models import factory
 from vit_jax.training import step as step_lib
 
 RNG = np.random.default_rng(0)
@@ -75,8 +75,8 @@ def measured(state):
 
 @pytest.fixture(scope='module')
 def vit():
-  model = models.build(
-      models.parse({'width': 8, 'depth': 2, 'mlp_dim': 12, 'num_heads': 2,
+  model = factory.build(
+      factory.parse({'width': 8, 'depth': 2, 'mlp_dim': 12, 'num_heads': 2,
                     'patch': 4}), num_classes=CLASSES)
   params = random_models.randomize(
       model, jax.ShapeDtypeStruct((1, 8, 8, 3), 'float32'), scale=0.3, seed=0)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tests import random_models
-from vit_jax import models
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax.models import ablations
+from vit_jax.models import factory
 from vit_jax.models import positions as positions_lib
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import check
@@ -168,7 +168,7 @@ KINDS = [
 
 @pytest.mark.parametrize('settings', KINDS, ids=str)
 def test_positions_of_every_kind_fit_a_model_of_another_grid(settings):
-  config = models.parse({
+  config = factory.parse({
       'width': 8, 'depth': 2, 'mlp_dim': 12, 'num_heads': 2, 'patch': 4,
       'num_classes': 3, **settings})
 
@@ -239,7 +239,7 @@ SINCOS = {'width': 8, 'depth': 1, 'mlp_dim': 12, 'num_heads': 2, 'patch': 4,
 
 def test_a_model_that_learns_positions_starts_from_fixed_ones():
   sincos = random_models.make(SINCOS, side=(12, 16))
-  learned = tree.unflatten(random_models.params(models.parse(
+  learned = tree.unflatten(random_models.params(factory.parse(
       {**SINCOS, 'position': 'learned'}), (12, 16)))
 
   def fit(weights, initial):
@@ -251,7 +251,7 @@ def test_a_model_that_learns_positions_starts_from_fixed_ones():
       np.concatenate([
           np.zeros((1, 8)), positions_lib.sincos_positions((3, 4), 8)])))
   assert 'positions' not in fit(sincos, sincos.params)
-  none = dataclasses.replace(sincos, config=models.parse(
+  none = dataclasses.replace(sincos, config=factory.parse(
       {**SINCOS, 'position': 'none'}))
   with pytest.raises(ValueError, match='positions: expected .* found nothing'):
     fit(none, learned)

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from vit_jax import fields
 from vit_jax import schema
 
 
@@ -29,7 +30,7 @@ class CheckpointConfig:
   stop_below: tuple[tuple[str, float], ...] = ()
 
   def __post_init__(self):
-    schema.check_range(self, 'keep', low=1)
+    fields.check_range(self, 'keep', low=1)
     if self.patience is not None and not self.best:
       raise ValueError(
           'patience needs a metric to watch, but best is not set. Set one, for '

@@ -26,7 +26,7 @@ from typing import Any
 
 from etils import epy
 
-from vit_jax import schema
+from vit_jax import fields
 from vit_jax.commands import arguments
 
 with epy.lazy_imports():
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the command; returns the exit status and the results."""
   arguments.check_output(args.output, ('.csv', '.jsonl'))
-  schema.check_range(args, 'top_k', low=1)
+  fields.check_range(args, 'top_k', low=1)
   found, errors = arguments.find_images(args)
   model = arguments.load_model(args)
   if args.masks:

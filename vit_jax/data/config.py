@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from vit_jax import fields
 from vit_jax import schema
 from vit_jax.data import mixture as mixture_lib
 from vit_jax.data.augment import ops as ops_lib
@@ -154,16 +155,16 @@ class DataConfig:
   shapes: shapes_lib.ShapesConfig = shapes_lib.ShapesConfig()
 
   def __post_init__(self):
-    schema.check_range(
+    fields.check_range(
         self, 'check_secs', 'mixup', 'cutmix', 'cache_mib',
         *('num_workers',) * (self.num_workers != 'auto'))
-    schema.check_range(
+    fields.check_range(
         self, 'channels', 'num_threads', 'prefetch', 'max_labels',
         'examples_per_class', 'num_examples', low=1)
-    schema.check_range(self, 'max_pixels', low=1, most=limits.LARGEST)
-    schema.check_range(self, 'max_unreadable', most=1)
-    schema.check_range(self, 'holdout', low=0.001, most=0.9)
-    schema.check_range(self, 'fraction', above=0, most=1)
+    fields.check_range(self, 'max_pixels', low=1, most=limits.LARGEST)
+    fields.check_range(self, 'max_unreadable', most=1)
+    fields.check_range(self, 'holdout', low=0.001, most=0.9)
+    fields.check_range(self, 'fraction', above=0, most=1)
     sizes = (self.examples_per_class, self.num_examples, self.fraction)
     if sizes.count(None) < 2:
       raise ValueError(

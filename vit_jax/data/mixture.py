@@ -21,7 +21,7 @@ from jaxtyping import Integer, UInt64
 import numpy as np
 
 from vit_jax import classes
-from vit_jax import schema
+from vit_jax import fields
 from vit_jax.data import links
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
@@ -44,7 +44,7 @@ class MixtureEntry:
   weight: float | None = None
 
   def __post_init__(self):
-    schema.check_range(self, 'weight', above=0)
+    fields.check_range(self, 'weight', above=0)
 
   def __str__(self) -> str:
     return f'{self.source} {self.split}'

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 from typing import Any, Literal
 
+from vit_jax import fields
 from vit_jax import schema
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
@@ -52,13 +53,13 @@ class Preprocess:
   value_range: tuple[float, float] | None = None
 
   def __post_init__(self):
-    schema.check_range(self, 'resolution', low=1)
+    fields.check_range(self, 'resolution', low=1)
     for name in ('mean', 'std'):
       if len(getattr(self, name)) != self.channels:
         raise ValueError(
             f'{name} must be one number, or one for each of {self.channels} '
             f'channels, but is {getattr(self, name)}.')
-    schema.check_range(self, 'std', above=0)
+    fields.check_range(self, 'std', above=0)
     if self.ops is None:
       object.__setattr__(self, 'ops', (resize_lib.Resize(self.resolution),))
 
@@ -171,7 +172,7 @@ class ResizeAndCrop:
   interpolation: resize_lib.Method = 'bilinear'
 
   def __post_init__(self):
-    schema.check_range(self, 'crop', above=0, most=1)
+    fields.check_range(self, 'crop', above=0, most=1)
 
   @classmethod
   def of(

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from jaxtyping import Bool, Float, Float64
 import numpy as np
 
+from vit_jax import fields
 from vit_jax import metrics
-from vit_jax import schema
 from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
@@ -34,7 +34,7 @@ class CalibrationConfig(evaluator.EvaluatorConfig):
   bins: int = 15
 
   def __post_init__(self):
-    schema.check_range(self, 'bins', low=1)
+    fields.check_range(self, 'bins', low=1)
 
   def metrics(self) -> tuple[evaluator.Metric, ...]:
     return (

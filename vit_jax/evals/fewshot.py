@@ -20,8 +20,8 @@ from sklearn import linear_model
 from sklearn import metrics as sklearn_metrics
 
 from vit_jax import data
+from vit_jax import fields
 from vit_jax import nearest_neighbours
-from vit_jax import schema
 from vit_jax import types
 from vit_jax.data.splits import holdout
 from vit_jax.data.splits import split_strings
@@ -80,8 +80,8 @@ class FewshotConfig(features_lib.FeatureEvaluatorConfig):
           f'{self.shots}.')
     if not self.classifiers:
       raise ValueError("classifiers is empty. Use, for example, ['ridge'].")
-    schema.check_range(self, 'seeds', low=1)
-    schema.check_range(self, 'penalty', above=0)
+    fields.check_range(self, 'seeds', low=1)
+    fields.check_range(self, 'penalty', above=0)
 
   def metrics(self) -> tuple[evaluator.Metric, ...]:
     return tuple(

@@ -11,9 +11,9 @@ from typing import ClassVar, Literal
 from jaxtyping import Float, Int
 import numpy as np
 
+from vit_jax import fields
 from vit_jax import metrics
 from vit_jax import nearest_neighbours
-from vit_jax import schema
 from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import features as features_lib
@@ -40,8 +40,8 @@ class KnnConfig(features_lib.FeatureEvaluatorConfig):
   fit_field: ClassVar[str] = 'train_split'
 
   def __post_init__(self):
-    schema.check_range(self, 'k', low=1)
-    schema.check_range(self, 'temperature', above=0)
+    fields.check_range(self, 'k', low=1)
+    fields.check_range(self, 'temperature', above=0)
 
   def metrics(self) -> tuple[evaluator.Metric, ...]:
     return (metrics.ACCURACY, *features_lib.SPREAD)

@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Shaped
 import numpy as np
 from sklearn import metrics as sklearn_metrics
 
+from vit_jax import fields
 from vit_jax import metrics as metrics_lib
 from vit_jax import schema
 from vit_jax import types
@@ -59,8 +60,8 @@ class RocConfig(evaluator.EvaluatorConfig):
   fit_field: ClassVar[str] = 'threshold_split'
 
   def __post_init__(self):
-    schema.check_range(self, 'samples')
-    schema.check_range(self, 'confidence', above=0, end=1)
+    fields.check_range(self, 'samples')
+    fields.check_range(self, 'confidence', above=0, end=1)
 
   def metrics(self) -> tuple[evaluator.Metric, ...]:
     return _METRICS

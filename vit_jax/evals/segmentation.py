@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int, UInt8
 import numpy as np
 
 from vit_jax import data
-from vit_jax import schema
+from vit_jax import fields
 from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
@@ -57,7 +57,7 @@ class SegmentationConfig(evaluator.EvaluatorConfig):
   uses_labels: ClassVar[bool] = False
 
   def __post_init__(self):
-    schema.check_range(self, 'penalty', above=0)
+    fields.check_range(self, 'penalty', above=0)
     if self.flip:
       raise ValueError('segmentation does not support flip. Remove it.')
 

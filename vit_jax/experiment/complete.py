@@ -11,11 +11,11 @@ from typing import Any
 import jax
 
 from vit_jax import data
-from vit_jax import models
 from vit_jax import schema
 from vit_jax.data.splits import split_strings
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
+from vit_jax.models import factory
 
 _MAX_EVALUATIONS = 10  # By default.
 _MANY = 50_000  # Of so many training images, k-NN uses a tenth by default.
@@ -53,7 +53,7 @@ def complete(
   return dataclasses.replace(
       config, data=data.measured(config.data, dataset),
       model=dataclasses.replace(
-          models.with_dtype(config.model, devices),
+          factory.with_dtype(config.model, devices),
           num_classes=dataset.num_classes),
       objective=config.objective.resolve(dataset))
 

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 from vit_jax import data
 from vit_jax import evals
+from vit_jax import fields
 from vit_jax import metrics as metrics_lib
-from vit_jax import models
 from vit_jax import objectives
 from vit_jax import optim
 from vit_jax import schema
@@ -23,7 +23,9 @@ from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.data.splits import split_strings
 from vit_jax.experiment import config_file
 from vit_jax.experiment import log_config
+from vit_jax.models import factory
 from vit_jax.models import lora
+from vit_jax.models import model_config
 from vit_jax.parallel import mesh
 from vit_jax.weights import adapt as adapt_lib
 
@@ -52,7 +54,7 @@ class Config:
   """
   total: schema.Duration
   batch_size: int
-  model: models.ModelConfig
+  model: model_config.ModelConfig
   data: data.DataConfig
   objective: objectives.ObjectiveConfig
   optimizer: optim.Config
@@ -83,7 +85,7 @@ class Config:
 
 _SECTIONS: Mapping[str, Callable[[Any], Any]] = {
     # Their `name` selects the record.
-    'model': models.parse, 'objective': objectives.parse,
+    'model': factory.parse, 'objective': objectives.parse,
     'optimizer': optim.parse, 'evals': evals.parse, 'data': data.parse,
     **{name: functools.partial(
         schema.parse, typing.get_type_hints(Config)[name], where=name)
@@ -101,9 +103,9 @@ def resolve(raw: Mapping[str, Any]) -> Config:
   sections = {name: parse(raw.get(name, {}))
               for name, parse in _SECTIONS.items()}
   config = schema.parse(Config, {**raw, **sections}, where='config')
-  schema.check_range(config, 'batch_size', 'num_microbatches', low=1)
-  schema.check_range(config, 'seed', low=-2**31, end=2**32)
-  schema.check_range(config, 'averaging', above=0, end=1)
+  fields.check_range(config, 'batch_size', 'num_microbatches', low=1)
+  fields.check_range(config, 'seed', low=-2**31, end=2**32)
+  fields.check_range(config, 'averaging', above=0, end=1)
   if config.batch_size % config.num_microbatches:
     raise ValueError(
         f'batch_size {config.batch_size} does not divide into '

@@ -19,7 +19,6 @@ from jaxtyping import Array, Float
 from vit_jax import console
 from vit_jax import data
 from vit_jax import evals
-from vit_jax import models
 from vit_jax import objectives
 from vit_jax import optim
 from vit_jax import schema
@@ -28,6 +27,7 @@ from vit_jax import types
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.experiment import parts
+from vit_jax.models import factory
 from vit_jax.models import lora
 from vit_jax.parallel import device_memory
 from vit_jax.parallel import mesh as mesh_lib
@@ -211,7 +211,7 @@ class Experiment:
     # convolutions, which only a ViT surely lacks: per-device kernel gradients
     # are grouped convolutions, for which the compiler would move images between
     # devices. Attention kernels for TPUs need `keep_batch_split`.
-    model = models.for_devices(self.config.model, [*self.mesh.devices.flat])
+    model = factory.for_devices(self.config.model, [*self.mesh.devices.flat])
     local = (microbatches > 1 and model.has_patches
              and model.attention in ('plain', 'cudnn'))
     replicas = mesh_lib.replicas(self.mesh) if local else 1

@@ -13,12 +13,12 @@ from typing import Any
 from vit_jax import console
 from vit_jax import data
 from vit_jax import escape
-from vit_jax import models
+from vit_jax import fields
 from vit_jax import schema
 from vit_jax.checkpoints import paths
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
-from vit_jax.models import architecture
+from vit_jax.models import factory
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import check
 from vit_jax.weights import open as open_lib
@@ -149,7 +149,7 @@ def inherit(
         'metric of its best checkpoint. Set its checkpoint.best, such as '
         'test/accuracy.')
   section = raw.get('model', {})
-  model = models.inherit(section, trained['model'])
+  model = factory.inherit(section, trained['model'])
   for note in _variant_notes(section, model, trained['model']):
     console.print_lines(escape.line(note), in_logs=True)
   return {**raw, 'model': model, 'data': data.inherit(
@@ -167,10 +167,10 @@ def _variant_notes(
   variant = section.get('variant')
   if not variant:
     return
-  config, theirs = models.parse(completed), models.parse(trained)
+  config, theirs = factory.parse(completed), factory.parse(trained)
   if config.name != theirs.name:
     return
-  for name in architecture.switches(config):
+  for name in fields.switches(config):
     ours, other = getattr(config, name), getattr(theirs, name)
     if ours != other and name not in (
         *section, *config.dimensions, 'decoder'):

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Literal
 
+from vit_jax import fields
 from vit_jax import schema
 
 
@@ -29,7 +30,7 @@ class LogConfig:
   wandb: bool = False
 
   def __post_init__(self):
-    schema.check_range(self, 'stalled_secs', 'hung_secs', 'start_secs')
+    fields.check_range(self, 'stalled_secs', 'hung_secs', 'start_secs')
 
 
 @dataclasses.dataclass(frozen=True)

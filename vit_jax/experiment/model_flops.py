@@ -8,10 +8,10 @@ from typing import Any
 import flax.linen as nn
 import jax
 
-from vit_jax import models
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.experiment import experiment as experiment_lib
+from vit_jax.models import factory
 from vit_jax.models import lora
 from vit_jax.training import flops
 from vit_jax.training import step as step_lib
@@ -76,7 +76,7 @@ def _model(experiment: experiment_lib.Experiment, *, remat: Any) -> nn.Module:
   """Returns the model without kernels that hide FLOPs from the jaxpr."""
   config = experiment.config
   return config.objective.build_model(
-      models.with_remat(config.model.without_fused_kernels(), remat),
+      factory.with_remat(config.model.without_fused_kernels(), remat),
       image_shape=config.data.image_shape,
       num_classes=config.model.num_classes)
 

@@ -18,7 +18,6 @@ import jax
 import numpy as np
 
 from vit_jax import data
-from vit_jax import models
 from vit_jax import objectives
 from vit_jax import optim
 from vit_jax import schema
@@ -26,6 +25,7 @@ from vit_jax import tree
 from vit_jax import types
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
+from vit_jax.models import factory
 from vit_jax.models import lora
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.training import step as step_lib
@@ -110,7 +110,7 @@ def _with_model(
 
 def _model(config: config_lib.Config, experiment: Experiment) -> nn.Module:
   return config.objective.build_model(
-      models.for_devices(config.model, experiment.devices),
+      factory.for_devices(config.model, experiment.devices),
       image_shape=config.data.image_shape,
       num_classes=experiment.dataset.num_classes)
 
@@ -151,9 +151,9 @@ def _loss(experiment: Experiment) -> step_lib.Loss:
           config.data.image_shape[:2])
     except ValueError as error:
       raise ValueError(f'model.patch_sizes: {error}') from error
-  model = models.for_devices(config.model, experiment.devices)
+  model = factory.for_devices(config.model, experiment.devices)
   return step_lib.DrawnLoss(experiment.objective, tuple(
-      config.objective.build(context(experiment, models.build(
+      config.objective.build(context(experiment, factory.build(
           model, num_classes=config.model.num_classes, patch=patch)))
       for patch in sizes))
 
@@ -172,7 +172,7 @@ def _random_params(
 ) -> types.Params:
   # The steps use the other key; see `Experiment.key`.
   key, _ = jax.random.split(jax.random.key(config.seed))
-  params = models.init(model, key, images)
+  params = factory.init(model, key, images)
   params = lora.init(config.lora, jax.random.fold_in(key, 1), params)
   return {**params, **objective.extra_params(
       params, jax.random.fold_in(key, 2), images)}

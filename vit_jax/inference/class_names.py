@@ -8,8 +8,8 @@ import numpy as np
 
 from vit_jax import classes
 from vit_jax import console
-from vit_jax import models
 from vit_jax.inference import model as model_lib
+from vit_jax.models import factory
 from vit_jax.weights import weights as weights_lib
 
 
@@ -22,7 +22,7 @@ def in_order(
     return model
   order = np.array([labels.index(name) for name in names])
   head = {name: jax.tree.map(lambda array: array[..., order], layer)
-          if name in models.CLASSIFIERS else layer
+          if name in factory.CLASSIFIERS else layer
           for name, layer in model.params['head'].items()}
   reordered = model.with_params(
       {**model.params, 'head': head}, thresholds=tuple(

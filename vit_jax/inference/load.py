@@ -10,7 +10,6 @@ import jax
 
 from vit_jax import console
 from vit_jax import escape
-from vit_jax import models
 from vit_jax import objectives
 from vit_jax import registry
 from vit_jax import schema
@@ -20,6 +19,7 @@ from vit_jax.inference import class_names
 from vit_jax.inference import model as model_lib
 from vit_jax.inference import thresholds
 from vit_jax.inference import zero_shot
+from vit_jax.models import factory
 from vit_jax.models import positions as positions_lib
 from vit_jax.weights import check
 from vit_jax.weights import open as open_lib
@@ -153,12 +153,12 @@ def create(
   Raises:
     ValueError: for an unknown variant or field, or a wrong value.
   """
-  config = models.parse(
+  config = factory.parse(
       {**model, 'variant': variant, 'num_classes': num_classes})
   preprocess = preprocessing.parse({'resolution': resolution})
-  module = models.build(config, num_classes=num_classes)
+  module = factory.build(config, num_classes=num_classes)
   images = jax.ShapeDtypeStruct((1, *preprocess.resolution, 3), 'float32')
-  params = jax.jit(lambda key: nn.unbox(models.init(module, key, images)))(
+  params = jax.jit(lambda key: nn.unbox(factory.init(module, key, images)))(
       jax.random.key(seed))
   return model_lib.Model.of(
       jax.device_get(params), config=config, preprocess=preprocess,

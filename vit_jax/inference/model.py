@@ -19,7 +19,6 @@ import jax
 from jaxtyping import Float, UInt8
 import numpy as np
 
-from vit_jax import models
 from vit_jax import pixel_classes
 from vit_jax import types
 from vit_jax.data import preprocessing as preprocessing_lib
@@ -29,6 +28,7 @@ from vit_jax.inference import groups as groups_lib
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import network as network_lib
 from vit_jax.inference import predictions
+from vit_jax.models import factory
 from vit_jax.models import feature_layers
 from vit_jax.weights import save as save_lib
 from vit_jax.weights import weights as weights_lib
@@ -68,7 +68,7 @@ class Model(weights_lib.Weights):
   @functools.cached_property
   def module(self) -> nn.Module:
     """The linen module, which applies `params` to images; see docs/api.md."""
-    return models.build(self.config, num_classes=self.config.num_classes)
+    return factory.build(self.config, num_classes=self.config.num_classes)
 
   def __call__(self, images: network_lib.Images) -> types.Outputs:
     """Applies the model to preprocessed images; compiles for each batch shape.

@@ -7,11 +7,12 @@ import jax
 from jaxtyping import Array, Float
 import numpy as np
 
-from vit_jax import models
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.evals import passes
+from vit_jax.models import factory
 from vit_jax.models import feature_layers
+from vit_jax.models import model_config
 from vit_jax.weights import weights as weights_lib
 
 Images = (Float[Array, 'batch height width channels'] |
@@ -50,7 +51,7 @@ def params_by_size(
 
 @functools.lru_cache(maxsize=32)
 def forward(
-    config: models.ModelConfig, names: tuple[str, ...] = (), *,
+    config: model_config.ModelConfig, names: tuple[str, ...] = (), *,
     flip: bool = False,
 ) -> Callable[[types.Params, Images], types.Outputs]:
   """Returns the jitted forward pass of parameters and images.
@@ -61,8 +62,8 @@ def forward(
       every layer. 'layers/6' are the tokens after layer 6 of 1 ... depth.
     flip: whether to average over each image and its mirror image.
   """
-  model = models.build(
-      models.for_devices(config, jax.devices()[:1]),
+  model = factory.build(
+      factory.for_devices(config, jax.devices()[:1]),
       num_classes=config.num_classes)
   capture = any(name.startswith('layers') for name in names)
   options = {'capture': True} if capture else {}

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 import numpy as np
 
+from vit_jax import fields
 from vit_jax.models import attention as attention_lib
 from vit_jax.models import layers
-from vit_jax.models import model_config
 from vit_jax.models import positions as positions_lib
 from vit_jax.models import vit
 
@@ -35,10 +35,10 @@ class AblationConfig(vit.ViTConfig):
     axial: each layer attends within rows, then within columns, each with an MLP
       (appendix D.6). Allows patch tokens only.
   """
-  name: Literal['ablation'] = model_config.switch('ablation')  # type: ignore[assignment]
-  position: _Position = model_config.switch('learned')  # type: ignore[assignment]
-  position_at: Literal['stem', 'layers', 'shared'] = model_config.switch('stem')
-  axial: bool = model_config.switch(False)  # type: ignore[misc]
+  name: Literal['ablation'] = fields.switch('ablation')  # type: ignore[assignment]
+  position: _Position = fields.switch('learned')  # type: ignore[assignment]
+  position_at: Literal['stem', 'layers', 'shared'] = fields.switch('stem')
+  axial: bool = fields.switch(False)  # type: ignore[misc]
 
   position_params: ClassVar[tuple[str, ...]] = (
       'positions', *_LINES, 'distances')

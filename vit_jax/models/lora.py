@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from vit_jax import schema
+from vit_jax import fields
 from vit_jax import tree
 from vit_jax import types
 
@@ -44,8 +44,8 @@ class LoraConfig:
   kernels: tuple[str, ...] = (f'{_STACKED}.*attention/.*kernel',)
 
   def __post_init__(self):
-    schema.check_range(self, 'rank')
-    schema.check_range(self, 'alpha', above=0)
+    fields.check_range(self, 'rank')
+    fields.check_range(self, 'alpha', above=0)
 
 
 def init(

@@ -12,12 +12,11 @@ from typing import Any, ClassVar, Literal
 import flax.linen as nn
 import jax.numpy as jnp
 
-from vit_jax import schema
-from vit_jax.models import architecture
+from vit_jax import fields
 from vit_jax.models import decoder_config
 from vit_jax.models import positions
 
-switch = architecture.switch
+switch = fields.switch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +59,7 @@ class ModelConfig:
   position_params: ClassVar[tuple[str, ...]] = ('positions',)
 
   def __post_init__(self):
-    schema.check_range(self, 'num_classes')
+    fields.check_range(self, 'num_classes')
     if self.decoder is not None and not self.has_tokens:
       raise ValueError(
           'model.decoder needs the patch tokens of a ViT, but the model is a '

@@ -5,12 +5,12 @@ from typing import ClassVar, Literal
 
 import flax.linen as nn
 
-from vit_jax import schema
+from vit_jax import fields
 from vit_jax.models import layers
 from vit_jax.models import model_config
 from vit_jax.models import vit
 
-_switch = model_config.switch
+_switch = fields.switch
 
 GROUPS = 32  # Groups of a group norm (arXiv 1912.11370, section 3.2).
 
@@ -109,7 +109,7 @@ class ResNetConfig(model_config.ModelConfig):
 
   def __post_init__(self):
     super().__post_init__()
-    schema.check_range(self, 'unroll', low=1)
+    fields.check_range(self, 'unroll', low=1)
 
   def check_complete(self) -> None:
     if self.backbone is None or not self.backbone.depths:

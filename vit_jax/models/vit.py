@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from vit_jax import schema
+from vit_jax import fields
 from vit_jax.models import attention as attention_lib
 from vit_jax.models import layers
 from vit_jax.models import model_config
@@ -21,7 +21,7 @@ Tokens = Float[Array, 'batch tokens width']
 # Intermediates of every layer: True for all; 'tokens' for all but the attention
 # weights, so that faster forms of attention stay in use.
 Capture = Literal[False, True, 'tokens']
-switch = model_config.switch
+switch = fields.switch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,10 +86,10 @@ class ViTConfig(model_config.ModelConfig):
 
   def __post_init__(self):
     super().__post_init__()
-    schema.check_range(
+    fields.check_range(
         self, 'dropout', 'attention_dropout', 'stochastic_depth', end=1)
-    schema.check_range(self, 'width', 'depth', 'mlp_dim', 'num_heads', 'patch')
-    schema.check_range(self, 'unroll', low=1)
+    fields.check_range(self, 'width', 'depth', 'mlp_dim', 'num_heads', 'patch')
+    fields.check_range(self, 'unroll', low=1)
     divisor = 4 if self.position == 'sincos' else self.num_heads or 1
     if self.width % divisor:
       raise ValueError(f'width {self.width} does not divide by {divisor}, for '

@@ -28,11 +28,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 import optax
 
 from vit_jax import data
+from vit_jax import fields
 from vit_jax import metrics
-from vit_jax import models
-from vit_jax import schema
 from vit_jax import types
 from vit_jax.data import scaling
+from vit_jax.models import factory
 from vit_jax.objectives import objective
 from vit_jax.objectives import supervised
 
@@ -72,9 +72,9 @@ class DistillConfig(supervised.SupervisedConfig):
       raise ValueError(
           'distill needs the weights of a teacher: '
           '--config.objective.teacher=PATH.')
-    schema.check_range(self, 'weight', above=0, most=1)
-    schema.check_range(self, 'temperature', above=0)
-    schema.check_range(self, 'feature_weight')
+    fields.check_range(self, 'weight', above=0, most=1)
+    fields.check_range(self, 'temperature', above=0)
+    fields.check_range(self, 'feature_weight')
 
   @property
   def teacher_address(self) -> tuple[str, str]:
@@ -132,7 +132,7 @@ class Distill(objective.Objective):
   ) -> dict[str, Any]:
     """Returns zeros for the teacher, and the projection; both are boxed."""
     teacher = self._context.teacher
-    boxed = jax.eval_shape(lambda: models.init(
+    boxed = jax.eval_shape(lambda: factory.init(
         _module(teacher), jax.random.key(0), image(teacher)))
     result: dict[str, Any] = {objective.TEACHER: jax.tree.map(
         lambda x: jnp.zeros(x.shape, x.dtype), boxed)}
@@ -215,4 +215,4 @@ def image(teacher: Any) -> jax.ShapeDtypeStruct:
 
 
 def _module(teacher: Any) -> nn.Module:
-  return models.build(teacher.config, num_classes=teacher.config.num_classes)
+  return factory.build(teacher.config, num_classes=teacher.config.num_classes)

@@ -24,11 +24,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from vit_jax import fields
 from vit_jax import metrics
-from vit_jax import models
-from vit_jax import schema
 from vit_jax import types
 from vit_jax.models import joint_embedding
+from vit_jax.models import model_config
 from vit_jax.objectives import objective
 from vit_jax.objectives import views as views_lib
 
@@ -58,16 +58,16 @@ class LejepaConfig(objective.ObjectiveConfig):
   views: views_lib.ViewsConfig = views_lib.ViewsConfig()
 
   def __post_init__(self):
-    schema.check_range(self, 'weight', above=0, end=1)
-    schema.check_range(self, 'directions', 'hidden', 'embedding', low=1)
+    fields.check_range(self, 'weight', above=0, end=1)
+    fields.check_range(self, 'directions', 'hidden', 'embedding', low=1)
 
   def metrics(self) -> tuple[objective.Metric, ...]:
     return (objective.Metric('prediction', mode='min'),
             objective.Metric('sigreg', mode='min'))
 
   def build_model(
-      self, model: models.ModelConfig, *, image_shape: tuple[int, int, int],
-      num_classes: int,
+      self, model: model_config.ModelConfig, *,
+      image_shape: tuple[int, int, int], num_classes: int,
   ) -> nn.Module:
     """Returns the model with its projector.
 

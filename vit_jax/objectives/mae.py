@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
-from vit_jax import models
-from vit_jax import schema
+from vit_jax import fields
+from vit_jax.models import model_config
 from vit_jax.models import vit
 from vit_jax.objectives import masked_patch
 
@@ -40,8 +40,8 @@ class MaeConfig(masked_patch.MaskingConfig):
   decoder_heads: int = 16
 
   def __post_init__(self):
-    schema.check_range(self, 'masked', above=0, end=1)
-    schema.check_range(
+    fields.check_range(self, 'masked', above=0, end=1)
+    fields.check_range(
         self, 'decoder_width', 'decoder_depth', 'decoder_heads', low=1)
     if self.decoder_width % self.decoder_heads or self.decoder_width % 4:
       raise ValueError(
@@ -49,7 +49,7 @@ class MaeConfig(masked_patch.MaskingConfig):
           f'{self.decoder_heads} heads (decoder_heads) and be a multiple of 4 '
           'for sine-cosine positions.')
 
-  def decoder(self, model: models.ModelConfig) -> vit.ViTConfig:
+  def decoder(self, model: model_config.ModelConfig) -> vit.ViTConfig:
     """Returns the decoder of a model, or raises if it is not supported."""
     if not isinstance(model, vit.ViTConfig) or not model.takes_any_tokens:
       raise ValueError(

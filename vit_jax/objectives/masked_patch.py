@@ -18,11 +18,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
+from vit_jax import fields
 from vit_jax import metrics
-from vit_jax import models
-from vit_jax import schema
 from vit_jax import types
 from vit_jax.models import masked_patch as masked_patch_model
+from vit_jax.models import model_config
 from vit_jax.objectives import objective
 from vit_jax.objectives import patch_targets
 
@@ -58,8 +58,8 @@ class MaskingConfig(objective.ObjectiveConfig):
         self.target in patch_targets.SIDES) else ()
 
   def build_model(
-      self, model: models.ModelConfig, *, image_shape: tuple[int, int, int],
-      num_classes: int,
+      self, model: model_config.ModelConfig, *,
+      image_shape: tuple[int, int, int], num_classes: int,
   ) -> nn.Module:
     """Returns the model with the prediction layer of the target.
 
@@ -118,7 +118,7 @@ class MaskedPatchConfig(MaskingConfig):
   shares: tuple[float, float, float] = (0.8, 0.1, 0.1)
 
   def __post_init__(self):
-    schema.check_range(self, 'corrupted', above=0, most=1)
+    fields.check_range(self, 'corrupted', above=0, most=1)
     if min(self.shares) < 0 or not math.isclose(sum(self.shares), 1):
       raise ValueError(
           'shares must be three fractions (mask, other patch, kept) '

@@ -18,9 +18,10 @@ import numpy as np
 
 from vit_jax import data
 from vit_jax import metrics as metrics_lib
-from vit_jax import models
 from vit_jax import types
 from vit_jax.data import scaling
+from vit_jax.models import factory
+from vit_jax.models import model_config
 
 Images = Float[Array, 'batch height width channels']  # Pixels in [0, 1].
 Metric = metrics_lib.Metric
@@ -28,7 +29,7 @@ Metric = metrics_lib.Metric
 Losses = tuple[Float[Array, 'batch'], Mapping[str, Float[Array, 'batch']]]
 
 # Names of parameters besides the model's. Checkpoints lack the teacher; loading
-# drops the projector (`models.PRETRAINING_ONLY`).
+# drops the projector (`factory.PRETRAINING_ONLY`).
 TEACHER, PROJECTOR = 'teacher', 'projector'
 
 
@@ -204,8 +205,8 @@ class ObjectiveConfig:
     return self
 
   def build_model(
-      self, model: models.ModelConfig, *, image_shape: tuple[int, int, int],
-      num_classes: int,
+      self, model: model_config.ModelConfig, *,
+      image_shape: tuple[int, int, int], num_classes: int,
   ) -> nn.Module:
     """Returns the module to train, which may extend the model.
 
@@ -213,7 +214,7 @@ class ObjectiveConfig:
       ValueError: if the objective does not support the model.
     """
     del image_shape
-    return models.build(model, num_classes=num_classes)
+    return factory.build(model, num_classes=num_classes)
 
   def build(self, context: Context) -> Objective:
     """Returns the loss.

@@ -15,8 +15,8 @@ import optax
 
 from vit_jax import data
 from vit_jax import metrics
-from vit_jax import models
 from vit_jax import types
+from vit_jax.models import model_config
 from vit_jax.objectives import objective
 
 
@@ -62,8 +62,8 @@ class SegmentationConfig(objective.ObjectiveConfig):
     return data.with_masks(dataset, self.classes, ignored=self.ignored)
 
   def build_model(
-      self, model: models.ModelConfig, *, image_shape: tuple[int, int, int],
-      num_classes: int,
+      self, model: model_config.ModelConfig, *,
+      image_shape: tuple[int, int, int], num_classes: int,
   ) -> nn.Module:
     if getattr(model, 'decoder', None) is None:
       raise ValueError(

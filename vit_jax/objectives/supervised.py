@@ -13,9 +13,9 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 import numpy as np
 
 from vit_jax import data
+from vit_jax import fields
 from vit_jax import losses
 from vit_jax import metrics
-from vit_jax import schema
 from vit_jax import types
 from vit_jax.objectives import objective
 
@@ -50,7 +50,7 @@ class SupervisedConfig(objective.ObjectiveConfig):
       raise ValueError(
           'class_weights must be finite and at least 0, and not all 0, but are '
           f'{given}.')
-    schema.check_range(self, 'label_smoothing', end=1)
+    fields.check_range(self, 'label_smoothing', end=1)
 
   @property
   def label_loss(self) -> str:

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from vit_jax import schema
+from vit_jax import fields
 
 Images = Float[Array, 'batch height width channels']
 Views = Float[Array, 'batch views view_height view_width channels']
@@ -57,12 +57,12 @@ class ViewsConfig:
   grayscale: float = 0.2
 
   def __post_init__(self):
-    schema.check_range(self, 'num_global', low=1 if self.num_local else 2)
-    schema.check_range(self, 'num_local', 'jitter')
-    schema.check_range(self, 'local_size', low=1)
-    schema.check_range(self, 'global_area', 'local_area', above=0, most=1)
-    schema.check_range(self, 'aspect', above=0)
-    schema.check_range(
+    fields.check_range(self, 'num_global', low=1 if self.num_local else 2)
+    fields.check_range(self, 'num_local', 'jitter')
+    fields.check_range(self, 'local_size', low=1)
+    fields.check_range(self, 'global_area', 'local_area', above=0, most=1)
+    fields.check_range(self, 'aspect', above=0)
+    fields.check_range(
         self, 'flip', 'jitter_probability', 'grayscale', most=1)
     for name in ('global_area', 'local_area', 'aspect'):
       low, high = getattr(self, name)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import optax
 from optax import contrib
 
+from vit_jax import fields
 from vit_jax import schema
 from vit_jax.optim import layer_decay
 from vit_jax.optim import schedules
@@ -66,9 +67,9 @@ class CommonConfig:
   momentum_dtype: Literal['float32', 'bfloat16'] = 'float32'
 
   def __post_init__(self):
-    schema.check_range(self, 'learning_rate', 'weight_decay', 'frozen_layers')
-    schema.check_range(self, 'clip_norm', above=0)
-    schema.check_range(self, 'layer_decay', above=0, most=1)
+    fields.check_range(self, 'learning_rate', 'weight_decay', 'frozen_layers')
+    fields.check_range(self, 'clip_norm', above=0)
+    fields.check_range(self, 'layer_decay', above=0, most=1)
     for pattern, multiplier in (
         *self.weight_decay_rules, *self.learning_rate_rules):
       if not 0.0 <= multiplier < float('inf'):
@@ -99,8 +100,8 @@ class AdamConfig(CommonConfig):
 
   def __post_init__(self):
     super().__post_init__()
-    schema.check_range(self, 'beta1', 'beta2', end=1)
-    schema.check_range(self, 'epsilon')
+    fields.check_range(self, 'beta1', 'beta2', end=1)
+    fields.check_range(self, 'epsilon')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,7 +117,7 @@ class ScheduleFreeConfig(AdamConfig):
 
   def __post_init__(self):
     super().__post_init__()
-    schema.check_range(self, 'beta1', above=0)
+    fields.check_range(self, 'beta1', above=0)
     for key, found, needed in (
         ('schedule.name', self.schedule.name, 'constant'),
         ('momentum_dtype', self.momentum_dtype, 'float32')):
@@ -139,7 +140,7 @@ class SgdConfig(CommonConfig):
 
   def __post_init__(self):
     super().__post_init__()
-    schema.check_range(self, 'momentum', end=1)
+    fields.check_range(self, 'momentum', end=1)
     if self.nesterov and not self.momentum:
       raise ValueError(
           'nesterov=True needs a momentum above 0. Set momentum=0.9, or '
@@ -183,9 +184,9 @@ class AdafactorConfig(CommonConfig):
 
   def __post_init__(self):
     super().__post_init__()
-    schema.check_range(self, 'momentum', 'beta2_cap', end=1)
-    schema.check_range(self, 'decay_rate', 'epsilon')
-    schema.check_range(self, 'clip_rms', above=0)
+    fields.check_range(self, 'momentum', 'beta2_cap', end=1)
+    fields.check_range(self, 'decay_rate', 'epsilon')
+    fields.check_range(self, 'clip_rms', above=0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -210,8 +211,8 @@ class MuonConfig(AdamConfig):
 
   def __post_init__(self):
     super().__post_init__()
-    schema.check_range(self, 'momentum', end=1)
-    schema.check_range(self, 'rms')
+    fields.check_range(self, 'momentum', end=1)
+    fields.check_range(self, 'rms')
 
 
 def _optax_optimizers() -> dict[str, Callable[..., Any]]:

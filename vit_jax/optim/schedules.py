@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from vit_jax import fields
 from vit_jax import schema
 
 # Learning rate as a function of the number of earlier updates.
@@ -74,8 +75,8 @@ class ScheduleConfig:
         raise ValueError(
             f'the schedule {self.name!r} has no {key}; only '
             f'{" and ".join(names)} do. Remove it or change the name.')
-    schema.check_range(self, 'power', above=0)
-    schema.check_range(self, 'end', most=1)
+    fields.check_range(self, 'power', above=0)
+    fields.check_range(self, 'end', most=1)
     if (self.name == 'stair') != bool(self.stairs) or (
         min([0.0, *(factor for _, factor in self.stairs)]) < 0):
       raise ValueError(

@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 
-from vit_jax import schema
+from vit_jax import fields
 from vit_jax.parallel import clusters
 
 # A process without heartbeats for this time counts as lost, and the others end
@@ -33,7 +33,7 @@ class Processes:
   start_timeout_secs: int = START_TIMEOUT_SECS
 
   def __post_init__(self):
-    schema.check_range(self, 'start_timeout_secs', 'num_processes', low=1)
+    fields.check_range(self, 'start_timeout_secs', 'num_processes', low=1)
     flags = (self.coordinator, self.num_processes, self.process_id)
     if self.is_single or flags == (None, None, None):
       return

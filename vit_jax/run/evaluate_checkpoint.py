@@ -14,7 +14,6 @@ from vit_jax import console as console_lib
 from vit_jax import data
 from vit_jax import escape
 from vit_jax import evals
-from vit_jax import models
 from vit_jax import objectives
 from vit_jax import registry
 from vit_jax import schema
@@ -29,6 +28,7 @@ from vit_jax.experiment import frozen_weights
 from vit_jax.experiment import load_config
 from vit_jax.inference import load as load_lib
 from vit_jax.inference import model as model_lib
+from vit_jax.models import factory
 from vit_jax.objectives import supervised
 from vit_jax.parallel import multihost
 from vit_jax.run import data_changes
@@ -196,9 +196,9 @@ def restore(
   """Returns the experiment and the parameters to evaluate."""
   # All parameters as trained; at other resolutions, positions are resized.
   rules = adapt_lib.InitConfig(
-      new=(), ignored=tuple(f'{name}/.*' for name in models.PRETRAINING_ONLY),
+      new=(), ignored=tuple(f'{name}/.*' for name in factory.PRETRAINING_ONLY),
       positions=config.init.positions)
-  not_features = ('head', *models.PRETRAINING_ONLY)
+  not_features = ('head', *factory.PRETRAINING_ONLY)
   head = None
   if any(section.reads_head for section in config.evals.values()):
     if classes_of_head := adapt_lib.num_classes(weights.shapes):

@@ -8,14 +8,15 @@ import flax.linen as nn
 import jax
 import numpy as np
 
-from vit_jax import models
 from vit_jax import tree
 from vit_jax.data import preprocessing
+from vit_jax.models import factory
+from vit_jax.models import model_config
 from vit_jax.weights.formats import array_file
 
 
 def check_preprocess(
-    config: models.ModelConfig, preprocess: preprocessing.Preprocess,
+    config: model_config.ModelConfig, preprocess: preprocessing.Preprocess,
 ) -> None:
   """Raises if preprocessing does not suit the model.
 
@@ -34,7 +35,7 @@ def check_preprocess(
 
 
 def check_params(
-    config: models.ModelConfig, params: Mapping[str, Any],
+    config: model_config.ModelConfig, params: Mapping[str, Any],
     resolution: tuple[int, int], *, path: str,
     theirs: Mapping[str, str] | None = None, channels: int = 3,
 ) -> None:
@@ -62,25 +63,25 @@ def check_params(
 
 @functools.lru_cache(maxsize=64)  # Tracing takes half a second.
 def abstract_params(
-    config: models.ModelConfig, resolution: tuple[int, int], *,
+    config: model_config.ModelConfig, resolution: tuple[int, int], *,
     channels: int = 3,
 ) -> Any:
   """Returns the shapes of a model's parameters, as a nested dict."""
   # The shapes do not depend on kernels that only some devices support.
-  model = models.build(
+  model = factory.build(
       config.without_fused_kernels(), num_classes=config.num_classes)
   images = jax.ShapeDtypeStruct((1, *resolution, channels), 'float32')
   return nn.unbox(jax.eval_shape(
-      lambda: models.init(model, jax.random.key(0), images)))
+      lambda: factory.init(model, jax.random.key(0), images)))
 
 
 def add_empty_head(
-    config: models.ModelConfig, params: Mapping[str, Any],
+    config: model_config.ModelConfig, params: Mapping[str, Any],
 ) -> dict[str, Any]:
   """Adds a head with zero classes if the weights have no head."""
   if any(name.startswith('head/') for name in params):
     return dict(params)
-  heads = models.CLASSIFIERS[:1 + config.distill_token]
+  heads = factory.CLASSIFIERS[:1 + config.distill_token]
   return {**params, **{
       f'head/{head}/{end}': np.zeros(shape, np.float32) for head in heads
       for end, shape in (('kernel', (config.output_width, 0)), ('bias', (0,)))}}
@@ -94,7 +95,7 @@ def check_num_heads(variant: str, declared: int) -> None:
   Raises:
     ValueError: if the numbers differ.
   """
-  heads = getattr(models.parse({'variant': variant}), 'num_heads', 0)
+  heads = getattr(factory.parse({'variant': variant}), 'num_heads', 0)
   if heads and declared and heads != declared:
     raise ValueError(
         f'The variant {variant} has num_heads={heads}, but the weights declare '

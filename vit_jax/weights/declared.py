@@ -14,11 +14,11 @@ import pathlib
 from typing import Any
 import zlib
 
-from vit_jax import models
 from vit_jax import schema
 from vit_jax import untrusted
 from vit_jax.checkpoints import paths
 from vit_jax.data import preprocessing
+from vit_jax.models import factory
 from vit_jax.models import positions as positions_lib
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.formats import array_file
@@ -174,7 +174,7 @@ def read_metadata(opened: array_file.ArrayFile) -> Declared | None:
         isinstance(data, dict) and 'preprocess' in data):
       return None  # Unrelated JSON.
     found = schema.parse(Metadata, data, where='metadata')
-    config = models.parse(found.model)
+    config = factory.parse(found.model)
     preprocess = preprocessing.parse(found.preprocess or {})
     resolution = found.size(preprocess)
     changed = _changed(found, pathlib.Path(opened.path))

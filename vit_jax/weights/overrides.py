@@ -7,10 +7,10 @@ import functools
 import typing
 from typing import Any, ClassVar, Literal
 
-from vit_jax import models
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax.data import preprocessing
+from vit_jax.models import factory
 from vit_jax.models import resnet_config
 
 
@@ -20,7 +20,8 @@ def _fields() -> Mapping[str, Any]:
   hints: dict[str, Any] = {}
   for name in registry.available(registry.MODELS):  # The most general last.
     hints |= {key: hint for key, hint in typing.get_type_hints(
-        models.record(name)).items() if typing.get_origin(hint) is not ClassVar}
+        factory.record(name)).items()
+              if typing.get_origin(hint) is not ClassVar}
   # 'auto' is for training.
   return {**hints, 'dtype': Literal['float32', 'bfloat16']}
 

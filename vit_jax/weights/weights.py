@@ -5,13 +5,13 @@ import dataclasses
 from typing import Any, TypeVar
 
 from vit_jax import console
-from vit_jax import models
+from vit_jax import fields
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import paths
 from vit_jax.data import preprocessing
-from vit_jax.models import architecture
+from vit_jax.models import model_config
 from vit_jax.models import positions as positions_lib
 
 W = TypeVar('W', bound='Weights')
@@ -41,7 +41,7 @@ class Weights:
     notes: further lines of the summary.
     report: a line for each parameter that is read or ignored.
   """
-  config: models.ModelConfig
+  config: model_config.ModelConfig
   read: Callable[[], types.Params]
   shapes: Any
   preprocess: preprocessing.Preprocess
@@ -100,7 +100,7 @@ def _summary(weights: Weights) -> Iterator[str]:
   config = weights.config
   yield f'{weights.description}, {count(weights.shapes)}'
   values = {name: schema.to_plain(value) for name, value in
-            architecture.non_default(config).items()
+            fields.non_default(config).items()
             if name not in weights.settings}  # Listed below.
   if getattr(config, 'representation_layer', False):
     values['representation_layer'] = True

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tests import random_models
-from vit_jax import models
 from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import foreign
 from vit_jax.extras.zoo import timm_names
 from vit_jax.extras.zoo.configs import timm
 from vit_jax.extras.zoo.configs import timm_export
+from vit_jax.models import factory
 from vit_jax.weights import declared
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.formats import safetensors
@@ -200,7 +200,7 @@ PLAIN = preprocessing.Preprocess(resolution=(32, 32))
 
 
 def exported(**settings):
-  config = models.parse({'num_classes': 3, **settings})
+  config = factory.parse({'num_classes': 3, **settings})
   model = weights_lib.Weights.of(
       {}, config=config, preprocess=PLAIN, resolution=(64, 64))
   return timm_export.config_files(model)['config.json']

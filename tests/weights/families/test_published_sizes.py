@@ -2,18 +2,18 @@
 
 import pytest
 
-from vit_jax import models
 from vit_jax.extras.zoo.families import published_sizes
+from vit_jax.models import factory
 from vit_jax.models import variants
 
 
 @pytest.mark.parametrize('name', variants.PUBLISHED)
 def test_a_published_model_has_its_variant(name):
-  config = models.parse({'variant': name})
+  config = factory.parse({'variant': name})
   assert published_sizes.variant(config) == name
   assert published_sizes.has_dimensions(config, name)
 
 
 def test_other_dimensions_have_no_variant():
-  config = models.parse({'variant': 'Ti/16', 'depth': 11})
+  config = factory.parse({'variant': 'Ti/16', 'depth': 11})
   assert published_sizes.variant(config) == ''

@@ -9,7 +9,7 @@ from PIL import Image
 from PIL import ImageEnhance
 from PIL import ImageFilter
 
-from vit_jax import schema
+from vit_jax import fields
 from vit_jax.data.augment import operation
 
 
@@ -31,8 +31,8 @@ class ColorJitter(operation.RandomOp):
 
   def __post_init__(self):
     super().__post_init__()
-    schema.check_range(self, 'brightness', 'contrast', 'saturation')
-    schema.check_range(self, 'hue', most=0.5)
+    fields.check_range(self, 'brightness', 'contrast', 'saturation')
+    fields.check_range(self, 'hue', most=0.5)
 
   def change(
       self, image: Image.Image, rng: np.random.Generator) -> Image.Image:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from vit_jax import schema
+from vit_jax import fields
 
 
 class Operation:
@@ -32,7 +32,7 @@ class RandomOp(Operation):
   probability: float = 0.5
 
   def __post_init__(self):
-    schema.check_range(self, 'probability', most=1)
+    fields.check_range(self, 'probability', most=1)
 
   def __call__(self, image: Any, rng: np.random.Generator) -> Any:
     return self.change(image, rng) if rng.random() < self.probability else image

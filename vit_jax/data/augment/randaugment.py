@@ -17,7 +17,7 @@ from PIL import ImageChops
 from PIL import ImageEnhance
 from PIL import ImageOps
 
-from vit_jax import schema
+from vit_jax import fields
 from vit_jax.data.augment import operation
 
 _GREY = 128  # Fills uncovered areas.
@@ -159,8 +159,8 @@ class RandAugment(operation.Operation):
   magnitude_std: float = 0.0
 
   def __post_init__(self):
-    schema.check_range(self, 'num_layers', 'magnitude_std')
-    schema.check_range(self, 'magnitude', most=_MAX_MAGNITUDE[self.ranges])
+    fields.check_range(self, 'num_layers', 'magnitude_std')
+    fields.check_range(self, 'magnitude', most=_MAX_MAGNITUDE[self.ranges])
 
   def __call__(
       self, image: Image.Image, rng: np.random.Generator) -> Image.Image:

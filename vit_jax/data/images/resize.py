@@ -14,7 +14,7 @@ from jaxtyping import Real
 import numpy as np
 from PIL import Image
 
-from vit_jax import schema
+from vit_jax import fields
 from vit_jax.data.augment import operation
 from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
@@ -168,8 +168,8 @@ class ResizeToPatches(operation.Operation):
   method: Method = 'bilinear'
 
   def __post_init__(self):
-    schema.check_range(self, 'patch', low=1)
-    schema.check_range(self, 'max_patches')
+    fields.check_range(self, 'patch', low=1)
+    fields.check_range(self, 'max_patches')
 
   def __call__(self, image: Any, rng: np.random.Generator) -> Any:
     height, width = self.target(image.height, image.width)

@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float32, UInt8, UInt64
 import numpy as np
 from PIL import Image
 
-from vit_jax import schema
+from vit_jax import fields
 from vit_jax.data.splits import split_strings
 from vit_jax.extras.curation import hash_index
 
@@ -54,8 +54,8 @@ class Thresholds:
   min_similarity: float = 0.9
 
   def __post_init__(self):
-    schema.check_range(self, 'max_distance', most=hash_index.MAX_DISTANCE)
-    schema.check_range(self, 'min_similarity', above=0, most=1)
+    fields.check_range(self, 'max_distance', most=hash_index.MAX_DISTANCE)
+    fields.check_range(self, 'min_similarity', above=0, most=1)
 
 
 @dataclasses.dataclass(frozen=True)

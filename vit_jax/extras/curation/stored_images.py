@@ -6,7 +6,7 @@ import io
 import numpy as np
 from PIL import Image
 
-from vit_jax import schema
+from vit_jax import fields
 from vit_jax.data.images import decode
 from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
@@ -26,7 +26,7 @@ class ImageFormat:
   max_pixels: int = limits.MAX_PIXELS
 
   def __post_init__(self):
-    schema.check_range(self, 'shorter_side')
+    fields.check_range(self, 'shorter_side')
 
   @property
   def description(self) -> str:

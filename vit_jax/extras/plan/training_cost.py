@@ -17,13 +17,13 @@ from typing import Any
 
 import jax
 
-from vit_jax import models
 from vit_jax.data import known_datasets
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import model_flops
 from vit_jax.extras.plan import paper_costs
 from vit_jax.extras.plan import roofline
+from vit_jax.models import factory
 from vit_jax.parallel import hardware
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.training import flops
@@ -92,11 +92,11 @@ def utilisation_of(exaflops: float, core_days: float) -> float:
 @functools.cache
 def count_multiply_adds(variant: str) -> int:
   """Returns the multiply-adds of a forward pass over one image."""
-  model = models.build(models.parse({'variant': variant}), num_classes=1)
+  model = factory.build(factory.parse({'variant': variant}), num_classes=1)
   images = jax.ShapeDtypeStruct(
       (1, paper_costs.RESOLUTION, paper_costs.RESOLUTION, 3), 'float32')
   params = jax.eval_shape(
-      lambda: models.init(model, jax.random.key(0), images))
+      lambda: factory.init(model, jax.random.key(0), images))
   return flops.count(
       lambda p, x: model.apply({'params': p}, x)['logits'], params, images) // 2
 

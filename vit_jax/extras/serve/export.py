@@ -33,11 +33,11 @@ import jax.numpy as jnp
 from jaxtyping import Float
 import numpy as np
 
-from vit_jax import models
 from vit_jax import tree
 from vit_jax import types
 from vit_jax import untrusted
 from vit_jax.inference import model as model_lib
+from vit_jax.models import factory
 
 PLATFORMS = ('cpu', 'cuda', 'tpu')
 OUTPUTS = ('logits', 'representation')
@@ -81,7 +81,7 @@ def is_folder(model: model_lib.Model) -> bool:
 
 def in_float32(model: model_lib.Model) -> model_lib.Model:
   """Returns the float32 model to export; `model` itself if nothing changes."""
-  config = models.with_remat(dataclasses.replace(
+  config = factory.with_remat(dataclasses.replace(
       model.config.without_fused_kernels(), dtype='float32'), 'none')
   return (model if config == model.config
           else dataclasses.replace(model, config=config))
@@ -114,7 +114,7 @@ def _forward(
     model: model_lib.Model, *, unrolled: bool = False,
 ) -> tuple[Callable[[types.Params, Any], dict[str, jax.Array]], types.Params]:
   """Returns a function of weights and images, and the weights."""
-  module = models.build(model.config, num_classes=model.config.num_classes)
+  module = factory.build(model.config, num_classes=model.config.num_classes)
 
   def forward(params: types.Params, images: Any) -> dict[str, jax.Array]:
     with (nn.intercept_methods(_unroll_layers) if unrolled

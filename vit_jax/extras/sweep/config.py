@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from vit_jax import schema
+from vit_jax import fields
 
 # Fields that the sweep sets.
 _RESERVED = ('seed', 'data.split', 'evals')
@@ -69,8 +69,8 @@ class SweepConfig:
   soup: Literal['none', 'uniform', 'greedy'] = 'none'
 
   def __post_init__(self):
-    schema.check_range(self, 'held_out', low=1, end=100)
-    schema.check_range(self, 'seeds', low=1)
+    fields.check_range(self, 'held_out', low=1, end=100)
+    fields.check_range(self, 'seeds', low=1)
     if self.tasks and self.soup != 'none':
       raise ValueError(
           f"soup is {self.soup!r}, but different tasks have different "

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax import data
+from vit_jax import fields
 from vit_jax import objectives
 from vit_jax import tree
 from vit_jax import types
@@ -28,7 +29,6 @@ from vit_jax.experiment import frozen_weights
 from vit_jax.extras.sweep import development_split
 from vit_jax.extras.sweep import grid as grid_lib
 from vit_jax.extras.sweep import runs
-from vit_jax.models import architecture
 from vit_jax.parallel import multihost
 from vit_jax.run import signals
 from vit_jax.run import watchdog as watchdog_lib
@@ -59,7 +59,7 @@ def _architecture(point: grid_lib.Point) -> dict[str, Any]:
   config = point.development
   return {
       **{f'model.{name}': getattr(config.model, name, None) for name in (
-          *architecture.switches(config.model), 'representation_layer')},
+          *fields.switches(config.model), 'representation_layer')},
       'data.resolution': config.data.size,
       'objective.name': config.objective.name,
       'init.checkpoint': config.init.checkpoint}

@@ -5,15 +5,15 @@ import itertools
 import math
 from typing import Any
 
-from vit_jax import schema
+from vit_jax import fields
 
 
 def check(config: Any) -> None:
   """Raises a ValueError for settings of a backbone that exclude others."""
-  schema.check_range(
+  fields.check_range(
       config, 'num_kv_heads', 'registers', 'pool_heads', 'pool_mlp_dim',
       'projection', 'merge', 'merge_mlp_dim', 'merge_dim')
-  schema.check_range(config, 'position_mlp_dim', low=1)
+  fields.check_range(config, 'position_mlp_dim', low=1)
   for problem in itertools.chain(
       _problems(config), _token_problems(config), _position_problems(config)):
     raise ValueError(problem)

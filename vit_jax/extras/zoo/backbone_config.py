@@ -6,22 +6,23 @@ from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
 
-from vit_jax import models
+from vit_jax import fields
 from vit_jax import schema
 from vit_jax.extras.zoo import backbone_checks
 from vit_jax.extras.zoo import rotary as rotary_lib
 from vit_jax.models import ablations
-from vit_jax.models import architecture
+from vit_jax.models import factory
+from vit_jax.models import model_config
 from vit_jax.models import resnet_config
 from vit_jax.models import vit
 
-_switch, _ANY = architecture.switch, architecture.ANY
+_switch, _ANY = fields.switch, fields.ANY
 # Formats that can store any value of a switch.
-_TIMM: architecture.Exported = {'timm': _ANY}
-_NPZ_TIMM: architecture.Exported = {'npz': _ANY, 'timm': _ANY}
-_POSITIONS: architecture.Exported = {'npz': ('none',), 'timm': (
+_TIMM: fields.Exported = {'timm': _ANY}
+_NPZ_TIMM: fields.Exported = {'npz': _ANY, 'timm': _ANY}
+_POSITIONS: fields.Exported = {'npz': ('none',), 'timm': (
     'none', 'factorized', 'relative_2d', 'relative_mlp')}
-_POOLINGS: architecture.Exported = {
+_POOLINGS: fields.Exported = {
     'npz': ('average', 'attention'), 'timm': ('average', 'attention')}
 
 _Position = Literal['learned', 'none', 'factorized', 'sincos', 'relative_2d',
@@ -232,7 +233,7 @@ class BackboneConfig(vit.ViTConfig):
     return super()._resized(name, array, **options)
 
 
-def general(config: models.ModelConfig) -> Any:
+def general(config: model_config.ModelConfig) -> Any:
   """Returns the record of any ViT as a `BackboneConfig`; others unchanged."""
   if not isinstance(config, vit.ViTConfig) or isinstance(
       config, BackboneConfig):
@@ -241,13 +242,13 @@ def general(config: models.ModelConfig) -> Any:
       BackboneConfig, {**_section(config), 'name': 'backbone'}, where='model')
 
 
-def simplest(config: models.ModelConfig) -> models.ModelConfig:
+def simplest(config: model_config.ModelConfig) -> model_config.ModelConfig:
   """Returns the record of the simplest model with these settings."""
   if not isinstance(config, BackboneConfig):
     return config
-  return models.parse({**_section(config), 'name': 'vit'})
+  return factory.parse({**_section(config), 'name': 'vit'})
 
 
-def _section(config: models.ModelConfig) -> Mapping[str, Any]:
+def _section(config: model_config.ModelConfig) -> Mapping[str, Any]:
   section = schema.to_plain(config)
   return {key: value for key, value in section.items() if key != 'axial'}

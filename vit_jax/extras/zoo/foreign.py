@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from vit_jax import models
 from vit_jax import tree
 from vit_jax import untrusted
 from vit_jax.checkpoints import paths
@@ -27,6 +26,8 @@ from vit_jax.extras.zoo.configs import config_json
 from vit_jax.extras.zoo.families import infer_architecture
 from vit_jax.extras.zoo.families import matching
 from vit_jax.extras.zoo.families import published_sizes
+from vit_jax.models import factory
+from vit_jax.models import model_config
 from vit_jax.weights import check
 from vit_jax.weights import declared as declared_lib
 from vit_jax.weights import overrides as overrides_lib
@@ -132,10 +133,10 @@ def _build(
 
 
 def _positions(
-    found: matching.Found, config: models.ModelConfig,
+    found: matching.Found, config: model_config.ModelConfig,
     shapes: Mapping[str, np.ndarray], declared: declared_lib.Declared,
     given: overrides_lib.Overrides,
-) -> tuple[models.ModelConfig, tuple[int, int], int]:
+) -> tuple[model_config.ModelConfig, tuple[int, int], int]:
   """Returns the config, the image size and the prefix of position embeddings.
 
   The prefix is the number of embeddings before the patches' embeddings.
@@ -179,7 +180,7 @@ def _positions(
 def _config(
     found: matching.Found, params: Mapping[str, np.ndarray],
     declared: declared_lib.Declared, given: overrides_lib.Overrides,
-) -> models.ModelConfig:
+) -> model_config.ModelConfig:
   """Returns the model config; adds the origin of its heads to `declared`."""
   known = dict(declared.model)
   if 'variant' in given.model:
@@ -199,7 +200,7 @@ def _config(
   elif 'width' in section and 'num_heads' not in known:
     declared.origins['num_heads'] = 'inferred from the arrays'
   variant = section.pop('variant', None)
-  config = vit_config.general(models.parse(section))
+  config = vit_config.general(factory.parse(section))
   if variant is None:
     variant = published_sizes.variant(config)
   elif variant and not published_sizes.has_dimensions(config, variant):
@@ -208,7 +209,7 @@ def _config(
 
 
 def _preprocess(
-    config: models.ModelConfig, resolution: tuple[int, int],
+    config: model_config.ModelConfig, resolution: tuple[int, int],
     declared: declared_lib.Declared, given: overrides_lib.Overrides,
 ) -> preprocessing.Preprocess:
   preprocess = preprocessing.parse(

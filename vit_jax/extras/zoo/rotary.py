@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 import numpy as np
 
-from vit_jax import schema
+from vit_jax import fields
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,8 +57,8 @@ class RotaryConfig:
   video: bool = False
 
   def __post_init__(self):
-    schema.check_range(self, 'base', above=1)
-    schema.check_range(self, 'reference', 'register_base')
+    fields.check_range(self, 'base', above=1)
+    fields.check_range(self, 'reference', 'register_base')
     if self.learned and self.register_base:
       raise ValueError('rotary.learned excludes rotary.register_base.')
     if self.video and (self.learned or self.halves or self.cls):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vit_jax import atomic_files
-from vit_jax import models
+from vit_jax import fields
 from vit_jax import registry
 from vit_jax import tree
 from vit_jax import types
@@ -25,7 +25,7 @@ from vit_jax.extras.zoo.families import families
 from vit_jax.extras.zoo.families import layout
 from vit_jax.extras.zoo.families import published_sizes
 from vit_jax.models import ablations
-from vit_jax.models import architecture
+from vit_jax.models import model_config
 from vit_jax.weights import declared
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.formats import npz
@@ -59,7 +59,7 @@ def write(
         f'{model.config.name}. Save it as orbax.')
   params = model.read()
   if isinstance(model.config, ablations.AblationConfig):
-    architecture.check_exportable(model.config, form)
+    fields.check_exportable(model.config, form)
   model = dataclasses.replace(
       model, config=vit_config.general(model.config))
   config: Any = model.config
@@ -127,7 +127,7 @@ def _family(form: str, model: weights_lib.Weights) -> families.Family:
   """Returns the family to write."""
   config: Any = model.config
   if not isinstance(config, vit_config.BackboneConfig):
-    architecture.check_exportable(config, form)
+    fields.check_exportable(config, form)
     return families.FAMILIES[
         'timm_bit' if form == 'timm' else
         'resnet' if config.backbone and not config.backbone.preactivation else
@@ -136,11 +136,11 @@ def _family(form: str, model: weights_lib.Weights) -> families.Family:
     found = huggingface_types.TYPES[huggingface_export.model_type(model)]
     return found.in_family.written(config)
   if form == 'npz' and _has_tokens_of_tips(config):
-    architecture.check_exportable(
+    fields.check_exportable(
         dataclasses.replace(config, registers=0, mlp='gelu'), form)
     return families.FAMILIES['tips'].written(config)
   # Names of arrays show whether biases are shared.
-  architecture.check_exportable(dataclasses.replace(
+  fields.check_exportable(dataclasses.replace(
       config, position_at='stem') if config.has_offset_bias else config, form)
   if form == 'npz':
     return families.FAMILIES['npz']
@@ -163,7 +163,7 @@ def _has_tokens_of_tips(config: vit_config.BackboneConfig) -> bool:
 
 
 def _for_format(
-    form: str, config: models.ModelConfig, params: types.Params,
+    form: str, config: model_config.ModelConfig, params: types.Params,
 ) -> dict[str, Any]:
   """Returns the parameters that the format has, by our names."""
   flat = tree.flatten(params)

@@ -16,7 +16,6 @@ import jax.numpy as jnp
 
 from vit_jax import atomic_files
 from vit_jax import exceptions
-from vit_jax import models
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax import tree
@@ -26,6 +25,8 @@ from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
 from vit_jax.data import preprocessing
+from vit_jax.models import factory
+from vit_jax.models import model_config
 from vit_jax.weights import adapt
 from vit_jax.weights import check
 from vit_jax.weights import declared
@@ -68,7 +69,7 @@ def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
     if method := run.get('init', {}).get('positions'):
       section['positions'] = method  # Of a run; `save` has no section init.
     saved = schema.parse(declared.Metadata, section, where='config')
-    config = models.parse(saved.model)
+    config = factory.parse(saved.model)
     head = tree.flatten(shapes).get('head/dense/kernel')
     if head is not None and not config.num_classes:  # Set by the dataset.
       config = dataclasses.replace(config, num_classes=int(head.shape[-1]))
@@ -142,7 +143,7 @@ def for_inference(weights: weights_lib.Weights) -> weights_lib.Weights:
 def _of_model(params: Mapping[str, Any]) -> dict[str, Any]:
   """Returns parameters, or their shapes, without parts of pre-training."""
   return {name: value for name, value in params.items()
-          if name not in models.PRETRAINING_ONLY}
+          if name not in factory.PRETRAINING_ONLY}
 
 
 def _preprocess(run: declared.Metadata) -> preprocessing.Preprocess:
@@ -157,8 +158,8 @@ def _preprocess(run: declared.Metadata) -> preprocessing.Preprocess:
 
 
 def _with_overrides(
-    stored: models.ModelConfig, given: Mapping[str, Any],
-) -> models.ModelConfig:
+    stored: model_config.ModelConfig, given: Mapping[str, Any],
+) -> model_config.ModelConfig:
   """Returns the model with other settings that its arrays do not determine."""
   if fixed := {'name', 'variant', 'backbone'} & given.keys():
     raise ValueError(
@@ -167,7 +168,7 @@ def _with_overrides(
   if stored.has_tokens and 'pooling' in given:
     # Pooling does not change the class token.
     given = {'cls': stored.has_cls, **given}
-  return models.parse({**schema.to_plain(stored), **given})
+  return factory.parse({**schema.to_plain(stored), **given})
 
 
 def save(target: str | os.PathLike, model: weights_lib.Weights) -> None:

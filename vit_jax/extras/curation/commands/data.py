@@ -23,7 +23,7 @@ from typing import Any
 
 from etils import epy
 
-from vit_jax import schema
+from vit_jax import fields
 from vit_jax.commands import arguments
 
 with epy.lazy_imports():
@@ -82,7 +82,7 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
 
 
 def _check(args: argparse.Namespace) -> tuple[int, Any]:
-  schema.check_range(args, 'max_examples')
+  fields.check_range(args, 'max_examples')
   thresholds = similarity.Thresholds(args.max_distance, args.min_similarity)
   config = data.parse(
       {**arguments.data_overrides(args), 'source': args.source})
@@ -138,7 +138,7 @@ def _add_prepare(tasks: argparse._SubParsersAction) -> None:
 
 
 def _prepare(args: argparse.Namespace) -> tuple[int, Any]:
-  schema.check_range(args, 'shard_mib', low=1)
+  fields.check_range(args, 'shard_mib', low=1)
   beam_runner.load(args.runner)  # Raises if it is not installed.
   start = time.monotonic()
   with image_files.ignore_pillow_warnings():

@@ -17,7 +17,7 @@ from typing import Any
 
 from etils import epy
 
-from vit_jax import schema
+from vit_jax import fields
 from vit_jax.commands import arguments
 
 with epy.lazy_imports():
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the command; returns the exit status and the results."""
-  schema.check_range(args, 'rounds', 'batches', 'batch_size', low=1)
+  fields.check_range(args, 'rounds', 'batches', 'batch_size', low=1)
   config = _config(args)
   experiment = build_lib.build(config, data_optional=True)
   found = step_speed.measure(

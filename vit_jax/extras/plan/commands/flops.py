@@ -12,7 +12,7 @@ from typing import Any
 
 from etils import epy
 
-from vit_jax import schema
+from vit_jax import fields
 from vit_jax.commands import arguments
 from vit_jax.extras.plan import paper_costs
 from vit_jax.parallel import hardware
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     raise ValueError(
         f'--config.{args.overrides[0]} changes a config, but --config is '
         'missing. Add for example --config=configs/pretrain.py.')
-  schema.check_range(args, 'utilisation', above=0, most=1)
+  fields.check_range(args, 'utilisation', above=0, most=1)
   device = hardware.named(args.device)
   return 0, _run_config(args, device) if args.config else _run_tables()
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from vit_jax import fields
 from vit_jax.data import preprocessing
 from vit_jax.data.images import resize as resize_lib
 from vit_jax.extras.zoo import backbone_config as vit_config
@@ -12,13 +13,12 @@ from vit_jax.extras.zoo.configs import huggingface
 from vit_jax.extras.zoo.configs import huggingface_types
 from vit_jax.extras.zoo.configs import timm_arguments
 from vit_jax.extras.zoo.families import families
-from vit_jax.models import architecture
 from vit_jax.weights import weights as weights_lib
 
 # Settings that every model type stores, and others.
 _STORED = ('name', 'cls', 'gelu', 'layer_norm_epsilon',
            *vit_config.BackboneConfig.dimensions)
-_CHECKED = (*(name for name in architecture.switches(vit_config.BackboneConfig)
+_CHECKED = (*(name for name in fields.switches(vit_config.BackboneConfig)
               if name not in _STORED), 'representation_layer', 'num_classes')
 
 

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 import functools
 from typing import Any
 
-from vit_jax import models
+from vit_jax import fields
 from vit_jax.extras.zoo import backbone_config as vit_config
 from vit_jax.extras.zoo import backbones
 from vit_jax.extras.zoo import timm_names
 from vit_jax.extras.zoo.configs import timm_arguments
 from vit_jax.extras.zoo.families import published_sizes
-from vit_jax.models import architecture
+from vit_jax.models import factory
+from vit_jax.models import model_config
 from vit_jax.weights import weights as weights_lib
 
 # Epsilons of the norms in timm's architectures. Our metadata has any other.
@@ -71,7 +72,7 @@ _OTHERS: Mapping[str, Mapping[str, Any]] = {
 @functools.cache
 def _config(name: str) -> vit_config.BackboneConfig:
   """Returns the settings of an architecture."""
-  config = models.parse({
+  config = factory.parse({
       **({'variant': name} if name in backbones.table() else
          {**dict.fromkeys(vit_config.BackboneConfig.dimensions, 4),
           **(timm_names.find_architecture(name) or {}), 'num_heads': 1}),
@@ -103,7 +104,7 @@ def find(model: weights_lib.Weights) -> tuple[str, timm_arguments.Kind]:
   return name, kind
 
 
-def find_resnet(config: models.ModelConfig) -> str:
+def find_resnet(config: model_config.ModelConfig) -> str:
   """Returns the architecture of a BiT.
 
   Raises:
@@ -138,7 +139,7 @@ def _compared(
   backbone, rotary = config.backbone, config.rotary
   scaled = config.layer_scale is not None
   result = {
-      **{name: getattr(config, name) for name in architecture.switches(config)},
+      **{name: getattr(config, name) for name in fields.switches(config)},
       'cls': config.has_cls, 'layer_scale': scaled,
       'mlp_bias': config.mlp_bias or not config.proj_bias,
       'gelu': config.gelu if config.mlp == 'gelu' else 'exact',
@@ -166,7 +167,8 @@ def _compared(
   return result
 
 
-def _no_architecture(config: models.ModelConfig, *names: str) -> ValueError:
+def _no_architecture(
+    config: model_config.ModelConfig, *names: str) -> ValueError:
   settings = ', '.join(f'{name}={getattr(config, name)!r}' for name in names)
   return ValueError(
       f'timm has no architecture with {settings}, so no config.json can be '

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from vit_jax import models
 from vit_jax.extras.zoo import backbone_config as vit_config
 from vit_jax.extras.zoo import rotary as rotary_lib
 from vit_jax.extras.zoo.configs import timm_naflex
 from vit_jax.extras.zoo.families import layout
+from vit_jax.models import model_config
 from vit_jax.weights import weights as weights_lib
 
 POOLING = {'cls': 'token', 'average': 'avg', 'attention': 'map'}
@@ -147,7 +147,7 @@ def is_vit5(config: vit_config.BackboneConfig) -> bool:
   return config.rotary is not None and bool(config.rotary.register_base)
 
 
-def vit5_frequencies(config: models.ModelConfig) -> dict[str, np.ndarray]:
+def vit5_frequencies(config: model_config.ModelConfig) -> dict[str, np.ndarray]:
   """Returns the frequencies that the code of ViT-5 stores, by name."""
   assert isinstance(config, vit_config.BackboneConfig)
   rotary = config.rotary

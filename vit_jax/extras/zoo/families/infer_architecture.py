@@ -44,7 +44,7 @@ def section(
       _check_undetermined(params, declared)
       if result['stem_norm'] != 'none':
         result['layer_norm_epsilon'] = 1e-5  # CLIP and AIMv2.
-  result |= {**declared, 'name': name}  # `models.parse` finds another.
+  result |= {**declared, 'name': name}  # `factory.parse` finds another.
   backbone = _backbone(params)
   if backbone and declared.get('backbone', {}) is not None:
     result['backbone'] = {

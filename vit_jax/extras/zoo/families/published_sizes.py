@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from vit_jax import models
+from vit_jax.models import factory
+from vit_jax.models import model_config
 from vit_jax.models import variants
 from vit_jax.models import vit
 
 
-def variant(config: models.ModelConfig) -> str:
+def variant(config: model_config.ModelConfig) -> str:
   """Returns the published variant of a model's dimensions; '' if none."""
   return next((
       name for name in _candidates(config) if has_dimensions(config, name)
@@ -17,15 +18,15 @@ def variant(config: models.ModelConfig) -> str:
 
 def dimensions(name: str) -> dict[str, Any]:
   """Returns the keys of the section `model` that a variant determines."""
-  return _dimensions(models.parse({'variant': name}))
+  return _dimensions(factory.parse({'variant': name}))
 
 
-def has_dimensions(config: models.ModelConfig, name: str) -> bool:
+def has_dimensions(config: model_config.ModelConfig, name: str) -> bool:
   """Whether a model has the dimensions of a variant."""
   return _dimensions(config) == dimensions(name)
 
 
-def _candidates(config: models.ModelConfig) -> list[str]:
+def _candidates(config: model_config.ModelConfig) -> list[str]:
   names = [name for name in variants.PUBLISHED
            if (name in variants.RESNETS) == (config.name == 'resnet')]
   if isinstance(config, vit.ViTConfig) and config.has_patches:
@@ -33,7 +34,7 @@ def _candidates(config: models.ModelConfig) -> list[str]:
   return list(dict.fromkeys(names))
 
 
-def _dimensions(config: models.ModelConfig) -> dict[str, Any]:
+def _dimensions(config: model_config.ModelConfig) -> dict[str, Any]:
   stem = getattr(config, 'backbone', None)
   keys = vit.ViTConfig.dimensions if config.has_tokens else ()
   return {**{key: getattr(config, key) for key in keys}, 'backbone': stem and {

@@ -1,9 +1,9 @@
-"""Metadata of model config fields: architecture switches and their export.
+"""Fields of config records: metadata, and checks of ranges.
 
-A field that changes what the parameters compute is declared as
+A field that changes what the parameters of a model compute is declared as
 
-    parallel: bool = architecture.switch(False)
-    registers: int = architecture.switch(0, exported={'timm': ANY})
+    parallel: bool = fields.switch(False)
+    registers: int = fields.switch(0, exported={'timm': ANY})
 
 Fine-tuning inherits it from the checkpoint, load reports show it where it
 differs from the default, and `weights.save` refuses values that another
@@ -12,6 +12,7 @@ library's model cannot have.
 
 from collections.abc import Mapping
 import dataclasses
+import math
 from typing import Any
 
 ANY = 'any'
@@ -45,19 +46,43 @@ def non_default(config: Any) -> dict[str, Any]:
           and getattr(config, f.name) != f.default}
 
 
+def check_range(
+    record: Any, *names: str, low: float = 0, above: float = -math.inf,
+    most: float = math.inf, end: float = math.inf,
+) -> None:
+  """Checks that low <= value <= most and above < value < end for each field.
+
+  A field may be None, or a tuple, of which every number is checked.
+
+  Raises:
+    ValueError: if a value is outside.
+  """
+  for name in names:
+    value = getattr(record, name)
+    numbers = value if isinstance(value, tuple) else (value,)
+    if value is None or all(
+        low <= x <= most and above < x < end for x in numbers):
+      continue
+    lowest = f'above {above:g}' if above >= low else f'at least {low:g}'
+    highest = (f' and at most {most:,}' if most < math.inf else
+               f' and below {end:g}' if end < math.inf else
+               ' and finite' * isinstance(numbers[0], float))
+    raise ValueError(f'{name} must be {lowest}{highest}, but is {value}.')
+
+
 def check_exportable(config: Any, form: str) -> None:
   """Raises if the format of another library cannot store a switch's value.
 
   Raises:
     ValueError: naming the switch and the values that the format can store.
   """
-  fields = {f.name: f for f in dataclasses.fields(config)}
+  known = {f.name: f for f in dataclasses.fields(config)}
   for name, value in non_default(config).items():
-    exported = fields[name].metadata['exported']
+    exported = known[name].metadata['exported']
     if isinstance(exported, Mapping):
       exported = exported.get(form, ())
     if exported != ANY and value not in exported:
-      allowed = (fields[name].default, *exported)
+      allowed = (known[name].default, *exported)
       raise ValueError(
           f'The format {form} cannot store {name}={value!r}, only '
           f'{" or ".join(map(repr, allowed))}. Save the model as orbax.')

@@ -1,0 +1,155 @@
+"""Models: linen modules built from section `model` of a config.
+
+A module maps preprocessed images to named outputs, and names the axes of its
+parameters. `parallel.sharding` maps these names to mesh axes. For a model of
+your own, extend `ModelConfig`.
+"""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+from typing import Any
+
+import flax.linen as nn
+import jax
+
+from vit_jax import fields
+from vit_jax import registry
+from vit_jax import schema
+from vit_jax.models import decoder
+from vit_jax.models import earlier
+from vit_jax.models import variants
+from vit_jax.models import vit
+from vit_jax.models.model_config import ModelConfig
+
+# Layers of a head whose outputs are classes; a decoder has others, too.
+CLASSIFIERS = ('dense', 'distill')
+# Parameters of self-supervised pre-training that models are loaded without.
+PRETRAINING_ONLY = ('masked_patch', 'projector')
+
+
+def parse(section: Mapping[str, Any]) -> ModelConfig:
+  """Returns the record of section `model` with all dimensions.
+
+  Raises:
+    ValueError: for an unknown name, key or variant, or a missing dimension.
+  """
+  variant = section.get('variant')
+  implied: dict[str, Any] = (
+      variants.section(str(variant)) if variant else {'name': 'vit'})
+  merged = earlier.translate({**implied, **section})
+  if variant and _is_vit(merged['name']) != _is_vit(implied['name']):
+    raise ValueError(
+        f'model.variant {variant!r} is a {implied["name"]}, but model.name is '
+        f'{merged["name"]!r}. Leave out one of them.')
+  stem, given = implied.get('backbone'), section.get('backbone') or {}
+  if stem and isinstance(given, Mapping):
+    merged['backbone'] = {**stem, **given}
+  kind = record(merged['name'])
+  # 0 stands for the dimension of the variant.
+  merged |= {name: implied[name] for name in kind.dimensions
+             if name in implied and not merged.get(name)}
+  config = schema.parse(kind, merged, where='model')
+  config.check_complete()
+  return config
+
+
+def record(name: Any) -> type[ModelConfig]:
+  """Returns the record of a model, by `model.name`."""
+  names = {key: registry.MODELS[key]
+           for key in registry.available(registry.MODELS)}
+  return registry.find(name, names, what='model.name', kind=ModelConfig)
+
+
+def _is_vit(name: str) -> bool:
+  return issubclass(record(name), vit.ViTConfig)
+
+
+def inherit(
+    section: Mapping[str, Any], source: Mapping[str, Any],
+) -> dict[str, Any]:
+  """Completes a section with the architecture of a checkpoint.
+
+  Keys that define what the parameters compute are inherited: dimensions,
+  pooling, GELU, epsilon, norms. Training settings (dropout, dtype, remat, ...)
+  are not, nor is the decoder, which is a head. `source` is section `model` of
+  the checkpoint.
+  """
+  source = earlier.translate(source)
+  kind = record(source['name'])
+  if registry.is_target(source['name']):  # Of the user: every setting.
+    if section.get('name', source['name']) != source['name']:
+      return dict(section)
+    names = {*source} - {
+        field.name for field in dataclasses.fields(ModelConfig)} | {'name'}
+  else:
+    names = {*fields.switches(kind)} - {'decoder'}
+  variant = section.get('variant')
+  if variant:
+    chosen = variants.section(str(variant))
+    if _is_vit(chosen['name']) != _is_vit(source['name']):
+      return dict(section)
+    names -= {*chosen} - {'name'}
+    # A variant of a plain ViT names sizes only: it may be one of another kind.
+    if chosen['name'] != 'vit' or source['name'] == 'hybrid':
+      names &= {*fields.switches(record(chosen['name']))} - {'name'}
+  return {**{name: source[name] for name in source if name in names},
+          **section}
+
+
+def with_dtype(
+    config: ModelConfig, devices: Sequence[jax.Device],
+) -> ModelConfig:
+  """Returns the config with the dtype for `devices` in place of 'auto'."""
+  if config.dtype != 'auto':
+    return config
+  # The fused kernel needs bfloat16, and CPUs replace it.
+  is_slow = config.attention == 'plain' and any(
+      device.platform == 'cpu' for device in devices)
+  return dataclasses.replace(
+      config, dtype='float32' if is_slow else 'bfloat16')
+
+
+def with_remat(config: ModelConfig, remat: Any) -> ModelConfig:
+  """Returns the config with another `remat`, which own models do not have."""
+  changes = {'remat': remat} if any(
+      field.name == 'remat' for field in dataclasses.fields(config)) else {}
+  return dataclasses.replace(config, **changes)
+
+
+def for_devices(
+    config: ModelConfig, devices: Sequence[jax.Device],
+) -> ModelConfig:
+  """Returns the config with kernels that `devices` support.
+
+  The model may be traced on other devices.
+  """
+  platforms = {device.platform for device in devices}
+  return config.without_fused_kernels(
+      platforms.pop() if len(platforms) == 1 else '')
+
+
+def build(
+    config: ModelConfig, *, num_classes: int, **options: Any) -> nn.Module:
+  """Returns the module; `num_classes` applies if the config has 0.
+
+  `options` are those of the config's `build`.
+  """
+  if not config.num_classes:
+    config = dataclasses.replace(config, num_classes=num_classes)
+  module: Any = config.build(**options)
+  if config.decoder is None:
+    return module
+  return decoder.with_decoder(type(module))(**{  # type: ignore[arg-type]
+      name: getattr(module, name) for name in type(module).__dataclass_fields__
+      if name not in ('parent', 'name')})
+
+
+def init(
+    model: nn.Module, key: jax.Array, images: jax.ShapeDtypeStruct | jax.Array,
+) -> Any:
+  """Returns new parameters, boxed with the names of their axes.
+
+  Only the shape of `images`, [batch, height, width, channels], is used.
+  """
+  zeros = jax.numpy.zeros((1, *images.shape[1:]), jax.numpy.float32)
+  return model.init(key, zeros)['params']
