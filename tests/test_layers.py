@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 # Each row may import the rows above it. Within a row, a package may import
 # itself, and others only according to WITHIN_A_ROW.
 LAYERS = (
-    ('types', 'tree', 'schema', 'losses', 'metrics', 'atomic_files', 'console',
+    ('types', 'tree', 'fields', 'schema', 'losses', 'metrics', 'atomic_files', 'console',
      'escape', 'exceptions', 'nearest_neighbours', 'untrusted', 'allocator',
      'classes', 'pictures', 'pixel_classes', 'registry', 'spelling',
      'early_signals'),
