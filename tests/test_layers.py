@@ -13,10 +13,10 @@ ROOT = pathlib.Path(__file__).parents[1]
 # Each row may import the rows above it. Within a row, a package may import
 # itself, and others only according to WITHIN_A_ROW.
 LAYERS = (
-    ('types', 'tree', 'fields', 'schema', 'losses', 'metrics', 'atomic_files', 'console',
-     'escape', 'exceptions', 'nearest_neighbours', 'untrusted', 'allocator',
-     'classes', 'pictures', 'pixel_classes', 'registry', 'spelling',
-     'early_signals'),
+    ('types', 'tree', 'fields', 'schema', 'losses', 'metrics', 'atomic_files',
+     'console', 'escape', 'exceptions', 'nearest_neighbours', 'untrusted',
+     'allocator', 'classes', 'pictures', 'pixel_classes', 'registry',
+     'spelling', 'early_signals'),
     ('models', 'data', 'optim', 'parallel'),
     ('objectives', 'training', 'checkpoints', 'weights', 'evals'),
     ('inference', 'experiment', 'run'),

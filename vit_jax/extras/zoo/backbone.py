@@ -47,6 +47,13 @@ class Backbone(vit.ViT):
     return patches
 
   def embed(self, patches: vit.Embedded, grid: tuple[int, int]) -> vit.Tokens:
+    embedded = self._with_positions(patches, grid)
+    if self.config.stem_norm == 'tokens':
+      embedded = backbone_layers.norm(self.config, 'stem_norm')(embedded)
+    return embedded
+
+  def _with_positions(
+      self, patches: vit.Embedded, grid: tuple[int, int]) -> vit.Tokens:
     c = self.config
     tokens = [layers.learned_tokens(self, name, patches, count=count, init=init)
               for name, init, count in (
@@ -82,8 +89,6 @@ class Backbone(vit.ViT):
           nn.initializers.normal(count**-0.5), (None, 'head_dim')), (1, count))
     elif c.position_at == 'shared':
       shared = relative.RelativeBias(c, grid, name='relative')()
-    if c.stem_norm == 'tokens':
-      tokens = backbone_layers.norm(c, 'stem_norm')(tokens)
     return encoder.Encoder(c, train, capture, grid, name='encoder')(
         tokens, shared)
 
