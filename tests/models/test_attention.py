@@ -173,7 +173,7 @@ def test_differential_attention_is_the_formula_of_the_paper():
 
 
 @pytest.mark.parametrize('settings', [
-    {'rotary': {}}, {'position': 'relative'}, {'num_kv_heads': 1},
+    {'rotary': {}}, {'position': 'relative_2d'}, {'num_kv_heads': 1},
     {'width': 14}], ids=str)
 def test_differential_attention_excludes_other_settings(settings):
   with pytest.raises(ValueError, match='differential attention needs heads'):

@@ -22,7 +22,7 @@ def init(model):
 
 
 @pytest.mark.parametrize(('section', 'decoder'), [
-    ({'registers': 2, 'pooling': 'attention', 'position_at': 'layers'}, None),
+    ({'cls': True, 'pooling': 'attention', 'position_at': 'layers'}, None),
     ({}, factory.parse({**SECTION, 'width': 8, 'depth': 1}))],
     ids=['', 'decoder'])
 def test_vit_outputs_and_parameter_names_are_unchanged(section, decoder):

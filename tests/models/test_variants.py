@@ -114,10 +114,10 @@ def test_model_inherits_what_its_own_variant_does_not_set(source, target):
       **({} if source == 'R50x1' else {'gelu': 'exact'})}))
   got = factory.parse(factory.inherit({'variant': target}, source))
   want = factory.parse({'variant': target} if target else source)
-  assert got.backbone == want.backbone
+  assert getattr(got, 'backbone', None) == getattr(want, 'backbone', None)
   assert got.name == want.name
   assert got.head_bias == 0
-  if got.name == 'vit' == source['name']:
+  if 'resnet' not in (got.name, source['name']):
     assert got.gelu == 'exact'
     assert got.patch == want.patch
 
@@ -128,20 +128,20 @@ def test_model_inherits_what_its_own_variant_does_not_set(source, target):
     ({'variant': 'R51x1'}, "as \"R50x1\", but is 'R51x1'. Layers: 26, 50, 101"),
     ({'variant': 'B/16', 'patch': [16, -1]}, 'patch must be at least 0'),
     ({'variant': 'B/16', 'width': 100, 'num_heads': 3},
-     'width 100 does not divide into 3 heads.'),
+     'width 100 does not divide by 3, for 3 heads'),
     ({'width': 8, 'mlp_dim': 8, 'patch': 4},
      'neither a variant nor depth, num_heads. Set model.variant'),
     ({'name': 'resnet'}, 'A ResNet needs its stages'),
     ({'name': 'resnet', 'variant': 'B/16'}, "is a vit, but model.name is 'res"),
     ({'variant': 'B/16', 'cls': False}, "pooling 'cls' needs the class token"),
     ({'variant': 'B/16', 'num_kv_heads': 5}, 'num_kv_heads must divide'),
-    ({'variant': 'B/16', 'axial': True}, 'neither a class token nor registers'),
+    ({'variant': 'B/16', 'axial': True}, 'supports no class token'),
     ({'variant': 'B/16', 'position': 'none', 'position_at': 'layers'},
      "position_at cannot be 'layers'"),
     ({'variant': 'B/16', 'position': 'relative_2d', 'position_at': 'layers'},
-     "position_at cannot be 'layers'"),
+     "position_at is 'layers'. Expected one of 'stem', 'shared'"),
     ({'variant': 'B/16', 'position': 'relative_mlp', 'axial': True,
-      'pooling': 'average'}, "'relative_mlp' excludes axial attention"),
+      'pooling': 'average'}, 'Unknown key model.axial'),
     ({'variant': 'B/16', 'post_norm': True, 'layer_scale': 0.1},
      'post_norm excludes'),
     ({'variant': 'B/16', 'paired': True, 'parallel': True}, 'paired excludes'),
@@ -152,7 +152,7 @@ def test_model_inherits_what_its_own_variant_does_not_set(source, target):
     ({'variant': 'B/16', 'merge': 2, 'merge_mlp_dim': 8, 'merge_dim': 8},
      "pooling='cls'"),
     ({'variant': 'B/16', 'width': 6, 'num_heads': 2, 'position': 'sincos'},
-     'a width divisible by 4, but it is 6'),
+     'width 6 does not divide by 4, for 2 heads and sincos'),
     ({'variant': 'R50x1', 'backbone': {'width': 40}}, 'multiple of the 32'),
     ({'variant': 'R50x1', 'backbone': {'depths': [3, 0]}}, 'at least one unit'),
 ])

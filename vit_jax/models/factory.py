@@ -45,10 +45,12 @@ def parse(section: Mapping[str, Any]) -> ModelConfig:
   if stem and isinstance(given, Mapping):
     merged['backbone'] = {**stem, **given}
   kind = record(merged['name'])
-  # 0 stands for the dimension of the variant.
-  merged |= {name: implied[name] for name in kind.dimensions
-             if name in implied and not merged.get(name)}
   config = schema.parse(kind, merged, where='model')
+  # 0 stands for the dimension of the variant.
+  zeros = {name: implied[name] for name in kind.dimensions
+           if name in implied and not getattr(config, name)}
+  if zeros:
+    config = schema.parse(kind, {**merged, **zeros}, where='model')
   config.check_complete()
   return config
 
