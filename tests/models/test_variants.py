@@ -128,7 +128,7 @@ def test_model_inherits_what_its_own_variant_does_not_set(source, target):
     ({'variant': 'R51x1'}, "as \"R50x1\", but is 'R51x1'. Layers: 26, 50, 101"),
     ({'variant': 'B/16', 'patch': [16, -1]}, 'patch must be at least 0'),
     ({'variant': 'B/16', 'width': 100, 'num_heads': 3},
-     'width 100 does not divide by 3, for 3 heads'),
+     'width 100 does not divide into 3 heads.'),
     ({'width': 8, 'mlp_dim': 8, 'patch': 4},
      'neither a variant nor depth, num_heads. Set model.variant'),
     ({'name': 'resnet'}, 'A ResNet needs its stages'),
@@ -152,7 +152,7 @@ def test_model_inherits_what_its_own_variant_does_not_set(source, target):
     ({'variant': 'B/16', 'merge': 2, 'merge_mlp_dim': 8, 'merge_dim': 8},
      "pooling='cls'"),
     ({'variant': 'B/16', 'width': 6, 'num_heads': 2, 'position': 'sincos'},
-     'width 6 does not divide by 4, for 2 heads and sincos'),
+     'a width divisible by 4, but it is 6'),
     ({'variant': 'R50x1', 'backbone': {'width': 40}}, 'multiple of the 32'),
     ({'variant': 'R50x1', 'backbone': {'depths': [3, 0]}}, 'at least one unit'),
 ])

@@ -41,11 +41,12 @@ def initial(**settings):
   return values
 
 
-def adapt(source, target, *, old_grid=(3, 3), new_grid=(3, 3), **section):
+def adapt(source, target, *, old_grid=(3, 3), new_grid=(3, 3), model=None,
+          **section):
   config = schema.parse(adapt_lib.InitConfig, section, where='init')
 
   def resize(name, array):
-    return ablations.AblationConfig().resize_positions(
+    return (model or ablations.AblationConfig()).resize_positions(
         name, array, old_grid=old_grid, new_grid=new_grid,
         method=config.positions or 'linear')
 
@@ -158,7 +159,7 @@ def test_a_rule_of_new_that_matches_nothing_is_an_error():
 
 KINDS = [
     {}, {'position': '2d', 'position_at': 'layers'},
-    {'position': 'learned', 'position_at': 'shared', 'position_cls': False},
+    {'position': 'learned', 'position_at': 'shared'},
     {'position': '2d', 'position_at': 'layers', 'axial': True,
      'pooling': 'average'},
     {'position': 'none'}, {'position': 'relative_2d'},
@@ -179,7 +180,8 @@ def test_positions_of_every_kind_fit_a_model_of_another_grid(settings):
         for name, shape in shapes.items()})
 
   source, target = values((12, 16)), values((20, 8))
-  adapted, rows = adapt(source, target, old_grid=(3, 4), new_grid=(5, 2))
+  adapted, rows = adapt(
+      source, target, old_grid=(3, 4), new_grid=(5, 2), model=config)
   assert tree.differences(target, adapted) == []
   # Only embeddings whose length differs are resized.
   status = {name: row.status for name, row in rows.items()}

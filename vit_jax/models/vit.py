@@ -90,10 +90,12 @@ class ViTConfig(model_config.ModelConfig):
         self, 'dropout', 'attention_dropout', 'stochastic_depth', end=1)
     fields.check_range(self, 'width', 'depth', 'mlp_dim', 'num_heads', 'patch')
     fields.check_range(self, 'unroll', low=1)
-    divisor = 4 if self.position == 'sincos' else self.num_heads or 1
-    if self.width % divisor:
-      raise ValueError(f'width {self.width} does not divide by {divisor}, for '
-                       f'{self.num_heads} heads and {self.position} positions.')
+    if self.width % (self.num_heads or 1):
+      raise ValueError(
+          f'width {self.width} does not divide into {self.num_heads} heads.')
+    if self.position == 'sincos' and self.width % 4:
+      raise ValueError("position 'sincos' needs a width divisible by 4, but it "
+                       f'is {self.width}.')
     if self.pooling.startswith('cls') and self.cls is False:
       raise ValueError(
           f'pooling {self.pooling!r} needs the class token, but cls is false. '

@@ -8,6 +8,7 @@ from tests import random_models
 from vit_jax.data import preprocessing
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import resize as resize_lib
+from vit_jax.extras.zoo import backbone_config
 from vit_jax.extras.zoo import foreign
 from vit_jax.extras.zoo.configs import huggingface
 from vit_jax.extras.zoo.configs import huggingface_export
@@ -87,7 +88,8 @@ def test_a_malformed_preprocessor_is_an_error(text, words, tmp_path):
      'labels': ('a', 'b')}], ids=str)
 def test_exported_preprocessing_is_parsed_back(settings):
   preprocess = preprocessing.parse({'resolution': 224, **settings})
-  config = random_models.config_of(num_classes=len(preprocess.labels))
+  config = backbone_config.general(
+      random_models.config_of(num_classes=len(preprocess.labels)))
   files = huggingface_export.config_files(weights_lib.Weights.of(
       {}, config=config, preprocess=preprocess, resolution=(224, 224)))
   found = preprocessing.parse({
@@ -143,7 +145,7 @@ def test_a_missing_component_is_named(config, words):
       'cls': True, 'final_norm': False}, 'registers=2 .* type clip,')],
     ids=str)
 def test_a_model_that_no_type_has_is_refused(settings, words):
-  config = random_models.config_of(**settings)
+  config = backbone_config.general(random_models.config_of(**settings))
   model = weights_lib.Weights.of(
       {}, config=config, preprocess=preprocessing.Preprocess((32, 32)),
       resolution=(32, 32))

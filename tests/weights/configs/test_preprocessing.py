@@ -35,6 +35,7 @@ OPERATIONS = [
     [{'op': 'resize', 'antialias': False}],
     [{'op': 'resize', 'shorter': 75, 'method': 'area',
       'rounding': 'torchvision'}, {**CROP, 'rounding': 'torchvision'}]]
+BACKBONE = MODEL | {'name': 'backbone', 'position': 'learned'}
 
 
 def operations_of_configs():
@@ -131,8 +132,7 @@ def test_another_interpolation_changes_nothing_else():
 @pytest.mark.parametrize('eval_ops', [
     o for o in OPERATIONS if o[-1] != CROP or len(o) == 1], ids=str)
 def test_formats_refuse_operations_that_they_cannot_express(export, eval_ops):
-  model = random_models.make(
-      MODEL | {'position': 'learned'}, side=64, ops=eval_ops)
+  model = random_models.make(BACKBONE, side=64, ops=eval_ops)
   with pytest.raises(ValueError, match=(
       'resizes once, by a filter of Pillow, .* to 64 x 64, .*npz')):
     export.config_files(model)
@@ -140,7 +140,7 @@ def test_formats_refuse_operations_that_they_cannot_express(export, eval_ops):
 
 def test_transformers_cannot_cover_a_rectangle():
   model = random_models.make(
-      MODEL | {'position': 'learned'}, side=32, ops=[
+      BACKBONE, side=32, ops=[
           {'op': 'resize', 'cover': (36, 40)}, CROP])
   with pytest.raises(ValueError, match='it resizes the shorter side'):
     huggingface_export.config_files(model)
@@ -149,8 +149,7 @@ def test_transformers_cannot_cover_a_rectangle():
 @pytest.mark.parametrize(('side', 'before'), [
     (224, 248), (224, 224), (192, 235), (100, 777)])
 def test_the_fraction_written_for_timm_gives_the_same_size(side, before):
-  model = random_models.make(MODEL | {
-      'position': 'learned', 'patch': 4}, side=side, ops=[
+  model = random_models.make(BACKBONE | {'patch': 4}, side=side, ops=[
           {'op': 'resize', 'shorter': before}, {'op': 'central_crop'}])
   written = timm_export.config_files(model)['config.json']['pretrained_cfg']
   assert int(side / written['crop_pct']) == before  # As timm computes it.

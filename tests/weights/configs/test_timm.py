@@ -7,6 +7,7 @@ import pytest
 
 from tests import random_models
 from vit_jax.data import preprocessing
+from vit_jax.extras.zoo import backbone_config
 from vit_jax.extras.zoo import foreign
 from vit_jax.extras.zoo import timm_names
 from vit_jax.extras.zoo.configs import timm
@@ -200,7 +201,8 @@ PLAIN = preprocessing.Preprocess(resolution=(32, 32))
 
 
 def exported(**settings):
-  config = factory.parse({'num_classes': 3, **settings})
+  config = backbone_config.general(
+      factory.parse({'num_classes': 3, **settings}))
   model = weights_lib.Weights.of(
       {}, config=config, preprocess=PLAIN, resolution=(64, 64))
   return timm_export.config_files(model)['config.json']
@@ -236,7 +238,7 @@ def test_a_network_that_timm_cannot_build_is_an_error(settings):
       'merge_dim': 9, 'pooling': 'average'},
      'merge=2, merge_mlp_dim=8, merge_dim=9, pool_norm_affine=False'),
     ({'backbone': {'depths': (3, 4, 9)}, 'post_norm': True},
-     r'backbone=BackboneConfig\(.*\)'),
+     r'backbone=StemConfig\(.*\)'),
     ({'parallel': True, 'differential': True, 'position_cls': False},
      'layer_scale=None'),
     ({'rotary': {'register_base': 2.0}}, r'rotary=RotaryConfig\(.*\)'),

@@ -72,13 +72,11 @@ _OTHERS: Mapping[str, Mapping[str, Any]] = {
 @functools.cache
 def _config(name: str) -> vit_config.BackboneConfig:
   """Returns the settings of an architecture."""
-  config = factory.parse({
+  return vit_config.general(factory.parse({
       **({'variant': name} if name in backbones.table() else
          {**dict.fromkeys(vit_config.BackboneConfig.dimensions, 4),
           **(timm_names.find_architecture(name) or {}), 'num_heads': 1}),
-      **_OTHERS.get(name, {})})
-  assert isinstance(config, vit_config.BackboneConfig)
-  return config
+      **_OTHERS.get(name, {})}))
 
 
 def encoder(config: vit_config.BackboneConfig) -> str:

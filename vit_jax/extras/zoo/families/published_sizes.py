@@ -36,6 +36,6 @@ def _candidates(config: model_config.ModelConfig) -> list[str]:
 
 def _dimensions(config: model_config.ModelConfig) -> dict[str, Any]:
   stem = getattr(config, 'backbone', None)
-  keys = vit.ViTConfig.dimensions if config.has_tokens else ()
+  keys = vit.ViTConfig.dimensions if config.has_tokens else ('name',)
   return {**{key: getattr(config, key) for key in keys}, 'backbone': stem and {
       'depths': stem.depths, 'width': stem.width}}
