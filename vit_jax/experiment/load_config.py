@@ -168,12 +168,12 @@ def _variant_notes(
   if not variant:
     return
   config, theirs = factory.parse(completed), factory.parse(trained)
-  if config.name != theirs.name:
-    return
+  left_out = {*section, *config.dimensions, 'name', 'decoder'}
   for name in fields.switches(config):
+    if name in left_out or not hasattr(theirs, name):
+      continue
     ours, other = getattr(config, name), getattr(theirs, name)
-    if ours != other and name not in (
-        *section, *config.dimensions, 'decoder'):
+    if ours != other:
       yield (f'note: model.{name} is {ours}, as in the variant {variant}, but '
              f'{other} in the initial weights. Set it to keep theirs.')
 

@@ -123,6 +123,13 @@ class ModelConfig:
         f'{name} {getattr(self, name)}' for name in self.dimensions
     ) or self.name
 
+  def describe_kind(self) -> str:
+    """Returns the name of the model, and settings that are not the default."""
+    settings = fields.non_default(self)
+    return ', '.join([f'model.name={self.name!r}', *(
+        f'model.{name}={value!r}' for name, value in settings.items()
+        if name not in (*self.dimensions, 'decoder'))])
+
   def without_fused_kernels(self, platform: str = '') -> 'ModelConfig':
     """Returns the config without the kernels of other platforms."""
     kernels = {'gpu': ('cudnn',), 'tpu': ('splash', 'auto')}.get(platform, ())

@@ -80,8 +80,7 @@ class LejepaConfig(objective.ObjectiveConfig):
       raise ValueError(
           'objective lejepa interpolates position embeddings to the grid of '
           'local views, so they must be added at the stem of a ViT, unlike '
-          f'those of model.name={model.name} ({model.describe()}). Choose '
-          'another model.')
+          f'those of {model.describe_kind()}. Choose another model.')
     config = self.views
     if config.changes_colours and image_shape[-1] != 3:
       raise ValueError(

@@ -54,8 +54,8 @@ class MaeConfig(masked_patch.MaskingConfig):
     if not isinstance(model, vit.ViTConfig) or not model.takes_any_tokens:
       raise ValueError(
           'objective mae needs positions that are added once, at the stem, '
-          'and attention over any subset of patches, unlike those of model.'
-          f'name={model.name} ({model.describe()}). Use another model, or '
+          'and attention over any subset of patches of the image, unlike those '
+          f'of {model.describe_kind()}. Use another model, or '
           '--config.objective.name=masked_patch.')
     return vit.ViTConfig(
         width=self.decoder_width, depth=self.decoder_depth,
