@@ -35,8 +35,8 @@ COMMANDS: Mapping[str, str] = {
 # `model.name`: config records; the most general last.
 MODELS: Mapping[str, str] = {
     'vit': 'vit_jax.models.vit:ViTConfig',
-    'hybrid': 'vit_jax.models.resnet_config:HybridConfig',
-    'resnet': 'vit_jax.models.resnet_config:ResNetConfig',
+    'hybrid': 'vit_jax.models.resnet:HybridConfig',
+    'resnet': 'vit_jax.models.resnet:ResNetConfig',
     'ablation': 'vit_jax.models.ablations:AblationConfig',
     'backbone': 'vit_jax.extras.zoo.backbone_config:BackboneConfig',
 }

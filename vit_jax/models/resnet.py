@@ -6,14 +6,17 @@ are stacked and scanned like the layers of the encoder.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+import dataclasses
+from typing import Any, ClassVar, Literal
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from vit_jax import fields
 from vit_jax.models import layers
+from vit_jax.models import model_config
 from vit_jax.models import resnet_config
 from vit_jax.models import vit
 
@@ -196,9 +199,49 @@ def _pool(features: jax.Array, window: Any) -> jax.Array:
       features, window_shape=(3, 3), strides=(2, 2), padding=window)
 
 
+@dataclasses.dataclass(frozen=True)
+class ResNetConfig(model_config.ModelConfig):
+  """Section `model` of a config with `name: 'resnet'` ("ResNet (BiT)").
+
+  Attributes:
+    backbone: the convolutional network; missing fields are set by `variant`.
+    remat: intermediates that the backward pass recomputes: 'none', 'dots' or
+      'attention' (all except convolutions), or 'full' (all except the inputs of
+      units).
+    unroll: units per scan iteration. Gradients of convolutions in loops are
+      slow on CPUs; 99 unrolls whole stages.
+  """
+  name: Literal['resnet'] = fields.switch('resnet')  # type: ignore[assignment]
+  backbone: resnet_config.StemConfig | None = fields.switch(None)
+  remat: layers.Remat = 'none'  # type: ignore[misc]
+  unroll: int = 1
+
+  def __post_init__(self):
+    super().__post_init__()
+    fields.check_range(self, 'unroll', low=1)
+
+  def check_complete(self) -> None:
+    if self.backbone is None or not self.backbone.depths:
+      raise ValueError(
+          'A ResNet needs its stages. Set model.variant to e.g. "R50x1", or '
+          'model.backbone.depths to e.g. [3, 4, 6, 3].')
+
+  def grid(self, image_shape: tuple[int, int]) -> tuple[int, int]:
+    assert self.backbone is not None
+    return self.backbone.feature_map(image_shape)
+
+  @property
+  def output_width(self) -> int:
+    assert self.backbone is not None
+    return 4 * self.backbone.width * 2 ** (len(self.backbone.depths) - 1)
+
+  def build(self, *, grid: tuple[int, int] | None = None) -> nn.Module:
+    return ResNet(self)
+
+
 class ResNet(nn.Module):
   """ResNet classifier with named outputs."""
-  config: resnet_config.ResNetConfig
+  config: ResNetConfig
 
   @nn.compact
   def __call__(
@@ -232,9 +275,37 @@ class ResNet(nn.Module):
             'logits': logits}
 
 
+@dataclasses.dataclass(frozen=True)
+class HybridConfig(vit.ViTConfig):
+  """Section `model` of a config with `name: 'hybrid'`.
+
+  Attributes:
+    backbone: convolutional network whose feature map replaces the image;
+      `patch` is in positions of that map.
+  """
+  name: Literal['hybrid'] = fields.switch('hybrid')  # type: ignore[assignment]
+  backbone: resnet_config.StemConfig | None = fields.switch(None)
+
+  has_patches: ClassVar[bool] = False  # Receptive fields overlap.
+  dimensions: ClassVar[tuple[str, ...]] = (
+      *vit.ViTConfig.dimensions, 'backbone')
+
+  def grid(self, image_shape: tuple[int, int]) -> tuple[int, int]:
+    assert self.backbone is not None
+    return super().grid(self.backbone.feature_map(image_shape))
+
+  def image_size(self, grid: tuple[int, int]) -> tuple[int, int]:
+    assert self.backbone is not None
+    height, width = super().image_size(grid)
+    return height * self.backbone.stride, width * self.backbone.stride
+
+  def build(self, *, grid: tuple[int, int] | None = None) -> nn.Module:
+    return Hybrid(self, grid)
+
+
 class Hybrid(vit.ViT):
   """ViT on the feature map of a ResNet (section 3.1, "Hybrid architecture")."""
-  config: resnet_config.HybridConfig
+  config: HybridConfig
 
   def patches(self, images: jax.Array) -> jax.Array:
     return super().patches(Stem(self.config, name='backbone')(images))

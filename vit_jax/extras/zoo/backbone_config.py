@@ -7,8 +7,10 @@ from typing import Any, ClassVar, Literal
 import flax.linen as nn
 
 from vit_jax import fields
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax.extras.zoo import backbone_checks
+from vit_jax.extras.zoo import offsets
 from vit_jax.extras.zoo import rotary as rotary_lib
 from vit_jax.models import ablations
 from vit_jax.models import factory
@@ -220,13 +222,13 @@ class BackboneConfig(vit.ViTConfig):
       grid: rows and columns of the positions, if images may have another size.
       patch: size of the patches, if it is not that of the patch filters.
     """
-    from vit_jax.extras.zoo import backbone
-    return backbone.Backbone(self, grid, patch)
+    # By name, since that module imports this one.
+    module = registry.load('vit_jax.extras.zoo.backbone:Backbone')
+    return module(self, grid, patch)
 
   def _resized(self, name: str, array: Any, **options: Any) -> Any:
-    from vit_jax.extras.zoo import relative
     if name == 'offsets':
-      return relative.resize_offsets(
+      return offsets.resize_offsets(
           array, old_grid=options['old_grid'], new_grid=options['new_grid'])
     if name != 'positions':
       return ablations.resize_lines(name, array, **options)
