@@ -212,7 +212,8 @@ class ResNetConfig(model_config.ModelConfig):
       slow on CPUs; 99 unrolls whole stages.
   """
   name: Literal['resnet'] = fields.switch('resnet')  # type: ignore[assignment]
-  backbone: resnet_config.StemConfig | None = fields.switch(None)
+  backbone: resnet_config.StemConfig | None = fields.switch(
+      None, exported={'npz': fields.ANY, 'timm': fields.ANY})
   remat: layers.Remat = 'none'  # type: ignore[misc]
   unroll: int = 1
 
