@@ -15,6 +15,8 @@ from vit_jax import registry
 from vit_jax import schema
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import reference
+from vit_jax.models import factory
+from vit_jax.models import model_config
 
 PATH = pathlib.Path(__file__).with_name('config.md')
 _INTRODUCTION = """# Config keys
@@ -39,6 +41,8 @@ def markdown() -> str:
       evals.config_type(name, where='evals') for name in registry.EVALUATORS)
   sections['objective'] = tuple(
       map(objectives.config_type, registry.OBJECTIVES))
+  sections['model'] = (model_config.ModelConfig, *map(
+      factory.record, registry.MODELS))
   tables = [_table('Top level', [
       key for key in reference.fields(config_lib.Config, '')
       if not sections[key.name]])]
@@ -51,8 +55,23 @@ def markdown() -> str:
             f'`{record.name}`' if hasattr(record, 'name') else
             reference.descriptions(record)['name'].rstrip('.'))
       prefix = 'evals.NAME.' if name == 'evals' else f'{name}.'
-      tables.append(_table(f'`{name}`{kind}', _expanded(record, prefix)))
+      keys = list(_expanded(record, prefix))
+      if name == 'model':  # Without the keys of the record that it extends.
+        base = record.__base__
+        kind, keys = _model(record), [
+            key for key in keys if not dataclasses.is_dataclass(base)
+            or key not in _expanded(base, prefix)]
+      tables.append(_table(f'`{name}`{kind}', keys))
   return '\n'.join([_INTRODUCTION, *tables])
+
+
+def _model(record: Any) -> str:
+  """Returns the end of the title of a model's table."""
+  if record is model_config.ModelConfig:
+    return ' of all names'
+  base = record.__base__
+  return f' with name `{record.name}`' + (
+      f': also those of `{base.name}`, and' * bool(base.name))
 
 
 def _table(title: str, keys: Iterable[reference.Key]) -> str:

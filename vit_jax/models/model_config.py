@@ -24,6 +24,8 @@ class ModelConfig:
   """Section `model`: fields that every model has.
 
   Attributes:
+    name: the model, one of `registry.MODELS` or 'module:Name' (docs/extend.md);
+      'vit' by default, unless `variant` is another.
     variant: name of the dimensions, such as 'B/16' or 'R50x1'; it sets those
       that are 0, and settings that are not given.
     num_classes: outputs of the head; 0 uses the classes of the dataset.
