@@ -63,6 +63,7 @@ OBJECTIVES: Mapping[str, str] = {
     'mae': 'vit_jax.objectives.mae:MaeConfig',
     'lejepa': 'vit_jax.objectives.lejepa:LejepaConfig',
     'segmentation': 'vit_jax.objectives.segmentation:SegmentationConfig',
+    'flexivit': 'vit_jax.extras.zoo.flexivit:FlexivitConfig',
 }
 
 # `evals.NAME.name`: config records.

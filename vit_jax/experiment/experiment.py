@@ -64,8 +64,6 @@ class Experiment:
     model: the linen module.
     objective: function from parameters, prepared batch and key to the loss and
       metrics of each example.
-    loss: the objective of a training step; with `model.patch_sizes`, it draws
-      one of several.
     prepare: function from a batch of the pipeline and a key to model inputs.
     init_params: returns the random parameters of step 0, boxed with the names
       of their axes.
@@ -88,7 +86,6 @@ class Experiment:
   total_steps: int = DERIVED
   model: nn.Module = DERIVED
   objective: objectives.Objective = DERIVED
-  loss: step_lib.Loss = DERIVED
   prepare: Callable[[types.Batch, jax.Array], types.Batch] = DERIVED
   init_params: Callable[[], types.Params] = DERIVED
   boxed_params: Any = DERIVED
@@ -155,7 +152,7 @@ class Experiment:
       self, params: types.Params | None = None) -> types.TrainState:
     return step_lib.init_state(
         self.init_params() if params is None else params,
-        tx=self.optimizer.tx, loss=self.loss,
+        tx=self.optimizer.tx, loss=self.objective,
         averaging=bool(self.config.averaging or self.optimizer.average))
 
   def init_state(self, params: types.Params | None = None) -> types.TrainState:
@@ -197,7 +194,7 @@ class Experiment:
   def empty_metrics(self) -> Any:
     """Returns running metrics of zero steps."""
     return multihost.put(
-        step_lib.empty_metrics(self.loss, self.abstract_state.params),
+        step_lib.empty_metrics(self.objective, self.abstract_state.params),
         self.shardings.metrics)
 
   @functools.cached_property
@@ -218,7 +215,7 @@ class Experiment:
     step = step_lib.build(
         tx=self.optimizer.tx, replicas=replicas,
         averaging=self.config.averaging, average_of=self.optimizer.average,
-        loss=self.loss, prepare=self.prepare, key=self.key,
+        loss=self.objective, prepare=self.prepare, key=self.key,
         trainable=self.optimizer.trainable, accumulation=microbatches)
     # With replicas, each device sees only its own rows.
     return self._jit(step, keep_batch_split=replicas == 1)

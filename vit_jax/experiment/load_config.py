@@ -18,6 +18,7 @@ from vit_jax import schema
 from vit_jax.checkpoints import paths
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
+from vit_jax.models import earlier
 from vit_jax.models import factory
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import check
@@ -94,6 +95,7 @@ def load(
   configs: dict[str, config_lib.Config] = {}
   for name, stage in config_file.order_stages(merged).items():
     try:
+      earlier.check_training(stage.get('model'))
       init = schema.parse(
           adapt_lib.InitConfig, stage.get('init', {}), where='init')
       if init.stage:

@@ -1,6 +1,6 @@
 """Parts of an experiment that are derived from its other parts.
 
-    config, devices, dataset, teacher ─▶ model ─▶ objective ─▶ loss, prepare
+    config, devices, dataset, teacher ─▶ model ─▶ objective ─▶ prepare
                                                      └─▶ parameters ─▶ optimizer
 
 They are derived when an experiment is made and, if `dataclasses.replace`
@@ -28,7 +28,6 @@ from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.models import factory
 from vit_jax.models import lora
 from vit_jax.parallel import mesh as mesh_lib
-from vit_jax.training import step as step_lib
 
 # `experiment.Experiment`, whose module imports this one.
 Experiment = Any
@@ -115,47 +114,16 @@ def _model(config: config_lib.Config, experiment: Experiment) -> nn.Module:
       num_classes=experiment.dataset.num_classes)
 
 
-def context(
-    experiment: Experiment, model: nn.Module | None = None,
-) -> objectives.Context:
-  """Returns what objectives see of an experiment, or of another model."""
-  config, dataset = experiment.config, experiment.dataset
-  model = model or experiment.model
+def context(experiment: Experiment) -> objectives.Context:
+  """Returns what objectives see of an experiment."""
+  config, dataset, model = (
+      experiment.config, experiment.dataset, experiment.model)
   return objectives.Context(
       model=lora.Adapted(model, config.lora) if config.lora.rank else model,
       dataset=dataset, mean=config.data.value_scale['mean'],
       std=config.data.value_scale['std'], teacher=experiment.teacher,
       class_counts=functools.cache(
           functools.partial(_class_counts, config, dataset)))
-
-
-def _loss(experiment: Experiment) -> step_lib.Loss:
-  """Returns the loss whose steps draw one of `model.patch_sizes`, if any.
-
-  Raises a `ValueError` if images do not divide into these patches.
-  """
-  config = experiment.config
-  sizes = getattr(config.model, 'patch_sizes', ())
-  if not sizes:
-    return experiment.objective
-  if not config.objective.uses_labels or not experiment.made[
-      'objective'].derived:
-    raise ValueError(
-        f'model.patch_sizes is {sizes}, but the patches of '
-        + ('an objective of your own' if config.objective.uses_labels else
-           f'the objective {config.objective.name!r}')
-        + ' have one size. Leave it out.')
-  for patch in sizes:
-    try:
-      dataclasses.replace(config.model, patch=patch).grid(
-          config.data.image_shape[:2])
-    except ValueError as error:
-      raise ValueError(f'model.patch_sizes: {error}') from error
-  model = factory.for_devices(config.model, experiment.devices)
-  return step_lib.DrawnLoss(experiment.objective, tuple(
-      config.objective.build(context(experiment, factory.build(
-          model, num_classes=config.model.num_classes, patch=patch)))
-      for patch in sizes))
 
 
 def _init_params(experiment: Experiment) -> Callable[[], types.Params]:
@@ -275,7 +243,6 @@ PARTS = {name: Part(derive, tuple(inputs)) for name, derive, *inputs in (
     ('objective', lambda x: x.config.objective.build(context(x)),
      'config.objective', 'config.data', 'config.lora', 'dataset', 'teacher',
      'model'),
-    ('loss', _loss, 'objective'),
     ('prepare', _prepare, 'config.data', 'dataset', 'objective'),
     ('init_params', _init_params,
      'config.seed', 'config.lora', 'config.data', 'dataset', 'model',

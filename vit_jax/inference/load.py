@@ -79,7 +79,8 @@ def load(
   model = model_lib.Model.read_from(open_lib.open_model(
       path, which=which, base=base, log=log, **overrides))
   objective = model.run.get('objective', {}).get('name')
-  known = objective in registry.OBJECTIVES or registry.is_target(objective)
+  known = objective in registry.available(registry.OBJECTIVES) or (
+      registry.is_target(objective))
   if known and not objectives.config_type(objective).trains_head():
     model = _without_head(model)
   elif not model.has_decoder:

@@ -19,8 +19,10 @@ _ENDED: Mapping[str, Any] = {
     **dict.fromkeys((
         'position_cls', 'qkv_bias', 'key_bias', 'proj_bias', 'mlp_bias',
         'layer_scale_mlp', 'pool_norm_affine'), True),
-    'patch_sizes': (), 'position_at': 'stem', 'position_mlp_dim': 128,
-    'stem_norm': 'none', 'mlp': 'gelu', 'inner_norm': 'none', 'norm': 'layer'}
+    'position_at': 'stem', 'position_mlp_dim': 128, 'stem_norm': 'none',
+    'mlp': 'gelu', 'inner_norm': 'none', 'norm': 'layer'}
+# Patch sizes that training drew from; parameters are those of `patch`.
+_DRAWN = 'patch_sizes'
 _VALUES = ('position', 'pooling', 'gelu')  # Keys with more values then.
 _ABLATIONS = ('2d', 'factorized', 'relative')
 
@@ -30,11 +32,12 @@ def translate(section: Mapping[str, Any]) -> dict[str, Any]:
 
   A `vit` with keys or values that ended, unless at their defaults, becomes a
   `hybrid`, an `ablation` or a `backbone`. Others are returned unchanged.
+  Without `patch_sizes`, which change nothing after training.
   """
   if section.get('name', 'vit') != 'vit':
     return dict(section)
-  kept = {key: value for key, value in section.items()
-          if key not in _ENDED or _plain(value) != _ENDED[key]}
+  kept = {key: value for key, value in section.items() if key != _DRAWN and (
+      key not in _ENDED or _plain(value) != _ENDED[key])}
   hints = typing.get_type_hints(vit.ViTConfig)
   names = {field.name for field in dataclasses.fields(vit.ViTConfig)}
   beyond = {key for key in kept if key not in names or (
@@ -49,6 +52,20 @@ def translate(section: Mapping[str, Any]) -> dict[str, Any]:
   else:
     name = 'backbone'
   return {**kept, 'name': name}
+
+
+def check_training(section: Any) -> None:
+  """Raises a `ValueError` for a section that asks for training of a FlexiViT.
+
+  Sections that are no mapping are reported elsewhere.
+  """
+  sizes = isinstance(section, Mapping) and section.get(_DRAWN)
+  if sizes:
+    given = sizes if isinstance(sizes, str) else ','.join(map(str, sizes))
+    raise ValueError(
+        f'model.patch_sizes is {given}, but the objective draws patch sizes '
+        'now. Replace it with --config.objective.name=flexivit '
+        f'--config.objective.patch_sizes={given}, which trains on labels.')
 
 
 def _plain(value: Any) -> Any:

@@ -36,25 +36,6 @@ class Loss(Protocol):
     """Returns the loss and metrics of each example."""
 
 
-@dataclasses.dataclass(frozen=True)
-class DrawnLoss:
-  """A loss with several versions, of which each training step draws one.
-
-  Attributes:
-    loss: version used outside training steps.
-    versions: equally probable versions. All are compiled, and one is run.
-  """
-  loss: Loss
-  versions: tuple[Loss, ...]
-
-  @property
-  def metrics(self) -> Collection[str]:
-    return self.loss.metrics
-
-  def __call__(self, *args: Any, **options: Any) -> Any:
-    return self.loss(*args, **options)
-
-
 # Norms at the last step before a log line. Gradients and updates of frozen
 # parameters are zero.
 NORMS = ('gradient_norm', 'update_norm', 'parameter_norm')
@@ -118,8 +99,10 @@ def build(
   def train_step(
       state: types.TrainState, batch: types.Batch,
   ) -> tuple[types.TrainState, Float[Array, '']]:
-    grads, sums = _step_gradients(
-        state, batch, loss=loss, prepare=prepare, key=key,
+    prepare_key, loss_key = jax.random.split(
+        jax.random.fold_in(key, state.step))
+    grads, sums = _gradients(
+        loss, state.params, prepare(batch, prepare_key), loss_key,
         num_microbatches=accumulation, replicas=replicas, trainable=trainable)
     updates, opt_state = tx.update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
@@ -164,25 +147,6 @@ def _weight_of_latest(
   """Returns (1 - b) / (1 - b^(s + 1)) for decay b at step s, from 0."""
   steps = step.astype(jnp.float32) + 1
   return (1 - decay) / -jnp.expm1(steps * math.log(decay))
-
-
-def _step_gradients(
-    state: types.TrainState, batch: types.Batch, *, loss: Loss,
-    prepare: Callable[[types.Batch, PRNGKeyArray], types.Batch],
-    key: PRNGKeyArray, **settings: Any,
-) -> tuple[types.Params, dict[str, metrics.Mean]]:
-  """Returns the gradients and metrics of a batch at the step of `state`."""
-  step_key = jax.random.fold_in(key, state.step)
-  prepare_key, loss_key = jax.random.split(step_key)
-  inputs = (state.params, prepare(batch, prepare_key), loss_key)
-  if not isinstance(loss, DrawnLoss):
-    return _gradients(loss, *inputs, **settings)
-  # Gradients inside of the branches: only one version's activations are kept.
-  drawn = jax.random.randint(
-      jax.random.fold_in(step_key, 2), (), 0, len(loss.versions))
-  return jax.lax.switch(
-      drawn, [functools.partial(_gradients, version, **settings)
-              for version in loss.versions], *inputs)
 
 
 def _gradients(
