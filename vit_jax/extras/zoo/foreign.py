@@ -112,9 +112,6 @@ def _build(
   check.check_params(config, abstract, resolution, path=opened.path,
         theirs={match.ours: match.theirs[0] for match in found.matches})
   origin = f'assumed, as for a {found.family.label}'
-  if found.family.any_aspect and 'ops' not in declared.preprocess:
-    declared.replace({'ops': [{
-        'op': 'resize_to_patches', 'patch': config.patch_shape[0]}]}, origin)
   declared.add_defaults(found.family.preprocess, origin)
   preprocess = _preprocess(config, resolution, declared, given)
   under = f', under {found.prefix}' if found.prefix else ''
@@ -215,8 +212,7 @@ def _preprocess(
   preprocess = preprocessing.parse(
       {'resolution': resolution, **declared.preprocess})
   if not declared.ours:
-    if not preprocess.any_aspect:
-      preprocess = preprocess.resized(resolution)
+    preprocess = preprocess.resized(resolution)
     if not config.num_classes:
       preprocess = dataclasses.replace(preprocess, labels=())
   preprocess = preprocessing.override(preprocess, given.preprocess)

@@ -144,7 +144,7 @@ def _family(form: str, model: weights_lib.Weights) -> families.Family:
       config, position_at='stem') if config.has_offset_bias else config, form)
   if form == 'npz':
     return families.FAMILIES['npz']
-  if timm_arguments.is_naflex(model):
+  if config.position == 'factorized':
     return families.FAMILIES['naflex']
   if encoder := timm_architectures.encoder(config):
     return families.FAMILIES[encoder.split('_')[0]]

@@ -188,10 +188,9 @@ def parse_preprocessor(config: Mapping[str, Any]) -> dict[str, Any]:
   elif isinstance(size, int):
     result['resolution'] = (size, size)
   patch, count = config.get('patch_size'), config.get('max_num_patches')
-  if patch and count:  # NaFlex.
+  if patch and count:  # NaFlex, here with a square grid.
     side = math.isqrt(count) * patch
-    result |= {'resolution': (side, side), 'ops': [{
-        'op': 'resize_to_patches', 'patch': patch, 'max_patches': count}]}
+    result['resolution'] = (side, side)
   resample = config.get('resample')
   if resample is not None:
     if resample not in RESAMPLE:

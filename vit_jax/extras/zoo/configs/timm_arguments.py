@@ -114,17 +114,11 @@ def kind_of(model: weights_lib.Weights) -> Kind:
   """Returns the class that builds a ViT, unless it is an `ENCODER`."""
   config = model.config
   assert isinstance(config, vit_config.BackboneConfig)
-  if is_naflex(model):
+  if config.position == 'factorized':
     return NAFLEX
   if config.has_offset_bias:
     return BEIT if is_beit(config) else RELPOS
   return EVA if is_eva(config) else VIT
-
-
-def is_naflex(model: weights_lib.Weights) -> bool:
-  """Whether timm builds a ViT with its class NaFlexVit."""
-  return model.preprocess.any_aspect or (
-      getattr(model.config, 'position', '') == 'factorized')
 
 
 def is_eva(config: vit_config.BackboneConfig) -> bool:

@@ -43,8 +43,6 @@ class Family:
       classifier are written without it.
     grouped: whether layers may have fewer heads of keys and values; each head
       is read once for each of its queries, which computes the same.
-    any_aspect: whether images keep their aspect ratio (NaFlex), unless a file
-      declares other operations.
     flat: family with the same names, if the kernel of the patches is a matrix.
     ambiguous: whether models that compute differently have the same arrays.
     embeds_registers: whether registers may have position embeddings.
@@ -74,7 +72,6 @@ class Family:
   not_classified: str = ''
   base: str = ''
   grouped: bool = False
-  any_aspect: bool = False
   flat: str = ''
   ambiguous: bool = False
   embeds_registers: bool = False
@@ -156,7 +153,7 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
             'other positions at another size (docs/models.md)')),
     Family(
         'naflex', 'timm NaFlex ViT', names_timm.NAFLEX, settings=_EXACT,
-        positions='cubic', any_aspect=True),
+        positions='cubic'),
     Family(
         'radio', 'C-RADIO', names_timm.RADIO, prefix='radio_model.model.',
         settings={**_EXACT, 'final_norm': False, 'position_cls': False},
@@ -229,7 +226,7 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
     Family(
         'siglip2', 'Hugging Face SigLIP 2 (NaFlex)', names_huggingface.SIGLIP2,
         settings=_TANH, positions='bilinear', preprocess=_HALF,
-        not_classified='pooling/', any_aspect=True),
+        not_classified='pooling/'),
     Family(
         'clip', 'Hugging Face CLIP', names_huggingface.CLIP,
         settings={'layer_norm_epsilon': 1e-5}, positions='bicubic',
