@@ -27,8 +27,7 @@ from vit_jax.weights.formats import npz
 KEY = 'vit_jax'
 # Files beside weights in which timm and Transformers describe them.
 CONFIG_FILES = (
-    'config.json', 'processor_config.json', 'preprocessor_config.json',
-    'video_preprocessor_config.json')
+    'config.json', 'processor_config.json', 'preprocessor_config.json')
 # Settings whose origin every load reports.
 REPORTED = ('mean', 'std', 'ops', *preprocessing.TERMS, 'labels', 'num_heads')
 

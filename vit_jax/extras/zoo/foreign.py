@@ -22,6 +22,7 @@ from vit_jax import untrusted
 from vit_jax.checkpoints import paths
 from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import backbone_config as vit_config
+from vit_jax.extras.zoo import removed
 from vit_jax.extras.zoo.configs import config_json
 from vit_jax.extras.zoo.families import infer_architecture
 from vit_jax.extras.zoo.families import matching
@@ -55,6 +56,7 @@ def load(
   path = pathlib.Path(path)
   given = overrides_lib.parse(overrides or {})
   opened = open_file.open_weights(path)
+  removed.check_arrays(opened.shapes, path=opened.path)
   file = pathlib.Path(opened.path).with_name('config.json')
   try:
     found = matching.find(opened, prefix=given.prefix)
@@ -239,8 +241,6 @@ def _notes(
            ) + ': settings that are assumed may be wrong'
   if found.family.undeclared and not declared.source:
     yield found.family.undeclared
-  if found.family.note:
-    yield found.family.note
   if values := {**given.model, **given.preprocess}:
     yield weights_lib.listed(values.items(), start='overrides: ')
   if found.left_out:

@@ -29,11 +29,6 @@ def model_type(model: weights_lib.Weights) -> str:
   """
   config = model.config
   assert isinstance(config, vit_config.BackboneConfig)
-  if config.rotary is not None and config.rotary.video:
-    raise ValueError(
-        'The format huggingface cannot store a V-JEPA 2 for images: kernels of '
-        'several frames were added up, and its predictor was not read. Save '
-        'the model as orbax.')
   values = {name: getattr(config, name) for name in _CHECKED}
   values['cls'] = config.has_cls
   found = []
@@ -137,10 +132,6 @@ def _model(
                    config.mlp_dim, config.width)}
   elif config.registers:
     result['num_register_tokens'] = config.registers
-  if config.rotates_cls:
-    assert config.rotary is not None
-    result['rope_parameters'] = {
-        'rope_type': 'axial', 'rope_theta': config.rotary.base}
   if kind == 'dinov3_vit':
     assert config.rotary is not None
     result |= {'rope_theta': config.rotary.base, 'key_bias': False,
