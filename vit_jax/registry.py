@@ -52,6 +52,9 @@ GENERAL = 'vit_jax.extras.zoo.backbone_config:general'
 # Published backbones, whose names are variants with an underscore.
 BACKBONES = 'vit_jax.extras.zoo.backbones:table'
 
+# Says why a name of an earlier version is refused.
+ENDED = 'vit_jax.extras.zoo.removed:sentence'
+
 # Draws the result of an evaluator for `evaluate`.
 FIGURES = 'vit_jax.extras.figures.evaluation_figures:draw'
 
@@ -101,7 +104,6 @@ OPERATIONS: Mapping[str, str] = {
     'inception_crop': 'vit_jax.data.augment.ops:InceptionCrop',
     'pad_crop': 'vit_jax.data.augment.ops:PadCrop',
     'resize': 'vit_jax.data.images.resize:Resize',
-    'resize_to_patches': 'vit_jax.data.images.resize:ResizeToPatches',
     'blur': 'vit_jax.data.augment.colour:Blur',
     'color_jitter': 'vit_jax.data.augment.colour:ColorJitter',
     'grayscale': 'vit_jax.data.augment.colour:Grayscale',
@@ -183,12 +185,17 @@ def nearest(name: Any, known: Sequence[str]) -> str:
   return f' Did you mean {close[0]!r}?' if close else ''
 
 
+def ended(name: Any) -> str:
+  """Returns why a name of an earlier version is refused; '' for others."""
+  return load(ENDED)(str(name)) if exists(ENDED) else ''
+
+
 def check_name(name: Any, known: Sequence[str], *, what: str) -> str:
   """Returns `name`, or raises a ValueError with the nearest known name."""
   if name not in known:
-    raise ValueError(
+    raise ValueError(ended(name) or (
         f'Unknown {what} {name!r}.{nearest(name, known)} '
-        f'Known: {", ".join(known)}.')
+        f'Known: {", ".join(known)}.'))
   return name
 
 

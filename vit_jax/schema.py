@@ -141,9 +141,9 @@ def parse(record: type[T], section: Any, *, where: str) -> T:
   fields = {f.name: f for f in dataclasses.fields(record) if f.init}  # type: ignore[arg-type]
   for key in section:
     if key not in fields:
-      raise ValueError(
+      raise ValueError(registry.ended(f'{where}.{key}') or (
           f'Unknown key {where}.{key}.{nearest(key, list(fields))} '
-          f'Known keys: {", ".join(fields)}.')
+          f'Known keys: {", ".join(fields)}.'))
   missing = [
       name for name, f in fields.items()
       if name not in section and f.default is dataclasses.MISSING

@@ -8,7 +8,6 @@ from PIL import Image
 import pytest
 
 from tests import pictures
-from tests import random_models
 from tests import toy
 import vit_jax
 from vit_jax import __main__ as main
@@ -84,49 +83,6 @@ def test_another_source_is_evaluated(evaluate, trained, tmp_path):
       f'--workdir={trained}', '--evaluators=half',
       f'--source={tmp_path}/all.csv')
   assert (status, figures['metrics']['half/examples']) == (0, 2)
-
-
-def write_naflex(folder):
-  """Writes a model that keeps aspect ratios, and images of two grids."""
-  model = random_models.make(
-      {**random_models.TINY, 'patch': 4, 'num_classes': 3, 'pooling': 'average',
-       'gelu': 'exact'}, side=16, labels=tuple('abc'), ops=[{
-           'op': 'resize_to_patches', 'patch': 4, 'max_patches': 16}])
-  model.save(folder / 'model')
-  paths = [folder / f'{i}.png' for i in range(7)]
-  for i, path in enumerate(paths):
-    Image.fromarray(np.random.default_rng(i).integers(
-        0, 256, ((16, 40), (20, 20))[i % 2] + (3,), np.uint8)).save(path)
-  (folder / 'all.csv').write_text('\n'.join([
-      'path,label', *(f'{i}.png,{"abc"[i % 3]}' for i in range(7))]))
-  return model, paths
-
-
-def test_images_are_evaluated_at_their_aspect_ratio(
-    evaluate, config_file, tmp_path):
-  model, paths = write_naflex(tmp_path)
-  status, figures = evaluate(
-      f'--workdir={tmp_path}/model', f'--config={config_file}', '--keep-aspect',
-      '--evaluators=classification', f'--source={tmp_path}/all.csv',
-      '--config.data.resolution=16',
-      '--config.evals.classification.batch_size=8')
-  assert status == 0
-  logits = np.concatenate([
-      model.features([path], layer='logits') for path in paths])
-  labels = np.arange(7) % 3
-  losses = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(7), labels]
-  metrics = figures['metrics']
-  assert metrics['classification/examples'] == 7
-  assert metrics['classification/loss'] == pytest.approx(losses.mean(), 1e-4)
-  assert metrics['classification/accuracy'] == pytest.approx(
-      (logits.argmax(axis=1) == labels).mean())
-
-
-def test_models_of_one_size_cannot_keep_the_aspect_ratio(
-    evaluate, trained, capsys):
-  assert evaluate(f'--workdir={trained}', '--keep-aspect')[0] == 2
-  assert '--keep-aspect needs one process, and weights' in (
-      capsys.readouterr().err)
 
 
 def test_segmentations_are_drawn(evaluate, trained, tmp_path, capsys):

@@ -65,10 +65,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--output', default='', metavar='DIR',
       help='folder for figures (default: `evals` in the workdir)')
-  parser.add_argument(
-      '--keep-aspect', action='store_true',
-      help='evaluate a NaFlex model at the aspect ratio of each image, in '
-      'batches of one grid of patches')
   arguments.add(parser, '--flip', '--text-embeddings', '--labels')
   parser.add_argument(
       '--stage', default='', metavar='NAME',
@@ -94,18 +90,14 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   with watchdog_lib.Watchdog(
       config.log, 'reading the checkpoint',
   ) as watchdog, coordination.explain_lost_processes():
-    return 0, _evaluate(
-        config, weights, output, watchdog, keep_aspect=args.keep_aspect)
+    return 0, _evaluate(config, weights, output, watchdog)
 
 
 def _evaluate(
     config: config_lib.Config, weights: weights_lib.Weights,
-    output: epath.Path | None, watchdog: watchdog_lib.Watchdog, *,
-    keep_aspect: bool,
+    output: epath.Path | None, watchdog: watchdog_lib.Watchdog,
 ) -> dict[str, Any]:
   experiment, params = evaluate_checkpoint.restore(config, weights)
-  if keep_aspect:
-    experiment = evaluate_checkpoint.at_any_aspect(experiment, weights)
   draws = registry.exists(registry.FIGURES)
   metrics: dict[str, float] = {}
   tables: dict[str, dict[str, Any]] = {}
@@ -182,6 +174,5 @@ def _find(
     assert isinstance(weights, model_lib.Model)
     weights = class_names.in_order(
         weights, data.open_dataset(config.data).class_names or ())
-  if not args.keep_aspect:
-    evaluate_checkpoint.print_differences(config, weights)
+  evaluate_checkpoint.print_differences(config, weights)
   return config, weights

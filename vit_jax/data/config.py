@@ -281,15 +281,9 @@ class DataConfig:
   def build_ops(self, *, train: bool) -> tuple[ops_lib.Op, ...]:
     """Returns the image operations of training or evaluation."""
     where = 'train_ops' if train else 'eval_ops'
-    ops = ops_lib.build(
+    return ops_lib.build(
         getattr(self, where), size=self.size, where=where,
         any_channels=not self.is_picture)
-    if ops and isinstance(ops[-1], resize_lib.ResizeToPatches):
-      raise ValueError(
-          f'{where} ends with resize_to_patches, but images in training and '
-          'evaluation have one size. Use resize. Only predict and features '
-          'keep the aspect ratio.')
-    return ops
 
   def mixing_note(self, batch_size: int) -> str:
     """Returns a note if there are no images to mix."""

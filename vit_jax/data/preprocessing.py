@@ -74,23 +74,6 @@ class Preprocess:
     """The operations as plain data, like `data.eval_ops`."""
     return ops_lib.to_sections(self.ops or ())
 
-  @property
-  def any_aspect(self) -> bool:
-    """Whether the size of the model's input depends on that of the image."""
-    return isinstance((self.ops or ((),))[-1], resize_lib.ResizeToPatches)
-
-  def check_one_size(self, user: str) -> None:
-    """Raises a ValueError if images have several sizes.
-
-    Args:
-      user: operation that needs images of one size, for the message.
-    """
-    if self.any_aspect:
-      raise ValueError(
-          f'{user} needs images of one size, but the model keeps their aspect '
-          'ratio. Load it with ops=[{"op": "resize"}] and resolution=(height, '
-          "width); in commands --set ops='[{\"op\": \"resize\"}]'.")
-
   def resized(self, resolution: tuple[int, int]) -> 'Preprocess':
     """Returns the preprocessing for another resolution; sizes are scaled."""
     if resolution == self.resolution:
@@ -104,9 +87,6 @@ class Preprocess:
 
     ops = []
     for op in self.ops or ():
-      if isinstance(op, resize_lib.ResizeToPatches):
-        ops.append(op.at(resolution))
-        continue
       changes: dict[str, Any] = {
           name: scale(getattr(op, name)) for name in ('size', 'cover')
           if getattr(op, name, None) is not None}
@@ -269,7 +249,7 @@ def build_ops(
     return tuple(sections)
   if method:
     sections = [{'method': method, **section}
-                if str(section.get('op')).startswith('resize') else section
+                if section.get('op') == 'resize' else section
                 for section in sections]
   return ops_lib.build(
       sections, size=preprocess.resolution, where='ops',
@@ -299,7 +279,7 @@ def override(preprocess: Preprocess, given: Mapping[str, Any]) -> Preprocess:
   if terms.keys() == {'interpolation'}:
     section['ops'] = [
         {**op, 'method': terms['interpolation']}
-        if op['op'].startswith('resize') else op for op in result.sections]
+        if op['op'] == 'resize' else op for op in result.sections]
   elif terms:
     described, rounding = ResizeAndCrop.of(result)
     section['ops'] = schema.parse(

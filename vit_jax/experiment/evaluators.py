@@ -1,6 +1,6 @@
 """Builds the evaluators of a config: their data, batches, loss and model."""
 
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator
 import contextlib
 import dataclasses
 import functools
@@ -8,7 +8,6 @@ from typing import Any
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 from jax.sharding import NamedSharding
 import numpy as np
 
@@ -33,9 +32,6 @@ from vit_jax.parallel import sharding
 # Opens (split, source, **options), as `evals.Context.open_split`; returns the
 # dataset and, with `per_class`, each example's rank within its class.
 OpenData = Callable[..., tuple[data.Dataset, np.ndarray | None]]
-# Yields the model's outputs for an iterable of images of any size, given
-# `batch_size` and `flip`.
-Outputs = Callable[..., Iterator[types.Outputs]]
 
 
 def opener(
@@ -181,11 +177,9 @@ def build(
     config: config_lib.Config, microbatches: int, *, model: nn.Module,
     objective: Any, train_data: data.Dataset, mesh: jax.sharding.Mesh,
     unreadable: data.UnreadableLog, open_data: OpenData,
-    note: Callable[[str], object], outputs: Outputs | None = None,
+    note: Callable[[str], object],
 ) -> dict[str, evals.Evaluate]:
   """Returns the evaluators by name, for a number of microbatches.
-
-  With `outputs`, batches contain these instead of images, in one process.
 
   Raises a `ValueError` if the data does not fit an evaluator.
   """
@@ -199,8 +193,6 @@ def build(
     def apply(params: types.Params, images: jax.Array) -> types.Outputs:
       return model.apply({'params': params}, images, **options)
 
-    if outputs:
-      return batch
     options = {'capture': True} if capture else {}  # Not of a ResNet.
     return (passes.average_mirrored(apply) if flip else apply)(
         lora.merge(params, config.lora), scaling.normalize(
@@ -212,10 +204,6 @@ def build(
     name = feature_layers.output(layer, config.model, what=setting)
     found = predict(
         params, batch, flip=flip, capture=name.startswith('layers/'))
-    if name.partition('/')[0] not in found:
-      raise ValueError(
-          f'{setting} is {layer!r}, but images of several sizes have only '
-          'representation and pooled.')
     values = feature_layers.extract(
         feature_layers.select(found, name), layer, config.model,
         grid=config.model.grid(config.data.size))
@@ -229,9 +217,7 @@ def build(
       loss=config.objective.label_loss).resolve(train_data)
   return {name: section.build(evals.Context(
       where=f'evals.{name}',
-      open_split=_split_opener(
-          name, config, mesh, unreadable, open_data,
-          outputs and functools.partial(outputs, flip=section.flip)),
+      open_split=_split_opener(name, config, mesh, unreadable, open_data),
       predict=sharding.keep_batch_split(
           functools.partial(predict, flip=section.flip), mesh),
       features=sharding.keep_batch_split(
@@ -247,7 +233,6 @@ def build(
 def _split_opener(
     name: str, config: config_lib.Config, mesh: jax.sharding.Mesh,
     unreadable: data.UnreadableLog, open_data: OpenData,
-    outputs: Outputs | None,
 ) -> Callable[..., evals.Split]:
   def open_split(
       split: str, source: str = '', *, batch_size: int | None = None,
@@ -259,12 +244,7 @@ def _split_opener(
         split, source, **{key: v for key, v in options.items() if v})
     fingerprint.check_data(dataset)
     section = config.data
-    if outputs and (
-        options.get('masks') or config.evals[name].reports_objective):
-      raise ValueError(
-          f'evals.{name} needs images of one size. Leave out --keep-aspect.')
-    # Ranks and outputs refer to positions in the split.
-    if outputs or options.get('per_class'):
+    if options.get('per_class'):  # Ranks refer to positions in the split.
       section = dataclasses.replace(section, eval_unreadable='error')
     max_unreadable = 0 if section.policy(train=False) == 'error' else (
         data.allowed_unreadable(section.max_unreadable, dataset.num_examples))
@@ -272,26 +252,11 @@ def _split_opener(
     return evals.Split(
         dataset=dataset, ranks=ranks,
         image=load.image, original=load.original, mask=load.original_mask,
-        batches=functools.partial(
-            _output_batches, load, batch_size, outputs) if outputs else (
-                _eval_batches(section, dataset, batch_size, mesh, unreadable)),
+        batches=_eval_batches(section, dataset, batch_size, mesh, unreadable),
         max_unreadable=max_unreadable,
         **config.data.target_scale)
 
   return open_split
-
-
-def _output_batches(
-    load: examples.LoadExample, batch_size: int, outputs: Outputs,
-) -> Generator[types.Batch, None, None]:
-  """Yields the outputs for all images, as stored, with their labels."""
-  count, end = load.dataset.num_examples, 0
-  labels = data.class_labels(load.dataset, setting='--keep-aspect')
-  for values in outputs(
-      (load.original(i)[0] for i in range(count)), batch_size=batch_size):
-    start, end = end, end + len(values['logits'])
-    yield {**values, 'label': jnp.asarray(labels[start:end], jnp.int32),
-           'mask': jnp.ones(end - start)}
 
 
 def _eval_batches(

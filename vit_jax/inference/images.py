@@ -28,7 +28,6 @@ from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
 from vit_jax.data.images import multichannel
 from vit_jax.data.images import opaque
-from vit_jax.inference import groups
 
 ImageLike = str | os.PathLike | Image.Image | np.ndarray
 OnError = Callable[[ImageLike, Exception], None]
@@ -75,8 +74,7 @@ def read(
   Raises a `FileNotFoundError`, or a `ValueError` if it is not an image.
   """
   picture = _read_resized(image, preprocess)
-  pixels = ops_lib.pixels(picture) if preprocess.any_aspect else (
-      ops_lib.to_array(picture, size=preprocess.resolution))
+  pixels = ops_lib.to_array(picture, size=preprocess.resolution)
   return scaling.normalize(
       scaling.scale(pixels, value_range=preprocess.value_range),
       mean=preprocess.mean, std=preprocess.std)
@@ -85,11 +83,11 @@ def read(
 def batches(
     images: Iterable[ImageLike], preprocess: preprocessing_lib.Preprocess, *,
     size: int, on_error: OnError | None = None,
-) -> Iterator[tuple[tuple[ImageLike, ...], list[groups.Group]]]:
-  """Yields images, and their pixels in groups of the same height and width.
+) -> Iterator[tuple[
+    tuple[ImageLike, ...], Float[np.ndarray, 'batch height width channels']]]:
+  """Yields images, and their pixels, padded with zeros to `size` images.
 
-  A few batches are in memory at a time. Unreadable images are left out. There
-  is one group if all images are resized to the resolution.
+  A few batches are in memory at a time. Unreadable images are left out.
 
   Args:
     images: see the module.
@@ -105,7 +103,8 @@ def batches(
       on_error(image, error)
     if readable:
       sources, arrays = zip(*readable)
-      yield sources, groups.by_size(arrays, size=size)
+      padding = ((0, size - len(arrays)), (0, 0), (0, 0), (0, 0))
+      yield sources, np.pad(np.stack(arrays), padding)
 
 
 def check_batch(images: Any, preprocess: preprocessing_lib.Preprocess) -> None:

@@ -24,7 +24,6 @@ from vit_jax import types
 from vit_jax.data import preprocessing as preprocessing_lib
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.inference import attention as attention_maps
-from vit_jax.inference import groups as groups_lib
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import network as network_lib
 from vit_jax.inference import predictions
@@ -210,8 +209,6 @@ class Model(weights_lib.Weights):
 
   def layer_output(self, layer: str) -> str:
     """Returns the name of the model output that contains a feature layer."""
-    if layer.partition(':')[0] in ('tokens', 'patches'):
-      self.preprocess.check_one_size(f'The layer {layer!r}')
     name = feature_layers.output(layer, self.config)
     if name == 'logits':
       self._check_head('logits', "layer='representation'")
@@ -222,12 +219,8 @@ class Model(weights_lib.Weights):
   ) -> Float[np.ndarray, 'batch ...']:
     """Returns a feature layer of the outputs of a batch, as float32."""
     name = self.layer_output(layer)
-    values = outputs[name]
-    if values.dtype == object:  # Images of several sizes.
-      return np.concatenate([self.extract_layer({name: value[None]}, layer)
-                             for value in values])
     return feature_layers.extract(
-        values, layer, self.config,
+        outputs[name], layer, self.config,
         grid=self.config.grid(self.preprocess.resolution))
 
   def attention(
@@ -297,16 +290,13 @@ class Model(weights_lib.Weights):
     # One image is not padded to a full batch.
     batch_size = min(
         batch_size, max(operator.length_hint(images, batch_size), 1))
-    if 'layers' in names:
-      self.preprocess.check_one_size('Attention')
     apply = network_lib.forward(self.config, tuple(names), flip=flip)
-    for sources, groups in images_lib.batches(
+    params = self.params_for(self.preprocess.resolution)
+    for sources, pixels in images_lib.batches(
         images, self.preprocess, size=batch_size, on_error=on_error):
-      outputs = groups_lib.in_order([
-          (rows, jax.device_get(apply(self.params_for(of.shape[1:3]), of)))
-          for rows, of in groups])
       kept, outputs = predictions.finite(
-          outputs, sources, dtype=self.config.dtype, on_error=on_error)
+          jax.device_get(apply(params, pixels)), sources,
+          dtype=self.config.dtype, on_error=on_error)
       if kept:
         yield kept, outputs
 

@@ -38,6 +38,9 @@ def translate(section: Mapping[str, Any]) -> dict[str, Any]:
     return dict(section)
   kept = {key: value for key, value in section.items() if key != _DRAWN and (
       key not in _ENDED or _plain(value) != _ENDED[key])}
+  if isinstance(kept.get('rotary'), Mapping):
+    kept['rotary'] = {key: value for key, value in kept['rotary'].items()
+                      if key not in ('cls', 'video') or value is not False}
   hints = typing.get_type_hints(vit.ViTConfig)
   names = {field.name for field in dataclasses.fields(vit.ViTConfig)}
   beyond = {key for key in kept if key not in names or (

@@ -1,6 +1,6 @@
 """Evaluates weights outside of training, with the data of a config."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
 import json
@@ -231,33 +231,6 @@ def restore(
       print(escape.line(
           f'{row.status} {row.name}: {row.old_shape} -> {row.new_shape}'))
   return experiment, frozen_weights.with_teacher(experiment, params)
-
-
-def at_any_aspect(
-    experiment: build_lib.Experiment, weights: weights_lib.Weights,
-) -> build_lib.Experiment:
-  """Returns the experiment with evaluators at each image's aspect ratio.
-
-  The model preprocesses images as in `predict`, in batches of one grid.
-
-  Raises:
-    ValueError: with several processes, or weights for images of one size.
-  """
-  if jax.process_count() > 1 or not (
-      isinstance(weights, model_lib.Model) and weights.preprocess.any_aspect):
-    raise ValueError(
-        '--keep-aspect needs one process, and weights of another codebase that '
-        f'keep the aspect ratio of images (NaFlex), unlike {weights.address}.')
-
-  def outputs(
-      images: Iterable[Any], **options: Any) -> Iterator[types.Outputs]:
-    for _, values in weights.outputs(
-        images, names=('logits', 'representation', 'pooled'), **options):
-      yield values
-
-  return dataclasses.replace(
-      experiment, build_evaluators=functools.cache(functools.partial(
-          experiment.build_evaluators, outputs=outputs)))
 
 
 def results(

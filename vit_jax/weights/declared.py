@@ -27,8 +27,7 @@ from vit_jax.weights.formats import npz
 KEY = 'vit_jax'
 # Files beside weights in which timm and Transformers describe them.
 CONFIG_FILES = (
-    'config.json', 'processor_config.json', 'preprocessor_config.json',
-    'video_preprocessor_config.json')
+    'config.json', 'processor_config.json', 'preprocessor_config.json')
 # Settings whose origin every load reports.
 REPORTED = ('mean', 'std', 'ops', *preprocessing.TERMS, 'labels', 'num_heads')
 
@@ -134,6 +133,23 @@ def metadata(model: weights_lib.Weights) -> dict[str, Any]:
           'resolution': list(model.resolution), 'positions': model.positions}
 
 
+def fixed_size(
+    preprocess: Mapping[str, Any],
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+  """Returns stored preprocessing with images of one size, and notes.
+
+  NaFlex weights that were converted earlier kept the aspect ratio of images.
+  """
+  ops = [op if op.get('op') != 'resize_to_patches' else
+         {'op': 'resize', 'method': op.get('method', 'bilinear')}
+         for op in preprocess.get('ops') or ()]
+  if ops == (preprocess.get('ops') or []):
+    return dict(preprocess), ()
+  return {**preprocess, 'ops': ops}, (
+      f'images are resized to {preprocess.get("resolution")}: the operation '
+      'resize_to_patches, which kept their aspect ratio, ended',)
+
+
 def json_path(path: str) -> str:
   """Returns the path or address of the JSON file of an .npz file."""
   return path.removesuffix('.npz') + '.json'
@@ -175,9 +191,10 @@ def read_metadata(opened: array_file.ArrayFile) -> Declared | None:
       return None  # Unrelated JSON.
     found = schema.parse(Metadata, data, where='metadata')
     config = factory.parse(found.model)
-    preprocess = preprocessing.parse(found.preprocess or {})
+    section, notes = fixed_size(found.preprocess or {})
+    preprocess = preprocessing.parse(section)
     resolution = found.size(preprocess)
-    changed = _changed(found, pathlib.Path(opened.path))
+    notes += _changed(found, pathlib.Path(opened.path))
   except (ValueError, TypeError, AttributeError) as error:
     raise ValueError(f'{source} is malformed: {error}') from error
   arrays = opened.metadata.get(npz.CHECKSUM)
@@ -192,7 +209,7 @@ def read_metadata(opened: array_file.ArrayFile) -> Declared | None:
       source=source, ours=True, model=schema.to_plain(config),
       preprocess={f.name: getattr(preprocess, f.name)
                   for f in dataclasses.fields(preprocess)},
-      resolution=resolution, positions=found.positions, notes=changed)
+      resolution=resolution, positions=found.positions, notes=notes)
   if config.has_tokens:
     result.embeds_prefix = config.has_cls and getattr(
         config, 'position_cls', True)

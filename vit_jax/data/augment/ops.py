@@ -261,7 +261,5 @@ def build(
     if getattr(op, 'size', size) is None and not (
         getattr(op, 'shorter', None) or getattr(op, 'cover', None)):
       op = dataclasses.replace(op, size=size)
-    if getattr(op, 'max_patches', 1) == 0:
-      op = op.at(size)
     ops.append(op)
   return tuple(ops)

@@ -7,14 +7,12 @@ results of these two are rounded down to integers.
 """
 
 import dataclasses
-import math
 from typing import Any, ClassVar, Literal
 
 from jaxtyping import Real
 import numpy as np
 from PIL import Image
 
-from vit_jax import fields
 from vit_jax.data.augment import operation
 from vit_jax.data.images import limits
 from vit_jax.data.images import multichannel
@@ -147,55 +145,6 @@ class Resize(operation.Operation):
       longer = round(max(height, width) * (self.shorter / min(height, width)))
     return ((longer, self.shorter) if height > width else
             (self.shorter, longer))
-
-
-@dataclasses.dataclass(frozen=True)
-class ResizeToPatches(operation.Operation):
-  """Resizes to whole patches, almost keeping the aspect ratio.
-
-  SigLIP 2, arXiv 2502.14786, section 2.4.2. Images of different aspect ratios
-  have different sizes.
-
-  Attributes:
-    patch: side of a patch, in pixels.
-    max_patches: largest number of patches; default: that of the resolution.
-    method: interpolation, as in `resize`.
-  """
-  any_channels: ClassVar = True
-
-  patch: int
-  max_patches: int = 0
-  method: Method = 'bilinear'
-
-  def __post_init__(self):
-    fields.check_range(self, 'patch', low=1)
-    fields.check_range(self, 'max_patches')
-
-  def __call__(self, image: Any, rng: np.random.Generator) -> Any:
-    height, width = self.target(image.height, image.width)
-    return resize(image, (width, height), method=self.method)
-
-  def at(self, resolution: tuple[int, int]) -> 'ResizeToPatches':
-    """Returns the operation with as many patches as `resolution` has."""
-    rows, columns = (max(1, side // self.patch) for side in resolution)
-    return dataclasses.replace(self, max_patches=rows * columns)
-
-  def target(self, height: int, width: int) -> tuple[int, int]:
-    """Returns the height and width of a resized image.
-
-    The scale is the largest that bisection finds, as in the code of SigLIP 2.
-    """
-    def grid(scale: float) -> list[int]:
-      return [max(1, math.ceil(side * scale / self.patch))
-              for side in (height, width)]
-
-    low, high = 1e-6, 100.0
-    while high - low >= 1e-5:
-      middle = (low + high) / 2
-      low, high = (middle, high) if (
-          math.prod(grid(middle)) <= self.max_patches) else (low, middle)
-    rows, columns = grid(low)
-    return rows * self.patch, columns * self.patch
 
 
 def _resize_channels(

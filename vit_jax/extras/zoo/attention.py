@@ -38,8 +38,7 @@ class SelfAttention(nn.Module):
              Float[Array, 'batch heads tokens tokens'] | None]:
     """Applies attention.
 
-    `shared`: relative bias [1, heads, tokens, tokens], or angles of the class
-    token [1, head_dim / 2], that all layers use.
+    `shared`: relative bias [1, heads, tokens, tokens] that all layers use.
     """
     c = self.config
     # Three products: slices of a joint result would be copied.
@@ -54,7 +53,7 @@ class SelfAttention(nn.Module):
       query = backbone_layers.norm(c, 'query_norm', axis='head_dim')(query)
       key = backbone_layers.norm(c, 'key_norm', axis='head_dim')(key)
     if c.rotary is not None:
-      query, key = self._rotate(c.rotary, shared, query, key)
+      query, key = self._rotate(c.rotary, query, key)
     bias = None
     if c.has_offset_bias:
       bias = shared if c.position_at == 'shared' else (
@@ -111,8 +110,7 @@ class SelfAttention(nn.Module):
     return list(zip(kernels, biases or (0, 0, 0)))
 
   def _rotate(
-      self, config: rotary_lib.RotaryConfig, of_cls: jax.Array | None,
-      *arrays: jax.Array,
+      self, config: rotary_lib.RotaryConfig, *arrays: jax.Array,
   ) -> list[jax.Array]:
     """Rotates the channels of queries and keys (see `rotary`)."""
     c, learned = self.config, None
@@ -124,8 +122,6 @@ class SelfAttention(nn.Module):
           (2, c.num_heads, c.head_dim // 2))
     angles = rotary_lib.angles(
         config, self.grid, c.head_dim, learned, c.registers)
-    if config.cls and of_cls is not None:
-      angles = jnp.concatenate([of_cls[:, None], angles])
     return [rotary_lib.rotate(array, angles, halves=config.halves)
             for array in arrays]
 

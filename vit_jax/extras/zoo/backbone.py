@@ -83,27 +83,19 @@ class Backbone(vit.ViT):
       capture: vit.Capture,
   ) -> tuple[vit.Tokens, dict[str, Any]]:
     c, shared = self.config, None
-    if c.rotates_cls:
-      count = c.head_dim // 2
-      shared = self.param('cls_angles', nn.with_logical_partitioning(
-          nn.initializers.normal(count**-0.5), (None, 'head_dim')), (1, count))
-    elif c.position_at == 'shared':
+    if c.position_at == 'shared':
       shared = relative.RelativeBias(c, grid, name='relative')()
     return encoder.Encoder(c, train, capture, grid, name='encoder')(
         tokens, shared)
 
   def norm(self, name: str) -> nn.Module:
-    return backbone_layers.norm(
-        self.config, name,
-        affine=name != 'pool_norm' or self.config.pool_norm_affine)
+    return backbone_layers.norm(self.config, name)
 
   def pool(
       self, tokens: vit.Tokens, grid: tuple[int, int], *, train: bool,
   ) -> Float[Array, 'batch pooled']:
     c = self.config
     inputs = tokens if c.pool_prefix else tokens[:, c.num_prefix:]
-    if c.merge:
-      inputs = backbone_layers.Merger(c, name='merger')(inputs, grid)
     match c.pooling:
       case 'cls':
         return (tokens[:, :2].mean(axis=1) if c.distill_token

@@ -12,7 +12,7 @@ def check(config: Any) -> None:
   """Raises a ValueError for settings of a backbone that exclude others."""
   fields.check_range(
       config, 'num_kv_heads', 'registers', 'pool_heads', 'pool_mlp_dim',
-      'projection', 'merge', 'merge_mlp_dim', 'merge_dim')
+      'projection')
   fields.check_range(config, 'position_mlp_dim', low=1)
   for problem in itertools.chain(
       _problems(config), _token_problems(config), _position_problems(config)):
@@ -42,13 +42,6 @@ def _problems(config: Any) -> Iterator[str]:
 
 
 def _token_problems(config: Any) -> Iterator[str]:
-  if len({bool(config.merge), bool(config.merge_mlp_dim),
-          bool(config.merge_dim)}) > 1 or (config.merge and (
-              config.pooling != 'average' or config.pool_prefix)):
-    yield ("merge needs merge_mlp_dim, merge_dim and pooling 'average' without "
-           f'pool_prefix, but merge={config.merge}, merge_mlp_dim='
-           f'{config.merge_mlp_dim}, merge_dim={config.merge_dim}, '
-           f'pooling={config.pooling!r}, pool_prefix={config.pool_prefix}.')
   if config.distill_token and (
       config.pooling != 'cls' or config.pool_norm or config.representation_layer
       or config.projection or config.cosine_head):
@@ -69,8 +62,3 @@ def _position_problems(config: Any) -> Iterator[str]:
       math.isqrt(config.registers) ** 2 != config.registers):
     yield ('rotary.register_base needs a square number of registers, but there '
            f'are {config.registers}.')
-  if config.rotates_cls and (
-      config.num_prefix > config.has_cls or not config.has_cls
-      or rotary.learned or config.position != 'none'):
-    yield ('rotary.cls needs a class token without other tokens before the '
-           "patches, and position 'none', without rotary.learned.")

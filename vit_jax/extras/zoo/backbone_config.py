@@ -73,7 +73,6 @@ class BackboneConfig(vit.ViTConfig):
       changes no attention weight (BEiT, arXiv 2106.08254).
     proj_bias: whether the output projection of attention and the MLP have
       biases.
-    mlp_bias: false for an MLP without biases, whatever `proj_bias` says.
     qk_norm: norm of queries and keys over `head_dim`, which bounds attention
       logits (arXiv 2302.05442, section 2.1).
     differential: whether each head subtracts one attention from another, of
@@ -91,12 +90,6 @@ class BackboneConfig(vit.ViTConfig):
     pooling: also 'cls_average' for class token and average, concatenated
       (DINOv2, arXiv 2304.07193), or 'cls_registers' for the mean of class token
       and registers (Pixio).
-    merge: side of blocks of patches whose tokens are concatenated, padded with
-      zeros, and projected by an MLP before pooling (Qwen2-VL, arXiv 2409.12191,
-      section 2.1); 0 for none.
-    merge_mlp_dim: hidden units of that MLP.
-    merge_dim: width of its outputs.
-    pool_norm_affine: whether `pool_norm` has parameters.
     pool_prefix: whether class token and registers are averaged or attended as
       well.
     pool_heads: heads of attention pooling; 0 for `num_heads`.
@@ -130,7 +123,6 @@ class BackboneConfig(vit.ViTConfig):
   qkv_bias: bool = _switch(True, exported=_ANY)
   key_bias: bool = _switch(True, exported=_TIMM)
   proj_bias: bool = _switch(True, exported=_TIMM)
-  mlp_bias: bool = _switch(True, exported=_TIMM)
   qk_norm: bool = _switch(False, exported=_TIMM)
   differential: bool = _switch(False, exported=_TIMM)
   layer_scale: float | None = _switch(None, exported=_TIMM)
@@ -142,11 +134,7 @@ class BackboneConfig(vit.ViTConfig):
   layer_norm_epsilon: float = _switch(1e-6, exported=_ANY)
   final_norm: bool = _switch(True, exported=_NPZ_TIMM)
   pooling: _Pooling = _switch('cls', exported=_POOLINGS)  # type: ignore[assignment]
-  merge: int = _switch(0, exported=_TIMM)
-  merge_mlp_dim: int = _switch(0, exported=_TIMM)
-  merge_dim: int = _switch(0, exported=_TIMM)
   pool_norm: bool = _switch(False, exported=_TIMM)
-  pool_norm_affine: bool = _switch(True, exported=_TIMM)
   pool_prefix: bool = _switch(False, exported=_TIMM)
   pool_heads: int = _switch(0, exported=_TIMM)
   pool_mlp_dim: int = _switch(0, exported=_TIMM)
@@ -166,21 +154,16 @@ class BackboneConfig(vit.ViTConfig):
     return self.position in ('relative_2d', 'relative_mlp')
 
   @property
-  def rotates_cls(self) -> bool:
-    """Whether all layers rotate the class token by the same learned angles."""
-    return self.rotary is not None and self.rotary.cls
-
-  @property
   def num_class_tokens(self) -> int:
     """Number of tokens that may have position embeddings before patches."""
     return int(self.has_cls) + self.distill_token
 
   num_prefix = property(lambda self: self.num_class_tokens + self.registers)
-  output_width = property(lambda self: self.merge_dim or self.width * (
+  output_width = property(lambda self: self.width * (
       1 + (self.pooling == 'cls_average')))
   takes_any_grid = property(lambda self: not self.has_offset_bias)
   takes_any_tokens = property(lambda self: (
-      self.takes_any_grid and self.rotary is None and not self.merge))
+      self.takes_any_grid and self.rotary is None))
   has_patches = property(lambda self: self.backbone is None)  # type: ignore[assignment]
 
   @property

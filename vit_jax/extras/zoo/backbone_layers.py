@@ -17,17 +17,16 @@ from vit_jax.models import positions as positions_lib
 
 def norm(
     config: backbone_config.BackboneConfig, name: str, *, axis: str = 'norm',
-    affine: bool = True,
 ) -> nn.LayerNorm | nn.RMSNorm:
   """Layer norm or RMS norm over the logical `axis`, float32 statistics."""
   options: dict[str, Any] = {
       'epsilon': config.layer_norm_epsilon, 'dtype': config.compute_dtype,
       'scale_init': nn.with_logical_partitioning(
-          nn.initializers.ones, (axis,)), 'use_scale': affine, 'name': name}
+          nn.initializers.ones, (axis,)), 'name': name}
   if config.norm == 'rms':
     return nn.RMSNorm(**options)
   return nn.LayerNorm(
-      **options, use_bias=affine, bias_init=nn.with_logical_partitioning(
+      **options, bias_init=nn.with_logical_partitioning(
           nn.initializers.zeros, (axis,)))
 
 
@@ -93,8 +92,7 @@ class Mlp(nn.Module):
     c = self.config
     options: Any = {
         'dtype': c.compute_dtype,
-        'bias': (nn.initializers.normal(1e-6)
-                 if c.proj_bias and c.mlp_bias else None)}
+        'bias': nn.initializers.normal(1e-6) if c.proj_bias else None}
 
     def project(name: str) -> jax.Array:
       projected = layers.dense(
@@ -123,7 +121,7 @@ class AttentionPooling(nn.Module):
   ) -> Float[Array, 'batch width']:
     c = dataclasses.replace(
         self.config, mlp='gelu', inner_norm='none', proj_bias=True,
-        mlp_bias=True, rotary=None, differential=False,
+        rotary=None, differential=False,
         num_heads=self.config.pool_heads or self.config.num_heads,
         mlp_dim=self.config.pool_mlp_dim or self.config.mlp_dim)
     probe = self.param(
@@ -144,27 +142,6 @@ class AttentionPooling(nn.Module):
                           dtype=c.compute_dtype)(pooled)
     normed = norm(c, 'mlp_norm')(pooled)
     return (pooled + Mlp(c, self.train, name='mlp')(normed))[:, 0]
-
-
-class Merger(nn.Module):
-  """Joins blocks of patch tokens by an MLP (arXiv 2409.12191, section 2.1)."""
-  config: backbone_config.BackboneConfig
-
-  @nn.compact
-  def __call__(
-      self, tokens: Float[Array, 'batch patches width'], grid: tuple[int, int],
-  ) -> Float[Array, 'batch blocks merged']:
-    c = self.config
-    patches = jnp.pad(
-        tokens.reshape(tokens.shape[0], *grid, c.width),
-        [(0, 0), *((0, -side % c.merge) for side in grid), (0, 0)])
-    hidden = Patches(
-        (c.merge, c.merge), c.merge_mlp_dim, c.compute_dtype, name='hidden')(
-            patches)
-    merged = layers.dense(
-        c.merge_dim, ('width', None), 'out', dtype=c.compute_dtype)(
-            gelu(hidden, 'exact'))
-    return merged.reshape(tokens.shape[0], -1, c.merge_dim)
 
 
 class Head(layers.Head):

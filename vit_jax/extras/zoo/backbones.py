@@ -66,8 +66,6 @@ _AIMV2 = {**_SWIGLU, 'pooling': 'average', 'stem_norm': 'patches',
 # arXiv 2504.13181 (Perception Encoders), table 1.
 _PERCEPTION = {**_CLIP, 'cls': True, 'pool_prefix': True}
 
-_DEEPSEEK = {**_SWIGLU, 'patch': 14, 'norm': 'rms', 'mlp_bias': False}
-
 _Sizes = Mapping[str, Size]
 # Template of the names, sizes, resolutions, and the settings that `timm_names`
 # does not imply.
@@ -194,17 +192,6 @@ _FAMILIES: tuple[tuple[str, _Sizes, tuple[int, ...], Mapping], ...] = (
         'large': Size(1024, 24, 2816, 8), 'huge': Size(1536, 24, 4096, 12),
         '1b': Size(2048, 24, 5632, 16), '3b': Size(3072, 24, 8192, 24)},
      (224, 336, 448), _AIMV2),
-    # The encoders of Qwen3-VL (arXiv 2511.21631) and DeepSeek-V4.
-    ('qwen3_vit_{}', {'88m': _B, '306m': _L, '416m': _SO400M}, (768,), {}),
-    ('deepseek_vit_{}', {'412m': Size(1024, 32, 2816, 16)}, (546,), {
-        **_DEEPSEEK}),
-    # With the projector to the language model of timm's first weights.
-    *(('qwen3_vit_{}_merge', {word: size}, (768,), {
-        'merge_mlp_dim': 4 * size.width, 'merge_dim': merged})
-      for word, size, merged in (
-          ('88m', _B, 1024), ('306m', _L, 2048), ('416m', _SO400M, 5120))),
-    ('deepseek_vit_{}_align', {'412m': Size(1024, 32, 2816, 16)}, (546,), {
-        **_DEEPSEEK, 'merge_mlp_dim': 5120, 'merge_dim': 5120}),
 )
 
 

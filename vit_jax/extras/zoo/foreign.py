@@ -22,6 +22,7 @@ from vit_jax import untrusted
 from vit_jax.checkpoints import paths
 from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import backbone_config as vit_config
+from vit_jax.extras.zoo import removed
 from vit_jax.extras.zoo.configs import config_json
 from vit_jax.extras.zoo.families import infer_architecture
 from vit_jax.extras.zoo.families import matching
@@ -55,6 +56,7 @@ def load(
   path = pathlib.Path(path)
   given = overrides_lib.parse(overrides or {})
   opened = open_file.open_weights(path)
+  removed.check_arrays(opened.shapes, path=opened.path)
   file = pathlib.Path(opened.path).with_name('config.json')
   try:
     found = matching.find(opened, prefix=given.prefix)
@@ -112,9 +114,6 @@ def _build(
   check.check_params(config, abstract, resolution, path=opened.path,
         theirs={match.ours: match.theirs[0] for match in found.matches})
   origin = f'assumed, as for a {found.family.label}'
-  if found.family.any_aspect and 'ops' not in declared.preprocess:
-    declared.replace({'ops': [{
-        'op': 'resize_to_patches', 'patch': config.patch_shape[0]}]}, origin)
   declared.add_defaults(found.family.preprocess, origin)
   preprocess = _preprocess(config, resolution, declared, given)
   under = f', under {found.prefix}' if found.prefix else ''
@@ -215,8 +214,7 @@ def _preprocess(
   preprocess = preprocessing.parse(
       {'resolution': resolution, **declared.preprocess})
   if not declared.ours:
-    if not preprocess.any_aspect:
-      preprocess = preprocess.resized(resolution)
+    preprocess = preprocess.resized(resolution)
     if not config.num_classes:
       preprocess = dataclasses.replace(preprocess, labels=())
   preprocess = preprocessing.override(preprocess, given.preprocess)
@@ -243,8 +241,6 @@ def _notes(
            ) + ': settings that are assumed may be wrong'
   if found.family.undeclared and not declared.source:
     yield found.family.undeclared
-  if found.family.note:
-    yield found.family.note
   if values := {**given.model, **given.preprocess}:
     yield weights_lib.listed(values.items(), start='overrides: ')
   if found.left_out:

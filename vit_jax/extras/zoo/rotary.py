@@ -26,7 +26,7 @@ class RotaryConfig:
       'normalized', its centre in [-2 pi, 2 pi] for any grid (DINOv3, arXiv
       2508.10104).
     base: the frequencies of an axis are base ** -(i / n) for i in 0 ... n - 1,
-      with n = head_dim / 4, or head_dim / 6 for a `video`.
+      with n = head_dim / 4.
     reference: side of the grid that indices are rescaled to, so that a model
       works at other resolutions than in pre-training (EVA-02); 0 for
       no rescaling.
@@ -39,11 +39,6 @@ class RotaryConfig:
       ("RoPE-Mixed", arXiv 2403.13298, section 3.2).
     register_base: like `base`, for registers, which are then at the positions
       of a square grid (ViT-5, arXiv 2602.08071); 0 does not rotate them.
-    cls: whether learned angles, the same in all layers, rotate the class token
-      (MLCD, arXiv 2407.17331).
-    video: whether thirds of the channels rotate by time, row and column; an
-      image is at time 0. As in the code of V-JEPA 2 (arXiv 2506.09985), the
-      two channels of a pair rotate by different angles.
   """
   coordinates: Literal['index', 'normalized'] = 'index'
   base: float = 10_000.0
@@ -53,16 +48,12 @@ class RotaryConfig:
   halves: bool = False
   learned: bool = False
   register_base: float = 0.0
-  cls: bool = False
-  video: bool = False
 
   def __post_init__(self):
     fields.check_range(self, 'base', above=1)
     fields.check_range(self, 'reference', 'register_base')
     if self.learned and self.register_base:
       raise ValueError('rotary.learned excludes rotary.register_base.')
-    if self.video and (self.learned or self.halves or self.cls):
-      raise ValueError('rotary.video excludes learned, halves and cls.')
     if self.coordinates == 'normalized' and (self.reference or self.offset):
       raise ValueError(
           "coordinates 'normalized' are the same for every grid: leave "
@@ -90,7 +81,7 @@ def frequencies(
     config: RotaryConfig, head_dim: int,
 ) -> Float[np.ndarray, 'frequencies']:
   """Returns the frequencies of an axis, from 1 to nearly 1 / `base`."""
-  count = head_dim // (6 if config.video else 4)
+  count = head_dim // 4
   return config.base ** -(np.arange(count) / count)
 
 
@@ -118,9 +109,7 @@ def angles(
 
   Returns:
     [patches, 1 or heads, head_dim / 2], the same for all heads unless they have
-    `learned` frequencies; with `register_base`, after those of `registers`; for
-    a `video` [patches, 1, head_dim]: those of the first channels of all pairs,
-    then those of the second ones.
+    `learned` frequencies; with `register_base`, after those of `registers`.
   """
   if config.register_base:
     config, own = (
@@ -134,11 +123,6 @@ def angles(
     return jnp.einsum('pa,ahc->phc', at.astype(np.float32),
                       learned.astype(jnp.float32), precision='highest')
   axes = at[:, :, None] * frequencies(config, head_dim)
-  if config.video:
-    count = 2 * axes.shape[-1]  # Channels of an axis; the first is time.
-    channels = np.pad(np.tile(axes, 2).reshape(len(at), -1), [
-        (0, 0), (count, head_dim - 3 * count)])
-    axes = np.stack([channels[:, 0::2], channels[:, 1::2]], axis=1)
   return axes.reshape(len(at), 1, -1)
 
 
@@ -154,8 +138,7 @@ def rotate(
 
   Args:
     array: queries or keys.
-    angles_of_patches: [patches, 1 or heads, head_dim / 2 or head_dim]; see
-      `angles`.
+    angles_of_patches: [patches, 1 or heads, head_dim / 2]; see `angles`.
     halves: see `RotaryConfig`.
   """
   module: Any = np if isinstance(angles_of_patches, np.ndarray) else jnp
@@ -168,8 +151,6 @@ def rotate(
   wide = array.astype(jnp.float32)
   first, second = (jnp.split(wide, 2, axis=-1) if halves
                    else (wide[..., 0::2], wide[..., 1::2]))
-  pairs = array.shape[-1] // 2
   return jnp.concatenate(
-      [first * cos[..., :pairs] - second * sin[..., :pairs],
-       second * cos[..., -pairs:] + first * sin[..., -pairs:]],
+      [first * cos - second * sin, second * cos + first * sin],
       axis=-1).astype(array.dtype)

@@ -135,19 +135,13 @@ def _family(form: str, model: weights_lib.Weights) -> families.Family:
   if form == 'huggingface':
     found = huggingface_types.TYPES[huggingface_export.model_type(model)]
     return found.in_family.written(config)
-  if form == 'npz' and _has_tokens_of_tips(config):
-    fields.check_exportable(
-        dataclasses.replace(config, registers=0, mlp='gelu'), form)
-    return families.FAMILIES['tips'].written(config)
   # Names of arrays show whether biases are shared.
   fields.check_exportable(dataclasses.replace(
       config, position_at='stem') if config.has_offset_bias else config, form)
   if form == 'npz':
     return families.FAMILIES['npz']
-  if timm_arguments.is_naflex(model):
+  if config.position == 'factorized':
     return families.FAMILIES['naflex']
-  if encoder := timm_architectures.encoder(config):
-    return families.FAMILIES[encoder.split('_')[0]]
   family = families.FAMILIES[
       'vit5' if timm_arguments.is_vit5(config) else
       'sapiens2' if timm_arguments.is_sapiens2(config) else
@@ -155,11 +149,6 @@ def _family(form: str, model: weights_lib.Weights) -> families.Family:
       'timm_paired' if config.paired else 'timm']
   return dataclasses.replace(
       family, table=timm_arguments.written(family.table, config))
-
-
-def _has_tokens_of_tips(config: vit_config.BackboneConfig) -> bool:
-  return (config.registers == 1 and config.has_cls and not config.position_cls
-          and config.position == 'learned' and not config.num_classes)
 
 
 def _for_format(

@@ -33,8 +33,7 @@ _EVA = (
     r'(dinov3(_qkvb)?|lingbot|sapiens2)',
     rf'vit_{_SIZE}_patch\d+_rope_(mixed_)?(ape_)?\d+',
     rf'vit_{_SIZE}_patch\d+_rope_reg\d_gap_\d+',
-    rf'vit_pe_(core|lang|spatial)_{_SIZE}_patch\d+_\d+',
-    r'(qwen3|deepseek)_vit_\d+m(_enc|_merge|_align)?')
+    rf'vit_pe_(core|lang|spatial)_{_SIZE}_patch\d+_\d+')
 _DINOV3 = {'coordinates': 'normalized', 'base': 100.0, 'halves': True}
 # Every rule that matches a name applies; later ones override earlier ones.
 _RULES: tuple[tuple[str, Mapping[str, Any]], ...] = (
@@ -91,14 +90,6 @@ _RULES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ('vit_pe_.*_gigantic_.*', {'rotary': {'reference': 32, 'x_first': True}}),
     ('vit_pe_core_.*', {'pooling': 'attention', 'pool_heads': 8}),
     ('vit_pe_lang_large_.*', {'depth': 23}),
-    ('(qwen3|deepseek)_vit_.*', {
-        'rotary': {'halves': True}, 'pool_norm': True,
-        'pool_norm_affine': False}),
-    ('qwen3_vit_.*', {'gelu': 'tanh', 'final_norm': False}),
-    ('qwen3_vit_88m.*', {'num_heads': 12}),
-    ('qwen3_vit_.*_merge', {'merge': 2, 'final_norm': True}),
-    ('deepseek_vit_.*_align', {'merge': 3}),
-    ('deepseek_vit_.*', {'position': 'none'}),
 )
 # Components that our models lack, by words of a name.
 _MISSING = (

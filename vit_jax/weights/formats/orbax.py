@@ -73,7 +73,7 @@ def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
     head = tree.flatten(shapes).get('head/dense/kernel')
     if head is not None and not config.num_classes:  # Set by the dataset.
       config = dataclasses.replace(config, num_classes=int(head.shape[-1]))
-    preprocess = _preprocess(saved)
+    preprocess, notes = _preprocess(saved)
     if len(labels) == config.num_classes:
       preprocess = dataclasses.replace(preprocess, labels=labels)
     resolution = saved.size(preprocess)
@@ -84,8 +84,8 @@ def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
       shapes=shapes, preprocess=preprocess, resolution=resolution,
       positions=saved.positions, address=str(step), kind=item,
       description=f'{paths.display(step)}: vit_jax checkpoint',
-      notes=('the best checkpoint; which=latest is the last one',) if (
-          which == paths.AUTO and step.parent.name == paths.BEST) else (),
+      notes=(*notes, *('the best checkpoint; which=latest is the last one',) * (
+          which == paths.AUTO and step.parent.name == paths.BEST)),
       # `save` writes a part of a config, with the preprocessing.
       run=run if saved.preprocess is None else {},
       settings=dict.fromkeys(declared.REPORTED, 'declared by its config'))
@@ -146,15 +146,19 @@ def _of_model(params: Mapping[str, Any]) -> dict[str, Any]:
           if name not in factory.PRETRAINING_ONLY}
 
 
-def _preprocess(run: declared.Metadata) -> preprocessing.Preprocess:
-  section = run.preprocess
-  if section is None:
-    section = preprocessing.from_data(run.data)
-    if run.data.get('target_std'):
-      section['activation'] = 'none'
-    elif run.objective.get('loss') == 'sigmoid':
-      section['activation'] = 'sigmoid'
-  return preprocessing.parse(section)
+def _preprocess(
+    run: declared.Metadata,
+) -> tuple[preprocessing.Preprocess, tuple[str, ...]]:
+  """Returns the preprocessing, and notes."""
+  if run.preprocess is not None:
+    section, notes = declared.fixed_size(run.preprocess)
+    return preprocessing.parse(section), notes
+  section = preprocessing.from_data(run.data)
+  if run.data.get('target_std'):
+    section['activation'] = 'none'
+  elif run.objective.get('loss') == 'sigmoid':
+    section['activation'] = 'sigmoid'
+  return preprocessing.parse(section), ()
 
 
 def _with_overrides(

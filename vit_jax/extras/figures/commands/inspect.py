@@ -59,7 +59,6 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   fields.check_range(args, 'show', low=1)
   found, errors = arguments.find_images(args)
   model = arguments.load_model(args)
-  model.preprocess.check_one_size('inspect')
   # Checked before all images are read.
   if args.layer is not None:
     model.layer_output(f'patches:{args.layer}')

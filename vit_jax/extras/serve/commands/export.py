@@ -110,7 +110,6 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   labels, errors = image_files.find(args.paths)
   found = list(labels)[:MAX_IMAGES]
   loaded = arguments.load_model(args)
-  loaded.preprocess.check_one_size('An export')
   if args.server:
     _check_server(loaded.preprocess)
     if loaded.has_decoder:

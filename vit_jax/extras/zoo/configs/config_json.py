@@ -14,8 +14,7 @@ NAME = 'config.json'
 # Transformers uses the first of these files that has the settings. Version 5
 # writes them into the section `image_processor` of the first one.
 PROCESSORS = {'processor_config.json': 'image_processor',
-              'preprocessor_config.json': '',
-              'video_preprocessor_config.json': ''}
+              'preprocessor_config.json': ''}
 # JSON may hold a list where an object is expected, at any depth.
 _MALFORMED = (ValueError, TypeError, AttributeError, KeyError, IndexError,
               ZeroDivisionError, OverflowError)

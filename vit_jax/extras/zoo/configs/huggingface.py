@@ -12,6 +12,7 @@ from typing import Any
 from vit_jax import schema
 from vit_jax.data import preprocessing
 from vit_jax.data.images import resize as resize_lib
+from vit_jax.extras.zoo import removed
 from vit_jax.extras.zoo import timm_names
 from vit_jax.extras.zoo.configs import huggingface_types
 from vit_jax.extras.zoo.families import families
@@ -92,7 +93,6 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   labels = config.get('id2label') or {}
   architectures = config.get('architectures') or (
       ('Classification',) if found.family == 'huggingface' else ())
-  # The classifier of V-JEPA 2, which has none here, needs videos.
   if found.classifier and any(
       'Classification' in str(name) for name in architectures):
     if found.family == 'clip':
@@ -117,6 +117,7 @@ def _model_type(kind: str | None) -> huggingface_types.ModelType:
   Raises:
     ValueError: if it is not supported.
   """
+  removed.check_name(str(kind))
   found = huggingface_types.TYPES.get('vit' if kind is None else str(kind))
   if found is None:
     missing = MISSING.get(str(kind)) or timm_names.missing_component(str(kind))
@@ -188,10 +189,9 @@ def parse_preprocessor(config: Mapping[str, Any]) -> dict[str, Any]:
   elif isinstance(size, int):
     result['resolution'] = (size, size)
   patch, count = config.get('patch_size'), config.get('max_num_patches')
-  if patch and count:  # NaFlex.
+  if patch and count:  # NaFlex, here with a square grid.
     side = math.isqrt(count) * patch
-    result |= {'resolution': (side, side), 'ops': [{
-        'op': 'resize_to_patches', 'patch': patch, 'max_patches': count}]}
+    result['resolution'] = (side, side)
   resample = config.get('resample')
   if resample is not None:
     if resample not in RESAMPLE:

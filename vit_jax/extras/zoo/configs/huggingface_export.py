@@ -7,7 +7,6 @@ import numpy as np
 
 from vit_jax import fields
 from vit_jax.data import preprocessing
-from vit_jax.data.images import resize as resize_lib
 from vit_jax.extras.zoo import backbone_config as vit_config
 from vit_jax.extras.zoo.configs import huggingface
 from vit_jax.extras.zoo.configs import huggingface_types
@@ -30,18 +29,12 @@ def model_type(model: weights_lib.Weights) -> str:
   """
   config = model.config
   assert isinstance(config, vit_config.BackboneConfig)
-  if config.rotary is not None and config.rotary.video:
-    raise ValueError(
-        'The format huggingface cannot store a V-JEPA 2 for images: kernels of '
-        'several frames were added up, and its predictor was not read. Save '
-        'the model as orbax.')
   values = {name: getattr(config, name) for name in _CHECKED}
   values['cls'] = config.has_cls
   found = []
   for kind, one in huggingface_types.TYPES.items():
     family = families.FAMILIES[one.family]
-    if family.any_aspect == model.preprocess.any_aspect and (
-        one.base or config.num_classes):
+    if one.base or config.num_classes:
       expected = one.expected(config)
       unlike = [name for name, value in values.items()
                 if name not in one.free and value != expected[name]]
@@ -139,10 +132,6 @@ def _model(
                    config.mlp_dim, config.width)}
   elif config.registers:
     result['num_register_tokens'] = config.registers
-  if config.rotates_cls:
-    assert config.rotary is not None
-    result['rope_parameters'] = {
-        'rope_type': 'axial', 'rope_theta': config.rotary.base}
   if kind == 'dinov3_vit':
     assert config.rotary is not None
     result |= {'rope_theta': config.rotary.base, 'key_bias': False,
@@ -153,12 +142,8 @@ def _model(
   if kind == 'aimv2_vision_model':
     result |= {'rms_norm_eps': result.pop('layer_norm_eps'),
                'hidden_act': 'silu', 'use_head': False}
-  if kind in ('siglip', 'siglip2'):
+  if kind == 'siglip':
     result['vision_use_head'] = False
-  if kind.startswith('siglip2'):
-    rows, columns = config.grid(resolution)
-    result['num_patches'] = rows * columns
-    del result['image_size']
   return result
 
 
@@ -196,12 +181,6 @@ def _preprocessor(preprocess: preprocessing.Preprocess) -> dict[str, Any]:
       'do_resize': True, 'do_rescale': True, 'rescale_factor': 1 / 255,
       'do_normalize': True, 'image_mean': list(preprocess.mean),
       'image_std': list(preprocess.std)}
-  match preprocess.ops:
-    case [resize_lib.ResizeToPatches() as op]:
-      return {**common, 'image_processor_type': 'Siglip2ImageProcessor',
-              'resample': _key(huggingface.RESAMPLE, op.method),
-              'patch_size': op.patch,
-              'max_num_patches': op.max_patches}
   resize, _ = preprocess.check_resize_and_crop(
       'transformers', remedy='Save the model as orbax or npz.')
   if resize.cover and (height != width or resize.least[0] != resize.least[1]):

@@ -101,17 +101,12 @@ _TYPES: Mapping[str, ModelType] = {
     'radio': ModelType(
         'radio', 'RadioModel', free=('qkv_bias', 'layer_scale', 'registers'),
         num_heads=16),
-    'mlcd_vision_model': ModelType(
-        'clip', 'MLCDVisionModel', settings={
-            **_TOWER, 'position': 'none', 'rotary': {
-                'halves': True, 'cls': True}}, gelu='exact', num_heads=16),
     # Published models have registers, and biases of queries and values or none.
     'dinov3_vit': ModelType(
         'dinov3', 'DINOv3ViTModel', free=_DINO, num_heads=6,
         implied=lambda config: {
             **_scaled(config), 'registers': config.registers or 4,
             'key_bias': not config.qkv_bias}),
-    'vjepa2': ModelType('vjepa2', 'VJEPA2Model', num_heads=16),
     'clip': ModelType(
         'clip', '', 'CLIPForImageClassification', {
             **_TOWER, **_AVERAGE, 'final_norm': False, 'cls': True},

@@ -11,6 +11,7 @@ from typing import Any
 
 from vit_jax import schema
 from vit_jax.data import preprocessing
+from vit_jax.extras.zoo import removed
 from vit_jax.extras.zoo import timm_names
 from vit_jax.extras.zoo.configs import timm_arguments
 from vit_jax.extras.zoo.configs import timm_naflex
@@ -28,10 +29,7 @@ _KNOWN = (
     *timm_naflex.INTERPOLATION, 'img_size', 'num_classes', 'no_embed_class',
     'norm_layer', 'mlp_layer', 'mlp_ratio', 'final_norm', 'layers', 'stem_chs',
     'channels', 'qkv_fused', 'swiglu_align_to', 'attn_pool_mlp_ratio',
-    'num_kv_heads', 'pos_embed_grid_size',
-    # Encoders of multimodal models; their projectors are ignored.
-    'rope_temperature', 'norm_eps', 'encoder_pool', 'out_features',
-    'merge_size', 'downsample_ratio')
+    'num_kv_heads', 'pos_embed_grid_size', 'rope_temperature')
 # Arguments of training and of the input.
 _UNUSED = re.compile(
     r'((pos|patch|proj|attn)_)?drop_rate|drop_path_rate|weight_init|fix_init'
@@ -63,13 +61,13 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   inner = config.get('pretrained_cfg') or config
   name = str(config.get('architecture') or inner.get('architecture', ''))
   name = name.split('.')[0]  # Drops the tag of the weights.
+  removed.check_name(name)
   resnet = re.fullmatch(r'resnetv2_\d+x\d+_bit.*', name) is not None
   if missing := timm_names.missing_component(name):
     raise ValueError(f'architecture is {name!r}, which has {missing}: our '
                      'models lack that component.')
-  encoder = re.match('(qwen3|deepseek)_vit_', name)
   naflex = name.startswith('naflexvit_')
-  families = (encoder[1],) if encoder else (
+  families = (
       ('timm_bit',) if resnet else ('naflex',) if naflex else
       ('timm', 'timm_parallel', 'timm_paired', 'sapiens2') if name else
       ('timm', 'timm_bit'))
@@ -84,10 +82,6 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
                        'supported.')
   if config.get('num_classes') is not None:
     result.model['num_classes'] = config['num_classes']
-  if encoder and inner.get('crop_mode') == 'border':
-    inner = {**inner, 'crop_mode': 'squash'}
-    result.notes += ('images are resized to the resolution, not padded to its '
-                     'aspect ratio as in timm',)
   result.preprocess = parse_preprocessing(inner)
   result.add_defaults(_DEFAULTS, 'assumed, as timm does for this file')
   labels = config.get('label_names') or inner.get('label_names') or (
@@ -95,9 +89,7 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   if labels:
     result.preprocess['labels'] = declared.class_names(labels)
   pool = arguments.get('global_pool', config.get('global_pool'))
-  if encoder:
-    pool = None  # That of the projector, or the average.
-  if encoder or naflex:
+  if naflex:
     arguments.pop('img_size', None)  # The grid of positions is another.
   if not resnet:
     if 'num_features' in config:
@@ -134,8 +126,6 @@ def _parse_vit(
       schema.check_name(str(value), [*map(str, theirs)], what=key)
       value = theirs[value]
     model[ours] = value
-  if 'norm_eps' in arguments:
-    model['layer_norm_epsilon'] = arguments['norm_eps']
   if 'rope_temperature' in arguments and model.get('rotary'):
     model['rotary'] = {
         **model['rotary'], 'base': arguments['rope_temperature']}

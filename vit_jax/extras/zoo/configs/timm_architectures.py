@@ -42,10 +42,7 @@ _ARCHITECTURES: Mapping[timm_arguments.Kind, tuple[str, ...]] = {
         'vit_base_patch16_sapiens2'),
     timm_arguments.BEIT: ('beit_base_patch16_224',),
     timm_arguments.RELPOS: (
-        'vit_relpos_base_patch16_rpn_224', 'vit_relpos_base_patch16_224'),
-    timm_arguments.ENCODER: (
-        'qwen3_vit_88m', 'qwen3_vit_88m_merge', 'deepseek_vit_412m',
-        'deepseek_vit_412m_align')}
+        'vit_relpos_base_patch16_rpn_224', 'vit_relpos_base_patch16_224')}
 # Settings that arguments of the class set, but not for these architectures.
 _FIXED: Mapping[str, tuple[str, ...]] = {
     'vit_base_patch16_clip_224': ('norm',),
@@ -79,12 +76,6 @@ def _config(name: str) -> vit_config.BackboneConfig:
       **_OTHERS.get(name, {})}))
 
 
-def encoder(config: vit_config.BackboneConfig) -> str:
-  """Returns the encoder of a multimodal model with these settings, or ''."""
-  name, unlike = _nearest(config, timm_arguments.ENCODER)
-  return '' if unlike else name
-
-
 def find(model: weights_lib.Weights) -> tuple[str, timm_arguments.Kind]:
   """Returns the architecture of a ViT, and its class.
 
@@ -94,8 +85,6 @@ def find(model: weights_lib.Weights) -> tuple[str, timm_arguments.Kind]:
   config = model.config
   assert isinstance(config, vit_config.BackboneConfig)
   kind = timm_arguments.kind_of(model)
-  if kind is not timm_arguments.NAFLEX and (name := encoder(config)):
-    return name, timm_arguments.ENCODER
   name, unlike = _nearest(config, kind)
   if unlike:
     raise _no_architecture(config, *unlike)
@@ -139,14 +128,9 @@ def _compared(
   result = {
       **{name: getattr(config, name) for name in fields.switches(config)},
       'cls': config.has_cls, 'layer_scale': scaled,
-      'mlp_bias': config.mlp_bias or not config.proj_bias,
       'gelu': config.gelu if config.mlp == 'gelu' else 'exact',
       'backbone': backbone and (
           tuple(backbone.depths), backbone.width, backbone.preactivation)}
-  if kind is timm_arguments.ENCODER:
-    return {**result, 'merge_mlp_dim': config.merge_mlp_dim == (
-        config.merge_dim if config.mlp == 'swiglu' else
-        config.merge**2 * config.width)}
   if config.layer_norm_epsilon not in EPSILONS or (
       config.stem_norm == 'patches'):  # An argument of AIMv2 sets it.
     result['layer_norm_epsilon'] = EPSILONS[0]
@@ -154,7 +138,7 @@ def _compared(
     result['pool_prefix'] = config.pool_prefix == (
         config.pooling == 'attention')
     result['rotary'] = rotary is not None and bool(
-        rotary.register_base or rotary.cls or rotary.video or not (
+        rotary.register_base or not (
             scaled or rotary.reference or rotary.learned
             or rotary.coordinates == 'normalized'))
   elif kind is timm_arguments.NAFLEX:

@@ -92,8 +92,6 @@ RELPOS = Kind({
     'rel_pos_type': ('position', {
         'relative_2d': 'bias', 'relative_mlp': 'mlp'}),
     'rel_pos_dim': 'position_mlp_dim'})
-# An encoder of multimodal models.
-ENCODER = Kind(_DIMENSIONS, ('merge_dim',))
 ALL: _Arguments = {
     name: of for kind in (NAFLEX, VIT, EVA, BEIT, RELPOS)
     for name, of in kind.arguments.items()}
@@ -111,20 +109,14 @@ def _value(config: vit_config.BackboneConfig, name: str) -> Any:
 
 
 def kind_of(model: weights_lib.Weights) -> Kind:
-  """Returns the class that builds a ViT, unless it is an `ENCODER`."""
+  """Returns the class that builds a ViT."""
   config = model.config
   assert isinstance(config, vit_config.BackboneConfig)
-  if is_naflex(model):
+  if config.position == 'factorized':
     return NAFLEX
   if config.has_offset_bias:
     return BEIT if is_beit(config) else RELPOS
   return EVA if is_eva(config) else VIT
-
-
-def is_naflex(model: weights_lib.Weights) -> bool:
-  """Whether timm builds a ViT with its class NaFlexVit."""
-  return model.preprocess.any_aspect or (
-      getattr(model.config, 'position', '') == 'factorized')
 
 
 def is_eva(config: vit_config.BackboneConfig) -> bool:
@@ -210,9 +202,7 @@ def arguments(model: weights_lib.Weights, kind: Kind) -> dict[str, Any]:
       (name, setting(of)) for name, of in kind.arguments.items()):
     value = _value(config, ours)
     result[name] = value if values is None else values.get(value)
-  if kind is ENCODER:
-    result |= _encoder_arguments(config, model.resolution)
-  elif kind in (BEIT, RELPOS):
+  if kind in (BEIT, RELPOS):
     result['init_values'] = config.layer_scale or 0.0
   else:
     result['no_embed_class'] = not embeds_prefix(config)
@@ -226,24 +216,6 @@ def arguments(model: weights_lib.Weights, kind: Kind) -> dict[str, Any]:
         config.grid(model.resolution), model.positions)
   # timm has its own defaults for those that are null.
   return {name: value for name, value in result.items() if value is not None}
-
-
-def _encoder_arguments(
-    config: vit_config.BackboneConfig, resolution: tuple[int, int],
-) -> dict[str, Any]:
-  """Returns arguments of timm's encoders of multimodal models.
-
-  Raises:
-    ValueError: if the grid of position embeddings is not square.
-  """
-  rows, columns = config.grid(resolution)
-  learned = config.position == 'learned'
-  if learned and rows != columns:
-    raise ValueError(
-        f'timm has square grids of position embeddings for this model, but '
-        f'the grid is {rows}x{columns}. Save it as orbax.')
-  return {'out_features': config.merge_dim or None,
-          'pos_embed_grid_size': rows if learned else None}
 
 
 def _vit_arguments(config: vit_config.BackboneConfig) -> dict[str, Any]:

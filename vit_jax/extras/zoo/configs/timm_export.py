@@ -4,7 +4,6 @@ import math
 from typing import Any
 
 from vit_jax.data import preprocessing
-from vit_jax.data.images import resize as resize_lib
 from vit_jax.extras.zoo import backbone_config as vit_config
 from vit_jax.extras.zoo.configs import timm_architectures
 from vit_jax.extras.zoo.configs import timm_arguments
@@ -46,11 +45,6 @@ def _resize_and_crop(preprocess: preprocessing.Preprocess) -> dict[str, Any]:
   Raises:
     ValueError: if timm cannot express the operations.
   """
-  match preprocess.ops:
-    case [resize_lib.ResizeToPatches() as op] if (
-        op == op.at(preprocess.resolution)):
-      return {'crop_pct': 1.0, 'crop_mode': 'center',
-              'interpolation': op.method}
   resize, _ = preprocess.check_resize_and_crop(
       'timm', remedy='Save the model as orbax or npz.')
   before = resize.least

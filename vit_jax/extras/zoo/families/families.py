@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from vit_jax.data import preprocessing
-from vit_jax.extras.zoo import timm_names
 from vit_jax.extras.zoo.families import layout
 from vit_jax.extras.zoo.families import names
 from vit_jax.extras.zoo.families import names_huggingface
@@ -29,7 +28,6 @@ class Family:
     prefix: prefix of every parameter name in files that we write.
     settings: keys of the section `model` that names and shapes do not
       determine.
-    merged: those of models with a projector to a language model.
     backbone: such keys of the section `model.backbone`.
     positions: interpolation of position embeddings in the original code.
     positions_by: that of other models of the family, by regular expressions of
@@ -43,8 +41,6 @@ class Family:
       classifier are written without it.
     grouped: whether layers may have fewer heads of keys and values; each head
       is read once for each of its queries, which computes the same.
-    any_aspect: whether images keep their aspect ratio (NaFlex), unless a file
-      declares other operations.
     flat: family with the same names, if the kernel of the patches is a matrix.
     ambiguous: whether models that compute differently have the same arrays.
     embeds_registers: whether registers may have position embeddings.
@@ -52,7 +48,6 @@ class Family:
       the first become registers.
     normalizes: whether the model itself normalizes images, after the image
       processor.
-    note: line for the summary of a load.
     undeclared: that of files without config.json.
     written_as: replacements in the names in files that we write, by regular
       expression.
@@ -64,7 +59,6 @@ class Family:
   table: layout.Table
   prefix: str = ''
   settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  merged: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   backbone: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   positions: positions_lib.Interpolation = 'linear'
   positions_by: Mapping[str, positions_lib.Interpolation] = dataclasses.field(
@@ -74,13 +68,11 @@ class Family:
   not_classified: str = ''
   base: str = ''
   grouped: bool = False
-  any_aspect: bool = False
   flat: str = ''
   ambiguous: bool = False
   embeds_registers: bool = False
   several_cls: str = 'cls'
   normalizes: bool = False
-  note: str = ''
   undeclared: str = ''
   written_as: Mapping[str, str] = dataclasses.field(default_factory=dict)
   other_mlp: Mapping[str, tuple[str, ...]] = dataclasses.field(
@@ -112,32 +104,7 @@ _DINOV3 = {'position': 'none', 'rotary': {
 _DINOV2_MLP = {'gelu': ('.weights_',), 'swiglu': ('.mlp.fc',)}
 
 
-def _vision_encoder(
-    name: str, label: str, variant: str, merged: str, table: layout.Table,
-) -> Family:
-  """Returns the family of timm's encoder of a multimodal model.
-
-  `variant` and `merged` are architectures without and with a projector.
-  """
-  alone, settings = (
-      {key: value for key, value in (
-          timm_names.find_architecture(architecture) or {}).items()
-       if key not in ('num_heads', 'position_cls')}
-      for architecture in (variant, merged))
-  return Family(name, label, table, settings=alone, merged=settings,
-                num_heads={1024: 16, 1152: 16})
-
-
 FAMILIES: Mapping[str, Family] = {family.name: family for family in (
-    _vision_encoder('qwen3', 'timm Qwen3-ViT', 'qwen3_vit_88m',
-                    'qwen3_vit_88m_merge', names_timm.QWEN3),
-    _vision_encoder('deepseek', 'timm DeepSeek-ViT', 'deepseek_vit_412m',
-                    'deepseek_vit_412m_align', names_timm.DEEPSEEK),
-    Family(
-        'tips', 'TIPS in Scenic', names.TIPS, prefix='encoder/', settings=_TANH,
-        positions='bilinear',
-        preprocess={'mean': (0.0,) * 3, 'std': (1.0,) * 3}, other_mlp={
-            'gelu': ('FFNSwiGlu',), 'swiglu': ('MlpBlock',)}),
     Family(
         'resnet', "big_vision's ResNet", names.RESNET_NPZ, settings=_RESNET),
     Family('npz', 'published JAX ViT', names.NPZ, settings=_TANH),
@@ -156,7 +123,7 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
             'other positions at another size (docs/models.md)')),
     Family(
         'naflex', 'timm NaFlex ViT', names_timm.NAFLEX, settings=_EXACT,
-        positions='cubic', any_aspect=True),
+        positions='cubic'),
     Family(
         'radio', 'C-RADIO', names_timm.RADIO, prefix='radio_model.model.',
         settings={**_EXACT, 'final_norm': False, 'position_cls': False},
@@ -218,18 +185,13 @@ FAMILIES: Mapping[str, Family] = {family.name: family for family in (
         settings={**_EXACT, 'layer_norm_epsilon': 1e-5, **_DINOV3},
         preprocess=_IMAGENET),
     Family(
-        'vjepa2', 'Hugging Face V-JEPA 2', names_huggingface.VJEPA2,
-        settings={**_EXACT, 'position': 'none', 'rotary': {'video': True}},
-        preprocess=_IMAGENET, note='for images: the kernels of the frames of a '
-        'patch are added up, as for a video of equal frames'),
-    Family(
         'siglip', 'Hugging Face SigLIP', names_huggingface.SIGLIP,
         settings=_TANH, positions='bicubic', preprocess=_HALF,
         not_classified='pooling/', flat='siglip2'),
     Family(
         'siglip2', 'Hugging Face SigLIP 2 (NaFlex)', names_huggingface.SIGLIP2,
         settings=_TANH, positions='bilinear', preprocess=_HALF,
-        not_classified='pooling/', any_aspect=True),
+        not_classified='pooling/'),
     Family(
         'clip', 'Hugging Face CLIP', names_huggingface.CLIP,
         settings={'layer_norm_epsilon': 1e-5}, positions='bicubic',
@@ -246,12 +208,9 @@ def split_pairs(params: dict[str, Any], heads: int) -> dict[str, Any]:
   """Splits joint arrays: (queries,) keys and values of attention pooling,
   gates before hidden units, hidden units before queries, keys and values, the
   output projections of attention and MLP, and several class tokens, of which
-  all but the first become registers. The kernels of several frames are added
-  up, since the frames of an image are equal (V-JEPA 2's code).
+  all but the first become registers.
   """
-  if (frames := params.get('patches/kernel')) is not None and frames.ndim == 5:
-    params['patches/kernel'] = frames.sum(axis=0)
-  if len(params.get('cls', ())) > 1:  # Pixio and TIPS.
+  if len(params.get('cls', ())) > 1:  # Pixio and C-RADIO.
     params['cls'], params['registers'] = np.split(params['cls'], [1])
   hidden, out = params.get(f'{_MLP}/hidden/kernel'), params.get(
       f'{_MLP}/out/kernel')

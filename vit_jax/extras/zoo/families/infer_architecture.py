@@ -35,8 +35,7 @@ def section(
       **family.settings,
       'num_classes': 0 if head is None else int(head.shape[-1])}
   if name == 'vit':
-    merged = family.merged if 'merger/out/kernel' in params else {}
-    result = {**_encoder(params, family, declared), **result, **merged}
+    result = {**_encoder(params, family, declared), **result}
     if heads_in_shapes:
       result['num_heads'] = int(params[_QKV].shape[-2])
     result |= _pooling(params, family, declared)
@@ -71,13 +70,8 @@ def _encoder(
       **_blocks(params), **_positions(params),
       'pool_norm': 'pool_norm/scale' in params,
       'representation_layer': 'representation/dense/kernel' in params}
-  if 'merger/out/kernel' in params:
-    result['merge_mlp_dim'], result['merge_dim'] = map(
-        int, params['merger/out/kernel'].shape)
   if f'{_LAYERS}/attention_scale' in params:
     result['layer_scale'] = 1e-5  # Initial value, replaced by the weights.
-  if 'cls_angles' in params:
-    result |= {'rotary': {'halves': True, 'cls': True}, 'position': 'none'}
   if result['pool_norm'] and 'final_norm/scale' not in params:
     result['final_norm'] = False
   return result
@@ -134,7 +128,6 @@ def _blocks(params: Mapping[str, Any]) -> dict[str, Any]:
       'qkv_bias': has('attention/qkv_bias') or has('attention/qv_bias'),
       'key_bias': not has('attention/qv_bias'),
       'proj_bias': has('attention/out/bias'),
-      'mlp_bias': has('mlp/hidden/bias') or not has('attention/out/bias'),
       'qk_norm': has('attention/query_norm/scale'),
       'paired': has('second_attention_norm/scale'),
       'differential': has('attention/difference/lambdas'),

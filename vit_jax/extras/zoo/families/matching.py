@@ -23,8 +23,7 @@ _OPTIMIZER = re.compile(
 _OTHER_PATCHES = {
     2: 'flattened patches (NaFlex), read only in files of timm and '
        'transformers',
-    5: 'patches of several video frames (tubelets), read only in files of '
-       'transformers (V-JEPA 2)'}
+    5: 'patches of several video frames (tubelets), which our models lack'}
 # The first kernel of a ViT or ResNet.
 _STEMS = ('patches/kernel', 'backbone/root/kernel')
 
@@ -236,8 +235,6 @@ def _convert(
           values, match,
           parts=2 if 'pooling/key_value/' in match.ours else 3,
           heads=heads, pool_heads=pool_heads or heads,
-          block=found.family.merged.get('merge', 0),
-          across=found.family.merged.get('merge', 0),
           channels=3, side=math.isqrt((found.opened.shapes[
               found.prefix + match.theirs[0]] or (0,))[-1] // 3))
     except ValueError as error:

@@ -37,7 +37,6 @@ _LAYOUTS: Mapping[str, str] = {
 # Layouts of kernels of modules, which also have a bias.
 _KERNELS: Mapping[str, str] = {
     'conv': 'o i h w -> h w i o',
-    'frames': 'o i t h w -> t h w i o',  # `split_pairs` adds them up.
     'flat': 'o (side w channels) -> side w channels o',
     'dense': 'o i -> i o',
     'denses': 'l o i -> l i o',
@@ -142,18 +141,6 @@ NPZ = Table('npz', rows=(
             r'\1MultiHeadDotProductAttention_0'),
         r'(encoderblock.*/)LayerNorm_2': r'\1LayerNorm_1',
         r'(encoderblock.*/)MlpBlock_3': r'\1MlpBlock_0'})
-
-
-# TIPS in Scenic. Its second class token becomes a register (`split_pairs`).
-TIPS = Table('tips', rows(_ATTENTION + _MLP + """
-    patches      ToTokenSequence_0/embedding       jax_conv
-    cls          ToTokenSequence_0/cls             tokens
-    positions    ToTokenSequence_0/posembed_input  grid
-    @mlp/gate    @FFNSwiGluFused_0/Dense_0         jax
-    @mlp/hidden  @FFNSwiGluFused_0/Dense_1         jax
-    @mlp/out     @FFNSwiGluFused_0/Dense_2         jax
-    final_norm   encoder_norm                      norm
-    """, 'transformer/encoderblock_{layer}/', ends=_JAX))
 
 
 # big_vision's ResNet v1 is the backbone of the hybrids with a head.

@@ -130,19 +130,6 @@ DINOV3 = Table('dinov3', rows(
     unsupported={r'.*\.k_proj\.bias': (
         'a bias of the keys, which DINOv3 has not, and no output uses')})
 
-# The encoder; a video classifier has the prefix 'vjepa2.'.
-VJEPA2 = Table('vjepa2', rows(
-    _MLP + """
-    patches                .embeddings.patch_embeddings.proj          frames
-    @attention/qkv_kernel  @attention.{query|key|value}.weight        qkv_kernel
-    @attention/qkv_bias    @attention.{query|key|value}.bias          qkv_bias
-    @attention/out         @attention.proj                            out
-    @attention_norm        @norm1                                     norm
-    @mlp_norm              @norm2                                     norm
-    final_norm             .layernorm                                 norm
-    """, 'encoder.layer.{layer}.', 'encoder'),
-    ignored=(r'predictor\..*',))
-
 # ------------------------------------------- image towers: CLIP, SigLIP, AIMv2
 
 # Names of the image tower of a model of images and texts.
@@ -162,8 +149,8 @@ def _tower(name: str, more: str) -> Table:
       """ + more, _TOWER_LAYER, 'vision_model'),
       # Transformers 5 writes the image tower alone without a prefix.
       renames={
-          r'^(embeddings\.|encoder\.|pre_layrnorm\.|post_layernorm\.|head\.'
-          '|class_pos_emb$)': r'vision_model.\1'},
+          r'^(embeddings|encoder|pre_layrnorm|post_layernorm|head)\.': (
+              r'vision_model.\1.')},
       ignored=(r'text_model\..*', r'text_projection\..*', 'logit_scale',
                'logit_bias', r'.*\.position_ids'))
 
@@ -186,10 +173,9 @@ SIGLIP2 = dataclasses.replace(SIGLIP, name='siglip2', rows=(
 
 CLIP = _tower('clip', """
     cls                .embeddings.class_embedding  vector
-    cls_angles         .class_pos_emb
     stem_norm          .pre_layrnorm                norm
     head/dense/kernel  visual_projection.weight     matrix
-    """)  # The angles are MLCD's.
+    """)
 
 AIMV2 = Table('aimv2', rows(
     _QKV + """

@@ -180,43 +180,6 @@ RADIO = Table('radio', rows=(
     *(row for row in TIMM.rows if row.theirs.startswith(BLOCK))),
     ignored=(r'patch_generator\.video_embedder\..*',))
 
-# Qwen3-ViT and DeepSeek-ViT: timm's classifiers have the encoder, without class
-# token, under a prefix, and may have its projector to a language model.
-_ENCODER = (r'patch_embed\.proj\..*|pos_embed|norm\..*|head\..*'
-            r'|blocks\.\{layer\}\.(norm\d|attn\.(qkv|proj)|mlp\.fc\d)\..*')
-
-
-def _vision_encoder(absent: str, merger: str, block: str) -> Table:
-  """Returns the names of an encoder and of its projector.
-
-  Args:
-    absent: regular expression of the rows that it lacks.
-    merger: name of its projector, which is ignored beside an encoder alone.
-    block: axes of the projector's inputs.
-  """
-  return Table(
-      'timm', (
-          *(dataclasses.replace(row, theirs=(
-              '' if row.theirs.startswith('head.') else 'encoder.')
-                                + row.theirs)
-            for row in TIMM.rows if re.fullmatch(_ENCODER, row.theirs)
-            and not re.fullmatch(absent, row.theirs)),
-          *rows("""
-          final_norm          .norm        norm
-          merger/hidden/bias  .fc1.bias
-          merger/out          .fc2         dense
-          """, model=f'encoder.{merger}'),
-          Row('merger/hidden/kernel', f'encoder.{merger}.fc1.weight',
-              f'o ({block}) -> block across d o')),
-      ignored=(r'(merger|aligner)\..*',),
-      renames={r'^(patch_embed|pos_embed|norm|blocks)\b': r'encoder.\1'})
-
-
-QWEN3 = _vision_encoder(r'norm\..*', 'merger', 'block across d')
-DEEPSEEK = _vision_encoder(
-    r'pos_embed|(.*\.)?norm\d?\.bias|.*\.fc\d\.bias', 'aligner',
-    'd block across')
-
 # ------------------------- DINO, DINOv2, MAE and other self-supervision (.pth)
 
 # timm's names, with a few others. MAE's decoder and the projection heads (MLPs
