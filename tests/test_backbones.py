@@ -41,7 +41,6 @@ TYPICAL = {
     'differential, paired, merged'}
 SETTINGS = {
     'DINOv2': {'pooling': 'cls_average'},  # As its classifiers.
-    'FlexiViT': {'patch_sizes': (2, 4)},
     # Components of models that are not among the variants.
     'grouped queries, few parameters': {
         'num_kv_heads': 2, 'mlp_bias': False, 'pooling': 'average',
@@ -57,6 +56,7 @@ SETTINGS = {
     'differential, paired, merged': {
         'differential': True, 'paired': True, 'layer_scale': 0.1, 'merge': 3,
         'merge_mlp_dim': 16, 'merge_dim': 8, 'pooling': 'average'}}
+OBJECTIVES = {'FlexiViT': {'name': 'flexivit', 'patch_sizes': (2, 4)}}
 
 
 def build(family, *, devices=1, mesh=(), **model):
@@ -65,6 +65,7 @@ def build(family, *, devices=1, mesh=(), **model):
       model={'variant': FAMILIES.get(family, 'S/16'), 'width': 32, 'depth': 2,
              'num_heads': 4, 'mlp_dim': 64, **SETTINGS.get(family, {}),
              **model},
+      objective=OBJECTIVES.get(family, {}),
       optimizer={'name': 'sgd', 'learning_rate': 0.3, 'momentum': 0.9})
 
 

@@ -162,12 +162,6 @@ def test_data_of_other_classes_are_an_error(experiment):
         experiment.dataset, num_classes=3))
 
 
-def test_patch_sizes_need_the_objective_of_the_config():
-  experiment = toy.build(model={'patch_sizes': (2, 4)})
-  with pytest.raises(ValueError, match='an objective of your own have one siz'):
-    dataclasses.replace(experiment, objective=Focal(experiment.context))
-
-
 def test_parameters_of_another_model_are_one_clear_error(experiment):
   deeper = with_model(experiment, depth=2)
   with pytest.raises(ValueError, match=(

@@ -1,4 +1,4 @@
-"""Drawn masks, views and patch sizes depend on the seed and the step alone."""
+"""Drawn masks and views depend on the seed and the step alone."""
 
 import functools
 
@@ -66,34 +66,6 @@ def test_adapters_train_in_microbatches_of_a_compared_batch():
       built.train_step, built.abstract_state, built.abstract_batch)
   assert loss.shape == ()
   assert jax.tree.structure(state) == jax.tree.structure(built.abstract_state)
-
-
-STEPS = 6
-
-
-def with_sizes(*sizes, devices=1, **changes):
-  return toy.build(model={'patch_sizes': sizes}, total={'steps': STEPS},
-                   devices=devices, **changes)
-
-
-@pytest.mark.slow  # Compiles two steps.
-def test_the_sizes_are_the_same_after_resuming_and_on_several_devices():
-  experiment = with_sizes(2, 4)
-  _, whole = train(experiment, experiment.init_state(), last=STEPS)
-  experiment = with_sizes(2, 4, devices=2, accumulation=2)
-  state, first = train(experiment, experiment.init_state(), last=3)
-  _, rest = train(experiment, state, first=3, last=STEPS)
-  np.testing.assert_allclose([*first, *rest], whole, rtol=1e-4)
-
-
-def test_images_must_divide_into_every_size():
-  with pytest.raises(ValueError, match='patch_sizes: .* patches of 3x3'):
-    with_sizes(3, 4)
-
-
-def test_masked_patches_have_one_size():
-  with pytest.raises(ValueError, match='patch_sizes is .* have one size'):
-    with_sizes(2, 4, objective={'name': 'masked_patch'})
 
 
 def test_a_run_of_no_step_is_an_error():

@@ -312,28 +312,3 @@ def test_frozen_parameters_have_no_backward_pass(vit):
       lambda name, g: g if name.startswith('head/') else 0 * g,
       gradients['all'])
   random_models.assert_close(gradients['head'], frozen)
-
-
-def test_a_drawn_version_depends_on_the_step_alone():
-  class Scaled(Linear):
-
-    def __init__(self, factor):
-      super().__init__()
-      self.factor = factor
-
-    def __call__(self, params, batch, key):
-      loss, metrics = super().__call__(params, batch, key)
-      return self.factor * loss, metrics
-
-  loss = step_lib.DrawnLoss(Linear(), (Scaled(2), Scaled(3)))
-  _, plain = build(Linear())(new_state(), batch())
-
-  def factors(microbatches):
-    step = build(loss, accumulation=microbatches)
-    return [round(float(step(dataclasses.replace(
-        new_state(loss), step=jnp.asarray(i)), batch())[1] / plain), 4)
-            for i in range(6)]
-
-  drawn = factors(1)
-  assert drawn == factors(2)
-  assert set(drawn) == {2, 3}

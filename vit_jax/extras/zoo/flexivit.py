@@ -180,7 +180,7 @@ def draw_one(versions: Sequence[Loss]) -> Callable[..., objective.Losses]:
     return found, (grads, batch['mask'] > 0)
 
   def backward(
-      residuals: Any, cotangents: objective.Losses,
+      residuals: Any, cotangents: tuple[jax.Array, Any],
   ) -> tuple[None, Any, None, None]:
     grads, is_real = residuals
     weights = jnp.where(is_real, cotangents[0], 0).sum()

@@ -1,0 +1,254 @@
+"""One model for several patch sizes (FlexiViT)."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from tests import random_models
+from tests import toy
+import vit_jax
+from vit_jax import objectives
+from vit_jax import tree
+from vit_jax.checkpoints import paths
+from vit_jax.experiment import load_config
+from vit_jax.extras.zoo import flexivit
+from vit_jax.models import factory
+from vit_jax.models import positions as positions_lib
+from vit_jax.training import step as step_lib
+
+SIZES = (2, 8)  # Of models with patches of 4 pixels.
+OBJECTIVE = {'name': 'flexivit', 'patch_sizes': SIZES}
+
+
+def logits(model, flat, images):
+  params = tree.unflatten(
+      {name: jnp.asarray(array) for name, array in flat.items()})
+  return model.apply({'params': params}, images)['logits']
+
+
+@pytest.mark.parametrize('settings', [
+    {}, {'registers': 2, 'position_cls': False}, {'position': 'sincos'},
+    {'rotary': {'reference': 4}, 'position': 'none', 'num_heads': 3}], ids=str)
+def test_another_patch_size_computes_what_resized_parameters_do(
+    settings, patch=16):
+  config = random_models.config_of(**settings)
+  flat = random_models.params(config, (48, 32))
+  images = jnp.asarray(np.random.default_rng(1).normal(
+      size=(2, 48, 32, 3)), 'float32')
+  flexible = flexivit.with_patch(factory.build(config, num_classes=5), patch)
+  shapes = tree.flatten(random_models.shapes_of(flexible, images))
+  assert {n: s.shape for n, s in shapes.items()} == {
+      n: array.shape for n, array in flat.items()}
+  found = logits(flexible, flat, images)
+  resized = {
+      **flat, 'patches/kernel': positions_lib.resize_filters(
+          flat['patches/kernel'], (patch, patch))}
+  if 'positions' in flat:
+    resized['positions'] = positions_lib.resize_positions(
+        flat['positions'], old_grid=(6, 4),
+        new_grid=(48 // patch, 32 // patch), method='bilinear')
+  fixed = factory.build(
+      random_models.config_of(**settings, patch=patch), num_classes=5)
+  np.testing.assert_allclose(
+      found, logits(fixed, resized, images), rtol=1e-4, atol=1e-4)
+
+
+MASKS = [None, [1, 1, 0, 1, 1, 0, 1, 0], [0, 0, 0, 0, 0, 1, 0, 0]]
+# Microbatches and replicas.
+PARTS = [(1, 1), (2, 1), (2, 4)]
+TX = optax.sgd(1.0)
+
+
+def batch(mask=None):
+  rng = np.random.default_rng(0)
+  return {'image': jnp.asarray(rng.uniform(size=(8, 8, 8, 3)), 'float32'),
+          'label': jnp.asarray(rng.integers(0, 4, 8)),
+          'mask': jnp.asarray(np.ones(8) if mask is None else mask, 'float32')}
+
+
+@functools.cache
+def vit(**settings):
+  """Returns a model for images of 8x8 pixels, and parameters."""
+  model = factory.build(factory.parse(
+      {'width': 8, 'depth': 2, 'mlp_dim': 12, 'num_heads': 2, 'patch': 4,
+       **settings}), num_classes=4)
+  return model, jax.tree.map(jnp.asarray, random_models.randomize(
+      model, jax.ShapeDtypeStruct((1, 8, 8, 3), 'float32'), scale=0.3, seed=0))
+
+
+def loss_of(model, section=None):
+  return objectives.parse(section or OBJECTIVE).build(
+      objectives.Context(model))
+
+
+@functools.cache
+def step_of(loss, parts, *, trainable=None):
+  """Returns the jitted step of a loss for prepared batches."""
+  return jax.jit(step_lib.build(
+      loss=loss, tx=TX, prepare=lambda batch, key: batch,
+      key=jax.random.key(3), accumulation=parts[0], replicas=parts[1],
+      trainable=trainable and trainable()))
+
+
+def drawn(index, **changes):
+  """Returns a batch for which the size with an index was drawn."""
+  images = batch(**changes)
+  name, = loss_of(vit()[0]).draw(images['image'], jax.random.key(0))
+  return {**images, name: jnp.full(8, index)}
+
+
+@functools.cache
+def steps(parts):
+  """Returns the steps of a FlexiViT, and of each of its sizes alone."""
+  model, _ = vit(dropout=0.1)
+  return step_of(loss_of(model), parts), [
+      step_of(loss_of(flexivit.with_patch(model, size), {'loss': 'softmax'}),
+              parts) for size in SIZES]
+
+
+def start():
+  model, params = vit()
+  return step_lib.init_state(
+      params, tx=TX, loss=loss_of(model), averaging=False)
+
+
+@pytest.mark.slow  # Compiles three steps each.
+@pytest.mark.parametrize('parts', PARTS, ids=str)
+@pytest.mark.parametrize('mask', MASKS, ids=str)
+def test_a_step_is_that_of_the_drawn_size_alone(parts, mask):
+  flexible, alone = steps(parts)
+  for index in range(len(SIZES)):
+    found, loss = flexible(start(), drawn(index, mask=mask))
+    expected, other = alone[index](start(), batch(mask))
+    np.testing.assert_allclose(loss, other, rtol=1e-6)
+    random_models.assert_close(found.params, expected.params, rtol=1e-5)
+    np.testing.assert_allclose(*(
+        state.metrics['accuracy'].compute() for state in (found, expected)))
+
+
+def cost(step, inputs):
+  compiled = step.lower(start(), inputs).compile()
+  return (compiled.cost_analysis()['flops'],
+          compiled.memory_analysis().temp_size_in_bytes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('parts', PARTS, ids=str)
+def test_a_step_costs_what_that_of_the_smallest_patches_does(parts):
+  flexible, (smallest, _) = steps(parts)
+  found, expected = cost(flexible, drawn(0)), cost(smallest, batch())
+  assert found[0] < 1.1 * expected[0]
+  assert found[1] < 1.1 * expected[1]
+
+
+@pytest.mark.slow
+def test_frozen_parameters_have_no_backward_pass():
+  model, params = vit()
+  head = tree.map_with_name(lambda name, _: name.startswith('head/'), params)
+  loss = loss_of(model)
+  flops, states = {}, {}
+  for name, trainable in (('all', None), ('head', lambda: head)):
+    step = step_of(loss, (1, 1), trainable=trainable)
+    flops[name], _ = cost(step, drawn(1))
+    states[name] = step(start(), drawn(1))[0].params
+  assert flops['head'] < 0.6 * flops['all']
+  random_models.assert_close(states['head'], {
+      **start().params, 'head': states['all']['head']})
+
+
+def test_one_of_the_sizes_is_drawn_for_all_images():
+  loss, found = loss_of(vit()[0]), set()
+  for seed in range(10):
+    index, = loss.draw(batch()['image'], jax.random.key(seed)).values()
+    assert index.shape == (8,)
+    found.add(tuple(np.unique(index)))
+  assert found == {(0,), (1,)}
+
+
+def test_evaluation_is_at_the_patch_size_of_the_model():
+  model, params = vit()
+  expected = loss_of(model, {'loss': 'softmax'})(
+      params, batch(), jax.random.key(0), train=False)
+  for inputs, train in ((drawn(0), False), (batch(), True)):
+    found = loss_of(model)(params, inputs, jax.random.key(0), train=train)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+@pytest.mark.slow
+def test_adapters_train_with_every_size():
+  built = toy.build(objective=OBJECTIVE, lora={'rank': 2}, optimizer={
+      'frozen': ['(?!lora/|head/).*']})
+  batches = built.batches(start_step=0)
+  state, _ = built.train_step(built.init_state(), next(batches))
+  state, _ = built.train_step(state, next(batches))
+  batches.close()
+  assert all(np.abs(x).max() > 0 for x in jax.tree.leaves(
+      state.params['lora']))
+
+
+def train(built, state, *, first=0, last=6):
+  """Returns the state after steps first ... last - 1, and their losses."""
+  losses, batches = [], built.batches(start_step=first)
+  for _ in range(first, last):
+    state, loss = built.train_step(state, next(batches))
+    losses.append(float(loss))
+  batches.close()
+  return state, losses
+
+
+@pytest.mark.slow
+def test_the_sizes_are_the_same_after_resuming_and_on_several_devices():
+  build = functools.partial(
+      toy.build, objective=OBJECTIVE, total={'steps': 6})
+  experiment = build()
+  _, whole = train(experiment, experiment.init_state())
+  experiment = build(devices=2, accumulation=2)
+  state, first = train(experiment, experiment.init_state(), last=3)
+  _, rest = train(experiment, state, first=3)
+  np.testing.assert_allclose([*first, *rest], whole, rtol=1e-4)
+
+
+@pytest.mark.parametrize(('sizes', 'model', 'message'), [
+    ((), {}, r'flexivit needs the patch sizes .*objective.patch_sizes=8'),
+    ((0, 4), {}, 'patch_sizes must be at least 1'),
+    ((3, 4), {}, 'objective.patch_sizes: .* patches of 3x3'),
+    ((2, 4), {'position': 'relative_2d'},
+     "objective.patch_sizes needs .*position='relative_2d'"),
+    ((2, 4), {'name': 'ablation', 'position_at': 'layers'},
+     'objective.patch_sizes needs .*model.name=ablation'),
+    ((1, 2), {'backbone': {'depths': ()}, 'patch': 1},
+     'objective.patch_sizes needs .*model.name=hybrid')], ids=str)
+def test_errors_name_the_sizes(sizes, model, message):
+  with pytest.raises(ValueError, match=message):
+    toy.build(model=model, objective={**OBJECTIVE, 'patch_sizes': sizes})
+
+
+def test_an_earlier_config_names_the_new_settings():
+  config = toy.config(model={'patch_sizes': [2, 4], 'registers': 1})
+  with pytest.raises(ValueError, match=(
+      '^model.patch_sizes is 2,4, .*--config.objective.name=flexivit '
+      '--config.objective.patch_sizes=2,4')):
+    load_config.load(config)
+  with pytest.raises(ValueError, match='objective.patch_sizes=2,4'):
+    load_config.load(toy.config(), ['model.patch_sizes=2,4'])
+
+
+@pytest.mark.slow  # Trains.
+def test_runs_of_earlier_versions_predict_evaluate_and_resume(tmp_path):
+  config = toy.config(evals={'test': {'split': 'test[:8]'}})
+  vit_jax.train(vit_jax.build(config), tmp_path)
+  images = np.random.default_rng(0).integers(
+      0, 256, (2, 8, 8, 3), dtype=np.uint8)
+  predict = lambda: vit_jax.load(tmp_path).predict(list(images))
+  expected = predict(), vit_jax.evaluate(tmp_path)
+  step, = (tmp_path / paths.FOLDER / paths.LATEST).iterdir()
+  random_models.edit_config(step, lambda config: config['model'].update(
+      patch_sizes=[2, 4]))
+  assert (predict(), vit_jax.evaluate(tmp_path)) == expected
+  summary = vit_jax.train(vit_jax.build({
+      **config, 'total': {'steps': 4}, 'objective': OBJECTIVE}), tmp_path)
+  assert summary['steps'] == 4
