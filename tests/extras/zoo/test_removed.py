@@ -17,7 +17,8 @@ from vit_jax.weights.formats import safetensors
 
 VIT = {**random_models.TINY, 'name': 'vit'}
 WORDS = {
-    'vjepa': 'does not support V-JEPA 2', 'merger': 'does not support Qwen3-ViT',
+    'vjepa': 'does not support V-JEPA 2',
+    'merger': 'does not support Qwen3-ViT',
     'mlcd': "does not support MLCD's", 'tips': "does not support Scenic's",
     'naflex': "does not support evaluation at each image's own grid"}
 
