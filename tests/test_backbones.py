@@ -37,25 +37,19 @@ FAMILIES = {
     'timm map': 'vit_so150m_patch16_reg4_map_256'}
 # These have most components: gates, registers, relative and rotary positions.
 TYPICAL = {
-    'DINOv2 g with registers', 'RoPE-ViT mixed',
-    'differential, paired, merged'}
+    'DINOv2 g with registers', 'RoPE-ViT mixed', 'differential, paired'}
 SETTINGS = {
     'DINOv2': {'pooling': 'cls_average'},  # As its classifiers.
     # Components of models that are not among the variants.
-    'grouped queries, few parameters': {
-        'num_kv_heads': 2, 'mlp_bias': False, 'pooling': 'average',
-        'pool_norm': True, 'pool_norm_affine': False, 'final_norm': False},
+    'grouped queries': {
+        'num_kv_heads': 2, 'pooling': 'average', 'pool_norm': True,
+        'final_norm': False},
     'rotary registers': {
         'rotary': {'register_base': 100.0}, 'registers': 4,
         'pooling': 'cls_registers', 'layer_scale': 0.1,
         'layer_scale_mlp': False, 'parallel': True},
-    'rotated class token': {
-        'rotary': {'cls': True}, 'position': 'none'},
-    'V-JEPA 2': {
-        'rotary': {'video': True}, 'position': 'none', 'pooling': 'average'},
-    'differential, paired, merged': {
-        'differential': True, 'paired': True, 'layer_scale': 0.1, 'merge': 3,
-        'merge_mlp_dim': 16, 'merge_dim': 8, 'pooling': 'average'}}
+    'differential, paired': {
+        'differential': True, 'paired': True, 'layer_scale': 0.1}}
 OBJECTIVES = {'FlexiViT': {'name': 'flexivit', 'patch_sizes': (2, 4)}}
 
 

@@ -54,13 +54,6 @@ BACKBONES = {
     'residual norms, rotary': {
         'post_norm': True, 'gelu': 'exact', 'num_heads': 3,
         'rotary': {'reference': 16}},
-    'Qwen3-ViT': {
-        'rotary': {'halves': True}, 'num_heads': 3, 'pooling': 'average',
-        'pool_norm': True, 'pool_norm_affine': False, 'final_norm': False},
-    'DeepSeek-ViT': {
-        'rotary': {'halves': True}, 'num_heads': 3, 'pooling': 'average',
-        'pool_norm': True, 'pool_norm_affine': False, 'position': 'none',
-        'mlp': 'swiglu', 'norm': 'rms', 'mlp_bias': False, 'gelu': 'exact'},
     'Sapiens2': {
         'rotary': {'coordinates': 'normalized', 'base': 100, 'halves': True},
         'num_heads': 3, 'mlp': 'swiglu', 'position': 'none', 'registers': 2,
@@ -69,10 +62,6 @@ BACKBONES = {
     'parallel layers with biases': {'parallel': True, 'gelu': 'exact'},
     'differential': {'differential': True, 'layer_scale': 0.1},
     'differential, parallel': {'differential': True, 'parallel': True},
-    'Qwen3-ViT with its projector': {
-        'rotary': {'halves': True}, 'num_heads': 3, 'pooling': 'average',
-        'pool_norm': True, 'pool_norm_affine': False, 'merge': 2,
-        'merge_mlp_dim': 48, 'merge_dim': 7},
     'paired': {'paired': True, 'layer_scale': 0.1, 'gelu': 'exact'},
     'norms of queries and keys': {'qk_norm': True}}
 # Models of Hugging Face that only that format and our own can store.
@@ -124,16 +113,12 @@ SETTINGS = {
                  'qkv_bias': False},
     'rotary registers': {
         'rotary': {'register_base': 100.0}, 'registers': 4, 'num_heads': 3},
-    'rotated class token': {
-        'rotary': {'cls': True}, 'position': 'none', 'num_heads': 3},
-    'V-JEPA 2': {'rotary': {'video': True}, 'position': 'none', 'num_heads': 3,
-                 'pooling': 'average', 'gelu': 'exact', 'num_classes': 0},
     **BACKBONES, **HEADS, **TOWERS,
 }
 ONLY_ORBAX = {
     '2-D positions', 'relative positions', 'sine-cosine positions',
     'positions in every layer', 'axial', 'grouped queries',
-    'rotary registers', 'rotated class token', 'V-JEPA 2'}
+    'rotary registers'}
 WITHOUT_SCALE = 'differential, parallel'  # timm's have a layer scale.
 REFUSED = {
     'orbax': set(),

@@ -121,7 +121,6 @@ FAMILIES = {
     'ViTMSNModel': ('ViTMSNConfig', TINY),
     'ViTMSNForImageClassification': (
         'ViTMSNConfig', {**TINY, 'num_labels': 5}),
-    'MLCDVisionModel': ('MLCDVisionConfig', TINY),
     'MetaClip2Model': two_towers('MetaClip2Config', projection_dim=12),
     'MetaClip2VisionModel': ('MetaClip2VisionConfig', TINY),
     'MetaClip2ForImageClassification': two_towers(
@@ -169,8 +168,8 @@ def test_a_family_computes_the_same(name, torch_models, tmp_path):
 
 @pytest.mark.parametrize('name', [
     'ViTMSNForImageClassification', 'IJepaForImageClassification',
-    'MetaClip2Model', 'MLCDVisionModel', 'Tipsv2VisionModel', 'Dinov2Model',
-    'PixioModel', 'Dinov2WithRegistersModel'])
+    'MetaClip2Model', 'Tipsv2VisionModel', 'Dinov2Model', 'PixioModel',
+    'Dinov2WithRegistersModel'])
 def test_a_family_of_another_size_computes_the_same(
     name, torch_models, tmp_path):
   config, settings = FAMILIES[name]
@@ -179,42 +178,12 @@ def test_a_family_of_another_size_computes_the_same(
   theirs.save_pretrained(tmp_path / 'x')
   images = torch_models.images(40, 24)
   expected = outputs(theirs, images, **(
-      {} if name.startswith(('Tips', 'Dino', 'Pixio', 'MLCD'))
+      {} if name.startswith(('Tips', 'Dino', 'Pixio'))
       else {'interpolate_pos_encoding': True}))
   ours = vit_jax.load(tmp_path / 'x', log=None)
   found = np.asarray(ours(images)[
       'logits' if ours.config.num_classes else 'representation'])
   torch_models.assert_close(found, expected)
-
-
-@pytest.mark.parametrize('frames', [1, 2])
-@pytest.mark.parametrize(('kind', 'settings'), [
-    ('VJEPA2Model', {}), ('VJEPA2Model', {'crop_size': 48}),
-    # Heads of 20 channels, of which 2 do not rotate.
-    ('VJEPA2Model', {'hidden_size': 40}),
-    ('VJEPA2Model', {'qkv_bias': False, 'tubelet_size': 1}),
-    ('VJEPA2ForVideoClassification', {'num_labels': 5})], ids=str)
-def test_tokens_of_v_jepa_2_are_those_of_a_video_of_equal_frames(
-    kind, settings, frames, torch_models, tmp_path):
-  config = transformers.VJEPA2Config(**{
-      **{key: TINY[key] for key in TINY if key not in (
-          'image_size', 'intermediate_size')},
-      'crop_size': 32, 'mlp_ratio': 2.0, 'tubelet_size': 2,
-      'pred_hidden_size': 24, 'pred_num_attention_heads': 2,
-      'pred_num_hidden_layers': 1, 'num_pooler_layers': 1, **settings})
-  theirs = torch_models.perturbed(getattr(transformers, kind)(config))
-  theirs.save_pretrained(tmp_path / 'x')
-  images = torch_models.images(config.crop_size, config.crop_size)
-  video = torch.from_numpy(images.transpose(0, 3, 1, 2).copy())[:, None]
-  video = video.repeat(1, min(frames, config.tubelet_size), 1, 1, 1)
-  with torch.no_grad():
-    expected = getattr(theirs.eval(), 'vjepa2', theirs).get_vision_features(
-        video)
-  ours = vit_jax.load(tmp_path / 'x', log=None)
-  torch_models.assert_close(ours(images)['tokens'], expected)
-  assert ours.config.rotary.video and not ours.config.num_classes
-  with pytest.raises(ValueError, match='kernels of several frames'):
-    ours.save(tmp_path / 'y', form='huggingface')
 
 
 @pytest.mark.parametrize('settings', [

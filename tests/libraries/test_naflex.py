@@ -3,11 +3,9 @@
 import json
 
 import numpy as np
-from PIL import Image
 import pytest
 
 import vit_jax
-from vit_jax.data.images import resize as resize_lib
 from vit_jax.weights.formats import safetensors
 
 torch = pytest.importorskip('torch', reason='torch is not installed')
@@ -70,6 +68,8 @@ def test_a_model_of_timm(name, settings, torch_models, tmp_path):
   for size in SIZES:
     images = torch_models.images(*size)
     assert_close(ours(images)['logits'], of_timm(theirs, images))
+  if ours.config.position != 'factorized':
+    return
   ours.save(tmp_path / 'out', form='timm')
   again = timm.create_model(f'local-dir:{tmp_path / "out"}', pretrained=True)
   for key, array in torch_models.arrays(again).items():
@@ -82,6 +82,19 @@ def test_a_model_of_timm(name, settings, torch_models, tmp_path):
   plain = vit_jax.load(tmp_path / 'plain', log=None)
   assert plain.positions == ours.positions
   np.testing.assert_array_equal(plain(images)['logits'], ours(images)['logits'])
+
+
+@pytest.mark.parametrize('name', [
+    'naflexvit_base_patch16_gap', 'naflexvit_base_patch16_map',
+    'naflexvit_base_patch16_siglip', 'naflexvit_base_patch16_radio_v3'])
+def test_a_model_is_written_as_a_vit_for_images_of_one_size(
+    name, torch_models, tmp_path):
+  theirs = torch_models.perturbed(timm.create_model(name, **TIMM))
+  write(tmp_path / 'x', torch_models.arrays(theirs), name, TIMM)
+  vit_jax.load(tmp_path / 'x', log=None).save(tmp_path / 'out', form='timm')
+  again = timm.create_model(f'local-dir:{tmp_path / "out"}', pretrained=True)
+  images = torch_models.images(32, 32)
+  assert_close(torch_models.logits(again, images), of_timm(theirs, images))
 
 
 def siglip(model, inputs):
@@ -112,9 +125,7 @@ def test_siglip_2(name, torch_models, tmp_path):
   theirs = torch_models.perturbed(getattr(transformers, name)(config))
   theirs.save_pretrained(tmp_path / 'x')
   ours = vit_jax.load(tmp_path / 'x', log=None)
-  assert ours.preprocess.sections == [{
-      'op': 'resize_to_patches', 'patch': 4, 'max_patches': 64,
-      'method': 'bilinear'}]
+  assert ours.preprocess.resolution == (32, 32)
   output = 'logits' if ours.config.num_classes else 'representation'
   for size in SIZES:
     images = torch_models.images(*size)
@@ -125,51 +136,7 @@ def test_siglip_2(name, torch_models, tmp_path):
   again, report = getattr(transformers, kind).from_pretrained(
       tmp_path / 'out', output_loading_info=True)
   assert not any(report.values()), report
-  np.testing.assert_array_equal(
-      siglip(again, inputs_of(images)), siglip(theirs, inputs_of(images)))
-  processor = transformers.AutoImageProcessor.from_pretrained(tmp_path / 'out')
-  assert (processor.max_num_patches, processor.patch_size) == (64, 4)
-
-
-def test_features_of_images_of_any_size_are_those_of_the_processor(tmp_path):
-  theirs = transformers.Siglip2VisionModel(
-      transformers.Siglip2VisionConfig(**VISION))
-  theirs.save_pretrained(tmp_path)
-  # The processor that resizes with Pillow.
-  processor = transformers.Siglip2ImageProcessorPil(
-      patch_size=4, max_num_patches=100)
-  processor.save_pretrained(tmp_path)
-  rng = np.random.default_rng(0)
-  pictures = [rng.integers(0, 256, (*rng.integers(20, 100, 2), 3), np.uint8)
-              for _ in range(12)]
-  expected = siglip(theirs, processor(
-      list(map(Image.fromarray, pictures)), return_tensors='pt'))
-  found = vit_jax.load(tmp_path, log=None).features(pictures, batch_size=8)
-  assert_close(found, expected)
-
-
-def test_sizes_are_those_of_timm_and_transformers():
-  theirs = (
-      transformers.models.siglip2.image_processing_siglip2
-      .get_image_size_for_max_num_patches)
-  rng = np.random.default_rng(0)
-  for height, width, patch, count in rng.integers(
-      (1, 1, 4, 1), (3000, 3000, 17, 1100), (300, 4)).tolist():
-    found = resize_lib.ResizeToPatches(patch, count).target(height, width)
-    assert found == theirs(height, width, patch, count)
-    # timm refuses images that are enlarged a hundredfold.
-    if max(found) < 50 * min(height, width):
-      assert found == timm.data.naflex_transforms.get_image_size_for_seq(
-          (height, width), patch, count)[1]
-
-
-def test_images_are_resized_as_by_timm():
-  rng = np.random.default_rng(0)
-  theirs = timm.data.naflex_transforms.ResizeToSequence(
-      8, 64, interpolation='bicubic')
-  ours = resize_lib.ResizeToPatches(8, 64, 'bicubic')
-  for _ in range(20):
-    picture = Image.fromarray(rng.integers(
-        0, 256, (*rng.integers(20, 300, 2), 3), np.uint8))
-    np.testing.assert_array_equal(
-        np.asarray(ours(picture, rng)), np.asarray(theirs(picture)))
+  images = torch_models.images(32, 32)
+  pixels = torch.from_numpy(images.transpose(0, 3, 1, 2).copy())
+  assert_close(siglip(again, {'pixel_values': pixels}),
+               siglip(theirs, inputs_of(images)))

@@ -17,11 +17,11 @@ SMALL = {'depth': 2, 'embed_dim': 48, 'num_heads': 4, 'num_classes': 5}
 
 MODULES = (
     'vision_transformer', 'eva', 'deit', 'vision_transformer_hybrid', 'beit',
-    'vision_transformer_relpos', 'naflexvit', 'qwen3_vit', 'deepseek_vit',
-    'hiera', 'vision_transformer_sam', 'gemma4_vit')
+    'vision_transformer_relpos', 'naflexvit', 'hiera',
+    'vision_transformer_sam', 'gemma4_vit')
 
 
-def test_300_of_timms_vits_are_recognised_and_others_are_refused_by_name():
+def test_288_of_timms_vits_are_recognised_and_others_are_refused_by_name():
   names = [name for module in MODULES for name in timm.list_models(
       module=module)]
   refused = {name: timm_names.missing_component(name) for name in names
@@ -29,7 +29,7 @@ def test_300_of_timms_vits_are_recognised_and_others_are_refused_by_name():
   assert all(refused.values())
   assert not any(timm_names.missing_component(name)
                  for name in set(names) - set(refused))
-  assert (len(names) - len(refused), len(names)) == (300, 321)
+  assert (len(names) - len(refused), len(names)) == (288, 309)
 
 
 @pytest.mark.parametrize('name', [
@@ -54,19 +54,14 @@ def test_300_of_timms_vits_are_recognised_and_others_are_refused_by_name():
     'vit_pe_spatial_tiny_patch16_512', 'vit_small_patch16_rope_224',
     'vit_small_patch16_rope_ape_224', 'vit_small_patch16_rope_mixed_224',
     'vit_so150m2_patch16_reg1_gap_256', 'vit_so400m_patch16_siglip_256',
-    'qwen3_vit_88m', 'qwen3_vit_416m', 'deepseek_vit_412m', 'test_vit3',
-    'test_vit4', 'vit_base_patch16_xp_224', 'vit_pwee_patch16_reg1_gap_256',
+    'test_vit3', 'test_vit4', 'vit_base_patch16_xp_224',
+    'vit_pwee_patch16_reg1_gap_256',
     'vit_base_patch16_sapiens2', 'vit_large_patch16_sapiens2',
     'vit_small_patch16_18x2_224', 'vit_dwee_patch16_reg1_gap_256',
-    'vit_dpwee_patch16_reg1_gap_256', 'qwen3_vit_88m_merge',
-    'deepseek_vit_412m_align'])
+    'vit_dpwee_patch16_reg1_gap_256'])
 def test_a_family_computes_the_same_logits(name, torch_models, tmp_path):
-  side = 56 if 'patch14' in name or 'deepseek' in name else 64
+  side = 56 if 'patch14' in name else 64
   arguments = {**SMALL, 'img_size': side}
-  if 'qwen3' in name:
-    arguments['pos_embed_grid_size'] = 4
-  if name.endswith(('_merge', '_align')):
-    arguments['out_features'] = 7
   if 'sapiens2' in name:  # Two layers with full and with grouped heads.
     arguments['num_kv_heads'] = [4, 4 if 'base' in name else 2]
   theirs = torch_models.perturbed(timm.create_model(name, **arguments))
@@ -109,29 +104,4 @@ def test_metas_state_dict_computes_what_timm_makes_of_it(
   expected = torch_models.logits(theirs, images)
   ours = vit_jax.load(tmp_path / 'x.pth', log=None, num_heads=4)
   found = ours(images)['representation']
-  torch_models.assert_close(found, expected)
-
-
-@pytest.mark.parametrize(('name', 'arguments'), [
-    ('qwen3_vit_88m_enc', {'pos_embed_grid_size': 3}),
-    ('deepseek_vit_412m_enc', {})])
-def test_the_encoder_of_a_multimodal_model_works_at_any_grid(
-    name, arguments, torch_models, tmp_path):
-  size = (56, 84) if 'deepseek' in name else (64, 96)
-  arguments = {**SMALL, **arguments, 'out_features': 7}
-  del arguments['num_classes']
-  theirs = torch_models.perturbed(timm.create_model(name, **arguments))
-  folder = tmp_path / 'x'
-  folder.mkdir()
-  safetensors.write(folder / 'model.safetensors', torch_models.arrays(theirs))
-  (folder / 'config.json').write_text(json.dumps({
-      'architecture': name, 'model_args': arguments,
-      'global_pool': theirs.global_pool}))
-  ours = vit_jax.load(folder, log=None, resolution=size)
-  images = torch_models.images(*size)
-  found = np.asarray(ours(images)['tokens'])
-  with torch.no_grad():
-    expected = theirs.forward_features(
-        torch.from_numpy(images.transpose(0, 3, 1, 2).copy())).numpy()
-  expected = expected.reshape(found.shape)
   torch_models.assert_close(found, expected)

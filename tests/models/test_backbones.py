@@ -51,8 +51,6 @@ PARAMETERS = [
     ('vit_srelpos_medium_patch16_224', 38_735_856),
     ('vit_relpos_base_patch32_plus_rpn_256', 119_423_760),
     ('eva02_enormous_patch14_clip_224', 4_350_513_896),
-    ('qwen3_vit_88m_merge', 101_028_072),
-    ('deepseek_vit_412m_align', 490_374_120),
     ('vit_base_patch16_18x2_224', 256_731_880),
     ('vit_dwee_patch16_reg1_gap_256', 13_425_256),
     ('vit_dlittle_patch16_reg1_gap_256', 22_517_736)]

@@ -118,13 +118,6 @@ def test_a_processor_without_images_leaves_the_older_file(tmp_path):
   assert foreign.load(tmp_path).preprocess.std == (0.4, 0.5, 0.6)
 
 
-def test_the_processor_of_a_video_model_is_read(tmp_path):
-  write(tmp_path, 'huggingface')
-  (tmp_path / 'video_preprocessor_config.json').write_text(
-      json.dumps(PROCESSOR))
-  assert foreign.load(tmp_path).preprocess.mean == (0.1, 0.2, 0.3)
-
-
 @pytest.mark.parametrize(('processor', 'mean', 'std'), [
     ({'do_normalize': False}, (0.1, 0.2, 0.3), (0.5, 0.5, 0.5)),
     (PROCESSOR, (0.19, 0.36, 0.51), (0.45, 0.4, 0.35))])

@@ -85,12 +85,12 @@ def test_a_file_with_only_timms_names_is_read_with_a_note(tmp_path):
   assert any('DINO, iBOT, MAE' in note for note in loaded.notes)
 
 
-def test_patches_of_videos_are_refused_by_name(tmp_path):  # V-JEPA 2.
+def test_patches_of_videos_are_refused_by_name(tmp_path):  # V-JEPA.
   arrays = random_models.arrays('timm', num_classes=0)
   kernel = arrays['patch_embed.proj.weight']
   arrays['patch_embed.proj.weight'] = np.stack([kernel, kernel], axis=2)
   safetensors.write(tmp_path / 'x', arrays)
-  with pytest.raises(ValueError, match='video frames.*in files of transform'):
+  with pytest.raises(ValueError, match='several video frames .* lack'):
     foreign.load(tmp_path / 'x')
 
 

@@ -103,7 +103,7 @@ def reconstruction(
       on_error=lambda *_: None), None)
   if batch is None:
     return []
-  names, ((_, arrays),) = batch
+  names, arrays = batch
   model_figures.pictures(
       dict(zip(('input', 'masked', 'reconstructed'), (
           list(pictures_lib.visible(array))

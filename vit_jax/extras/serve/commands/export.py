@@ -256,7 +256,7 @@ def _read(
   """
   sources: list[str] = []
   pixels = []
-  for names, ((_, images),) in images_lib.batches(
+  for names, images in images_lib.batches(
       paths, model.preprocess, size=MAX_IMAGES, on_error=reading.add_error):
     sources += map(str, names)
     pixels.append(images[:len(names)])
