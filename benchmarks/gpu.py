@@ -31,8 +31,6 @@ import tempfile
 import threading
 import time
 
-import compare
-
 sys.path.insert(0, os.fspath(pathlib.Path(__file__).parents[1]))
 
 from vit_jax import atomic_files
@@ -40,6 +38,7 @@ from vit_jax import console
 from vit_jax.extras.plan import interleaved_timing
 from vit_jax.models import factory
 
+PROGRAM = pathlib.Path(__file__).parent / 'implementations.py'
 OURS = 'ours'
 CUDNN = 'ours attention=cudnn'
 PLAIN = 'ours attention=plain'
@@ -91,6 +90,14 @@ def key(row):
   """Returns what identifies a measurement."""
   return tuple(row[name] for name in (
       'task', 'model', 'resolution', 'batch_size', 'name'))
+
+
+def command_of(name, setting, pythons, overrides):
+  """Returns the command of a process; `timm` also sets `timm-compiled`."""
+  python = (pythons.get(name) or pythons.get(name.split('-')[0])
+            or sys.executable)
+  return [python, os.fspath(PROGRAM), name,
+          json.dumps({**setting, 'overrides': overrides})]
 
 
 class Machine:
@@ -161,7 +168,7 @@ def measure(machine, setting, *, args):
   if setting['name'] == 'cifar10' and not setting['data_dir']:
     return {**setting, 'error': 'not measured: needs --cifar10=DIR'}
   name, *words = setting['name'].split()
-  command = compare.command(
+  command = command_of(
       name, {**setting, 'folder': tempfile.mkdtemp(dir=args.folder)},
       dict(text.split('=', 1) for text in args.python),
       [f'model.{word}' for word in words] + args.set)

@@ -1,4 +1,4 @@
-"""A straightforward ViT in Flax, as a baseline for `benchmarks/compare.py`.
+"""A straightforward ViT in Flax, as a baseline for `benchmarks/gpu.py`.
 
 Uses `nn.MultiHeadDotProductAttention`, a Python loop over the layers, and
 Optax's Adam; no scan, remat, sharding or metrics.

@@ -4,8 +4,8 @@
     python main.py benchmark --config=configs/x.py
 
 The command measures the training step and the forward pass, their utilisation
-and memory, without reading data. Programs in benchmarks/ measure the start of a
-run and input pipelines, and compare with other implementations.
+and memory, without reading data. Programs in benchmarks/ compare with other
+implementations.
 """
 
 from __future__ import annotations
