@@ -96,26 +96,8 @@ def mlp(x, p, c):
   return dense(hidden, p['out'])
 
 
-def rotated_as_video(x, c, grid):
-  """V-JEPA 2's code: thirds of channels, without a rotation by time 0."""
-  third, before = 2 * (c.head_dim // 3 // 2), len(x) - grid[0] * grid[1]
-  turned = x.copy()
-  for n, place in enumerate(np.ndindex(grid)):
-    for axis in range(2):
-      start = third * (1 + axis)
-      part = x[before + n, start:start + third]
-      angle = place[axis] * c.rotary.base ** -(
-          np.arange(third) % (third // 2) / (third // 2))
-      other = np.stack([-part[1::2], part[::2]], axis=1).reshape(-1)
-      turned[before + n, start:start + third] = (
-          part * np.cos(angle) + other * np.sin(angle))
-  return turned
-
-
 def rotated(x, c, grid, learned=None):
   """Multiplies pairs of channels of patches by e^(i angle) (2104.09864)."""
-  if c.rotary.video:
-    return rotated_as_video(x, c, grid)
   r, x = c.rotary, x.copy()
   count = c.head_dim // 4
   for n, (row, column) in enumerate(np.ndindex(grid)):
@@ -230,8 +212,7 @@ def reference(params, image, c):
       'attention': lambda: attention_pooling(inputs, p['pooling'], c),
   }[c.pooling]()
   if c.pool_norm:
-    pooled = layer_norm(pooled, p['pool_norm'] if c.pool_norm_affine else {
-        'scale': 1}, c.layer_norm_epsilon)
+    pooled = layer_norm(pooled, p['pool_norm'], c.layer_norm_epsilon)
   representation = pooled
   if c.representation_layer:
     representation = np.tanh(dense(pooled, p['representation']['dense']))
@@ -266,10 +247,7 @@ def reference(params, image, c):
     ({'rotary': {'coordinates': 'normalized', 'base': 100, 'halves': True},
       **ROTARY, 'position': 'none', 'pooling': 'average'}, (8, 12, 3)),
     ({'rotary': {'learned': True, 'x_first': True}, **ROTARY}, (8, 12, 3)),
-    ({'rotary': {'video': True, 'base': 100}, 'width': 32, 'num_heads': 2},
-     (8, 12, 3)),
-    ({'pooling': 'average', 'pool_norm': True, 'pool_norm_affine': False,
-      'mlp_bias': False, 'norm': 'rms'}, (8, 8, 3)),
+    ({'pooling': 'average', 'pool_norm': True, 'norm': 'rms'}, (8, 8, 3)),
     ({'num_heads': 6, 'num_kv_heads': 2, 'qk_norm': True}, (8, 8, 3)),
 ], ids=str)
 def test_forward_pass_is_the_formulas_of_the_papers(section, image):
