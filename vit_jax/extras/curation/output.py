@@ -1,7 +1,4 @@
-"""Shows reports in the terminal and as HTML pages; writes found pairs.
-
-A report of `data check` and the pairs of `deduplicate` share one page template.
-"""
+"""Shows reports in the terminal and as HTML pages; writes found pairs."""
 
 from collections.abc import Callable, Sequence
 import dataclasses
@@ -21,10 +18,15 @@ from vit_jax.extras.curation import search
 from vit_jax.extras.curation import selection as selection_lib
 
 EXCLUDE, PAIRS, PAGE = 'exclude.txt', 'pairs.jsonl', 'pairs.html'
-_REPORT_SIDE, _PAIR_SIDE = 96, 192  # Pixels of embedded images.
+# Pixels of embedded images.
+_REPORT_SIDE, _NEIGHBOUR_SIDE, _PAIR_SIDE = 96, 64, 192
+# Rows, and images of a group, on a page.
 SHOWN_PAIRS = 60
+_PAGE_GROUPS, _PAGE_GROUP_IMAGES, _PAGE_SUSPECTS = 60, 6, 120
 _ROWS = 10  # Rows of each table in the terminal.
 _GROUP_IMAGES = 4  # Images listed of each group of duplicates.
+
+Read = Callable[[scan_lib.Example], Image.Image]
 
 
 def show(report: check_lib.Report) -> None:
@@ -82,11 +84,65 @@ def write_report(
     path: epath.PathLike,
 ) -> None:
   """Writes the page; images to show are read again from `request`."""
-  _write_page(
-      path, lambda example: scan_lib.to_rgb(
-          request.decode(request.examples[example.number]['image'])),
-      side=_REPORT_SIDE, title=f'Check of {report.source}',
-      text=f'Labels: {report.label_kind}.', report=report)
+  def read(example: scan_lib.Example) -> Image.Image:
+    return scan_lib.to_rgb(
+        request.decode(request.examples[example.number]['image']))
+
+  sections = [
+      html_page.Section(
+          'Findings', '' if report.findings else 'No problems found.',
+          rows=[['harmful' if finding.harmful else '', finding.text]
+                for finding in report.findings]),
+      *_duplicate_section(report, read), _suspect_section(report, read),
+      *(html_page.Section(title, columns=columns, rows=rows)
+        for title, columns, rows in report.tables())]
+  html_page.write(
+      path, title=f'Check of {report.source}', sections=sections,
+      text='\n'.join(filter(None, [
+          f'Labels: {report.label_kind}.', report.description])))
+
+
+def _duplicate_section(
+    report: check_lib.Report, read: Read) -> list[html_page.Section]:
+  """Returns the table of duplicates, if there are any."""
+  rows = []
+  for group in report.duplicates[:_PAGE_GROUPS]:
+    more = len(group.examples) - _PAGE_GROUP_IMAGES
+    rows.append([
+        group.description + f'; {more:,} more copies' * (more > 0),
+        [_thumbnail(example, read, side=_REPORT_SIDE)
+         for example in group.examples[:_PAGE_GROUP_IMAGES]]])
+  return [html_page.Section(
+      f'Groups of duplicates: {len(report.duplicates):,}',
+      f'{_shown(len(report.duplicates), _PAGE_GROUPS)}; groups with different '
+      'labels or in several splits first', columns=['group', 'examples'],
+      rows=rows)] * bool(rows)
+
+
+def _suspect_section(
+    report: check_lib.Report, read: Read) -> html_page.Section:
+  """Returns the table of suspicious labels, or why there is none."""
+  if report.label_agreement is None:
+    return html_page.Section(
+        'Suspicious labels', f'Not searched: {report.labels_not_compared}.')
+  return html_page.Section(
+      f'Suspicious labels: {len(report.suspicious_labels):,}',
+      f'{_shown(len(report.suspicious_labels), _PAGE_SUSPECTS)}; most certain '
+      f'first, by {report.features}; neighbours predict the label of '
+      f'{console.format_percent(report.label_agreement)} of all examples: '
+      'where this is low, most suspicions are wrong',
+      columns=['example', 'suggested', 'margin',
+               'nearest examples of the suggested class'],
+      rows=[[[_thumbnail(suspect.example, read, side=_REPORT_SIDE)],
+             suspect.suggested, console.format_percent(suspect.margin),
+             [dataclasses.replace(
+                 _thumbnail(example, read, side=_NEIGHBOUR_SIDE), caption='')
+              for example in suspect.neighbours]]
+            for suspect in report.suspicious_labels[:_PAGE_SUSPECTS]])
+
+
+def _shown(total: int, limit: int) -> str:
+  return f'{"all" if total <= limit else limit} shown'
 
 
 def write_pairs(folder: epath.Path, pairs: Sequence[search.Pair]) -> None:
@@ -120,26 +176,29 @@ def write_pairs_page(
   by_name = {selection.name: selection for selection in selections}
   source = selections[0].name
 
-  _write_page(
-      path, lambda example: by_name[example.split].image(example.number),
-      side=_PAIR_SIDE, title=title, text=text, report=None,
-      num_pairs=len(pairs), pairs=[{
-          'description': pair.description, 'examples': [
-              scan_lib.Example(pair.index, source, pair.key, ''),
-              scan_lib.Example(
-                  pair.against_index, pair.against, pair.against_key, ''),
-          ]} for pair in sample])
+  def thumbnail(name: str, index: int, key: str) -> list[html_page.Thumbnail]:
+    return [_thumbnail(
+        scan_lib.Example(index, name, key, ''),
+        lambda example: by_name[name].image(example.number), side=_PAIR_SIDE)]
+
+  html_page.write(path, title=title, text=text, sections=[html_page.Section(
+      f'Pairs: {len(sample):,} of {len(pairs):,}, evenly sampled; least similar '
+      'first' if sample else 'No near-duplicates found',
+      columns=['pair', 'source', 'test set'], rows=[
+          [pair.description, thumbnail(source, pair.index, pair.key),
+           thumbnail(pair.against, pair.against_index, pair.against_key)]
+          for pair in sample])])
 
 
-def _write_page(
-    path: epath.PathLike, read: Callable[[scan_lib.Example], Image.Image], *,
-    side: int, **values: Any,
-) -> None:
-  """Writes a page, whose template embeds images of examples in its order."""
-  def thumbnail(example: scan_lib.Example) -> str:
-    try:
-      return html_page.thumbnail(read(example), side=side)
-    except Exception:  # It changed since the scan.
-      return ''
-
-  html_page.write(path, 'curation/page.html', thumbnail=thumbnail, **values)
+def _thumbnail(
+    example: scan_lib.Example, read: Read, *, side: int,
+) -> html_page.Thumbnail:
+  """Returns an example's image with its label, split and key."""
+  try:
+    url = html_page.thumbnail(read(example), side=side)
+  except Exception:  # It changed since the scan.
+    url = ''
+  lines = [*[example.label] * bool(example.label), example.split, example.key]
+  return html_page.Thumbnail(
+      url, side, f'{example.label}: {example.key}' if example.label
+      else example.key, '\n'.join(lines))

@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
         'Curves', 'Training curves of the run.', curves))
   height, width = model.preprocess.resolution
   html_page.write(
-      output / PAGE, 'figures/figures.html', title=f'Inside {args.model}',
+      output / PAGE, title=f'Inside {args.model}',
       text=f'{model.config.describe()}, {tree.num_elements(model.params):,} '
       f'parameters, images of {height} x {width}. Figures as in "An Image is '
       'Worth 16x16 Words", section 4.5. Click a figure for its full size.',
