@@ -6,7 +6,6 @@ import dataclasses
 import functools
 from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
@@ -14,17 +13,16 @@ import numpy as np
 
 from vit_jax import data
 from vit_jax import evals
+from vit_jax import objectives
 from vit_jax import types
 from vit_jax.data import examples
 from vit_jax.data import links
-from vit_jax.data import scaling
 from vit_jax.data.splits import class_sampling as class_sampling_lib
 from vit_jax.data.splits import groups
 from vit_jax.evals import passes
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fingerprint
 from vit_jax.models import feature_layers
-from vit_jax.models import lora
 from vit_jax.objectives import supervised
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
@@ -178,10 +176,11 @@ def check_metric(
 
 
 def build(
-    config: config_lib.Config, microbatches: int, *, model: nn.Module,
-    objective: Any, train_data: data.Dataset, mesh: jax.sharding.Mesh,
-    unreadable: data.UnreadableLog, open_data: OpenData,
-    note: Callable[[str], object], outputs: Outputs | None = None,
+    config: config_lib.Config, microbatches: int, *,
+    context: objectives.Context, objective: Any, train_data: data.Dataset,
+    mesh: jax.sharding.Mesh, unreadable: data.UnreadableLog,
+    open_data: OpenData, note: Callable[[str], object],
+    outputs: Outputs | None = None,
 ) -> dict[str, evals.Evaluate]:
   """Returns the evaluators by name, for a number of microbatches.
 
@@ -190,21 +189,17 @@ def build(
   Raises a `ValueError` if the data does not fit an evaluator.
   """
   config = dataclasses.replace(config, accumulation=microbatches)
-  scale = config.data.value_scale
 
   def predict(
       params: types.Params, batch: types.Batch, *, flip: bool,
       capture: bool = False,
   ) -> types.Outputs:
-    def apply(params: types.Params, images: jax.Array) -> types.Outputs:
-      return model.apply({'params': params}, images, **options)
-
     if outputs:
       return batch
     options = {'capture': True} if capture else {}  # Not of a ResNet.
+    apply = functools.partial(context.apply, **options)
     return (passes.average_mirrored(apply) if flip else apply)(
-        lora.merge(params, config.lora), scaling.normalize(
-            batch['image'], mean=scale['mean'], std=scale['std']))
+        params, batch['image'])
 
   def features(
       params: types.Params, batch: types.Batch, layer: str, setting: str, *,
