@@ -249,7 +249,7 @@ class DataConfig:
       raise ValueError(
           'data.mean is not measured yet: call `data.measured`.')
     # Whoever knows weights has replaced 'auto' by theirs.
-    mean, std = (0.5 if value == 'auto' else value
+    mean, std = (0.5 if isinstance(value, str) else value
                  for value in (self.mean, self.std))
     return value_scale_lib.ValueScale(mean, std, self.value_range)
 

@@ -196,7 +196,8 @@ def build(
   ) -> types.Outputs:
     if outputs:
       return batch
-    options = {'capture': True} if capture else {}  # Not of a ResNet.
+    # A ResNet has no `capture`.
+    options: dict[str, Any] = {'capture': True} if capture else {}
     apply = functools.partial(context.apply, **options)
     return (passes.average_mirrored(apply) if flip else apply)(
         params, batch['image'])

@@ -206,8 +206,9 @@ class MaskedPatch(objective.Objective):
     inputs = self.draw(images, key)
     patches = patch_targets.split(images, grid)
     # The predictions of all patches, of which the masked ones are used.
+    everywhere: dict[str, Any] = {**inputs, 'indices': None}
     predictions = self._context.apply(
-        params, images, **{**inputs, 'indices': None})['predictions']
+        params, images, **everywhere)['predictions']
     predicted = patch_targets.to_pixels(
         self._config.target, predictions, patches, self._context)
     chosen = jnp.zeros(patches.shape[:2], bool).at[
