@@ -3,6 +3,7 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -10,11 +11,14 @@ from tests import pictures
 from tests import toy
 from vit_jax import data
 from vit_jax import schema
+from vit_jax.data import preprocessing
+from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.data.sources import open_source
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import complete
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
+from vit_jax.inference import images as images_lib
 
 TEST = {'every': {'steps': 1}}
 
@@ -268,3 +272,28 @@ def test_features_that_the_model_lacks_are_errors(layer, words):
   built = toy.build(evals={'x': {'name': 'spread', 'feature': layer}})
   with pytest.raises(ValueError, match=words):
     built.evaluate('x', built.init_state().params)
+
+
+def test_training_evaluation_and_predict_normalise_by_one_method(monkeypatch):
+  seen, rng = [], np.random.default_rng(0)
+
+  def zeros(scale, pixels):
+    seen.append(scale)
+    return 0 * pixels
+
+  monkeypatch.setattr(value_scale_lib.ValueScale, 'normalize', zeros)
+  scale = {'mean': (0.1, 0.2, 0.3), 'std': (0.4, 0.5, 0.6)}
+  experiment = toy.build(
+      data={'channels': 3, **scale}, evals={'plain': SECTION})
+  params = jax.tree.map(
+      lambda x: jnp.asarray(rng.normal(size=x.shape), x.dtype),
+      experiment.init_state().params)
+  images = rng.uniform(size=(2, 8, 8, 3))
+  losses, _ = experiment.objective(
+      params, {'image': jnp.float32(images), 'label': jnp.zeros(2, int)},
+      experiment.key, train=False)
+  assert losses[0] == losses[1]
+  experiment.evaluate('plain', params)
+  assert not images_lib.read(
+      images[0], preprocessing.Preprocess((8, 8), **scale)).any()
+  assert seen == 3 * [value_scale_lib.ValueScale(**scale)]

@@ -14,6 +14,7 @@ from tests import toy
 from vit_jax import data
 from vit_jax import objectives
 from vit_jax.data import preprocessing
+from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.inference import load as load_lib
 from vit_jax.objectives import distill
 
@@ -100,7 +101,8 @@ def test_soft_targets_are_those_of_a_softmax(teacher):
 def build(teacher, *, model=None, **section):
   return objectives.parse(
       {'name': 'distill', 'teacher': 'x', **section}).build(objectives.Context(
-          model or Fixed(), teacher=teacher, mean=0.5, std=0.25))
+          model or Fixed(), teacher=teacher,
+          value_scale=value_scale_lib.ValueScale(0.5, 0.25)))
 
 
 def taught(teacher, pixels):

@@ -9,6 +9,7 @@ import pytest
 from tests import random_models
 from vit_jax import objectives
 from vit_jax import tree
+from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.models import factory
 from vit_jax.objectives import mae
 from vit_jax.objectives import patch_targets
@@ -33,8 +34,9 @@ def build(model=(), **section):
       factory.parse({**SECTION, **dict(model)}),
       image_shape=IMAGES.shape[1:], num_classes=5)
   params = random_models.randomize(module, ARRAY, scale=0.3, seed=4)
-  return config.build(objectives.Context(
-      module, mean=MEAN, std=STD)), module, params
+  objective = config.build(objectives.Context(
+      module, value_scale=value_scale_lib.ValueScale(MEAN, STD)))
+  return objective, module, params
 
 
 def predict(model, params, drawn, images=IMAGES):
@@ -133,7 +135,8 @@ def test_pictures_of_the_targets_are_the_patches(target):
   rng = np.random.default_rng(1)
   patches = jnp.asarray(
       rng.integers(0, 256, (2, 5, 4, 8, 3)) / 255, jnp.float32)
-  context = objectives.Context(None, mean=MEAN, std=STD)
+  context = objectives.Context(
+      None, value_scale=value_scale_lib.ValueScale(MEAN, STD))
   targets = patch_targets.compute(target, patches, context)
   outputs = targets
   if target in patch_targets.SIDES:

@@ -10,6 +10,7 @@ import pytest
 from tests import random_models
 from vit_jax import objectives
 from vit_jax import tree
+from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.models import factory
 from vit_jax.objectives import masked_patch
 from vit_jax.objectives import patch_targets
@@ -31,7 +32,8 @@ def build(target, *, patch=4, corrupted=0.5, shares=(0.8, 0.1, 0.1), **section):
   model = config.build_model(
       factory.parse({**SECTION, 'patch': patch, **section}),
       image_shape=IMAGES.shape[1:], num_classes=5)
-  objective = config.build(objectives.Context(model, mean=MEAN, std=STD))
+  objective = config.build(objectives.Context(
+      model, value_scale=value_scale_lib.ValueScale(MEAN, STD)))
   params = random_models.randomize(model, IMAGES, scale=0.3, seed=4)
   return objective, model, params
 

@@ -11,6 +11,7 @@ import pytest
 
 from vit_jax import data
 from vit_jax import objectives
+from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.objectives import supervised
 
 LABELS = jnp.array([2, 0, 1, 2])
@@ -42,7 +43,7 @@ def logits(key=KEY):
 def measure(section, labels, *, multi_label=False, key=KEY, **facts):
   objective = objectives.parse(section).build(objectives.Context(
       Linear(), data.Metadata(num_classes=3, multi_label=multi_label),
-      mean=0.0, std=1.0, **facts))
+      value_scale=value_scale_lib.ValueScale(0.0, 1.0), **facts))
   return objective, objective(
       PARAMS, {'image': IMAGES, 'label': labels, 'mask': jnp.ones(4)}, key)
 

@@ -9,6 +9,7 @@ import numpy as np
 from vit_jax import fields
 from vit_jax import schema
 from vit_jax.data import mixture as mixture_lib
+from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
 from vit_jax.data.images import limits
@@ -242,15 +243,15 @@ class DataConfig:
     return decode.is_picture(channels=self.channels, dtype=self.dtype)
 
   @property
-  def value_scale(self) -> dict[str, Any]:
-    """Scale of pixels: `mean`, `std` and `value_range`, once measured."""
+  def value_scale(self) -> value_scale_lib.ValueScale:
+    """Scale of pixels, once measured."""
     if 'measured' in (self.mean, self.std):
       raise ValueError(
           'data.mean is not measured yet: call `data.measured`.')
     # Whoever knows weights has replaced 'auto' by theirs.
-    mean, std = (0.5 if value == 'auto' else value
+    mean, std = (0.5 if isinstance(value, str) else value
                  for value in (self.mean, self.std))
-    return {'mean': mean, 'std': std, 'value_range': self.value_range}
+    return value_scale_lib.ValueScale(mean, std, self.value_range)
 
   @property
   def target_scale(self) -> dict[str, tuple[float, ...]]:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from vit_jax import fields
 from vit_jax import schema
+from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
 from vit_jax.data.images import resize as resize_lib
@@ -64,10 +65,9 @@ class Preprocess:
       object.__setattr__(self, 'ops', (resize_lib.Resize(self.resolution),))
 
   @property
-  def value_scale(self) -> dict[str, Any]:
+  def value_scale(self) -> value_scale_lib.ValueScale:
     """Scale of pixels, like that of the section `data`."""
-    return {'mean': self.mean, 'std': self.std,
-            'value_range': self.value_range}
+    return value_scale_lib.ValueScale(self.mean, self.std, self.value_range)
 
   @property
   def sections(self) -> list[dict[str, Any]]:

@@ -1,49 +1,18 @@
-"""Scales of pixels and regression targets: applied, measured, compared.
-
-    model input = (pixels from 0 to 1 - mean) / std
-"""
+"""Scales of pixels and regression targets: measured, inherited, compared."""
 
 from collections.abc import Mapping
 import dataclasses
-from typing import Any, TypeVar
+from typing import Any
 
-import jax
-import jax.numpy as jnp
-from jaxtyping import Float, Real
 import numpy as np
 
 from vit_jax.data import config as data_config
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import examples
+from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.data.splits import split_strings
 
-DEFAULT_RANGE = (0, 255)  # Pixel values that become 0 and 1.
 _NUM_IMAGES = 512  # For mean and std of pixels.
-
-Pixels = TypeVar('Pixels', np.ndarray, jax.Array)  # Of the host or the device.
-
-
-def scale(
-    image: Real[Pixels, '... channels'], *,
-    value_range: tuple[float, float] | None = None,
-) -> Float[Pixels, '... channels']:
-  """Returns image / 255 in float32, on the host or the device.
-
-  `value_range` are the pixel values to scale to 0 and 1, instead of 0 and 255.
-  """
-  low, high = value_range or DEFAULT_RANGE
-  return (image.astype(jnp.float32) - low) / (high - low)
-
-
-def normalize(
-    pixels: Float[Pixels, '... channels'], *,
-    mean: float | tuple[float, ...], std: float | tuple[float, ...],
-) -> Float[Pixels, '... channels']:
-  """Returns model inputs (pixels - mean) / std for pixels in [0, 1].
-
-  NumPy arrays stay on the host.
-  """
-  return (pixels - np.asarray(mean, np.float32)) / np.asarray(std, np.float32)
 
 
 def measured(
@@ -58,7 +27,7 @@ def measured(
     mean, std = (0.5, 0.5) if dataset.planned else (
         _measure_pixels(config, dataset))
     config = dataclasses.replace(config, mean=mean, std=std)
-  config = dataclasses.replace(config, **config.value_scale)
+  config = dataclasses.replace(config, **vars(config.value_scale))
   if not dataset.targets or config.target_mean:
     return config
   count = len(dataset.targets)
@@ -104,10 +73,10 @@ def _measure_pixels(
   load = examples.LoadExample(dataset, config, train=False)
   count = min(_NUM_IMAGES, dataset.num_examples)
   sums = np.zeros((2, config.channels))
+  scale = value_scale_lib.ValueScale(value_range=config.value_range)
   for i in range(count):
-    scaled = scale(
-        load.image(i * dataset.num_examples // count),
-        value_range=config.value_range).astype(np.float64)
+    scaled = scale.to_unit(
+        load.image(i * dataset.num_examples // count)).astype(np.float64)
     sums += [scaled.mean((0, 1)), np.square(scaled).mean((0, 1))]
   mean, square = sums / count
   variance = square - np.square(mean)
@@ -151,21 +120,22 @@ def inherit(
 
 
 def scale_notes(
-    config: data_config.DataConfig, trained: Mapping[str, Any]) -> list[str]:
+    config: data_config.DataConfig, trained: value_scale_lib.ValueScale,
+) -> list[str]:
   """Returns a note for each part of the scale that differs from the weights'.
 
   Args:
     config: images of the new run.
-    trained: `mean`, `std` and `value_range` of the weights.
+    trained: scale of the weights.
   """
   notes = []
-  ranges = [tuple(each or DEFAULT_RANGE) for each in (
-      config.value_range, trained['value_range'])]
+  ranges = [tuple(each.value_range or value_scale_lib.DEFAULT_RANGE)
+            for each in (config, trained)]
   if ranges[0] != ranges[1]:
     notes.append(f'note: data.value_range is {ranges[0]}, but the weights are '
                  f'for {ranges[1]}')
   for name in ('mean', 'std'):
-    theirs, ours = trained[name], getattr(config, name)
+    theirs, ours = (getattr(each, name) for each in (trained, config))
     sizes = np.size(ours), np.size(theirs)
     other_channels = min(sizes) > 1 and sizes[0] != sizes[1]
     if isinstance(ours, str) or isinstance(theirs, str) or other_channels:

@@ -11,7 +11,7 @@ from vit_jax import classes
 from vit_jax import console
 from vit_jax import data
 from vit_jax.data import examples
-from vit_jax.data import scaling
+from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.experiment import complete
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
@@ -126,7 +126,7 @@ def _teacher(
         f'objective.teacher {address} is for images of {channels} '
         f'channels, but {dataset.name} has {config.data.channels}. Use a '
         'teacher that was trained on it.')
-  theirs, ours = (tuple(each.value_range or scaling.DEFAULT_RANGE)
+  theirs, ours = (tuple(each.value_range or value_scale_lib.DEFAULT_RANGE)
                   for each in (model.preprocess, config.data))
   if theirs != ours:
     raise ValueError(

@@ -6,24 +6,22 @@ import dataclasses
 import functools
 from typing import Any
 
-import flax.linen as nn
 import jax
 from jax.sharding import NamedSharding
 import numpy as np
 
 from vit_jax import data
 from vit_jax import evals
+from vit_jax import objectives
 from vit_jax import types
 from vit_jax.data import examples
 from vit_jax.data import links
-from vit_jax.data import scaling
 from vit_jax.data.splits import class_sampling as class_sampling_lib
 from vit_jax.data.splits import groups
 from vit_jax.evals import passes
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fingerprint
 from vit_jax.models import feature_layers
-from vit_jax.models import lora
 from vit_jax.objectives import supervised
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
@@ -174,29 +172,26 @@ def check_metric(
 
 
 def build(
-    config: config_lib.Config, microbatches: int, *, model: nn.Module,
-    objective: Any, train_data: data.Dataset, mesh: jax.sharding.Mesh,
-    unreadable: data.UnreadableLog, open_data: OpenData,
-    note: Callable[[str], object],
+    config: config_lib.Config, microbatches: int, *,
+    context: objectives.Context, objective: Any, train_data: data.Dataset,
+    mesh: jax.sharding.Mesh, unreadable: data.UnreadableLog,
+    open_data: OpenData, note: Callable[[str], object],
 ) -> dict[str, evals.Evaluate]:
   """Returns the evaluators by name, for a number of microbatches.
 
   Raises a `ValueError` if the data does not fit an evaluator.
   """
   config = dataclasses.replace(config, accumulation=microbatches)
-  scale = config.data.value_scale
 
   def predict(
       params: types.Params, batch: types.Batch, *, flip: bool,
       capture: bool = False,
   ) -> types.Outputs:
-    def apply(params: types.Params, images: jax.Array) -> types.Outputs:
-      return model.apply({'params': params}, images, **options)
-
-    options = {'capture': True} if capture else {}  # Not of a ResNet.
+    # A ResNet has no `capture`.
+    options: dict[str, Any] = {'capture': True} if capture else {}
+    apply = functools.partial(context.apply, **options)
     return (passes.average_mirrored(apply) if flip else apply)(
-        lora.merge(params, config.lora), scaling.normalize(
-            batch['image'], mean=scale['mean'], std=scale['std']))
+        params, batch['image'])
 
   def features(
       params: types.Params, batch: types.Batch, layer: str, setting: str, *,

@@ -120,8 +120,8 @@ def context(experiment: Experiment) -> objectives.Context:
       experiment.config, experiment.dataset, experiment.model)
   return objectives.Context(
       model=lora.Adapted(model, config.lora) if config.lora.rank else model,
-      dataset=dataset, mean=config.data.value_scale['mean'],
-      std=config.data.value_scale['std'], teacher=experiment.teacher,
+      dataset=dataset, value_scale=config.data.value_scale,
+      teacher=experiment.teacher,
       class_counts=functools.cache(
           functools.partial(_class_counts, config, dataset)))
 
@@ -218,7 +218,7 @@ def _class_counts(
 
 def _build_evaluators(experiment: Experiment) -> Callable[..., Any]:
   return functools.cache(functools.partial(
-      evaluators_lib.build, experiment.config, model=experiment.model,
+      evaluators_lib.build, experiment.config, context=context(experiment),
       objective=experiment.objective, train_data=experiment.dataset,
       mesh=experiment.mesh, unreadable=experiment.unreadable,
       open_data=experiment.open_data, note=experiment.note))

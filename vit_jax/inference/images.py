@@ -23,7 +23,6 @@ from vit_jax import pictures
 from vit_jax import spelling
 from vit_jax import untrusted
 from vit_jax.data import preprocessing as preprocessing_lib
-from vit_jax.data import scaling
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
 from vit_jax.data.images import multichannel
@@ -75,9 +74,8 @@ def read(
   """
   picture = _read_resized(image, preprocess)
   pixels = ops_lib.to_array(picture, size=preprocess.resolution)
-  return scaling.normalize(
-      scaling.scale(pixels, value_range=preprocess.value_range),
-      mean=preprocess.mean, std=preprocess.std)
+  scale = preprocess.value_scale
+  return scale.normalize(scale.to_unit(pixels))
 
 
 def batches(

@@ -31,7 +31,6 @@ from vit_jax import data
 from vit_jax import fields
 from vit_jax import metrics
 from vit_jax import types
-from vit_jax.data import scaling
 from vit_jax.models import factory
 from vit_jax.objectives import objective
 from vit_jax.objectives import supervised
@@ -178,8 +177,7 @@ class Distill(objective.Objective):
   ) -> Float[Array, 'batch new_height new_width channels']:
     """Returns the same images in the size and scale of the teacher's."""
     teacher = self._context.teacher
-    scaled = scaling.normalize(
-        images, mean=teacher.preprocess.mean, std=teacher.preprocess.std)
+    scaled = teacher.preprocess.value_scale.normalize(images)
     shape = (len(images), *image(teacher).shape[1:])
     return scaled if scaled.shape == shape else jax.image.resize(
         scaled, shape, 'bilinear')

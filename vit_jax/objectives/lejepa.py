@@ -116,8 +116,9 @@ class Lejepa(objective.CoupledObjective):
       self, images: objective.Images, key: PRNGKeyArray,
   ) -> dict[str, jax.Array]:
     """Returns the normalised views of a batch."""
-    return {name: self._context.normalize(views) for name, views in
-            views_lib.draw(self._config.views, images, key).items()}
+    return {name: self._context.value_scale.normalize(views)
+            for name, views in views_lib.draw(
+                self._config.views, images, key).items()}
 
   def embed(
       self, params: types.Params, batch: types.Batch, key: PRNGKeyArray, *,

@@ -206,9 +206,9 @@ class MaskedPatch(objective.Objective):
     inputs = self.draw(images, key)
     patches = patch_targets.split(images, grid)
     # The predictions of all patches, of which the masked ones are used.
-    predictions = self._context.model.apply(
-        {'params': params}, self._context.normalize(images),
-        **{**inputs, 'indices': None})['predictions']
+    everywhere: dict[str, Any] = {**inputs, 'indices': None}
+    predictions = self._context.apply(
+        params, images, **everywhere)['predictions']
     predicted = patch_targets.to_pixels(
         self._config.target, predictions, patches, self._context)
     chosen = jnp.zeros(patches.shape[:2], bool).at[

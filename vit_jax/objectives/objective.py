@@ -19,7 +19,7 @@ import numpy as np
 from vit_jax import data
 from vit_jax import metrics as metrics_lib
 from vit_jax import types
-from vit_jax.data import scaling
+from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.models import factory
 from vit_jax.models import model_config
 
@@ -41,32 +41,26 @@ class Context:
     model: the module to train, from `ObjectiveConfig.build_model`.
     dataset: facts about the training data.
     class_counts: counts the training examples of each class.
-    mean: mean of the normalisation of pixels in [0, 1].
-    std: standard deviation of the normalisation.
+    value_scale: normalises pixels in [0, 1].
     teacher: the `inference` model at `ObjectiveConfig.teacher_address`.
   """
   model: Any
   dataset: data.Metadata = data.Metadata(num_classes=0)
   class_counts: Callable[[], Int[np.ndarray, 'classes']] | None = None
-  mean: float | tuple[float, ...] = 0.5
-  std: float | tuple[float, ...] = 0.5
+  value_scale: value_scale_lib.ValueScale = value_scale_lib.ValueScale()
   teacher: Any = None
 
-  def normalize(self, pixels: jax.Array) -> jax.Array:
-    """Returns model inputs for pixels in [0, 1]."""
-    return scaling.normalize(pixels, mean=self.mean, std=self.std)
-
   def apply(
-      self, params: types.Params, pixels: Images, key: PRNGKeyArray, *,
-      train: bool, **inputs: jax.Array,
+      self, params: types.Params, pixels: Images,
+      key: PRNGKeyArray | None = None, *, train: bool = False, **inputs: Any,
   ) -> types.Outputs:
-    """Applies the model to normalised pixels.
+    """Normalises pixels and applies the model, as in training and evaluation.
 
     `train` uses dropout with the random `key`.
     """
     return self.model.apply(
-        {'params': params}, self.normalize(pixels), train=train,
-        rngs={'dropout': key}, **inputs)
+        {'params': params}, self.value_scale.normalize(pixels), train=train,
+        rngs={} if key is None else {'dropout': key}, **inputs)
 
 
 @runtime_checkable

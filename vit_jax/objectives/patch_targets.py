@@ -41,7 +41,7 @@ def compute(
   """
   if target in SIDES:
     return colors(patches, SIDES[target])
-  values = _flat(context.normalize(patches))
+  values = _flat(context.value_scale.normalize(patches))
   if target == 'patch':
     return values
   center, scale = _statistics(values)
@@ -78,10 +78,10 @@ def to_pixels(
   _, _, height, width, channels = patches.shape
   if target not in SIDES:
     if target == 'normalized':
-      center, scale = _statistics(_flat(context.normalize(patches)))
+      center, scale = _statistics(
+          _flat(context.value_scale.normalize(patches)))
       predictions = predictions * scale + center
-    return predictions.reshape(patches.shape) * jnp.asarray(
-        context.std) + jnp.asarray(context.mean)
+    return context.value_scale.denormalize(predictions.reshape(patches.shape))
   side = SIDES[target]
   classes = predictions.reshape(
       *patches.shape[:2], side, side, LEVELS**channels).argmax(axis=-1)

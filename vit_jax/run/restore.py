@@ -230,7 +230,7 @@ def _problem(
   if weights is not None and not counters.origin:
     return ('started from random parameters, but the config now starts from '
             f'{weights.address}. Delete the run')
-  theirs, ours = ({**each.data.value_scale, **each.data.target_scale}
+  theirs, ours = ({**vars(each.data.value_scale), **each.data.target_scale}
                   for each in (earlier, experiment.config))
   if theirs != ours:
     flags = ' '.join(

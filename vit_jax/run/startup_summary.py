@@ -44,8 +44,8 @@ def describe(
       dataset.description, dataset.excluded,
       *data.describe_mixture(config.data.mixture, dataset.source, images),
       *map(experiment.describe_evaluator, config.evals),
-      f'pixels: mean {console.format_numbers(scale["mean"])}, std '
-      f'{console.format_numbers(scale["std"])} of images in [0, 1]',
+      f'pixels: mean {console.format_numbers(scale.mean)}, std '
+      f'{console.format_numbers(scale.std)} of images in [0, 1]',
       f'batch {size:,} = {hosts} host(s) x {mesh.size // hosts} '
       f'{device_kind(mesh)} device(s), '
       f'{size // mesh_lib.data_parallelism(mesh):,} images each'

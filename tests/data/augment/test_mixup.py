@@ -9,7 +9,7 @@ import pytest
 
 from vit_jax import data
 from vit_jax import losses
-from vit_jax.data import scaling
+from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.data.augment import mixup
 
 CLASSES = 8
@@ -44,8 +44,8 @@ def test_pixels_are_normalised_per_channel():
   image = np.random.default_rng(0).integers(
       0, 256, (2, 4, 5, 3), dtype=np.uint8)
   mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-  result = scaling.normalize(
-      scaling.scale(jnp.asarray(image)), mean=mean, std=std)
+  scale = value_scale_lib.ValueScale(mean, std)
+  result = scale.normalize(scale.to_unit(jnp.asarray(image)))
   assert result.dtype == jnp.float32
   np.testing.assert_allclose(
       result, (image / 255 - np.array(mean)) / np.array(std), rtol=1e-5,

@@ -10,7 +10,6 @@ from tests import random_models
 from vit_jax import data
 from vit_jax import schema
 from vit_jax.data import preprocessing
-from vit_jax.data import scaling
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import resize as resize_lib
 from vit_jax.experiment import config_file
@@ -83,8 +82,8 @@ def test_evaluation_and_predictions_compute_the_same_logits(
   paths = [folder / dataset.source.key(i) for i in range(len(SIZES))]
   (_, outputs), = model.outputs(paths)
   np.testing.assert_allclose(
-      outputs['logits'], model(np.asarray(scaling.normalize(
-          batch['image'], mean=config.mean, std=config.std)))['logits'],
+      outputs['logits'], model(np.asarray(
+          config.value_scale.normalize(batch['image'])))['logits'],
       rtol=1e-5, atol=1e-5)
 
 

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, Key
 
 from vit_jax.data import config as data_config
-from vit_jax.data import scaling
 from vit_jax.data.sources import protocol
 
 Batch = Mapping[str, Any]  # Arrays of the host or the device.
@@ -120,8 +119,7 @@ def prepare(
   def apply(
       batch: Batch, key: jax.Array | None, train: bool,
   ) -> dict[str, jax.Array]:
-    image = scaling.scale(
-        jnp.asarray(batch['image']), value_range=config.value_range)
+    image = config.value_scale.to_unit(jnp.asarray(batch['image']))
     label = jnp.asarray(batch['label'])
     if dataset.multi_label:
       label = k_hot(label, num_classes=dataset.num_classes)

@@ -38,15 +38,14 @@ def load(
       model.config, num_classes=model.config.num_classes,
       image_shape=(*preprocess.resolution, preprocess.channels))
   objective: Any = config.build(objectives.Context(
-      module, mean=preprocess.mean, std=preprocess.std))
+      module, value_scale=preprocess.value_scale))
   params = {**model.params_for(preprocess.resolution),
             'masked_patch': weights.read()['masked_patch']}
 
   def reconstruct(images: Images) -> tuple[Images, ...]:
-    pixels = images * np.asarray(preprocess.std, np.float32) + np.asarray(
-        preprocess.mean, np.float32)
     pictures = jax.device_get(jax.jit(objective.reconstruct)(
-        params, pixels, jax.random.key(0)))
+        params, preprocess.value_scale.denormalize(images),
+        jax.random.key(0)))
     return tuple(picture.clip(0, 1) for picture in pictures)
 
   return reconstruct

@@ -15,7 +15,7 @@ from vit_jax import fields
 from vit_jax import registry
 from vit_jax import tree
 from vit_jax import types
-from vit_jax.data import scaling
+from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.extras.zoo import backbone_config as vit_config
 from vit_jax.extras.zoo.configs import huggingface_export
 from vit_jax.extras.zoo.configs import huggingface_types
@@ -48,7 +48,7 @@ def write(
         f'format {form} supports three. Save it as orbax.')
   if form in ('timm', 'huggingface') and (
       preprocess.pixel_dtype != 'uint8'
-      or preprocess.value_range not in (None, scaling.DEFAULT_RANGE)):
+      or preprocess.value_range not in (None, value_scale_lib.DEFAULT_RANGE)):
     raise ValueError(
         f'The model expects pixels of {preprocess.pixel_dtype} with the '
         f'value_range {preprocess.value_range}, which the format {form} cannot '

@@ -315,7 +315,7 @@ def _verification_batches(
     pixels = rng.uniform(
         0, 1, (size, *preprocess.resolution, preprocess.channels))
     batches[console_lib.format_count(size, 'random image')] = (
-        (pixels - preprocess.mean) / preprocess.std).astype(np.float32)
+        preprocess.value_scale.normalize(pixels.astype(np.float32)))
   if found:
     sources, images = _read(model, found, reading)
     batches[console_lib.format_count(len(sources), 'image')] = images
