@@ -41,7 +41,7 @@ MODELS: Mapping[str, str] = {
     'backbone': 'vit_jax.extras.zoo.backbone_config:BackboneConfig',
 }
 
-# Writes a model in the formats of other codebases.
+# Writes a model in the formats of other codebases, or a backbone as .npz.
 WRITER = 'vit_jax.extras.zoo.save:write'
 # Finds the model that the arrays of a file belong to.
 FOREIGN = 'vit_jax.extras.zoo.foreign:load'
@@ -141,7 +141,7 @@ WEIGHT_FILES: Mapping[str, str] = {
 
 # `convert --format`: modules that write.
 WEIGHT_FORMATS: Mapping[str, str] = {
-    'npz': 'vit_jax.weights.formats.npz',
+    'npz': 'vit_jax.weights.published',
     'timm': 'vit_jax.extras.zoo.configs.timm_export',
     'huggingface': 'vit_jax.extras.zoo.configs.huggingface_export',
     'orbax': 'vit_jax.weights.formats.orbax',

@@ -5,9 +5,10 @@
 Values are read by `Weights.read`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 import dataclasses
 import os
+import pathlib
 from typing import Any
 
 from etils import epath
@@ -25,7 +26,9 @@ from vit_jax.models import lora
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import check
 from vit_jax.weights import download
+from vit_jax.weights import published
 from vit_jax.weights import weights as weights_lib
+from vit_jax.weights.formats import open_file
 from vit_jax.weights.formats import orbax
 
 Log = Callable[[str], None]
@@ -64,13 +67,28 @@ def open(
     return orbax.override(_merged(weights, base=base), overrides)
   if base:
     raise _no_adapters(base, address)
-  if not registry.exists(registry.FOREIGN):
-    raise ValueError(
-        f'{os.fspath(address)} is not a checkpoint of vit_jax, and reading '
-        'others needs vit_jax.extras.zoo, which is not installed.')
-  weights = registry.load(registry.FOREIGN)(
-      download.local(path, log=log), overrides)
-  return dataclasses.replace(weights, address=os.fspath(address))
+  return dataclasses.replace(
+      _open_file(download.local(path, log=log), overrides),
+      address=os.fspath(address))
+
+
+def _open_file(
+    path: pathlib.Path, overrides: Mapping[str, Any],
+) -> weights_lib.Weights:
+  """Opens a published .npz file, or with the zoo any other."""
+  opened = open_file.open_weights(path)
+  problem = f'{path} is not a published .npz file.'
+  if opened.format == 'npz':
+    try:
+      return published.read(opened, overrides)
+    except ValueError as error:
+      problem = str(error)
+  # Other models have such names, too, so that the zoo decides.
+  if registry.exists(registry.FOREIGN):
+    return registry.load(registry.FOREIGN)(path, overrides)
+  raise ValueError(
+      f'{problem}\nOther models are read by vit_jax/extras/zoo, which does not '
+      'exist here.')
 
 
 def open_model(

@@ -7,11 +7,12 @@ import numpy as np
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax import tree
+from vit_jax.weights import published
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.formats import array_file
 from vit_jax.weights.formats import orbax
 
-ORBAX = 'orbax'
+ORBAX, NPZ = 'orbax', 'npz'
 FORMATS = tuple(registry.WEIGHT_FORMATS)
 DTYPES = ('float32', 'float16', 'bfloat16')
 
@@ -40,8 +41,7 @@ def save(
       an array of finite floats.
   """
   schema.check_name(
-      form, FORMATS if registry.exists(registry.WRITER) else (ORBAX,),
-      what='format')
+      form, registry.available(registry.WEIGHT_FORMATS), what='format')
   schema.check_name(dtype, DTYPES, what='dtype')
   if form == ORBAX and dtype != 'float32':
     raise ValueError(
@@ -51,4 +51,14 @@ def save(
   if form == ORBAX:
     orbax.save(target, model)
     return []
+  if registry.is_target(model.config.name):
+    raise ValueError(
+        f'The format {form} is for models of the library, but the model is '
+        f'{model.config.name}. Save it as orbax.')
+  if model.preprocess.channels != 3:
+    raise ValueError(
+        f'The model has {model.preprocess.channels} input channels, but the '
+        f'format {form} supports three. Save it as orbax.')
+  if form == NPZ and published.holds(model.config):
+    return published.write(target, model, dtype=dtype)
   return registry.load(registry.WRITER)(target, form, model, dtype=dtype)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from vit_jax.extras.zoo.families import layout
-from vit_jax.extras.zoo.families.layout import Row
+from vit_jax.weights.formats import layout
+from vit_jax.weights.formats.layout import Row
 
 TABLE = layout.Table('test', rows=(
     Row('encoder/layers/qkv', 'block.{layer}.{q|k|v}',

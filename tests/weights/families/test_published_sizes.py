@@ -2,9 +2,9 @@
 
 import pytest
 
-from vit_jax.extras.zoo.families import published_sizes
 from vit_jax.models import factory
 from vit_jax.models import variants
+from vit_jax.weights import published_sizes
 
 
 @pytest.mark.parametrize('name', variants.PUBLISHED)

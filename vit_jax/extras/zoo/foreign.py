@@ -20,22 +20,19 @@ import numpy as np
 from vit_jax import tree
 from vit_jax import untrusted
 from vit_jax.checkpoints import paths
-from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import backbone_config as vit_config
 from vit_jax.extras.zoo import removed
 from vit_jax.extras.zoo.configs import config_json
 from vit_jax.extras.zoo.families import infer_architecture
 from vit_jax.extras.zoo.families import matching
-from vit_jax.extras.zoo.families import published_sizes
 from vit_jax.models import factory
 from vit_jax.models import model_config
 from vit_jax.weights import check
 from vit_jax.weights import declared as declared_lib
+from vit_jax.weights import inferred
 from vit_jax.weights import overrides as overrides_lib
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.formats import open_file
-
-DEFAULT_SIZE = (224, 224)  # Pixels, where nothing determines the image size.
 
 
 def load(
@@ -115,7 +112,7 @@ def _build(
         theirs={match.ours: match.theirs[0] for match in found.matches})
   origin = f'assumed, as for a {found.family.label}'
   declared.add_defaults(found.family.preprocess, origin)
-  preprocess = _preprocess(config, resolution, declared, given)
+  preprocess = inferred.preprocess(config, resolution, declared, given)
   under = f', under {found.prefix}' if found.prefix else ''
   return weights_lib.Weights(
       config=config,
@@ -127,8 +124,18 @@ def _build(
       description=f'{paths.display(opened.path)}: {found.family.label} '
       f'({opened.format}{under})',
       settings=declared.settings({**given.model, **given.preprocess}),
-      notes=(*declared.notes, *_notes(found, declared, given, preprocess)),
-      report=tuple(_report(found, abstract)))
+      notes=tuple(inferred.notes(
+          opened, declared=declared, given=given, size=preprocess.resolution,
+          left_out=found.left_out, more=_notes(found, declared))),
+      report=tuple(inferred.report(
+          opened, matches=found.matches, params=abstract,
+          left_out=found.left_out)))
+
+
+def _notes(
+    found: matching.Found, declared: declared_lib.Declared) -> Iterator[str]:
+  if found.family.undeclared and not declared.source:
+    yield found.family.undeclared
 
 
 def _positions(
@@ -142,21 +149,22 @@ def _positions(
   """
   requested = given.preprocess.get('resolution')
   stored = declared.preprocess.get('resolution')
-  resolutions = {'declared': declared.resolution, 'stored': stored,
-                 'requested': requested}
+  resolutions: Any = {'declared': declared.resolution, 'stored': stored,
+                      'requested': requested}
   if isinstance(config, vit_config.BackboneConfig) and (
       config.position == 'relative_2d'):
     count = max((array.shape[-2] for name, array in shapes.items()
                  if name.endswith('relative/offsets')), default=0)
-    grid, _ = infer_architecture.position_grid(
-        config, count, num_prefix=config.num_prefix_offsets,
+    grid, _ = inferred.position_grid(
+        config, count, offsets=True, num_prefix=config.num_prefix_offsets,
         embeds_prefix=bool(config.num_prefix), **resolutions)
     return config, config.image_size(grid), 0
   if not isinstance(config, vit_config.BackboneConfig) or (
       config.position not in ('learned', 'factorized')
       or not {'positions', 'positions_rows'} & set(shapes)):
     return config, (
-        requested or declared.resolution or stored or DEFAULT_SIZE), 0
+        requested or declared.resolution or stored
+        or inferred.DEFAULT_SIZE), 0
   if config.position == 'factorized' or found.position_grid:
     grid = found.position_grid or (
         len(shapes['positions_rows']), len(shapes['positions_columns']))
@@ -165,7 +173,7 @@ def _positions(
   embeds_prefix = declared.embeds_prefix
   if config.has_cls and 'position_cls' in given.model:
     embeds_prefix = given.model['position_cls']
-  grid, prefix = infer_architecture.position_grid(
+  grid, prefix = inferred.position_grid(
       config, len(shapes['positions']), **resolutions,
       embeds_prefix=embeds_prefix,
       num_prefix=(config.num_prefix if found.family.embeds_registers else
@@ -181,14 +189,7 @@ def _config(
     declared: declared_lib.Declared, given: overrides_lib.Overrides,
 ) -> model_config.ModelConfig:
   """Returns the model config; adds the origin of its heads to `declared`."""
-  known = dict(declared.model)
-  if 'variant' in given.model:
-    if 'num_heads' not in given.model:
-      check.check_num_heads(
-          given.model['variant'], known.get('num_heads', 0))
-    known |= published_sizes.dimensions(given.model['variant'])
-    declared.origins['num_heads'] = weights_lib.GIVEN
-  known |= given.model
+  known = inferred.known_settings(declared, given)
   section = infer_architecture.section(
       params, found.family, declared=known, heads_in_shapes=found.has_head_axis)
   if 'width' in section and not section.get('num_heads'):
@@ -199,61 +200,5 @@ def _config(
   elif 'width' in section and 'num_heads' not in known:
     declared.origins['num_heads'] = 'inferred from the arrays'
   variant = section.pop('variant', None)
-  config = vit_config.general(factory.parse(section))
-  if variant is None:
-    variant = published_sizes.variant(config)
-  elif variant and not published_sizes.has_dimensions(config, variant):
-    variant = ''
-  return dataclasses.replace(config, variant=variant)
-
-
-def _preprocess(
-    config: model_config.ModelConfig, resolution: tuple[int, int],
-    declared: declared_lib.Declared, given: overrides_lib.Overrides,
-) -> preprocessing.Preprocess:
-  preprocess = preprocessing.parse(
-      {'resolution': resolution, **declared.preprocess})
-  if not declared.ours:
-    preprocess = preprocess.resized(resolution)
-    if not config.num_classes:
-      preprocess = dataclasses.replace(preprocess, labels=())
-  preprocess = preprocessing.override(preprocess, given.preprocess)
-  check.check_preprocess(config, preprocess)
-  return preprocess
-
-
-def _notes(
-    found: matching.Found, declared: declared_lib.Declared,
-    given: overrides_lib.Overrides, preprocess: preprocessing.Preprocess,
-) -> Iterator[str]:
-  """Yields lines about sizes, overrides and arrays that are not read."""
-  size = declared.preprocess.get('resolution')
-  if size not in (None, preprocess.resolution) and (
-      'resolution' not in given.preprocess):
-    yield (f'the declared image size is {size}, but images are resized to '
-           f'{preprocess.resolution}, the size of the position embeddings; for '
-           f'the declared size, set resolution={size}')
-  if found.opened.format == 'npz' and not declared.source:
-    # Our own .npz files cannot be distinguished from published ones.
-    file = pathlib.Path(declared_lib.json_path(found.opened.path))
-    yield (f'{file.name} beside it is not that of vit_jax' if file.exists() else
-           f'no {file.name} beside it, which vit_jax writes'
-           ) + ': settings that are assumed may be wrong'
-  if found.family.undeclared and not declared.source:
-    yield found.family.undeclared
-  if values := {**given.model, **given.preprocess}:
-    yield weights_lib.listed(values.items(), start='overrides: ')
-  if found.left_out:
-    yield (f'ignored: {len(found.left_out)} arrays that are not parameters: '
-           + weights_lib.shortened(found.left_out))
-
-
-def _report(
-    found: matching.Found, params: Mapping[str, Any]) -> Iterator[str]:
-  """Yields a line for each parameter, and for each array that is ignored."""
-  for match in found.matches:
-    more = f' (and {len(match.theirs) - 1} more)' * (len(match.theirs) > 1)
-    shape = getattr(params.get(match.ours), 'shape', '')
-    yield f'  loaded  {match.theirs[0]}{more} -> {match.ours} {shape}'.rstrip()
-  for name in found.left_out:
-    yield f'  ignored {name} {found.opened.shapes[name]}'
+  return inferred.with_variant(
+      vit_config.general(factory.parse(section)), variant)

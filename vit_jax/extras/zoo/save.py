@@ -1,6 +1,6 @@
 """Writes a model in another codebase's format, atomically."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 import dataclasses
 import json
 import os
@@ -22,13 +22,13 @@ from vit_jax.extras.zoo.configs import huggingface_types
 from vit_jax.extras.zoo.configs import timm_architectures
 from vit_jax.extras.zoo.configs import timm_arguments
 from vit_jax.extras.zoo.families import families
-from vit_jax.extras.zoo.families import layout
-from vit_jax.extras.zoo.families import published_sizes
 from vit_jax.models import ablations
 from vit_jax.models import model_config
 from vit_jax.weights import declared
+from vit_jax.weights import published
+from vit_jax.weights import published_sizes
 from vit_jax.weights import weights as weights_lib
-from vit_jax.weights.formats import npz
+from vit_jax.weights.formats import layout
 from vit_jax.weights.formats import safetensors
 
 # Settings that config.json declares.
@@ -42,10 +42,6 @@ def write(
 ) -> list[str]:
   """Writes a model; see `weights.save.save`."""
   preprocess = model.preprocess
-  if preprocess.channels != 3:
-    raise ValueError(
-        f'The model has {preprocess.channels} input channels, but the '
-        f'format {form} supports three. Save it as orbax.')
   if form in ('timm', 'huggingface') and (
       preprocess.pixel_dtype != 'uint8'
       or preprocess.value_range not in (None, value_scale_lib.DEFAULT_RANGE)):
@@ -53,10 +49,6 @@ def write(
         f'The model expects pixels of {preprocess.pixel_dtype} with the '
         f'value_range {preprocess.value_range}, which the format {form} cannot '
         'express. Save it as orbax.')
-  if registry.is_target(model.config.name):
-    raise ValueError(
-        f'The format {form} is for models of the library, but the model is '
-        f'{model.config.name}. Save it as orbax.')
   params = model.read()
   if isinstance(model.config, ablations.AblationConfig):
     fields.check_exportable(model.config, form)
@@ -78,11 +70,7 @@ def write(
   path = os.fspath(target)
   declared_settings: tuple[str, ...] = ()
   if form == 'npz':
-    with (atomic_files.create(path) as file,
-          atomic_files.create(declared.json_path(path)) as json_file):
-      npz.write(file, arrays)
-      metadata[npz.CHECKSUM] = npz.open_file(file).metadata[npz.CHECKSUM]
-      json_file.write_text(json.dumps(metadata, indent=2) + '\n')
+    published.write_file(path, arrays, metadata)
   elif form == 'timm' and path.endswith('.safetensors'):
     with atomic_files.create(path) as file:
       _write_safetensors(file, arrays, metadata)
@@ -92,7 +80,8 @@ def write(
     if getattr(config, 'layer_norm_epsilon', None) in (
         timm_architectures.EPSILONS):
       declared_settings += 'layer_norm_epsilon',
-  return _notes(form, family, config, declared=declared_settings)
+  return list(published.differences(
+      form, family, config, declared=declared_settings))
 
 
 def _write_safetensors(
@@ -128,10 +117,7 @@ def _family(form: str, model: weights_lib.Weights) -> families.Family:
   config: Any = model.config
   if not isinstance(config, vit_config.BackboneConfig):
     fields.check_exportable(config, form)
-    return families.FAMILIES[
-        'timm_bit' if form == 'timm' else
-        'resnet' if config.backbone and not config.backbone.preactivation else
-        'bit']
+    return families.FAMILIES['timm_bit']
   if form == 'huggingface':
     found = huggingface_types.TYPES[huggingface_export.model_type(model)]
     return found.in_family.written(config)
@@ -209,22 +195,3 @@ def to_arrays(
               for n, array in arrays.items()}
   return {family.prefix + name: np.ascontiguousarray(array)
           for name, array in sorted(arrays.items())}
-
-
-def _notes(
-    form: str, family: families.Family, config: Any, *,
-    declared: Iterable[str] = (),
-) -> list[str]:
-  """Returns notes on settings for which the format's library differs.
-
-  The settings of its family are those of the library, except those that it
-  reads from config.json (`declared`).
-  """
-  pairs = [(name, value, getattr(config, name))
-           for name, value in family.settings.items() if name not in declared]
-  if config.backbone:
-    pairs += [(f'backbone.{name}', value, getattr(config.backbone, name))
-              for name, value in family.backbone.items()]
-  return [f'{form} computes with {name}={theirs!r}, this model with {own!r}; '
-          'only vit_jax reads that from the metadata'
-          for name, theirs, own in pairs if own != theirs]

@@ -13,9 +13,9 @@ from vit_jax.extras.zoo import backbone_config as vit_config
 from vit_jax.extras.zoo import backbones
 from vit_jax.extras.zoo import timm_names
 from vit_jax.extras.zoo.configs import timm_arguments
-from vit_jax.extras.zoo.families import published_sizes
 from vit_jax.models import factory
 from vit_jax.models import model_config
+from vit_jax.weights import published_sizes
 from vit_jax.weights import weights as weights_lib
 
 # Epsilons of the norms in timm's architectures. Our metadata has any other.

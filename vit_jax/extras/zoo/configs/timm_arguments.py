@@ -14,9 +14,9 @@ import numpy as np
 from vit_jax.extras.zoo import backbone_config as vit_config
 from vit_jax.extras.zoo import rotary as rotary_lib
 from vit_jax.extras.zoo.configs import timm_naflex
-from vit_jax.extras.zoo.families import layout
 from vit_jax.models import model_config
 from vit_jax.weights import weights as weights_lib
+from vit_jax.weights.formats import layout
 
 POOLING = {'cls': 'token', 'average': 'avg', 'attention': 'map'}
 GELU = {'exact': 'gelu', 'tanh': 'gelu_tanh', 'quick': 'quick_gelu'}

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from vit_jax.data import preprocessing
-from vit_jax.extras.zoo.families import layout
 from vit_jax.extras.zoo.families import names
 from vit_jax.extras.zoo.families import names_huggingface
 from vit_jax.extras.zoo.families import names_timm
 from vit_jax.models import positions as positions_lib
+from vit_jax.weights.formats import layout
+from vit_jax.weights.formats import published_names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,14 +106,7 @@ _DINOV2_MLP = {'gelu': ('.weights_',), 'swiglu': ('.mlp.fc',)}
 
 
 FAMILIES: Mapping[str, Family] = {family.name: family for family in (
-    Family(
-        'resnet', "big_vision's ResNet", names.RESNET_NPZ, settings=_RESNET),
-    Family('npz', 'published JAX ViT', names.NPZ, settings=_TANH),
-    Family(
-        'bit', 'published BiT', names.BIT_NPZ, prefix='resnet/',
-        settings=_RESNET,
-        # The value in the code of big_transfer.
-        backbone={**_BIT_BACKBONE, 'variance_epsilon': 1e-10}),
+    *(Family(**vars(family)) for family in published_names.FAMILIES),
     Family(
         'timm', 'timm ViT', names_timm.TIMM, settings=_EXACT,
         backbone={'group_norm_epsilon': 1e-5, 'std_epsilon': 0.0,

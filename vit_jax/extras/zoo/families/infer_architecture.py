@@ -1,18 +1,14 @@
 """Model config inferred from the names and shapes of parameters."""
 
 from collections.abc import Mapping
-import math
 from typing import Any
 
-from vit_jax.extras.zoo import backbone_config as vit_config
 from vit_jax.extras.zoo.families import families
 from vit_jax.extras.zoo.families import names
 from vit_jax.models import variants
+from vit_jax.weights import inferred
 
 _LAYERS = 'encoder/layers'
-_QKV = f'{_LAYERS}/attention/qkv_kernel'
-_REQUIRED = ('patches/kernel', f'{_LAYERS}/attention_norm/scale', _QKV,
-             f'{_LAYERS}/mlp/hidden/kernel')
 
 
 def section(
@@ -27,49 +23,33 @@ def section(
     ValueError: if an array that every model has is missing.
   """
   name = family.settings.get('name', 'vit')
-  if (declared.get('name', name) == 'resnet') != (name == 'resnet'):
-    raise ValueError(
-        f'name: expected {declared["name"]!r}, found the arrays of a {name}.')
-  head = params.get('head/dense/kernel')
+  inferred.check_kind(declared, name)
   result: dict[str, Any] = {
       **family.settings,
-      'num_classes': 0 if head is None else int(head.shape[-1])}
+      'num_classes': inferred.num_classes(params)}
   if name == 'vit':
     result = {**_encoder(params, family, declared), **result}
     if heads_in_shapes:
-      result['num_heads'] = int(params[_QKV].shape[-2])
+      result['num_heads'] = inferred.heads(params)
     result |= _pooling(params, family, declared)
     if family.ambiguous:
       _check_undetermined(params, declared)
       if result['stem_norm'] != 'none':
         result['layer_norm_epsilon'] = 1e-5  # CLIP and AIMv2.
   result |= {**declared, 'name': name}  # `factory.parse` finds another.
-  backbone = _backbone(params)
-  if backbone and declared.get('backbone', {}) is not None:
-    result['backbone'] = {
-        **backbone, **family.backbone, **declared.get('backbone', {})}
-  return result
+  return result | inferred.stem(params, family.backbone, declared)
 
 
 def _encoder(
     params: Mapping[str, Any], family: families.Family,
     declared: Mapping[str, Any],
 ) -> dict[str, Any]:
-  missing = [name for name in _REQUIRED if name not in params]
-  if missing:
-    raise ValueError('The weights have no ' + ', '.join(
-        row.theirs for row in family.table.rows if row.ours in missing) + '.')
-  kernel, norm, _, hidden = (params[name].shape for name in _REQUIRED)
-  patch = tuple(map(int, kernel[:2]))
   result: dict[str, Any] = {
-      'width': int(kernel[-1]), 'depth': int(norm[0]),
-      'mlp_dim': int(hidden[-1]),
-      'patch': patch[0] if patch[0] == patch[1] else patch,
+      **inferred.encoder(params, family.table),
       'distill_token': 'distill' in params,
       'registers': _length(params, 'registers'),
       **_blocks(params), **_positions(params),
-      'pool_norm': 'pool_norm/scale' in params,
-      'representation_layer': 'representation/dense/kernel' in params}
+      'pool_norm': 'pool_norm/scale' in params}
   if f'{_LAYERS}/attention_scale' in params:
     result['layer_scale'] = 1e-5  # Initial value, replaced by the weights.
   if result['pool_norm'] and 'final_norm/scale' not in params:
@@ -175,17 +155,6 @@ def _pooling(
   return result
 
 
-def _backbone(params: Mapping[str, Any]) -> dict[str, Any] | None:
-  root = params.get('backbone/root/kernel')
-  if root is None:
-    return None
-  depths: list[int] = []
-  while f'backbone/block{len(depths) + 1}/unit1/conv1/kernel' in params:
-    depths.append(1 + _length(
-        params, f'backbone/block{len(depths) + 1}/units/conv1/kernel'))
-  return {'depths': tuple(depths), 'width': int(root.shape[-1])}
-
-
 def _length(params: Mapping[str, Any], name: str) -> int:
   return int(params[name].shape[0]) if name in params else 0
 
@@ -208,70 +177,3 @@ def num_heads(
       f'{path}: the number of heads is unknown: the arrays do not contain '
       f'it, no config.json declares it, and no published size has width '
       f'{section["width"]}. Set it: num_heads=N.')
-
-
-# ------------------------------------------------------------------ positions
-
-
-def position_grid(
-    config: vit_config.BackboneConfig, count: int, *, num_prefix: int,
-    embeds_prefix: bool | None,
-    declared: tuple[int, int] | None, stored: tuple[int, int] | None,
-    requested: tuple[int, int] | None,
-) -> tuple[tuple[int, int], int]:
-  """Returns the grid of position embeddings, and the embeddings before it.
-
-  Args:
-    config: the ViT.
-    count: number of position embeddings, or of offsets of 'relative_2d'.
-    num_prefix: position embeddings of tokens before the patches, if there are
-      any.
-    embeds_prefix: whether there are any; None if unknown.
-    declared: image size of the position embeddings, if a config declares it.
-    stored: image size of the weights, which the embeddings may belong to; if
-      not, the grid is square if it can be.
-    requested: image size of the caller, which decides in other cases. It is not
-      first: 576 embeddings are 24 x 24, but also fit images of 288 x 512.
-
-  Raises:
-    ValueError: if no grid fits, or two do.
-  """
-  prefixes = dict.fromkeys(
-      prefix for prefix, possible in (
-          (num_prefix, embeds_prefix is not False),
-          (0, not embeds_prefix)) if possible)
-
-  offsets = config.position == 'relative_2d'
-
-  def fit(resolution: tuple[int, int]) -> tuple[tuple[int, int], int] | None:
-    try:
-      rows, columns = config.grid(resolution)
-    except ValueError:
-      return None
-    prefix = count - ((2 * rows - 1) * (2 * columns - 1) if offsets
-                      else rows * columns)
-    return ((rows, columns), prefix) if prefix in prefixes else None
-
-  for resolution in filter(None, (declared, stored)):
-    if found := fit(resolution):
-      return found
-  if declared:
-    raise ValueError(
-        f'{count} position embeddings (class tokens: '
-        f'{config.num_class_tokens}, registers: {config.registers}) do not '
-        f'belong to images of {declared[0]}x{declared[1]}.')
-  squares = {prefix: math.isqrt(count - prefix) for prefix in prefixes
-             if count > prefix
-             and math.isqrt(count - prefix) ** 2 == count - prefix}
-  if len(squares) != 1:
-    if requested and (found := fit(requested)):
-      return found
-    grids = ' or '.join(f'{n}x{n}' for n in squares.values()) or 'not square'
-    raise ValueError(
-        f'The grid of {count} position embeddings (class tokens: '
-        f'{config.num_class_tokens}, registers: {config.registers}) is '
-        f'{grids}. Set the image size that they are for: '
-        'resolution=(height, width).')
-  (prefix, side), = squares.items()
-  side = (side + 1) // 2 if offsets else side
-  return (side, side), prefix

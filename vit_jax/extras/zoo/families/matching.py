@@ -10,22 +10,16 @@ from typing import Any
 import numpy as np
 
 from vit_jax.extras.zoo.families import families
-from vit_jax.extras.zoo.families import layout
 from vit_jax.models import positions as positions_lib
+from vit_jax.weights import inferred
 from vit_jax.weights.formats import array_file
+from vit_jax.weights.formats import layout
 
-# Optimizer state repeats the names of the parameters. Flax's optimizer target
-# is the parameters themselves.
-_OPTIMIZER = re.compile(
-    r'(.*[/.])?(opt|optim|optimizer|opt_state|optimizer_state)[/.]'
-    r'(?!target/).*')
 # Patches of other models, by the axes of their kernel.
 _OTHER_PATCHES = {
     2: 'flattened patches (NaFlex), read only in files of timm and '
        'transformers',
     5: 'patches of several video frames (tubelets), which our models lack'}
-# The first kernel of a ViT or ResNet.
-_STEMS = ('patches/kernel', 'backbone/root/kernel')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,13 +96,8 @@ def _find(opened: array_file.ArrayFile, prefix: str | None) -> Found:
       [prefix] if prefix in models else models)}
   complete = [p for p, (_, problems) in results.items() if not problems]
   if len(complete) > 1:
-    listed = ' and '.join(f'{p!r} ({models[p].label})' for p in complete)
-    raise ValueError(
-        f'{opened.path} holds more than one model, under the prefixes '
-        f'{listed}. Choose one: '
-        + ' or '.join(f'prefix={p!r}' for p in complete)
-        + ' in load(...), --set prefix=... in commands. For a run, write it to '
-        'a file of its own by `convert` first.')
+    raise inferred.several_models(
+        opened.path, {p: models[p].label for p in complete})
   prefix = next(iter(complete or results))
   family, (matches, problems) = models[prefix], results[prefix]
   if problems:
@@ -150,12 +139,9 @@ def _matches(
   Leaves out optimizer state, and arrays of other models.
   """
   table = models[prefix].table
-  copies = tuple(p for p in models if p != prefix and p.startswith(prefix))
-  inside = (name.removeprefix(prefix) for name in names
-            if name.startswith(prefix) and not name.startswith(copies))
   return layout.matches(table, [
-      name for name in inside
-      if not _OPTIMIZER.fullmatch(name) and not table.ignores(name)])
+      name for name in inferred.names_under(prefix, names, models)
+      if not table.ignores(name)])
 
 
 def candidates(names: Sequence[str]) -> list[tuple[families.Family, str]]:
@@ -175,22 +161,8 @@ def candidates(names: Sequence[str]) -> list[tuple[families.Family, str]]:
 
   return sorted([
       (family, prefix) for family in families.FAMILIES.values()
-      for prefix in _prefixes(family.table, names)],
+      for prefix in inferred.prefixes(family.table, names)],
                 key=num_known, reverse=True)
-
-
-def _prefixes(table: layout.Table, names: Sequence[str]) -> list[str]:
-  """Returns prefixes of a model's first kernel, except in optimizer state."""
-  stem = dataclasses.replace(table, rows=tuple(
-      row for row in table.rows if row.ours in _STEMS))
-  found: dict[str, None] = {}
-  for name in names:
-    ends = (0, *(m.end() for m in re.finditer('[/.]', name)))
-    prefix = next((name[:end] for end in ends
-                   if layout.find_row(stem, name[end:])), None)
-    if prefix is not None and not _OPTIMIZER.fullmatch(prefix):
-      found[prefix] = None
-  return list(found)
 
 
 def _knows(table: layout.Table, name: str) -> bool:

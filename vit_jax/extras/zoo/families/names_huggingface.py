@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
-from vit_jax.extras.zoo.families.layout import Table
 from vit_jax.extras.zoo.families.names import rows
+from vit_jax.weights.formats.layout import Table
 
 # Rows of ViT and DINOv2 that belong to no layer.
 _STEM = """

@@ -3,10 +3,10 @@
 import dataclasses
 import re
 
-from vit_jax.extras.zoo.families.layout import Row
-from vit_jax.extras.zoo.families.layout import Table
 from vit_jax.extras.zoo.families.names import LAYERS
 from vit_jax.extras.zoo.families.names import rows
+from vit_jax.weights.formats.layout import Row
+from vit_jax.weights.formats.layout import Table
 
 BLOCK = 'blocks.{layer}.'
 

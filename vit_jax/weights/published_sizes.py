@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from vit_jax.models import factory
 from vit_jax.models import model_config
+from vit_jax.models import resnet_config
 from vit_jax.models import variants
 from vit_jax.models import vit
 
@@ -18,7 +18,12 @@ def variant(config: model_config.ModelConfig) -> str:
 
 def dimensions(name: str) -> dict[str, Any]:
   """Returns the keys of the section `model` that a variant determines."""
-  return _dimensions(factory.parse({'variant': name}))
+  section = variants.section(name)
+  stem = section.get('backbone')
+  keys = vit.ViTConfig.dimensions if 'width' in section else ('name',)
+  return {**{key: section[key] for key in keys}, 'backbone': stem and {
+      'depths': tuple(stem['depths']),
+      'width': stem.get('width', resnet_config.StemConfig.width)}}
 
 
 def has_dimensions(config: model_config.ModelConfig, name: str) -> bool:
