@@ -14,7 +14,7 @@ CONSTRAIN ?= -c $(PINS)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 NUMERICAL := tests/models tests/optim tests/objectives tests/training \
   tests/evals tests/weights tests/parallel tests/test_losses.py \
-  tests/test_metrics.py tests/test_golden.py
+  tests/test_metrics.py tests/extras/zoo/test_golden.py
 SOURCES := $(wildcard main.py configs benchmarks docs) vit_jax tests
 
 .DEFAULT_GOAL := help

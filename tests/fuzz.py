@@ -39,6 +39,7 @@ from tests import hostile
 from tests import pictures
 from tests import random_models
 from tests import tfds_files
+from tests.extras.zoo import zoo_models
 from vit_jax import __main__ as main
 from vit_jax import data
 from vit_jax import schema
@@ -202,7 +203,7 @@ def written(write):
 
 def weights_file(module, family):
   return written(lambda folder: module.write(
-      folder / 'x', random_models.arrays(family)))['x']
+      folder / 'x', zoo_models.arrays(family)))['x']
 
 
 def tfds_dataset(form):
@@ -294,7 +295,7 @@ def readers():
   # Its own name is random.
   parts['array values'] = max(run, key=lambda name: len(run[name]))
   shards = {'metadata': {}, 'weight_map': dict.fromkeys(
-      random_models.arrays('huggingface'), 'x.safetensors')}
+      zoo_models.arrays('huggingface'), 'x.safetensors')}
   safetensors_file = weights_file(safetensors, 'huggingface')
   names = (b'a/1.png', b'b/2.png', b'train/a/1.png', b'train/b/2.png',
            b'test/a/3.png', b'x.png', b'train/1.csv')
@@ -317,8 +318,8 @@ def readers():
       'safetensors': Reader('x.safetensors', read_weights, [safetensors_file]),
       'config': Reader(
           'config.json', weights_in_folder, [
-              text(random_models.HUGGINGFACE_CONFIG),
-              text(random_models.TIMM_CONFIG)],
+              text(zoo_models.HUGGINGFACE_CONFIG),
+              text(zoo_models.TIMM_CONFIG)],
           {'model.safetensors': safetensors_file}),
       'index': Reader(
           'model.safetensors.index.json', weights_in_folder, [text(shards)],
@@ -337,7 +338,7 @@ def readers():
     import torch
     stream = io.BytesIO()
     torch.save({name: torch.from_numpy(value) for name, value in
-                random_models.arrays('timm').items()}, stream)
+                zoo_models.arrays('timm').items()}, stream)
     found['pytorch'] = Reader('x.pth', read_weights, [stream.getvalue()])
   found['parquet'].open(arrow)  # Imports `datasets`: takes seconds.
   return found

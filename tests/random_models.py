@@ -10,12 +10,11 @@ import numpy as np
 from vit_jax import tree
 from vit_jax.checkpoints import checksums
 from vit_jax.data import preprocessing
-from vit_jax.extras.zoo import save as save_lib
-from vit_jax.extras.zoo.families import families
 from vit_jax.inference import load as load_lib
 from vit_jax.inference import model as model_lib
 from vit_jax.models import factory
 from vit_jax.weights import check
+from vit_jax.weights import published
 
 # Differs from all published variants.
 TINY = {'width': 12, 'depth': 2, 'mlp_dim': 20, 'num_heads': 2, 'patch': 8,
@@ -41,9 +40,9 @@ def config_of(**settings):
 
 
 def arrays(family, resolution=(32, 32), **settings):
-  """Returns the arrays of a tiny model under a family's names."""
-  return save_lib.to_arrays(
-      families.FAMILIES[family], params(config_of(**settings), resolution))
+  """Returns the arrays of a tiny model under published names."""
+  return published.to_arrays(
+      published.FAMILIES[family], params(config_of(**settings), resolution))
 
 
 def shapes_of(module, images):
@@ -117,18 +116,3 @@ def save_near_initial(path, **settings):
           size=x.shape).astype(x.dtype), model.params)
   model.with_params(params).save(path)
   return path
-
-
-# Files config.json for `arrays('huggingface')` and `arrays('timm')`.
-HUGGINGFACE_CONFIG = {
-    'model_type': 'vit', 'architectures': ['ViTForImageClassification'],
-    'hidden_size': 12, 'num_hidden_layers': 2, 'num_attention_heads': 3,
-    'intermediate_size': 20, 'image_size': 32, 'patch_size': 8,
-    'qkv_bias': True, 'hidden_act': 'gelu_new', 'layer_norm_eps': 1e-7,
-    'id2label': {str(i): f'class {i}' for i in range(5)}}
-TIMM_CONFIG = {
-    'architecture': 'vit_tiny_patch16_224', 'num_classes': 5,
-    'num_features': 12, 'global_pool': 'token', 'model_args': {
-        'img_size': 32, 'embed_dim': 12, 'depth': 2, 'num_heads': 3,
-        'mlp_ratio': 20.5 / 12, 'patch_size': 8, 'act_layer': 'gelu_tanh'},
-    'pretrained_cfg': {'mean': [0.1, 0.2, 0.3], 'input_size': [3, 32, 32]}}

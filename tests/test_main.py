@@ -13,11 +13,6 @@ from vit_jax import __main__ as main
 from vit_jax import early_signals
 from vit_jax import registry
 from vit_jax.checkpoints import paths
-from vit_jax.extras.curation import beam_runner
-from vit_jax.extras.curation import hash_index
-from vit_jax.extras.curation import output
-from vit_jax.extras.curation import similarity
-from vit_jax.extras.serve import export
 from vit_jax.models import feature_layers
 from vit_jax.weights import save as save_lib
 
@@ -178,31 +173,22 @@ main.exit_code([])"""
   assert 'ZeroDivisionError: a bug' in done.stderr
 
 
+def flags(command, task=''):
+  """Returns the flags of a command, by name."""
+  _, parser = main.build_parser(command)
+  parser, = (each for each in main.subparsers(parser)
+             if each.prog.endswith(f'{command} {task}'.strip()))
+  return {flag: action for action in parser._actions
+          for flag in action.option_strings}
+
+
 def test_commands_offer_the_choices_of_the_library():
   # Commands repeat them, because the library takes seconds to import.
-  def flags(command, task=''):
-    _, parser = main.build_parser(command)
-    parser, = (each for each in main.subparsers(parser)
-               if each.prog.endswith(f'{command} {task}'.strip()))
-    return {flag: action for action in parser._actions
-            for flag in action.option_strings}
-
-  assert flags('export')['--format'].choices == tuple(export.PROGRAMS)
   for name in save_lib.FORMATS:
     assert name in flags('convert')['--format'].help
   assert flags('convert')['--which'].choices == paths.WHICH
   for name in (*feature_layers.FEATURES, *feature_layers.TOKEN_FEATURES):
     assert f'{name}: ' in flags('features')['--layer'].help
-  prepare = flags('data', 'prepare')
-  assert prepare['--runner'].default == beam_runner.LOCAL
-  duplicates = flags('deduplicate')
-  for name in (output.EXCLUDE, output.PAIRS, output.PAGE):
-    assert name in duplicates['--to'].help
-  assert f'up to {hash_index.MAX_DISTANCE} ' in duplicates[
-      '--max-distance'].help
-  for found in (duplicates, flags('data', 'check')):
-    assert similarity.Thresholds() == similarity.Thresholds(
-        found['--max-distance'].default, found['--min-similarity'].default)
 
 
 def test_paths_of_flags_may_begin_with_a_tilde(monkeypatch, tmp_path):

@@ -11,7 +11,6 @@ from vit_jax import tree
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import fit_weights
 from vit_jax.experiment import load_config
-from vit_jax.extras.sweep import grid as grid_lib
 
 pytestmark = pytest.mark.slow  # It builds large models.
 
@@ -263,27 +262,6 @@ def test_mae_fine_tunes_the_average_of_patches_with_a_new_norm():
   assert {n.split('/')[0] for n, s in status.items() if s == 'ignored'} == {
       'final_norm', 'masked_patch'}
   assert status['cls'] == 'loaded'
-
-
-@pytest.mark.parametrize(('dataset', 'steps', 'rates', 'held_out'), [
-    ('imagenet2012', 20_000, [0.003, 0.01, 0.03, 0.06], 1),
-    ('cifar100', 10_000, [0.001, 0.003, 0.01, 0.03], 2),
-    ('cifar10', 10_000, [0.001, 0.003, 0.01, 0.03], 2),
-    ('oxford_iiit_pet', 500, [0.001, 0.003, 0.01, 0.03], 10),
-    ('oxford_flowers102', 500, [0.001, 0.003, 0.01, 0.03], 10)])
-def test_sweeps_match_table_4(dataset, steps, rates, held_out):
-  sweep = grid_lib.plan(
-      f'{CONFIGS}/finetune.py:model=B/16,dataset={dataset}')['']
-  assert_settings(sweep.config, {
-      'total.steps': steps, 'batch_size': 512, 'data.resolution': 384,
-      'optimizer.name': 'sgd', 'optimizer.momentum': 0.9,
-      'optimizer.weight_decay': 0, 'optimizer.clip_norm': 1,
-      'optimizer.schedule.name': 'cosine', 'averaging': None})
-  assert [p.config.optimizer.learning_rate for p in sweep.points] == rates
-  assert sweep.section.seeds == 3
-  for point in sweep.points:
-    splits = point.development.data.split.split('+')
-    assert {s[s.index('['):] for s in splits} == {f'[:{100 - held_out}%]'}
 
 
 @pytest.mark.parametrize(('method', 'trained'), [

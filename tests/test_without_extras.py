@@ -13,6 +13,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 
 PROGRAM = """
 import importlib, pkgutil
+import numpy
 import vit_jax
 for module in pkgutil.walk_packages(vit_jax.__path__, 'vit_jax.'):
   if not module.name.endswith('__main__'):
@@ -27,7 +28,14 @@ experiment = vit_jax.build({
 summary = vit_jax.train(experiment, 'run')
 assert vit_jax.evaluate('run')['test/accuracy'] == (
     summary['metrics']['test/accuracy'])
-assert vit_jax.load('photos').predict('image.png')
+model = vit_jax.load('photos')
+assert model.predict('image.png')
+model.save('photos.npz', form='npz')
+again = vit_jax.load('photos.npz')
+assert again.config == model.config
+assert again.preprocess == model.preprocess
+numpy.testing.assert_array_equal(
+    again.params['patches']['kernel'], model.params['patches']['kernel'])
 """
 
 

@@ -22,9 +22,10 @@ from vit_jax.checkpoints import paths
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import load_config
 from vit_jax.experiment import model_flops
-from vit_jax.extras.zoo.families import matching
 from vit_jax.training import health
 from vit_jax.weights import open as open_lib
+from vit_jax.weights import published
+from vit_jax.weights.formats import npz
 
 pytestmark = [pytest.mark.slow,  # It trains models.
               pytest.mark.usefixtures('one_device')]
@@ -135,22 +136,22 @@ def test_evaluate_repeats_the_metrics_of_training(whole, tmp_path, capsys):
 
 def test_a_run_reads_and_describes_foreign_weights_once(
     whole, tmp_path, capsys, monkeypatch):
-  find, read = (mock.Mock(wraps=getattr(matching, name))
-                for name in ('find', 'read'))
-  npz = tmp_path / 'weights.npz'
-  vit_jax.load(whole[0], log=None).save(npz, form='npz')
-  monkeypatch.setattr(matching, 'find', find)
-  monkeypatch.setattr(matching, 'read', read)
+  opened, read = mock.Mock(wraps=published.read), mock.Mock(wraps=npz._load)
+  path = tmp_path / 'weights.npz'
+  vit_jax.load(whole[0], log=None).save(path, form='npz')
+  monkeypatch.setattr(published, 'read', opened)
+  monkeypatch.setattr(npz, '_load', read)
   file = toy.write(tmp_path / 'tune.py', total={'steps': 1})
   assert main.main([
       f'--config={file}', f'--workdir={tmp_path}/run',
-      f'--config.init.checkpoint={npz}',
+      f'--config.init.checkpoint={path}',
       '--config.data.resolution=[12, 8]']) == 0
   assert capsys.readouterr().out.count('\n  model: ') == 1
-  assert (find.call_count, read.call_count) == (1, 1)
+  assert opened.call_count == 1
+  assert read.call_count == len(npz.open_file(path).shapes)
   trained = open_lib.open(tmp_path / 'run')
   assert trained.shapes['positions'].shape == (7, 8)
-  assert trained.run['init']['checkpoint'] == str(npz)
+  assert trained.run['init']['checkpoint'] == str(path)
 
 
 def test_a_non_finite_loss_stops_and_names_the_parameters(

@@ -13,9 +13,6 @@ from tests import toy
 from vit_jax import data
 from vit_jax.data import mixture
 from vit_jax.data.splits import split_strings
-from vit_jax.experiment import config as config_lib
-from vit_jax.extras.sweep import config as sweep_config
-from vit_jax.extras.sweep import development_split
 
 # 3 : 1, so that digits repeat and the drawings do not.
 MIXTURE = {
@@ -297,6 +294,3 @@ def test_other_settings_that_a_mixture_would_change_are_errors():
   with pytest.raises(ValueError, match='data.mixture has weights of its own'):
     toy.build(**{**config, 'data': {**config['data'], 'shapes': MIXTURE[
         'shapes']}})
-  with pytest.raises(ValueError, match='Sweep on one of its sources'):
-    development_split.overrides(
-        config_lib.resolve(config), sweep_config.SweepConfig())

@@ -1,12 +1,10 @@
 """Curves, thresholds and intervals, compared with scikit-learn."""
 
-from etils import epath
 import numpy as np
 import pytest
 from sklearn import metrics
 
 from vit_jax.evals import roc
-from vit_jax.extras.figures import evaluation_figures as figures
 
 RNG = np.random.default_rng(0)
 
@@ -100,8 +98,7 @@ def test_intervals_cover_the_deviation_of_an_accuracy(toy):
   assert width == pytest.approx(1.96 * np.sqrt(0.8 * 0.2 / 400), rel=0.1)
 
 
-def test_classes_without_examples_are_left_out_and_curves_are_drawn(
-    toy, tmp_path):
+def test_classes_without_examples_are_left_out(toy):
   labels, logits = khot()
   labels[:, 1] = False
   result = toy({'name': 'roc', 'samples': 3}, toy.split(
@@ -113,8 +110,6 @@ def test_classes_without_examples_are_left_out_and_curves_are_drawn(
   assert np.trapezoid(curve, dx=1 / (roc.POINTS - 1)) == pytest.approx(
       metrics.roc_auc_score(labels[:, 0], logits[:, 0]), abs=0.01)
   assert np.isnan(result.tables['roc'][1]).all()
-  path, = figures.draw('roc', result, epath.Path(tmp_path))
-  assert path.stat().length > 10_000
 
 
 @pytest.mark.parametrize(('section', 'classes', 'words'), [

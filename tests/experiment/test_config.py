@@ -5,7 +5,6 @@ import pathlib
 import re
 import sys
 
-import numpy as np
 import pytest
 
 from docs import config_reference
@@ -375,16 +374,6 @@ def test_a_config_can_import_a_module_beside_it(tmp_path):
       'def get_config():\n'
       '  return ml_collections.ConfigDict({"x": my_rates_beside.RATE})\n')
   assert config_file.read(str(config)) == {'x': 0.5}
-
-
-def test_weights_are_opened_once_for_each_number_of_heads(tmp_path):
-  path = str(tmp_path / 'vit.npz')
-  np.savez(path, **random_models.arrays(
-      'timm', variant='Ti/16', num_classes=5))
-  open_once = load_config.opener()
-  assert [open_once(path, 'latest', heads).config.num_heads
-          for heads in (0, 6, 3, 0)] == [3, 6, 3, 3]
-  assert open_once(path, 'latest', 0) is open_once(path, 'latest', 3)
 
 
 @pytest.fixture

@@ -6,15 +6,7 @@ import numpy as np
 import pytest
 
 from tests import random_models
-from tests import toy
 import vit_jax
-from vit_jax import tree
-from vit_jax.experiment import fit_weights
-from vit_jax.extras.zoo import save as save_lib
-from vit_jax.extras.zoo.families import families
-from vit_jax.weights import adapt as adapt_lib
-from vit_jax.weights import open as open_lib
-from vit_jax.weights.formats import safetensors
 
 
 def test_log_lines_have_relative_paths(tmp_path, monkeypatch):
@@ -80,20 +72,3 @@ def test_models_are_created_with_random_parameters(tmp_path):
       vit_jax.load(tmp_path / 'x.npz', log=None).params, model.params)
   with pytest.raises(ValueError, match="SIZE/PATCH.*'B/17x'"):
     vit_jax.create('B/17x')
-
-
-def test_fine_tuning_interpolates_positions_as_the_code_of_the_weights(
-    tmp_path):
-  section = {**random_models.TINY, 'gelu': 'exact', 'num_classes': 10}
-  model = random_models.make(section, side=16)
-  arrays = save_lib.to_arrays(
-      families.FAMILIES['timm'], tree.flatten(model.params))
-  safetensors.write(tmp_path / 'x.safetensors', arrays)
-  found = open_lib.open(tmp_path / 'x.safetensors', num_heads=2)
-  built = toy.build(model=section, data={'resolution': 32})
-  params, _ = fit_weights.fit(
-      built, found, rules=adapt_lib.InitConfig(ignored=()))
-  np.testing.assert_allclose(
-      params['positions'], model.config.resize_positions(
-          'positions', np.asarray(model.params['positions']), old_grid=(2, 2),
-          new_grid=(4, 4), method='cubic'), rtol=1e-5)

@@ -6,10 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from vit_jax.extras.zoo import attention as zoo_attention
 from vit_jax.models import attention as attention_lib
 from vit_jax.models import factory
 from vit_jax.models import splash
+from vit_jax.models import vit
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import sharding
 
@@ -37,28 +37,29 @@ def test_values_and_gradients_are_those_of_plain_attention(
     assert error < tolerance * jnp.linalg.norm(other)
 
 
-def self_attention(attention, **section):
-  return zoo_attention.SelfAttention(
-      factory.parse({'name': 'backbone', 'width': 16, 'depth': 1,
-                    'mlp_dim': 8, 'num_heads': 4,
-                    'patch': 4, 'attention': attention, **section}),
-      train=False, capture=False, grid=(1, 1))
+def self_attention(attention):
+  return vit.SelfAttention(vit.ViTConfig(
+      width=16, depth=1, mlp_dim=8, num_heads=4, patch=4,
+      attention=attention), train=False, capture=False)
 
 
 # Not through the encoder: its scan cannot contain Pallas's interpreter.
-@pytest.mark.parametrize(('num_kv_heads', 'images'), [(2, 2), (0, 1)])
-def test_each_device_attends_to_its_images_and_heads(num_kv_heads, images):
+@pytest.mark.parametrize('images', [2, 1])
+def test_each_device_attends_to_its_images_and_heads(images):
+  assert_same_when_split(self_attention('plain'), self_attention('splash'),
+                         images=images)
+
+
+def assert_same_when_split(plain, kernel, *arguments, images):
+  """Compares gradients of two attentions on a mesh of four devices."""
   mesh = mesh_lib.build(
       mesh_lib.MeshConfig(data=2, fsdp=1, tensor=2), jax.devices()[:4])
   tokens = jax.random.normal(jax.random.key(0), (images, 5, 16))
-  layer = jnp.zeros((), int)
-  plain, kernel = (self_attention(name, num_kv_heads=num_kv_heads)
-                   for name in ('plain', 'splash'))
-  params = plain.init(jax.random.key(1), tokens, None, layer)
+  params = plain.init(jax.random.key(1), tokens, *arguments)
 
   def gradients(module):
     def loss(params, tokens):
-      return (module.apply(params, tokens, None, layer)[0] ** 2).sum()
+      return (module.apply(params, tokens, *arguments)[0] ** 2).sum()
     return jax.jit(jax.grad(loss, argnums=(0, 1)))
 
   expected = gradients(plain)(params, tokens)
@@ -98,5 +99,5 @@ def test_auto_uses_the_kernel_for_long_sequences(
       called.append(query.shape) or value))
   module = self_attention(attention)
   jax.eval_shape(lambda: module.init(
-      jax.random.key(0), jnp.ones((1, tokens, 16)), None, jnp.zeros((), int)))
+      jax.random.key(0), jnp.ones((1, tokens, 16))))
   assert bool(called) == used

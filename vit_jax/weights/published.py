@@ -37,7 +37,7 @@ from vit_jax.weights.formats import npz
 from vit_jax.weights.formats import published_names
 
 _RECORDS = (vit.ViTConfig, resnet.HybridConfig, resnet.ResNetConfig)
-_FAMILIES = {family.name: family for family in published_names.FAMILIES}
+FAMILIES = {family.name: family for family in published_names.FAMILIES}
 # Values of settings that the files can hold; others have no array.
 _STORED: Mapping[str, tuple[Any, ...]] = {
     'position': ('learned', 'none'), 'position_at': ('stem',),
@@ -249,18 +249,30 @@ def write(
       raise ValueError(
           f'The format npz cannot store {name}={value!r}, only '
           f'{" or ".join(map(repr, values))}. Save the model as orbax.')
-  family = _FAMILIES['npz' if config.has_tokens else
+  family = FAMILIES['npz' if config.has_tokens else
                      'bit' if config.backbone.preactivation else 'resnet']
+  arrays = to_arrays(family, tree.flatten(model.read()))
+  write_file(
+      target, {name: array.astype(dtype) for name, array in arrays.items()},
+      declared_lib.metadata(dataclasses.replace(model, config=config)))
+  return list(differences('npz', family, config))
+
+
+def to_arrays(
+    family: published_names.Family, params: Mapping[str, Any],
+) -> dict[str, np.ndarray]:
+  """Returns the arrays of a file, by its names, of parameters by our names.
+
+  Raises:
+    ValueError: if the files hold no such parameter.
+  """
   arrays: dict[str, np.ndarray] = {}
-  for name, array in tree.flatten(model.read()).items():
+  for name, array in params.items():
     if array.size:
       arrays |= layout.to_theirs(
           family.table, name, np.asarray(array, np.float32))
-  write_file(target, {
-      family.prefix + name: np.ascontiguousarray(array.astype(dtype))
-      for name, array in sorted(arrays.items())},
-             declared_lib.metadata(dataclasses.replace(model, config=config)))
-  return list(differences('npz', family, config))
+  return {family.prefix + name: np.ascontiguousarray(array)
+          for name, array in sorted(arrays.items())}
 
 
 def write_file(

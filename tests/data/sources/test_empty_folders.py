@@ -5,13 +5,9 @@ import re
 import pytest
 
 from tests import own_data
-from tests import pictures
 from tests import toy
 from vit_jax import data
 from vit_jax.data.sources import open_source
-from vit_jax.extras.curation import check as check_lib
-from vit_jax.extras.curation import scan as scan_lib
-from vit_jax.extras.curation import similarity
 
 SYSTEM = (
     '#recycle', '@eaDir', '@Recycle', '#snapshot', '@Recently-Snapshot',
@@ -128,19 +124,6 @@ def test_files_that_are_not_read_are_counted_in_every_layout(tmp_path):
   opened = own_data.open_path(tmp_path / 'scenes', labelled=False)
   assert opened.description.endswith(
       'masks without an image: 1 (masks/5.png); not read: 1 .heic')
-
-
-def test_a_check_names_class_folders_without_images(tmp_path):
-  for i, name in enumerate('abab'):
-    pictures.save(tmp_path / f'{name}/{i}.png', pictures.picture(i, side=16))
-  write_class(tmp_path / 'c', 'heic')
-  write_class(tmp_path / 'd', 'link')
-  report = check_lib.check(
-      scan_lib.prepare(data.parse({'source': str(tmp_path)})),
-      thresholds=similarity.Thresholds(), features='', advance=lambda _: None)
-  finding, = (one for one in report.findings if one.kind == 'without_images')
-  assert finding.count == 2 and finding.harmful
-  assert finding.text.endswith('c (12 .heic), d (1 broken link)')
 
 
 @pytest.mark.parametrize('layout', [

@@ -1,6 +1,5 @@
 """Images without labels are opened from every layout."""
 
-import json
 import tarfile
 
 import numpy as np
@@ -10,11 +9,7 @@ import pytest
 
 from tests import own_data
 from tests import pictures
-from vit_jax import __main__ as main
 from vit_jax import data
-from vit_jax.extras.curation import check as check_lib
-from vit_jax.extras.curation import scan as scan_lib
-from vit_jax.extras.curation import similarity
 
 COUNT = 20
 
@@ -97,26 +92,6 @@ def test_labels_can_be_ignored(tmp_path, write):
   opened = own_data.open_path(write(tmp_path), 'none', labelled=False)
   assert opened.no_labels == 'data.target is none: labels are ignored.'
   assert sum(own_data.sizes(opened).values()) == COUNT
-
-
-def test_a_check_and_prepared_shards_have_no_labels(tmp_path):
-  source = _folder('photos/{}.png')(tmp_path) / 'photos'
-  config = data.parse({'source': str(source)})
-  report = check_lib.check(
-      scan_lib.prepare(config), thresholds=similarity.Thresholds(),
-      features='', advance=lambda _: ())
-  assert 'Labels are not checked: Found' in report.description
-  assert report.label_kind == 'none' and not report.classes
-  assert report.labels_not_compared == 'there are no labels'
-  assert main.main(['data', 'prepare', f'--source={source}', '--name=mine',
-                    f'--to={tmp_path}/to', '--runner=local']) == 0
-  features = json.loads(
-      (tmp_path / 'to/mine/1.0.0/features.json').read_text())
-  assert 'label' not in features['featuresDict']['features']
-  prepared = data.open_dataset(data.parse({
-      'source': 'mine', 'data_dir': f'{tmp_path}/to'}), split='all')
-  assert prepared.is_unlabelled and len(prepared) == COUNT
-  assert 'mine has no labels' in prepared.no_labels
 
 
 def test_the_layout_of_tiny_imagenet_is_read(tmp_path):

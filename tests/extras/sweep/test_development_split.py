@@ -10,6 +10,7 @@ from tests import toy
 from vit_jax import data
 from vit_jax.data.splits import split_strings
 from vit_jax.experiment import config as config_lib
+from vit_jax.extras.sweep import config as sweep_config
 from vit_jax.extras.sweep import development_split
 from vit_jax.extras.sweep import grid as grid_lib
 from vit_jax.extras.sweep import sweep as sweep_lib
@@ -152,3 +153,11 @@ def test_equal_splits_of_other_data_are_reported():
                         for source in ('./all', './part'))
   assert development_split.reported_evaluators(final, development) == ['test']
   assert not development_split.reported_evaluators(final, final)
+
+
+def test_a_mixture_is_an_error():
+  config = toy.config(data={'mixture': [{'source': 'shapes'},
+                                        {'source': 'digits'}]})
+  with pytest.raises(ValueError, match='Sweep on one of its sources'):
+    development_split.overrides(
+        config_lib.resolve(config), sweep_config.SweepConfig())

@@ -149,8 +149,8 @@ def _positions(
   """
   requested = given.preprocess.get('resolution')
   stored = declared.preprocess.get('resolution')
-  resolutions: Any = {'declared': declared.resolution, 'stored': stored,
-                      'requested': requested}
+  resolutions: dict[str, Any] = {
+      'declared': declared.resolution, 'stored': stored, 'requested': requested}
   if isinstance(config, vit_config.BackboneConfig) and (
       config.position == 'relative_2d'):
     count = max((array.shape[-2] for name, array in shapes.items()

@@ -3,7 +3,6 @@
 import pathlib
 
 from vit_jax import registry
-from vit_jax import schema
 from vit_jax import untrusted
 from vit_jax.weights.formats import array_file
 
@@ -23,8 +22,10 @@ def open_weights(path: pathlib.Path) -> array_file.ArrayFile:
     return _open_shards(path)
   untrusted.check_regular(path)
   form = array_file.format_of(path)
-  schema.check_name(form, registry.available(registry.WEIGHT_FILES),
-                    what='format of weights')
+  if not registry.exists(registry.WEIGHT_FILES[form]):
+    raise ValueError(
+        f'{path} is a file of {form}, which vit_jax/extras/zoo reads. It does '
+        'not exist here.')
   return registry.load(registry.WEIGHT_FILES[form]).open_file(path)
 
 

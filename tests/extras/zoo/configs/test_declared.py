@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests import random_models
+from tests.extras.zoo import zoo_models
 from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import foreign
 from vit_jax.weights import declared
@@ -22,7 +23,7 @@ PREPROCESS = preprocessing.parse({
 
 
 def write(path, family, text, **settings):
-  arrays = random_models.arrays(family, **settings)
+  arrays = zoo_models.arrays(family, **settings)
   if family == 'npz':
     npz.write(path, arrays)
     pathlib.Path(declared.json_path(str(path))).write_text(text)
@@ -108,7 +109,7 @@ def test_settings_that_cannot_be_read_are_not_taken_for_none(
     model.save(tmp_path / weights, form=family)
   else:
     model.save(tmp_path / 'saved', form=family)
-    arrays = random_models.arrays(family)
+    arrays = zoo_models.arrays(family)
     safetensors.write(tmp_path / weights, arrays)
     (tmp_path / 'saved/config.json').replace(tmp_path / 'config.json')
   (tmp_path / settings).unlink(missing_ok=True)

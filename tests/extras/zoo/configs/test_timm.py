@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests import random_models
+from tests.extras.zoo import zoo_models
 from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import backbone_config
 from vit_jax.extras.zoo import foreign
@@ -25,7 +26,7 @@ BASE = {'architecture': 'vit_base_patch16_224', 'model_args': ARGUMENTS}
 
 def write(folder, config, **settings):
   safetensors.write(folder / 'model.safetensors',
-                    random_models.arrays('timm', **settings))
+                    zoo_models.arrays('timm', **settings))
   (folder / 'config.json').write_text(json.dumps(config))
 
 
@@ -177,7 +178,7 @@ def test_missing_preprocessing_is_that_of_timm(tmp_path):
 def test_arguments_set_whether_registers_have_position_embeddings(
     embedded, missing, tmp_path):
   side = 16 if embedded else 24
-  arrays = random_models.arrays('timm', (side, side), registers=4,
+  arrays = zoo_models.arrays('timm', (side, side), registers=4,
                                 position_cls=embedded)
   if embedded:
     cls, patches = arrays['pos_embed'][:, :1], arrays['pos_embed'][:, 1:]

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests import random_models
+from tests.extras.zoo import zoo_models
 import vit_jax
 from vit_jax import escape
 from vit_jax.extras.zoo import foreign
@@ -15,7 +16,7 @@ from vit_jax.weights.formats import safetensors
 
 
 def load(tmp_path, family, settings, **overrides):
-  arrays = random_models.arrays(family, **settings)
+  arrays = zoo_models.arrays(family, **settings)
   (npz if family == 'npz' else safetensors).write(tmp_path / 'x', arrays)
   return foreign.load(tmp_path / 'x', overrides)
 
@@ -50,7 +51,7 @@ def test_the_size_of_images_is_reported_beside_that_of_the_positions(tmp_path):
 def test_the_origin_of_the_heads_is_reported(
     config, origin, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
-  safetensors.write('x', random_models.arrays(
+  safetensors.write('x', zoo_models.arrays(
       'timm', (224, 224), variant='Ti/16', num_classes=1))
   if config:
     (tmp_path / 'config.json').write_text(json.dumps(config))

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests import random_models
+from tests.extras.zoo import zoo_models
 from vit_jax.data import preprocessing
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import resize as resize_lib
@@ -20,7 +21,7 @@ HF = {'model_type': 'vit', 'hidden_size': 12, 'num_attention_heads': 3}
 
 def write(folder, config, processor=None, **settings):
   safetensors.write(folder / 'model.safetensors',
-                    random_models.arrays('huggingface', **settings))
+                    zoo_models.arrays('huggingface', **settings))
   (folder / 'config.json').write_text(json.dumps(config))
   if processor is not None:
     (folder / 'preprocessor_config.json').write_text(json.dumps(processor))

@@ -17,7 +17,7 @@ from vit_jax.extras.zoo.configs import huggingface_export
 from vit_jax.extras.zoo.configs import timm
 from vit_jax.extras.zoo.configs import timm_export
 
-ROOT = pathlib.Path(__file__).parents[3]
+ROOT = pathlib.Path(__file__).parents[4]
 MODEL = {'width': 8, 'depth': 1, 'mlp_dim': 8, 'num_heads': 2, 'patch': 8,
          'num_classes': 2, 'position': 'none'}
 # The sizes of these images are not those of any operation.

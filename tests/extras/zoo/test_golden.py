@@ -10,7 +10,7 @@ import vit_jax
 from vit_jax.weights.formats import npz
 from vit_jax.weights.formats import safetensors
 
-GOLDEN = pathlib.Path(__file__).parent / 'golden'
+GOLDEN = pathlib.Path(__file__).parents[2] / 'golden'
 FILES = sorted(path.stem for path in GOLDEN.glob('*.npz'))
 MODERN = sorted(f'{path.parent.name}/{path.stem}' for path in (
     *GOLDEN.glob('modern/*.npz'), *GOLDEN.glob('toys/*.npz')))

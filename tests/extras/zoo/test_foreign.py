@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests import random_models
+from tests.extras.zoo import zoo_models
 from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import foreign
 from vit_jax.weights.formats import npz
@@ -79,7 +80,7 @@ def with_optimizer(arrays):
          'big_vision', 'params'])
 def test_every_layout_of_the_published_format_loads(
     layout, settings, tmp_path):
-  arrays = layout(random_models.arrays('npz', **settings))
+  arrays = layout(zoo_models.arrays('npz', **settings))
   loaded = load('npz', arrays, tmp_path)
   random_models.assert_same(loaded.read(), params(**settings))
   assert loaded.config == random_models.config_of(**settings)
@@ -88,7 +89,7 @@ def test_every_layout_of_the_published_format_loads(
 
 def test_group_norm_scales_with_extra_axes_load(tmp_path):
   settings = random_models.HYBRID
-  arrays = random_models.arrays('npz', **settings)
+  arrays = zoo_models.arrays('npz', **settings)
   old = {name: a.reshape(1, 1, 1, -1) if '/gn' in name or 'gn_' in name else a
          for name, a in arrays.items()}
   assert sum(a.shape[:3] == (1, 1, 1) for a in old.values()) > 20
@@ -99,7 +100,7 @@ def test_group_norm_scales_with_extra_axes_load(tmp_path):
 
 def test_bfloat16_stored_as_void_loads(tmp_path):
   void = {name: a.astype(ml_dtypes.bfloat16).view('V2')
-          for name, a in random_models.arrays('npz').items()}
+          for name, a in zoo_models.arrays('npz').items()}
   random_models.assert_same(load('npz', void, tmp_path).read(), {
       name: a.astype(ml_dtypes.bfloat16).astype(np.float32)
       for name, a in params().items()})
@@ -119,20 +120,20 @@ def old_huggingface(arrays):
     lambda arrays: renamed(arrays, ('vit.', 'deit.'))],
     ids=['before version 5', 'DeiT without distillation'])
 def test_other_names_of_hugging_face_load(rename, tmp_path):
-  arrays = rename(random_models.arrays('huggingface'))
+  arrays = rename(zoo_models.arrays('huggingface'))
   random_models.assert_same(
       load('huggingface', arrays, tmp_path).read(), params())
 
 
 def test_the_unused_pooler_of_a_classifier_is_ignored(tmp_path):
-  arrays = random_models.arrays('huggingface', representation_layer=True)
+  arrays = zoo_models.arrays('huggingface', representation_layer=True)
   loaded = load('huggingface', arrays, tmp_path)
   assert not loaded.config.representation_layer
   assert 'ignored vit.pooler.dense.weight' in '\n'.join(loaded.report)
 
 
 def test_scratch_weights_have_the_settings_of_their_family(tmp_path):
-  arrays = random_models.arrays('scratch', final_norm=False)
+  arrays = zoo_models.arrays('scratch', final_norm=False)
   loaded = load('scratch', arrays, tmp_path)
   assert (loaded.config.final_norm, loaded.config.gelu,
           loaded.config.layer_norm_epsilon) == (False, 'tanh', 1e-5)
@@ -142,7 +143,7 @@ def test_scratch_weights_have_the_settings_of_their_family(tmp_path):
 def test_the_resnets_of_big_vision_are_hybrids_without_an_encoder(tmp_path):
   settings = {**random_models.RESNET, 'backbone': {
       'depths': (1, 2), 'width': 32}}
-  arrays = under('params/', random_models.arrays('resnet', **settings))
+  arrays = under('params/', zoo_models.arrays('resnet', **settings))
   assert 'params/block2/unit2/conv1/kernel' in arrays
   npz.write(tmp_path / 'x', arrays)
   loaded = foreign.load(tmp_path / 'x')
@@ -161,7 +162,7 @@ def test_the_bit_models_of_big_vision_are_refused_with_the_reason(tmp_path):
 
 def test_missing_position_embeddings_may_be_fixed(tmp_path):
   settings = {'position': 'sincos', 'pooling': 'average'}
-  npz.write(tmp_path / 'x', random_models.arrays('npz', **settings))
+  npz.write(tmp_path / 'x', zoo_models.arrays('npz', **settings))
   with pytest.raises(ValueError, match="position='sincos' for fixed"):
     foreign.load(tmp_path / 'x')
   loaded = foreign.load(tmp_path / 'x', {'position': 'sincos'})
@@ -178,14 +179,14 @@ def test_missing_position_embeddings_may_be_fixed(tmp_path):
     ({'num_classes': 0}, (32, 32)),
 ])
 def test_settings_are_inferred_from_shapes(settings, resolution, tmp_path):
-  loaded = load('npz', random_models.arrays('npz', resolution, **settings),
+  loaded = load('npz', zoo_models.arrays('npz', resolution, **settings),
                 tmp_path)
   assert loaded.config == random_models.config_of(**settings)
   assert loaded.resolution == resolution
 
 
 def test_the_summary_names_what_was_inferred_assumed_and_overridden(tmp_path):
-  arrays = random_models.arrays('npz')
+  arrays = zoo_models.arrays('npz')
   loaded = load('npz', with_optimizer(arrays), tmp_path, gelu='exact')
   text = '\n'.join(loaded.summary)
   for words in ('published JAX ViT', 'under opt/target/', '5 classes',
@@ -200,12 +201,12 @@ def test_the_summary_names_what_was_inferred_assumed_and_overridden(tmp_path):
 
 def test_heads_that_no_array_determines_come_from_the_caller_or_the_sizes(
     tmp_path):
-  path = write(tmp_path / 'x', 'timm', random_models.arrays('timm'))
+  path = write(tmp_path / 'x', 'timm', zoo_models.arrays('timm'))
   with pytest.raises(ValueError, match='number of heads is unknown.*=N'):
     foreign.load(path)
   with pytest.raises(ValueError, match='not divide into 5 heads'):
     foreign.load(path, {'num_heads': 5})
-  small = random_models.arrays(
+  small = zoo_models.arrays(
       'timm', width=192, mlp_dim=768, num_heads=3, patch=16, depth=12)
   loaded = foreign.load(write(path, 'timm', small))
   assert (loaded.config.num_heads, loaded.config.variant) == (3, 'Ti/16')
@@ -214,7 +215,7 @@ def test_heads_that_no_array_determines_come_from_the_caller_or_the_sizes(
 
 
 def test_a_variant_sets_the_heads(tmp_path):
-  path = write(tmp_path / 'x', 'timm', random_models.arrays(
+  path = write(tmp_path / 'x', 'timm', zoo_models.arrays(
       'timm', variant='b/16', depth=1, num_classes=2))
   # S/16 and b/16 have the same widths.
   assert foreign.load(path, {'depth': 1}).config.num_heads == 6
@@ -239,12 +240,12 @@ def test_a_variant_sets_the_heads(tmp_path):
 def test_an_override_that_contradicts_the_arrays_is_an_error(
     overrides, words, tmp_path):
   with pytest.raises(ValueError, match=words):
-    load('npz', random_models.arrays('npz'), tmp_path, **overrides)
+    load('npz', zoo_models.arrays('npz'), tmp_path, **overrides)
 
 
 def test_overrides_take_precedence(tmp_path):
   loaded = load(
-      'npz', random_models.arrays('npz'), tmp_path, gelu='exact',
+      'npz', zoo_models.arrays('npz'), tmp_path, gelu='exact',
       layer_norm_epsilon=1e-4, mean=0.25, std=[2], labels=tuple('abcde'),
       resolution=64)
   assert (loaded.config.gelu, loaded.config.layer_norm_epsilon) == (
@@ -256,7 +257,7 @@ def test_overrides_take_precedence(tmp_path):
   assert loaded.resolution == (32, 32)
   assert loaded.preprocess.resolution == (64, 64)
   # 16 patches are 4 x 4 as in training, although 2 x 8 would fit this image.
-  loaded = load('npz', random_models.arrays('npz'), tmp_path,
+  loaded = load('npz', zoo_models.arrays('npz'), tmp_path,
                 resolution=(16, 64))
   assert loaded.resolution == (32, 32)
   assert loaded.preprocess.resolution == (16, 64)
@@ -281,7 +282,7 @@ def test_overrides_take_precedence(tmp_path):
      r'\(13,\) \(Transformer/encoderblock_1/LayerNorm_0/scale\)')])
 def test_a_missing_array_or_a_wrong_name_shape_or_value_is_an_error(
     change, words, tmp_path):
-  arrays = {**random_models.arrays('npz'), **change}
+  arrays = {**zoo_models.arrays('npz'), **change}
   with pytest.raises(ValueError, match=words):
     load('npz', {n: a for n, a in arrays.items() if a is not None},
          tmp_path).read()
@@ -298,7 +299,7 @@ def without(arrays, name):
     ('pos_embed', 'positions', {'position': 'none', 'resolution': 64})])
 def test_a_part_that_every_model_has_is_missing_unless_overridden(
     name, ours, overrides, tmp_path):
-  arrays = without(random_models.arrays('timm'), name)
+  arrays = without(zoo_models.arrays('timm'), name)
   with pytest.raises(ValueError, match=(
       f'(?s){ours}: expected .*found nothing.*final_norm=False.')):
     load('timm', arrays, tmp_path)
@@ -308,7 +309,7 @@ def test_a_part_that_every_model_has_is_missing_unless_overridden(
 
 
 def test_a_missing_head_is_reported(tmp_path):
-  arrays = without(without(random_models.arrays('npz'), 'head/kernel'),
+  arrays = without(without(zoo_models.arrays('npz'), 'head/kernel'),
                    'head/bias')
   loaded = load('npz', arrays, tmp_path)
   assert loaded.config.num_classes == 0
@@ -320,7 +321,7 @@ def test_a_missing_head_is_reported(tmp_path):
 
 @pytest.mark.parametrize('family', ['timm', 'huggingface'])
 def test_a_distilled_model_needs_both_heads(family, tmp_path):
-  arrays = random_models.arrays(family, distill_token=True)
+  arrays = zoo_models.arrays(family, distill_token=True)
   assert load(family, arrays, tmp_path).config.distill_token
   names = {'timm': 'head_dist', 'huggingface': 'distillation_classifier'}
   for end in ('weight', 'bias'):
@@ -340,7 +341,7 @@ def under(prefix, arrays):
     ('npz', ('', 'ema/')), ('timm', ('model.', 'model_ema.'))])
 def test_two_copies_of_a_model_are_an_error_until_one_is_chosen(
     family, prefixes, tmp_path):
-  arrays = random_models.arrays(family)
+  arrays = zoo_models.arrays(family)
   both = {**under(prefixes[0], arrays),
           **under(prefixes[1], {n: a + 1 for n, a in arrays.items()})}
   with pytest.raises(ValueError, match='more than one model') as error:
@@ -359,7 +360,7 @@ def test_two_copies_of_a_model_are_an_error_until_one_is_chosen(
     ('a.head', 'head.weight')])  # A module that the model held twice.
 def test_names_of_tied_arrays_in_the_metadata_are_followed(
     stored, alias, tmp_path):
-  arrays = random_models.arrays('timm')
+  arrays = zoo_models.arrays('timm')
   arrays[alias] = arrays.get(stored, arrays[alias])
   expected = load('timm', arrays, tmp_path).read()
   arrays[stored] = arrays.pop(alias)
@@ -373,7 +374,7 @@ HEADS = {'head.mlp.0.weight': (3, 12), 'head.last_layer.weight_g': (3, 1)}
 
 def self_supervised(prefix, heads=''):
   """Returns a backbone and the projection heads under a prefix."""
-  arrays = under(prefix, random_models.arrays('timm', num_classes=0))
+  arrays = under(prefix, zoo_models.arrays('timm', num_classes=0))
   return {**arrays, **{heads + name: np.zeros(shape, np.float32)
                        for name, shape in HEADS.items()}}
 
@@ -421,7 +422,7 @@ def test_the_only_model_that_is_complete_is_taken(tmp_path):
     ('npz', 'opt_state/0/mu/'), ('npz', 'opt/state/'),
     ('timm', 'optimizer.exp_avg.')])
 def test_optimizer_state_is_not_a_copy(family, state, tmp_path):
-  arrays = random_models.arrays(family)
+  arrays = zoo_models.arrays(family)
   loaded = load(family, {**under(state, arrays), **arrays}, tmp_path)
   random_models.assert_same(loaded.read(), params())
   assert f'ignored: {len(arrays)} arrays' in '\n'.join(loaded.summary)
@@ -431,7 +432,7 @@ def test_optimizer_state_is_not_a_copy(family, state, tmp_path):
 
 
 def test_a_grid_that_is_not_square_needs_the_image_size(tmp_path):
-  arrays = random_models.arrays('npz', (24, 48))
+  arrays = zoo_models.arrays('npz', (24, 48))
   with pytest.raises(ValueError, match='19 position .*not square.*resolution='):
     load('npz', arrays, tmp_path)
   loaded = load('npz', arrays, tmp_path, resolution=(24, 48))
@@ -448,7 +449,7 @@ def registers(resolution, *, embedded, num):
   """
   config = random_models.config_of(registers=num, position_cls=embedded)
   expected = random_models.params(config, resolution)
-  arrays = random_models.arrays(
+  arrays = zoo_models.arrays(
       'timm', resolution, registers=num, position_cls=embedded)
   if embedded:
     offsets = np.full((1, num, 12), 0.5, np.float32)
@@ -495,7 +496,7 @@ def test_settings_that_no_array_shows_are_needed(
     settings, words, given, tmp_path):
   section = {**settings, **given, 'width': 12, 'num_heads': 3}
   safetensors.write(
-      tmp_path / 'x', random_models.arrays('timm', (32, 32), **section))
+      tmp_path / 'x', zoo_models.arrays('timm', (32, 32), **section))
   known = {'num_heads': 3, 'resolution': 32}
   with pytest.raises(ValueError, match=words):
     foreign.load(tmp_path / 'x', known)
@@ -510,7 +511,7 @@ def test_settings_that_no_array_shows_are_needed(
     ('patch_embed.backbone.bn1.running_mean', 'batch norm')])
 def test_an_array_of_a_missing_component_names_it(name, component, tmp_path):
   safetensors.write(
-      tmp_path / 'x', {**random_models.arrays('timm'), name: np.ones(3)})
+      tmp_path / 'x', {**zoo_models.arrays('timm'), name: np.ones(3)})
   with pytest.raises(ValueError, match=f'{name}: unexpected .*{component}'):
     foreign.load(tmp_path / 'x')
 
@@ -520,7 +521,7 @@ def test_an_array_of_a_missing_component_names_it(name, component, tmp_path):
     ({'position_at': 'shared'}, (16, 40), {'resolution': (16, 40)})])
 def test_the_grid_of_relative_positions_is_inferred(
     settings, resolution, given, tmp_path):
-  safetensors.write(tmp_path / 'x', random_models.arrays(
+  safetensors.write(tmp_path / 'x', zoo_models.arrays(
       'timm', resolution, position='relative_2d', **settings))
   loaded = foreign.load(tmp_path / 'x', {'num_heads': 2, **given})
   assert loaded.resolution == resolution
@@ -529,7 +530,7 @@ def test_the_grid_of_relative_positions_is_inferred(
 
 
 def test_a_missing_component_is_named_before_its_arrays(tmp_path):
-  arrays = {**random_models.arrays('timm'), 'blocks.0.attn.gate.1': np.ones(3)}
+  arrays = {**zoo_models.arrays('timm'), 'blocks.0.attn.gate.1': np.ones(3)}
   safetensors.write(tmp_path / 'model.safetensors', arrays)
   (tmp_path / 'config.json').write_text(
       '{"architecture": "vit_small_resnet26d_224"}')

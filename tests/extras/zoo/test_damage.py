@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests import random_models
+from tests.extras.zoo import zoo_models
 from vit_jax.extras.zoo import foreign
 from vit_jax.weights import download
 from vit_jax.weights.formats import npz
@@ -17,7 +18,7 @@ from vit_jax.weights.formats import safetensors
 
 @pytest.fixture
 def arrays():
-  return random_models.arrays('npz')
+  return zoo_models.arrays('npz')
 
 
 def refused(path, words, **overrides):
@@ -69,7 +70,7 @@ def content(family, path):
       archive.writestr('x/data.pkl', bytes(100))
   else:
     module = {'npz': npz, 'timm': safetensors}[family]
-    module.write(path, random_models.arrays(family))
+    module.write(path, zoo_models.arrays(family))
   return path.read_bytes()
 
 
@@ -125,7 +126,7 @@ def test_damaged_settings_are_an_error(form, name, content, tmp_path):
       form=form)
   if form != 'npz':  # Without our own metadata, config.json is read.
     safetensors.write(tmp_path / 'saved/model.safetensors',
-                      random_models.arrays(form))
+                      zoo_models.arrays(form))
   foreign.load(tmp_path / 'saved')
   (tmp_path / 'saved' / name).write_bytes(content)
   with pytest.raises(ValueError, match=rf'{name} is (malformed|not|JSON|UTF)'):
@@ -133,7 +134,7 @@ def test_damaged_settings_are_an_error(form, name, content, tmp_path):
 
 
 def test_a_damaged_shard_is_an_error(tmp_path):
-  arrays = random_models.arrays('timm')
+  arrays = zoo_models.arrays('timm')
   first = sorted(arrays)[0]
   shards = {'a.safetensors': {first: arrays.pop(first)},
             'b.safetensors': arrays}

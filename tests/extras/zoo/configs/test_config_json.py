@@ -5,19 +5,19 @@ import json
 
 import pytest
 
-from tests import random_models
+from tests.extras.zoo import zoo_models
 from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import foreign
 from vit_jax.extras.zoo.configs import config_json
 from vit_jax.weights.formats import safetensors
 
-CONFIGS = {'huggingface': random_models.HUGGINGFACE_CONFIG,
-           'timm': random_models.TIMM_CONFIG}
+CONFIGS = {'huggingface': zoo_models.HUGGINGFACE_CONFIG,
+           'timm': zoo_models.TIMM_CONFIG}
 
 
 def write(folder, family, change=None, **settings):
   safetensors.write(folder / 'model.safetensors',
-                    random_models.arrays(family, **settings))
+                    zoo_models.arrays(family, **settings))
   (folder / 'config.json').write_text(
       json.dumps({**CONFIGS[family], **(change or {})}))
 

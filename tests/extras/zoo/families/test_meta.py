@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests import random_models
+from tests.extras.zoo import zoo_models
 from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import foreign
 from vit_jax.extras.zoo import save as save_lib
@@ -79,14 +80,14 @@ def test_metas_names_are_read(settings, rename, others, tmp_path):
 
 
 def test_a_file_with_only_timms_names_is_read_with_a_note(tmp_path):
-  safetensors.write(tmp_path / 'x', random_models.arrays('timm', **PLAIN))
+  safetensors.write(tmp_path / 'x', zoo_models.arrays('timm', **PLAIN))
   loaded = foreign.load(tmp_path / 'x', {'num_heads': 2})
   assert (loaded.kind, loaded.positions) == ('timm', 'cubic')
   assert any('DINO, iBOT, MAE' in note for note in loaded.notes)
 
 
 def test_patches_of_videos_are_refused_by_name(tmp_path):  # V-JEPA.
-  arrays = random_models.arrays('timm', num_classes=0)
+  arrays = zoo_models.arrays('timm', num_classes=0)
   kernel = arrays['patch_embed.proj.weight']
   arrays['patch_embed.proj.weight'] = np.stack([kernel, kernel], axis=2)
   safetensors.write(tmp_path / 'x', arrays)
@@ -95,7 +96,7 @@ def test_patches_of_videos_are_refused_by_name(tmp_path):  # V-JEPA.
 
 
 def test_dinov3_is_refused_with_the_formats_to_use(tmp_path):
-  arrays = random_models.arrays('timm', **DINOV2, position='none')
+  arrays = zoo_models.arrays('timm', **DINOV2, position='none')
   arrays |= {name: np.zeros(4, np.float32) for name in (
       'storage_tokens', 'mask_token', 'rope_embed.periods')}
   safetensors.write(tmp_path / 'x', arrays)

@@ -1,0 +1,42 @@
+"""Models of other codebases are fine-tuned."""
+
+import numpy as np
+
+from tests import random_models
+from tests import toy
+from tests.extras.zoo import zoo_models
+from vit_jax import tree
+from vit_jax.experiment import fit_weights
+from vit_jax.experiment import load_config
+from vit_jax.extras.zoo import save as save_lib
+from vit_jax.extras.zoo.families import families
+from vit_jax.weights import adapt as adapt_lib
+from vit_jax.weights import open as open_lib
+from vit_jax.weights.formats import safetensors
+
+
+def test_fine_tuning_interpolates_positions_as_the_code_of_the_weights(
+    tmp_path):
+  section = {**random_models.TINY, 'gelu': 'exact', 'num_classes': 10}
+  model = random_models.make(section, side=16)
+  arrays = save_lib.to_arrays(
+      families.FAMILIES['timm'], tree.flatten(model.params))
+  safetensors.write(tmp_path / 'x.safetensors', arrays)
+  found = open_lib.open(tmp_path / 'x.safetensors', num_heads=2)
+  built = toy.build(model=section, data={'resolution': 32})
+  params, _ = fit_weights.fit(
+      built, found, rules=adapt_lib.InitConfig(ignored=()))
+  np.testing.assert_allclose(
+      params['positions'], model.config.resize_positions(
+          'positions', np.asarray(model.params['positions']), old_grid=(2, 2),
+          new_grid=(4, 4), method='cubic'), rtol=1e-5)
+
+
+def test_weights_are_opened_once_for_each_number_of_heads(tmp_path):
+  path = str(tmp_path / 'vit.npz')
+  np.savez(path, **zoo_models.arrays(
+      'timm', variant='Ti/16', num_classes=5))
+  open_once = load_config.opener()
+  assert [open_once(path, 'latest', heads).config.num_heads
+          for heads in (0, 6, 3, 0)] == [3, 6, 3, 3]
+  assert open_once(path, 'latest', 0) is open_once(path, 'latest', 3)
