@@ -182,8 +182,8 @@ def write_pairs_page(
         lambda example: by_name[name].image(example.number), side=_PAIR_SIDE)]
 
   html_page.write(path, title=title, text=text, sections=[html_page.Section(
-      f'Pairs: {len(sample):,} of {len(pairs):,}, evenly sampled; least similar '
-      'first' if sample else 'No near-duplicates found',
+      f'Pairs: {len(sample):,} of {len(pairs):,}, evenly sampled; least '
+      'similar first' if sample else 'No near-duplicates found',
       columns=['pair', 'source', 'test set'], rows=[
           [pair.description, thumbnail(source, pair.index, pair.key),
            thumbnail(pair.against, pair.against_index, pair.against_key)]
