@@ -41,6 +41,22 @@ def test_figures_follow_from_times_and_the_flops_of_the_experiment(figures):
       figures['inference']['needed_bytes'])
 
 
+@pytest.mark.slow  # It trains a model.
+def test_a_model_is_measured_without_a_config(tmp_path):
+  path = tmp_path / 'figures.json'
+  assert main.main([
+      'benchmark', '--model=Ti/16', '--rounds=1', '--batches=1',
+      '--config.data.resolution=16', '--config.model.width=8',
+      '--config.model.depth=1', '--config.model.num_heads=2',
+      '--config.model.mlp_dim=8', f'--json={path}']) == 0
+  figures = json.loads(path.read_text())
+  assert (figures['model'], figures['batch_size']) == ('Ti/16', 8)
+  # Patch, block of two tokens, and head of ImageNet's classes.
+  forward = 2 * 768 * 8 + (768 + 256 + 128 + 512) + 2 * 8 * 1000
+  assert figures['inference']['flops_per_image'] == forward
+  assert figures['train']['flops_per_image'] == 3 * forward
+
+
 @pytest.mark.parametrize(('flags', 'words'), [
     ([], 'requires either --model'),
     (['--model=B/16', '--rounds=0'], 'rounds must be at least 1')])

@@ -105,7 +105,7 @@ def write_report(
 def _duplicate_section(
     report: check_lib.Report, read: Read) -> list[html_page.Section]:
   """Returns the table of duplicates, if there are any."""
-  rows: list[Sequence[str | Sequence[html_page.Thumbnail]]] = []
+  rows: list[list[str | list[html_page.Thumbnail]]] = []
   for group in report.duplicates[:_PAGE_GROUPS]:
     more = len(group.examples) - _PAGE_GROUP_IMAGES
     rows.append([
