@@ -17,7 +17,6 @@ from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.experiment import fingerprint
 from vit_jax.experiment.experiment import Experiment
-from vit_jax.weights import open as open_lib
 
 
 def build(
@@ -113,6 +112,7 @@ def _teacher(
   """Returns the teacher of the objective, or None."""
   if config.objective.teacher_address is None:
     return None
+  from vit_jax.weights import open as open_lib
   address, which = config.objective.teacher_address
   try:
     model = open_lib.open_model(address, which=which, log=None)

@@ -21,8 +21,6 @@ from vit_jax.experiment import config_file
 from vit_jax.models import earlier
 from vit_jax.models import factory
 from vit_jax.weights import adapt as adapt_lib
-from vit_jax.weights import check
-from vit_jax.weights import open as open_lib
 from vit_jax.weights import weights as weights_lib
 
 Source = str | Mapping[str, Any]  # A config file, or its content.
@@ -31,6 +29,8 @@ Source = str | Mapping[str, Any]  # A config file, or its content.
 def open_weights(
     checkpoint: str, which: str, num_heads: int) -> weights_lib.Weights:
   """Opens initial weights; describes those of other codebases."""
+  # Imported here: runs from random weights load no reader of weights.
+  from vit_jax.weights import open as open_lib
   try:
     weights = open_lib.open(checkpoint, which=which, num_heads=num_heads)
   except FileNotFoundError as error:
@@ -128,6 +128,7 @@ def _sections(
   if model.get('variant') and not (
       num_heads or weights.is_checkpoint
       or weights.settings['num_heads'].startswith('assumed')):
+    from vit_jax.weights import check
     check.check_num_heads(
         model['variant'], getattr(weights.config, 'num_heads', 0))
   return weights.run or {

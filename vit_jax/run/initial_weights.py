@@ -7,13 +7,14 @@ from etils import epath
 
 from vit_jax.experiment import config as config_lib
 from vit_jax.run import watchdog as watchdog_lib
-from vit_jax.weights import open as open_lib
 from vit_jax.weights import weights as weights_lib
 
 
 def open_address(
     address: str, which: str, num_heads: int) -> weights_lib.Weights:
   """Opens weights without a message."""
+  # Imported here: runs from random weights load no reader of weights.
+  from vit_jax.weights import open as open_lib
   return open_lib.open(address, which=which, num_heads=num_heads, log=None)
 
 

@@ -11,12 +11,12 @@ from tests import random_models
 from tests import toy
 from vit_jax import schema
 from vit_jax.experiment import config as config_lib
-from vit_jax.experiment import load_config
 from vit_jax.extras.sweep import config as sweep_config
 from vit_jax.extras.sweep import grid as grid_lib
 from vit_jax.extras.sweep import soup
 from vit_jax.extras.sweep import sweep as sweep_lib
 from vit_jax.extras.sweep.commands import sweep as command
+from vit_jax.weights import open as open_lib
 
 ROOT = pathlib.Path(__file__).parents[3]
 FINETUNE = f'{ROOT}/configs/finetune.py:dataset=digits,resolution=16'
@@ -46,7 +46,7 @@ def found(monkeypatch):
         random_models.make_tiny(), run=config, kind='params')
 
   names = []
-  monkeypatch.setattr(load_config.open_lib, 'open', find)
+  monkeypatch.setattr(open_lib, 'open', find)
   return names
 
 
