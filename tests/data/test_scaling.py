@@ -10,6 +10,7 @@ import pytest
 from tests import in_memory
 from vit_jax import data
 from vit_jax.data import dataset as dataset_lib
+from vit_jax.data import value_scale as value_scale_lib
 
 IMAGES, LABELS = in_memory.brightness(20)
 SOURCE = in_memory.Arrays(IMAGES, LABELS)
@@ -82,25 +83,22 @@ def test_invalid_targets_are_errors(section, labels, message):
 
 
 @pytest.mark.parametrize(('ours', 'trained', 'noted'), [
-    (0.5, {'mean': [0.485, 0.456, 0.406]}, True),
-    ((0.485, 0.456, 0.406), {'mean': [0.485, 0.456, 0.406]}, False),
-    (0.5, {'mean': [0.5, 0.5, 0.5]}, False),
+    (0.5, (0.485, 0.456, 0.406), True),
+    ((0.485, 0.456, 0.406), (0.485, 0.456, 0.406), False),
+    (0.5, (0.5, 0.5, 0.5), False),
     # Weights for another number of channels.
-    ((0.1, 0.2), {'mean': [0.5, 0.5, 0.5]}, False)])
+    ((0.1, 0.2), (0.5, 0.5, 0.5), False)])
 def test_another_mean_of_pixels_is_noted(ours, trained, noted):
   config = data.DataConfig(
       source='digits', mean=ours, channels=len(ours) if ours != 0.5 else 3)
-  notes = data.scale_notes(
-      config, {'std': (0.5, 0.5, 0.5), 'value_range': None} | trained)
-  assert notes == ([
-      f'note: data.mean is {ours}, but the weights are for '
-      f'{tuple(trained["mean"])}'
-  ] if noted else [])
+  assert data.scale_notes(config, value_scale_lib.ValueScale(mean=trained)) == (
+      [f'note: data.mean is {ours}, but the weights are for {trained}']
+      if noted else [])
 
 
 def test_another_range_of_pixels_is_noted():
-  trained = {'mean': [0.5], 'std': [0.5], 'value_range': (0, 10000)}
+  trained = value_scale_lib.ValueScale(value_range=(0, 10000))
   config = data.DataConfig(source='digits', value_range=(0, 255))
   assert data.scale_notes(config, trained) == [
       'note: data.value_range is (0, 255), but the weights are for (0, 10000)']
-  assert not data.scale_notes(config, {**trained, 'value_range': None})
+  assert not data.scale_notes(config, value_scale_lib.ValueScale())
