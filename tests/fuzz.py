@@ -13,7 +13,7 @@ import contextlib
 import csv
 import dataclasses
 import functools
-import importlib.util
+import importlib
 import io
 import json
 import os
@@ -39,20 +39,19 @@ from tests import hostile
 from tests import pictures
 from tests import random_models
 from tests import tfds_files
-from tests.extras.zoo import zoo_models
 from vit_jax import __main__ as main
 from vit_jax import data
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax.data import examples
 from vit_jax.data.images import decode
 from vit_jax.data.images import multichannel
 from vit_jax.data.sources import open_source
-from vit_jax.extras.zoo import foreign
 from vit_jax.inference import load as load_lib
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.run import writer as writer_lib
+from vit_jax.weights import open as open_lib
 from vit_jax.weights.formats import npz
-from vit_jax.weights.formats import safetensors
 
 MAX_SECS, MAX_BYTES = 5, 500 * 2**20
 PEAK = pathlib.Path('/proc/self/status')
@@ -156,7 +155,7 @@ def read_flag(path):
 
 
 def read_weights(path):
-  foreign.load(path, {})
+  open_lib.open(path, log=None)
 
 
 def read_run(path):
@@ -201,9 +200,8 @@ def written(write):
             for path in folder.rglob('*') if path.is_file()}
 
 
-def weights_file(module, family):
-  return written(lambda folder: module.write(
-      folder / 'x', zoo_models.arrays(family)))['x']
+def weights_file(module, arrays):
+  return written(lambda folder: module.write(folder / 'x', arrays))['x']
 
 
 def tfds_dataset(form):
@@ -274,7 +272,6 @@ class Reader:
 def readers():
   """Returns the readers by name."""
   in_folder = lambda path: read_data(path.parent)
-  weights_in_folder = lambda path: read_weights(path.parent)
   labels = [i % 2 for i in range(ROWS)]
   table = csv_file([['path', 'label'], *(
       [f'{i}.png', ('cat', 'dog')[label]] for i, label in enumerate(labels))])
@@ -294,9 +291,6 @@ def readers():
                '/checksums/metadata', '/_METADATA', '.ocdbt'))}
   # Its own name is random.
   parts['array values'] = max(run, key=lambda name: len(run[name]))
-  shards = {'metadata': {}, 'weight_map': dict.fromkeys(
-      zoo_models.arrays('huggingface'), 'x.safetensors')}
-  safetensors_file = weights_file(safetensors, 'huggingface')
   names = (b'a/1.png', b'b/2.png', b'train/a/1.png', b'train/b/2.png',
            b'test/a/3.png', b'x.png', b'train/1.csv')
   found = {
@@ -314,16 +308,8 @@ def readers():
          for form, held in (('array_record', array_record),
                             ('tfrecord', tfrecord))
          for file in held if file.startswith('tiny')},
-      'npz': Reader('x.npz', read_weights, [weights_file(npz, 'npz')]),
-      'safetensors': Reader('x.safetensors', read_weights, [safetensors_file]),
-      'config': Reader(
-          'config.json', weights_in_folder, [
-              text(zoo_models.HUGGINGFACE_CONFIG),
-              text(zoo_models.TIMM_CONFIG)],
-          {'model.safetensors': safetensors_file}),
-      'index': Reader(
-          'model.safetensors.index.json', weights_in_folder, [text(shards)],
-          {'x.safetensors': safetensors_file}),
+      'npz': Reader('x.npz', read_weights, [weights_file(
+          npz, random_models.arrays('npz'))]),
       **{name: Reader(part, read_run, [run[part]], run)
          for name, part in parts.items()},
       'summary': Reader(
@@ -334,12 +320,9 @@ def readers():
           [b'{"step": 1, "train/loss": 2.5}\n']),
       'flag': Reader('x', read_flag, [
           b'3e-4', b'{"epochs": 5}', b'[("a.*", 2), (true, None)]'])}
-  if importlib.util.find_spec('torch'):
-    import torch
-    stream = io.BytesIO()
-    torch.save({name: torch.from_numpy(value) for name, value in
-                zoo_models.arrays('timm').items()}, stream)
-    found['pytorch'] = Reader('x.pth', read_weights, [stream.getvalue()])
+  if registry.exists(registry.FOREIGN):
+    hostile_files = importlib.import_module('tests.extras.zoo.hostile_files')
+    found |= hostile_files.readers()
   found['parquet'].open(arrow)  # Imports `datasets`: takes seconds.
   return found
 

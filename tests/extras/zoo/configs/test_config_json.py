@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from tests.extras.zoo import hostile_files
 from tests.extras.zoo import zoo_models
 from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import foreign
@@ -130,3 +131,10 @@ def test_c_radio_normalizes_what_its_processor_returns(
   found = config_json.read(tmp_path / 'config.json').preprocess
   assert found['mean'] == pytest.approx(mean)
   assert found['std'] == pytest.approx(std)
+
+
+def test_a_deeply_nested_config_is_an_error():
+  reader = hostile_files.readers()['config']
+  reader.check(b'[' * 100_000)
+  with pytest.raises(ValueError, match='nested too deeply'):
+    reader.open(b'[' * 100_000)
