@@ -148,7 +148,7 @@ def test_an_own_part_is_not_combined_with_another_one_than_it_was_made_for(
 
 
 @pytest.mark.parametrize('change', [
-    lambda model: nn.Dense(10), lambda model: model.clone(patch=(2, 2))])
+    lambda model: nn.Dense(10), lambda model: model.clone(grid=(2, 2))])
 def test_a_model_that_the_config_cannot_describe_is_an_error(
     experiment, change):
   with pytest.raises(ValueError, match=(

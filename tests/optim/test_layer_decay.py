@@ -29,7 +29,7 @@ def build(params, **section):
 
 
 @pytest.mark.parametrize('section', [
-    {'position': '2d', 'registers': 2, 'representation_layer': True, 'patch': 1,
+    {'position': 'factorized', 'representation_layer': True, 'patch': 1,
      'backbone': {'depths': (1,), 'width': 32}},
     {'distill_token': True}, {'pooling': 'attention'},
     {'stem_norm': 'patches'}, {'stem_norm': 'tokens'}, RELATIVE,

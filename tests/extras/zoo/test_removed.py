@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests import random_models
+from tests.extras.zoo import zoo_models
 import vit_jax
 from vit_jax import __main__ as main
 from vit_jax.data import preprocessing
@@ -36,7 +37,7 @@ def refused(kind):
         'deepseek_vit_412m_align', 'deepseek_vit_412m.deepseek_v4_1_flash'))],
                          ids=str)
 def test_a_config_json_of_a_removed_model_is_refused(config, kind, tmp_path):
-  safetensors.write(tmp_path / 'x.safetensors', random_models.arrays('timm'))
+  safetensors.write(tmp_path / 'x.safetensors', zoo_models.arrays('timm'))
   (tmp_path / 'config.json').write_text(json.dumps(config))
   with refused(kind):
     vit_jax.load(tmp_path, log=None)
@@ -52,7 +53,7 @@ def test_a_config_json_of_a_removed_model_is_refused(config, kind, tmp_path):
 def test_arrays_of_a_removed_model_are_refused(name, kind, tmp_path):
   form = npz if '/' in name else safetensors
   form.write(tmp_path / 'x', {
-      **random_models.arrays('timm'), name: np.zeros((2, 2), np.float32)})
+      **zoo_models.arrays('timm'), name: np.zeros((2, 2), np.float32)})
   with refused(kind):
     vit_jax.load(tmp_path / 'x', log=None)
 
