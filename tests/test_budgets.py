@@ -1,0 +1,75 @@
+"""Bounds on the code that one must read: the trunk, a step, and the ViT.
+
+Code lines have no blank lines, comments and docstrings. A bound may be lowered
+to what was reached, never raised.
+"""
+
+import ast
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+VIT = 'import vit_jax.models.vit'
+STEP = """
+import vit_jax
+vit_jax.train(vit_jax.build({
+    'total': {'steps': 1}, 'batch_size': 8,
+    'model': {'variant': 'Ti/4', 'depth': 1},
+    'data': {'source': 'digits', 'resolution': 8},
+    'optimizer': {'name': 'adam', 'learning_rate': 1e-3,
+                  'schedule': {'name': 'constant'}},
+    'evals': {'test': {'split': 'test', 'batch_size': 120}}}), 'run')
+"""
+LIST = """
+import json, sys
+print(json.dumps([m.__file__ for name, m in sys.modules.items()
+                  if name.split('.')[0] == 'vit_jax']))
+"""
+
+
+def code_lines(path):
+  text = path.read_text()
+  documented = set()
+  for node in ast.walk(ast.parse(text)):
+    if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and (
+        ast.get_docstring(node, clean=False) is not None):
+      documented |= {*range(node.body[0].lineno, node.body[0].end_lineno + 1)}
+  return sum(
+      bool(line.strip()) and not line.strip().startswith('#')
+      and number not in documented
+      for number, line in enumerate(text.splitlines(), start=1))
+
+
+def loaded(program, tmp_path):
+  """Returns the code lines of our modules that a program loads."""
+  done = subprocess.run(
+      [sys.executable, '-c', program + LIST], cwd=tmp_path, check=True,
+      capture_output=True, text=True, env={
+          'PYTHONPATH': str(ROOT), 'JAX_PLATFORMS': 'cpu', 'PATH': '',
+          'HOME': str(tmp_path)})
+  lines = {path: code_lines(path) for path in map(
+      pathlib.Path, json.loads(done.stdout.splitlines()[-1]))}
+  # To ask whether a leaf exists, its empty packages are imported.
+  assert not any(count for path, count in lines.items()
+                 if 'extras' in path.parts)
+  return sum(lines.values())
+
+
+@pytest.mark.parametrize(('program', 'most'), [(VIT, 900), (STEP, 13_400)],
+                         ids=['vit', 'step'])
+def test_a_program_loads_at_most(program, most, tmp_path):
+  assert 0 < loaded(program, tmp_path) <= most
+
+
+def test_the_trunk_and_the_benchmarks_are_bounded():
+  modules = (ROOT / 'vit_jax').rglob('*.py')
+  trunk = sum(code_lines(path) for path in modules
+              if 'extras' not in path.parts)
+  assert 0 < trunk <= 22_700
+  benchmarks = (ROOT / 'benchmarks').glob('*.py')
+  assert 0 < sum(map(code_lines, benchmarks)) <= 1_200
+  assert code_lines(ROOT / 'vit_jax' / 'models' / 'vit.py') <= 300
