@@ -19,7 +19,7 @@ from vit_jax.models import vit
 _EXACT = ('_norm', 'frequencies', 'relative', 'difference')
 
 
-class Block(nn.Module):
+class Block(vit.Block):
   """Pre-norm Transformer layer: attention, then MLP, with residuals.
 
   With `post_norm`, a branch ends with its norm instead of starting with it.
@@ -32,13 +32,11 @@ class Block(nn.Module):
   of the branches' output projections contain it (`_fold_layer_scale`).
   """
   config: backbone_config.BackboneConfig
-  train: bool
-  capture: vit.Capture
   grid: tuple[int, int]
   folded: bool = False
 
   @nn.compact
-  def __call__(
+  def __call__(  # type: ignore[override]
       self,
       tokens: Float[Array, 'batch tokens width'],
       layer: Int[Array, ''],
@@ -54,7 +52,7 @@ class Block(nn.Module):
       attended = self._norm(f'{start}attention_norm', attended, after=True)
       if c.layer_scale is not None and not self.folded:
         attended *= self._layer_scale(f'{start}attention_scale', attended.dtype)
-      after_attention += self._drop_path(attended, layer)
+      after_attention += self.drop_path(attended, layer)
       weights.append(found)
     after_mlp = after_attention = layers.saved(
         after_attention, 'after_attention')
@@ -65,7 +63,7 @@ class Block(nn.Module):
       mixed = self._norm(f'{start}mlp_norm', mixed, after=True)
       if c.layer_scale is not None and c.layer_scale_mlp and not self.folded:
         mixed *= self._layer_scale(f'{start}mlp_scale', mixed.dtype)
-      after_mlp += self._drop_path(mixed, layer)
+      after_mlp += self.drop_path(mixed, layer)
     captured = {'after_attention': after_attention, 'after_mlp': after_mlp}
     if self.capture is True:
       captured['attention'] = jnp.concatenate(weights, axis=-3)
@@ -92,18 +90,6 @@ class Block(nn.Module):
         name, nn.with_logical_partitioning(
             nn.initializers.constant(self.config.layer_scale), ('norm',)),
         (self.config.width,)).astype(dtype)
-
-  def _drop_path(
-      self, branch: Float[Array, 'batch tokens width'],
-      layer: Int[Array, ''],
-  ) -> Float[Array, 'batch tokens width']:
-    """Stochastic depth per image (arXiv 1603.09382)."""
-    c = self.config
-    if not self.train or not c.stochastic_depth:
-      return branch
-    return layers.drop_path(
-        self.make_rng('dropout'), branch,
-        rate=jnp.linspace(0.0, c.stochastic_depth, c.depth)[layer])
 
 
 def _fold_layer_scale(params: Any) -> Any:

@@ -25,8 +25,8 @@ from vit_jax.extras.zoo.families import families
 from vit_jax.models import ablations
 from vit_jax.models import model_config
 from vit_jax.weights import declared
+from vit_jax.weights import inferred
 from vit_jax.weights import published
-from vit_jax.weights import published_sizes
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.formats import layout
 from vit_jax.weights.formats import safetensors
@@ -59,10 +59,8 @@ def write(
   arrays = {name: array.astype(dtype) for name, array in to_arrays(
       family, _for_format(form, config, params),
       rows=config.grid(model.resolution)[0]).items()}
-  if config.variant and not published_sizes.has_dimensions(
-      config, config.variant):
-    config = dataclasses.replace(config, variant='')
-    model = dataclasses.replace(model, config=config)
+  config = inferred.with_variant(config, config.variant)
+  model = dataclasses.replace(model, config=config)
   if family.name == 'vit5':
     arrays |= timm_arguments.vit5_frequencies(config)
   metadata = declared.metadata(dataclasses.replace(
