@@ -21,7 +21,7 @@ Mode = Literal['max', 'min']
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-  """What a reader must know of a metric; declared by who reports it.
+  """Declaration of a metric by the component that reports it.
 
   Attributes:
     name: its name, after that of the evaluator and a slash.

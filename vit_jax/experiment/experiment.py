@@ -106,7 +106,7 @@ class Experiment:
 
   @property
   def context(self) -> objectives.Context:
-    """What objectives see: the model with any adapters, and data."""
+    """The context of objectives: the model with any adapters, and data."""
     return parts.context(self)
 
   @property

@@ -1,4 +1,4 @@
-"""What the config record of every model declares, and answers.
+"""Base class of the config records of models.
 
 A model of your own extends `ModelConfig` by its settings and `build`. Its
 module is called as module(images, train=False) and returns at least `logits`
