@@ -124,9 +124,9 @@ TFDS = 'vit_jax.data.sources.tfds:open_source'
 # Paths in `data.source`, by what they hold.
 FILES: Mapping[str, str] = {
     'hub': 'vit_jax.data.sources.hugging_face:open_hub',
-    'class folders': 'vit_jax.data.sources.class_folders:open_folder',
-    'tables': 'vit_jax.data.sources.image_tables:open_tables',
-    'images': 'vit_jax.data.sources.image_tables:open_unlabelled',
+    'folder': 'vit_jax.data.sources.folders:open_folder',
+    'table': 'vit_jax.data.sources.tables:open_table',
+    'images': 'vit_jax.data.sources.folders:open_unlabelled',
     'Parquet files': 'vit_jax.data.sources.hugging_face:open_parquet',
     'tar files': 'vit_jax.data.sources.webdataset:open_tars',
     'TFDS folder': 'vit_jax.data.sources.tfds:open_folder',

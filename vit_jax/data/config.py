@@ -18,7 +18,6 @@ from vit_jax.data.images import resize as resize_lib
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
-from vit_jax.data.sources import label_rules
 from vit_jax.data.sources import shapes as shapes_lib
 from vit_jax.data.splits import class_sampling
 from vit_jax.data.splits import groups as groups_lib
@@ -46,8 +45,10 @@ class DataConfig:
     data_dir: TFDS directory; default: $TFDS_DATA_DIR or ~/tensorflow_datasets.
     split: TFDS split string, for every source: 'train', 'train[:98%]'.
     target: kind of the labels of your files: 'single', 'multi', 'regression',
-      or 'none' to ignore them; 'auto' infers it from the values.
-    table: roles of table columns that cannot be inferred from their names.
+      'masks', or 'none' for images without labels. By default 'single', but
+      labels that look like another kind are an error.
+    table: columns of a table with other names than `file_name`, `label` and
+      `split`.
     group: images of one group, such as a patient or a scene, are never divided:
       a hold-out, a part of a split and a sample have whole groups. The name of
       a column (tables, Parquet, the Hugging Face Hub, a key of WebDataset's
@@ -119,7 +120,7 @@ class DataConfig:
   val_source: str = ''
   data_dir: str = ''
   split: str = 'train'
-  target: label_rules.Kind = 'auto'
+  target: columns_lib.Kind | None = None
   table: columns_lib.TableConfig = columns_lib.TableConfig()
   group: str = ''
   divided_groups: groups_lib.Divided = 'error'

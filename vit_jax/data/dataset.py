@@ -12,7 +12,6 @@ from vit_jax import classes as classes_lib
 from vit_jax import exceptions
 from vit_jax.data import config as data_config
 from vit_jax.data import mixture
-from vit_jax.data import shared
 from vit_jax.data.sources import files
 from vit_jax.data.sources import open_source
 from vit_jax.data.sources import protocol
@@ -199,7 +198,6 @@ def open_dataset(
     if bool(mixed) or len(examples) < sum(
         len(opened.splits[part]) for part in split_strings.names(wanted)):
       notes.append(_describe_untrained(examples, opened, wanted))
-  shared.release()
   return Dataset(
       name=name, split=wanted, source=examples, excluded=excluded,
       **{**vars(opened), 'splits': tuple(opened.splits),

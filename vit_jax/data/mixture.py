@@ -22,7 +22,6 @@ import numpy as np
 
 from vit_jax import classes
 from vit_jax import fields
-from vit_jax.data import links
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import groups as groups_lib
@@ -204,10 +203,6 @@ class Renumbered(protocol.Source):
   def numbering(self) -> tuple[str, int] | None:
     return self.source.numbering
 
-  @property
-  def files(self) -> tuple[Any, Integer[np.ndarray, 'examples']] | None:
-    return self.source.files
-
   def _renumber(self, label: Any) -> Any:
     if not self.numbers:
       return label
@@ -259,7 +254,6 @@ def unite(
                       remedy='', name=source)
       for split, part in one.splits.items()}) for source, one in opened.items()}
   train, test = _select(entries, opened, labelled=not no_labels)
-  _check_links(train, test)
   splits: dict[str, protocol.Source] = {
       name: split_strings.Subset(tuple(
           (part, range(len(part))) for *_, part in parts))
@@ -302,17 +296,6 @@ def _select(
           and (source, one.eval_split) not in trained
           and not (labelled and one.eval_split in one.unlabelled)]
   return train, test
-
-
-def _check_links(train: Sequence[_Part], test: Sequence[_Part]) -> None:
-  """Raises if a test image of one source is a training image of another."""
-  for (source, split, ours), (other, name, theirs) in itertools.product(
-      train, test):
-    if source != other and (found := links.find_shared_image(ours, theirs)):
-      raise ValueError(
-          f'{found[0]} ({split} of {source}) and {found[1]} ({name} of {other})'
-          ' of data.mixture are the same file, by a link. Training images must '
-          'not be evaluated on; remove the link from one of the sources.')
 
 
 def _no_labels(

@@ -30,7 +30,6 @@ from vit_jax.data import config as data_config
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import examples
 from vit_jax.data import mixture
-from vit_jax.data import shared
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import class_sampling
@@ -83,7 +82,6 @@ def train_batches(
     stream = stream.map_with_index(class_sampling.build(
         dataset_lib.class_labels(dataset, setting='data.sampling'),
         sampling=config.sampling, seed=seed))
-    shared.release()
   stream = stream.random_map(load).batch(_shard_size(batch_size, num_shards))
   workers = config.num_workers
   return _iterate(

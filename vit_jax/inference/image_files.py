@@ -21,7 +21,7 @@ from vit_jax import schema
 from vit_jax import spelling
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
-from vit_jax.data.sources import image_tables
+from vit_jax.data.sources import tables
 
 _MAX_ERRORS = 20  # Printed to the terminal.
 
@@ -29,7 +29,7 @@ Labels = dict[str, Any]  # Of a row of a table, by column.
 
 
 def find(
-    paths: Sequence[str], config: columns_lib.LabelConfig = columns_lib.AUTO,
+    paths: Sequence[str], config: columns_lib.LabelConfig = columns_lib.DEFAULT,
 ) -> tuple[dict[str, list[Labels]], dict[str, str]]:
   """Returns image files with their labels, and an error per missing path.
 
@@ -92,7 +92,7 @@ def _expand(
   path = epath.Path(text if atomic_files.is_remote(text) else
                     os.path.expanduser(text).replace('://', ':/'))
   if path.suffix.lower() in files.TABLE_SUFFIXES and path.exists():
-    return image_tables.read_images(path, config)
+    return tables.read_rows(path, config)
   others: collections.Counter[str] = collections.Counter()
   if path.is_dir():
     names, others = files.list_files(path, '.')

@@ -1,43 +1,41 @@
-"""Roles of a table's columns: image, label, split, group."""
+"""What a user declares about files, and columns of tables as Arrow arrays."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 import dataclasses
-import os
+import math
 import re
 from typing import Any, Literal
+import unicodedata
 
-from etils import epath
+from jaxtyping import Integer, Shaped
+import numpy as np
+import pyarrow as pa
 
-from vit_jax import schema
-from vit_jax.data.sources import files
-from vit_jax.data.sources import label_rules
-from vit_jax.data.sources import protocol
+Kind = Literal['single', 'multi', 'regression', 'masks', 'none']
+Column = pa.Array | pa.ChunkedArray
 
-_IMAGE_NAMES = (
-    'path', 'file', 'filename', 'file_name', 'filepath', 'filepaths',
-    'file_path', 'image', 'image_path', 'image_file', 'img', 'img_path',
-    'images', 'image_id')
-_LABEL_NAMES = (
-    'label', 'labels', 'class', 'class_name', 'target', 'targets', 'category',
-    'categories', 'cls', 'fine_label')
-_SPLIT_NAMES = ('split', 'subset', 'set', 'partition', 'data_set')
-_ID_NAMES = ('key', 'id')
-MAX_COLUMNS = 2**16
 HOLDOUT = 0.1  # Default of `data.holdout`.
 IGNORED = 'data.target is none: labels are ignored.'
+PATHS, LABEL, SPLIT = ('file_name', 'path'), 'label', 'split'  # Usual names.
+
+_INTEGER = re.compile(r'-?\d{1,18}')
 
 
 @dataclasses.dataclass(frozen=True)
 class TableConfig:
-  """The config section `data.table`; needed where column names are unusual.
+  """The config section `data.table`: columns with other names than usual.
 
   Attributes:
-    path: column of image paths or, in Parquet, of image bytes.
-    label: label column; several, separated by commas, are one class or one
-      target each. In a WebDataset tar, a key of the JSON member.
-    split: column with the split of each row.
+    path: column of image paths, by default `file_name` or `path`; in Parquet,
+      of images that the file does not declare.
+    label: label column, by default `label`; several, separated by commas, are
+      one class or one target each. In a WebDataset tar, a key of the JSON
+      member.
+    split: column with the split of each row, by default `split`, if there is
+      one.
     separator: separator between several labels in a cell.
-    folder: folder that relative image paths start from, relative to the table.
+    folder: folder that relative image paths start from; default: that of the
+      table.
     suffix: appended to each image path, such as '.jpg'.
   """
   path: str | None = None
@@ -57,133 +55,110 @@ class TableConfig:
 
 @dataclasses.dataclass(frozen=True)
 class LabelConfig:
-  """Interpretation of a user's files: `data.target`, `table`, `group`, ...
+  """The settings `data.target`, `table`, `group`, ... that apply to files.
 
-  With a `holdout` of 0, data without splits are all `train`. With `skip_empty`,
-  class folders of `train` may have no images.
-
-  With `class_folders` beside a table, only a usual name makes a column a label;
-  they are listed only when needed. `no_labels` says why no label was found.
+  With a `holdout` of 0, data without splits are all `train`. A `target` of None
+  is 'single', but labels that look like another kind are an error.
   """
-  target: label_rules.Kind = 'auto'
+  target: Kind | None = None
   table: TableConfig = TableConfig()
   holdout: float = HOLDOUT
   group: str = ''
   divided_groups: Literal['error', 'allow'] = 'error'
-  class_folders: Callable[[], Sequence[str]] = tuple
-  no_labels: str = ''
-  skip_empty: bool = False
-
-  def without_labels(self, reason: str) -> 'LabelConfig':
-    """Returns a copy for images whose labels are missing or ignored."""
-    return dataclasses.replace(self.with_columns(label=()), no_labels=reason)
-
-  def with_columns(self, **roles: Any) -> 'LabelConfig':
-    """Returns a copy with other columns in `table`."""
-    return dataclasses.replace(
-        self, table=dataclasses.replace(self.table, **roles))
 
 
-AUTO = LabelConfig()
+DEFAULT = LabelConfig()
 
 
-def check_count(count: int, *, where: str) -> None:
-  """Raises a ValueError if a table has too many columns."""
-  if count > MAX_COLUMNS:
-    raise ValueError(
-        f'{where} has {count:,} columns, but at most {MAX_COLUMNS:,} are '
-        'supported. For more classes, list the classes of each image in one '
-        'column.')
+def with_columns(config: LabelConfig, **roles: Any) -> LabelConfig:
+  """Returns a config with other columns in `table`."""
+  return dataclasses.replace(
+      config, table=dataclasses.replace(config.table, **roles))
 
 
-def choose_columns(
-    table: Mapping[str, label_rules.Column], config: LabelConfig, *,
-    where: str, has_paths: bool = False,
-) -> LabelConfig:
-  """Returns the config with the image, label and split column of a table.
+def encode(column: Column) -> tuple[list[Any], Integer[np.ndarray, 'rows']]:
+  """Returns the distinct cells of a column, and the number of that of each row.
 
-  Roles that are not configured are inferred from names and values; there may be
-  no labels. With `has_paths`, a column must hold the paths of image files.
+  Lists are not supported. A cell that is missing is None.
+  """
+  if isinstance(column, pa.ChunkedArray):
+    column = column.combine_chunks()
+  if not pa.types.is_dictionary(column.type):
+    column = column.dictionary_encode('encode')
+  return column.dictionary.to_pylist(), column.indices.to_numpy(
+      zero_copy_only=False)
+
+
+def repeat(cells: Sequence[str], counts: Sequence[int]) -> pa.DictionaryArray:
+  """Returns a column with each of the cells in `counts` consecutive rows."""
+  names = list(dict.fromkeys(cells))
+  return pa.DictionaryArray.from_arrays(
+      np.repeat(np.array([*map(names.index, cells)], np.int32), counts), names)
+
+
+def texts(items: Iterable[str]) -> pa.Array:
+  """Returns a column of paths or other texts, in one buffer.
 
   Raises:
-    ValueError: if a configured column is missing, or a role is ambiguous.
+    ValueError: if a name of a file is not Unicode.
   """
-  names, given = list(table), config.table
-  for name in (given.path, given.split, config.group, *given.labels):
-    if name:
-      schema.check_name(name, names, what=f'column of {where}')
-  path = given.path
-  if path is None and has_paths:
-    path = image_column(names) or _column_of_paths(table, where)
-  split = given.split or _find(names, _SPLIT_NAMES)
-  # Columns called `id` are never labels, and are groups only if configured.
-  ids = config.group, _find(names, _ID_NAMES)
-  others = [n for n in names if n not in (path, split, *ids)]
-  config = config.with_columns(path=path, split=split)
-  if config.target == 'none':
-    return config.without_labels(IGNORED)
-  if config.group and (config.group in given.labels or (not given.labels and (
-      config.group == _find(names, _LABEL_NAMES)))):
-    raise ValueError(
-        f'data.group is {config.group!r}, the column of the labels of {where}, '
-        'so that each class would be one group. Name the column of the groups, '
-        'or the label column: --config.data.table.label=COLUMN.')
   try:
-    return config.with_columns(label=given.labels or _label_columns(
-        table, others, config, where))
-  except protocol.NoLabels as error:
-    return config.without_labels(str(error))
-
-
-def image_column(names: Iterable[str]) -> str | None:
-  """Returns the column with a usual name for images."""
-  return _find(list(names), _IMAGE_NAMES)
-
-
-def _find(names: Sequence[str], known: Sequence[str]) -> str | None:
-  plain = {re.sub(r'[ -]', '_', name.strip().lower()): name for name in names}
-  return next((plain[name] for name in known if name in plain), None)
-
-
-def _column_of_paths(
-    table: Mapping[str, label_rules.Column], where: str) -> str:
-  found = [name for name, values in table.items()
-           if values and all(map(files.is_image, values[:20]))]
-  if len(found) != 1:
+    return pa.array(items, pa.large_string())
+  except UnicodeEncodeError as error:
     raise ValueError(
-        f'Cannot tell which column of {where} holds the images. Its columns: '
-        f'{", ".join(table)}; expected one of {", ".join(_IMAGE_NAMES[:6])}. '
-        'Set --config.data.table.path=COLUMN.' + (
-            files.advise_unpacking(epath.Path(where).parent)
-            if os.path.isfile(where) else ''))
-  return found[0]
+        f'{error.object!r} is not Unicode text. Rename the file.') from error
 
 
-def _label_columns(
-    table: Mapping[str, label_rules.Column], others: Sequence[str],
-    config: LabelConfig, where: str,
-) -> tuple[str, ...]:
-  """Returns one column with a usual name, or all remaining ones."""
-  named = _find(others, _LABEL_NAMES)
-  if named is not None:
-    return (named,)
-  if folders := config.class_folders():
-    raise ValueError(
-        f'{where} lies beside class folders '
-        f'({files.shorten(folders)}), and none of its columns is '
-        f'named like a label: {", ".join(table)}. To use it, name the label '
-        'column: --config.data.table.label=COLUMN. To use the class folders, '
-        'move the file elsewhere.')
-  columns = [table[name] for name in others]
-  if columns and (
-      len(columns) == 1
-      or label_rules.flags(columns, config.target) is not None
-      or (config.target == 'regression' and not any(
-          label_rules.numbers(column) is None for column in columns))):
-    return tuple(others)
-  found = (f'Candidates: {", ".join(others)}' if others
-           else 'The image column is the only column')
-  raise protocol.NoLabels(
-      f'Cannot tell which column of {where} holds the labels. {found}; '
-      f'expected one of {", ".join(_LABEL_NAMES[:7])}. Set '
-      '--config.data.table.label=COLUMN, or several separated by commas.')
+def apply(
+    column: Column, function: Callable[[Any], Any], dtype: Any,
+) -> Shaped[np.ndarray, 'rows']:
+  """Returns what a function returns for each cell; it sees equal ones once."""
+  cells, codes = encode(column)
+  return np.array([function(cell) for cell in cells], dtype)[codes]
+
+
+def has_value(column: Column, rows: Integer[np.ndarray, '_']) -> bool:
+  """Whether a cell of some rows is not empty."""
+  if pa.types.is_nested(column.type):
+    return any(map(len, filter(None, column.take(rows).to_pylist())))
+  return bool(apply(
+      column, lambda cell: clean(cell) is not None, bool)[rows].any())
+
+
+def compact(numbers: Integer[np.ndarray, '*shape']) -> np.ndarray:
+  """Returns numbers from 0 in the smallest type."""
+  return numbers.astype(np.min_scalar_type(numbers.max(initial=0)), copy=False)
+
+
+def clean(cell: Any) -> Any:
+  """Returns a cell without surrounding spaces; None if it is empty or NaN.
+
+  Text is in Unicode's form NFC: macOS writes 'é' as two characters. A float
+  without fraction, as pandas writes integers beside empty cells, is an integer.
+  """
+  if isinstance(cell, str):
+    return unicodedata.normalize('NFC', cell.strip()) or None
+  if isinstance(cell, float):
+    if math.isnan(cell):
+      return None
+    return int(cell) if cell.is_integer() else cell
+  return cell
+
+
+def to_integer(cell: Any) -> int | None:
+  """Returns a clean cell as an integer; None for other text, such as '007'."""
+  if isinstance(cell, str) and _INTEGER.fullmatch(cell) and (
+      str(int(cell)) == cell):
+    return int(cell)
+  return cell if type(cell) is int else None
+
+
+def sort_names(names: Iterable[str]) -> list[str]:
+  """Returns class names in the order of their indices, the same in any source.
+
+  Integers are sorted by value, '007' too; other names as text.
+  """
+  names = sorted(names)
+  if all(map(_INTEGER.fullmatch, names)):
+    names.sort(key=int)
+  return names

@@ -4,15 +4,14 @@
     /data/*.parquet                     a glob pattern
     hf/data/train-00000-of-00004.parquet, hf/default/test/0000.parquet
 
-The split is a word of the file's name, or the name of its folder.
+The split is the first word of the file's name, or the name of its folder.
 """
 
 import collections
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import os
-import pathlib
 import re
-from typing import Any, Literal
+from typing import Any
 
 from etils import epath
 
@@ -20,7 +19,6 @@ from vit_jax import atomic_files
 from vit_jax import spelling
 from vit_jax import untrusted
 from vit_jax.data import known_datasets
-from vit_jax.data import links
 from vit_jax.data.splits import split_strings
 
 TABLE_SUFFIXES = frozenset({'.csv', '.tsv', '.jsonl', '.ndjson'})
@@ -29,8 +27,6 @@ IMAGE_SUFFIXES = frozenset({
     '.gif', '.ppm', '.pgm', '.pbm', '.pnm', '.tif', '.tiff', '.avif', '.jp2',
     '.j2k', '.npy'})
 
-_ARCHIVE_SUFFIXES = frozenset({
-    '.zip', '.tar', '.tgz', '.gz', '.bz2', '.xz', '.7z', '.rar'})
 # Files and folders of systems and network drives, in lower case. Others, such
 # as .AppleDouble, .Trash-1000, .snapshot (NetApp, Isilon), .recycle (Samba) and
 # .@__thumb (QNAP), are hidden by their dot.
@@ -47,14 +43,13 @@ _SYSTEM_NAMES = frozenset({
     '@recycle', '@recently-snapshot', '@transcode',
     '~snapshot',  # NetApp ONTAP: snapshots of SMB shares.
     '__pycache__'})
-_Kind = Literal['file', 'folder', 'broken link']
 _GLOB = re.compile(r'[*?\[]')
 _BRACES = re.compile(r'\{([^{}]*)\}')
 
 
-def read(root: str, paths: Sequence[str], row: int) -> bytes:
+def read(root: str, paths: Sequence[Any], row: int) -> bytes:
   """Returns a file, whose path is relative to the root or absolute."""
-  path = paths[row]
+  path = str(paths[row])
   return untrusted.read_bytes(
       path if atomic_files.is_remote(path) else epath.Path(root) / path)
 
@@ -91,49 +86,35 @@ def names_in(path: epath.Path) -> list[str]:
   return os.listdir(path)
 
 
-def subfolders(
-    path: epath.Path, linked: set[str] | None = None) -> list[str]:
-  """Returns the names of the visible subfolders, sorted.
-
-  `linked` collects the folder if it holds links.
-  """
-  return [name for name, kind in _entries(path, linked) if kind == 'folder']
+def subfolders(path: epath.Path) -> list[str]:
+  """Returns the names of the visible subfolders, sorted."""
+  return [name for name, is_folder in _entries(path) if is_folder]
 
 
-def broken_links(path: epath.Path) -> list[str]:
-  """Returns links in a folder, such as to a folder that is not mounted."""
-  return [name for name, kind in _entries(path) if kind == 'broken link']
-
-
-def list_images(
-    root: epath.Path, folder: str = '', linked: set[str] | None = None,
-) -> list[str]:
-  """Returns the paths, relative to the root, of images below a folder.
-
-  `linked` collects the folders that hold links.
-  """
-  return list_files(root, folder, linked)[0]
+def list_images(root: epath.Path, folder: str = '') -> list[str]:
+  """Returns the paths, relative to the root, of images below a folder."""
+  return list_files(root, folder)[0]
 
 
 def list_files(
-    root: epath.Path, folder: str = '', linked: set[str] | None = None,
+    root: epath.Path, folder: str = '',
 ) -> tuple[list[str], collections.Counter[str]]:
   """Returns the images as `list_images`, and the number of other files.
 
-  These are counted by suffix, or as 'without suffix' or 'broken link'.
+  These are counted by suffix, or as 'without suffix'.
   """
   paths: list[str] = []
   others: collections.Counter[str] = collections.Counter()
-  for name, kind in _entries(root / folder, linked):
+  for name, is_folder in _entries(root / folder):
     path = os.path.join(folder, name)
-    if kind == 'folder':
-      images, below = list_files(root, path, linked)
+    if is_folder:
+      images, below = list_files(root, path)
       paths += images
       others += below
     elif is_image(name):
       paths.append(path)
     else:
-      others[kind if kind == 'broken link' else suffix_of(name)] += 1
+      others[suffix_of(name)] += 1
   return paths, others
 
 
@@ -142,8 +123,13 @@ def suffix_of(name: str) -> str:
   return os.path.splitext(name)[1].lower() or 'without suffix'
 
 
-def describe_others(others: collections.Counter[str]) -> str:
-  """Returns '12 .heic, 1 without suffix'; '' if there are none."""
+def describe_others(others: Mapping[str, int]) -> list[str]:
+  """Returns a note on files that are not read, if there are any."""
+  return [f'not read: {describe(others)}'] * bool(others)
+
+
+def describe(others: Mapping[str, int]) -> str:
+  """Returns '12 .heic, 1 without suffix'."""
   return shorten((f'{others[kind]:,} {kind}' for kind in sorted(
       others, key=lambda kind: (-others[kind], kind))), 4)
 
@@ -161,65 +147,27 @@ def files_with(root: epath.Path, suffixes: Iterable[str]) -> list[epath.Path]:
                 and not name.startswith('.'))
 
 
-def advise_unpacking(root: epath.Path) -> str:
-  """Returns a sentence that names the archives in a folder; '' without.
-
-  Those of its subfolders count as well.
-  """
-  found = [os.path.join(name, path.name) for name in ('', *subfolders(root))
-           for path in files_with(root / name, _ARCHIVE_SUFFIXES)]
-  return f' Unpack {shorten(found)} first: archives are not read.' if (
-      found) else ''
-
-
 def files_below(root: epath.Path, suffix: str) -> list[epath.Path]:
   """Returns files in a folder, its split folders, `data/` and `default/`."""
   found = files_with(root, {suffix})
   for name in subfolders(root):
-    if name in ('data', 'default') or split_strings.find_split(name):
+    if name in ('data', 'default', *split_strings.NAMES):
       found += files_below(root / name, suffix)
   return sorted(found)
 
 
-def _entries(
-    path: epath.Path, linked: set[str] | None = None,
-) -> list[tuple[str, _Kind]]:
-  """Returns the visible names in a folder, and their kinds, sorted.
-
-  Omits system folders, and links to a parent folder, which are cycles.
-  """
-  if atomic_files.is_remote(path):
-    entries: list[Any] = list(path.iterdir())
-  else:  # Fast for a million files.
-    entries = list(os.scandir(path))
-    if linked is not None and any(
-        map(os.DirEntry.is_symlink, entries)):
-      linked.add(os.fspath(path))
-  # The kind of each image file is not looked up: that is slow in buckets.
-  found = [(entry.name, 'file' if is_image(entry.name) else _kind(entry))
-           for entry in entries if _is_visible(entry.name)]
-  return sorted(
-      (name, kind) for name, kind in found
-      if not (kind == 'folder' and _is_parent(os.path.join(path, name))))
-
-
-def _kind(entry: Any) -> _Kind:
-  if isinstance(entry, os.DirEntry) and entry.is_symlink():
-    # `entry.is_dir` may raise for a broken link.
-    return 'folder' if os.path.isdir(entry) else (
-        'file' if os.path.exists(entry) else 'broken link')
-  return 'folder' if entry.is_dir() else 'file'
+def _entries(path: epath.Path) -> list[tuple[str, bool]]:
+  """Returns the visible names in a folder, sorted, and which are folders."""
+  # Fast for a million files; the kind of an image file is not looked up, which
+  # is slow in buckets.
+  entries: Any = (
+      path.iterdir() if atomic_files.is_remote(path) else os.scandir(path))
+  return sorted((entry.name, not is_image(entry.name) and entry.is_dir())
+                for entry in entries if _is_visible(entry.name))
 
 
 def _is_visible(name: str) -> bool:
   return not name.startswith('.') and name.lower() not in _SYSTEM_NAMES
-
-
-def _is_parent(path: str) -> bool:
-  """Whether a folder is a link to one of its parents."""
-  return os.path.islink(path) and any(
-      os.path.samefile(path, parent)
-      for parent in pathlib.Path(path).absolute().parents)
 
 
 # -------------------------------------------------------------------- patterns
@@ -291,41 +239,6 @@ def relative_names(paths: Sequence[epath.Path]) -> list[str]:
   """Returns paths relative to their common folder: keys survive a move."""
   root = os.path.commonpath([os.fspath(path.parent) for path in paths])
   return [os.path.relpath(path, root) for path in paths]
-
-
-def splits_of(
-    paths: Sequence[epath.Path], *, where: str) -> list[str] | None:
-  """Returns the split of each file; None if they do not differ.
-
-  Raises:
-    ValueError: if only some names contain a split.
-  """
-  found = splits_in_names(paths)
-  if len(set(found)) == 1:
-    return None
-  named = [split for split in found if split is not None]
-  if len(named) < len(found):
-    other = paths[found.index(None)]
-    raise ValueError(
-        f'Some file names of {where} contain a split '
-        f'({", ".join(sorted(set(named)))}), but {other.name} does not. '
-        'Rename it, or give the files to use: '
-        f'{other.parent}/train-*{other.suffix}')
-  links.check_files(paths, named, where=where)
-  return named
-
-
-def splits_in_names(paths: Sequence[epath.Path]) -> list[str | None]:
-  """Returns the split that each file's or its folder's name contains.
-
-  A single folder may be the dataset's own (`my_test`): its whole name counts.
-  """
-  folders = {path.parent.name for path in paths}
-  if len(folders) == 1:
-    folders = set(filter(split_strings.is_split_name, folders))
-  return [split_strings.find_split(path.stem) or (
-      split_strings.find_split(path.parent.name)
-      if path.parent.name in folders else None) for path in paths]
 
 
 def is_path(name: str) -> bool:

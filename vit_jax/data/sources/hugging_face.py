@@ -5,31 +5,31 @@ $HF_DATASETS_CACHE (default ~/.cache/huggingface/datasets), which take the disk
 space of the dataset and make shuffled reads fast. Worker processes share them.
 """
 
-import bisect
 from collections.abc import Mapping, Sequence
 import contextlib
+import dataclasses
 import functools
 import glob
-import itertools
-import json
 import os
 import re
 from typing import Any
 
 from etils import epath
+from jaxtyping import Int64
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from vit_jax import exceptions
-from vit_jax import untrusted
-from vit_jax.data import cells as cells_lib
+from vit_jax import schema
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
-from vit_jax.data.sources import image_tables
 from vit_jax.data.sources import offset_index
 from vit_jax.data.sources import protocol
+from vit_jax.data.sources import suggest
 from vit_jax.data.sources import table_source
+from vit_jax.data.sources import tables as tables_lib
 from vit_jax.data.splits import split_strings
 
 _PREFIX = 'hf://datasets/'
@@ -37,12 +37,6 @@ _PREFIX = 'hf://datasets/'
 _ADDRESS = re.compile(
     re.escape(_PREFIX) + r'(?P<path>[^@:]+)(@(?P<revision>[^:]+))?'
     r'(:(?P<name>.+))?')
-_IMAGE_NAMES = (
-    'image', 'img', 'images', 'jpg', 'jpeg', 'png', 'picture', 'bytes')
-
-_ClassNames = Mapping[str, tuple[str, ...]]  # By column.
-
-
 def open_hub(
     address: str, config: columns_lib.LabelConfig) -> protocol.DatasetSplits:
   """Opens 'hf://datasets/USER/NAME[@REVISION][:CONFIG]'; downloads it once.
@@ -59,11 +53,11 @@ def open_hub(
   with _explained(address):
     found = datasets.load_dataset(
         **match.groupdict(), keep_in_memory=False)
+  lengths = [len(split) for split in found.values()]
   return _open(
       [*found.values()], config, where=address, names=list(found),
-      lengths=[len(split) for split in found.values()],
-      splits=[split_strings.split_name(name) for name in found],
-      class_names=_class_names(next(iter(found.values())).features))
+      lengths=lengths, splits=columns_lib.repeat(
+          [split_strings.split_name(name) for name in found], lengths))
 
 
 def open_parquet(
@@ -76,20 +70,18 @@ def open_parquet(
       labels are not found.
   """
   import datasets  # pylint: disable=g-import-not-at-top
-  lengths, class_names = _read_footers(paths)
-  names = [glob.escape(os.fspath(path)) for path in paths]
-  if chained := [name for name in names if '::' in name]:
-    raise ValueError(
-        f'{chained[0]} contains "::", which `datasets` reads as a chain of '
-        'addresses. Rename the file or folder.')
+  lengths, has_images = _read_footers(paths)
+  if not has_images and len(paths) == 1:
+    return tables_lib.open_table(paths[0], config)
   with _explained(where):
     # Unlike `load_dataset`, it does not report to the Hugging Face Hub.
-    # It takes paths for patterns, which are escaped above.
-    converted = datasets.Dataset.from_parquet(names, keep_in_memory=False)
+    # It takes paths for patterns.
+    converted = datasets.Dataset.from_parquet(
+        [glob.escape(os.fspath(path)) for path in paths], keep_in_memory=False)
   return _open(
       [converted], config, where=where, names=files.relative_names(paths),
-      lengths=lengths, splits=files.splits_of(paths, where=where),
-      class_names=class_names)
+      lengths=lengths, splits=table_source.splits_of_files(
+          paths, lengths, where=where))
 
 
 def _explained(where: str) -> contextlib.AbstractContextManager[None]:
@@ -101,80 +93,81 @@ def _explained(where: str) -> contextlib.AbstractContextManager[None]:
 
 def _open(
     converted: Sequence[Any], config: columns_lib.LabelConfig, *, where: str,
-    names: Sequence[str], lengths: Sequence[int], splits: Sequence[str] | None,
-    class_names: _ClassNames,
+    names: Sequence[str], lengths: Sequence[int],
+    splits: columns_lib.Column | None,
 ) -> protocol.DatasetSplits:
   """Builds splits of the Arrow files of `datasets`, which are read at offsets.
 
-  Rows are those of files or splits of known `lengths`. Columns stay mapped
-  only until the labels are parsed.
+  Rows are those of files or splits of known `lengths`.
   """
   paths = [epath.Path(file['filename'])
            for one in converted for file in one.cache_files]
   mapped = [pa.memory_map(os.fspath(path)).read_buffer() for path in paths]
   tables = [pa.ipc.open_stream(content).read_all() for content in mapped]
-  table = pa.concat_tables(tables)
-  image, config = _choose_columns(table, config, where)
-  columns = config.table
-  labels = _read_labels(table, columns, class_names, config.group)
-  of_row = cells_lib.Column.repeat(splits, lengths) if splits else None
-  if image is None:
-    path = epath.Path(os.path.abspath(where))
-    path = path / names[0] if path.is_dir() else path
-    linked: set[str] = set()
-    return image_tables.open_images(
-        image_tables.locate(cells_lib.arrow_cells(
-            table.column(columns.path)), path, columns, linked=linked),
-        labels, config, where=where, root=os.fspath(path.parent),
-        splits=of_row, linked=linked)
+  table, features = pa.concat_tables(tables), converted[0].features
+  image = _choose_image(table, features, config, where)
+  rest = table.drop_columns([field.name for field in table.schema
+                             if _holds_bytes(field.type)])
+  class_names = _class_names(features)
+  config = tables_lib.choose_columns(
+      rest, config, where=where, has_paths=False,
+      declared=next(iter(class_names)) if len(class_names) == 1 else None)
+  columns = {name: table[name] for name in (
+      *config.table.labels, *filter(None, [config.group]))}
+  declared = None
+  if len(config.table.labels) == 1:
+    label, = config.table.labels
+    declared = class_names.get(label)
+    if declared and not pa.types.is_nested(columns[label].type):
+      # `datasets` writes -1 for a missing class.
+      columns[label] = pc.if_else(
+          pc.equal(columns[label], -1), None, columns[label])
   records = offset_index.Records.join(paths, [
       _locate(one.column(image), content.address)
       for one, content in zip(tables, mapped)])
+  if config.table.split:
+    splits = table_source.parse_splits(
+        table[config.table.split], config.table.split, where)
   return table_source.build(
       functools.partial(_read_image, records),
-      functools.partial(_key, names, list(itertools.accumulate(lengths))),
-      labels, config, where=where, num_rows=len(records), splits=of_row,
-      class_names=_declared(columns, class_names))
+      _Keys(names, np.cumsum(lengths)), columns, config, where=where,
+      splits=splits, class_names=declared)
 
 
-def _choose_columns(
-    table: pa.Table, config: columns_lib.LabelConfig, where: str,
-) -> tuple[str | None, columns_lib.LabelConfig]:
-  """Returns the column of image bytes, if there is one, and other roles."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Keys:
+  """Names of rows by their file or split, whose rows end at `ends`."""
+  names: Sequence[str]
+  ends: Int64[np.ndarray, 'files']
+
+  def __len__(self) -> int:
+    return int(self.ends[-1])
+
+  def __getitem__(self, row: int) -> str:
+    file = int(np.searchsorted(self.ends, row, side='right'))
+    return f'{self.names[file]} {row - (self.ends[file - 1] if file else 0)}'
+
+
+def _choose_image(
+    table: pa.Table, features: Mapping[str, Any],
+    config: columns_lib.LabelConfig, where: str,
+) -> str:
+  """Returns the column of images, declared by the file or by the user."""
+  import datasets  # pylint: disable=g-import-not-at-top
   binary = [field.name for field in table.schema if _holds_bytes(field.type)]
-  image = _image_column(binary, config.table.path)
-  if image is not None:
-    config = config.with_columns(path=None)
-  texts = table.drop_columns(binary)
-  return image, columns_lib.choose_columns(
-      texts.slice(0, 1000).to_pydict(), config, where=where,
-      has_paths=image is None)
+  if config.table.path:
+    schema.check_name(
+        config.table.path, binary, what=f'column of image bytes of {where}')
+    return config.table.path
+  found = [name for name, feature in features.items()
+           if isinstance(feature, datasets.Image)]
+  if len(found) != 1:
+    raise ValueError(suggest.image_column(
+        found or binary, table.drop_columns(binary), config, where=where))
+  return found[0]
 
 
-def _declared(
-    columns: columns_lib.TableConfig, class_names: _ClassNames,
-) -> tuple[str, ...] | None:
-  """Returns the declared names of the classes of the only label column."""
-  return (class_names.get(columns.labels[0]) if len(columns.labels) == 1
-          else None)
-
-
-def _read_labels(
-    table: pa.Table, columns: columns_lib.TableConfig, class_names: _ClassNames,
-    group: str,
-) -> dict[str, cells_lib.Column]:
-  """Returns the columns of labels, splits and groups."""
-  found = {name: cells_lib.Column.from_arrow(table.column(name))
-           for name in (*columns.labels, columns.split, group) if name}
-  if _declared(columns, class_names):
-    # `datasets` writes -1 for a missing class.
-    label, = columns.labels
-    found[label] = found[label].map(
-        lambda value: None if value == -1 else value)
-  return found
-
-
-def _locate(images: pa.ChunkedArray, address: int) -> offset_index.Arrays:
+def _locate(images: pa.ChunkedArray, address: int) -> pa.Table:
   """Returns the places of images, bytes or {'bytes', 'path'}, in a file.
 
   The file is mapped to memory at `address`.
@@ -192,7 +185,7 @@ def _locate(images: pa.ChunkedArray, address: int) -> offset_index.Arrays:
     ends.append(places[1:])
   empty = np.zeros(0, np.int64)
   first, last = (np.concatenate([empty, *of]) for of in (starts, ends))
-  return {'starts': first, 'sizes': last - first}
+  return pa.table({'start': first, 'size': last - first})
 
 
 def _read_image(records: offset_index.Records, row: int) -> bytes:
@@ -204,62 +197,39 @@ def _read_image(records: offset_index.Records, row: int) -> bytes:
   return records.read(row)
 
 
-def _key(names: Sequence[str], ends: Sequence[int], row: int) -> str:
-  """Names a row by its file or split, whose rows end at `ends`."""
-  file = bisect.bisect_right(ends, row)
-  return f'{names[file]} {row - (ends[file - 1] if file else 0)}'
-
-
-def _read_footers(
-    paths: Sequence[epath.Path]) -> tuple[list[int], _ClassNames]:
-  """Returns the number of rows of each file, and class names by column.
+def _read_footers(paths: Sequence[epath.Path]) -> tuple[list[int], bool]:
+  """Returns the number of rows of each file, and whether columns hold bytes.
 
   Raises:
     ValueError: if a file is damaged, or columns or class names differ: the same
       class index would then be different classes.
   """
   import datasets  # pylint: disable=g-import-not-at-top
-  lengths: list[int] = []
-  columns: set[str] = set()
-  class_names: dict[str, tuple[str, ...]] = {}
+  lengths, has_images = list[int](), False
+  first: Any = None
   for path in paths:
-    untrusted.check_regular(path)
-    try:
+    with exceptions.replaced_by(lambda error, path=path: ValueError(
+        f'{path} is truncated, or not a Parquet file: {error}')):
       with path.open('rb') as file:
         footer = pq.ParquetFile(file)
-        columns_lib.check_count(footer.metadata.num_columns, where=str(path))
-        _check_num_classes(footer.schema_arrow.metadata or {})
         features = datasets.Features.from_arrow_schema(footer.schema_arrow)
-    except Exception as error:  # Arrow and JSON within it raise many types.
-      raise ValueError(
-          f'{path} is truncated, or not a Parquet file: {error}') from error
     lengths.append(footer.metadata.num_rows)
-    columns = columns or set(features)
-    if set(features) != columns:
-      raise ValueError(
-          f'{path} has the columns {", ".join(features)}, but {paths[0]} has '
-          f'{", ".join(sorted(columns))}. Files of one dataset must have the '
-          'same columns; give the files to use: '
-          'data.source=FOLDER/NAME*.parquet')
-    for column, names in _class_names(features).items():
-      if class_names.setdefault(column, names) != names:
+    has_images |= any(
+        _holds_bytes(field.type) for field in footer.schema_arrow)
+    first = first or features
+    for what, ours, theirs in (
+        ('columns', [*features], [*first]),
+        ('class names', _class_names(features), _class_names(first))):
+      if sorted(ours) != sorted(theirs) or (
+          what == 'class names' and ours != theirs):
         raise ValueError(
-            f'{path} declares the classes {files.shorten(names, 6)} of column '
-            f'{column!r}, but another file declares '
-            f'{files.shorten(class_names[column], 6)}: the same index would be '
-            'different classes. Rewrite the files with the same class names in '
-            'the same order.')
-  return lengths, class_names
+            f'{path} and {paths[0]} have different {what}: {ours} and {theirs}. '
+            'Files of one dataset must have the same; name the files to use: '
+            '--config.data.source=FOLDER/NAME*.parquet')
+  return lengths, has_images
 
 
-def _check_num_classes(metadata: Mapping[bytes, bytes]) -> None:
-  """Raises if `datasets` would name too many classes by their numbers."""
-  declared = json.dumps(json.loads(metadata.get(b'huggingface', b'{}')))
-  if found := re.search(r'"num_classes": (\d{7,})', declared):
-    raise ValueError(f'it declares {found[1]} classes')
-
-
-def _class_names(features: Mapping[str, Any]) -> _ClassNames:
+def _class_names(features: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
   """Returns the names of each `ClassLabel`, or list of them."""
   found = {
       column: getattr(getattr(feature, 'feature', feature), 'names', None)
@@ -273,19 +243,3 @@ def _holds_bytes(kind: pa.DataType) -> bool:
     index = kind.get_field_index('bytes')
     return index >= 0 and _holds_bytes(kind.field(index).type)
   return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-
-
-def _image_column(binary: Sequence[str], chosen: str | None) -> str | None:
-  """Returns the column of image bytes; None if there are only paths.
-
-  Raises:
-    ValueError: if several columns could hold the images.
-  """
-  if chosen is not None:
-    return chosen if chosen in binary else None
-  named = [name for name in binary if name.lower() in _IMAGE_NAMES]
-  if len(binary) > 1 and len(named) != 1:
-    raise ValueError(
-        f'Several columns could hold the images: {", ".join(binary)}. Set '
-        '--config.data.table.path=COLUMN')
-  return (*named, *binary, None)[0]

@@ -1,13 +1,13 @@
 """Index of the records in a large file: built by one scan and saved for reuse.
 
-Tar and TFRecord files can only be scanned from their start. The offsets are
-saved as `.NAME.KIND-index.safetensors` next to the file or, where that is
-read-only, in `~/.cache/vit_jax`, and are valid while the file's size and times
-are unchanged. An index may come with the data from elsewhere, so it is not
-trusted.
+Tar and TFRecord files can only be scanned from their start. Their records are
+the rows of an Arrow table with the columns `start` and `size`, which is saved
+as `.NAME.KIND-index.arrow` beside the file or, where that is read-only, in
+`~/.cache/vit_jax`, and is used while the file's size and times are unchanged.
+It is mapped into memory.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 import concurrent.futures
 import contextlib
 import dataclasses
@@ -20,23 +20,20 @@ from typing import BinaryIO
 from etils import epath
 from jaxtyping import Int64, UInt
 import numpy as np
-import safetensors.numpy
+import pyarrow as pa
 
 from vit_jax import atomic_files
-from vit_jax import untrusted
-from vit_jax.data import shared
+from vit_jax.data.sources import columns as columns_lib
 
-_VERSION = 6
+_VERSION = '7'
 _THREADS = 8
-_FREE_BYTES = 2**16  # Of an index, beyond the size of its file.
-
-Arrays = Mapping[str, np.ndarray]
+_STAMP = b'stamp'
 
 
 def load_or_build(
-    paths: Sequence[epath.Path], build: Callable[[epath.Path], Arrays], *,
+    paths: Sequence[epath.Path], build: Callable[[epath.Path], pa.Table], *,
     kind: str,
-) -> list[Arrays]:
+) -> list[pa.Table]:
   """Returns the index of each file; `build` scans a file that has none."""
   with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
     stamps = list(pool.map(_stamp, paths))
@@ -44,11 +41,11 @@ def load_or_build(
     if saved.count(None) > _THREADS:
       print(f'Indexing {saved.count(None):,} files once ...', flush=True)
 
-    def finish(index: int) -> Arrays:
-      if (arrays := saved[index]) is None:
-        arrays = build(paths[index])
-        _save(paths[index], stamps[index], arrays, kind)
-      return arrays
+    def finish(index: int) -> pa.Table:
+      if (table := saved[index]) is None:
+        table = build(paths[index])
+        _save(paths[index], stamps[index], table, kind)
+      return table
 
     return list(pool.map(finish, range(len(paths))))
 
@@ -74,16 +71,15 @@ class Records:
 
   @classmethod
   def join(
-      cls, paths: Iterable[epath.Path], indices: Sequence[Arrays],
+      cls, paths: Iterable[epath.Path], indices: Sequence[pa.Table],
   ) -> 'Records':
     """Returns the records of all files in order."""
-    empty = [np.zeros(0, np.int64)]
     starts, sizes = (
-        shared.share(shared.compact(np.concatenate(
-            [*empty, *(arrays[name] for arrays in indices)])))
-        for name in ('starts', 'sizes'))
+        columns_lib.compact(pa.chunked_array(
+            [chunk for table in indices for chunk in table[name].chunks],
+            pa.int64()).to_numpy()) for name in ('start', 'size'))
     return cls(tuple(map(os.fspath, paths)), starts, sizes, np.cumsum(
-        [len(arrays['starts']) for arrays in indices], dtype=np.int64))
+        [len(table) for table in indices], dtype=np.int64))
 
   def __len__(self) -> int:
     return len(self.starts)
@@ -109,70 +105,47 @@ class Records:
     return data
 
 
-def _stamp(path: epath.Path) -> tuple[int, ...]:
+def _stamp(path: epath.Path) -> str:
   """Returns the file's size and times.
 
   Copying programs may set the modification time, but not the ctime. Mounted
   buckets renumber inodes, so inodes are not included.
   """
-  untrusted.check_regular(path)
-  if not atomic_files.is_remote(path):
-    local = os.stat(path)
-    return local.st_size, local.st_mtime_ns, local.st_ctime_ns
-  remote = path.stat()
-  return int(remote.length), int(remote.mtime)
+  if atomic_files.is_remote(path):
+    remote = path.stat()
+    return f'{_VERSION} {remote.length} {remote.mtime}'
+  local = os.stat(path)
+  return f'{_VERSION} {local.st_size} {local.st_mtime_ns} {local.st_ctime_ns}'
 
 
 def _index_paths(path: epath.Path, kind: str) -> list[epath.Path]:
   """Returns the possible paths of an index: next to the file, in the cache."""
-  name = f'.{path.name}.{kind}-index.safetensors'  # Hidden from glob patterns.
+  name = f'.{path.name}.{kind}-index.arrow'  # Hidden from glob patterns.
   text = os.fspath(
       path if atomic_files.is_remote(path) else os.path.abspath(path))
-  digest = hashlib.blake2b(
-      os.fsencode(text), digest_size=8).hexdigest()
-  places = [path.parent / name]
-  with contextlib.suppress(OSError):
-    places.append(shared.cache_folder() / digest / name)
-  return places
+  digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+  cache = epath.Path(os.environ.get('XDG_CACHE_HOME') or '~/.cache')
+  return [path.parent / name, cache.expanduser() / 'vit_jax' / digest / name]
 
 
-def _load(
-    path: epath.Path, stamp: tuple[int, ...], kind: str) -> Arrays | None:
-  max_bytes = stamp[0] + _FREE_BYTES
+def _load(path: epath.Path, stamp: str, kind: str) -> pa.Table | None:
   for place in _index_paths(path, kind):
-    try:
-      untrusted.check_regular(place)
-      with place.open('rb') as file:
-        data = file.read(max_bytes + 1)
-      if len(data) > max_bytes:
-        raise ValueError('it is larger than the file that it belongs to')
-      arrays = safetensors.numpy.load(data)
-      if arrays.pop('stamp').tolist() == [_VERSION, *stamp]:
-        starts, sizes = arrays['starts'], arrays['sizes']
-        if not (starts.dtype == sizes.dtype == np.int64
-                and starts.shape == sizes.shape == (len(starts),)):
-          raise ValueError('it has no place for each record')
-        if not ((starts >= 0) & (sizes >= 0)
-                & (sizes <= stamp[0] - starts)).all():
-          raise ValueError('it has records beyond the end of the file')
-        if any(np.count_nonzero(text == 0) != max(0, len(starts) - 1)
-               for text in arrays.values() if text.dtype == np.uint8):
-          raise ValueError('it has more or fewer texts than records')
-        return arrays
-    except FileNotFoundError:
-      continue
-    except Exception as error:  # Safetensors and NumPy raise many types.
-      print(f'{place} is not an index and is replaced: {error}', flush=True)
+    if place.exists():
+      with contextlib.suppress(OSError, pa.ArrowInvalid):  # It is replaced.
+        table = pa.ipc.open_file(
+            pa.py_buffer(place.read_bytes()) if atomic_files.is_remote(place)
+            else pa.memory_map(os.fspath(place))).read_all()
+        if (table.schema.metadata or {}).get(_STAMP) == stamp.encode():
+          return table
   return None
 
 
-def _save(
-    path: epath.Path, stamp: tuple[int, ...], arrays: Arrays, kind: str,
-) -> None:
-  data = safetensors.numpy.save({
-      **{name: np.ascontiguousarray(array) for name, array in arrays.items()},
-      'stamp': np.array([_VERSION, *stamp], np.int64)})
+def _save(path: epath.Path, stamp: str, table: pa.Table, kind: str) -> None:
+  sink = pa.BufferOutputStream()
+  table = table.replace_schema_metadata({_STAMP: stamp})
+  with pa.ipc.new_file(sink, table.schema) as writer:
+    writer.write_table(table)
   for place in _index_paths(path, kind):
     with contextlib.suppress(OSError):  # Read-only or full: try the next place.
-      atomic_files.write_bytes(place, data)
+      atomic_files.write_bytes(place, sink.getvalue().to_pybytes())
       return

@@ -10,9 +10,7 @@
 Each kind of source is imported when one is opened; `registry` lists them.
 """
 
-from collections.abc import Sequence
 import dataclasses
-import functools
 import os
 import typing
 from typing import Any
@@ -25,6 +23,8 @@ from vit_jax.data import known_datasets
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
+from vit_jax.data.sources import suggest
+from vit_jax.data.sources import tfds_folders
 from vit_jax.data.splits import groups as groups_lib
 
 _VTAB = 'vtab/'
@@ -48,22 +48,24 @@ def open_splits(
     from vit_jax.data.sources import validation
     trained = open_splits(
         dataclasses.replace(config, val_source=''), whole=True)
+    same = dataclasses.replace(config, target='none') if (
+        trained.no_labels and config.target is None) else config
     return validation.add(trained, open_splits(
-        dataclasses.replace(config, target=trained.kind),
-        source=config.val_source, whole=True), config)
+        same, source=config.val_source, whole=True), config)
   labels = columns_lib.LabelConfig(
-      config.target, config.table, config.holdout)
-  if source is None and labels != columns_lib.AUTO and not files.is_path(name):
+      config.target, config.table, config.holdout, config.group,
+      config.divided_groups)
+  declared = dataclasses.replace(
+      labels, group='', divided_groups='error',
+      target=None if config.target == 'masks' else config.target)
+  if source is None and declared != columns_lib.DEFAULT and (
+      not files.is_path(name)):
     raise ValueError(
         'data.target, data.table and data.holdout describe your own files, '
         f'but data.source is {name!r}, which declares its labels and splits. '
         'Remove them.')
   opened = _open(name, config, dataclasses.replace(
-      labels, group=config.group, divided_groups=config.divided_groups,
-      holdout=0.0 if whole else config.holdout,
-      # Data that are only evaluated on may lack classes.
-      skip_empty=config.unreadable == 'skip' or (
-          whole and source is not None)))
+      labels, holdout=0.0 if whole else config.holdout))
   if source is None:
     groups_lib.check_present(opened.splits, config.group, name=name)
   return opened
@@ -107,67 +109,76 @@ def open_path(
     name: str, config: columns_lib.LabelConfig) -> protocol.DatasetSplits:
   """Opens files, a folder, or a dataset of the Hugging Face hub.
 
+  Images whose labels cannot be found are opened without; `no_labels` says why.
+
   Raises:
-    ValueError: if it does not exist, or its layout is unknown or ambiguous.
+    ValueError: if it does not exist, or its layout is not one of docs/data.md.
   """
+  try:
+    return _open_path(name, config)
+  except protocol.NoLabels as error:
+    if config.target is not None:
+      raise
+    reason = error
+  try:
+    opened = _open_path(name, dataclasses.replace(config, target='none'))
+  except ValueError:  # There are no images either.
+    raise reason from None
+  return dataclasses.replace(opened, no_labels=str(reason))
+
+
+def _open_path(
+    name: str, config: columns_lib.LabelConfig) -> protocol.DatasetSplits:
   if name.startswith('hf://'):
     return registry.load(registry.FILES['hub'])(name, config)
   paths = files.expand(name)
+  where = name
   if len(paths) == 1 and paths[0].is_dir():
-    return _open_folder(paths[0], config)
-  return _open_files(paths, config, where=name)
-
-
-def _open_files(
-    paths: Sequence[epath.Path], config: columns_lib.LabelConfig, *, where: str,
-) -> protocol.DatasetSplits:
-  found = {path.suffix.lower() for path in paths}
-  if found == {'.parquet'}:
-    return registry.load(registry.FILES['Parquet files'])(
-        paths, config, where=where)
-  if found == {'.tar'}:
-    return registry.load(registry.FILES['tar files'])(
-        paths, config, where=where)
-  if found <= files.TABLE_SUFFIXES:
-    return registry.load(registry.FILES['tables'])(paths, config)
-  if found <= files.IMAGE_SUFFIXES:
-    return registry.load(registry.FILES['images'])(
-        paths, config.without_labels(
-            f'The images {where} have no labels. Give their folder, or a '
-            'table.'), where=where)
-  raise ValueError(
-      f'{where} (data.source) has files of type {", ".join(sorted(found))}. '
-      'Expected a folder, or files of one type: .csv, .tsv or .jsonl (tables '
-      'of images), .parquet, .tar (WebDataset, not compressed), or images '
-      'without labels. Unpack archives first.')
-
-
-def _open_folder(
-    root: epath.Path, config: columns_lib.LabelConfig,
-) -> protocol.DatasetSplits:
-  from vit_jax.data.sources import class_folders
-  from vit_jax.data.sources import table_files
-  from vit_jax.data.sources import tfds_folders
-  if tfds_folders.is_prepared(root):
-    return registry.load(registry.FILES['TFDS folder'])(root)
-  found = {kind: paths for kind, paths in (
-      ('Parquet files', files.files_below(root, '.parquet')),
-      ('tar files', files.files_below(root, '.tar')),
-      ('tables', table_files.find(root))) if paths}
-  if not found:
-    return class_folders.open_folder(root, config)
-  paths = next(iter(found.values()))
-  if len(found) > 1:
-    layouts = ' and '.join(
-        f'{kind} ({files.shorten(p.name for p in of)})'
-        for kind, of in found.items())
+    root, where = paths[0], os.fspath(paths[0])
+    found = _files_in(root)
+    if isinstance(found, str):
+      return registry.load(registry.FILES[found])(root, *(
+          [] if found == 'TFDS folder' else [config]))
+    paths = found
+  suffixes = {path.suffix.lower() for path in paths}
+  kind = next((kind for kind, known in (
+      ('table', files.TABLE_SUFFIXES), ('Parquet files', {'.parquet'}),
+      ('tar files', {'.tar'}), ('images', files.IMAGE_SUFFIXES))
+               if suffixes <= known), '')
+  open_files = registry.load(registry.FILES[kind]) if kind else None
+  if open_files is None or (kind == 'table' and len(paths) > 1):
     raise ValueError(
-        f'{root} (data.source) holds {layouts}. Name the files to use: '
-        f'{paths[0]}')
-  if not config.table.labels:
-    config = dataclasses.replace(
-        config, class_folders=functools.partial(class_folders.find, root))
-  return _open_files(paths, config, where=os.fspath(root))
+        f'{where} (data.source) has {len(paths):,} files of type '
+        f'{", ".join(sorted(suffixes))}. Expected a folder, one table (.csv, '
+        '.tsv, .jsonl, .parquet), or files of one type: .parquet or .tar '
+        '(WebDataset, not compressed) with images, or images without labels. '
+        'A table of validation data is data.val_source.')
+  if kind == 'table':
+    return open_files(paths[0], config)
+  suggest.check_files(paths, where=where)
+  if kind != 'images':
+    return open_files(paths, config, where=where)
+  if config.target != 'none':
+    raise protocol.NoLabels(
+        f'The images {where} have no labels. Give their folder, or a table.')
+  texts = [*map(os.fspath, paths)]
+  root_of = os.path.commonpath([*map(os.path.dirname, texts)])
+  return open_files(
+      [files.relative_path(path, root_of) for path in texts], config,
+      where=where, root=root_of)
+
+
+def _files_in(root: epath.Path) -> str | list[epath.Path]:
+  """Returns the files in a folder that hold its data, or how it is opened."""
+  if tfds_folders.is_prepared(root):
+    return 'TFDS folder'
+  found = [paths for paths in (
+      [path for path in files.files_with(
+          root, {*files.TABLE_SUFFIXES, '.parquet'})
+       if path.stem == 'metadata'],
+      files.files_below(root, '.parquet'),
+      files.files_below(root, '.tar')) if paths]
+  return found[0] if found else 'folder'
 
 
 def is_user_data(name: str) -> bool:

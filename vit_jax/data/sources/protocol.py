@@ -69,11 +69,6 @@ class Source(Protocol):
     """Hash of the names and sizes of files whose examples have only numbers."""
     return ''
 
-  @property
-  def files(self) -> tuple[Any, Integer[np.ndarray, 'examples']] | None:
-    """The `links.Paths` of images that are files, and their rows there."""
-    return None
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Metadata:

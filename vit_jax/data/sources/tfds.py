@@ -19,7 +19,6 @@ from vit_jax import untrusted
 from vit_jax.data import config as data_config
 from vit_jax.data import known_datasets
 from vit_jax.data.sources import files
-from vit_jax.data.sources import label_rules as label_rules_lib
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import tfds_folders
 from vit_jax.data.sources import tfrecords
@@ -282,11 +281,16 @@ def _is_unlabelled(source: protocol.Source, *, may_be_empty: bool) -> bool:
   step = 1 if may_be_empty else max(1, len(source) // _SAMPLE)
   try:
     return len(source) > 0 and all(
-        label_rules_lib.is_missing(
-            source.label(i), marks=label_rules_lib.MISSING_MARKS)
+        _is_missing(source.label(i))
         for i in range(0, len(source), step))
   except (OSError, ValueError):  # Damaged: reported when it is used.
     return False
+
+
+def _is_missing(label: Any) -> bool:
+  """Whether a label is empty, -1 or NaN, or all of its values are."""
+  values = np.asarray(label)
+  return bool(np.all((values == -1) | (values != values)))
 
 
 def interpret_label(

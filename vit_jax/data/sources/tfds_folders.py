@@ -12,7 +12,6 @@ from vit_jax import exceptions
 from vit_jax import schema
 from vit_jax import untrusted
 from vit_jax.data import known_datasets
-from vit_jax.data import shared
 from vit_jax.data.sources import files
 
 GROUP = 'group_hash'  # Feature of examples with groups, written by `prepare`.
@@ -117,7 +116,7 @@ def read_groups(
     found = untrusted.parse_npy(untrusted.read_bytes(path))
     if found.dtype != np.uint64 or found.shape != (count,):
       raise ValueError(f'{found.dtype} {found.shape} for {count:,} examples')
-  return shared.share(found)
+  return found
 
 
 def file_format(folder: epath.Path) -> str:

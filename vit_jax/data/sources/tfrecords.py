@@ -14,7 +14,7 @@ import struct
 
 from etils import epath
 import google_crc32c
-import numpy as np
+import pyarrow as pa
 
 from vit_jax.data.sources import offset_index
 
@@ -39,15 +39,15 @@ def open_records(
   found = {path: count for path, count in zip(paths, counts, strict=True)
            if count}
   indices = offset_index.load_or_build(list(found), _scan, kind='tfrecord')
-  for (path, count), arrays in zip(found.items(), indices):
-    if len(arrays['starts']) != count:
+  for (path, count), table in zip(found.items(), indices):
+    if len(table) != count:
       raise ValueError(
-          f'{path} has {len(arrays["starts"]):,} records, but '
+          f'{path} has {len(table):,} records, but '
           f'dataset_info.json says {count:,}. Copy or prepare it again.')
   return TfRecords(offset_index.Records.join(found, indices))
 
 
-def _scan(path: epath.Path) -> dict[str, np.ndarray]:
+def _scan(path: epath.Path) -> pa.Table:
   """Returns the offset and size of each record."""
   starts, sizes, position = [], [], 0
   num_bytes = path.stat().length
@@ -70,8 +70,8 @@ def _scan(path: epath.Path) -> dict[str, np.ndarray]:
             f'{path} is truncated: it ends at byte {num_bytes:,}, within a '
             'record. Copy or prepare it again.')
       file.seek(position)
-  return {'starts': np.array(starts, np.int64),
-          'sizes': np.array(sizes, np.int64)}
+  return pa.table({'start': pa.array(starts, pa.int64()),
+                   'size': pa.array(sizes, pa.int64())})
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

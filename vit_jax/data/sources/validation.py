@@ -4,7 +4,6 @@ import dataclasses
 
 from vit_jax import classes
 from vit_jax.data import config as data_config
-from vit_jax.data import links
 from vit_jax.data import mixture
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import groups
@@ -33,7 +32,6 @@ def add(
     raise ValueError(
         f'data.val_source ({config.val_source}) is the data that is trained '
         'on. Leave it out, and a part of the images is held out.')
-  _check_links(trained, source, config)
   if trained.kind != added.kind:
     raise ValueError(
         f'data.val_source ({config.val_source}) has labels of another kind '
@@ -55,18 +53,3 @@ def add(
           trained.description,
           f'val: {len(source):,} images of {config.val_source}', *notes,
           added.without_images_note])))
-
-
-def _check_links(
-    trained: protocol.DatasetSplits, val: protocol.Source,
-    config: data_config.DataConfig,
-) -> None:
-  """Raises if a file is an image of both."""
-  for split in split_strings.names(
-      split_strings.expand_all(config.split, trained.splits)):
-    if split in trained.splits and (
-        found := links.find_shared_image(trained.splits[split], val)):
-      raise ValueError(
-          f'{found[0]} ({split} of data.source) and {found[1]} '
-          '(data.val_source) are the same file. Training images must not be '
-          'evaluated on; remove it from one of them.')

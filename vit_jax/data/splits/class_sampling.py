@@ -15,7 +15,7 @@ from typing import Any, Literal
 from jaxtyping import Float64, Int64, UInt
 import numpy as np
 
-from vit_jax.data import shared
+from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings
@@ -141,5 +141,5 @@ def build(
   counts = np.bincount(labels)
   weights = np.where(counts, counts.astype(np.float64)**_POWERS[sampling], 0)
   return ClassSampler(
-      shared.share(shared.compact(np.argsort(labels, kind='stable'))),
+      columns_lib.compact(np.argsort(labels, kind='stable')),
       np.append(0, np.cumsum(counts)), np.cumsum(weights), seed)

@@ -13,11 +13,8 @@ from typing import Any, Literal
 from jaxtyping import UInt64
 import numpy as np
 
-from vit_jax.data import cells as cells_lib
-from vit_jax.data import shared
-from vit_jax.data.sources import class_numbers
+from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
-from vit_jax.data.sources import label_rules
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings
 
@@ -26,21 +23,9 @@ Divided = Literal['error', 'allow']
 _NAMED = 3  # Groups that a message names.
 
 
-def clean(column: label_rules.Column) -> cells_lib.Column:
-  """Returns the name of each row's group, cleaned as labels are; '' if none."""
-  def name(cell: Any) -> str:
-    if label_rules.is_missing(cell, marks=label_rules.MISSING_MARKS):
-      return ''
-    cell = label_rules.clean(cell)
-    number = class_numbers.to_integer(cell)
-    return str(cell if number is None else number)
-
-  return cells_lib.Column.of(column).map(name)
-
-
 def find_in_paths(
     paths: Sequence[str], pattern: str, *, where: str,
-) -> dict[str, cells_lib.Column]:
+) -> dict[str, columns_lib.Column]:
   """Returns a column, called like the pattern, of what it finds in each path.
 
   Returns no column without a pattern.
@@ -63,33 +48,36 @@ def find_in_paths(
     raise ValueError(
         f'data.group is {pattern}, which has {compiled.groups} groups in '
         f'parentheses. {usage}')
-  found = cells_lib.Texts.of(
-      (match[1] or '') if match else ''
-      for match in map(compiled.search, paths))
+  found = [match[1] if match else '' for match in map(compiled.search, paths)]
   missing = [path for path, name in zip(paths, found) if not name]
   if missing:
     raise ValueError(
         f'data.group {pattern} finds no group in {len(missing):,} of '
         f'{len(paths):,} images: {files.shorten(missing)}. {usage} Each image '
         'needs a group.')
-  return {pattern: found.encode()}
+  return {pattern: columns_lib.texts(found)}
 
 
 def hashes(
-    names: cells_lib.Column, *, group: str, where: str,
+    column: columns_lib.Column, *, group: str, where: str,
 ) -> UInt64[np.ndarray, 'rows']:
-  """Returns the hash of each row's group, given the result of `clean`.
+  """Returns the hash of each row's group, cleaned as labels are.
 
   Raises:
     ValueError: if a row has no group.
   """
-  empty = names.where(lambda name: not name)
+  def hash_cell(cell: Any) -> int:
+    cell = columns_lib.clean(cell)
+    return 0 if cell in (None, -1) else split_strings.stable_hash(str(cell))
+
+  found = columns_lib.apply(column, hash_cell, np.uint64)
+  empty = np.flatnonzero(found == 0)
   if len(empty):
     raise ValueError(
-        f'{len(empty):,} of {len(names):,} rows of {where} have no group in '
+        f'{len(empty):,} of {len(found):,} rows of {where} have no group in '
         f'{group!r} (data.group; the first: row {empty[0] + 1}). Fill them in, '
         'for example with a name of its own for each image of unknown origin.')
-  return shared.share(names.array(split_strings.stable_hash, np.uint64))
+  return found
 
 
 def check_present(

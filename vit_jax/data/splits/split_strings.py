@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
 import hashlib
+import os
 import re
 import types
 from typing import Any
@@ -13,20 +14,12 @@ from jaxtyping import Integer, UInt64
 import numpy as np
 
 from vit_jax import schema
-from vit_jax.data import cells as cells_lib
-from vit_jax.data import shared
+from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import protocol
 
-# For example 'val', 'Training', 'test_set' and 'val2017'.
-_SPLIT_NAME = re.compile(
-    r'(train(ing)?|val|valid(ation)?|test(ing)?|dev|eval(uation)?'
-    r'|h[eo]ld[-_ ]?out)([-_ ]?(set|data|images|split|\d+))?', re.IGNORECASE)
-
-_SPLIT_WORD = re.compile('train|val|test|dev|h[eo]ld', re.IGNORECASE)
-
 VAL = 'val'  # The split of `data.val_source`.
-# In order of preference.
-VALIDATION = (VAL, 'validation', 'valid', 'dev')
+NAMES = ('train', 'test', VAL, 'validation')  # Of folders and files.
+VALIDATION = (VAL, 'validation', 'valid', 'dev')  # In order of preference.
 
 
 def stable_hash(content: str | bytes) -> int:
@@ -43,70 +36,23 @@ def stable_hashes(
   return np.fromiter(map(stable_hash, texts), np.uint64, count)
 
 
-def is_split_name(name: str) -> bool:
-  """Returns whether a folder or file name is probably that of a split."""
-  return bool(_SPLIT_NAME.fullmatch(name))
-
-
-def find_split(name: str) -> str | None:
-  """Returns the split that is a word of a name: 'test' of 'seg_test-01'."""
-  if not _SPLIT_WORD.search(name):  # Fast for the folders of 100,000 patients.
-    return None
-  words = [*re.split(r'[-_.\s\d]+', name), name]
-  return next(map(split_name, filter(is_split_name, words)), None)
-
-
-def splits_of_folders(names: Collection[str]) -> dict[str, str]:
-  """Returns the split of each of the folders in one folder that is a split.
-
-  Beside a training folder (`train`, `seg_train`) and another split, all folders
-  are splits. Else those are whose whole name is that of a split.
-  """
-  split_of = {name: find_split(name) for name in names if name}
-  found = {*split_of.values()}
-  if 'train' not in found or found <= {'train', None}:
-    return {name: split_name(name) for name, split in split_of.items()
-            if split and is_split_name(name)}
-  return {name: split_name(name) if 'train' in names or split is None else split
-          for name, split in split_of.items()}
-
-
-def splits_by_folder(
-    paths: Sequence[str], folders: cells_lib.Column, *, where: str,
-) -> cells_lib.Column | None:
-  """Returns the split of each path, given one of its folders ('' if none).
-
-  None if no folder is a split.
-
-  Raises:
-    ValueError: if only some paths lie in the folder of a split.
-  """
-  split_of = splits_of_folders({*folders.cells})
-  if not split_of:
-    return None
-  outside = folders.where(lambda folder: folder not in split_of)
-  if len(outside):
-    raise ValueError(
-        f'Some images of {where} lie in the folder of a split '
-        f'({next(iter(split_of))}/), but {paths[outside[0]]} does not. Move it '
-        'into one, or give a table a column `split`.')
-  return folders.map(split_of.__getitem__)
-
-
 def split_name(value: Any) -> str:
-  """Returns a split name in lower case; 'Training' becomes 'train'."""
-  name = re.sub(r'\W+', '_', str(value).strip().lower())
-  return {'training': 'train', 'testing': 'test', 'trn': 'train'}.get(
-      name, name)
+  """Returns the name of a split in lower case; '' for None."""
+  return '' if value is None else re.sub(
+      r'\W+', '_', str(value).strip().lower())
+
+
+def find_in_file(path: os.PathLike) -> str | None:
+  """Returns the split of a file: 'test' of 'test-01.tar' and 'test/01.tar'."""
+  folder, name = os.path.split(path)
+  words = re.split(r'[\W\d_]', name)[0], os.path.basename(folder)
+  return next((word for word in words if word in NAMES), None)
 
 
 def choose_eval_split(splits: Sequence[str]) -> str:
   """Returns the split to evaluate on; `train` only if there is no other."""
-  for name in ('test', *VALIDATION):
-    if name in splits:
-      return name
-  others = [split for split in splits if split != 'train']
-  return next((s for s in others if is_split_name(s)), [*others, 'train'][0])
+  return next((name for name in ('test', *VALIDATION, *splits)
+               if name in splits and name != 'train'), 'train')
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -122,8 +68,8 @@ class Subset(protocol.Source):
   @classmethod
   def where(cls, source: protocol.Source, mask: Any) -> 'Subset':
     """Returns the examples whose mask is true."""
-    return cls(((source, shared.share(shared.compact(
-        np.flatnonzero(mask)))),))
+    return cls(((source, columns_lib.compact(
+        np.flatnonzero(mask))),))
 
   @functools.cached_property
   def _ends(self) -> list[int]:

@@ -41,8 +41,7 @@ with epy.lazy_imports():
   from vit_jax import atomic_files
   from vit_jax import console as console_lib
   from vit_jax.data import preprocessing
-  from vit_jax.data.sources import class_numbers
-  from vit_jax.data.sources import label_rules
+  from vit_jax.data.sources import columns as columns_lib
   from vit_jax.extras.serve import export
   from vit_jax.extras.serve import quantize
   from vit_jax.inference import image_files
@@ -274,11 +273,11 @@ def _class_of(
   are class names as in training: '0.0' is '0'.
   """
   found = set()
-  cells = [label_rules.clean(cell) for row in rows for cell in row.values()]
+  cells = [columns_lib.clean(cell) for row in rows for cell in row.values()]
   for cell in cells or [pathlib.Path(path).parent.name]:
     if cell is None:  # Without a label.
       continue
-    number = class_numbers.to_integer(cell)
+    number = columns_lib.to_integer(cell)
     found |= {str(cell), str(cell if number is None else number)} & {*names}
   return names.index(found.pop()) if len(found) == 1 else -1
 

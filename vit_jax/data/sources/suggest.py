@@ -1,0 +1,389 @@
+"""Suggests settings for data that do not follow the conventions of docs/data.md.
+
+The only place with heuristics. They look at what is there and print flags to
+paste; none of them decides how data are read. Labels that look like those of
+another kind are an error only if `data.target` is not declared.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+import collections
+import os
+import re
+import shlex
+from typing import Any
+
+from etils import epath
+import numpy as np
+import pyarrow as pa
+
+from vit_jax.data.sources import columns as columns_lib
+from vit_jax.data.sources import files
+from vit_jax.data.sources import protocol
+from vit_jax.data.sources import table_files
+from vit_jax.data.splits import split_strings
+
+_PATHS = ('path', 'file', 'filename', 'filepath', 'filepaths', 'file_path',
+          'image', 'image_path', 'image_file', 'img', 'img_path', 'images',
+          'image_id')
+_BYTES = ('jpg', 'jpeg', 'png', 'picture', 'bytes')  # In Parquet files.
+_LABELS = ('label', 'labels', 'class', 'class_name', 'target', 'targets',
+           'category', 'categories', 'cls', 'fine_label')
+_SPLITS = ('split', 'subset', 'set', 'partition', 'data_set')
+_IDS = ('key', 'id')
+_WORDS = {'train': 'train', 'training': 'train', 'trn': 'train',
+          'test': 'test', 'testing': 'test', 'val': 'val', 'valid': 'val',
+          'validation': 'val', 'dev': 'val', 'eval': 'val', 'holdout': 'val'}
+_ARCHIVES = ('.zip', '.tar', '.tgz', '.gz', '.bz2', '.xz', '.7z', '.rar')
+_NUMBER = re.compile(r'[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?')
+_MIN_SEPARATED = 0.05  # In a smaller fraction of cells, ';' is part of a name.
+_MIN_NUMBERS = 0.9  # In a column of measurements, some cells may be mistyped.
+_MAX_CLASSES, _ROWS_PER_CLASS = 100, 5
+_ROWS = 1000  # Of a table that are looked at.
+_CONVENTIONS = (
+    'Expected {root}/CLASS/*.jpg or {root}/train/CLASS/*.jpg (other splits: '
+    'val, validation, test), a table {root}/metadata.csv, Parquet or tar files '
+    '(docs/data.md).')
+
+Flags = dict[str, str]
+
+
+def _paste(flags: Mapping[str, str]) -> str:
+  return ' '.join(f'--config.data.{name}={shlex.quote(value)}'
+                  for name, value in flags.items())
+
+
+# ---------------------------------------------------------------------- labels
+
+
+def check_single(
+    column: columns_lib.Column, config: columns_lib.LabelConfig, *, what: str,
+) -> None:
+  """Raises `NoLabels` if a column looks like numbers or several labels."""
+  if config.target is None and (flags := _kind([column])):
+    looks = 'numbers' if flags['target'] == 'regression' else 'several labels'
+    raise protocol.NoLabels(
+        f'{what} looks like {looks}, but one class per image was expected. To '
+        f'use {looks}:\n  {_paste(flags)}\nTo use the cells as names of classes'
+        ':\n  --config.data.target=single')
+
+
+def _kind(columns: Sequence[columns_lib.Column]) -> Flags:
+  """Returns the flags for labels that are not one class per image."""
+  if any(pa.types.is_nested(column.type) for column in columns):
+    return {'target': 'multi'}
+  found = [columns_lib.encode(column) for column in columns]
+  if len(found) > 1:
+    if not all(_are_flags(cells) for cells, _ in found):
+      return {'target': 'regression'}
+    ones = sum(np.array([str(columns_lib.clean(cell)) == '1' for cell in cells],
+                        int)[codes] for cells, codes in found)
+    return {} if (ones == 1).all() else {'target': 'multi'}
+  (cells, codes), = found
+  cells = [columns_lib.clean(cell) for cell in cells]
+  counts = np.bincount(codes, minlength=len(cells))
+  share = lambda chosen: counts[np.array(chosen, bool)].sum() / len(codes)
+  for separator, least in (('|', 0.0), (';', _MIN_SEPARATED)):
+    with_it = share([separator in str(cell) for cell in cells])
+    if with_it > 0 and with_it >= least:
+      return {'target': 'multi', 'table.separator': separator}
+  numbers = [_number(cell) for cell in cells]
+  values = [number for number in numbers if number is not None]
+  is_text = [cell is not None and number is None
+             for cell, number in zip(cells, numbers)]
+  if not values or share(is_text) > 1 - _MIN_NUMBERS:
+    return {}
+  if any(value % 1 or value < -1 for value in values) or (
+      not any(is_text) and len({*values}) > _MAX_CLASSES
+      and len(codes) < _ROWS_PER_CLASS * len({*values})):
+    return {'target': 'regression'}
+  return {}
+
+
+def _are_flags(cells: Collection[Any]) -> bool:
+  return {*map(str, map(columns_lib.clean, cells))} <= {'0', '1'}
+
+
+def _number(cell: Any) -> float | None:
+  if isinstance(cell, str) and not _NUMBER.fullmatch(cell):
+    return None
+  return float(cell) if isinstance(cell, (int, float, str)) else None
+
+
+# ---------------------------------------------------------------------- tables
+
+
+def columns(
+    table: pa.Table, config: columns_lib.LabelConfig, *, where: str,
+    has_paths: bool,
+) -> str:
+  """Returns the error for a table without the usual or declared columns."""
+  roles, given = {'label': columns_lib.LABEL}, config.table
+  if has_paths:
+    roles = {'path': columns_lib.PATHS[0], **roles}
+  expected = ' and '.join(
+      str(getattr(given, role) or usual) for role, usual in roles.items()
+      if not (role == 'label' and config.target == 'none'))
+  found = ', '.join(table.column_names)
+  text = (f'{where} has the columns {found}, but {expected} '
+          f'{"were" if " and " in expected else "was"} expected.')
+  path = epath.Path(where) if has_paths and os.path.isfile(where) else None
+  flags = _for_table(table.slice(0, _ROWS), config, path, has_paths)
+  if flags is not None:
+    return f'{text} To use them:\n  {_paste(flags)}'
+  return (f'{text} No column is an obvious choice. Name them: '
+          + ' '.join(f'--config.data.table.{role}=COLUMN' for role in roles)
+          + ' (several label columns are separated by commas).')
+
+
+def image_column(
+    found: Sequence[str], rest: pa.Table, config: columns_lib.LabelConfig, *,
+    where: str,
+) -> str:
+  """Returns the error for Parquet files that do not declare one image column.
+
+  `found` may hold images, `rest` are the other columns.
+  """
+  name = _find(found, (*_PATHS, *_BYTES)) or (found[0] if found else 'COLUMN')
+  labels = _for_table(rest.slice(0, _ROWS), config, None, False) or {}
+  text = ', '.join(found) or 'no column'
+  return (f'{where} does not declare one column of images; {text} may hold '
+          f'them. To use one:\n  {_paste({"table.path": name, **labels})}')
+
+
+def folder_of_images(
+    table: pa.Table, path: epath.Path, config: columns_lib.LabelConfig,
+) -> str:
+  """Returns what to set if images of a table do not exist."""
+  flags = _for_table(table.slice(0, _ROWS), config, path, True)
+  if flags:
+    return f' To use those that do:\n  {_paste(flags)}'
+  return (' Set the folder that relative paths start from '
+          '(--config.data.table.folder=FOLDER) or their suffix '
+          '(--config.data.table.suffix=.jpg), or remove these rows.'
+          + _unpack(path.parent))
+
+
+def _for_table(
+    table: pa.Table, config: columns_lib.LabelConfig, path: epath.Path | None,
+    has_paths: bool,
+) -> Flags | None:
+  """Returns the flags for a table beside those given; None without any."""
+  names, given, flags = table.column_names, config.table, Flags()
+  image = None
+  if has_paths:
+    image = given.path or _find(names, ('file_name', *_PATHS)) or next((
+        name for name in names if all(map(
+            files.is_image, table[name].slice(0, 20).to_pylist()))), None)
+    if image is None:
+      return None
+    if not given.path and image not in columns_lib.PATHS:
+      flags['table.path'] = image
+  split = given.split or _find(names, _SPLITS)
+  if split and not given.split and split != columns_lib.SPLIT:
+    flags['table.split'] = split
+  if config.target != 'none':
+    labels = given.labels or _label_columns(
+        table, {image, split, config.group, _find(names, _IDS)})
+    if not labels:
+      return None
+    if not given.labels and labels != (columns_lib.LABEL,):
+      flags['table.label'] = ','.join(labels)
+    if config.target is None:
+      flags |= _kind([table[name] for name in labels])
+  if path is not None and image is not None:
+    flags |= _place(table[image].slice(0, 20).to_pylist(), path.parent, given)
+  return flags
+
+
+def _label_columns(
+    table: pa.Table, others: Set[str | None]) -> tuple[str, ...]:
+  """Returns a column with a usual name, the only one, or all flags."""
+  left = [name for name in table.column_names if name not in others]
+  if named := _find(left, _LABELS):
+    return named,
+  if len(left) == 1 or (left and all(
+      not pa.types.is_nested(table[name].type)
+      and _are_flags(columns_lib.encode(table[name])[0]) for name in left)):
+    return tuple(left)
+  return ()
+
+
+def _find(names: Sequence[str], known: Sequence[str]) -> str | None:
+  plain = {re.sub(r'[ -]', '_', name.strip().lower()): name for name in names}
+  return next((plain[name] for name in known if name in plain), None)
+
+
+def _place(
+    cells: Sequence[Any], root: epath.Path, given: columns_lib.TableConfig,
+) -> Flags:
+  """Returns the folder that paths start from and their suffix, if not usual."""
+  names = [str(cell).strip().replace('\\', '/') for cell in cells]
+  suffixes = [given.suffix] if given.suffix or any(map(
+      files.is_image, names)) else ['', *sorted(files.IMAGE_SUFFIXES)]
+  folders = [given.folder] if given.folder else [
+      '', *files.subfolders(root)]
+  found: dict[tuple[str, str], int] = {}
+  for folder in folders:
+    for suffix in suffixes:
+      found[folder, suffix] = sum(
+          os.path.exists(root / folder / (name + suffix)) for name in names)
+  folder, suffix = max(found, key=lambda place: found[place])
+  if not found[folder, suffix]:
+    return {}
+  return {name: value for name, value, old in (
+      ('table.folder', folder and _shown(root / folder), given.folder),
+      ('table.suffix', suffix, given.suffix)) if value != old and not old}
+
+
+def _shown(path: epath.PathLike) -> str:
+  """Returns a path from the current folder if it is below."""
+  text = os.fspath(path)
+  return files.relative_path(text, os.getcwd()) or text
+
+
+# --------------------------------------------------------------------- folders
+
+
+def folder(root: epath.Path, classes: Sequence[str] = ()) -> str:
+  """Returns the error for a folder that has no usual layout."""
+  names = [f'{name}/' for name in files.subfolders(root)]
+  others = sorted({*files.names_in(root)} - {name[:-1] for name in names})
+  text = (f'{root} has the single class folder {classes[0]!r}; a classifier '
+          'needs two classes.' if classes else
+          f'{root} has no class folders; it holds '
+          f'{files.shorten([*names, *others], 8) or "nothing"}.')
+  text += ' ' + _CONVENTIONS.format(root=root)
+  found = next(_for_folder(root), None)
+  return f'{text} To use it:\n  {_paste(found)}' if found else (
+      text + _unpack(root) + ' Image files have one of the suffixes '
+      f'{" ".join(sorted(files.IMAGE_SUFFIXES))}.')
+
+
+def _for_folder(root: epath.Path) -> Iterator[Flags]:
+  """Yields flags for a folder, the most likely first."""
+  folders = files.subfolders(root)
+  if {'images', 'masks'} <= {*folders}:
+    yield {'target': 'masks'}
+  if found := _tables(root):
+    yield found
+  if pair := _pair([name for name in folders if files.has_images(root / name)]):
+    nested = [f'{name}/{name}' if files.subfolders(root / name) == [name]
+              else name for name in pair]
+    yield dict(zip(('source', 'val_source'), (
+        _shown(root / name) for name in nested)))
+  for name in folders:
+    below = [sub for sub in files.subfolders(root / name)
+             if files.has_images(root / name / sub)]
+    if len(below) > 1:
+      yield {'source': _shown(root / name)}
+  if files.has_images(root):
+    yield {'target': 'none'}  # For objectives without labels.
+
+
+def _tables(root: epath.Path) -> Flags:
+  """Returns the flags for tables in a folder, or one of each split."""
+  found = {}
+  for path in files.files_with(root, files.TABLE_SUFFIXES) + [
+      path for name in files.subfolders(root) if _word(name)
+      for path in files.files_with(root / name, files.TABLE_SUFFIXES)]:
+    try:
+      table = table_files.read(path, limit=_ROWS)
+    except ValueError:
+      continue
+    flags = _for_table(table, columns_lib.DEFAULT, path, True)
+    image = (flags or {}).get('table.path') or next(
+        (name for name in columns_lib.PATHS if name in table.column_names), '')
+    if flags is not None and image and _exists(table, image, path, flags):
+      found[path] = flags
+  by_split = {_word(path.stem) or _word(path.parent.name): path
+              for path in found}
+  if 'train' in by_split and len(by_split) > 1:
+    other = next(by_split[name] for name in ('test', 'val', *by_split)
+                 if name in by_split and name != 'train')
+    return {'source': _shown(by_split['train']), 'val_source': _shown(other),
+            **found[by_split['train']]}
+  path = next(iter(found), None)
+  return {} if path is None else {'source': _shown(path), **found[path]}
+
+
+def _exists(
+    table: pa.Table, image: str, path: epath.Path, flags: Flags) -> bool:
+  name = str(table[image][0]).replace('\\', '/') + flags.get('table.suffix', '')
+  return os.path.exists(os.path.join(
+      path.parent, os.path.abspath(flags['table.folder'])
+      if 'table.folder' in flags else '', name))
+
+
+def check_folders(root: epath.Path, inside: Mapping[str, Set[str]]) -> None:
+  """Raises `NoLabels` if class folders look like splits or a table's images.
+
+  `inside` are the subfolders with images of each class folder, '' for itself.
+  """
+  flags = _tables(root) if files.files_with(root, files.TABLE_SUFFIXES) else {}
+  if flags:
+    raise protocol.NoLabels(
+        f'{root} has class folders and {os.path.basename(flags["source"])}, a '
+        f'table of images. To use the table:\n  {_paste(flags)}\nTo use the '
+        'class folders, move the table elsewhere.')
+  with_images = {name for name, below in inside.items() if '' in below}
+  counts = collections.Counter(
+      name for below in inside.values() for name in below if name)
+  shared = [name for name, count in counts.items() if count > 1]
+  pair = _pair([*inside])
+  if with_images < {*inside} and (len(shared) > 1 or pair):
+    names = files.shorten(sorted(inside))
+    text = (f'{root}/{{{names}}} have subfolders'
+            + f' of the same names ({files.shorten(shared)})' * bool(shared)
+            + ', so either level may be the classes. ')
+    raise protocol.NoLabels(text + (
+        f'If these are splits:\n  {_paste(next(_for_folder(root)))}\n'
+        if pair else 'If the subfolders are the classes, name one folder as '
+        'data.source. ') + 'If they are the classes, move them into '
+        f'{root}/train/.')
+
+
+def _pair(names: Sequence[str]) -> tuple[str, str] | None:
+  """Returns the folders of training and evaluation among names of folders."""
+  found = {_word(name): name for name in reversed(names) if _word(name)}
+  other = found.get('test') or found.get('val')
+  return (found['train'], other) if other and 'train' in found else None
+
+
+def _word(name: str) -> str | None:
+  """Returns the split that is a word of a name: 'test' of 'seg_test-01'."""
+  words = re.split(r'[-_.\s\d]+', name.lower())
+  return next((_WORDS[word] for word in words if word in _WORDS), None)
+
+
+def _unpack(root: epath.Path) -> str:
+  """Returns a sentence that names the archives in a folder; '' without."""
+  found = [os.path.join(name, path.name) for name in ('', *files.subfolders(
+      root)) for path in files.files_with(root / name, _ARCHIVES)]
+  return f' Unpack {files.shorten(found)} first: archives are not read.' if (
+      found) else ''
+
+
+def check_files(paths: Sequence[epath.Path], *, where: str) -> None:
+  """Raises a ValueError if names of files contain splits in another place."""
+  if any(map(split_strings.find_in_file, paths)):
+    return
+  of_word: dict[str | None, list[epath.Path]] = {}
+  for path in paths:
+    of_word.setdefault(_word(path.stem), []).append(path)
+  if 'train' in of_word and len(of_word) > 1:
+    other = next(name for name in ('test', 'val', *of_word)
+                 if name in of_word and name != 'train')
+    flags = {name: _pattern(of_word[split]) for name, split in (
+        ('source', 'train'), ('val_source', other))}
+    raise ValueError(
+        f'Files of {where} have names of splits, but not as their first word '
+        f'(train-0{paths[0].suffix}, val-0{paths[0].suffix}). To use them:\n  '
+        + _paste(flags))
+
+
+def _pattern(paths: Sequence[epath.Path]) -> str:
+  """Returns a path or pattern of some files in one folder."""
+  names = [path.name for path in paths]
+  if len(names) == 1:
+    return _shown(paths[0])
+  return _shown(paths[0].parent / ('{' + ','.join(names) + '}'))
