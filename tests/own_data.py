@@ -1,7 +1,11 @@
 """Writes and opens a user's own dataset."""
 
 import os
+import shlex
 
+import numpy as np
+
+from vit_jax import data
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import open_source
 
@@ -25,7 +29,7 @@ def write_table(root, header, rows, *, name='labels.csv', images=True):
 
 
 def open_path(
-    path, target='auto', *, labelled=True, group='', divided_groups='error',
+    path, target=None, *, labelled=True, group='', divided_groups='error',
     **table):
   """Opens files; images without labels are an error if they are `labelled`."""
   opened = open_source.open_path(str(path), columns_lib.LabelConfig(
@@ -34,6 +38,40 @@ def open_path(
   if labelled and opened.no_labels:
     raise ValueError(opened.no_labels)
   return opened
+
+
+def open_splits(path, **flags):
+  """Opens `data.source` with flags such as {'table.label': 'a'}."""
+  section = {'source': str(path), 'table': {}}
+  for name, value in flags.items():
+    parent, _, key = name.rpartition('.')
+    (section['table'] if parent else section)[key] = value
+  opened = open_source.open_splits(data.parse(section))
+  if opened.no_labels and section.get('target') not in ('none', 'masks'):
+    raise ValueError(opened.no_labels)
+  return opened
+
+
+def paste(error):
+  """Returns the first flags that an error prints to be pasted."""
+  line = next(line for line in str(error).splitlines()
+              if line.startswith('  --config.data.'))
+  return dict(flag.removeprefix('--config.data.').split('=', 1)
+              for flag in shlex.split(line))
+
+
+def images(opened):
+  """Returns the label, by name, of each image by its content."""
+  names = opened.class_names
+
+  def plain(label):
+    if opened.targets:
+      return np.asarray(label).tolist()
+    return sorted(names[i] for i in label) if opened.multi_label else (
+        names[label] if names else label)
+
+  return {source[i]['image'].decode(): plain(source.label(i)) for source in
+          opened.splits.values() for i in range(len(source))}
 
 
 def labels(opened):

@@ -12,7 +12,6 @@ epoch is every example once.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import fractions
-import itertools
 import math
 from typing import Any
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 import dataclasses
 import math
 import re
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 import unicodedata
 
 from jaxtyping import Integer, Shaped
@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 Kind = Literal['single', 'multi', 'regression', 'masks', 'none']
-Column = pa.Array | pa.ChunkedArray
+Column: TypeAlias = pa.Array | pa.ChunkedArray
 
 HOLDOUT = 0.1  # Default of `data.holdout`.
 IGNORED = 'data.target is none: labels are ignored.'

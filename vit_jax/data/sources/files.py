@@ -14,6 +14,7 @@ import re
 from typing import Any
 
 from etils import epath
+import pyarrow as pa
 
 from vit_jax import atomic_files
 from vit_jax import spelling
@@ -47,7 +48,7 @@ _GLOB = re.compile(r'[*?\[]')
 _BRACES = re.compile(r'\{([^{}]*)\}')
 
 
-def read(root: str, paths: Sequence[Any], row: int) -> bytes:
+def read(root: str, paths: pa.Array, row: int) -> bytes:
   """Returns a file, whose path is relative to the root or absolute."""
   path = str(paths[row])
   return untrusted.read_bytes(

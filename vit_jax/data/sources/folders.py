@@ -9,7 +9,7 @@ These are the layouts of torchvision, timm and `datasets`.
 """
 
 import collections
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 import dataclasses
 import functools
 import os
@@ -145,7 +145,9 @@ def _split_folders(root: epath.Path) -> dict[str, str]:
   splits = [name for name in folders if name in split_strings.NAMES]
   if not splits:
     return {'': 'train'}
-  if 'train' not in splits or not files.subfolders(root / 'train') or any(
-      files.has_images(root / name) for name in {*folders} - {*splits}):
+  # Archives are often unpacked into a folder of their own name.
+  if 'train' not in splits or files.subfolders(root / 'train') in (
+      [], ['train']) or any(
+          files.has_images(root / name) for name in {*folders} - {*splits}):
     raise protocol.NoLabels(suggest.folder(root))
   return {name: name for name in splits}

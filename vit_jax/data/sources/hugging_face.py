@@ -208,11 +208,10 @@ def _read_footers(paths: Sequence[epath.Path]) -> tuple[list[int], bool]:
   lengths, has_images = list[int](), False
   first: Any = None
   for path in paths:
-    with exceptions.replaced_by(lambda error, path=path: ValueError(
-        f'{path} is truncated, or not a Parquet file: {error}')):
-      with path.open('rb') as file:
-        footer = pq.ParquetFile(file)
-        features = datasets.Features.from_arrow_schema(footer.schema_arrow)
+    with (exceptions.naming(f'{path} is truncated, or not a Parquet file'),
+          path.open('rb') as file):
+      footer = pq.ParquetFile(file)
+      features = datasets.Features.from_arrow_schema(footer.schema_arrow)
     lengths.append(footer.metadata.num_rows)
     has_images |= any(
         _holds_bytes(field.type) for field in footer.schema_arrow)
@@ -223,8 +222,8 @@ def _read_footers(paths: Sequence[epath.Path]) -> tuple[list[int], bool]:
       if sorted(ours) != sorted(theirs) or (
           what == 'class names' and ours != theirs):
         raise ValueError(
-            f'{path} and {paths[0]} have different {what}: {ours} and {theirs}. '
-            'Files of one dataset must have the same; name the files to use: '
+            f'{path} and {paths[0]} have different {what}: {ours} and {theirs}.'
+            ' Files of one dataset must have the same; name the files to use: '
             '--config.data.source=FOLDER/NAME*.parquet')
   return lengths, has_images
 

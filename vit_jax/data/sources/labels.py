@@ -98,8 +98,8 @@ def parse(
     suggest.check_single(column, config, what=what.title)
     if pa.types.is_nested(column.type):
       raise ValueError(
-          f'{what.title} holds lists, but one class per image was expected. Use '
-          '--config.data.target=multi.')
+          f'{what.title} holds lists, but one class per image was expected. '
+          'Use --config.data.target=multi.')
     items, ends = column.take(pa.array(rows)), None
   cells, codes = columns_lib.encode(items)
   cells = [columns_lib.clean(cell) for cell in cells]

@@ -1,12 +1,12 @@
-"""Suggests settings for data that do not follow the conventions of docs/data.md.
+"""Suggests settings for data beside the conventions of docs/data.md.
 
 The only place with heuristics. They look at what is there and print flags to
 paste; none of them decides how data are read. Labels that look like those of
 another kind are an error only if `data.target` is not declared.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 import collections
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 import os
 import re
 import shlex
@@ -300,8 +300,9 @@ def _tables(root: epath.Path) -> Flags:
   if 'train' in by_split and len(by_split) > 1:
     other = next(by_split[name] for name in ('test', 'val', *by_split)
                  if name in by_split and name != 'train')
-    return {'source': _shown(by_split['train']), 'val_source': _shown(other),
-            **found[by_split['train']]}
+    train = by_split['train']
+    return {'source': _shown(train), 'val_source': _shown(other),
+            **found[train]} if found[train] == found[other] else {}
   path = next(iter(found), None)
   return {} if path is None else {'source': _shown(path), **found[path]}
 
@@ -328,7 +329,7 @@ def check_folders(root: epath.Path, inside: Mapping[str, Set[str]]) -> None:
   with_images = {name for name, below in inside.items() if '' in below}
   counts = collections.Counter(
       name for below in inside.values() for name in below if name)
-  shared = [name for name, count in counts.items() if count > 1]
+  shared = sorted(name for name, count in counts.items() if count > 1)
   pair = _pair([*inside])
   if with_images < {*inside} and (len(shared) > 1 or pair):
     names = files.shorten(sorted(inside))

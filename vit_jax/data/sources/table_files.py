@@ -30,13 +30,14 @@ def read(path: epath.Path, *, limit: int | None = None) -> pa.Table:
   """
   where = os.fspath(path)
   if path.suffix.lower() == '.parquet':
-    with exceptions.replaced_by(lambda error: ValueError(
-        f'{where} is truncated, or not a Parquet file: {error}')):
+    with exceptions.naming(f'{where} is truncated, or not a Parquet file'):
       return pq.read_table(path).slice(0, limit)
   lines = io.TextIOWrapper(
       io.BytesIO(untrusted.read_text(path).encode()), 'utf-8', newline='')
+  names: list[str] | None = None
+  rows: Iterator[Any]
   if path.suffix.lower() in ('.jsonl', '.ndjson'):
-    names, rows = None, _read_json(lines, where)
+    rows = _read_json(lines, where)
   else:
     names, rows = _read_csv(
         lines, where, '\t' if path.suffix.lower() == '.tsv' else '')
@@ -45,8 +46,7 @@ def read(path: epath.Path, *, limit: int | None = None) -> pa.Table:
     chunks.append(to_table(chunk, names, where=where))
   if not chunks:
     raise ValueError(f'{where} holds no rows.')
-  with exceptions.replaced_by(lambda error: ValueError(
-      f'A column of {where} holds values of several types: {error}')):
+  with exceptions.naming(f'A column of {where} holds values of several types'):
     return pa.concat_tables(chunks, promote_options='permissive')
 
 
@@ -65,8 +65,8 @@ def to_table(
   columns = {}
   for i, name in enumerate(
       names or dict.fromkeys(itertools.chain.from_iterable(rows))):
-    with exceptions.replaced_by(lambda error, name=name: ValueError(
-        f'Column {name!r} of {where} holds values of several types: {error}')):
+    with exceptions.naming(
+        f'Column {name!r} of {where} holds values of several types'):
       columns[name] = pa.array(cells(i, name))
   return pa.table(columns)
 
@@ -76,8 +76,7 @@ def _read_json(
   """Yields the objects of JSON lines."""
   for number, line in enumerate(lines, 1):
     if line.strip():
-      with exceptions.replaced_by(lambda error, number=number: ValueError(
-          f'Line {number} of {where} is not JSON: {error}')):
+      with exceptions.naming(f'Line {number} of {where} is not JSON'):
         row = untrusted.parse_json(line)
       if not isinstance(row, dict):
         raise ValueError(
@@ -103,10 +102,9 @@ def _read_csv(
     last = 0
     while True:
       # An unclosed quote would swallow all later rows.
-      with exceptions.replaced_by(lambda error, last=last: ValueError(
-          f'The row of {where} that begins at line {last + 1} is not valid '
-          f'CSV: {error}. A cell that begins with a double quote must end with '
-          'one, and a quote within it must be doubled.')):
+      with exceptions.naming(
+          f'The row of {where} that begins at line {last + 1} is not valid CSV '
+          '(a quote within quotes must be doubled)'):
         row = next(reader, None)
       if row is None:
         return

@@ -121,7 +121,8 @@ def build(
   if config.group:
     groups = groups_lib.hashes(
         table[config.group], group=config.group, where=where)[kept]
-  by_hash, few = len(numbers_of) == 1 and bool(config.holdout), []
+  by_hash = len(numbers_of) == 1 and bool(config.holdout)
+  few: list[str] = []
   if by_hash:
     numbers_of, few = _hold_out(
         groups if groups is not None else

@@ -1,6 +1,6 @@
 """Tables of image files: a row per image, with its path and labels."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 import dataclasses
 import functools
 import os

@@ -4,9 +4,9 @@
 
 A member's key is its path up to the first dot of its name
 (https://github.com/webdataset/webdataset). The label is the text of the member
-`.cls`, an index from 0 or a name, or a value of `.json`. Each shard is scanned once, headers and
-labels only, and images are then read at their offsets. `datasets` would copy
-all images to a cache.
+`.cls`, an index from 0 or a name, or a value of `.json`. Each shard is scanned
+once, headers and labels only, and images are then read at their offsets.
+`datasets` would copy all images to a cache.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -97,9 +97,9 @@ def _choose_labels(
   elif not labels:
     if images[_LABEL].null_count == len(images):
       raise protocol.NoLabels(
-          f'The images of {where} have no labels. Expected a member KEY.cls for '
-          'each KEY.jpg, or KEY.json and its key: '
-          '--config.data.table.label=KEY')
+          f'The images of {where} have no labels. Expected a member KEY.cls '
+          'for each KEY.jpg, or a value of KEY.json: '
+          '--config.data.table.label=NAME')
     config = columns_lib.with_columns(config, label=(_LABEL,))
   if names := [*labels, *filter(None, [config.group])]:
     values = _read_json(images, where)
@@ -114,8 +114,7 @@ def _read_json(images: pa.Table, where: str) -> pa.Table:
   """Returns the values of `.json` members by key."""
   rows = []
   for key, text in zip(images['key'], images['json']):
-    with exceptions.replaced_by(lambda error, key=key: ValueError(
-        f'{key}.json of {where} is not JSON: {error}')):
+    with exceptions.naming(f'{key}.json of {where} is not JSON'):
       rows.append(untrusted.parse_json(text.as_py() or '{}'))
     if not isinstance(rows[-1], dict):
       raise ValueError(f'{key}.json of {where} must be an object.')
