@@ -188,11 +188,14 @@ def parse_overrides(
   return result
 
 
-def add_data(parser: argparse.ArgumentParser) -> None:
+def add_data(
+    parser: argparse.ArgumentParser, *, positional: bool = False) -> None:
   """Adds the flags of a dataset: --source and others for `data_overrides`."""
-  parser.add_argument(
-      '--source', required=True, metavar='DATA',
-      help='dataset, as in data.source: a folder, a TFDS name, ...')
+  what = 'dataset, as in data.source: a folder, a TFDS name, ...'
+  if positional:
+    parser.add_argument('source', metavar='SOURCE', help=what)
+  else:
+    parser.add_argument('--source', required=True, metavar='DATA', help=what)
   parser.add_argument(
       '--data-dir', default='', metavar='DIR',
       help='TFDS directory (default: $TFDS_DATA_DIR or ~/tensorflow_datasets)')
@@ -207,16 +210,17 @@ def data_overrides(args: argparse.Namespace) -> dict[str, Any]:
 
   These are also read from --config.data.key=value, as messages name them.
   """
-  return {'data_dir': args.data_dir, **_data_keys(args, args.set)}
+  return {'source': args.source, 'data_dir': args.data_dir,
+          **_data_keys(args, args.set)}
 
 
 def _data_keys(
     args: argparse.Namespace, texts: Sequence[str] = ()) -> dict[str, Any]:
   """Returns the keys in `texts` and those of --config.data.key=value."""
   changed = parse_overrides(args.overrides, flag='--config')
-  if changed.keys() - {'data'} or 'source' in changed.get('data', {}):
+  if changed.keys() - {'data'}:
     raise ValueError(
-        'This command takes keys of the section data except source, as '
+        'This command takes keys of the section data, as '
         f'--config.data.KEY=VALUE, but got --config.{args.overrides[0]}.')
   found = parse_overrides([
       *texts, *(text.partition('.')[2] for text in args.overrides)])

@@ -153,7 +153,7 @@ def test_a_declared_kind_is_not_questioned(tmp_path, row):
     (lambda root: [table('path,label', 'cat/{0}.png,{1}',
                          where='cat/{}.png')(root),
                    own_data.write(root, 'dog/1.png')], '',
-     'has class folders and labels.csv, a table of images. To use the table')])
+     'holds labels.csv, a table of its images. To use the table')])
 def test_errors_say_what_was_found_and_expected(
     tmp_path, write, source, message):
   write(tmp_path)

@@ -323,9 +323,9 @@ def check_folders(root: epath.Path, inside: Mapping[str, Set[str]]) -> None:
   flags = _tables(root) if files.files_with(root, files.TABLE_SUFFIXES) else {}
   if flags:
     raise protocol.NoLabels(
-        f'{root} has class folders and {os.path.basename(flags["source"])}, a '
-        f'table of images. To use the table:\n  {_paste(flags)}\nTo use the '
-        'class folders, move the table elsewhere.')
+        f'{root} holds {os.path.basename(flags["source"])}, a table of its '
+        f'images. To use the table:\n  {_paste(flags)}\nTo use folders as '
+        'classes, move the table elsewhere.')
   with_images = {name for name, below in inside.items() if '' in below}
   counts = collections.Counter(
       name for below in inside.values() for name in below if name)

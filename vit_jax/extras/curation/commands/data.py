@@ -1,4 +1,9 @@
-"""Checks a dataset, or prepares it for training.
+"""Describes or checks a dataset, or prepares it for training.
+
+    python main.py data describe ./my_images
+
+`describe` prints how files are interpreted: splits, classes and their numbers
+of images, sizes, some labels. If they do not open, it prints flags to paste.
 
     python main.py data check --source=./my_images --html=photos.html
 
@@ -31,6 +36,7 @@ with epy.lazy_imports():
   from vit_jax import data
   from vit_jax.extras.curation import beam_runner
   from vit_jax.extras.curation import check as check_lib
+  from vit_jax.extras.curation import describe as describe_lib
   from vit_jax.extras.curation import output
   from vit_jax.extras.curation import prepare
   from vit_jax.extras.curation import scan as scan_lib
@@ -43,6 +49,7 @@ with epy.lazy_imports():
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's tasks, with the flags of each."""
   tasks = parser.add_subparsers(dest='task', required=True, metavar='TASK')
+  _add_describe(tasks)
   _add_check(tasks)
   _add_prepare(tasks)
 
@@ -50,6 +57,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the task; returns the exit status and the results."""
   return args.run_task(args)
+
+
+# -------------------------------------------------------------------- describe
+
+
+def _add_describe(tasks: argparse._SubParsersAction) -> None:
+  parser = tasks.add_parser(
+      'describe', help='print how a dataset is interpreted',
+      description='Prints how a dataset is interpreted: splits, classes with '
+      'counts, sizes of images and some labels; or flags that open it.')
+  arguments.add_data(parser, positional=True)
+  parser.set_defaults(run_task=_describe)
+
+
+def _describe(args: argparse.Namespace) -> tuple[int, Any]:
+  text, tables = describe_lib.describe(
+      data.parse(arguments.data_overrides(args)))
+  console.print_lines(text)
+  for title, columns, rows in tables:
+    console.table(title, columns, rows)
+  return 0, {'description': text, 'tables': tables}
 
 
 # ----------------------------------------------------------------------- check
@@ -84,8 +112,7 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
 def _check(args: argparse.Namespace) -> tuple[int, Any]:
   fields.check_range(args, 'max_examples')
   thresholds = similarity.Thresholds(args.max_distance, args.min_similarity)
-  config = data.parse(
-      {**arguments.data_overrides(args), 'source': args.source})
+  config = data.parse(arguments.data_overrides(args))
   model = load_lib.load(args.model, which=args.which, log=None)
   request = scan_lib.prepare(
       config, max_examples=args.max_examples,
@@ -143,7 +170,7 @@ def _prepare(args: argparse.Namespace) -> tuple[int, Any]:
   start = time.monotonic()
   with image_files.ignore_pillow_warnings():
     planned = prepare.plan(
-        {**arguments.data_overrides(args), 'source': args.source},
+        arguments.data_overrides(args),
         splits=[split for split in args.splits.split(',') if split],
         to=args.to, name=args.name,
         version=args.version, shard_bytes=args.shard_mib * 2**20,

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   settings = search.Settings(
       args.max_distance, args.min_similarity, crops=not args.no_crops)
   section = arguments.data_overrides(args)
-  source = selection_lib.build(args.source, args.split, section)
+  source = selection_lib.build(section['source'], args.split, section)
   against = selection_lib.parse_others(args.against, section)
   _check_disjoint(source, against)
   start = time.monotonic()
