@@ -126,8 +126,7 @@ def test_files_of_splits_are_named_by_their_first_word(tmp_path):
     own_data.open_splits(tmp_path)
   assert {name: value.rpartition('/')[2] for name, value in own_data.paste(
       error.value).items()} == {
-          'source': '{my-train-0.tar,my-train-1.tar}',
-          'val_source': '{my-val-0.tar,my-val-1.tar}'}
+          'source': 'my-train-*.tar', 'val_source': 'my-val-*.tar'}
 
 
 @pytest.mark.parametrize('row', [
@@ -142,10 +141,10 @@ def test_a_declared_kind_is_not_questioned(tmp_path, row):
     (table('path,x,y', 'images/{0}.png,{1},{0}'), 'labels.csv',
      'columns path, x, y, but .*label.*No column is an obvious choice'),
     (classes('colour', 'grey'), '',
-     r'have subfolders of the same names \(cat, dog, emu\), so either level'),
+     r'have subfolders with the same names \(cat, dog, emu\), so either'),
     (classes('pets'), 'pets/cat', 'cat has no class folders'),
     (lambda root: own_data.write(root, 'a.zip', 'x/b.tar.gz'), '',
-     r'Unpack a.zip, x/b.tar.gz first: archives are not read'),
+     r'Unpack a.zip, x/b.tar.gz first'),
     (lambda root: own_data.write(root, '1.heic'), '',
      'no class folders; it holds 1.heic. Expected .*suffixes .apng'),
     (table('path,label', '{0},{1}', where='other/{}.heic'), 'labels.csv',

@@ -6,7 +6,8 @@ another kind are an error only if `data.target` is not declared.
 """
 
 import collections
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+import contextlib
 import os
 import re
 import shlex
@@ -24,8 +25,7 @@ from vit_jax.data.splits import split_strings
 
 _PATHS = ('path', 'file', 'filename', 'filepath', 'filepaths', 'file_path',
           'image', 'image_path', 'image_file', 'img', 'img_path', 'images',
-          'image_id')
-_BYTES = ('jpg', 'jpeg', 'png', 'picture', 'bytes')  # In Parquet files.
+          'image_id', 'jpg', 'jpeg', 'png', 'picture', 'bytes')
 _LABELS = ('label', 'labels', 'class', 'class_name', 'target', 'targets',
            'category', 'categories', 'cls', 'fine_label')
 _SPLITS = ('split', 'subset', 'set', 'partition', 'data_set')
@@ -39,15 +39,11 @@ _MIN_SEPARATED = 0.05  # In a smaller fraction of cells, ';' is part of a name.
 _MIN_NUMBERS = 0.9  # In a column of measurements, some cells may be mistyped.
 _MAX_CLASSES, _ROWS_PER_CLASS = 100, 5
 _ROWS = 1000  # Of a table that are looked at.
-_CONVENTIONS = (
-    'Expected {root}/CLASS/*.jpg or {root}/train/CLASS/*.jpg (other splits: '
-    'val, validation, test), a table {root}/metadata.csv, Parquet or tar files '
-    '(docs/data.md).')
-
+_UNKNOWN = 'FOLDER'
 Flags = dict[str, str]
 
 
-def _paste(flags: Mapping[str, str]) -> str:
+def _paste(flags: Flags) -> str:
   return ' '.join(f'--config.data.{name}={shlex.quote(value)}'
                   for name, value in flags.items())
 
@@ -71,39 +67,37 @@ def _kind(columns: Sequence[columns_lib.Column]) -> Flags:
   """Returns the flags for labels that are not one class per image."""
   if any(pa.types.is_nested(column.type) for column in columns):
     return {'target': 'multi'}
-  found = [columns_lib.encode(column) for column in columns]
-  if len(found) > 1:
-    if not all(_are_flags(cells) for cells, _ in found):
+  if len(columns) > 1:
+    if not all(map(_is_flags, columns)):
       return {'target': 'regression'}
-    ones = sum(np.array([str(columns_lib.clean(cell)) == '1' for cell in cells],
-                        int)[codes] for cells, codes in found)
+    ones = np.sum([columns_lib.apply(
+        column, lambda cell: str(cell).strip() == '1', int)
+                   for column in columns], axis=0)
     return {} if (ones == 1).all() else {'target': 'multi'}
-  (cells, codes), = found
-  cells = [columns_lib.clean(cell) for cell in cells]
-  counts = np.bincount(codes, minlength=len(cells))
-  share = lambda chosen: counts[np.array(chosen, bool)].sum() / len(codes)
+  share = lambda test: columns_lib.apply(columns[0], test, bool).mean()
   for separator, least in (('|', 0.0), (';', _MIN_SEPARATED)):
-    with_it = share([separator in str(cell) for cell in cells])
+    with_it = share(lambda cell, mark=separator: mark in str(cell))
     if with_it > 0 and with_it >= least:
       return {'target': 'multi', 'table.separator': separator}
-  numbers = [_number(cell) for cell in cells]
-  values = [number for number in numbers if number is not None]
-  is_text = [cell is not None and number is None
-             for cell, number in zip(cells, numbers)]
-  if not values or share(is_text) > 1 - _MIN_NUMBERS:
-    return {}
-  if any(value % 1 or value < -1 for value in values) or (
-      not any(is_text) and len({*values}) > _MAX_CLASSES
-      and len(codes) < _ROWS_PER_CLASS * len({*values})):
-    return {'target': 'regression'}
-  return {}
+  cells, codes = columns_lib.encode(columns[0])
+  numbers = {number for cell in cells if (number := _number(cell)) is not None}
+  texts = share(lambda cell: columns_lib.clean(cell) is not None
+                and _number(cell) is None)
+  is_fraction = any(value % 1 or value < -1 for value in numbers)
+  are_many = not texts and len(numbers) > _MAX_CLASSES and (
+      len(codes) < _ROWS_PER_CLASS * len(numbers))
+  return {'target': 'regression'} if (
+      is_fraction and texts <= 1 - _MIN_NUMBERS) or are_many else {}
 
 
-def _are_flags(cells: Collection[Any]) -> bool:
-  return {*map(str, map(columns_lib.clean, cells))} <= {'0', '1'}
+def _is_flags(column: columns_lib.Column) -> bool:
+  return not pa.types.is_nested(column.type) and {
+      str(columns_lib.clean(cell)) for cell in columns_lib.encode(column)[0]
+      } <= {'0', '1'}
 
 
 def _number(cell: Any) -> float | None:
+  cell = columns_lib.clean(cell)
   if isinstance(cell, str) and not _NUMBER.fullmatch(cell):
     return None
   return float(cell) if isinstance(cell, (int, float, str)) else None
@@ -117,22 +111,19 @@ def columns(
     has_paths: bool,
 ) -> str:
   """Returns the error for a table without the usual or declared columns."""
-  roles, given = {'label': columns_lib.LABEL}, config.table
-  if has_paths:
-    roles = {'path': columns_lib.PATHS[0], **roles}
-  expected = ' and '.join(
-      str(getattr(given, role) or usual) for role, usual in roles.items()
-      if not (role == 'label' and config.target == 'none'))
-  found = ', '.join(table.column_names)
-  text = (f'{where} has the columns {found}, but {expected} '
-          f'{"were" if " and " in expected else "was"} expected.')
+  roles = {**({'path': columns_lib.PATHS[0]} if has_paths else {}),
+           **({'label': columns_lib.LABEL} if config.target != 'none' else {})}
+  expected = [str(getattr(config.table, role) or usual)
+              for role, usual in roles.items()]
+  text = (f'{where} has the columns {", ".join(table.column_names)}, but '
+          f'{" and ".join(expected)} {("was", "were")[len(expected) > 1]} '
+          'expected.')
   path = epath.Path(where) if has_paths and os.path.isfile(where) else None
   flags = _for_table(table.slice(0, _ROWS), config, path, has_paths)
   if flags is not None:
     return f'{text} To use them:\n  {_paste(flags)}'
-  return (f'{text} No column is an obvious choice. Name them: '
-          + ' '.join(f'--config.data.table.{role}=COLUMN' for role in roles)
-          + ' (several label columns are separated by commas).')
+  return (f'{text} No column is an obvious choice. Name them: ' + ' '.join(
+      f'--config.data.table.{role}=COLUMN' for role in roles))
 
 
 def image_column(
@@ -143,7 +134,7 @@ def image_column(
 
   `found` may hold images, `rest` are the other columns.
   """
-  name = _find(found, (*_PATHS, *_BYTES)) or (found[0] if found else 'COLUMN')
+  name = _find(found, _PATHS) or (found[0] if found else 'COLUMN')
   labels = _for_table(rest.slice(0, _ROWS), config, None, False) or {}
   text = ', '.join(found) or 'no column'
   return (f'{where} does not declare one column of images; {text} may hold '
@@ -155,10 +146,9 @@ def folder_of_images(
 ) -> str:
   """Returns what to set if images of a table do not exist."""
   flags = _for_table(table.slice(0, _ROWS), config, path, True)
-  if flags:
+  if flags and _UNKNOWN not in flags.values():
     return f' To use those that do:\n  {_paste(flags)}'
-  return (' Set the folder that relative paths start from '
-          '(--config.data.table.folder=FOLDER) or their suffix '
+  return (' Set their folder (--config.data.table.folder=FOLDER) or suffix '
           '(--config.data.table.suffix=.jpg), or remove these rows.'
           + _unpack(path.parent))
 
@@ -167,7 +157,7 @@ def _for_table(
     table: pa.Table, config: columns_lib.LabelConfig, path: epath.Path | None,
     has_paths: bool,
 ) -> Flags | None:
-  """Returns the flags for a table beside those given; None without any."""
+  """Returns the flags for a table beside those given; None if unknown."""
   names, given, flags = table.column_names, config.table, Flags()
   image = None
   if has_paths:
@@ -201,11 +191,8 @@ def _label_columns(
   left = [name for name in table.column_names if name not in others]
   if named := _find(left, _LABELS):
     return named,
-  if len(left) == 1 or (left and all(
-      not pa.types.is_nested(table[name].type)
-      and _are_flags(columns_lib.encode(table[name])[0]) for name in left)):
-    return tuple(left)
-  return ()
+  return tuple(left) if len(left) == 1 or all(
+      _is_flags(table[name]) for name in left) else ()
 
 
 def _find(names: Sequence[str], known: Sequence[str]) -> str | None:
@@ -220,16 +207,14 @@ def _place(
   names = [str(cell).strip().replace('\\', '/') for cell in cells]
   suffixes = [given.suffix] if given.suffix or any(map(
       files.is_image, names)) else ['', *sorted(files.IMAGE_SUFFIXES)]
-  folders = [given.folder] if given.folder else [
+  folders = [os.path.abspath(given.folder)] if given.folder else [
       '', *files.subfolders(root)]
-  found: dict[tuple[str, str], int] = {}
-  for folder in folders:
-    for suffix in suffixes:
-      found[folder, suffix] = sum(
-          os.path.exists(root / folder / (name + suffix)) for name in names)
+  found = {(folder, suffix): sum(
+      os.path.exists(root / folder / (name + suffix)) for name in names)
+           for folder in folders for suffix in suffixes}
   folder, suffix = max(found, key=lambda place: found[place])
   if not found[folder, suffix]:
-    return {}
+    return {'table.folder': _UNKNOWN}
   return {name: value for name, value, old in (
       ('table.folder', folder and _shown(root / folder), given.folder),
       ('table.suffix', suffix, given.suffix)) if value != old and not old}
@@ -252,7 +237,8 @@ def folder(root: epath.Path, classes: Sequence[str] = ()) -> str:
           'needs two classes.' if classes else
           f'{root} has no class folders; it holds '
           f'{files.shorten([*names, *others], 8) or "nothing"}.')
-  text += ' ' + _CONVENTIONS.format(root=root)
+  text += (f' Expected {root}/CLASS/*.jpg, {root}/train/CLASS/*.jpg (or val, '
+           'test), metadata.csv, Parquet or tar files (docs/data.md).')
   found = next(_for_folder(root), None)
   return f'{text} To use it:\n  {_paste(found)}' if found else (
       text + _unpack(root) + ' Image files have one of the suffixes '
@@ -267,10 +253,9 @@ def _for_folder(root: epath.Path) -> Iterator[Flags]:
   if found := _tables(root):
     yield found
   if pair := _pair([name for name in folders if files.has_images(root / name)]):
-    nested = [f'{name}/{name}' if files.subfolders(root / name) == [name]
-              else name for name in pair]
-    yield dict(zip(('source', 'val_source'), (
-        _shown(root / name) for name in nested)))
+    yield {flag: _shown(root / name / (  # Or unpacked into its own name.
+        name if files.subfolders(root / name) == [name] else ''))
+           for flag, name in zip(('source', 'val_source'), pair)}
   for name in folders:
     below = [sub for sub in files.subfolders(root / name)
              if files.has_images(root / name / sub)]
@@ -286,15 +271,11 @@ def _tables(root: epath.Path) -> Flags:
   for path in files.files_with(root, files.TABLE_SUFFIXES) + [
       path for name in files.subfolders(root) if _word(name)
       for path in files.files_with(root / name, files.TABLE_SUFFIXES)]:
-    try:
-      table = table_files.read(path, limit=_ROWS)
-    except ValueError:
-      continue
-    flags = _for_table(table, columns_lib.DEFAULT, path, True)
-    image = (flags or {}).get('table.path') or next(
-        (name for name in columns_lib.PATHS if name in table.column_names), '')
-    if flags is not None and image and _exists(table, image, path, flags):
-      found[path] = flags
+    with contextlib.suppress(ValueError):  # It is malformed.
+      flags = _for_table(table_files.read(path, limit=_ROWS),
+                         columns_lib.DEFAULT, path, True)
+      if flags is not None and _UNKNOWN not in flags.values():
+        found[path] = flags
   by_split = {_word(path.stem) or _word(path.parent.name): path
               for path in found}
   if 'train' in by_split and len(by_split) > 1:
@@ -305,14 +286,6 @@ def _tables(root: epath.Path) -> Flags:
             **found[train]} if found[train] == found[other] else {}
   path = next(iter(found), None)
   return {} if path is None else {'source': _shown(path), **found[path]}
-
-
-def _exists(
-    table: pa.Table, image: str, path: epath.Path, flags: Flags) -> bool:
-  name = str(table[image][0]).replace('\\', '/') + flags.get('table.suffix', '')
-  return os.path.exists(os.path.join(
-      path.parent, os.path.abspath(flags['table.folder'])
-      if 'table.folder' in flags else '', name))
 
 
 def check_folders(root: epath.Path, inside: Mapping[str, Set[str]]) -> None:
@@ -332,15 +305,13 @@ def check_folders(root: epath.Path, inside: Mapping[str, Set[str]]) -> None:
   shared = sorted(name for name, count in counts.items() if count > 1)
   pair = _pair([*inside])
   if with_images < {*inside} and (len(shared) > 1 or pair):
-    names = files.shorten(sorted(inside))
-    text = (f'{root}/{{{names}}} have subfolders'
-            + f' of the same names ({files.shorten(shared)})' * bool(shared)
-            + ', so either level may be the classes. ')
-    raise protocol.NoLabels(text + (
-        f'If these are splits:\n  {_paste(next(_for_folder(root)))}\n'
-        if pair else 'If the subfolders are the classes, name one folder as '
-        'data.source. ') + 'If they are the classes, move them into '
-        f'{root}/train/.')
+    same = f' with the same names ({files.shorten(shared)})' * bool(shared)
+    raise protocol.NoLabels(
+        f'{root}/{{{files.shorten(sorted(inside))}}} have subfolders{same}, so '
+        'either level may be the classes. ' + (
+            f'If these are splits:\n  {_paste(next(_for_folder(root)))}\n'
+            if pair else 'Name one of them as data.source. ')
+        + f'If they are the classes, move them into {root}/train/.')
 
 
 def _pair(names: Sequence[str]) -> tuple[str, str] | None:
@@ -360,31 +331,24 @@ def _unpack(root: epath.Path) -> str:
   """Returns a sentence that names the archives in a folder; '' without."""
   found = [os.path.join(name, path.name) for name in ('', *files.subfolders(
       root)) for path in files.files_with(root / name, _ARCHIVES)]
-  return f' Unpack {files.shorten(found)} first: archives are not read.' if (
-      found) else ''
+  return f' Unpack {files.shorten(found)} first.' if found else ''
 
 
 def check_files(paths: Sequence[epath.Path], *, where: str) -> None:
   """Raises a ValueError if names of files contain splits in another place."""
-  if any(map(split_strings.find_in_file, paths)):
-    return
-  of_word: dict[str | None, list[epath.Path]] = {}
+  of_word: dict[str | None, list[str]] = {}
   for path in paths:
-    of_word.setdefault(_word(path.stem), []).append(path)
-  if 'train' in of_word and len(of_word) > 1:
-    other = next(name for name in ('test', 'val', *of_word)
-                 if name in of_word and name != 'train')
-    flags = {name: _pattern(of_word[split]) for name, split in (
-        ('source', 'train'), ('val_source', other))}
-    raise ValueError(
-        f'Files of {where} have names of splits, but not as their first word '
-        f'(train-0{paths[0].suffix}, val-0{paths[0].suffix}). To use them:\n  '
-        + _paste(flags))
-
-
-def _pattern(paths: Sequence[epath.Path]) -> str:
-  """Returns a path or pattern of some files in one folder."""
-  names = [path.name for path in paths]
-  if len(names) == 1:
-    return _shown(paths[0])
-  return _shown(paths[0].parent / ('{' + ','.join(names) + '}'))
+    of_word.setdefault(_word(path.stem), []).append(path.name)
+  other = next(filter(of_word.get, ('test', 'val')), None)
+  if not other or 'train' not in of_word or any(
+      map(split_strings.find_in_file, paths)):
+    return
+  suffix, folder = paths[0].suffix, paths[0].parent
+  flags = {}
+  for name, split in (('source', 'train'), ('val_source', other)):
+    first, *more = of_word[split]
+    flags[name] = _shown(folder / (
+        f'{os.path.commonprefix([first, *more])}*{suffix}' if more else first))
+  raise ValueError(
+      f'Files of {where} have names of splits, but not as their first word '
+      f'(train-0{suffix}, val-0{suffix}). To use them:\n  {_paste(flags)}')
