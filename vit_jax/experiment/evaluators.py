@@ -10,7 +10,6 @@ import jax
 from jax.sharding import NamedSharding
 import numpy as np
 
-from vit_jax import classes
 from vit_jax import data
 from vit_jax import evals
 from vit_jax import objectives
@@ -212,10 +211,12 @@ def build(
   # The evaluation loss uses the labels without smoothing.
   labelled = supervised.SupervisedConfig(
       loss=config.objective.label_loss).resolve(train_data)
+  numbered = functools.cache(functools.partial(  # Shares decoded images.
+      data.with_classes, classes=train_data.classes, subset=True))
   return {name: section.build(evals.Context(
       where=f'evals.{name}',
       open_split=_split_opener(
-          name, config, mesh, unreadable, open_data, train_data.classes),
+          name, config, mesh, unreadable, open_data, numbered),
       predict=sharding.keep_batch_split(
           functools.partial(predict, flip=section.flip), mesh),
       features=sharding.keep_batch_split(
@@ -231,7 +232,7 @@ def build(
 def _split_opener(
     name: str, config: config_lib.Config, mesh: jax.sharding.Mesh,
     unreadable: data.UnreadableLog, open_data: OpenData,
-    head: classes.Classes,
+    numbered: Callable[[data.Dataset], data.Dataset],
 ) -> Callable[..., evals.Split]:
   def open_split(
       split: str, source: str = '', *, batch_size: int | None = None,
@@ -242,7 +243,7 @@ def _split_opener(
     dataset, ranks = open_data(
         split, source, **{key: v for key, v in options.items() if v})
     if head_classes:
-      dataset = data.with_classes(dataset, head, subset=True)
+      dataset = numbered(dataset)
     fingerprint.check_data(dataset)
     section = config.data
     if options.get('per_class'):  # Ranks refer to positions in the split.
