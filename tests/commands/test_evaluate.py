@@ -231,7 +231,7 @@ def test_representations_of_weights_with_another_or_no_head_are_evaluated(
         key: array for key, array in file.items()
         if not key.startswith('head')})
   for path, source, words in (
-      (foreign, 'shapes', 'evaluators fewshot and knn work with any'),
+      (foreign, 'shapes', '--evaluators=knn'),
       (tmp_path / 'headless.npz', 'digits', 'head/dense/kernel')):
     shared = (f'--workdir={path}', f'--config={config_file}',
               f'--config.data.source={source}', '--config.model.num_heads=2')
@@ -259,17 +259,23 @@ def test_the_classes_of_a_run_may_be_named_by_a_file(
 @pytest.fixture
 def pets(evaluate, tmp_path):
   """A model of cat, dog and emu that always predicts dog, and other data."""
-  for folder, names in (('acd', ('ant', 'cat', 'dog')), ('cd', ('cat', 'dog'))):
+  for folder, names in (('acd', ('ant', 'cat', 'dog')), ('cd', ('cat', 'dog')),
+                        ('cde', ('cat', 'dog', 'emu'))):
     for name in names:
       for split in ('train', 'test'):
         path = tmp_path / folder / split / name
-        for i in range(2):
+        for i in range(2 + (name == 'dog')):
           pictures.save(path / f'{i}.png', Image.new('RGB', (8, 8)))
   model = load_lib.create(num_classes=3, resolution=8, **toy.CONFIG['model'])
   model.params['head']['dense']['bias'] = np.float32([0, 1, 0])
   model.save(tmp_path / 'nameless')
   dataclasses.replace(model, preprocess=dataclasses.replace(
       model.preprocess, labels=('cat', 'dog', 'emu'))).save(tmp_path / 'model')
+  reordered = model.with_params({**model.params, 'head': {'dense': {
+      **model.params['head']['dense'], 'bias': np.float32([1, 0, 0])}}})
+  dataclasses.replace(reordered, preprocess=dataclasses.replace(
+      model.preprocess, labels=('dog', 'emu', 'cat'))).save(
+          tmp_path / 'reordered')
   config = toy.write(tmp_path / 'pets.py', batch_size=8,
                      evals={'test': {'split': 'test'}})
 
@@ -281,26 +287,41 @@ def pets(evaluate, tmp_path):
   return evaluate_on
 
 
-def test_other_classes_are_an_error_that_names_both_sides_and_shift(
+def test_other_classes_are_an_error_that_names_both_sides(
     one_device, pets, capsys):
-  for folder, words in (
-      ('acd', 'acd test): ant, cat, dog'), ('cd', 'cd test): cat, dog')):
-    assert pets(folder)[0] == 2
+  for flags in (), ('--evaluators=shift',):
+    assert pets('acd', *flags)[0] == 2
     error = ' '.join(capsys.readouterr().err.split())
-    assert 'cat, dog, emu' in error and '--evaluators=shift' in error
-    assert words in error
-    assert ('evaluate --labels=FILE' in error) == (folder == 'acd')
-  status, figures = pets('cd', '--evaluators=shift')
-  assert status == 0 and figures['metrics']['shift/accuracy'] == 0.5
-  assert pets('acd', '--evaluators=shift')[0] == 2
-  assert 'has 1 class that the model lacks: ant' in capsys.readouterr().err
+    assert 'cat, dog, emu' in error
+    assert 'acd test): ant, cat, dog; only here: ant' in error
+
+
+def test_data_with_some_of_the_classes_are_evaluated(one_device, pets):
+  status, figures = pets('cd', '--evaluators=test,shift')
+  assert status == 0
+  assert figures['metrics']['test/accuracy'] == pytest.approx(3 / 5)
+  assert figures['metrics']['shift/accuracy'] == pytest.approx(3 / 5)
+
+
+@pytest.mark.parametrize(('folder', 'share'), [('cde', 3 / 7), ('cd', 3 / 5)])
+def test_the_order_of_the_classes_of_the_data_does_not_matter(
+    one_device, pets, folder, share):
+  status, figures = pets(
+      folder, '--evaluators=test,shift,knn,confusion',
+      '--config.evals.knn.k=3', weights='reordered')
+  assert status == 0
+  for name in 'test', 'shift', 'confusion':
+    assert figures['metrics'][f'{name}/accuracy'] == pytest.approx(share)
+  confusion = figures['tables']['confusion']['confusion']
+  assert confusion[0][0] == 3 and confusion[2][0] == 2
 
 
 def test_weights_without_names_are_matched_by_index_with_one_line(
     one_device, pets, capsys):
   status, figures = pets('acd', weights='nameless')
   assert status == 0
-  assert figures['metrics']['test/accuracy'] == pytest.approx(1 / 3)
+  assert figures['metrics']['test/accuracy'] == pytest.approx(2 / 7)
   assert capsys.readouterr().out.count('has no class names') == 1
   assert pets('cd', weights='nameless')[0] == 2
-  assert 'has 3 classes, but' in capsys.readouterr().err
+  assert 'nameless/checkpoints/latest/0): 3 without names' in ' '.join(
+      capsys.readouterr().err.split())

@@ -22,8 +22,13 @@ MIXTURE = {
     'shapes': {'label': 'single', 'num_examples': 400}}
 
 
-def _take(count, *, batch_size=16, seed=0, **where):
-  config = data.parse(MIXTURE)
+def _of(*sources, **section):
+  return data.parse({**section, 'mixture': [
+      {'source': str(source)} for source in sources]})
+
+
+def _take(count, *, batch_size=16, seed=0, config=None, **where):
+  config = config or data.parse(MIXTURE)
   batches = data.train_batches(
       config, data.open_dataset(config), seed=seed, batch_size=batch_size,
       **where)
@@ -36,13 +41,13 @@ def _join(*batches):
   return jax.tree.map(lambda *rows: np.concatenate(rows), *batches)
 
 
-def _draws(lengths, weights, count, *, batch_size=8, seed=0):
+def _draws(lengths, weights, count, *, batch_size=8):
   """Returns (source, index) of the first draws of a mixture."""
   entries = [mixture.MixtureEntry(str(k), weight=weight)
              for k, weight in enumerate(weights)]
   index_of = mixture.order(entries, split_strings.Subset(tuple(
       (in_memory.Numbers(length), range(length)) for length in lengths)),
-                           seed=seed, batch_size=batch_size)
+                           seed=0, batch_size=batch_size)
   starts = np.cumsum([0, *lengths])
   indices = [index_of(draw, 0) for draw in range(count)]
   sources = np.searchsorted(starts, indices, side='right') - 1
@@ -55,14 +60,12 @@ def _draws(lengths, weights, count, *, batch_size=8, seed=0):
 def test_processes_and_restarts_read_the_batches_of_one_process():
   whole = _take(4)
   parts = [_take(2, shards=shards, num_shards=4, start_step=2)
-           for shards in ((0, 3), (1,), (2,))]
-  for step, (outer, first, second) in enumerate(zip(*parts)):
-    rows = {name: np.split(values, 2) for name, values in outer.items()}
-    np.testing.assert_equal(whole[2 + step], _join(
-        {name: one for name, (one, _) in rows.items()}, first, second,
-        {name: other for name, (_, other) in rows.items()}))
-  other = _take(1, seed=1)[0]['image']
-  assert not np.array_equal(other, whole[0]['image'])
+           for shards in ((0, 3), (1, 2))]
+  rows = np.arange(16).reshape(4, 4)[[0, 3, 1, 2]].ravel()
+  for batch, *both in zip(whole[2:], *parts):
+    np.testing.assert_equal(
+        _join(*both), {name: values[rows] for name, values in batch.items()})
+  assert not np.array_equal(_take(1, seed=1)[0]['image'], whole[0]['image'])
 
 
 def test_the_batch_size_does_not_change_which_images_are_seen():
@@ -93,19 +96,16 @@ def test_each_source_has_shuffled_epochs_of_its_own():
     # In draws of one batch, the end of an epoch and the next may mix.
     counts = np.bincount(found, minlength=length)
     assert counts.tolist() == [80 // length] * length
-  assert sorted(long[:40]) == list(range(40)) != long[:40]
-  assert long[:40] != long[40:]
+  assert sorted(long[:40]) == list(range(40)) != long[:40] != long[40:]
   # Another source changes neither the order nor the epochs of the first.
-  again = [i for k, i in _draws([40, 7, 9], [1, 1, 2], 320, batch_size=1)
-           if k == 0]
-  assert again == [i for k, i in _draws([40, 10], [1, 1], 160, batch_size=1)
-                   if k == 0]
+  both, three = (_draws(*args, batch_size=1) for args in (
+      ([40, 10], [1, 1], 160), ([40, 7, 9], [1, 1, 2], 320)))
+  assert [i for k, i in both if not k] == [i for k, i in three if not k]
 
 
 def test_weighted_by_examples_an_epoch_is_every_example_once():
   draws = _draws([30, 7, 11], [None] * 3, 96)
-  for epoch in (draws[:48], draws[48:]):
-    assert len({*epoch}) == 48
+  assert len({*draws[:48]}) == len({*draws[48:]}) == 48
   assert draws[:48] != draws[48:]
 
 
@@ -121,13 +121,11 @@ def test_the_counts_of_a_run_are_those_of_its_batches():
       'shapes train: 400 images, 75 % of training, each seen 1.88 times',
       'digits train[:20]: 20 images, 25 % of training, each seen 12.5 times']
   assert data.images_seen((), source, 7) == {}
-
-
-def test_splits_of_one_source_are_counted_by_their_names():
-  config = data.parse({'mixture': [
+  # Splits of one source are counted by their names.
+  parts = data.parse({'mixture': [
       {'source': 'digits', 'split': split} for split in ('train', 'test')]})
   assert data.images_seen(
-      config.mixture, data.open_dataset(config).source, 1797) == {
+      parts.mixture, data.open_dataset(parts).source, 1797) == {
           'digits train': 1437, 'digits test': 360}
 
 
@@ -144,61 +142,47 @@ def folders(tmp_path):
   return [f'{tmp_path}/{name}' for name in ('one', 'two')]
 
 
-def _of(*sources, **section):
-  return data.parse({**section, 'mixture': [
-      {'source': str(source)} for source in sources]})
-
-
 def test_classes_are_matched_by_name(folders):
   config = _of(*folders)
   train, test = (data.open_dataset(config, split=split)
                  for split in (None, ''))
   assert train.class_names == ('a', 'b', 'c')
-  assert (train.num_examples, test.num_examples) == (20, 20)
-  assert test.split == 'test'
-  for dataset in (train, test):
-    for i in range(20):
-      name = dataset.class_names[dataset.source.label(i)]
-      assert name == dataset[i]['image'].decode().split('/')[2]
-      assert dataset[i]['label'] == dataset.source.label(i)
+  for dataset, i in itertools.product((train, test), range(20)):
+    name = dataset.class_names[dataset.source.label(i)]
+    assert name == dataset[i]['image'].decode().split('/')[2]
+    assert dataset[i]['label'] == dataset.source.label(i)
   # Files of the same name are not the same images.
-  assert len({train.source.key(i) for i in range(20)}) == 20
+  assert len({train.source.key(i) for i in range(20)}) == len(test) == 20
   assert not train.overlaps(test)
   assert f'test: {folders[0]} test + {folders[1]} test' in train.description
 
 
-def _in_memory(*names, label):
-  return in_memory.opened(
-      {split: (np.zeros((1, 8, 8, 3), np.uint8), [label])
-       for split in ('train', 'test')},
-      num_classes=2, class_names=names or None,
-      multi_label=isinstance(label, list))
+def _unite(*names, label):
+  """Returns a mixture of two-class sources with an example in each split."""
+  return mixture.unite([*map(mixture.MixtureEntry, '01'[:len(names)])], {
+      str(i): in_memory.opened(
+          {split: ([None], [label]) for split in ('train', 'test')},
+          num_classes=2, class_names=one, multi_label=isinstance(label, list))
+      for i, one in enumerate(names)})
 
 
 def test_each_of_several_labels_is_matched_by_name():
-  mixed = mixture.unite([*map(mixture.MixtureEntry, 'pq')], {
-      'p': _in_memory('x', 'y', label=[0, 1]),
-      'q': _in_memory('z', 'y', label=[0, 1])})
+  mixed = _unite(('x', 'y'), ('z', 'y'), label=[0, 1])
   assert mixed.class_names == ('x', 'y', 'z') and mixed.multi_label
   assert [mixed.splits['test'].label(i) for i in (0, 1)] == [[0, 1], [2, 1]]
 
 
 def test_classes_without_names_are_those_of_one_source_only():
-  nameless = _in_memory(label=1)
-  entries = [*map(mixture.MixtureEntry, 'pq')]
-  mixed = mixture.unite(entries, {'p': nameless, 'q': nameless})
-  assert mixed.no_labels.startswith('p has no class names')
-  alone = mixture.unite(entries[:1], {'p': nameless})
+  assert '0 has no class names' in _unite(None, None, label=1).no_labels
+  alone = _unite(None, label=1)
   assert (alone.num_classes, alone.splits['train'].label(0)) == (2, 1)
 
 
 def test_images_that_are_trained_on_are_not_evaluated_on():
-  config = data.parse({'mixture': [
-      {'source': 'digits', 'split': 'all'}, {'source': 'shapes'}]})
-  mixed = data.open_dataset(config)
+  digits = {'source': 'digits', 'split': 'train+test'}
+  mixed, alone = (data.open_dataset(data.parse({'mixture': entries}))
+                  for entries in ([digits, {'source': 'shapes'}], [digits]))
   assert 'test: shapes test' in mixed.description
-  alone = data.open_dataset(data.parse({'mixture': [
-      {'source': 'digits', 'split': 'train+test'}]}))
   assert (alone.splits, alone.eval_split) == (('train',), 'train')
 
 
@@ -206,91 +190,58 @@ def test_a_source_of_the_mixture_is_evaluated_with_its_classes():
   experiment = toy.build(
       data={'mixture': [{'source': 'digits'}, {
           'source': 'shapes', 'split': 'train[:100]'}],
-            'shapes': {'label': 'single'}},
-      evals={'test': {}, 'shapes': {'source': 'shapes'},
-             'knn': {'name': 'knn', 'source': 'shapes', 'train_split': (
-                 'train[:50]')}}, checkpoint={'best': 'shapes/accuracy'})
+            'shapes': {'label': 'single'}})
   shapes, _ = experiment.open_data('', 'shapes')
   assert shapes.class_names == experiment.dataset.class_names
-  assert shapes.source.label(0) == (
-      10 + data.open_dataset(
-          experiment.config.data, split='test',
-          source='shapes').source.label(0))
-  assert [experiment.describe_evaluator(name) for name in ('test', 'knn')] == [
-      'test evaluates on 2,360 images of digits + shapes, split test',
-      'knn evaluates on 2,000 images of shapes, split test, with 50 of '
-      'train[:50]']
+  assert shapes.source.label(0) == 10 + data.open_dataset(
+      experiment.config.data, split='test', source='shapes').source.label(0)
+  assert len(experiment.open_data('', '')[0]) == 360 + 2000
 
 
-def test_folders_of_a_mixture_are_divided_for_training_and_evaluation(
-    tmp_path):
-  own_data.write(tmp_path, *(
-      f'{c}/{i}.png' for c in 'ab' for i in range(20)))
+def test_folders_of_a_mixture_are_divided(tmp_path):
+  own_data.write(tmp_path, *(f'{c}/{i}.png' for c in 'ab' for i in range(20)))
   config = _of(tmp_path, 'digits')
-  whole = data.open_dataset(config, split='', source=str(tmp_path))
-  train = data.open_dataset(config)
-  assert whole.split == 'test' and whole.num_examples == 4
+  train, test = (data.open_dataset(config, split=split) for split in (None, ''))
   assert train.num_examples == 36 + 1437 and train.held_out
+  assert test.num_examples == 4 + 360
 
 
 def test_without_labels_of_one_kind_a_mixture_has_none(folders, tmp_path):
-  own_data.write(tmp_path, *(f'plain/{i}.png' for i in range(5)))
   table = own_data.write_table(
       tmp_path, 'path,label', [f'{i}.png,{i}.5' for i in range(9)])
   for sources, reason in (
-      ((folders[0], tmp_path / 'plain'), 'single, .*plain: none'),
-      ((tmp_path / 'plain',), 'plain, but none in a class folder'),
       ((folders[0], table), 'single, .*labels.csv: regression label'),
       (('shapes', 'digits'), r'different labels \(shapes: multi, digits: sin')):
-    config = _of(*sources)
+    config = _of(*sources, resolution=8)
     mixed = data.open_dataset(config)
     assert mixed.is_unlabelled and mixed.num_classes == 1 and not mixed.targets
     with pytest.raises(ValueError, match=f'(?s){reason}.*such as mae'):
       data.open_dataset(config, labelled=True)
-  (batch,) = _take_of(_of('shapes', 'digits', resolution=8))
+  (batch,) = _take(1, config=config)
   assert not batch['label'][batch['label'] >= 0].any()
-
-
-def _take_of(config):
-  batches = data.train_batches(
-      config, data.open_dataset(config), seed=0, batch_size=8)
-  taken = [next(batches)]
-  batches.close()
-  return taken
 
 
 # --------------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize(('section', 'message'), [
-    ({'mixture': [{'source': 'digits', 'wieght': 2}]},
-     r"data.mixture\[0\].wieght. Did you mean 'weight'"),
-    ({'mixture': [{'source': 'digits', 'weight': 0}]},
-     r'data.mixture\[0\]: weight must be above 0'),
     ({'mixture': [{'source': 'digits', 'weight': 1}, {'source': 'shapes'}]},
-     "no weight for 'shapes train'.*all of them one"),
-    ({'mixture': [{'source': 'digits'}, {'source': 'digits'}]},
-     "'digits train' twice. Keep one"),
+     'weights for some entries only .*all of them one'),
+    ({'mixture': [{'source': 'digits'}] * 2}, 'repeats an entry .*Keep one'),
     ({'mixture': [{'source': './a'}, {'source': './a/', 'split': 'test'}]},
      "mixture names the same data './a' and './a/'"),
     ({'source': 'cifar10'}, "source is 'cifar10', but .*data.source=[.]$"),
     ({'split': 'test'}, "split is 'test', .*data.split=train"),
-    ({'fraction': 0.5}, 'fraction is 0.5, .*data.fraction=None'),
     ({'sampling': 'sqrt'}, 'data.sampling=natural')])
 def test_a_mixture_chooses_the_training_images(section, message):
   with pytest.raises(ValueError, match=message):
     data.parse({'mixture': [{'source': 'digits'}], **section})
 
 
-def test_a_part_of_a_mixture_is_an_error():
+def test_settings_that_a_mixture_would_change_are_errors():
   with pytest.raises(ValueError, match=(
       r"'train\[:10%\]' is a part of data.mixture.*NAME.source=digits")):
     data.open_dataset(_of('digits', 'shapes'), split='train[:10%]')
-
-
-def test_other_settings_that_a_mixture_would_change_are_errors():
-  config = toy.config(data={'mixture': MIXTURE['mixture']}, objective={
-      'name': 'supervised', 'class_weights': 'inverse'})
   with pytest.raises(ValueError, match='data.mixture has weights of its own'):
-    toy.build(**{**config, 'data': {**config['data'], 'shapes': MIXTURE[
-        'shapes']}})
+    toy.build(data=MIXTURE, objective={
+        'name': 'supervised', 'class_weights': 'inverse'})

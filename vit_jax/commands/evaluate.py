@@ -26,15 +26,12 @@ with epy.lazy_imports():
   import numpy as np
 
   from vit_jax import console as console_lib
-  from vit_jax import data
   from vit_jax import evals
   from vit_jax import metrics as metrics_lib
   from vit_jax.evals import confusion
   from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import log_config
-  from vit_jax.inference import class_names
-  from vit_jax.inference import model as model_lib
   from vit_jax.parallel import coordination
   from vit_jax.run import evaluate_checkpoint
   from vit_jax.run import watchdog as watchdog_lib
@@ -170,9 +167,5 @@ def _find(
   config = evaluate_checkpoint.config_for(
       weights, args.config, evaluators=args.evaluators.split(','),
       overrides=args.overrides, stage=args.stage, source=args.source)
-  if args.text_embeddings:
-    assert isinstance(weights, model_lib.Model)
-    weights = class_names.in_order(
-        weights, data.open_dataset(config.data).class_names or ())
   evaluate_checkpoint.print_differences(config, weights)
   return config, weights

@@ -12,8 +12,9 @@ from vit_jax.data.config import parse
 from vit_jax.data.dataset import class_labels
 from vit_jax.data.dataset import Dataset
 from vit_jax.data.dataset import IGNORED
+from vit_jax.data.dataset import match_classes
 from vit_jax.data.dataset import open_dataset
-from vit_jax.data.dataset import with_classes_of
+from vit_jax.data.dataset import with_classes
 from vit_jax.data.dataset import with_masks
 from vit_jax.data.images.unreadable import allowed as allowed_unreadable
 from vit_jax.data.images.unreadable import UnreadableCounter

@@ -12,6 +12,7 @@ from vit_jax import classes as classes_lib
 from vit_jax import exceptions
 from vit_jax.data import config as data_config
 from vit_jax.data import mixture
+from vit_jax.data import renumbered
 from vit_jax.data.sources import files
 from vit_jax.data.sources import open_source
 from vit_jax.data.sources import protocol
@@ -204,19 +205,32 @@ def open_dataset(
          'description': '; '.join(filter(None, notes))})
 
 
-def with_classes_of(dataset: Dataset, trained: Dataset) -> Dataset:
-  """Returns a dataset with its classes numbered as in a mixture that has it.
+def match_classes(
+    dataset: Dataset, classes: classes_lib.Classes, *, subset: bool = False,
+) -> tuple[Dataset, str]:
+  """Returns a dataset numbered as `classes`, and a line to print.
 
   Raises:
-    ValueError: if `trained`, such as another head, lacks a class.
+    ValueError: if they do not fit; see `classes.match`.
   """
-  if trained.masks or not trained.class_names:  # Or classes of pixels.
-    return dataset
-  return dataclasses.replace(
-      dataset, num_classes=trained.num_classes,
-      class_names=trained.class_names, source=mixture.renumber(
-          dataset.source, dataset.classes, trained.as_classes(
-              'the model', trained.name), remedy='Evaluate on other data.'))
+  numbers, line = classes_lib.match(dataset.classes, classes, subset=subset)
+  if numbers:
+    dataset = dataclasses.replace(
+        dataset, num_classes=classes.count, class_names=tuple(classes.names),
+        source=renumbered.renumber(dataset.source, numbers))
+  return dataset, line
+
+
+def with_classes(
+    dataset: Dataset, classes: classes_lib.Classes, *, subset: bool = False,
+) -> Dataset:
+  """Returns a dataset numbered as `classes` or, unless they fit, as it is.
+
+  Evaluators that use the head raise the error; others need not.
+  """
+  with contextlib.suppress(ValueError):
+    return match_classes(dataset, classes, subset=subset)[0]
+  return dataset
 
 
 def _reduce(

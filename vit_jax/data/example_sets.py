@@ -19,7 +19,7 @@ from jaxtyping import Int64, Integer, Shaped, UInt32, UInt64
 import numpy as np
 
 from vit_jax.data import dataset as dataset_lib
-from vit_jax.data import mixture
+from vit_jax.data import renumbered
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings
@@ -147,7 +147,7 @@ def _leaves(
 ) -> Iterator[tuple[str, protocol.Source, Integer[np.ndarray, '_']]]:
   """Yields the names in a mixture, sources and indices of a selection."""
   for leaf, chosen in split_strings.leaves(source, indices):
-    if isinstance(leaf, mixture.Renumbered):
+    if isinstance(leaf, renumbered.Renumbered):
       yield from _leaves(leaf.source, chosen, leaf.name or name)
     else:
       yield name, leaf, chosen

@@ -6,21 +6,22 @@ Of the first n draws, floor(n w_1 / W) are of source 1, where W is the sum of
 the weights; the other sources share the remaining draws in the same way. So
 every batch has each source in its share, a draw follows from its number alone,
 and the counts of a run need no state. Weighted by the numbers of examples, an
-epoch is every example once.
+epoch is every example once. `grain.MapDataset.mix` would round the weights (3
+and 7 to 100 and 233), and its window shuffle cannot start from a seed above
+2**32.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import fractions
 import math
-from typing import Any
 
 import grain
-from jaxtyping import Integer, UInt64
 import numpy as np
 
 from vit_jax import classes
 from vit_jax import fields
+from vit_jax.data import renumbered
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import groups as groups_lib
@@ -49,7 +50,6 @@ class MixtureEntry:
 
 
 Entries = Sequence[MixtureEntry]
-_Part = tuple[str, str, protocol.Source]  # Source, split and its examples.
 
 
 def check(entries: Entries) -> None:
@@ -62,15 +62,14 @@ def check(entries: Entries) -> None:
           f'mixture names the same data {first!r} and {entry.source!r}, so it '
           'could be evaluated on images that are trained on. Use one of them.')
   names = [*map(str, entries)]
-  twice = [name for name in names if names.count(name) > 1]
-  if twice:
+  if len({*names}) < len(names):
     raise ValueError(
-        f'mixture has {twice[0]!r} twice. Keep one entry, with more weight.')
-  missing = [str(entry) for entry in entries if entry.weight is None]
-  if 0 < len(missing) < len(entries):
+        f'mixture repeats an entry ({", ".join(names)}). Keep one, with more '
+        'weight.')
+  if len({entry.weight is None for entry in entries}) > 1:
     raise ValueError(
-        f'mixture has no weight for {missing[0]!r}, but for other entries. '
-        'Give all of them one, or none to weight them by their examples.')
+        f'mixture has weights for some entries only ({", ".join(names)}). Give '
+        'all of them one, or none to weight them by their examples.')
 
 
 # ------------------------------------------------------------- order of draws
@@ -107,9 +106,9 @@ def order(
   lengths = _lengths(source)
   weights = _weights(entries, lengths)
   starts = np.cumsum([0, *lengths]).tolist()
-  seeds = [np.random.SeedSequence([seed, k]) for k in range(len(lengths))]
-  epochs = [shuffled_epochs(length, seed=int(own.generate_state(1)[0]))
-            for length, own in zip(lengths, seeds)]
+  epochs = [shuffled_epochs(length, seed=int(
+      np.random.SeedSequence([seed, k]).generate_state(1)[0]))
+            for k, length in enumerate(lengths)]
 
   def index_of(draw: int, shuffled: int) -> int:
     del shuffled  # An epoch of all examples.
@@ -125,8 +124,7 @@ def order(
 
 
 def _lengths(source: protocol.Source) -> list[int]:
-  return [len(chosen) for _, chosen in source.parts] if isinstance(
-      source, split_strings.Subset) else []
+  return [len(chosen) for _, chosen in getattr(source, 'parts', ())]
 
 
 def _weights(entries: Entries, lengths: Sequence[int]) -> list[int]:
@@ -163,71 +161,6 @@ def describe(
 # -------------------------------------------------------- union of the sources
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Renumbered(protocol.Source):
-  """A source whose classes are numbered as in other data.
-
-  Attributes:
-    source: the source.
-    numbers: new index of each class; empty to keep the labels.
-    name: added to keys, unless they contain the name of the dataset.
-  """
-  source: protocol.Source
-  numbers: tuple[int, ...]
-  name: str
-
-  def __len__(self) -> int:
-    return len(self.source)
-
-  def __getitem__(self, index: int) -> dict[str, Any]:
-    example = self.source[index]
-    return {**example, 'label': self._renumber(example['label'])}
-
-  def label(self, index: int) -> Any:
-    return self._renumber(self.source.label(index))
-
-  def labels_of(self, indices: Integer[np.ndarray, '_']) -> Iterable[Any]:
-    return map(self._renumber, split_strings.labels(self.source, indices))
-
-  def groups_of(
-      self, indices: Integer[np.ndarray, '_'],
-  ) -> UInt64[np.ndarray, '_'] | None:
-    return split_strings.groups(self.source, indices)
-
-  def key(self, index: int) -> str:
-    key = self.source.key(index)
-    return f'{self.name}/{key}' if self.name and not self.numbering else key
-
-  @property
-  def numbering(self) -> tuple[str, int] | None:
-    return self.source.numbering
-
-  def _renumber(self, label: Any) -> Any:
-    if not self.numbers:
-      return label
-    if np.ndim(label):
-      return [self.numbers[one] for one in label]
-    return self.numbers[label] if label >= 0 else label
-
-
-def renumber(
-    source: protocol.Source, found: classes.Classes,
-    expected: classes.Classes, *, remedy: str, name: str = '',
-) -> Renumbered:
-  """Returns a source of the classes `found`, numbered as in `expected`.
-
-  Without `expected.names`, labels stay as they are.
-
-  Raises:
-    ValueError: if `expected` lacks a class.
-  """
-  numbers: tuple[int, ...] = ()
-  if expected.names:
-    index = classes.indices(found, expected, remedy=remedy)
-    numbers = tuple(index[one] for one in found.names)
-  return Renumbered(source, numbers, name)
-
-
 def unite(
     entries: Entries, opened: Mapping[str, protocol.DatasetSplits], *,
     group: str = '', divided: groups_lib.Divided = 'error',
@@ -247,16 +180,24 @@ def unite(
   first, no_labels = next(iter(opened.values())), _no_labels(entries, opened)
   names = () if no_labels else tuple(dict.fromkeys(
       name for one in opened.values() for name in one.class_names or ()))
-  union = classes.Classes('data.mixture', len(names), names)
-  opened = {source: dataclasses.replace(one, splits={
-      split: renumber(part, one.as_classes('a source', source), union,
-                      remedy='', name=source)
-      for split, part in one.splits.items()}) for source, one in opened.items()}
-  train, test = _select(entries, opened, labelled=not no_labels)
+  opened = {source: _in_mixture(one, source, classes.Classes(
+      'data.mixture', len(names), names)) for source, one in opened.items()}
+  train, trained = [], set[tuple[str, str]]()
+  for entry in entries:
+    one = opened[entry.source]
+    split = split_strings.expand_all(entry.split, one.splits)
+    trained |= {(entry.source, name) for name in split_strings.names(split)}
+    train.append(split_strings.select_split(one, split, name=entry.source))
+  # The evaluation splits that are not trained on.
+  test = {source: one for source, one in opened.items()
+          if one.splits.get(one.eval_split)
+          and (source, one.eval_split) not in trained
+          and (no_labels or one.eval_split not in one.unlabelled)}
   splits: dict[str, protocol.Source] = {
       name: split_strings.Subset(tuple(
-          (part, range(len(part))) for *_, part in parts))
-      for name, parts in (('train', train), ('test', test)) if parts}
+          (part, range(len(part))) for part in parts))
+      for name, parts in (('train', train), ('test', [
+          one.splits[one.eval_split] for one in test.values()])) if parts}
   planned = any(one.planned for one in opened.values())
   groups_lib.check_present(
       splits, '' if planned else group, name='data.mixture')
@@ -272,29 +213,20 @@ def unite(
       description='; '.join(filter(None, [
           *(one.description for one in opened.values()),
           'test: ' * bool(test) + ' + '.join(
-              f'{source} {split}' for source, split, _ in test), *notes])))
+              f'{source} {one.eval_split}' for source, one in test.items()),
+          *notes])))
 
 
-def _select(
-    entries: Entries, opened: Mapping[str, protocol.DatasetSplits], *,
-    labelled: bool,
-) -> tuple[list[_Part], list[_Part]]:
-  """Returns the entries, and the evaluation splits that are not trained on."""
-  train = []
-  for entry in entries:
-    one, source = opened[entry.source], entry.source
-    split = split_strings.expand_all(entry.split, one.splits)
-    split_strings.check_labelled(
-        split, {*one.unlabelled} - {*one.splits}, name=source)
-    train.append((source, split, split_strings.select_split(
-        one, split, name=source)))
-  trained = {(source, name) for source, split, _ in train
-             for name in split_strings.names(split)}
-  test = [(source, one.eval_split, one.splits[one.eval_split])
-          for source, one in opened.items() if one.splits.get(one.eval_split)
-          and (source, one.eval_split) not in trained
-          and not (labelled and one.eval_split in one.unlabelled)]
-  return train, test
+def _in_mixture(
+    one: protocol.DatasetSplits, name: str, union: classes.Classes,
+) -> protocol.DatasetSplits:
+  """Returns a source with the classes of the mixture, if these have names."""
+  numbers = classes.match(
+      one.as_classes('a source', name), union, subset=True,
+  )[0] if union.names else ()
+  return dataclasses.replace(one, splits={
+      split: renumbered.Renumbered(part, numbers, name)
+      for split, part in one.splits.items()})
 
 
 def _no_labels(
@@ -311,7 +243,6 @@ def _no_labels(
   for source, one in opened.items():
     if len(opened) > 1 and not one.class_names and not one.targets:
       return (f'{source} has no class names'
-              + ' (its data are not here)' * one.planned
               + ', by which the classes of data.mixture are matched.')
   for entry in entries:
     if {*split_strings.names(entry.split)} & {

@@ -23,8 +23,6 @@ from vit_jax import types
 
 Metric = metrics_lib.Metric
 OnBatch = Callable[[], None]
-# The command that names the classes of the model; see `classes.match`.
-RENAME = 'main.py evaluate --labels=FILE'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -76,10 +74,12 @@ class Context:
     activation: maps logits to probabilities.
     train_data: training data, with the classes of the model's head.
     open_split: opens (split, source='', batch_size=None, per_class=0,
-      seeds=(0,), allow_fewer=False, real_labels='', masks=False), where
-      `per_class` samples that many examples of each class for each seed, or all
-      of a smaller class with `allow_fewer`, `real_labels` is a file of ReaL
-      labels, and `masks` adds `segmentation` to batches.
+      seeds=(0,), allow_fewer=False, real_labels='', masks=False,
+      head_classes=False), where `per_class` samples that many examples of each
+      class for each seed, or all of a smaller class with `allow_fewer`,
+      `real_labels` is a file of ReaL labels, `masks` adds `segmentation` to
+      batches, and `head_classes` numbers the classes as the head, if it has
+      them all.
     grid: rows and columns of the patches, the last of the tokens.
     note: prints a line, '' for none.
   """
@@ -108,7 +108,8 @@ class Context:
         other classes or targets; see `classes.match`.
     """
     split = self.open_split(
-        config.split, config.source, batch_size=config.batch_size, **options)
+        config.split, config.source, batch_size=config.batch_size,
+        head_classes=config.uses_head, **options)
     if not config.uses_head:
       return split
     ours, targets = self.classes, self.train_data.targets
@@ -121,12 +122,8 @@ class Context:
           f'the labels that it predicts: --config.{self.where}.source=DATA' + (
               ', where the labels of a table are its columns --config.data.'
               f'table.label={",".join(targets)}.' if targets else '.'))
-    note = classes.match(
-        theirs, ours, rename=RENAME,
-        restrict='' if targets else (
-            'To measure on the classes that both have, use the evaluator shift '
-            f'(--evaluators=shift, or --config.{self.where}.name=shift)'),
-        remedy='The evaluators fewshot and knn work with any classes.')
+    numbers, note = classes.match(theirs, ours)
+    assert not numbers, 'open_split(head_classes=True) renumbers them.'
     # Data without names are compared with themselves at most.
     if split.dataset.class_names or self.train_data.class_names:
       self.note(note)

@@ -86,12 +86,11 @@ class ShiftConfig(evaluator.EvaluatorConfig):
           'names of the model.')
     needed = names if not self.mappings else sorted(
         set().union(*groups.values()))
-    index = classes.indices(
+    numbers, note = classes.match(
         classes.Classes('the data', len(needed), needed, dataset.title),
-        context.classes, rename=evaluator.RENAME,
-        remedy='Evaluate on data without these classes, with '
-        f'--config.{context.where}.source, or on data with the class names of '
-        'the model.')
+        context.classes, subset=True)
+    context.note(note)
+    index = dict(zip(needed, numbers or range(len(needed))))
     expected = known_datasets.facts(self.source).num_present
     if expected and len(groups) > expected:  # TFDS declares all 1,000 classes.
       present = np.unique(data.class_labels(

@@ -95,11 +95,10 @@ def _with_head(
   Evaluators compare them with the classes of their data.
   """
   if not head.names:
-    note(classes.match(
-        head, dataset.classes, remedy='The evaluators fewshot and knn work '
-        'with any classes.'))
+    note(classes.match(head, dataset.classes)[1])
     return dataset
-  names = tuple(head.names)
+  names, dataset = tuple(head.names), data.with_classes(
+      dataset, head, subset=True)
   return dataclasses.replace(
       dataset, name=head.source, num_classes=head.count, class_names=names,
       targets=names if dataset.targets else ())
@@ -112,6 +111,7 @@ def _teacher(
   """Returns the teacher of the objective, or None."""
   if config.objective.teacher_address is None:
     return None
+  from vit_jax.weights import adapt
   from vit_jax.weights import open as open_lib
   address, which = config.objective.teacher_address
   try:
@@ -133,10 +133,8 @@ def _teacher(
         f'objective.teacher {address} is for pixels in {theirs}, but '
         f'data.value_range is {ours}. Use a teacher for the same range.')
   note(f'teacher: {model.description}')
-  note(classes.match(
-      classes.Classes('the teacher', model.config.num_classes,
-                      model.preprocess.labels, address),
-      dataset.classes, rename=classes.CONVERT, remedy='Use a teacher that was '
-      'trained on these classes in this order.'))
+  model, line = adapt.match_classes(
+      model, dataset.classes, owner='the teacher')
+  note(line)
   return dataclasses.replace(model, config=dataclasses.replace(
       model.config.without_fused_kernels(), dtype=config.model.dtype))

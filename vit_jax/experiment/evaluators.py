@@ -37,8 +37,8 @@ def opener(
 ) -> OpenData:
   """Returns a function that opens evaluation data, each split once.
 
-  Sources of a mixture have the classes of `train_data`. `data_optional` is that
-  of `data.open_dataset`.
+  The classes of `train_data`, or those of a source of a mixture, are numbered
+  as in `train_data`. `data_optional` is that of `data.open_dataset`.
   """
   @functools.cache
   def open_data(
@@ -53,8 +53,9 @@ def opener(
     if real_labels and not dataset.planned:
       from vit_jax.data import imagenet_real
       dataset = imagenet_real.with_real_labels(dataset, real_labels)
-    if config.data.mixture and own in config.data.sources:
-      dataset = data.with_classes_of(dataset, train_data)
+    dataset = data.with_classes(
+        dataset, train_data.classes,
+        subset=bool(config.data.mixture) and own in config.data.sources)
     dataset = config.objective.with_labels(dataset)
     ranks = None
     if dataset.planned:
@@ -206,9 +207,12 @@ def build(
   # The evaluation loss uses the labels without smoothing.
   labelled = supervised.SupervisedConfig(
       loss=config.objective.label_loss).resolve(train_data)
+  numbered = functools.cache(functools.partial(  # Shares decoded images.
+      data.with_classes, classes=train_data.classes, subset=True))
   return {name: section.build(evals.Context(
       where=f'evals.{name}',
-      open_split=_split_opener(name, config, mesh, unreadable, open_data),
+      open_split=_split_opener(
+          name, config, mesh, unreadable, open_data, numbered),
       predict=sharding.keep_batch_split(
           functools.partial(predict, flip=section.flip), mesh),
       features=sharding.keep_batch_split(
@@ -224,15 +228,18 @@ def build(
 def _split_opener(
     name: str, config: config_lib.Config, mesh: jax.sharding.Mesh,
     unreadable: data.UnreadableLog, open_data: OpenData,
+    numbered: Callable[[data.Dataset], data.Dataset],
 ) -> Callable[..., evals.Split]:
   def open_split(
       split: str, source: str = '', *, batch_size: int | None = None,
-      **options: Any) -> evals.Split:
+      head_classes: bool = False, **options: Any) -> evals.Split:
     batch_size = batch_size or config.eval_batch_size
     mesh_lib.check_batch_size(f'evals.{name}.batch_size', batch_size, mesh, 1)
     # Without those that are off, so that the same data are opened once.
     dataset, ranks = open_data(
         split, source, **{key: v for key, v in options.items() if v})
+    if head_classes:
+      dataset = numbered(dataset)
     fingerprint.check_data(dataset)
     section = config.data
     if options.get('per_class'):  # Ranks refer to positions in the split.

@@ -31,7 +31,7 @@ def check(
   Compares classes and shapes only, before the earlier stage is trained.
   """
   weights = weights_of(earlier, _zeros(earlier.model_params))
-  match_head(experiment, weights, owner='the earlier stage')
+  weights, _ = match_head(experiment, weights, owner='the earlier stage')
   _fit(experiment, weights)
 
 
@@ -49,13 +49,13 @@ def weights_of(
 def match_head(
     experiment: experiment_lib.Experiment, weights: weights_lib.Weights, *,
     owner: str,
-) -> str:
-  """Compares a kept head with the data; see `adapt.match_classes`."""
-  if not adapt_lib.num_classes(experiment.abstract_state.params):
-    return ''
+) -> tuple[weights_lib.Weights, str]:
+  """Matches a kept head with the data; see `adapt.match_classes`."""
+  if not (adapt_lib.num_classes(experiment.abstract_state.params)
+          and adapt_lib.keeps_head(experiment.config.init, weights.shapes)):
+    return weights, ''
   return adapt_lib.match_classes(
-      weights, experiment.dataset.classes, config=experiment.config.init,
-      owner=owner)
+      weights, experiment.dataset.classes, owner=owner)
 
 
 def fit(

@@ -3,32 +3,10 @@
 from collections.abc import Sequence
 import dataclasses
 
-import jax
-import numpy as np
-
 from vit_jax import classes
 from vit_jax import console
 from vit_jax.inference import model as model_lib
-from vit_jax.models import factory
 from vit_jax.weights import weights as weights_lib
-
-
-def in_order(
-    model: model_lib.Model, names: Sequence[str],
-) -> model_lib.Model:
-  """Returns the model with its classes in this order, if it has the same."""
-  labels = model.preprocess.labels
-  if labels == tuple(names) or sorted(labels) != sorted(set(names)):
-    return model
-  order = np.array([labels.index(name) for name in names])
-  head = {name: jax.tree.map(lambda array: array[..., order], layer)
-          if name in factory.CLASSIFIERS else layer
-          for name, layer in model.params['head'].items()}
-  reordered = model.with_params(
-      {**model.params, 'head': head}, thresholds=tuple(
-          model.thresholds[i] for i in order if model.thresholds))
-  return _named(
-      reordered, names, f'reordered the outputs: {classes.shorten(names)}')
 
 
 def rename(
@@ -48,14 +26,19 @@ def rename(
     raise ValueError(
         f'labels holds {console.format_count(len(names), "name")} (one a line),'
         f' but the model has {count:,} classes.')
+  if labels == tuple(names):
+    return model
   if sorted(labels) == sorted(set(names)):
-    return in_order(model, names)
+    order = [labels.index(name) for name in names]
+    reordered = model.with_outputs(order)
+    return _named(
+        reordered.with_params(reordered.read(), thresholds=tuple(
+            model.thresholds[i] for i in order if model.thresholds)),
+        names, f'reordered the outputs: {classes.shorten(names)}')
   if any(new != old and new in labels for old, new in zip(labels, names)):
     classes.match(
         classes.Classes('the given list', count, names),
-        classes.Classes('the model', count, labels, model.origin),
-        remedy='Give the same names in any order, which reorders the outputs, '
-        'or a name for each class, in the order of the outputs.')
+        classes.Classes('the model', count, labels, model.origin))
   return _named(model, names, f'named by index: {classes.shorten(names)}')
 
 

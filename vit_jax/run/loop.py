@@ -111,6 +111,7 @@ def _restore_and_train(
   watchdog.beat('restoring or initialising the state', is_start=True)
   state, start = restore.restore_or_init(
       experiment, checkpoints, files.path, weights)
+  experiment = start.experiment
   unreadable = unreadable_log.UnreadableRecorder(experiment, files)
   step = start.counters.step
   if not step:

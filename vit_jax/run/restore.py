@@ -60,9 +60,11 @@ class Start:
     num_microbatches: microbatches of earlier steps; None if unknown.
     changed_evaluators: those that measure something else since the checkpoint.
     examples: the sets of examples of the run, as plain data for checkpoints.
+    experiment: the experiment, with the classes numbered as in the checkpoint.
   """
   counters: counters_lib.Counters
   message: str
+  experiment: experiment_lib.Experiment
   num_microbatches: int | None = None
   changed_evaluators: tuple[str, ...] = ()
   examples: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -84,32 +86,33 @@ def restore_or_init(
     raise ValueError(
         'lora.rank is set, but there are no weights to adapt. Set '
         '--config.init.checkpoint.')
-  class_notes: list[str] = []
+  matched: list[tuple[experiment_lib.Experiment, str]] = []
   restored = checkpoints.restore(
       frozen_weights.without(experiment, experiment.abstract_state),
-      check_labels=lambda names: class_notes.append(
+      check_labels=lambda names: matched.append(
           _match_classes(experiment, names, workdir)))
   if restored is not None:
+    experiment, line = matched[-1]
     start = _resume(experiment, restored, workdir, weights)
     base = None
     if adapted and weights is not None:
       params = weights.read()
       checksums.check_identity(
           params, start.counters.base, path=weights.address)
-      base, _ = fit_weights.fit(experiment, weights.with_params(params))
+      base, _ = fit_weights.fit(experiment, fit_weights.match_head(
+          experiment, weights.with_params(params), owner='the checkpoint')[0])
     state = frozen_weights.add(experiment, restored.state, base)
     return state, dataclasses.replace(
         start, message='\n'.join(filter(None, [
-            *restored.damaged, start.message, *class_notes[-1:]])))
+            *restored.damaged, start.message, line])))
   if weights is None:
     state = frozen_weights.add(experiment, experiment.init_state())
     return state, Start(counters_lib.Counters(), (
         f'Starting from random parameters (seed {experiment.config.seed}).'),
-        examples=data_changes.record(experiment).to_plain())
+        experiment, examples=data_changes.record(experiment).to_plain())
   params = weights.read()
-  weights = weights.with_params(params)
-  matched = fit_weights.match_head(
-      experiment, weights, owner='the checkpoint')
+  weights, line = fit_weights.match_head(
+      experiment, weights.with_params(params), owner='the checkpoint')
   state, rows = fit_weights.start(experiment, weights)
   notes = data.scale_notes(
       experiment.config.data, weights.preprocess.value_scale)
@@ -117,28 +120,30 @@ def restore_or_init(
       origin=weights.address,
       base=checksums.identity(params) if adapted else ''), (
       f'Starting from {paths.display(weights.address)} ({weights.kind}):\n'
-      + '\n'.join(filter(None, [adapt_lib.report(rows), matched, *notes]))),
-      examples=data_changes.record(experiment).to_plain())
+      + '\n'.join(filter(None, [adapt_lib.report(rows), line, *notes]))),
+      experiment, examples=data_changes.record(experiment).to_plain())
 
 
 def _match_classes(
     experiment: experiment_lib.Experiment, names: Sequence[str],
     workdir: epath.Path,
-) -> str:
-  """Compares the class names in a checkpoint with the data's."""
-  ours = experiment.dataset.classes
-  if names and not ours.names:  # Losing the names is a difference, too.
-    ours = dataclasses.replace(ours, names=tuple(map(str, range(ours.count))))
-  return classes.match(
-      ours, classes.Classes(
-          'the checkpoint', len(names) or ours.count, names, str(workdir)),
-      remedy='A run resumes only with the same classes in the same order. '
-      'Restore the names of the data, or use another --workdir. To start it '
-      'from these parameters, set --config.init.checkpoint; if only the order '
-      'differs, reorder the outputs first: main.py convert '
-      f'--source={shlex.quote(str(workdir))} --target=NEW --format=orbax '
-      '--labels=FILE (the names of the data in their order, one a line), and '
-      "add --config.init.checkpoint=NEW --config.init.new='[]'.")
+) -> tuple[experiment_lib.Experiment, str]:
+  """Numbers the classes as in a checkpoint; returns a line to print, too."""
+  dataset, teacher = experiment.dataset, experiment.teacher
+  if names and not dataset.classes.names:
+    # Losing the names is a difference, too.
+    dataset = dataclasses.replace(dataset, class_names=tuple(
+        map(str, range(dataset.num_classes))))
+  dataset, line = data.match_classes(dataset, classes.Classes(
+      'the checkpoint', len(names) or dataset.num_classes, names,
+      str(workdir)))
+  if dataset.classes.names != experiment.dataset.classes.names:
+    if teacher is not None:
+      teacher, _ = adapt_lib.match_classes(
+          teacher, dataset.classes, owner='the teacher')
+    experiment = dataclasses.replace(
+        experiment, dataset=dataset, teacher=teacher)
+  return experiment, line
 
 
 def _resume(
@@ -189,10 +194,10 @@ def _resume(
     raise ValueError(
         f'The run in {workdir} {problem} or use another --workdir.{changed}')
   return Start(
-      counters, num_microbatches=earlier.num_microbatches,
+      counters, f'Resuming from step {counters.step:,} of {workdir}.{changed}',
+      experiment, num_microbatches=earlier.num_microbatches,
       changed_evaluators=changed_evaluators,
-      examples=data_changed.record.to_plain(),
-      message=f'Resuming from step {counters.step:,} of {workdir}.{changed}')
+      examples=data_changed.record.to_plain())
 
 
 def _compare_data(

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import re
 import typing
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from jaxtyping import Shaped
 import numpy as np
@@ -25,6 +25,7 @@ from vit_jax.weights import weights as weights_lib
 FILTERS = 'patches/kernel'  # [patch_height, patch_width, channels, width].
 _HEAD = 'head/dense/kernel'  # [width, classes].
 Status = Literal['loaded', 'resized', 'new', 'ignored']
+W = TypeVar('W', bound=weights_lib.Weights)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,23 +202,27 @@ def rescale_head(
   ).astype(np.float32) if name.startswith('head/') else array, params)
 
 
-def match_classes(
-    weights: weights_lib.Weights, classes: classes_lib.Classes, *,
-    config: InitConfig, owner: str,
-) -> str:
-  """Compares the classes of the data with the classes of a kept head.
+def keeps_head(config: InitConfig, shapes: Any) -> bool:
+  """Whether a model starts with the head of weights of these shapes."""
+  return bool(num_classes(shapes)) and not _matches(config.new, _HEAD)
 
-  `owner` is for messages. Returns and raises as `classes.match`; '' for a new
-  head.
+
+def match_classes(
+    weights: W, classes: classes_lib.Classes, *, owner: str) -> tuple[W, str]:
+  """Returns weights with their outputs in this order, and a line to print.
+
+  `owner` is for messages.
+
+  Raises:
+    ValueError: if they have other classes; see `classes.match`.
   """
-  count = num_classes(weights.shapes)
-  if not count or _matches(config.new, _HEAD):
-    return ''
-  return classes_lib.match(
-      classes_lib.Classes(owner, count, weights.preprocess.labels,
-                          paths.display(weights.address)), classes,
-      rename=classes_lib.CONVERT, remedy='Start with a new head: leave out '
-      "init.new, or set --config.init.new='[\"head/.*\"]'.")
+  numbers, line = classes_lib.match(
+      classes_lib.Classes(owner, weights.config.num_classes,
+                          weights.preprocess.labels,
+                          paths.display(weights.address)), classes)
+  if numbers:
+    weights = weights.with_outputs(np.argsort(numbers).tolist())
+  return weights, line
 
 
 def _resized(

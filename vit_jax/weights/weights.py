@@ -1,8 +1,11 @@
 """The record of weights, wherever they come from, and its summary."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import dataclasses
 from typing import Any, TypeVar
+
+import jax
+import numpy as np
 
 from vit_jax import console
 from vit_jax import fields
@@ -11,6 +14,7 @@ from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import paths
 from vit_jax.data import preprocessing
+from vit_jax.models import factory
 from vit_jax.models import model_config
 from vit_jax.models import positions as positions_lib
 
@@ -64,6 +68,20 @@ class Weights:
     """Returns the weights with other parameters, which are in memory."""
     return dataclasses.replace(
         self, read=lambda: params, shapes=params, **changes)
+
+  def with_outputs(self: W, order: Sequence[int]) -> W:
+    """Returns the weights with their classes in the order of these indices."""
+    def read() -> types.Params:
+      params = self.read()
+      return {**params, 'head': {
+          name: jax.tree.map(lambda array: array[..., np.asarray(order)], layer)
+          if name in factory.CLASSIFIERS else layer
+          for name, layer in params['head'].items()}}
+
+    labels = self.preprocess.labels
+    return dataclasses.replace(
+        self, read=read, preprocess=dataclasses.replace(
+            self.preprocess, labels=tuple(labels[i] for i in order)))
 
   @property
   def is_checkpoint(self) -> bool:

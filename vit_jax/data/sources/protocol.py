@@ -123,7 +123,8 @@ class Metadata:
     Messages call them those of `owner`, and name the dataset `source`.
     """
     return classes_lib.Classes(
-        owner, self.num_classes, self.targets or self.class_names or (), source)
+        owner, self.num_classes, self.targets or self.class_names or (), source,
+        ordered=self.kind in ('regression', 'none'))
 
 
 @dataclasses.dataclass(frozen=True)

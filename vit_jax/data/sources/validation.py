@@ -4,12 +4,10 @@ import dataclasses
 
 from vit_jax import classes
 from vit_jax.data import config as data_config
-from vit_jax.data import mixture
+from vit_jax.data import renumbered
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import groups
 from vit_jax.data.splits import split_strings
-
-_REMEDY = 'Use validation data with labels of the same kind and names.'
 
 
 def add(
@@ -24,8 +22,6 @@ def add(
     ValueError: if labels are of another kind, a class is not in `trained`, or a
       group is in both.
   """
-  ours = trained.as_classes('data.source', config.source)
-  theirs = added.as_classes('data.val_source', config.val_source)
   source = added.splits[added.eval_split]
   if config.own_source(config.val_source) is None and (
       len(added.splits) == 1):
@@ -34,13 +30,14 @@ def add(
         'on. Leave it out, and a part of the images is held out.')
   if trained.kind != added.kind:
     raise ValueError(
-        f'data.val_source ({config.val_source}) has labels of another kind '
-        f'than data.source ({config.source}). {_REMEDY}')
-  if trained.targets or not (ours.names and theirs.names):
-    classes.match(theirs, ours, remedy=_REMEDY)
-  else:
-    source = mixture.renumber(source, theirs, ours, remedy=_REMEDY)
-  splits = {**trained.splits, split_strings.VAL: source}
+        f'data.val_source ({config.val_source}) has labels of the kind '
+        f'{added.kind}, but data.source ({config.source}) {trained.kind}. Use '
+        'validation data with labels of the same kind and names.')
+  numbers, line = classes.match(
+      added.as_classes('the validation data', config.val_source),
+      trained.as_classes('the training data', config.source), subset=True)
+  splits = {**trained.splits, split_strings.VAL: renumbered.renumber(
+      source, numbers) if numbers else source}
   where = f'{config.source} and {config.val_source}'
   groups.check_all_have(splits, where=where, divided=config.divided_groups)
   notes = groups.check_sources(
@@ -52,4 +49,5 @@ def add(
       description='; '.join(filter(None, [
           trained.description,
           f'val: {len(source):,} images of {config.val_source}', *notes,
+          line.removeprefix('note: ') * (trained.kind != 'none'),
           added.without_images_note])))

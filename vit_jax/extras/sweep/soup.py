@@ -96,6 +96,9 @@ def make(
   experiment = build_lib.build(config_lib.for_evaluation(dataclasses.replace(
       config, evals={**final.evals, _SELECTION: config.evals[evaluator]})))
   shardings = tree.without(experiment.shardings.params, objectives.TEACHER)
+  weights = {name: adapt.match_classes(
+      run, experiment.dataset.classes, owner=f'the run {name}')[0]
+             for name, run in weights.items()}
   with watchdog_lib.Watchdog(config.log, 'averaging runs') as watchdog:
 
     teacher = frozen_weights.with_teacher(experiment, {})
