@@ -18,7 +18,6 @@ from etils import epath
 
 from vit_jax import atomic_files
 from vit_jax import spelling
-from vit_jax import untrusted
 from vit_jax.data import known_datasets
 from vit_jax.data import links
 from vit_jax.data.splits import split_strings
@@ -26,8 +25,7 @@ from vit_jax.data.splits import split_strings
 TABLE_SUFFIXES = frozenset({'.csv', '.tsv', '.jsonl', '.ndjson'})
 IMAGE_SUFFIXES = frozenset({
     '.jpg', '.jpeg', '.jpe', '.jfif', '.png', '.apng', '.webp', '.bmp', '.dib',
-    '.gif', '.ppm', '.pgm', '.pbm', '.pnm', '.tif', '.tiff', '.avif', '.jp2',
-    '.j2k', '.npy'})
+    '.gif', '.ppm', '.pgm', '.pbm', '.pnm', '.tif', '.tiff', '.npy'})
 
 _ARCHIVE_SUFFIXES = frozenset({
     '.zip', '.tar', '.tgz', '.gz', '.bz2', '.xz', '.7z', '.rar'})
@@ -55,8 +53,9 @@ _BRACES = re.compile(r'\{([^{}]*)\}')
 def read(root: str, paths: Sequence[str], row: int) -> bytes:
   """Returns a file, whose path is relative to the root or absolute."""
   path = paths[row]
-  return untrusted.read_bytes(
-      path if atomic_files.is_remote(path) else epath.Path(root) / path)
+  return epath.Path(
+      path if atomic_files.is_remote(path) else epath.Path(root) / path
+  ).read_bytes()
 
 
 def check_address(name: str, *, where: str) -> None:

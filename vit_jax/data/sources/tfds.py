@@ -165,7 +165,6 @@ def open_records(folder: epath.Path) -> tuple[dict[str, Any], Any]:
   """Returns each split's serialised examples by index, and their features."""
   from array_record.python import array_record_data_source
   import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
-  untrusted.check_folder(folder)
   _check_features(folder)
   form, found = tfds_folders.file_format(folder), dict[str, Any]()
   # Reads only the files, because the builder's own code needs TensorFlow.
