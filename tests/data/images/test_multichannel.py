@@ -127,10 +127,9 @@ def test_measuring_follows_the_policy_for_training_images():
       [b'broken', *RNG.integers(0, 255, (5, 2, 2, 3), np.uint8)])
   config = data.parse({
       'resolution': 2, 'mean': 'measured', 'std': 'measured',
-      'unreadable': 'skip', 'max_unreadable': 1.0, 'eval_unreadable': 'error'})
+      'unreadable': 'skip'})
   assert len(data.measured(config, dataset).mean) == 3
-  config = dataclasses.replace(
-      config, unreadable='error', eval_unreadable='skip')
+  config = dataclasses.replace(config, unreadable='error')
   with pytest.raises(ValueError, match='images with --config.data.unreadable'):
     data.measured(config, dataset)
 
