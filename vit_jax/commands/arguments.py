@@ -221,7 +221,8 @@ def _data_keys(
         f'--config.data.KEY=VALUE, but got --config.{args.overrides[0]}.')
   found = parse_overrides([
       *texts, *(text.partition('.')[2] for text in args.overrides)])
-  return earlier.translate(found)
+  earlier.check_flags(found)
+  return found
 
 
 def add_images(

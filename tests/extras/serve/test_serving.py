@@ -104,11 +104,14 @@ def test_the_server_returns_the_predictions_of_the_model(tmp_path, model):
       np.testing.assert_allclose(
           [a['probability'] for a in responses[-1]], expected.probabilities,
           atol=1e-3)
-    for path, body in (('predict', b'no picture'), ('predict?top_k=x', data)):
+    bomb, _ = CRAFTED['gif of many comment blocks']
+    for path, body in (('predict', b'no picture'), ('predict', bomb),
+                       ('predict?top_k=x', data)):
       with pytest.raises(error.HTTPError) as caught:
         post(f'{address}/{path}', body)
       assert caught.value.code == 400
       assert b'object at' not in caught.value.read()
+    assert post(f'{address}/predict?top_k=3', data) == responses[-1]
   assert responses[0] != responses[1]
 
 
