@@ -17,29 +17,11 @@ RED = (200, 30, 40)
 GOOD = hostile.good()
 
 
-def _mean(data, channels=3):
-  image = decode.decode(data, channels=channels)
-  return np.asarray(image, np.float64).reshape(-1, channels).mean(0)
-
-
-@pytest.mark.parametrize(('mode', 'value', 'expected'), [
-    ('L', 90, 90), ('LA', (90, 255), 90), ('1', 1, 255),
-    ('RGBA', (0, 0, 0, 0), 255), ('LA', (0, 0), 255)])
-def test_grey_is_repeated_and_transparent_pixels_become_white(
-    mode, value, expected):
-  data = pictures.encode(Image.new(mode, (8, 8), value), 'PNG')
-  np.testing.assert_allclose(_mean(data), [expected] * 3)
-  palette = Image.new('P', (8, 8), 1)
-  palette.putpalette([0, 0, 0, *RED])
-  for transparent, colour in ((1, [255] * 3), (0, RED)):
-    np.testing.assert_array_equal(_mean(pictures.encode(
-        palette, 'PNG', transparency=transparent)), colour)
-
-
 def test_defective_exif_is_ignored():
   data = pictures.encode(
       Image.new('RGB', (8, 8), RED), 'JPEG', exif=b'Exif\0\0II*\0junk')
-  np.testing.assert_allclose(_mean(data), RED, atol=4)
+  image = decode.decode(data, channels=3)
+  np.testing.assert_allclose(image.getpixel((0, 0)), RED, atol=4)
 
 
 @pytest.mark.parametrize('shape', [(5, 7), (5, 7, 1), (5, 7, 3)])

@@ -22,9 +22,16 @@ class Operation:
   # Whether images need not be 8-bit grey or RGB.
   any_channels: ClassVar[bool] = False
   is_random: ClassVar[bool] = True  # Whether it uses the generator.
-  # Smallest height and width of the result of an operation that is not random.
-  least: tuple[int, int] | None = None
-  keeps_whole: bool = False  # Whether it resizes whole images to a fixed size.
+
+  @property
+  def least(self) -> tuple[int, int] | None:
+    """Smallest height and width of the result; None if unknown or random."""
+    return None
+
+  @property
+  def keeps_whole(self) -> bool:
+    """Whether it resizes whole images to a fixed size."""
+    return False
 
   def __call__(self, image: Any, rng: np.random.Generator) -> Any:
     """Returns the changed image: a Pillow image or a `MultichannelImage`."""

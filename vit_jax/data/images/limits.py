@@ -8,7 +8,6 @@ with limits.
 This module needs Pillow only.
 """
 
-from collections.abc import Sequence
 import contextlib
 import io
 import re
@@ -31,7 +30,7 @@ _REFUSED = {
 
 def open_image(
     data: bytes, *, max_pixels: int = MAX_PIXELS,
-    formats: Sequence[str] = FORMATS,
+    formats: tuple[str, ...] = FORMATS,
 ) -> ImageFile.ImageFile:
   """Returns an image that is not decoded yet; may raise a ValueError."""
   for name, pattern in _REFUSED.items():

@@ -132,7 +132,6 @@ class Resize(operation.Operation):
 
   @property
   def keeps_whole(self) -> bool:
-    """Whether the size is fixed."""
     return self.size is not None
 
   def at(self, resolution: tuple[int, int]) -> operation.Operation:
