@@ -101,7 +101,7 @@ def get_config(
                         {'op': 'flip'}],
           'eval_ops': [{'op': 'resize'}],
           # Many short runs read the same images.
-          'cache_mib': 512, 'check_secs': 2.0,
+          'cache_mib': 512,
       },
       'optimizer': {
           'name': 'adam', 'learning_rate': RATES[1], 'weight_decay': 0.05,

@@ -30,7 +30,6 @@ WITHIN_A_ROW = {
     ('main', '__main__'),
     ('console', 'escape'),
     ('schema', 'registry'),
-    ('untrusted', 'atomic_files'),
     ('spelling', 'atomic_files'),
     ('weights', 'checkpoints'),
     ('run', 'experiment'),

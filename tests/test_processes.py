@@ -146,8 +146,7 @@ def test_an_error_in_one_process_ends_all_processes(tmp_path):
   config = toy.write(tmp_path / 'config.py', **{
       **CONFIG, 'evals': {}, 'checkpoint': {},
       'total': {'epochs': 2}, 'batch_size': 4,
-      'data': {'source': str(tmp_path / 'images'), 'channels': 1,
-               'check_secs': 0}})
+      'data': {'source': str(tmp_path / 'images'), 'channels': 1}})
   ended = faults.Launch(tmp_path / 'run', f'--config={config}').end()
   assert 0 not in ended.statuses, ended
   # Only one process read the file.

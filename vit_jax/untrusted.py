@@ -1,33 +1,13 @@
-"""Opens files of unknown origin, if they are regular files; parses JSON, npy.
-
-Reading a pipe or a device may block or never end.
-"""
+"""Reads text, strict JSON, and .npy files without pickle."""
 
 import io
 import json
 import math
-import os
 import pathlib
-import stat
 from typing import Any
 
 from etils import epath
 import numpy as np
-
-from vit_jax import atomic_files
-
-
-def check_regular(path: epath.PathLike) -> None:
-  """Raises a ValueError if a local path is not a file; follows links."""
-  if atomic_files.is_remote(path):
-    return
-  mode = os.stat(path).st_mode
-  if not stat.S_ISREG(mode):
-    kind = ('a folder' if stat.S_ISDIR(mode) else
-            'a pipe' if stat.S_ISFIFO(mode) else 'a device or a socket')
-    raise ValueError(
-        f'{os.fspath(path)} is {kind}, but a regular file was expected. '
-        'Replace or remove it.')
 
 
 def exists(path: pathlib.Path) -> bool:
@@ -51,29 +31,11 @@ def exists(path: pathlib.Path) -> bool:
   return True
 
 
-def check_folder(folder: epath.PathLike) -> None:
-  """Raises a ValueError if a local folder contains pipes or devices."""
-  if not atomic_files.is_remote(folder):
-    for path in pathlib.Path(folder).rglob('*'):
-      if path.exists() and not path.is_dir():
-        check_regular(path)
-
-
-def read_bytes(path: epath.PathLike) -> bytes:
-  """Returns the content of a regular file."""
-  check_regular(path)
-  return epath.Path(path).read_bytes()
-
-
 def read_text(path: epath.PathLike, *, errors: str = 'strict') -> str:
-  """Returns a regular text file.
-
-  Raises:
-    ValueError: if it is not regular, or not UTF-8.
-  """
+  """Returns a text file; raises a ValueError if it is not UTF-8."""
   try:
     # Spreadsheets write a BOM.
-    return read_bytes(path).decode('utf-8-sig', errors)
+    return epath.Path(path).read_bytes().decode('utf-8-sig', errors)
   except UnicodeDecodeError as error:
     raise ValueError(
         f'{path} is not UTF-8 text ({error}). Save it as UTF-8.') from error

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import os
 import pathlib
+import queue
 import tempfile
 
 import anyio
@@ -16,12 +17,15 @@ from starlette import applications
 from starlette import exceptions
 from starlette import responses
 from starlette import routing
+import worker
 
 MODEL = os.environ['MODEL']
 SETTINGS = preprocess.read_settings(f'{MODEL}.json')
 MAX_BYTES = 20 * 2**20  # Per image.
 BODY_SECS = 30
-decoders = anyio.CapacityLimiter(2)  # Each needs up to 25 bytes per pixel.
+NUM_WORKERS = 2  # Each needs up to `worker.MAX_BYTES`.
+decoders = anyio.CapacityLimiter(NUM_WORKERS)
+workers = queue.SimpleQueue()
 
 
 def load(path):
@@ -46,10 +50,13 @@ def load(path):
 
 def predict(body, top_k):
   body.seek(0)
+  decoder = workers.get()
   try:
-    images = preprocess.to_array(body.read(), SETTINGS)[None]
-  except Exception as error:  # Pillow raises many types.
+    images = decoder.to_array(body.read())[None]
+  except ValueError as error:
     raise exceptions.HTTPException(400, f'not an image: {error}') from error
+  finally:
+    workers.put(decoder)
   try:
     return preprocess.top_classes(run(images)[0], SETTINGS, top_k)
   except ValueError as error:
@@ -80,9 +87,14 @@ async def health(request):
 
 @contextlib.asynccontextmanager
 async def ready(app):
+  started = [worker.Worker(SETTINGS) for _ in range(NUM_WORKERS)]
+  for decoder in started:
+    workers.put(decoder)
   # Compiles before the first request.
   run(np.zeros((1, *SETTINGS['resolution'], 3), np.float32))
   yield
+  for decoder in started:
+    decoder.close()
 
 
 run = load(MODEL)

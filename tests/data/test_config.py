@@ -19,8 +19,6 @@ from vit_jax import data
     ({'resolution': 0}, 'size must be positive'),
     ({'channels': 13, 'train_ops': [{'op': 'randaugment'}]},
      'train_ops[0]: randaugment needs 8-bit grey or RGB'),
-    ({'max_unreadable': 1.5},
-     'max_unreadable must be at least 0 and at most 1'),
     ({'max_pixels': 0},
      'max_pixels must be at least 1 and at most 178,956,970'),
     ({'num_examples': 0}, 'num_examples must be at least 1'),

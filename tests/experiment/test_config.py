@@ -328,13 +328,21 @@ def test_configs_that_were_saved_with_a_former_key_of_groups_still_load(
     key, new, expected):
   saved = config_lib.to_plain(config_lib.resolve(SMALL))
   saved['data'] = {**saved['data'], 'table': {
-      **saved['data']['table'], 'key': key}}
+      **saved['data']['table'], 'key': key}, 'eval_unreadable': 'auto',
+                   'check_secs': 20.0, 'max_unreadable': 0.01}
   del saved['data']['group'], saved['data']['divided_groups']
   flags = [f'data.{name}={value}' for name, value in new.items()]
   assert config_lib.resolve_with(saved, flags).data.group == expected
-  with pytest.raises(ValueError, match=(
-      'data.table.key is called data.group now.*--config.data.group=scan')):
-    config_lib.resolve_with(saved, ['data.table.key=scan'])
+
+
+@pytest.mark.parametrize(('flag', 'message'), [
+    ('table.key=scan', 'data.table.key is called data.group now.*group=scan'),
+    *((f'{name}=0', f'data.{name} is 0, but data.unreadable=error or skip repl')
+      for name in ('check_secs', 'eval_unreadable', 'max_unreadable'))])
+def test_former_keys_are_read_from_saved_configs_only(flag, message):
+  saved = config_lib.to_plain(config_lib.resolve(SMALL))
+  with pytest.raises(ValueError, match=message):
+    config_lib.resolve_with(saved, [f'data.{flag}'])
 
 
 def test_the_page_is_current_and_describes_every_key():

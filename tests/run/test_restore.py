@@ -131,8 +131,8 @@ def test_the_best_is_forgotten_if_its_evaluator_measures_otherwise(tmp_path):
         (True, 'checkpoint.best=val/accuracy'),
         (False, 'data.mixup=0.2', 'data.data_dir=b', 'data.fraction=0.5',
          'data.unreadable=skip', 'data.exclude=b', 'data.split=train[:50%]',
-         'data.eval_unreadable=skip', 'data.max_pixels=9999',
-         'objective.label_smoothing=0.1', 'evals.other.split=train',
+         'data.max_pixels=9999', 'objective.label_smoothing=0.1',
+         'evals.other.split=train',
          'evals.val.batch_size=8', 'batch_size=16', 'seed=1')):
       _, resumed = restore.restore_or_init(
           dataclasses.replace(

@@ -18,6 +18,7 @@ with epy.lazy_imports():
   from vit_jax import untrusted
   from vit_jax.checkpoints import paths as checkpoint_paths
   from vit_jax.data import config as data_config
+  from vit_jax.data import earlier
   from vit_jax.data.sources import columns as columns_lib
   from vit_jax.experiment import load_config
   from vit_jax.experiment import reference
@@ -224,8 +225,7 @@ def _data_keys(
         f'--config.data.KEY=VALUE, but got --config.{args.overrides[0]}.')
   found = parse_overrides([
       *texts, *(text.partition('.')[2] for text in args.overrides)])
-  if isinstance(table := found.get('table'), Mapping):
-    data_config.check_renamed(table)
+  earlier.check_flags(found)
   return found
 
 

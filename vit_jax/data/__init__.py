@@ -16,7 +16,6 @@ from vit_jax.data.dataset import match_classes
 from vit_jax.data.dataset import open_dataset
 from vit_jax.data.dataset import with_classes
 from vit_jax.data.dataset import with_masks
-from vit_jax.data.images.unreadable import allowed as allowed_unreadable
 from vit_jax.data.images.unreadable import UnreadableCounter
 from vit_jax.data.images.unreadable import UnreadableLog
 from vit_jax.data.mixture import describe as describe_mixture

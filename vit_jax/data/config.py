@@ -8,6 +8,7 @@ import numpy as np
 
 from vit_jax import fields
 from vit_jax import schema
+from vit_jax.data import earlier
 from vit_jax.data import mixture as mixture_lib
 from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.data.augment import ops as ops_lib
@@ -93,14 +94,8 @@ class DataConfig:
     target_std: standard deviation of each regression target.
     max_labels: maximum number of labels of an image; the length of label lists.
     unreadable: 'error', or 'skip': training replaces an unreadable image with
-      the next readable one, and counts and lists it, and class folders without
-      images are left out.
-    eval_unreadable: the same for evaluation, where 'skip' masks the image; by
-      default ('auto') as `unreadable`.
-    check_secs: seconds for which a new run decodes the images of each split
-      before training, to find unreadable ones; 0 disables it.
-    max_unreadable: maximum fraction of skipped images; ten different ones are
-      always allowed.
+      the next readable one, evaluation leaves it out, both count and list it,
+      and class folders without images are left out.
     max_pixels: maximum size of an image; larger ones are unreadable. Decoding
       needs 4 to 25 bytes per pixel in each thread.
     mixup: alpha of mixup's Beta distribution; 0 disables it.
@@ -144,9 +139,6 @@ class DataConfig:
   target_std: tuple[float, ...] = ()
   max_labels: int = 32
   unreadable: unreadable_lib.Policy = 'error'
-  eval_unreadable: Literal['auto', 'error', 'skip'] = 'auto'
-  check_secs: float = 20.0
-  max_unreadable: float = 0.01
   max_pixels: int = limits.MAX_PIXELS
   mixup: float = 0.0
   cutmix: float = 0.0
@@ -158,13 +150,12 @@ class DataConfig:
 
   def __post_init__(self):
     fields.check_range(
-        self, 'check_secs', 'mixup', 'cutmix', 'cache_mib',
+        self, 'mixup', 'cutmix', 'cache_mib',
         *('num_workers',) * (self.num_workers != 'auto'))
     fields.check_range(
         self, 'channels', 'num_threads', 'prefetch', 'max_labels',
         'examples_per_class', 'num_examples', low=1)
     fields.check_range(self, 'max_pixels', low=1, most=limits.LARGEST)
-    fields.check_range(self, 'max_unreadable', most=1)
     fields.check_range(self, 'holdout', low=0.001, most=0.9)
     fields.check_range(self, 'fraction', above=0, most=1)
     sizes = (self.examples_per_class, self.num_examples, self.fraction)
@@ -269,11 +260,6 @@ class DataConfig:
     """Height, width and channels of the batch."""
     return (*self.size, self.channels)
 
-  def policy(self, *, train: bool) -> unreadable_lib.Policy:
-    """Returns the policy for unreadable images of training or evaluation."""
-    own = 'auto' if train else self.eval_unreadable
-    return self.unreadable if own == 'auto' else own
-
   def decode(self, image: bytes | np.ndarray) -> ops_lib.Picture:
     """Decodes an image; see `decode.decode`."""
     return decode.decode(
@@ -298,10 +284,7 @@ class DataConfig:
 
   def crop_note(self) -> str:
     """Returns a note if evaluation crops away most of a resized image."""
-    sides = [min(op.least if isinstance(op, resize_lib.Resize)
-                 else resize_lib.height_width(op.size or 1))
-             for op in self.build_ops(train=False)
-             if isinstance(op, (resize_lib.Resize, ops_lib.CentralCrop))]
+    sides = [min(op.least) for op in self.build_ops(train=False) if op.least]
     if len(sides) != 2 or sides[1] >= _LEAST_CROP * sides[0]:
       return ''
     return (f'note: evaluation resizes images to {sides[0]} pixels and keeps '
@@ -313,27 +296,8 @@ class DataConfig:
 
 
 def parse(section: Mapping[str, Any]) -> DataConfig:
-  """Parses the section `data`; see `DataConfig` for its keys.
-
-  `table.key` of configs that were saved by earlier versions becomes `group`.
-  """
-  table = section.get('table')
-  if isinstance(table, Mapping) and 'key' in table:
-    key = table['key']
-    if isinstance(key, schema.FlagText):
-      check_renamed(table)
-    section = {
-        **section, 'group': section.get('group') or key or '',
-        'table': {name: of for name, of in table.items() if name != 'key'}}
-  return schema.parse(DataConfig, section, where='data')
-
-
-def check_renamed(table: Mapping[str, Any]) -> None:
-  """Raises a ValueError if flags of `data.table` set its former `key`."""
-  if 'key' in table:
-    raise ValueError(
-        'data.table.key is called data.group now, for class folders and other '
-        f'sources as well. Use --config.data.group={table["key"]}.')
+  """Parses the section `data`, also of earlier versions; see `DataConfig`."""
+  return schema.parse(DataConfig, earlier.translate(section), where='data')
 
 
 def held_out_by(section: Mapping[str, Any]) -> str:

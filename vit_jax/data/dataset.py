@@ -92,12 +92,12 @@ class Dataset(protocol.Metadata):
   ) -> contextlib.AbstractContextManager[None]:
     """Adds the example to errors, because Grain does not.
 
-    Errors of the file system or of memory become a plain ValueError, all others
-    a `kind`.
+    Errors of memory or of the file system, other than a missing file, become a
+    plain ValueError, all others a `kind`.
     """
     def rewrite(error: Exception) -> ValueError:
       raised = (ValueError if isinstance(error, (OSError, MemoryError))
-                else kind)
+                and not isinstance(error, FileNotFoundError) else kind)
       text = str(error) if isinstance(error, (OSError, ValueError)) else (
           f'{type(error).__name__}: {error}')
       return raised(

@@ -13,7 +13,6 @@ from vit_jax.data import config as data_config
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import limits
-from vit_jax.data.images import resize as resize_lib
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import protocol
 
@@ -32,13 +31,9 @@ class LoadExample:
   train: bool
   ops: tuple[ops_lib.Op, ...] = dataclasses.field(init=False)
   mask_ops: tuple[ops_lib.Op | None, ...] = dataclasses.field(init=False)
-  is_deterministic: bool = dataclasses.field(init=False)
 
   def __post_init__(self):
     object.__setattr__(self, 'ops', self.config.build_ops(train=self.train))
-    object.__setattr__(self, 'is_deterministic', all(
-        isinstance(op, (resize_lib.Resize, ops_lib.CentralCrop))
-        for op in self.ops))
     masks = self.dataset.masks
     if masks and self.train and (self.config.mixup or self.config.cutmix):
       raise ValueError(
@@ -48,16 +43,11 @@ class LoadExample:
         ops_lib.for_mask(op, where=where) if masks else None
         for op in self.ops))
 
-  @property
-  def policy(self) -> unreadable_lib.Policy:
-    """The policy for unreadable images."""
-    return self.config.policy(train=self.train)
-
   def __call__(self, index: int, rng: np.random.Generator) -> HostBatch:
     if index >= self.dataset.num_examples:
       return self._padding(unreadable_lib.NONE)
     found, unreadable = self._read_next(
-        index, self.policy, replace=self.train)
+        index, self.config.unreadable, replace=self.train)
     if found is None:
       return self._padding(index)
     read, image, example = found
@@ -113,7 +103,7 @@ class LoadExample:
 
   def _readable(self, index: int) -> tuple[int, ops_lib.Picture, Any]:
     """Returns index, image and record of an example, or of its replacement."""
-    found, _ = self._read_next(index, self.policy, replace=True)
+    found, _ = self._read_next(index, self.config.unreadable, replace=True)
     assert found is not None
     return found
 
@@ -138,13 +128,11 @@ class LoadExample:
         return (at % count, *self._read(at % count)), unreadable
       except unreadable_lib.UnreadableError as error:
         if policy == 'error':
-          # Few-shot evaluation sets 'error'.
-          always = not self.train and self.config.eval_unreadable == 'error'
           raise unreadable_lib.UnreadableError(
-              f'{str(error).rstrip(".")}. Remove it, or skip unreadable images '
-              'with --config.data.' + 'eval_' * always + 'unreadable=skip'
-              + ' (not possible in few-shot evaluation)' * always
-              + '; `data check` lists all of them.') from error
+              f'{str(error).rstrip(".")}. Repair or remove it, or skip '
+              'unreadable images with --config.data.unreadable=skip (except '
+              'training images of few-shot evaluation); `data check` lists all '
+              'of them.') from error
         unreadable.append(unreadable_lib.Unreadable(
             self.dataset.title,
             self.dataset.source.key(at % count), str(error)))
@@ -184,7 +172,7 @@ class LoadExample:
       self, image: np.ndarray, label: np.ndarray, *, mask: int, skipped: int,
   ) -> HostBatch:
     row = {'image': image, 'label': label, 'mask': np.asarray(mask, np.float32)}
-    if self.policy == 'skip':
+    if self.config.unreadable == 'skip':
       row[unreadable_lib.KEY] = np.asarray(skipped, np.int64)
     return row
 
@@ -220,7 +208,7 @@ class LoadExample:
       mask: UInt8[np.ndarray, 'height width'] | None = None,
   ) -> tuple[np.ndarray, np.ndarray | None]:
     """Applies the operations to an image and its mask, if it has one."""
-    if not (self.train or self.is_deterministic):
+    if not self.train and any(op.is_random for op in self.ops):
       rng = np.random.default_rng(0)  # As in predictions, for every image.
     # Operations pad with zeros, which stand for pixels without a class.
     inverted = None if mask is None else Image.fromarray(IGNORED - mask)

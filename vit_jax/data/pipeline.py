@@ -184,8 +184,7 @@ def _iterate(
   Removes the indices of unreadable examples from batches and counts them.
   """
   config = load.config
-  counter = counter or unreadable_lib.UnreadableCounter(
-      max_share=config.max_unreadable)
+  counter = counter or unreadable_lib.UnreadableCounter()
   stream = batches.to_iter_dataset(grain.ReadOptions(
       num_threads=min(config.num_threads, config.prefetch),
       prefetch_buffer_size=config.prefetch))

@@ -85,19 +85,8 @@ class Preprocess:
       return (int(old[0] * rows / height + 1e-9),
               int(old[1] * columns / width + 1e-9))
 
-    ops = []
-    for op in self.ops or ():
-      changes: dict[str, Any] = {
-          name: scale(getattr(op, name)) for name in ('size', 'cover')
-          if getattr(op, name, None) is not None}
-      if getattr(op, 'shorter', None) is not None:
-        sides = scale((op.shorter, op.shorter))
-        changes = ({'shorter': min(sides)}
-                   if rows * width == columns * height else
-                   # A crop of another shape may not fit into the shorter side.
-                   {'shorter': None, 'cover': sides})
-      ops.append(dataclasses.replace(op, **changes) if changes else op)
-    return dataclasses.replace(self, resolution=resolution, ops=tuple(ops))
+    ops = tuple(op.scaled(scale) for op in self.ops or ())
+    return dataclasses.replace(self, resolution=resolution, ops=ops)
 
   @property
   def resize_and_crop(

@@ -68,8 +68,6 @@ def _measure_pixels(
   Raises:
     ValueError: if a channel is constant.
   """
-  # The operations of evaluation, but the policy for unreadable training images.
-  config = dataclasses.replace(config, eval_unreadable='auto')
   load = examples.LoadExample(dataset, config, train=False)
   count = min(_NUM_IMAGES, dataset.num_examples)
   sums = np.zeros((2, config.channels))

@@ -41,7 +41,7 @@ class Split:
     mask: returns the mask of an example, of the size of `original`.
     ranks: position of each example among the sampled examples of its class, for
       each seed; -1 if not sampled. Only for splits sampled by class.
-    max_unreadable: examples that may be missing because they are unreadable.
+    may_miss: whether examples may be missing because they are unreadable.
   """
   dataset: data.Dataset
   batches: Callable[[], Iterator[types.Batch]]
@@ -51,7 +51,7 @@ class Split:
   target_std: tuple[float, ...] = ()
   mask: Callable[[int], np.ndarray] | None = None
   ranks: Int[np.ndarray, 'seeds examples'] | None = None
-  max_unreadable: int = 0
+  may_miss: bool = False
 
   def k_hot(self, labels: jax.Array) -> Num[Array, 'batch classes']:
     """Returns labels of a batch, of one or several classes, as k-hot rows."""

@@ -243,15 +243,13 @@ def _split_opener(
     fingerprint.check_data(dataset)
     section = config.data
     if options.get('per_class'):  # Ranks refer to positions in the split.
-      section = dataclasses.replace(section, eval_unreadable='error')
-    max_unreadable = 0 if section.policy(train=False) == 'error' else (
-        data.allowed_unreadable(section.max_unreadable, dataset.num_examples))
+      section = dataclasses.replace(section, unreadable='error')
     load = examples.LoadExample(dataset, section, train=False)
     return evals.Split(
         dataset=dataset, ranks=ranks,
         image=load.image, original=load.original, mask=load.original_mask,
         batches=_eval_batches(section, dataset, batch_size, mesh, unreadable),
-        max_unreadable=max_unreadable,
+        may_miss=section.unreadable == 'skip',
         **config.data.target_scale)
 
   return open_split
@@ -273,9 +271,8 @@ def _eval_batches(
   def batches() -> Generator[types.Batch, None, None]:
     local = data.eval_batches(
         config, dataset, batch_size=batch_size, shards=shards,
-        num_shards=num_shards, unreadable=data.UnreadableCounter(
-            max_share=config.max_unreadable, log=unreadable,
-            total_rows=dataset.num_examples))
+        num_shards=num_shards,
+        unreadable=data.UnreadableCounter(log=unreadable))
     with contextlib.closing(multihost.shard_batches(local, mesh)) as sharded:
       for batch in sharded:
         yield prepared(batch)

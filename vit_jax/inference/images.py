@@ -21,7 +21,6 @@ from PIL import Image
 
 from vit_jax import pictures
 from vit_jax import spelling
-from vit_jax import untrusted
 from vit_jax.data import preprocessing as preprocessing_lib
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
@@ -181,7 +180,7 @@ def open_image(
 
 def _read_bytes(path: epath.Path) -> bytes:
   try:
-    return untrusted.read_bytes(path)
+    return path.read_bytes()
   except FileNotFoundError as error:
     raise FileNotFoundError(
         f'{path}: no such file.' + (

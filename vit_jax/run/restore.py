@@ -40,9 +40,7 @@ from vit_jax.weights import weights as weights_lib
 IRRELEVANT = (
     ('mesh',), ('log',), ('checkpoint',), ('evals',), ('accumulation',),
     ('init',), ('card',), ('model', 'remat'), ('model', 'unroll'),
-    *(('data', key) for key in (
-        *config_lib.PER_HOST, 'max_unreadable', 'eval_unreadable',
-        'check_secs', 'divided_groups')))
+    *(('data', key) for key in (*config_lib.PER_HOST, 'divided_groups')))
 
 # Keys of the section `data` that determine what an evaluator measures.
 _EVAL_DATA = tuple(('data', key) for key in (

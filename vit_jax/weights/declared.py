@@ -157,7 +157,7 @@ def json_path(path: str) -> str:
 
 def checksum(file: pathlib.Path) -> str:
   """Returns the CRC-32 of a small file."""
-  return f'{zlib.crc32(untrusted.read_bytes(file)):08x}'
+  return f'{zlib.crc32(file.read_bytes()):08x}'
 
 
 def _changed(found: Metadata, path: pathlib.Path) -> tuple[str, ...]:

@@ -34,15 +34,6 @@ def test_size_and_mode_are_kept_and_magnitude_increases_the_change(
   assert (change(1.0) == 0) == is_neutral
 
 
-def test_the_result_depends_only_on_the_generator():
-  image = _noise(32, 32)
-  for ranges in ('growing', 'published'):
-    op = randaugment.RandAugment(num_layers=3, magnitude=9, ranges=ranges)
-    results = [np.asarray(op(image, np.random.default_rng(i))).tobytes()
-               for i in (1, 1, 2, 3)]
-    assert results[0] == results[1] and len(set(results)) == 3
-
-
 def _published(name, image, magnitude, sign=1):
   strength = magnitude / 10
   return np.asarray(randaugment.PUBLISHED[name](
@@ -110,17 +101,6 @@ def test_published_geometry_matches_its_reference():
   np.testing.assert_array_equal(
       _published('rotate', image, 10, sign=-1),
       _published('rotate', image, 10)[:, ::-1])
-
-
-def test_magnitude_0_changes_nothing_only_when_growing():
-  image = _noise(16, 16)
-  def changes(ranges):
-    op = randaugment.RandAugment(num_layers=1, magnitude=0, ranges=ranges)
-    return sum(bool((np.asarray(op(image, np.random.default_rng(i)))
-                     != np.asarray(image)).any()) for i in range(60))
-  # Autocontrast does nothing to noise; equalize does.
-  assert changes('growing') < 15
-  assert changes('published') > 30
 
 
 def test_the_magnitude_varies_by_its_deviation_within_its_range(monkeypatch):

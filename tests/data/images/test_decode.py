@@ -1,14 +1,13 @@
 """Every supported file decodes as documented; all others are ValueErrors."""
 
+import functools
 import io
-import re
 
 import numpy as np
 from PIL import Image
 from PIL import ImageOps
 import pytest
 
-from tests import fuzz
 from tests import hostile
 from tests import pictures
 from vit_jax.data.images import decode
@@ -16,33 +15,13 @@ from vit_jax.data.images import multichannel
 
 RED = (200, 30, 40)
 GOOD = hostile.good()
-BAD = hostile.bad()
-EXIF_BOMBS = hostile.exif_bombs()
-
-
-def _mean(data, channels=3):
-  image = decode.decode(data, channels=channels)
-  return np.asarray(image, np.float64).reshape(-1, channels).mean(0)
-
-
-@pytest.mark.parametrize(('mode', 'value', 'expected'), [
-    ('L', 90, 90), ('LA', (90, 255), 90), ('1', 1, 255),
-    ('RGBA', (0, 0, 0, 0), 255), ('LA', (0, 0), 255)])
-def test_grey_is_repeated_and_transparent_pixels_become_white(
-    mode, value, expected):
-  data = pictures.encode(Image.new(mode, (8, 8), value), 'PNG')
-  np.testing.assert_allclose(_mean(data), [expected] * 3)
-  palette = Image.new('P', (8, 8), 1)
-  palette.putpalette([0, 0, 0, *RED])
-  for transparent, colour in ((1, [255] * 3), (0, RED)):
-    np.testing.assert_array_equal(_mean(pictures.encode(
-        palette, 'PNG', transparency=transparent)), colour)
 
 
 def test_defective_exif_is_ignored():
   data = pictures.encode(
       Image.new('RGB', (8, 8), RED), 'JPEG', exif=b'Exif\0\0II*\0junk')
-  np.testing.assert_allclose(_mean(data), RED, atol=4)
+  image = decode.decode(data, channels=3)
+  np.testing.assert_allclose(image.getpixel((0, 0)), RED, atol=4)
 
 
 @pytest.mark.parametrize('shape', [(5, 7), (5, 7, 1), (5, 7, 3)])
@@ -66,9 +45,7 @@ def test_supported_files_decode_to_their_first_frame(name):
 def test_a_cut_file_is_an_error_unless_it_has_all_pixels(name):
   data = GOOD[name]
   whole = np.asarray(decode.decode(data, channels=3))
-  places = {*range(0, len(data), 13), *range(len(data) - 24, len(data)),
-            *(match.start() for match in re.finditer(b'\xff\x90', data))}
-  for place in places:
+  for place in {*range(0, len(data), 13), *range(len(data) - 24, len(data))}:
     try:
       cut = decode.decode(data[:place], channels=3)
     except ValueError:
@@ -76,14 +53,7 @@ def test_a_cut_file_is_an_error_unless_it_has_all_pixels(name):
     np.testing.assert_array_equal(np.asarray(cut), whole)
 
 
-@pytest.mark.parametrize('name', EXIF_BOMBS)
-def test_of_exif_only_the_orientation_is_read(name):
-  with fuzz.limited(60 << 20):
-    image = decode.decode(EXIF_BOMBS[name], channels=3)
-  assert image.size == (33, 24)
-
-
-@pytest.mark.parametrize('form', ['JPEG', 'PNG', 'WEBP', 'TIFF', 'AVIF', 'MPO'])
+@pytest.mark.parametrize('form', ['JPEG', 'PNG', 'WEBP', 'TIFF', 'MPO'])
 def test_orientations_are_those_of_pillow(form):
   exif = Image.Exif()
   exif[0x010f] = 'maker'  # Before and after the orientation.
@@ -98,20 +68,28 @@ def test_orientations_are_those_of_pillow(form):
         data, channels=3, dtype='uint8').pixels, np.asarray(expected))
 
 
-@pytest.mark.parametrize('name', BAD)
-def test_bad_files_are_described_errors_and_allocate_little_memory(name):
-  data, message = BAD[name]
-
-  def fails_within_limits():
-    with fuzz.limited(200 << 20), pytest.raises(ValueError, match=message):
-      decode.decode(data, channels=3)
-
-  try:
-    fails_within_limits()
-  except AssertionError:  # A thread of another test may have used memory, once.
-    fails_within_limits()
-  with pytest.raises(ValueError, match=message):
-    multichannel.decode(data, channels=3, dtype='uint8')
+@pytest.mark.parametrize(('data', 'message'), [
+    (b'', 'not an image of a supported format'),
+    (b'%!PS-Adobe-3.0 EPSF-3.0\n', 'not an image of a supported format'),
+    (b'P2 9 9 255\n' + b'1 ' * 81, 'PNM in ASCII is not supported'),
+    (b'P5\n33 24\n6\n', 'not a readable image'),
+    (b'\xff\x4f\xff\x51', 'JPEG 2000 is not supported. Convert'),
+    (b'\0\0\0\x0cjP  \r\n', 'JPEG 2000 is not supported'),
+    (b'\0\0\0\x20ftypmif1\0\0\0\0mif1avif', 'AVIF is not supported'),
+    (GOOD['png'][:-300] + b'\xff' * 300, 'not a readable image'),
+    (hostile.png(60_000, 60_000), 'not a readable .* exceeds limit'),
+    (hostile.png(9_000, 9_000), 'maximum is 67,108,864. Make it smaller; or'),
+    (hostile.with_size(GOOD['jpeg'], 0, 5), 'not a readable image'),
+    (GOOD['npy'].replace(b'(24, 33, 3)', b'(24000000, 33000, 3)')[:-40],
+     'not a readable .npy file'),
+    (GOOD['npy'].replace(b'|u1', b'|O8'), 'not a readable .npy file'),
+    (hostile.npy(np.zeros((0, 5), np.uint8)), 'it has 0 x 5 pixels'),
+    (hostile.npy(np.zeros((2**14, 2**13), np.uint8)), 'Make it smaller')])
+def test_other_files_are_errors(data, message):
+  for decoded in (decode.decode, functools.partial(
+      multichannel.decode, dtype='uint8')):
+    with pytest.raises(ValueError, match=message):
+      decoded(data, channels=3)
 
 
 @pytest.mark.parametrize('name', [

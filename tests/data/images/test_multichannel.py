@@ -34,24 +34,19 @@ def test_thirteen_channels_are_decoded_unscaled(data_of, dtype):
   np.testing.assert_array_equal(found, DEEP)
 
 
-def test_16_bit_grey_floats_and_four_bands_keep_their_values():
-  for form in ('PNG', 'TIFF'):
-    picture = pictures.encode(Image.fromarray(DEEP[..., 0]), form)
-    found = multichannel.decode(picture, channels=1, dtype='uint16').pixels
-    np.testing.assert_array_equal(found[..., 0], DEEP[..., 0])
-    # An 8-bit image keeps the upper eight bits.
+@pytest.mark.parametrize(('pixels', 'form', 'mode'), [
+    (DEEP[..., :1], 'PNG', None), (DEEP[..., :1], 'TIFF', None),
+    (RNG.normal(size=(4, 3, 1)).astype(np.float32), 'TIFF', None),
+    (RNG.integers(0, 256, (4, 3, 4), np.uint8), 'TIFF', 'CMYK')])
+def test_16_bit_grey_floats_and_four_bands_keep_their_values(
+    pixels, form, mode):
+  picture = pictures.encode(Image.fromarray(pixels.squeeze(), mode), form)
+  found = multichannel.decode(
+      picture, channels=pixels.shape[-1], dtype=pixels.dtype.name).pixels
+  np.testing.assert_array_equal(found, pixels)
+  if pixels.dtype == np.uint16:  # An 8-bit image keeps the upper eight bits.
     grey = np.asarray(decode.decode(picture, channels=1))
-    np.testing.assert_array_equal(grey, DEEP[..., 0] >> 8)
-  heights = RNG.normal(size=(4, 3)).astype(np.float32)
-  found = multichannel.decode(
-      pictures.encode(Image.fromarray(heights), 'TIFF'), channels=1,
-      dtype='float32')
-  np.testing.assert_array_equal(found.pixels[..., 0], heights)
-  infrared = RNG.integers(0, 256, (4, 3, 4), np.uint8)
-  found = multichannel.decode(
-      pictures.encode(Image.fromarray(infrared, 'CMYK'), 'TIFF'), channels=4,
-      dtype='uint8')
-  np.testing.assert_array_equal(found.pixels, infrared)
+    np.testing.assert_array_equal(grey, pixels[..., 0] >> 8)
 
 
 @pytest.mark.parametrize('section', [
@@ -127,10 +122,9 @@ def test_measuring_follows_the_policy_for_training_images():
       [b'broken', *RNG.integers(0, 255, (5, 2, 2, 3), np.uint8)])
   config = data.parse({
       'resolution': 2, 'mean': 'measured', 'std': 'measured',
-      'unreadable': 'skip', 'max_unreadable': 1.0, 'eval_unreadable': 'error'})
+      'unreadable': 'skip'})
   assert len(data.measured(config, dataset).mean) == 3
-  config = dataclasses.replace(
-      config, unreadable='error', eval_unreadable='skip')
+  config = dataclasses.replace(config, unreadable='error')
   with pytest.raises(ValueError, match='images with --config.data.unreadable'):
     data.measured(config, dataset)
 

@@ -75,7 +75,7 @@ def _source(request, tmp_path):
 
 
 def test_every_layout_is_opened_for_objectives_without_labels(source):
-  config = data.parse({'source': source, 'check_secs': 0})
+  config = data.parse({'source': source})
   opened = [data.open_dataset(config, split=split)
             for split in ('train', 'all')]
   assert 'no labels' in opened[0].description and opened[0].is_unlabelled

@@ -71,6 +71,8 @@ def test_set_selects_the_label_column_of_a_table(tmp_path, capsys):
   for flag in ('--set=', '--config.data.'):
     assert _check(tmp_path, f'{flag}table.key=patient') == 2
     assert 'Use --config.data.group=patient' in capsys.readouterr().err
+    assert _check(tmp_path, f'{flag}max_unreadable=0.1') == 2
+    assert 'data.unreadable=error or skip' in capsys.readouterr().err
   assert _check(tmp_path, '--config.seed=1') == 2
   assert 'but got --config.seed=1' in capsys.readouterr().err
 

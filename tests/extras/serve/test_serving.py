@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-import importlib.util
+import importlib
 import io
 import json
 import os
@@ -10,18 +10,15 @@ import pathlib
 import runpy
 import subprocess
 import sys
-import threading
 import time
 import types
 import typing
-from unittest import mock
 from urllib import error
 from urllib import request
 
 import jax
 import numpy as np
 from PIL import Image
-from PIL import ImageFile
 import pytest
 
 from tests import hostile
@@ -31,8 +28,6 @@ from tests import toy
 from vit_jax import __main__ as main
 from vit_jax import registry
 from vit_jax.data import preprocessing as preprocessing_lib
-from vit_jax.data.images import limits
-from vit_jax.data.images import opaque
 from vit_jax.data.images import resize as resize_lib
 from vit_jax.extras.serve.commands import export as export_command
 from vit_jax.inference import images as images_lib
@@ -109,22 +104,31 @@ def test_the_server_returns_the_predictions_of_the_model(tmp_path, model):
       np.testing.assert_allclose(
           [a['probability'] for a in responses[-1]], expected.probabilities,
           atol=1e-3)
-    for path, body in (('predict', b'no picture'), ('predict?top_k=x', data)):
+    bomb, _ = CRAFTED['gif of many comment blocks']
+    for path, body in (('predict', b'no picture'), ('predict', bomb),
+                       ('predict?top_k=x', data)):
       with pytest.raises(error.HTTPError) as caught:
         post(f'{address}/{path}', body)
       assert caught.value.code == 400
       assert b'object at' not in caught.value.read()
+    assert post(f'{address}/predict?top_k=3', data) == responses[-1]
   assert responses[0] != responses[1]
 
 
 @pytest.fixture(scope='module')
-def preprocess():
-  spec = importlib.util.spec_from_file_location(
-      'served_preprocess', FOLDER / 'preprocess.py')
-  module = importlib.util.module_from_spec(spec)
-  with mock.patch.dict(sys.modules, limits=limits, opaque=opaque):
-    spec.loader.exec_module(module)
-  return module
+def modules():
+  """The modules of the server that do not need a model, by name."""
+  names = ('limits', 'opaque', 'preprocess', 'worker')
+  with pytest.MonkeyPatch.context() as patch:
+    patch.syspath_prepend(FOLDER)  # Its processes import them, too.
+    yield {name: importlib.import_module(name) for name in names}
+  for name in names:
+    del sys.modules[name]
+
+
+@pytest.fixture(scope='module')
+def preprocess(modules):
+  return modules['preprocess']
 
 
 def rotated():
@@ -210,28 +214,11 @@ def test_the_server_is_exported_for_the_models_that_it_can_serve(
 
 
 JPEG = PICTURES['jpeg']
-
-
-@pytest.mark.parametrize('data,message', [
-    (hostile.png(8000, 8000), '8000 x 8000 pixels.*maximum is 25,000,000'),
-    (pictures.encode(picture(0), 'TIFF'), 'not an image of a supported'),
-    (JPEG + b'\xff\xda' * 300_000, '300001 scans'),
-    (JPEG[:2] + b'\xff\xe5\0\2' * 50_000 + JPEG[2:], 'too many parts'),
-], ids=['pixels', 'tiff', 'scans', 'segments'])
-def test_hostile_images_are_refused_before_decoding(
-    preprocess, monkeypatch, data, message):
-  def load(image):
-    raise AssertionError(f'decodes {image}')
-
-  monkeypatch.setattr(ImageFile.ImageFile, 'load', load)
-  settings = preprocessing_lib.to_plain(
-      preprocessing_lib.Preprocess(resolution=(8, 8)))
-  with pytest.raises(ValueError, match=message):
-    preprocess.to_array(data, settings)
+CRAFTED = hostile.crafted()
 
 
 @pytest.fixture
-def server(tmp_path, preprocess, monkeypatch):
+def server(tmp_path, modules, monkeypatch):
   """The server as a module, without a model."""
   pytest.importorskip('starlette')
   runtime = types.SimpleNamespace(
@@ -239,12 +226,18 @@ def server(tmp_path, preprocess, monkeypatch):
       InferenceSession=lambda *_, **__: types.SimpleNamespace(
           run=lambda _, feed: [np.zeros((len(feed['images']), 3))]))
   monkeypatch.setitem(sys.modules, 'onnxruntime', runtime)
-  monkeypatch.setitem(sys.modules, 'preprocess', preprocess)
   settings = preprocessing_lib.to_plain(
       preprocessing_lib.Preprocess(resolution=(8, 8)))
   (tmp_path / 'model.onnx.json').write_text(json.dumps(settings))
   monkeypatch.setenv('MODEL', str(tmp_path / 'model.onnx'))
   return types.SimpleNamespace(**runpy.run_path(str(FOLDER / 'server.py')))
+
+
+async def send_all(server, bodies):
+  """Sends images at the same time; returns the statuses."""
+  async with server.ready(server.app):
+    return await asyncio.gather(*(
+        send(server.app, [body, b'']) for body in bodies))
 
 
 async def send(app, chunks):
@@ -264,29 +257,36 @@ async def send(app, chunks):
   return sent[0]['status']
 
 
-def test_few_of_many_concurrent_images_are_decoded_at_the_same_time(
-    server, preprocess, monkeypatch):
-  decode, lock, running, most = preprocess.to_array, threading.Lock(), 0, 0
+def test_many_images_are_answered_at_the_same_time(server):
+  statuses = asyncio.run(send_all(server, [JPEG, b'junk'] * 25))
+  assert statuses == [200, 400] * 25
 
-  def count(*args):
-    nonlocal running, most
-    with lock:
-      running += 1
-      most = max(most, running)
-    time.sleep(0.01)
-    array = decode(*args)
-    with lock:
-      running -= 1
-    return array
 
-  monkeypatch.setattr(preprocess, 'to_array', count)
+@pytest.fixture(scope='module')
+def decoder(modules):
+  settings = preprocessing_lib.to_plain(
+      preprocessing_lib.Preprocess(resolution=(8, 8)))
+  made = modules['worker'].Worker(json.loads(json.dumps(settings)))
+  made.to_array(JPEG)  # Waits until it is ready.
+  yield made
+  made.close()
 
-  async def send_all():
-    return await asyncio.gather(*(
-        send(server.app, [JPEG, b'']) for _ in range(50)))
 
-  assert asyncio.run(send_all()) == [200] * 50
-  assert 1 <= most <= 2
+@pytest.mark.parametrize('name', CRAFTED)
+def test_crafted_images_cost_at_most_five_seconds(decoder, name):
+  data, is_image = CRAFTED[name]
+  start = time.monotonic()
+  with contextlib.nullcontext() if is_image else pytest.raises(ValueError):
+    assert decoder.to_array(data).shape == (8, 8, 3)
+  assert time.monotonic() - start < 5
+  assert decoder.to_array(JPEG).shape == (8, 8, 3)
+
+
+def test_a_process_that_ends_is_replaced(decoder):
+  decoder._process.kill()
+  with pytest.raises(ValueError, match='too much time or memory'):
+    decoder.to_array(JPEG)
+  assert decoder.to_array(JPEG).shape == (8, 8, 3)
 
 
 @pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf])
@@ -297,7 +297,7 @@ def test_an_output_that_is_not_finite_is_an_error(
   with pytest.raises(ValueError, match='not finite'):
     preprocess.top_classes(logits, settings)
   monkeypatch.setitem(server.predict.__globals__, 'run', lambda _: [logits])
-  assert asyncio.run(send(server.app, [JPEG, b''])) == 500
+  assert asyncio.run(send_all(server, [JPEG])) == [500]
 
 
 def test_slow_and_large_bodies_are_refused(server):

@@ -5,6 +5,7 @@ An operation is a frozen dataclass of its settings, which are its keys in
 image. A field `size` that is None becomes the resolution.
 """
 
+from collections.abc import Callable
 import dataclasses
 from typing import Any, ClassVar, Literal
 
@@ -20,10 +21,35 @@ class Operation:
   masks: ClassVar[Literal['follows', 'nearest', 'stays', 'none']] = 'none'
   # Whether images need not be 8-bit grey or RGB.
   any_channels: ClassVar[bool] = False
+  is_random: ClassVar[bool] = True  # Whether it uses the generator.
+
+  @property
+  def least(self) -> tuple[int, int] | None:
+    """Smallest height and width of the result; None if unknown or random."""
+    return None
+
+  @property
+  def keeps_whole(self) -> bool:
+    """Whether it resizes whole images to a fixed size."""
+    return False
 
   def __call__(self, image: Any, rng: np.random.Generator) -> Any:
     """Returns the changed image: a Pillow image or a `MultichannelImage`."""
     raise NotImplementedError
+
+  def at(self, resolution: tuple[int, int]) -> 'Operation':
+    """Returns the operation with `size`, if None, set to the resolution."""
+    if getattr(self, 'size', resolution) is None:
+      return dataclasses.replace(self, size=resolution)  # type: ignore[type-var]
+    return self
+
+  def scaled(
+      self, scale: Callable[[tuple[int, int]], tuple[int, int]]) -> 'Operation':
+    """Returns the operation for another resolution; `scale` changes sizes."""
+    size = getattr(self, 'size', None)
+    if size is None:
+      return self
+    return dataclasses.replace(self, size=scale(size))  # type: ignore[type-var]
 
 
 @dataclasses.dataclass(frozen=True)

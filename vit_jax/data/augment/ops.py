@@ -55,6 +55,7 @@ class CentralCrop(operation.Operation):
   """
   masks: ClassVar = 'follows'
   any_channels: ClassVar = True
+  is_random: ClassVar = False
 
   size: resize_lib.Size | None = None
   rounding: resize_lib.Rounding = 'tensorflow'
@@ -62,9 +63,13 @@ class CentralCrop(operation.Operation):
   def __post_init__(self):
     resize_lib.store_pairs(self, 'size')
 
+  @property
+  def least(self) -> tuple[int, int]:
+    """Height and width of the result."""
+    return resize_lib.height_width(self.size or 1)
+
   def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
-    assert self.size is not None
-    height, width = resize_lib.height_width(self.size)
+    height, width = self.least
     if image.width < width or image.height < height:
       raise ValueError(
           f'central_crop of {height} x {width} does not fit into an image of '
@@ -212,7 +217,7 @@ def for_mask(op: Op, *, where: str) -> Op | None:
 
 def check_whole(ops: Sequence[Op], *, where: str) -> None:
   """Raises a ValueError unless the operations resize the whole image."""
-  if not all(isinstance(op, resize_lib.Resize) and op.size for op in ops):
+  if not all(op.keeps_whole for op in ops):
     raise ValueError(
         f'{where}: {to_sections(ops)} may crop images, but the classes of all '
         "pixels of an image need a resize only: [{'op': 'resize'}].")
@@ -257,9 +262,6 @@ def build(
       raise ValueError(
           f'{place}: {name} needs 8-bit grey or RGB images, unlike '
           'data.channels and data.dtype. Remove it.')
-    op: Any = schema.parse(kind, settings, where=f'{place} ({name})')
-    if getattr(op, 'size', size) is None and not (
-        getattr(op, 'shorter', None) or getattr(op, 'cover', None)):
-      op = dataclasses.replace(op, size=size)
-    ops.append(op)
+    op = schema.parse(kind, settings, where=f'{place} ({name})')
+    ops.append(op.at(size))
   return tuple(ops)

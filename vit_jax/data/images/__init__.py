@@ -1,1 +1,1 @@
-"""Decoding of untrusted image files."""
+"""Decoding of image files."""

@@ -1,8 +1,4 @@
-"""Decodes untrusted image files, or raises a ValueError.
-
-Memory and time are bounded; see `limits`. Truncated files are errors. Many
-images are read in threads.
-"""
+"""Decodes image files, or raises a ValueError; many are read in threads."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures

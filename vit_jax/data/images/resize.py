@@ -6,6 +6,7 @@ interpolates between the nearest pixels (no antialiasing) by default, and offers
 results of these two are rounded down to integers.
 """
 
+from collections.abc import Callable
 import dataclasses
 from typing import Any, ClassVar, Literal
 
@@ -93,6 +94,7 @@ class Resize(operation.Operation):
   """
   masks: ClassVar = 'nearest'
   any_channels: ClassVar = True
+  is_random: ClassVar = False
 
   size: Size | None = None
   shorter: int | None = None
@@ -127,6 +129,25 @@ class Resize(operation.Operation):
   def least(self) -> tuple[int, int]:
     """Smallest height and width of a resized image."""
     return height_width(self.size or self.cover or self.shorter or 1)
+
+  @property
+  def keeps_whole(self) -> bool:
+    return self.size is not None
+
+  def at(self, resolution: tuple[int, int]) -> operation.Operation:
+    return self if self.shorter or self.cover else super().at(resolution)
+
+  def scaled(
+      self, scale: Callable[[tuple[int, int]], tuple[int, int]],
+  ) -> operation.Operation:
+    if self.cover is not None:
+      return dataclasses.replace(self, cover=scale(self.least))
+    if self.shorter is None:
+      return super().scaled(scale)
+    height, width = scale((self.shorter, self.shorter))
+    return dataclasses.replace(self, shorter=height) if height == width else (
+        # A crop of another shape may not fit into the shorter side.
+        dataclasses.replace(self, shorter=None, cover=(height, width)))
 
   def target(self, height: int, width: int) -> tuple[int, int]:
     """Returns the height and width of a resized image."""

@@ -34,7 +34,6 @@ from vit_jax.extras.curation import scan as scan_lib
 from vit_jax.extras.curation import selection as selection_lib
 from vit_jax.extras.curation import shards as shards_lib
 from vit_jax.extras.curation import stored_images
-from vit_jax.run import start_check
 
 _PLAN = '.plan.json'
 _UNREADABLE = 'unreadable.jsonl'
@@ -51,7 +50,7 @@ class Plan:
     digest: hash of all keys, groups and class names; finished shards are kept
       only if it is unchanged.
     description: interpretation of the source; may be empty.
-    max_unreadable: fraction of unreadable examples that may be left out.
+    skip_unreadable: whether unreadable examples are left out.
   """
   name: str
   version: str
@@ -59,7 +58,7 @@ class Plan:
   shards: Mapping[str, tuple[shards_lib.Shard, ...]]
   digest: str
   description: str = ''
-  max_unreadable: float = 0.0
+  skip_unreadable: bool = False
 
   @property
   def all_shards(self) -> list[shards_lib.Shard]:
@@ -85,7 +84,7 @@ def plan(
   config = data.parse(settings)
   # Unreadable examples may be left out of shards that are written already.
   settings = {key: value for key, value in settings.items()
-              if key not in ('unreadable', 'max_unreadable')}
+              if key != 'unreadable'}
   image_format = stored_images.ImageFormat(shorter_side, config.max_pixels)
   if shorter_side and not config.is_picture:
     raise ValueError(
@@ -124,7 +123,7 @@ def plan(
               for sample in samples.values() for example in sample) else '',
           *(f'{split}: {selections[split].open().excluded}'
             for split in training if config.exclude)])),
-      config.max_unreadable if config.unreadable == 'skip' else 0.0)
+      skip_unreadable=config.unreadable == 'skip')
 
 
 def begin(planned: Plan) -> int:
@@ -141,7 +140,7 @@ def begin(planned: Plan) -> int:
         'or --version.')
   text = json.dumps(
       dataclasses.asdict(dataclasses.replace(
-          planned, description='', max_unreadable=0.0)), sort_keys=True)
+          planned, description='', skip_unreadable=False)), sort_keys=True)
   path = folder / _PLAN
   if path.exists() and path.read_text() != text:
     raise ValueError(
@@ -182,7 +181,7 @@ def finish(planned: Plan) -> tuple[dict[str, dict[str, Any]], str]:
 
   Raises:
     RuntimeError: if a shard is missing.
-    ValueError: if too many examples are unreadable.
+    ValueError: if examples are unreadable and not skipped.
   """
   folder = epath.Path(planned.folder)
   facts = {}
@@ -216,23 +215,20 @@ def finish(planned: Plan) -> tuple[dict[str, dict[str, Any]], str]:
 
 
 def _report_unreadable(planned: Plan, rows: Sequence[dict[str, str]]) -> str:
-  """Lists unreadable examples in a file; raises if there are too many."""
+  """Lists unreadable examples in a file; raises unless they are skipped."""
   path = epath.Path(planned.folder) / _UNREADABLE
   path.unlink(missing_ok=True)
   if not rows:
     return ''
   total = sum(shard.last - shard.first for shard in planned.all_shards)
   atomic_files.write_json_lines(path, rows)
-  text = str(start_check.Result(planned.name, total, total, tuple(
-      unreadable_lib.Unreadable(**row) for row in rows)))
-  if len(rows) > unreadable_lib.allowed(planned.max_unreadable, total):
+  text = unreadable_lib.describe(
+      [unreadable_lib.Unreadable(**row) for row in rows], total=total)
+  if not planned.skip_unreadable:
     raise ValueError(
-        f'{text}\nSee {path}. Repair these images and run the command again, '
-        'or leave more out with --set=unreadable=skip and '
-        '--set=max_unreadable=FRACTION' + (
-            f' (now {planned.max_unreadable:g}; ten images if that is more).'
-            if planned.max_unreadable else '.'))
-  return f'{text}\nThey are left out: see {path}'
+        f'{planned.name}: {text}\nSee {path}. Repair these images and run the '
+        'command again, or leave them out with --set=unreadable=skip.')
+  return f'{planned.name}: {text}\nThey are left out: see {path}'
 
 
 def _check_names(name: str, version: str) -> None:

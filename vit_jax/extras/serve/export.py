@@ -35,7 +35,6 @@ import numpy as np
 
 from vit_jax import tree
 from vit_jax import types
-from vit_jax import untrusted
 from vit_jax.inference import model as model_lib
 from vit_jax.models import factory
 
@@ -178,7 +177,7 @@ def _read_jax(path: pathlib.Path) -> Run:
     with np.load(path / WEIGHTS) as file:
       weights = jax.device_put(dict(file)),
     path = path / PROGRAMS['jax']
-  exported = jax_export.deserialize(bytearray(untrusted.read_bytes(path)))
+  exported = jax_export.deserialize(bytearray(path.read_bytes()))
   return lambda images: jax.device_get(exported.call(*weights, images))
 
 

@@ -20,7 +20,6 @@ from vit_jax import registry
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
-from vit_jax import untrusted
 from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
@@ -45,7 +44,6 @@ def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
   step = paths.find(path, which=which)
   item = items.params_item(step)
   with items.explain_errors(step):
-    untrusted.check_folder(step)
     sums = items.read_checksums(step)
     run = items.read_config(step / 'config')
     checksums.check(sums, {'config': run})

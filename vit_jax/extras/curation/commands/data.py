@@ -43,7 +43,7 @@ with epy.lazy_imports():
   from vit_jax.extras.curation import similarity
   from vit_jax.inference import image_files
   from vit_jax.inference import load as load_lib
-  from vit_jax.run import start_check
+  from vit_jax.run import bit_depth
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -119,7 +119,7 @@ def _check(args: argparse.Namespace) -> tuple[int, Any]:
       embed=functools.partial(model.features, batch_size=64),
       min_side=2 * max(model.preprocess.resolution))
   request = dataclasses.replace(request, description='\n'.join(filter(None, [
-      request.description, start_check.depth_note(config, request.examples)])))
+      request.description, bit_depth.note(config, request.examples)])))
   with image_files.ReadProgress(len(request.examples)) as reading:
     report = check_lib.check(
         request, thresholds=thresholds, features=args.model,
