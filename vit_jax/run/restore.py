@@ -22,6 +22,7 @@ from vit_jax import types
 from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import paths
+from vit_jax.data import earlier as earlier_data
 from vit_jax.data import example_sets
 from vit_jax.data.sources import files
 from vit_jax.experiment import config as config_lib
@@ -153,8 +154,13 @@ def _resume(
   counters = counters_lib.Counters.restore(
       restored.progress, step=int(restored.state.step))
   # Resolved again, so that settings added since then get their defaults.
+  saved = dict(restored.config)
+  if saved.get('data', {}).get('target') == earlier_data.AUTO:
+    # What was inferred then is declared now; the examples are compared below.
+    saved['data'] = {**saved['data'], 'target': config.data.target,
+                     'table': vars(config.data.table)}
   earlier = config_lib.name_by_split(
-      config_lib.resolve(restored.config), experiment.dataset.eval_split)
+      config_lib.resolve(saved), experiment.dataset.eval_split)
   changes = config_file.differences(config_lib.to_plain(earlier), {
       **config_lib.to_plain(config),
       **({'accumulation': earlier.num_microbatches}

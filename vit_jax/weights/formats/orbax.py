@@ -23,6 +23,7 @@ from vit_jax import types
 from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
+from vit_jax.data import earlier
 from vit_jax.data import preprocessing
 from vit_jax.models import factory
 from vit_jax.models import model_config
@@ -47,6 +48,9 @@ def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
     sums = items.read_checksums(step)
     run = items.read_config(step / 'config')
     checksums.check(sums, {'config': run})
+    if 'data' in run:
+      run['data'] = earlier.declare(run['data'], items.read_config(
+          step / 'progress').get('label_kind', ''))
     shapes = jax.tree.map(
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype),
         items.read_shapes(step / item))
