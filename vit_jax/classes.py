@@ -71,10 +71,10 @@ def match(
     if is_unique and index.keys() >= {*ours} and (
         subset or len(ours) == len(theirs)):
       return tuple(index[name] for name in ours), ''
+  order = ', or in another order' * (bool(ours) and {*ours} == {*theirs})
   raise ValueError(
       f'{found.owner[:1].upper()}{found.owner[1:]} has other classes than '
-      f'{expected.owner}' + ', or in another order' * (
-          {*ours} == {*theirs}) + f'.\n  {_list(found, expected)}\n  '
+      f'{expected.owner}{order}.\n  {_list(found, expected)}\n  '
       f'{_list(expected, found)}\n{_REMEDY}')
 
 

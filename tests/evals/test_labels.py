@@ -224,7 +224,7 @@ def test_the_default_metric_is_in_curves_and_tables(name):
 @pytest.mark.parametrize('name', ['classification', 'multi_label'])
 def test_evaluators_of_the_head_need_its_classes(toy, name):
   split = toy.split(LOGITS, KHOT if name == 'multi_label' else LABELS)
-  with pytest.raises(ValueError, match='The data has 6 classes, but the model'):
+  with pytest.raises(ValueError, match='6 without names'):
     toy({'name': name}, split, num_classes=7)
 
 
@@ -249,12 +249,12 @@ def test_the_batch_callback_can_stop_an_evaluation(toy, name):
   assert len(calls) == 3
 
 
-def test_classes_in_another_order_are_an_error(toy):
+def test_classes_of_other_names_are_an_error(toy):
   names = 'abcdef'
   def evaluate(of_split):
     return toy({'name': 'classification'}, toy.split(
         LOGITS, LABELS, class_names=of_split), class_names=tuple(names))
   for same in (tuple(names), None):
     evaluate(same)
-  with pytest.raises(ValueError, match="data numbers .* class 4 is 'f' "):
-    evaluate(tuple('abcdfe'))
+  with pytest.raises(ValueError, match='only here: x'):
+    evaluate(tuple('abcdxf'))
