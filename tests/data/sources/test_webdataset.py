@@ -141,13 +141,8 @@ def _edit(**changes):
   return edit
 
 
-def _pipe(path):
-  path.unlink()
-  os.mkfifo(path)
-
-
 CRAFTED = {
-    'damaged': lambda path: path.write_bytes(b'damaged'), 'pipe': _pipe,
+    'damaged': lambda path: path.write_bytes(b'damaged'),
     'huge header': lambda path: path.write_bytes(
         b'\xff' * 7 + path.read_bytes()),
     'large': lambda path: path.write_bytes(path.read_bytes() + bytes(2**17)),

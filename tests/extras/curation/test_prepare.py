@@ -242,6 +242,20 @@ def test_unreadable_images_are_refused_until_repaired_or_left_out(
   _same(_open('mine', 'train', data_dir=str(tmp_path)), _open(source, 'train'))
 
 
+def test_missing_files_are_unreadable(tmp_path):
+  for i in range(20):
+    pictures.save(tmp_path / f'{i}.png', pictures.picture(i, side=8))
+  (tmp_path / '3.png').unlink()
+  (tmp_path / '3.png').symlink_to(tmp_path / 'removed.png')
+  (tmp_path / 'labels.csv').write_text('\n'.join(
+      ['path,label', *(f'{i}.png,{"ab"[i % 2]}' for i in range(20))]))
+  arguments = tmp_path / 'labels.csv', tmp_path / 'to'
+  assert _prepare(*arguments) == 2
+  assert _prepare(*arguments, '--set=unreadable=skip') == 0
+  assert sum(len(_open('mine', split, data_dir=str(tmp_path / 'to')))
+             for split in ('train', 'test')) == 19
+
+
 @pytest.mark.parametrize(('head', 'cells'), [
     ('age', ('1.5', '-2', '', '0.1')),
     ('age,größe', ('1,2.5', '0.1,', '-7,1e-3', '3,4')),

@@ -8,6 +8,7 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+import contextlib
 import dataclasses
 import hashlib
 import io
@@ -260,7 +261,10 @@ def _sample(
     source: data.Dataset, image_format: stored_images.ImageFormat,
 ) -> list[dict[str, Any]]:
   """Returns evenly chosen examples, with images as they are stored."""
-  examples = [source[i] for i in scan_lib.spread(len(source), _SAMPLE)]
+  examples = []
+  for i in scan_lib.spread(len(source), _SAMPLE):
+    with contextlib.suppress(FileNotFoundError):  # Its shard reports it.
+      examples.append(source[i])
   return [{**example, 'image': image_format.encode(example['image'])}
           for example in examples]
 
