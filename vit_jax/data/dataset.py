@@ -166,8 +166,8 @@ def open_dataset(
       group=config.group, divided=config.divided_groups)
   if labelled and opened.no_labels:
     raise ValueError(
-        f'{opened.no_labels}\nTo train without labels, use an objective such as '
-        'mae (docs/data.md).')
+        f'{opened.no_labels}\nTo train without labels, use an objective such '
+        'as mae (docs/data.md).')
   wanted = split_strings.expand_all(
       config.split if split is None else split or opened.eval_split,
       opened.splits)
