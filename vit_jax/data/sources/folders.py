@@ -70,8 +70,10 @@ def open_classes(
   if len(names) < 2:
     raise protocol.NoLabels(
         suggest.folder(root, classes=names)
-        + f' ({without})' * bool(empty))
+        + f'\nThere is {without}.' * bool(empty))
   splits, classes, counts = zip(*rows)
+  if 'train' not in splits:
+    raise ValueError(f'{root / "train"} has no images: {without}.')
   texts = columns_lib.texts(paths)
   # Independent of the location of the class folders.
   prefix = 'train/' if {*split_of} != {''} and {*splits} == {'train'} else ''
