@@ -29,10 +29,10 @@ def write_table(root, header, rows, *, name='labels.csv', images=True):
 
 
 def open_path(
-    path, target=None, *, labelled=True, group='', divided_groups='error',
+    source, target=None, *, labelled=True, group='', divided_groups='error',
     **table):
   """Opens files; images without labels are an error if they are `labelled`."""
-  opened = open_source.open_path(str(path), columns_lib.LabelConfig(
+  opened = open_source.open_path(str(source), columns_lib.LabelConfig(
       target, columns_lib.TableConfig(**table), group=group,
       divided_groups=divided_groups))
   if labelled and opened.no_labels:
