@@ -9,10 +9,9 @@ from PIL import Image
 import pytest
 import tensorflow_datasets as datasets
 
+from tests import own_data
 from tests import pictures
 from tests import tfds_files
-from vit_jax.data.sources import columns as columns_lib
-from vit_jax.data.sources import open_source
 from vit_jax.data.sources import tfds as tfds_lib
 from vit_jax.data.sources import tfrecords
 
@@ -77,8 +76,8 @@ def test_the_checksum_is_the_published_one():
 
 def test_examples_are_read_by_index(folder):
   by_name = tfds_lib.open_tfds('tiny', str(folder.parent.parent))
-  for opened in (by_name, open_source.open_path(str(folder), columns_lib.AUTO),
-                 open_source.open_path(str(folder.parent), columns_lib.AUTO)):
+  for opened in (by_name, own_data.open_path(folder),
+                 own_data.open_path(folder.parent)):
     train = opened.splits['train']
     assert len(train) == 7 and opened.num_classes == 3
     for i in (6, 0, 3, 4, 1, 2, 5):
