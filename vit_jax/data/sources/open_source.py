@@ -178,6 +178,13 @@ def _files_in(root: epath.Path) -> str | list[epath.Path]:
        if path.stem == 'metadata'],
       files.files_below(root, '.parquet'),
       files.files_below(root, '.tar')) if paths]
+  others = {path for paths in found[1:] for path in paths} - {*found[0]} if (
+      found) else ()
+  if others:
+    raise ValueError(
+        f'{root} (data.source) holds {files.shorten(found[0])} and '
+        f'{files.shorten(sorted(others))}. Name those to use: '
+        "--config.data.source='FOLDER/*.parquet'")
   return found[0] if found else 'folder'
 
 
