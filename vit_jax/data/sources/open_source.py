@@ -24,7 +24,6 @@ from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import suggest
-from vit_jax.data.sources import tfds_folders
 from vit_jax.data.splits import groups as groups_lib
 
 _VTAB = 'vtab/'
@@ -170,6 +169,7 @@ def _open_path(
 
 def _files_in(root: epath.Path) -> str | list[epath.Path]:
   """Returns the files in a folder that hold its data, or how it is opened."""
+  from vit_jax.data.sources import tfds_folders
   if tfds_folders.is_prepared(root):
     return 'TFDS folder'
   found = [paths for paths in (
