@@ -1,7 +1,9 @@
 """Writes and opens a user's own dataset."""
 
+import io
 import os
 import shlex
+import tarfile
 
 import numpy as np
 
@@ -26,6 +28,18 @@ def write_table(root, header, rows, *, name='labels.csv', images=True):
   (root / name).parent.mkdir(parents=True, exist_ok=True)
   (root / name).write_text('\n'.join([header, *rows, '']))
   return root / name
+
+
+def write_tar(path, members):
+  """Writes a tar of names and contents, which may be text."""
+  path.parent.mkdir(parents=True, exist_ok=True)
+  with tarfile.open(path, 'w') as tar:
+    for name, content in members:
+      content = content.encode() if isinstance(content, str) else content
+      member = tarfile.TarInfo(name)
+      member.size = len(content)
+      tar.addfile(member, io.BytesIO(content))
+  return path
 
 
 def open_path(

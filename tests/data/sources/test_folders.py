@@ -2,7 +2,6 @@
 
 import os
 import re
-import tarfile
 
 import pytest
 
@@ -42,12 +41,9 @@ def test_integer_names_are_numbered_by_value_in_every_source(tmp_path):
   images = {f'folders/{name}/{i}.png': name for name in names for i in range(3)}
   own_data.write_table(
       tmp_path, 'path,label', images.items(), name='table.csv', images=False)
-  (tmp_path / 'tars').mkdir()
-  with tarfile.open(tmp_path / 'tars/train.tar', 'w') as tar:
-    for number, (path, name) in enumerate(images.items()):
-      (tmp_path / 'cls').write_text(name)
-      tar.add(tmp_path / path, f'{number}.png')
-      tar.add(tmp_path / 'cls', f'{number}.cls')
+  own_data.write_tar(tmp_path / 'tars/train.tar', [
+      member for i, (path, name) in enumerate(images.items())
+      for member in ((f'{i}.png', path), (f'{i}.cls', name))])
   for source in ('folders', 'table.csv', 'tars'):
     opened = own_data.open_path(tmp_path / source)
     assert opened.class_names == tuple(names), source
