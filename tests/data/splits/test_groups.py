@@ -1,7 +1,6 @@
 """Images of a group (`data.group`) are never divided, in any source."""
 
 import hashlib
-import itertools
 import json
 import re
 
@@ -11,14 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests import in_memory
 from tests import own_data
 from tests import pictures
 from tests import toy
 from vit_jax import data
 from vit_jax.data import imagenet_real
-from vit_jax.data.sources import protocol
-from vit_jax.data.splits import class_sampling
 from vit_jax.data.splits import groups as groups_lib
 from vit_jax.data.splits import holdout
 from vit_jax.data.splits import split_strings
@@ -111,17 +107,6 @@ def test_a_hold_out_and_slices_have_whole_groups_in_every_source(
     assert not {*map(patient, first)} & {*map(patient, second)}
 
 
-def test_neighbouring_slices_are_complementary_and_may_be_empty(tmp_path):
-  path, group = write_csv(tmp_path)
-  train = names_of(open_split(path, group))
-  parts = [0, 10, 20, 40, 50, 70, len(train)]
-  found = [names_of(open_split(path, group, f'train[{a}:{b}]'))
-           for a, b in itertools.pairwise(parts)]
-  assert [*itertools.chain(*found)] == train
-  with pytest.raises(ValueError, match='no examples.*have whole groups'):
-    open_split(path, group, 'train[1:2]')
-
-
 def test_without_groups_examples_are_in_the_order_of_the_hash_of_their_key(
     tmp_path):
   def digest(text):
@@ -133,8 +118,8 @@ def test_without_groups_examples_are_in_the_order_of_the_hash_of_their_key(
   keys = [train.key(i) for i in range(len(train))]
   assert keys == sorted(keys, key=digest)
   assert split_strings.groups(train) is None
-  half = open_split(path, '', 'train[:50%]')
-  assert [half.key(i) for i in range(len(half))] == keys[:len(half)]
+  with pytest.raises(ValueError, match='no examples.*have whole groups'):
+    open_split(path, 'patient', 'train[1:2]')
   train = open_split(path, 'patient')
   keys = [train.key(i) for i in range(len(train))]
   assert keys == sorted(
@@ -264,21 +249,6 @@ def test_samples_per_class_take_groups_one_after_another(tmp_path):
   assert samples[0] != samples[1]
 
 
-def test_without_groups_samples_are_those_of_the_hash_of_seed_and_key():
-  source = in_memory.Arrays(np.zeros((40, 1)), np.arange(40) % 2)
-  _, ranks = class_sampling.draw_per_class(
-      source, 3, num_classes=2, name='', seeds=(0, 5))
-  for seed, row in zip(('', '5 '), ranks):
-    for one in (0, 1):
-      expected = sorted(range(one, 40, 2), key=lambda i, seed=seed: (
-          split_strings.stable_hash(f'{seed}image {i}')))[:3]
-      drawn, _ = class_sampling.draw_per_class(
-          source, 3, num_classes=2, name='', seeds=(int(seed or 0),))
-      keys = {drawn.key(i) for i in range(len(drawn))}
-      assert {f'image {i}' for i in expected} <= keys
-    assert sorted(row[row >= 0].tolist()) == [0, 0, 1, 1, 2, 2]
-
-
 def test_a_hold_out_of_few_groups_does_not_divide_one_of_two_classes():
   # Only the first group has class 1, so it cannot be held out.
   groups = np.array([1, 1, 2, 2], np.uint64)
@@ -336,10 +306,6 @@ def test_sources_of_groups_keep_eight_bytes_per_example(tmp_path):
   train, test = opened.splits['train'], opened.splits['test']
   assert train.groups is test.groups and train.groups.nbytes == 8 * len(NAMES)
   assert own_data.open_path(path).splits['train'].groups is None
-
-
-def test_a_source_has_no_groups_by_default():
-  assert protocol.Source.groups_of(in_memory.Numbers(3), np.arange(3)) is None
 
 
 def test_the_label_column_is_no_group(tmp_path):
