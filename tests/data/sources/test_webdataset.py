@@ -128,16 +128,6 @@ def test_a_changed_shard_is_scanned_again(tars):
       f'{i:04}' for i in range(40, 50)}
 
 
-def test_a_damaged_index_is_replaced(tars):
-  index = tars / '.val-00.tar.tar-index.arrow'
-  own_data.open_path(tars)
-  content = index.read_bytes()
-  for damaged in (b'damaged', content[:200]):
-    index.write_bytes(damaged)
-    assert len(own_data.open_path(tars).splits['val']) == 10
-    assert index.read_bytes() == content
-
-
 def test_an_index_is_cached_if_the_folder_is_read_only(
     tmp_path, tmp_path_factory, monkeypatch):
   cache = tmp_path_factory.mktemp('cache')
