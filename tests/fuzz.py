@@ -281,7 +281,11 @@ def readers():
                   for kind, content in (
                       ('png', PNG), ('cls', b'%d' % label),
                       ('json', b'{"label": 1}'))])
-  arrow = parquet_file({'image': [PNG] * ROWS, 'label': labels})
+  features = {'image': {'_type': 'Image'},
+              'label': {'dtype': 'int64', '_type': 'Value'}}
+  arrow = parquet_file(
+      {'image': [{'bytes': PNG, 'path': ''}] * ROWS, 'label': labels},
+      {'huggingface': text({'info': {'features': features}})})
   array_record, tfrecord = map(tfds_dataset, ('array_record', 'tfrecord'))
   run = written(lambda folder: random_models.make(
       dict(random_models.TINY), side=32).save(folder / 'run', form='orbax'))

@@ -1,7 +1,9 @@
 """Writes and opens a user's own dataset."""
 
+import io
 import os
 import shlex
+import tarfile
 
 import numpy as np
 
@@ -28,11 +30,23 @@ def write_table(root, header, rows, *, name='labels.csv', images=True):
   return root / name
 
 
+def write_tar(path, members):
+  """Writes a tar of names and contents, which may be text."""
+  path.parent.mkdir(parents=True, exist_ok=True)
+  with tarfile.open(path, 'w') as tar:
+    for name, content in members:
+      content = content.encode() if isinstance(content, str) else content
+      member = tarfile.TarInfo(name)
+      member.size = len(content)
+      tar.addfile(member, io.BytesIO(content))
+  return path
+
+
 def open_path(
-    path, target=None, *, labelled=True, group='', divided_groups='error',
+    source, target=None, *, labelled=True, group='', divided_groups='error',
     **table):
   """Opens files; images without labels are an error if they are `labelled`."""
-  opened = open_source.open_path(str(path), columns_lib.LabelConfig(
+  opened = open_source.open_path(str(source), columns_lib.LabelConfig(
       target, columns_lib.TableConfig(**table), group=group,
       divided_groups=divided_groups))
   if labelled and opened.no_labels:

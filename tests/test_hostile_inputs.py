@@ -35,21 +35,14 @@ def tar(size):
 CASES = [
     ('csv', table('cat', '9' * 23), None),
     ('csv', table('1', '9' * 5000), None),
-    ('csv', table('0.5', '1e999'), 'holds inf in row 2'),
+    ('csv', table('0.5', '1e999'), None),
     ('csv', b'path,label\nhttp://x/1.png,a\nb.png,b\n', 'Download it first'),
-    ('csv', b','.join(b'%d' % i for i in range(10**6)), '1,000,000 columns'),
     ('jsonl', DEEP, 'nested too deeply'),
-    ('jsonl', b'\n'.join(b'{"%d": 1}' % i for i in range(20_000)),
-     '20,000 different keys'),
     ('jsonl', b'{"path": "0.png", "label": %s}' % (b'9' * 5000), 'not JSON'),
-    ('tar', fuzz.tar_file([('a.png', PNG), ('a.json', DEEP[:50_000])]),
-     'nested too deeply'),
     ('tar', fuzz.tar_file([('a.cls', b'0'), ('a.png', PNG), ('a.CLS', b'1')]),
-     "both 'a.cls' and 'a.CLS'"),
+     "'a.CLS' and another label of 'a'"),
     ('tar', tar(b'\x80' + b'\xff' * 11), 'is truncated, or not a tar'),
     ('tar', tar(b'\x80\0\0\0\x7f' + b'\xff' * 7), 'is truncated'),
-    # Newer versions of Python reject the negative size themselves.
-    ('tar', tar(b'\xff' * 10 + b'\xf6\0'), 'negative size|is truncated'),
     *(('dataset_info', content, '^/') for content in (
         b'{"splits": 3}', DEEP, fuzz.text({**INFO, 'name': ''}),
         info(shardLengths=['-1']),
@@ -62,15 +55,10 @@ CASES = [
     ('features', fuzz.text(FEATURES).replace(
         b'tensorflow_datasets.core.features.class', b'this.class'),
      "uses the class 'this.class"),
-    ('parquet', fuzz.parquet_file(
-        {'image': [PNG], 'label': [0]}, {'huggingface': json.dumps({
-            'info': {'features': {'label': {
-                'num_classes': 10**11, '_type': 'ClassLabel'}}}})}),
-     'declares 100000000000 classes'),
-    ('folder', b'a/\xff.png\nb/2.png\n\xfe/3.png', None),
+    ('folder', b'a/\xff.png\nb/2.png\n\xfe/3.png', 'not Unicode'),
     ('tar', fuzz.tar_file([(f'{name}.{kind}', content) for i, name in enumerate(
         ('a\udcff', 'b', 'c')) for kind, content in (
-            ('png', PNG), ('cls', b'%d' % (i % 2)))]), None),
+            ('png', PNG), ('cls', b'%d' % (i % 2)))]), 'is not UTF-8'),
     ('metrics', b'\x80{"step": 1}\n', 'not UTF-8'),
     ('metrics', b'{"step": 1e999}\n', 'line 1'),
     ('flag', b'1' + b'0' * 40, None), ('flag', b'(' * 100_000, None),

@@ -32,13 +32,13 @@ def test_a_restarted_run_names_classes_and_counts_unreadable_images(
     file = pictures.encode(pictures.picture(i, side=9))
     (tmp_path / f'{i}.png').write_bytes(
         file[:99] if f'{i}.png' in UNREADABLE else file)
-  own_data.write_table(tmp_path, 'photo,kind,weight,split', [
+  own_data.write_table(tmp_path, 'file_name,kind,weight,split', [
       (f'{i}.png', NAMES[i % 3], i, 'train' if i < 20 else 'test')
       for i in range(40)], name='table.csv', images=False)
   toy.write(tmp_path / 'config.py', **CONFIG)
   workdir = tmp_path / 'run'
   command = ['train', f'--config={tmp_path}/config.py', f'--workdir={workdir}',
-             f'--config.data.source={tmp_path}',
+             f'--config.data.source={tmp_path}/table.csv',
              '--config.data.table.label=kind']
   save, saves = manager.Checkpoints.save, []
 

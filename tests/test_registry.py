@@ -84,7 +84,7 @@ def test_a_run_imports_only_the_sources_and_operations_that_it_uses():
       '"schedule": {"name": "constant"}}, "evals": {"test": {}}})')
   assert 'vit_jax.data.sources.builtin' in found
   unused = {
-      'class_folders', 'image_tables', 'table_files', 'table_source',
+      'folders', 'masks', 'tables', 'table_files', 'table_source',
       'hugging_face', 'webdataset', 'tfds', 'tfds_folders', 'vtab',
       'validation', 'imagenet_real', 'randaugment', 'colour', 'mae', 'lejepa',
       'distill', 'fewshot', 'knn', 'roc', 'segmentation', 'safetensors',

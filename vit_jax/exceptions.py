@@ -29,7 +29,9 @@ def naming(what: str) -> contextlib.AbstractContextManager[None]:
   Errors of the file system or of memory are kept.
   """
   def rewrite(error: Exception) -> Exception | None:
-    if isinstance(error, (OSError, MemoryError)):
+    # Arrow raises an OSError without a number for a damaged file.
+    if isinstance(error, MemoryError) or (
+        isinstance(error, OSError) and error.errno is not None):
       return None
     kind = '' if type(error) is ValueError else f'{type(error).__name__}: '
     prefix = '' if what in str(error) else f'{what}: '

@@ -219,7 +219,8 @@ def test_features_of_weights_with_a_sigmoid_are_measured_on_numbers(
   status, figures = evaluate(
       f'--workdir={tmp_path / "x.npz"}', '--evaluators=spread',
       '--config=configs/finetune.py:batch_size=8,resolution=8,'
-      f'dataset={tmp_path / "weights.csv"}', '--config.evals.spread.split=test')
+      f'dataset={tmp_path / "weights.csv"}', '--config.evals.spread.split=test',
+      '--config.data.target=regression')
   assert status == 0
   assert figures['metrics']['spread/examples'] == 8
 

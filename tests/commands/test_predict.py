@@ -76,7 +76,9 @@ def test_tables_of_images_keep_their_order_and_labels(
   table = photos / 'table.tsv'
   table.write_text('where\tbreed\nc\tdog\na\tant\n')
   command = ['predict', f'--model={model}', str(table),
-             '--config.data.table.path=where']
+             '--config.data.table.path=where',
+             '--config.data.table.label=breed',
+             '--config.data.table.suffix=.png']
   try:
     assert main.main([*command, '--output=p.csv']) == 0
     shown = [line.split() for line in capsys.readouterr().out.splitlines()]

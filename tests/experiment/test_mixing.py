@@ -17,7 +17,8 @@ def test_only_a_softmax_loss_mixes_distributions(tmp_path, loss, label_sum):
     rows.append(f'{i}.png,a|b|{"cdef"[i % 4]}')
   (tmp_path / 'train.csv').write_text('\n'.join(rows))
   built = toy.build(
-      data={'source': str(tmp_path), 'mixup': 1.0}, objective={
+      data={'source': f'{tmp_path}/train.csv', 'mixup': 1.0, 'target': 'multi',
+            'table': {'separator': '|'}}, objective={
           'name': 'supervised', 'loss': loss}, evals={})
   batches = built.batches(start_step=0)
   label = built.prepare(next(batches), jax.random.key(0))['label']

@@ -26,11 +26,9 @@ def test_folders_and_globs_contribute_files_with_image_suffixes(tmp_path):
 def test_files_that_are_not_read_are_counted(tmp_path, capsys):
   own_data.write(tmp_path, 'a/1.jpg', 'a/x/1.heic', 'a/Thumbs.db', 'a/2',
                  'a/#recycle/3.jpg')
-  (tmp_path / 'a/more').symlink_to('/mnt/not/mounted')
   assert [*image_files.find([f'{tmp_path}/a'])[0]] == [f'{tmp_path}/a/1.jpg']
   assert capsys.readouterr().err == (
-      f'note: not read in {tmp_path}/a: 1 .heic, 1 broken link, '
-      '1 without suffix\n')
+      f'note: not read in {tmp_path}/a: 1 .heic, 1 without suffix\n')
   assert [*image_files.find([f'{tmp_path}/**/*'])[0]] == [
       f'{tmp_path}/a/1.jpg']
   assert ': 1 .heic, 1 without suffix\n' in capsys.readouterr().err
@@ -42,7 +40,6 @@ def test_each_file_is_found_once_through_any_path(tmp_path, monkeypatch):
   photos = tmp_path / 'photos' / 'deep'
   photos.mkdir(parents=True)
   (photos / 'a.png').touch()
-  (photos / 'up').symlink_to(tmp_path)
   (tmp_path / 'linked').symlink_to(photos)
   monkeypatch.chdir(photos)
   assert find(['a.png', './a.png', str(tmp_path)]) == (['a.png'], {})
@@ -77,10 +74,10 @@ def test_contradictory_rows_are_an_error_as_in_training(tmp_path):
   (tmp_path / 'a.png').touch()
   table = tmp_path / 'table.csv'
   table.write_text('path,label\na.png,apple\na.png,corn\n')
-  with pytest.raises(ValueError, match='a.png is apple and corn. Remove'):
+  with pytest.raises(ValueError, match="label is 'apple' and 'corn'. Remove"):
     image_files.find([str(table)])
   found, _ = image_files.find(
-      [str(table)], columns_lib.LabelConfig('multi', columns_lib.AUTO.table))
+      [str(table)], columns_lib.LabelConfig('multi', columns_lib.TableConfig()))
   rows, = found.values()
   assert rows == [{'label': 'apple'}, {'label': 'corn'}]
 

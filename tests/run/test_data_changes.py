@@ -271,7 +271,8 @@ def test_edited_labels_of_every_kind_are_counted(
         f'{i}.png,{label},{split}' for i, label in enumerate([first, *rows])
         for split in ('train',)] + ['t.png,' + rows[0] + ',test'])
     return data_changes.record(build(
-        table, {'test': {'name': 'auto'}}, target=target)).train
+        table, {'test': {'name': 'auto'}}, target=target,
+        table={'separator': '|'})).train
 
   before, again, after = map(examples, (rows[1], rows[1], edit))
   assert before.equals(again)

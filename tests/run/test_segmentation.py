@@ -49,7 +49,8 @@ def train(workdir, scenes, **changes):
       'model': {'patch': 4, 'decoder': {'widths': [8], 'cells': 2}},
       'objective': {'name': 'segmentation', 'classes': ['dark', 'bright'],
                     'ignored': 9},
-      'data': {'source': str(scenes), 'resolution': [16, 24], 'train_ops': [
+      'data': {'source': str(scenes), 'target': 'masks',
+               'resolution': [16, 24], 'train_ops': [
           {'op': 'inception_crop', 'area': [0.5, 1.0]}, {'op': 'flip'}]},
       'optimizer': {'learning_rate': 0.01},
       'evals': {'val': {'name': 'segmentation_head', 'split': 'val',

@@ -165,9 +165,15 @@ def open_dataset(
       config.mixture, {one: open_splits(one) for one in config.sources},
       group=config.group, divided=config.divided_groups)
   if labelled and opened.no_labels:
+    gap = '\n' if '\n' in opened.no_labels else ' '  # Flags are pasted.
     raise ValueError(
+<<<<<<< HEAD
         f'{opened.no_labels}\nTo train without labels, use an objective such '
         'as mae (docs/data.md).')
+=======
+        f'{opened.no_labels}{gap}To train without labels, use an objective '
+        'such as mae (docs/unlabelled.md).')
+>>>>>>> w-tests
   wanted = split_strings.expand_all(
       config.split if split is None else split or opened.eval_split,
       opened.splits)

@@ -113,14 +113,14 @@ def _expand(
     if not matches:
       raise ValueError(f'{text}: no file matches this pattern.')
   if not found:
-    but = f', but {files.describe_others(others)}' if others else ''
+    but = f', but {files.describe(others)}' if others else ''
     raise ValueError(
         f'{text}: no image found{but}. Image suffixes are '
         f'{", ".join(sorted(files.IMAGE_SUFFIXES)[:8])}, ...; pass other '
         'files by name.')
   if others:
     print(escape.line(
-        f'note: not read in {text}: {files.describe_others(others)}'),
+        f'note: not read in {text}: {files.describe(others)}'),
         file=sys.stderr, flush=True)
   return {path: [] for path in found}
 

@@ -5,8 +5,8 @@ import pytest
 
 from tests import own_data
 from vit_jax import data
-from vit_jax.data.sources import files
 from vit_jax.data.sources import open_source
+from vit_jax.data.sources import table_source
 from vit_jax.data.splits import split_strings
 
 
@@ -45,44 +45,42 @@ def test_sizes_for_planning_come_from_the_table():
 
 
 def test_two_layouts_in_a_folder_are_an_error(tmp_path):
-  own_data.write(tmp_path, 'a.tar', 'b.parquet', 'labels.csv')
+  own_data.write(tmp_path, 'a.tar', 'b.parquet')
   with pytest.raises(ValueError, match=(
-      r'holds Parquet files \(b.parquet\) and tar files \(a.tar\) and tables '
-      r'\(labels.csv\). Name the files to use')):
+      r'holds \S*/b.parquet and \S*/a.tar. Name those to use')):
     opened(tmp_path)
 
 
-def test_an_unreadable_table_is_ignored_only_with_class_folders(tmp_path):
+def test_only_metadata_is_read_beside_class_folders(tmp_path):
   own_data.write(tmp_path, *(f'{"ab"[i % 2]}/{i}.jpg' for i in range(6)))
   latin = 'größe,ort\n1,Köln\n'.encode('latin-1')
   (tmp_path / 'notes.csv').write_bytes(latin)
   assert opened(tmp_path).class_names == ('a', 'b')
-  (tmp_path / 'notes.csv').rename(tmp_path / 'labels.csv')
-  with pytest.raises(ValueError, match='labels.csv is not UTF-8'):
+  (tmp_path / 'notes.csv').rename(tmp_path / 'metadata.csv')
+  with pytest.raises(ValueError, match='metadata.csv is not UTF-8'):
     opened(tmp_path)
 
 
-@pytest.mark.parametrize(('name', 'exists', 'message'), [
-    ('a.tar.gz', True, 'Expected a folder, or files of one type'),
-    ('x.csv', False, 'x.csv does not exist.*a table'),
-    ('*.tar', False, r'No file matches .*\*.tar')])
-def test_other_and_missing_files_are_errors(tmp_path, name, exists, message):
-  if exists:
-    (tmp_path / name).write_bytes(b'')
+@pytest.mark.parametrize(('name', 'written', 'message'), [
+    ('a.tar.gz', ['a.tar.gz'], '1 files of type .gz. Expected a folder, one'),
+    ('*.csv', ['a.csv', 'b.csv'], '2 files of type .csv. .*data.val_source'),
+    ('x.csv', [], 'x.csv does not exist.*a table'),
+    ('*.tar', [], r'No file matches .*\*.tar')])
+def test_other_and_missing_files_are_errors(tmp_path, name, written, message):
+  own_data.write(tmp_path, *written)
   with pytest.raises(ValueError, match=message):
     opened(tmp_path / name)
 
 
 @pytest.mark.parametrize(('names', 'splits'), [
     (['train-0.tar', 'val-1.tar'], ['train', 'val']),
-    (['imagenet1k-train-0.tar', 'imagenet1k-validation-0.tar'],
-     ['train', 'validation']),
-    (['training/0.tar', 'test/0.tar'], ['train', 'test']),
-    (['seg_train/0.tar', 'seg_test/0.tar'], ['train', 'test']),
-    (['my_test/0.tar', 'my_test/1.tar'], None),
+    (['train/0.tar', 'test/0.tar'], ['train', 'test']),
+    (['my_test/0.tar', 'trainer-1.tar'], None),
     (['train-0.tar', 'train-1.tar'], None), (['a.tar', 'b.tar'], None)])
 def test_file_names_contain_the_split(names, splits):
-  assert files.splits_of(list(map(epath.Path, names)), where='x') == splits
-  with pytest.raises(ValueError, match='train.*but b.tar does not'):
-    files.splits_of(
-        list(map(epath.Path, ('train-0.tar', 'b.tar'))), where='x')
+  find = lambda *names: table_source.splits_of_files(
+      [*map(epath.Path, names)], [1] * len(names), where='x')
+  found = find(*names)
+  assert splits == (found if found is None else found.to_pylist())
+  with pytest.raises(ValueError, match=r'split \(train\), but b.tar is not'):
+    find('train-0.tar', 'b.tar')

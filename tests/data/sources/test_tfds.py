@@ -150,37 +150,36 @@ def test_other_formats_get_the_command_that_converts_them(prepare, open_tfds):
   assert open_tfds('tiny').splits['train'].label(1) == 2
 
 
+@pytest.mark.parametrize(('name', 'train', 'test'), [
+    ('eurosat', 'train[:21600]', 'train[21600:]'),
+    ('resisc45', 'train[:25200]', 'train[25200:]'),
+    ('imagenet21k', 'full[51200:]', 'full[:51200]')])
+def test_data_sets_with_one_split_have_published_parts(name, train, test):
+  row = known_datasets.facts(name)
+  assert row.parts == {'train': train, 'test': test}
+  assert row.eval_split == 'test'
+
+
 def test_published_test_images_are_not_trained_on(
     prepare, open_tfds, tmp_path, monkeypatch):
-  """Covers datasets that have a single split in TFDS."""
-  for name, parts in {
-      'eurosat': ('train[:21600]', 'train[21600:]'),
-      'resisc45': ('train[:25200]', 'train[25200:]'),
-      'imagenet21k': ('full[51200:]', 'full[:51200]')}.items():
-    row = known_datasets.facts(name)
-    assert row.parts == dict(zip(('train', 'test'), parts))
-    assert row.eval_split == 'test'
-  monkeypatch.setitem(
-      known_datasets.DATASETS, 'eurosat', known_datasets.DatasetFacts(
-          parts={'train': 'train[:6]', 'test': 'train[6:]'}))
+  for name, parts in (('eurosat', ('train[:6]', 'train[6:]')),
+                      ('jft', ('full[1:]', 'full[:1]'))):
+    monkeypatch.setitem(
+        known_datasets.DATASETS, name, known_datasets.DatasetFacts(
+            parts=dict(zip(('train', 'test'), parts))))
+  sizes = lambda name: {
+      split: len(of) for split, of in open_tfds(name).splits.items()}
   prepare('eurosat/rgb', labels=((0,), (2,)) * 5)
   config = data.parse({'source': 'eurosat/rgb', 'data_dir': str(tmp_path)})
   trained, tested = (data.open_dataset(config, split=s) for s in (None, ''))
   assert (len(trained), len(tested)) == (6, 4) and tested.split == 'test'
   assert not trained.overlaps(tested)
   assert tested.source.key(0) == 'eurosat/rgb train 6'
-  assert list(open_tfds('eurosat').splits) == ['train', 'test']
+  assert sizes('eurosat') == {'train': 6, 'test': 4}
   prepare('resisc45', splits=('train', 'test'))  # Prepared in two parts.
-  assert [len(of) for of in open_tfds('resisc45').splits.values()] == [2, 2]
-  monkeypatch.setitem(
-      known_datasets.DATASETS, 'jft', known_datasets.DatasetFacts(
-          parts={'train': 'full[1:]', 'test': 'full[:1]'}))
+  assert sizes('resisc45') == {'train': 2, 'test': 2}
   prepare('jft', splits=('full',))
-  assert {split: len(of) for split, of in open_tfds(
-      'jft').splits.items()} == {'full': 2, 'train': 1, 'test': 1}
-  prepare('imagenet21k', splits=('train', 'validation'), label_key='labels',
-          label_feature=tfds.features.Sequence(CLASS_LABEL))  # Without `full`.
-  assert list(open_tfds('imagenet21k').splits) == ['train', 'validation']
+  assert sizes('jft') == {'full': 2, 'train': 1, 'test': 1}
 
 
 @pytest.mark.parametrize(('feature', 'targets'), [

@@ -1,10 +1,6 @@
 """Images without labels are opened from every layout."""
 
-import tarfile
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
+import datasets
 import pytest
 
 from tests import own_data
@@ -46,17 +42,17 @@ def _table(header, cells):
 
 def _tar(root):
   _folder('{}.png')(root)
-  with tarfile.open(root / 'a.tar', 'w') as tar:
-    for i in range(COUNT):
-      tar.add(root / f'{i}.png', f'{i}.png')
-  return root / 'a.tar'
+  return own_data.write_tar(root / 'a.tar', (
+      (f'{i}.png', (root / f'{i}.png').read_bytes()) for i in range(COUNT)))
 
 
 def _parquet(root):
   _folder('{}.png')(root)
-  pq.write_table(pa.table({'image': [
-      (root / f'{i}.png').read_bytes() for i in range(COUNT)]}),
-                 root / 'a.parquet')
+  datasets.Dataset.from_dict(
+      {'image': [{'bytes': (root / f'{i}.png').read_bytes()}
+                 for i in range(COUNT)]},
+      features=datasets.Features({'image': datasets.Image()})).to_parquet(
+          root / 'a.parquet')
   return root / 'a.parquet'
 
 
@@ -92,20 +88,3 @@ def test_labels_can_be_ignored(tmp_path, write):
   opened = own_data.open_path(write(tmp_path), 'none', labelled=False)
   assert opened.no_labels == 'data.target is none: labels are ignored.'
   assert sum(own_data.sizes(opened).values()) == COUNT
-
-
-def test_the_layout_of_tiny_imagenet_is_read(tmp_path):
-  classes = ('n01', 'n02')
-  own_data.write(
-      tmp_path, *(f'train/{name}/images/{name}_{i}.JPEG'
-                  for name in classes for i in range(4)),
-      *(f'{split}/images/{i}.JPEG' for split in ('val', 'test')
-        for i in range(4)))
-  (tmp_path / 'val/val_annotations.txt').write_text(''.join(
-      f'{i}.JPEG\t{classes[i % 2]}\t0\t0\t9\t9\n' for i in range(4)))
-  opened = own_data.open_path(tmp_path)
-  assert opened.class_names == classes and opened.unlabelled == ('test',)
-  assert own_data.sizes(opened) == {'train': 8, 'val': 4}
-  found = own_data.labels(opened)
-  np.testing.assert_array_equal(
-      [found[f'val/images/{i}.JPEG'] for i in range(4)], [0, 1, 0, 1])

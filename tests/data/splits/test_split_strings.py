@@ -33,3 +33,10 @@ def test_split_strings_select_ranges(split, train, test):
 def test_invalid_splits_are_errors(split, message):
   with pytest.raises(ValueError, match=message):
     split_strings.select_split(builtin.open_digits(), split, name='digits')
+
+
+@pytest.mark.parametrize(('others', 'expected'), [
+    (['val', 'test'], 'test'), (['valid', 'a'], 'valid'), (['a'], 'a'),
+    ([], 'train')])
+def test_evaluation_is_on_a_split_other_than_train(others, expected):
+  assert split_strings.choose_eval_split(['train', *others]) == expected

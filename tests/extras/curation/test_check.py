@@ -211,7 +211,8 @@ def _table(root, header, cells):
 
 def test_several_labels_are_counted_and_not_compared(tmp_path):
   report, text = _check(_table(
-      tmp_path, 'labels', ['a|b', 'a', 'b|c', 'c', 'a|c', 'b'] * 3))
+      tmp_path, 'label', ['a|b', 'a', 'b|c', 'c', 'a|c', 'b'] * 3),
+                        target='multi', table={'separator': '|'})
   assert [sum(row.values()) for row in report.classes.values()] == [9, 9, 9]
   assert report.label_agreement is None and not report.suspicious_labels
   assert 'Not searched' in text and 'a, b' in text
@@ -220,7 +221,7 @@ def test_several_labels_are_counted_and_not_compared(tmp_path):
 def test_missing_numbers_are_equal(tmp_path):
   path = _table(tmp_path, 'age,size', [',2', ',2', '7.5,2', '2.5,1', ',', '3,'])
   pictures.save(tmp_path / '1.png', pictures.picture(0))
-  report, _ = _check(path, target='regression')
+  report, _ = _check(path, target='regression', table={'label': 'age,size'})
   assert report.label_kind == 'numbers' and not report.classes
   group, = report.duplicates  # Of missing numbers, which are equal.
   assert group.identical and not group.labels_differ

@@ -61,6 +61,7 @@ def test_set_selects_the_label_column_of_a_table(tmp_path, capsys):
         pictures.encode(pictures.picture(i, side=16)))
   (tmp_path / 'labels.csv').write_text('\n'.join(
       ['path,breed,note', *(f'{i}.png,{"ab"[i % 2]},x' for i in range(12))]))
+  tmp_path /= 'labels.csv'
   assert _check(tmp_path) == 0  # Without labels.
   assert '--config.data.table.label=COLUMN' in capsys.readouterr().out
   for flag in ('--set=', '--config.data.'):

@@ -149,7 +149,8 @@ def test_masks_are_reported_as_not_written(tmp_path, capsys):
     pictures.save(tmp_path / f'scenes/images/{i}.png', image)
     pictures.save(tmp_path / f'scenes/masks/{i}.png',
                   Image.new('L', image.size, 1))
-  assert _prepare(tmp_path / 'scenes', tmp_path / 'to') == 0
+  assert _prepare(
+      tmp_path / 'scenes', tmp_path / 'to', '--set=target=masks') == 0
   assert 'segmentation masks are not written' in capsys.readouterr().out
 
 
@@ -259,7 +260,7 @@ def test_missing_files_are_unreadable(tmp_path):
 @pytest.mark.parametrize(('head', 'cells'), [
     ('age', ('1.5', '-2', '', '0.1')),
     ('age,größe', ('1,2.5', '0.1,', '-7,1e-3', '3,4')),
-    ('labels', ('a|b', 'b|c', '', 'a')),
+    ('label', ('a|b', 'b|c', '', 'a')),
 ])
 def test_numbers_and_several_labels_of_a_table_are_preserved(
     tmp_path, head, cells):
@@ -267,12 +268,14 @@ def test_numbers_and_several_labels_of_a_table_are_preserved(
     pictures.save(tmp_path / f'{i}.png', pictures.picture(i, side=8))
   (tmp_path / 'labels.csv').write_text('\n'.join(
       [f'path,{head}', *(f'{i}.png,{cells[i % 4]}' for i in range(20))]))
-  target = 'multi' if head == 'labels' else 'regression'
+  target = 'multi' if head == 'label' else 'regression'
   assert _prepare(
-      tmp_path / 'labels.csv', tmp_path / 'to', f'--set=target={target}') == 0
+      tmp_path / 'labels.csv', tmp_path / 'to', f'--set=target={target}',
+      f'--set=table.label={head}', '--set=table.separator=|') == 0
   for split in ('train', 'test'):
     there = _open('mine', split, data_dir=str(tmp_path / 'to'))
-    source = _open(tmp_path / 'labels.csv', split, target=target)
+    source = _open(tmp_path / 'labels.csv', split, target=target, table={
+        'label': head, 'separator': '|'})
     _same(there, source)
     for name in ('targets', 'num_classes', 'class_names', 'multi_label'):
       assert getattr(there, name) == getattr(source, name)

@@ -37,28 +37,23 @@ def test_images_of_a_selection_keep_its_limit_of_pixels(tmp_path):
     selection_lib.build(str(tmp_path), 'train', {'max_pixels': 63}).image(0)
 
 
-def _tables(root, *names):
-  own_data.write(root, *(f'{i}.png' for i in range(20)))
-  for k, name in enumerate(names):
-    rows = [f'{i}.png,{i % 2},x' for i in range(10 * k, 10 * k + 10)]
-    (root / name).write_text('\n'.join(['photo,breed,note', *rows]))
-
-
-_BREED = {'table': {'path': 'photo', 'label': 'breed'}, 'target': 'single'}
-
-
 def test_commas_in_braces_do_not_separate_sources(tmp_path):
-  _tables(tmp_path, 'train.csv', 'test.csv')
-  text = f'{tmp_path}/{{train,test}}.csv:test'
-  both = selection_lib.parse_others(f'{text},shapes', _BREED)
+  for split in ('train', 'test'):
+    own_data.write_tar(tmp_path / f'{split}.tar', (
+        (f'{i}.{kind}', 'ab'[i % 2]) for i in range(10)
+        for kind in ('png', 'cls')))
+  text = f'{tmp_path}/{{train,test}}.tar:test'
+  both = selection_lib.parse_others(f'{text},shapes', {})
   assert [chosen.name for chosen in both] == [text, 'shapes:test']
   assert len(both[0].open()) == 10
 
 
 def test_settings_apply_to_other_sources_where_meaningful(tmp_path):
-  _tables(tmp_path, 'labels.csv')
+  own_data.write_table(tmp_path, 'photo,breed,note', [
+      f'{i}.png,{i % 2},x' for i in range(10)])
   table, shapes = selection_lib.parse_others(
       f'{tmp_path}/labels.csv:train,shapes',
-      {**_BREED, 'num_examples': 3, 'max_pixels': 99})
+      {'table': {'path': 'photo', 'label': 'breed'}, 'target': 'single',
+       'num_examples': 3, 'max_pixels': 99})
   assert len(table.open()) > 3  # The whole test set.
   assert '"max_pixels": 99' in shapes.section and len(shapes.open())

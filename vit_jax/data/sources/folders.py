@@ -65,13 +65,15 @@ def open_classes(
       else:
         empty.append(f'{path} ({files.describe(other) or "no files"})')
   without = 'no image that can be read in ' + files.shorten(empty, _SHOWN)
-  suggest.check_folders(root, inside if '' in split_of else {})
   names = columns_lib.sort_names({name for _, name, _ in rows})
   if len(names) < 2:
     raise protocol.NoLabels(
         suggest.folder(root, classes=names)
-        + f' ({without})' * bool(empty))
+        + f'\nThere is {without}.' * bool(empty))
+  suggest.check_folders(root, inside if '' in split_of else {})
   splits, classes, counts = zip(*rows)
+  if 'train' not in splits:
+    raise ValueError(f'{root / "train"} has no images: {without}.')
   texts = columns_lib.texts(paths)
   # Independent of the location of the class folders.
   prefix = 'train/' if {*split_of} != {''} and {*splits} == {'train'} else ''

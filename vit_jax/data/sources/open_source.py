@@ -24,7 +24,6 @@ from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import suggest
-from vit_jax.data.sources import tfds_folders
 from vit_jax.data.splits import groups as groups_lib
 
 _VTAB = 'vtab/'
@@ -170,6 +169,7 @@ def _open_path(
 
 def _files_in(root: epath.Path) -> str | list[epath.Path]:
   """Returns the files in a folder that hold its data, or how it is opened."""
+  from vit_jax.data.sources import tfds_folders
   if tfds_folders.is_prepared(root):
     return 'TFDS folder'
   found = [paths for paths in (
@@ -178,6 +178,13 @@ def _files_in(root: epath.Path) -> str | list[epath.Path]:
        if path.stem == 'metadata'],
       files.files_below(root, '.parquet'),
       files.files_below(root, '.tar')) if paths]
+  others = {path for paths in found[1:] for path in paths} - {*found[0]} if (
+      found) else ()
+  if others:
+    raise ValueError(
+        f'{root} (data.source) holds {files.shorten(found[0])} and '
+        f'{files.shorten(sorted(others))}. Name those to use: '
+        "--config.data.source='FOLDER/*.parquet'")
   return found[0] if found else 'folder'
 
 

@@ -20,7 +20,6 @@ import pyarrow as pa
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
-from vit_jax.data.sources import table_files
 from vit_jax.data.splits import split_strings
 
 _PATHS = ('path', 'file', 'filename', 'filepath', 'filepaths', 'file_path',
@@ -267,6 +266,7 @@ def _for_folder(root: epath.Path) -> Iterator[Flags]:
 
 def _tables(root: epath.Path) -> Flags:
   """Returns the flags for tables in a folder, or one of each split."""
+  from vit_jax.data.sources import table_files
   found = {}
   for path in files.files_with(root, files.TABLE_SUFFIXES) + [
       path for name in files.subfolders(root) if _word(name)

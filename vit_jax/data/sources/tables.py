@@ -103,8 +103,7 @@ def open_images(
   columns = {name: table[name] for name in names}
   unique, notes = paths.dictionary_encode(), []
   if len(unique.dictionary) < len(paths):
-    of = unique.indices.to_numpy()  # Images are numbered by their first rows.
-    first = np.unique(of, return_index=True)[1]
+    of, first = _number_images(unique)
     is_joined = config.target == 'multi' and len(config.table.labels) == 1
     _check_repeated(paths, of, first, {
         **{name: column for name, column in columns.items()
@@ -121,6 +120,17 @@ def open_images(
       where=where, splits=splits, notes=notes)
 
 
+def _number_images(
+    paths: pa.DictionaryArray,
+) -> tuple[Integer[np.ndarray, 'rows'], Integer[np.ndarray, 'paths']]:
+  """Returns the number of the image of each row, and each image's first row.
+
+  Images are numbered by their first rows.
+  """
+  of = paths.indices.to_numpy()
+  return of, np.unique(of, return_index=True)[1]
+
+
 def _check_repeated(
     paths: pa.Array, of: Integer[np.ndarray, 'rows'],
     first: Integer[np.ndarray, 'paths'],
@@ -128,6 +138,8 @@ def _check_repeated(
 ) -> None:
   """Raises if rows of one image differ in a column."""
   for name, column in columns.items():
+    if pa.types.is_nested(column.type):
+      continue  # Not single labels.
     cells, codes = columns_lib.encode(column)
     wrong = np.flatnonzero(codes != codes[first[of]])
     if len(wrong):
@@ -156,6 +168,10 @@ def read_rows(
     config = choose_columns(
         table, dataclasses.replace(config, target='none'), where=where)
   paths = locate(table, path, config)
+  if config.target != 'multi':
+    _check_repeated(
+        paths, *_number_images(paths.dictionary_encode()),
+        {name: table[name] for name in config.table.labels}, where)
   found: dict[str, list[dict[str, Any]]] = {}
   for image, row in zip(paths.to_pylist(), table.select(
       list(config.table.labels)).to_pylist() or [{}] * len(paths)):
@@ -186,6 +202,7 @@ def locate(
   for name in written:
     name = name.replace('\\', '/') + config.table.suffix
     path = name if atomic_files.is_remote(name) else os.path.join(folder, name)
+    files.check_address(path, where=f'image of {where}')
     if not atomic_files.is_remote(path):
       path = os.path.normpath(path)
     if os.path.basename(path) not in listing(os.path.dirname(path)):

@@ -154,9 +154,10 @@ def _scan(path: epath.Path) -> pa.Table:
         with exceptions.naming(f'{member.name} in {path}'):
           row[kind] = file.read(member.size).decode().strip()
   order = sorted(rows.values(), key=lambda row: row['start'])
-  return pa.Table.from_pylist(order, pa.schema([
-      ('key', pa.large_string()), ('start', pa.int64()), ('size', pa.int64()),
-      (_LABEL, pa.large_string()), ('json', pa.large_string())]))
+  with exceptions.naming(f'A name in {path} is not UTF-8'):
+    return pa.Table.from_pylist(order, pa.schema([
+        ('key', pa.large_string()), ('start', pa.int64()), ('size', pa.int64()),
+        (_LABEL, pa.large_string()), ('json', pa.large_string())]))
 
 
 def _members(

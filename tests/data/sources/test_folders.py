@@ -1,0 +1,196 @@
+"""Class folders: splits, hold-out by hash, numbering, empty classes, errors."""
+
+import os
+import re
+
+import pytest
+
+from tests import own_data
+from tests import toy
+from vit_jax import data
+
+SYSTEM = (
+    '#recycle', '@eaDir', '@Recycle', '#snapshot', '@Recently-Snapshot',
+    '$RECYCLE.BIN', '$Recycle.Bin', 'System Volume Information', 'lost+found',
+    '.AppleDouble', '__MACOSX', '.ipynb_checkpoints', '.Trash-1000',
+    'Network Trash Folder')
+
+
+def write_classes(root, count, *, classes=('cat', 'dog')):
+  own_data.write(
+      root, *(f'{name}/{i}.png' for name in classes for i in range(count)))
+
+
+def test_folders_of_splits_and_classes(tmp_path):
+  own_data.write(
+      tmp_path, 'train/cat/a.JPG', 'train/cat/v1.0/b.png', 'train/dog/c.webp',
+      'val/dog/d.bmp', 'train/cat/notes.txt', 'train/cat/.hidden.png')
+  opened = own_data.open_path(tmp_path)
+  assert own_data.keys(opened) == {
+      'train': ('train/cat/a.JPG', 'train/cat/v1.0/b.png', 'train/dog/c.webp'),
+      'val': ('val/dog/d.bmp',)}
+  assert own_data.images(opened) == {
+      path: path.split('/')[1] for of in own_data.keys(opened).values()
+      for path in of}
+  assert opened.description.endswith('not read: 1 .txt')
+
+
+def test_integer_names_are_numbered_by_value_in_every_source(tmp_path):
+  names = [str(i) for i in range(12)]
+  write_classes(tmp_path / 'folders', 3, classes=names)
+  images = {f'folders/{name}/{i}.png': name for name in names for i in range(3)}
+  own_data.write_table(
+      tmp_path, 'path,label', images.items(), name='table.csv', images=False)
+  own_data.write_tar(tmp_path / 'tars/train.tar', [
+      member for i, (path, name) in enumerate(images.items())
+      for member in ((f'{i}.png', path), (f'{i}.cls', name))])
+  for source in ('folders', 'table.csv', 'tars'):
+    opened = own_data.open_path(tmp_path / source)
+    assert opened.class_names == tuple(names), source
+    assert {path.split('/')[-2]: name for path, name in own_data.images(
+        opened).items()} == {name: name for name in names}
+
+
+@pytest.mark.parametrize(('names', 'expected'), [
+    (('10', '9', '1', '-1'), ('-1', '1', '9', '10')),
+    (('010', '9', '100'), ('9', '010', '100')),
+    (('10', '9', '1', 'a'), ('1', '10', '9', 'a'))])
+def test_only_integer_names_are_numbered_by_value(tmp_path, names, expected):
+  write_classes(tmp_path, 2, classes=names)
+  assert own_data.open_path(tmp_path).class_names == expected
+
+
+def test_every_class_holds_out_its_share_and_added_files_move_few(tmp_path):
+  write_classes(tmp_path, 100)
+  held_out = lambda: set(own_data.keys(own_data.open_path(tmp_path))['test'])
+  before = held_out()
+  assert sorted(name[:3] for name in before) == ['cat'] * 10 + ['dog'] * 10
+  for i in range(50):
+    own_data.write(tmp_path, f'cat/new{i}.png')
+    after = held_out()
+    # A new file may take the place of one, or be one more.
+    assert len(before - after) <= 1 and len(after - before) <= 1
+    before = after
+  assert sorted(name[:3] for name in before) == ['cat'] * 15 + ['dog'] * 10
+
+
+def test_the_share_of_the_hold_out_is_a_setting_of_data_without_splits(
+    tmp_path):
+  write_classes(tmp_path / 'x', 20)
+  for holdout, count in ((0.1, 4), (0.25, 10)):
+    config = data.parse({'source': str(tmp_path / 'x'), 'holdout': holdout})
+    assert len(data.open_dataset(config, split='test')) == count
+  assert len(data.open_dataset(config, split='all')) == 40
+  write_classes(tmp_path / 'y/train', 20)
+  write_classes(tmp_path / 'y/test', 20)
+  for source, message in ((f'{tmp_path}/y', 'is 0.25, but .*test, train'),
+                          ('digits', r'data\.holdout describe')):
+    with pytest.raises(ValueError, match=message):
+      data.open_dataset(data.parse({'source': source, 'holdout': 0.25}))
+
+
+def test_a_single_train_folder_is_split_like_its_class_folders(tmp_path):
+  write_classes(tmp_path / 'train', 100)
+  own_data.write(tmp_path, 'test/1.png', 'test/2.png')  # Without labels.
+  opened = own_data.open_path(tmp_path)
+  # The hold-out does not take the name of the user's split.
+  assert opened.eval_split == 'val' and opened.unlabelled == ('test',)
+  assert opened.description.endswith('; test has no labels and is ignored')
+  inner = own_data.open_path(tmp_path / 'train')
+  assert own_data.keys(opened) == {
+      split.replace('test', 'val'): tuple(f'train/{path}' for path in paths)
+      for split, paths in own_data.keys(inner).items()}
+  assert len(opened.splits['val']) >= 8
+  config = data.parse({'source': str(tmp_path)})
+  with pytest.raises(ValueError, match=r"split 'test' of .* has no labels"):
+    data.open_dataset(config, split='test')
+
+
+def test_a_small_data_set_holds_out_an_image(tmp_path):
+  own_data.write(tmp_path, 'a/0.png', 'b/0.png', 'b/2.png')
+  assert own_data.sizes(own_data.open_path(tmp_path)) == {'train': 2, 'test': 1}
+
+
+@pytest.mark.parametrize(('paths', 'message'), [
+    (['train/cat/a.png', 'train/dog/b.png', 'test/cat/c.png', 'test/Dog/d.png'],
+     '1 of the classes .* only in other splits: Dog. .*lower case'),
+    (['train/cat/x.heic', 'test/cat/0.png', 'test/dog/0.png'],
+     r'train has no images: no image that can be read in train/cat \(1 .heic'),
+    (['cat/a.png', 'dog/x.heic'],
+     r"(?s)'cat'.*\nThere is no image that can be read in dog \(1 .heic"),
+    (['train/cat/a.png', 'train/cat/b.png'], "single class folder 'cat'"),
+    (['train/1.png', 'test/1.png'], 'no class folders; it holds test/, train/'),
+    (['train/a/1.png', 'train/b/1.png', 'valid/a/1.png'],
+     'no class folders; it holds train/, valid/'),
+    (['val/a/1.png', 'val/b/1.png'], 'no class folders; it holds val/')])
+def test_errors_name_what_was_found(tmp_path, paths, message):
+  own_data.write(tmp_path, *paths)
+  with pytest.raises(ValueError, match=message):
+    own_data.open_path(tmp_path)
+
+
+@pytest.mark.parametrize('parent', ['', 'train/'])
+@pytest.mark.parametrize(('names', 'content'), [
+    ([f'{i}.HEIC' for i in range(12)], '12 .heic'), (['1', '2'],
+     '2 without suffix'), (['x/1.CR2', 'x/2.nef', '3.nef'], '2 .nef, 1 .cr2'),
+    ([], 'no files'), (['Thumbs.db', '.DS_Store', '@eaDir/1.jpg'], 'no files')])
+def test_an_empty_class_folder_is_named(tmp_path, parent, names, content):
+  write_classes(tmp_path / parent, 4)
+  (tmp_path / parent / 'c').mkdir()
+  own_data.write(tmp_path / parent / 'c', *names)
+  opened = own_data.open_path(tmp_path)
+  assert opened.class_names == ('cat', 'dog')
+  assert opened.without_images == (f'{parent}c ({content})',)
+  assert f'; no image that can be read in {parent}c ({content})' in (
+      opened.description)
+
+
+def test_an_empty_class_folder_of_an_evaluator_is_a_note(tmp_path):
+  own_data.write(tmp_path, *(f'{name}/{i}.png' for name in (
+      'x/a', 'x/b', 'x/c', 'y/a', 'y/c') for i in range(4)), 'y/b/1.heic')
+  note = 'no image that can be read in b (1 .heic)'
+  opened = own_data.open_splits(tmp_path / 'x', val_source=str(tmp_path / 'y'))
+  assert opened.description.endswith(note)
+  experiment = toy.build(data={'source': str(tmp_path / 'x')}, evals={
+      'test': {}, 'other': {
+          'name': 'shift', 'source': str(tmp_path / 'y')}})
+  notes = [*map(experiment.describe_evaluator, ('test', 'other'))]
+  assert 'no image' not in notes[0] and notes[1].endswith(f'; {note}')
+
+
+@pytest.mark.parametrize(('layout', 'target'), [
+    ('{}/{}.png', None), ('train/{}/{}.png', None), ('{}{}.png', 'none'),
+    ('images/{}/{}.png', 'masks')])
+def test_files_and_folders_of_systems_change_nothing(tmp_path, layout, target):
+  written = [layout.format(name, i) for name in ('a', 'b') for i in range(4)]
+  own_data.write(tmp_path, *written, *(
+      path.replace('images/', 'masks/') for path in written))
+  before = own_data.open_path(tmp_path, target, labelled=False)
+  for parent in {path.rpartition('/')[0] for path in written} | {''}:
+    own_data.write(tmp_path / parent, *(f'{name}/{i}.png' for name in SYSTEM
+                                        for i in range(4)), '._1.png')
+  own_data.write(tmp_path / written[0].rpartition('/')[0], 'Thumbs.db')
+  after = own_data.open_path(tmp_path, target, labelled=False)
+  assert own_data.labels(after) == own_data.labels(before)
+  assert own_data.keys(after) == own_data.keys(before)
+  assert after.description == before.description
+
+
+def test_names_that_differ_in_unicode_form_are_one_class(tmp_path):
+  composed, decomposed = 'caf\u00e9', 'cafe\u0301'
+  own_data.write(tmp_path, *(
+      f'{split}/{name}/{i}.png' for split in ('train', 'test') for i in range(2)
+      for name in (composed, decomposed, 'tea')))
+  opened = own_data.open_path(tmp_path)
+  assert opened.class_names == (composed, 'tea')
+  assert own_data.labels(opened)[f'test/{decomposed}/1.png'] == 0
+  table = own_data.write_table(tmp_path, 'path,label', (
+      (f'train/{name}/0.png', name) for name in (composed, decomposed, 'tea')))
+  assert own_data.open_path(table).class_names == (composed, 'tea')
+
+
+def test_a_name_that_is_not_unicode_is_an_error(tmp_path):
+  write_classes(tmp_path, 2, classes=('tea', os.fsdecode(b'caf\xe9')))
+  with pytest.raises(ValueError, match=re.escape(
+      "'caf\\udce9/0.png' is not Unicode text. Rename the file.")):
+    own_data.open_path(tmp_path)
