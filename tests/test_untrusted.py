@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 """JSON files are parsed strictly."""
-=======
-"""JSON files of unknown origin are checked."""
->>>>>>> w-tests
 
 from unittest import mock
 

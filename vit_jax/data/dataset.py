@@ -167,13 +167,8 @@ def open_dataset(
   if labelled and opened.no_labels:
     gap = '\n' if '\n' in opened.no_labels else ' '  # Flags are pasted.
     raise ValueError(
-<<<<<<< HEAD
-        f'{opened.no_labels}\nTo train without labels, use an objective such '
-        'as mae (docs/data.md).')
-=======
         f'{opened.no_labels}{gap}To train without labels, use an objective '
-        'such as mae (docs/unlabelled.md).')
->>>>>>> w-tests
+        'such as mae (docs/data.md).')
   wanted = split_strings.expand_all(
       config.split if split is None else split or opened.eval_split,
       opened.splits)

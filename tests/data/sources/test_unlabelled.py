@@ -78,7 +78,7 @@ def test_every_layout_is_opened_for_objectives_without_labels(source):
   assert len(opened[1]) == COUNT and len(opened[0]) < COUNT
   batch = next(data.train_batches(config, opened[0], seed=0, batch_size=4))
   assert batch['image'].std() and not batch['label'].any()
-  with pytest.raises(ValueError, match=r'such as mae \(docs/unlabelled.md\)'):
+  with pytest.raises(ValueError, match=r'such as mae \(docs/data.md\)'):
     data.open_dataset(config, labelled=True)
 
 

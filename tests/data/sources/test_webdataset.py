@@ -128,41 +128,6 @@ def test_a_changed_shard_is_scanned_again(tars):
       f'{i:04}' for i in range(40, 50)}
 
 
-<<<<<<< HEAD
-def _edit(**changes):
-  def edit(path):
-    arrays = safetensors.numpy.load_file(path)
-    safetensors.numpy.save_file({**arrays, **changes}, path)
-  return edit
-
-
-CRAFTED = {
-    'damaged': lambda path: path.write_bytes(b'damaged'),
-    'huge header': lambda path: path.write_bytes(
-        b'\xff' * 7 + path.read_bytes()),
-    'large': lambda path: path.write_bytes(path.read_bytes() + bytes(2**17)),
-    'far': _edit(sizes=np.full(10, 2**40)), 'negative': _edit(
-        starts=np.full(10, -1)), 'without sizes': _edit(sizes=np.zeros(3)),
-    'one size': _edit(sizes=np.zeros(1, np.int64)),
-    'fractions': _edit(starts=np.full(10, 0.5)),
-    'few keys': _edit(keys=np.frombuffer(b'a\0b', np.uint8)),
-    'many labels': _edit(cls=np.zeros(10, np.uint8))}
-
-
-@pytest.mark.parametrize('name', CRAFTED)
-def test_a_crafted_index_is_named_and_replaced(tars, name, capsys):
-  index = tars / '.val-00.tar.tar-index.safetensors'
-  own_data.open_path(tars)
-  content = index.read_bytes()
-  CRAFTED[name](index)
-  with fuzz.limited(50 << 20):
-    assert len(own_data.open_path(tars).splits['val']) == 10
-  assert f'{index} is not an index' in capsys.readouterr().out
-  assert index.read_bytes() == content
-
-
-=======
->>>>>>> w-tests
 def test_an_index_is_cached_if_the_folder_is_read_only(
     tmp_path, tmp_path_factory, monkeypatch):
   cache = tmp_path_factory.mktemp('cache')
