@@ -234,8 +234,8 @@ def _no_labels(
   """Returns why a mixture has no labels; '' if it has."""
   kinds = {source: ' '.join([one.kind, *one.targets])
            for source, one in opened.items()}
-  if {*kinds.values()} == {'none'}:
-    return next(iter(opened.values())).no_labels
+  if 'none' in kinds.values():
+    return next(filter(None, (one.no_labels for one in opened.values())))
   if len({*kinds.values()}) > 1:
     each = ', '.join(f'{source}: {kind}' for source, kind in kinds.items())
     return (f'The sources of data.mixture have different labels ({each}). Mix '

@@ -196,9 +196,9 @@ def _check_files(
              if count and not path.exists()]
   if missing:
     raise ValueError(
-        f'{len(missing)} of {len(paths)} files are missing in {folder}: '
-        f'{files.shorten(path.name for path in missing)}. Copy them there, or '
-        'prepare the dataset again.')
+        f'{len(missing)} of {sum(map(bool, counts))} files are missing in '
+        f'{folder}: {files.shorten(path.name for path in missing)}. Copy them '
+        'there, or prepare the dataset again.')
 
 
 def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
