@@ -60,7 +60,8 @@ def get_config(
                     'ignored': ignored},
       'lora': {'rank': 8 if train == 'lora' else 0},
       'data': {
-          'source': source, 'split': 'train', 'resolution': [height, width],
+          'source': source, 'target': 'masks', 'split': 'train',
+          'resolution': [height, width],
           'train_ops': [
               {'op': 'inception_crop', 'area': [0.3, 1.0]}, {'op': 'flip'},
               {'op': 'color_jitter'}],
