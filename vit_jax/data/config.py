@@ -94,8 +94,8 @@ class DataConfig:
     target_std: standard deviation of each regression target.
     max_labels: maximum number of labels of an image; the length of label lists.
     unreadable: 'error', or 'skip': training replaces an unreadable image with
-      the next readable one, evaluation leaves it out, both count and list it,
-      and class folders without images are left out.
+      the next readable one, evaluation leaves it out, and both count and list
+      it.
     max_pixels: maximum size of an image; larger ones are unreadable. Decoding
       needs 4 to 25 bytes per pixel in each thread.
     mixup: alpha of mixup's Beta distribution; 0 disables it.
