@@ -348,7 +348,8 @@ def check_files(paths: Sequence[epath.Path], *, where: str) -> None:
   for name, split in (('source', 'train'), ('val_source', other)):
     first, *more = of_word[split]
     flags[name] = _shown(folder / (
-        f'{os.path.commonprefix([first, *more])}*{suffix}' if more else first))
+        f'{os.path.commonprefix([first, *more])}*{suffix}'  # noqa: RUF071
+        if more else first))
   raise ValueError(
       f'Files of {where} have names of splits, but not as their first word '
       f'(train-0{suffix}, val-0{suffix}). To use them:\n  {_paste(flags)}')

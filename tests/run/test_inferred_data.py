@@ -1,0 +1,94 @@
+"""Runs of 2026-11-29, when labels were inferred, resume with declared ones."""
+
+import pathlib
+import zipfile
+
+import jax
+from PIL import Image
+import pytest
+
+import vit_jax
+from tests import own_data
+from tests import pictures
+from vit_jax.experiment import build as build_lib
+from vit_jax.experiment import config as config_lib
+from vit_jax.weights import open as open_lib
+
+RUNS = pathlib.Path(__file__).parents[1] / 'golden/runs_of_inferred_data.zip'
+ANIMALS = ('cat', 'dog', 'emu')
+IMAGES = [pictures.encode(Image.new('RGB', (8, 8), (
+    i * 5 % 256, i * 11 % 256, i * 17 % 256))) for i in range(30)]
+
+
+def _write(path, content):
+  path.parent.mkdir(parents=True, exist_ok=True)
+  path.write_bytes(content)
+
+
+def _folders(root):
+  for i, image in enumerate(IMAGES):
+    _write(root / ANIMALS[i % 3] / f'{i}.png', image)
+
+
+def _tar(root):
+  own_data.write_tar(root / 'train-0.tar', (
+      member for i, image in enumerate(IMAGES) for member in (
+          (f'{i}.png', image), (f'{i}.cls', str(i % 3).encode()))))
+
+
+def _table(header, cell):
+  def write(root):
+    for i, image in enumerate(IMAGES):
+      _write(root / f'images/{i}.png', image)
+    (root / 'labels.csv').write_text('\n'.join(
+        [header, *(f'{i},{cell(i)}' for i in range(30))]))
+  return write
+
+
+KINDS = {
+    'folders': _folders, 'tar': _tar,
+    'table': _table('image_id,breed', lambda i: ANIMALS[i % 3]),
+    'numbers': _table('image_id,price', lambda i: f'{i}.5'),
+    'several': _table(
+        'image_id,tags', lambda i: f'{ANIMALS[i % 3]}|{ANIMALS[i % 2]}')}
+LOSSES = {'numbers': 'mse', 'several': 'sigmoid'}
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_a_run_of_inferred_data_resumes_with_the_pasted_flags(
+    tmp_path, capsys, kind):
+  with zipfile.ZipFile(RUNS) as archive:
+    archive.extractall(tmp_path, [
+        name for name in archive.namelist() if name.startswith(f'{kind}/')])
+  KINDS[kind](tmp_path / 'data')
+  data = {'source': str(tmp_path / 'data'), 'resolution': 8}
+  if KINDS[kind] not in (_folders, _tar):
+    with pytest.raises(ValueError) as error:
+      own_data.open_splits(data['source'])
+    for name, value in own_data.paste(error.value).items():
+      section, _, key = name.rpartition('.')
+      (data.setdefault('table', {}) if section else data)[key] = value
+  summary = vit_jax.train(build_lib.build(config_lib.resolve({
+      'total': {'steps': 3}, 'batch_size': 4,
+      'model': {'width': 4, 'depth': 1, 'mlp_dim': 4, 'num_heads': 1,
+                'patch': 8},
+      'objective': {'loss': LOSSES.get(kind, 'softmax')}, 'data': data,
+      'optimizer': {'name': 'sgd', 'learning_rate': 0.01,
+                    'schedule': {'name': 'constant'}},
+      'evals': {'test': {'batch_size': 4}}, 'log': {'every': {'steps': 1}},
+      'checkpoint': {'every': {'steps': 2}, 'best': ''}}),
+      devices=jax.devices()[:1]), tmp_path / kind)
+  output = capsys.readouterr().out
+  assert summary['steps'] == 3 and 'Resuming from step 2' in output
+  assert 'Changes of the data' not in output and 'data.target' not in output
+
+
+@pytest.mark.parametrize(('kind', 'target'), [
+    ('folders', 'auto'), ('numbers', 'regression'), ('several', 'multi')])
+def test_the_kind_of_labels_is_that_of_the_checkpoint(
+    tmp_path, kind, target):
+  with zipfile.ZipFile(RUNS) as archive:
+    archive.extractall(tmp_path)
+  run = open_lib.open(str(tmp_path / kind)).run
+  # A section with `auto` is that of class folders; see `data.earlier`.
+  assert run['data'].get('target') == target
