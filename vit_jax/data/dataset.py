@@ -13,6 +13,7 @@ from vit_jax import exceptions
 from vit_jax.data import config as data_config
 from vit_jax.data import mixture
 from vit_jax.data import renumbered
+from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import open_source
 from vit_jax.data.sources import protocol
@@ -200,6 +201,7 @@ def open_dataset(
     if bool(mixed) or len(examples) < sum(
         len(opened.splits[part]) for part in split_strings.names(wanted)):
       notes.append(_describe_untrained(examples, opened, wanted))
+  columns_lib.release_memory()
   return Dataset(
       name=name, split=wanted, source=examples, excluded=excluded,
       **{**vars(opened), 'splits': tuple(opened.splits),

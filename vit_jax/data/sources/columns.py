@@ -1,6 +1,7 @@
 """What a user declares about files, and columns of tables as Arrow arrays."""
 
 from collections.abc import Callable, Iterable, Sequence
+import ctypes
 import dataclasses
 import math
 import re
@@ -128,6 +129,13 @@ def has_value(column: Column, rows: Integer[np.ndarray, '_']) -> bool:
 def compact(numbers: Integer[np.ndarray, '*shape']) -> np.ndarray:
   """Returns numbers from 0 in the smallest type."""
   return numbers.astype(np.min_scalar_type(numbers.max(initial=0)), copy=False)
+
+
+def release_memory() -> None:
+  """Returns memory to the system that only opening a dataset needed."""
+  pa.default_memory_pool().release_unused()
+  if hasattr(libc := ctypes.CDLL(None), 'malloc_trim'):  # Of glibc.
+    libc.malloc_trim(0)
 
 
 def clean(cell: Any) -> Any:

@@ -42,22 +42,21 @@ def open_tars(
   Raises:
     ValueError: if a file is damaged, or labels are invalid.
   """
-  found = offset_index.load_or_build(paths, _scan, kind='tar')
-  table = pa.concat_tables(found)
-  images = table.filter(pc.greater_equal(table['start'], 0))
-  counts = [pc.sum(pc.greater_equal(one['start'], 0)).as_py() or 0
-            for one in found]
+  indices = offset_index.load_or_build(paths, _scan, kind='tar')
+  # Without a copy, an index stays mapped from its file.
+  found = [one.filter(pc.greater_equal(one['start'], 0)) if (
+      pc.min(one['start']).as_py() or 0) < 0 else one for one in indices]
+  counts = [*map(len, found)]
   unused = [f'{len(one) - count:,} in {path.name}' for path, one, count in zip(
-      paths, found, counts) if count < len(one)]
+      paths, indices, counts) if count < len(one)]
   notes = [f'labels without an image that can be read: '
            f'{files.shorten(unused)}'] * bool(unused)
+  images = pa.concat_tables(found)
   if not len(images):
     raise ValueError(
         f'{where} holds no images. Expected members KEY.jpg (or .png, .webp, '
         f'...) and KEY.cls. {"".join(notes)}'.strip())
-  records = offset_index.Records.join(
-      paths, [one.filter(pc.greater_equal(one['start'], 0)) for one in found])
-  keys = images['key'].combine_chunks()
+  records, keys = offset_index.Records.join(paths, found), images['key']
   labels, config = _choose_labels(images, config, where)
   shards = [os.path.splitext(name)[0] for name in files.relative_names(paths)]
   # Equal keys may be the same image: hash splits keep them together.
@@ -76,7 +75,7 @@ class Keys:
   """
   shards: Sequence[str]
   ends: Int64[np.ndarray, 'shards']
-  keys: pa.Array
+  keys: pa.ChunkedArray
 
   def __len__(self) -> int:
     return len(self.keys)
