@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from tests import random_models
+from tests.commands import test_convert
+from tests.commands.test_convert import source  # noqa: F401
 from tests.weights import test_save as trunk
 
 save = trunk.save
@@ -50,3 +52,9 @@ def test_a_note_names_settings_that_the_library_ignores(
   notes = save(tmp_path / target, 'timm', **settings)
   assert len(notes) == 1 and words in notes[0]
   assert save(tmp_path / f'other{target}', 'timm', gelu='exact') == []
+
+
+def test_half_precision_halves_the_file_and_rounds_once(
+    source, tmp_path, capsys):  # noqa: F811
+  test_convert.test_half_precision_halves_the_file_and_rounds_once(
+      'timm', 'bfloat16', source, tmp_path, capsys)
