@@ -16,6 +16,7 @@ from tests.objectives import test_config as test_objectives
 from tests.objectives import test_mae
 from tests.objectives import test_masked_patch
 from tests.optim import test_layer_decay
+from tests.parallel import test_golden_shardings
 from tests.weights import test_adapt
 from tests.weights import test_download
 from tests.weights import test_published_sizes
@@ -72,6 +73,10 @@ def test_without_positions_the_order_of_patches_does_not_matter():
 def test_22b_has_its_published_size():
   test_variants.test_parameter_count_is_the_published_one('22B/14')
   test_published_sizes.test_a_published_model_has_its_variant('22B/14')
+
+
+def test_shardings_of_22b_are_unchanged():
+  test_golden_shardings.test_shardings_are_unchanged('22B/14')
 
 
 def test_settings_of_a_variant_can_be_overridden():
