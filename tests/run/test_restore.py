@@ -40,7 +40,7 @@ def test_a_run_resumes_only_with_the_classes_of_its_checkpoint(
   with manager.Checkpoints(
       tmp_path, checkpoint_config.CheckpointConfig()) as checkpoints:
     checkpoints.save(
-        experiment.init_state(), labels=DIGITS,
+        experiment.init_state(random=True), labels=DIGITS,
         config=config_lib.to_plain(experiment.config),
         progress={'origin': 'weights'})
   for names, message in (

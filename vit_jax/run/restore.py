@@ -21,7 +21,6 @@ from vit_jax import evals
 from vit_jax import types
 from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import manager
-from vit_jax.checkpoints import paths
 from vit_jax.data import example_sets
 from vit_jax.data.sources import files
 from vit_jax.experiment import config as config_lib
@@ -33,7 +32,6 @@ from vit_jax.run import counters as counters_lib
 from vit_jax.run import data_changes
 from vit_jax.run import evaluation
 from vit_jax.run import workdir as workdir_lib
-from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import weights as weights_lib
 
 # Paths of sections and keys that do not change the result of a run.
@@ -102,22 +100,16 @@ def restore_or_init(
         start, message='\n'.join(filter(None, [
             *restored.damaged, start.message, *class_notes[-1:]])))
   if weights is None:
-    state = frozen_weights.add(experiment, experiment.init_state())
+    state = frozen_weights.add(
+        experiment, experiment.init_state(random=True))
     return state, Start(counters_lib.Counters(), (
         f'Starting from random parameters (seed {experiment.config.seed}).'),
         examples=data_changes.record(experiment).to_plain())
   params = weights.read()
-  weights = weights.with_params(params)
-  matched = fit_weights.match_head(
-      experiment, weights, owner='the checkpoint')
-  state, rows = fit_weights.start(experiment, weights)
-  notes = data.scale_notes(
-      experiment.config.data, weights.preprocess.value_scale)
+  state, report = fit_weights.start(experiment, weights.with_params(params))
   return frozen_weights.add(experiment, state), Start(counters_lib.Counters(
       origin=weights.address,
-      base=checksums.identity(params) if adapted else ''), (
-      f'Starting from {paths.display(weights.address)} ({weights.kind}):\n'
-      + '\n'.join(filter(None, [adapt_lib.report(rows), matched, *notes]))),
+      base=checksums.identity(params) if adapted else ''), report,
       examples=data_changes.record(experiment).to_plain())
 
 
