@@ -2,6 +2,7 @@
 
 import re
 
+import jax
 import numpy as np
 import pytest
 
@@ -66,3 +67,19 @@ def test_settings_of_a_variant_that_differ_from_the_weights_are_printed(capsys):
   load_config.inherit(raw, trained)
   assert re.findall(r'model.(\w+ is \w+)', capsys.readouterr().out) == [
       'gelu is exact']
+
+
+def test_the_distillation_token_and_its_head_learn(tmp_path):
+  teacher = random_models.save_near_initial(
+      tmp_path / 'teacher', num_classes=10, resolution=8, width=8, depth=1,
+      num_heads=2, mlp_dim=16, patch=4)
+  built = toy.build(model={'distill_token': True}, objective={
+      'name': 'distill', 'teacher': str(teacher), 'weight': 0.5})
+  state = built.init_state()
+  initial = jax.device_get(tree.flatten(state.params))
+  batches = built.batches(start_step=0)
+  for _ in range(2):  # The heads start at zero.
+    state, _ = built.train_step(state, next(batches))
+  final = tree.flatten(state.params)
+  for name in ('head/dense/kernel', 'head/distill/kernel', 'distill'):
+    assert np.abs(final[name] - initial[name]).max() > 1e-4, name
