@@ -252,7 +252,7 @@ def test_mae_fine_tunes_the_average_of_patches_with_a_new_norm():
       f'objective.decoder_{size}' for size in ('width=8', 'depth=1', 'heads=2')
   ))
   after = build('mae.py:method=finetune', *digits)
-  _, rows = fit_weights.start(
+  _, rows = fit_weights.fit(
       after, fit_weights.weights_of(
           before, jax.device_get(before.init_state().params)))
   status = {row.name: row.status for row in rows}

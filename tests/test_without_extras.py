@@ -1,6 +1,7 @@
 """The trunk works without the leaves: `vit_jax/extras` can be deleted."""
 
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -53,7 +54,7 @@ def run(folder, *command):
   done = subprocess.run(
       [sys.executable, *command], cwd=folder, capture_output=True, text=True,
       check=False)
-  assert not done.returncode, done.stderr
+  assert not done.returncode, done.stdout[-9999:] + done.stderr
   return done.stdout
 
 
@@ -66,3 +67,21 @@ def test_the_help_lists_the_commands_that_exist(copy):
   text = run(copy, 'main.py', '--help')
   assert '  train ' in text
   assert '  sweep ' not in text
+
+
+@pytest.mark.large  # Runs all quick tests of the trunk.
+def test_the_tests_of_the_trunk_pass_without_the_leaves(tmp_path):
+  shutil.copytree(
+      ROOT, tmp_path / 'clone', symlinks=True, ignore=shutil.ignore_patterns(
+          '.*', '__pycache__', 'extras', 'libraries', 'runs', pathlib.Path(
+              __file__).name))
+  run(tmp_path / 'clone', '-m', 'pytest', '-q', '-m', 'not slow and not large',
+      '-p', 'no:cacheprovider', 'tests')
+
+
+def test_tests_of_the_trunk_import_no_leaf():
+  importing = re.compile(r'^\s*(from|import) (vit_jax|tests)\.extras\b', re.M)
+  folders = {'extras', 'libraries'}
+  assert not [
+      path.name for path in (ROOT / 'tests').rglob('*.py')
+      if not folders & {*path.parts} and importing.search(path.read_text())]

@@ -46,7 +46,7 @@ def test_a_file_is_written_verified_and_reported(source, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(('form', 'dtype'), [
-    ('npz', 'float16'), ('npz', 'bfloat16'), ('timm', 'bfloat16')])
+    ('npz', 'float16'), ('npz', 'bfloat16')])
 def test_half_precision_halves_the_file_and_rounds_once(
     form, dtype, source, tmp_path, capsys):
   assert not convert(source, tmp_path / 'whole', form)
@@ -84,7 +84,7 @@ def test_a_file_that_loads_as_another_model_is_an_error(
     (['--set=num_head=2'], "Did you mean 'num_heads'"),
     (['--set=depth=3'], 'expected (3, 12), found (2, 12)')])
 def test_a_mistake_writes_nothing(flags, words, source, tmp_path, capsys):
-  assert convert(source, tmp_path / 'out', 'timm', *flags) == 2
+  assert convert(source, tmp_path / 'out', 'npz', *flags) == 2
   assert words in capsys.readouterr().err
   assert not (tmp_path / 'out').exists()
 

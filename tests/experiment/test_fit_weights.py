@@ -1,12 +1,17 @@
 """Initial weights replace every copy of the initial parameters."""
 
+from unittest import mock
+
 import jax
 import numpy as np
 import pytest
 
+from tests import random_models
 from tests import toy
+import vit_jax
 from vit_jax import tree
 from vit_jax.experiment import fit_weights
+from vit_jax.weights import open as open_lib
 
 
 def copies(state):
@@ -43,3 +48,47 @@ def test_initial_weights_replace_all_copies_in_the_state(name, count):
   assert np.isfinite(loss)
   average = tree.flatten(state.eval_params)['patches/kernel']
   assert (average != expected).any()
+
+
+@pytest.fixture(scope='module')
+def saved(tmp_path_factory):
+  model = random_models.make({**toy.CONFIG['model'], 'num_classes': 10}, side=8)
+  path = tmp_path_factory.mktemp('saved') / 'x'
+  model.save(path)
+  return model, path
+
+
+def patches(state):
+  return state.params['patches']['kernel']
+
+
+def test_an_own_loop_starts_from_the_checkpoint_unless_random(saved, capsys):
+  model, path = saved
+  experiment = vit_jax.build(toy.config(init={'checkpoint': str(path)}))
+  np.testing.assert_array_equal(
+      patches(experiment.init_state()), model.params['patches']['kernel'])
+  assert f'Starting from {path}' in capsys.readouterr().out
+  np.testing.assert_array_equal(
+      patches(experiment.init_state(random=True)),
+      experiment.random_params()['patches']['kernel'])
+
+
+def test_an_own_loop_has_the_parameters_of_the_teacher(saved):
+  model, path = saved
+  experiment = toy.build(objective={'name': 'distill', 'teacher': str(path)})
+  random_models.assert_same(
+      experiment.init_state().params['teacher'], model.params)
+
+
+def test_training_opens_the_checkpoint_once(saved, tmp_path, monkeypatch):
+  experiment = vit_jax.build(toy.config(init={'checkpoint': str(saved[1])}))
+  opened = mock.Mock(side_effect=open_lib.open)
+  monkeypatch.setattr(open_lib, 'open', opened)
+  vit_jax.train(experiment, tmp_path / 'run')
+  opened.assert_called_once()
+
+
+def test_an_own_loop_does_not_know_where_a_stage_is():
+  experiment = toy.build(init={'stage': 'pretrain'})
+  with pytest.raises(ValueError, match="init.stage is 'pretrain'.*random=True"):
+    experiment.init_state()

@@ -165,7 +165,8 @@ def test_data_of_other_classes_are_an_error(experiment):
 def test_parameters_of_another_model_are_one_clear_error(experiment):
   deeper = with_model(experiment, depth=2)
   with pytest.raises(ValueError, match=(
-      r'parameter encoder/.* is \(2, .*, but \(1, .* in the experiment')):
+      r'(?s)those of the experiment:\n  encoder/\S+: expected \(1, .*, found '
+      r'\(2, .*\n  and 9 more\n.* set init.checkpoint')):
     experiment.init_state(deeper.random_params())
 
 

@@ -57,8 +57,7 @@ def without(params, *names):
 
 
 @pytest.mark.parametrize('section', [
-    {'position': 'none'}, {'position': 'none', 'pooling': 'average'},
-    {'position': 'none', 'registers': 2}], ids=str)
+    {'position': 'none'}, {'position': 'none', 'pooling': 'average'}], ids=str)
 def test_without_positions_the_order_of_patches_does_not_matter(section):
   params = randomized(**section)
   assert_same(apply(params, **section),

@@ -44,11 +44,8 @@ MASKED_PATCH = {'name': 'masked_patch', 'corrupted': 0.3}
 
 @pytest.mark.parametrize(('objective', 'model', 'words'), [
     ({'name': 'mae'}, {'variant': 'R50x1'}, 'but the model is a resnet'),
-    ({'name': 'mae'}, {**VIT, 'rotary': {}}, 'model.rotary=RotaryConfig'),
     ({'name': 'mae'}, {**VIT, 'position': 'relative'},
      "model.position='relative'"),
-    ({'name': 'mae'}, {**VIT, 'position': 'relative_2d'},
-     "model.position='relative_2d'"),
     ({'name': 'mae'}, {**VIT, 'position_at': 'layers'},
      "model.position_at='layers'"),
     ({'name': 'mae'}, {**VIT, 'axial': True, 'pooling': 'average'},
@@ -63,8 +60,6 @@ MASKED_PATCH = {'name': 'masked_patch', 'corrupted': 0.3}
      "unlike those of model.name='resnet'"),
     ({'name': 'lejepa'}, {**VIT, 'position': 'relative'},
      "model.position='relative'"),
-    ({'name': 'lejepa'}, {**VIT, 'position': 'relative_mlp'},
-     "model.position='relative_mlp'"),
     ({'name': 'lejepa'}, {**VIT, 'position_at': 'layers'},
      "model.position_at='layers'"),
     ({'name': 'lejepa', 'views': {'local_size': 6}}, VIT, 'views.local_size'),

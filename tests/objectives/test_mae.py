@@ -70,8 +70,8 @@ def test_every_image_has_a_random_quarter_of_visible_patches():
 
 
 @pytest.mark.parametrize('target', ['normalized', 'patch'])
-def test_loss_equals_a_loop_over_masked_patches(target):
-  objective, model, params = build(target=target, model={'registers': 2})
+def test_loss_equals_a_loop_over_masked_patches(target, settings=()):
+  objective, model, params = build(target=target, model=settings)
   drawn = objective.draw(ARRAY, KEY)
   predictions = predict(model, params, drawn)['predictions']
   # Masks are drawn, unless the batch has them.
@@ -107,18 +107,18 @@ def test_the_encoder_sees_visible_patches_only():
     assert (changed > 1e-3).all() if name == 'visible' else not changed.any()
 
 
-def test_visible_tokens_keep_their_positions():
+def test_visible_tokens_keep_their_positions(settings=(), prefix=0):
   """Without attention between patches, tokens are those of the whole image."""
   objective, model, params = build(
-      model={'pooling': 'average', 'registers': 1})
+      model={'pooling': 'average', **dict(settings)})
   params['encoder']['layers']['attention']['out']['kernel'][...] = 0
   drawn = objective.draw(ARRAY, KEY)
   got = predict(model, params, drawn)['tokens']
   tokens = jax.jit(model.apply)({'params': params}, ARRAY)['tokens']
   want = np.take_along_axis(
-      np.asarray(tokens[:, 1:]), np.asarray(drawn['visible'])[..., None],
+      np.asarray(tokens[:, prefix:]), np.asarray(drawn['visible'])[..., None],
       axis=1)
-  np.testing.assert_allclose(got[:, 1:], want, rtol=1e-4, atol=1e-5)
+  np.testing.assert_allclose(got[:, prefix:], want, rtol=1e-4, atol=1e-5)
 
 
 def test_gradients_reach_the_class_token_but_not_the_head():

@@ -160,7 +160,7 @@ def numpy_loss(target, predictions, corruption, patch):
 
 
 @pytest.mark.parametrize('target, section', [
-    ('mean_color', {}), ('downsampled', {'registers': 2}),
+    ('mean_color', {}), ('downsampled', {}),
     ('patch', {'pooling': 'average'}),
     ('mean_color', {'axial': True, 'pooling': 'average'})], ids=str)
 def test_loss_equals_a_loop_over_corrupted_patches(target, section):

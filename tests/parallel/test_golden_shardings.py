@@ -70,7 +70,8 @@ def _rows(state, axes, mesh):
         f'{sharding.device_bytes(moments):,}'])
 
 
-@pytest.mark.parametrize('variant', list(VARIANTS))
+# 22B is a model of the zoo, which tests it.
+@pytest.mark.parametrize('variant', [v for v in VARIANTS if v != '22B/14'])
 def test_shardings_are_unchanged(variant):
   found = '\n\n'.join(tables(variant)) + '\n'
   path = FOLDER / f'{FILES.get(variant, variant).replace("/", "_")}.txt'

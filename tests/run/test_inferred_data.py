@@ -7,9 +7,9 @@ import jax
 from PIL import Image
 import pytest
 
-import vit_jax
 from tests import own_data
 from tests import pictures
+import vit_jax
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.weights import open as open_lib

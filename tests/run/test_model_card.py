@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from tests import toy
-from vit_jax import __main__ as main
 from vit_jax import escape
 from vit_jax import run as run_lib
 from vit_jax.experiment import log_config
@@ -84,33 +83,6 @@ def test_changing_the_card_section_updates_the_card_of_a_finished_run(
   assert after.split('## Results')[1].split('## Cost')[0] in (
       workdir / 'model_card.md').read_text()
   assert not list(folder.glob('*.new'))
-
-
-def test_a_converted_folder_has_the_card_with_its_new_path(
-    workdir, tmp_path):
-  assert not main.main([
-      'convert', f'--source={workdir}', f'--target={tmp_path}/hub',
-      '--format=huggingface'])
-  text = (tmp_path / 'hub' / 'README.md').read_text()
-  assert f'--model={tmp_path}/hub photos/' in text
-  assert str(workdir) not in text
-  assert '## Intended use and limits' in text
-  problem = json.loads((tmp_path / 'hub' / 'config.json').read_text())
-  assert problem['problem_type'] == 'multi_label_classification'
-
-
-def test_another_checkpoint_lacks_the_metrics_of_the_card(workdir, tmp_path):
-  folder = shutil.copytree(workdir, tmp_path / 'run')
-  step, = (folder / 'checkpoints/best').iterdir()
-  step.rename(step.with_name('1'))
-  assert not main.main([
-      'convert', f'--source={folder}', f'--target={tmp_path}/hub',
-      '--format=huggingface', '--which=latest'])
-  metadata, original = (front(path.read_text()) for path in (
-      tmp_path / 'hub/README.md', folder / 'model_card.md'))
-  for key in ('model-index', 'metrics'):
-    assert original.pop(key)
-  assert metadata == original
 
 
 def test_hostile_names_are_text_in_a_card(experiment, workdir):

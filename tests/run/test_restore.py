@@ -46,7 +46,7 @@ def test_a_run_resumes_only_with_the_classes_of_its_checkpoint(
   with manager.Checkpoints(
       tmp_path, checkpoint_config.CheckpointConfig()) as checkpoints:
     checkpoints.save(
-        experiment.init_state(), labels=DIGITS,
+        experiment.init_state(random=True), labels=DIGITS,
         config=config_lib.to_plain(experiment.config),
         progress={'origin': 'weights'})
   with pytest.raises(ValueError, match='(?s)only here: x.*only here: 0.*new'):

@@ -162,9 +162,7 @@ KINDS = [
     {'position': 'learned', 'position_at': 'shared'},
     {'position': '2d', 'position_at': 'layers', 'axial': True,
      'pooling': 'average'},
-    {'position': 'none'}, {'position': 'relative_2d'},
-    {'position': 'relative_2d', 'position_at': 'shared', 'pooling': 'average'},
-    {'position': 'relative_mlp'}]
+    {'position': 'none'}]
 
 
 @pytest.mark.parametrize('settings', KINDS, ids=str)

@@ -26,6 +26,8 @@ from vit_jax import tree
 from vit_jax import types
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
+from vit_jax.experiment import fit_weights
+from vit_jax.experiment import frozen_weights
 from vit_jax.experiment import parts
 from vit_jax.models import factory
 from vit_jax.models import lora
@@ -35,8 +37,6 @@ from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding
 from vit_jax.training import step as step_lib
 
-# Top-level parameters that the model itself does not have.
-NOT_IN_MODEL = (lora.ROOT, objectives.TEACHER)
 DERIVED: Any = None  # A component that is derived from the others.
 # Compiled fast rather than optimized.
 _RUNS_ONCE = {'xla_backend_optimization_level': 0}
@@ -140,7 +140,7 @@ class Experiment:
     """Shapes of the parameters of the model, with any adapters merged."""
     return tree.without(jax.eval_shape(
         functools.partial(lora.merge, config=self.config.lora),
-        self.abstract_state.params), *NOT_IN_MODEL)
+        self.abstract_state.params), *parts.NOT_IN_MODEL)
 
   @property
   def num_trainable(self) -> int:
@@ -155,18 +155,31 @@ class Experiment:
         tx=self.optimizer.tx, loss=self.objective,
         averaging=bool(self.config.averaging or self.optimizer.average))
 
-  def init_state(self, params: types.Params | None = None) -> types.TrainState:
+  def init_state(
+      self, params: types.Params | None = None, *, random: bool = False,
+  ) -> types.TrainState:
     """Returns the state of step 0.
 
     Args:
-      params: its parameters, which are donated; by default, they are random.
+      params: its parameters, which are donated; by default, those at
+        `init.checkpoint`, or random ones if that is not set.
+      random: whether all are random in any case.
 
     Raises:
-      ValueError: if their names or shapes are not those of the experiment.
+      ValueError: if parameters have other names or shapes than the model's, or
+        `init.stage` is set, which only `train` finds.
     """
     if params is not None:
       self._check_params(params)
-    return self._jitted_init_state(params)
+    if params is not None or random:
+      return self._jitted_init_state(params)
+    weights = fit_weights.open_initial(self.config)
+    if weights is None:
+      state = self._jitted_init_state(None)
+    else:
+      state, report = fit_weights.start(self, weights)
+      self.note(report)
+    return frozen_weights.add(self, state)
 
   @functools.cached_property
   def _jitted_init_state(self) -> Callable[..., types.TrainState]:
@@ -174,15 +187,15 @@ class Experiment:
                    donate_argnums=0, compiler_options=_RUNS_ONCE)
 
   def _check_params(self, params: types.Params) -> None:
-    given, own = ({name: tuple(leaf.shape) for name, leaf in tree.flatten(
-        nn.unbox(each)).items()} for each in (params, self.boxed_params))
-    for name in sorted({*given, *own}):
-      if given.get(name) != own.get(name):
-        raise ValueError(
-            f'The parameter {name} is {given.get(name, "missing")}, but '
-            f'{own.get(name, "unknown")} in the experiment. Use parameters of '
-            'its model; with init.checkpoint, vit_jax.train fits those of '
-            'another one to it.')
+    wrong = tree.differences(
+        *map(nn.unbox, (self.boxed_params, params)))
+    if wrong:
+      more = f'\n  and {len(wrong) - 3:,} more' if wrong[3:] else ''
+      raise ValueError(
+          'The parameters are not those of the experiment:\n  '
+          + '\n  '.join(wrong[:3]) + more + '\nUse parameters of its model. To '
+          'start from those of another model, save them, set init.checkpoint '
+          'to their path, and call init_state() without parameters.')
 
   @functools.cached_property
   def random_params(self) -> Callable[[], types.Params]:

@@ -5,26 +5,61 @@ import dataclasses
 import jax
 import numpy as np
 
+from vit_jax import data
 from vit_jax import objectives
 from vit_jax import types
+from vit_jax.checkpoints import paths
 from vit_jax.data import preprocessing
-from vit_jax.experiment import experiment as experiment_lib
+from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import parts
 from vit_jax.parallel import multihost
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import weights as weights_lib
 
 
+def open_address(
+    address: str, which: str, num_heads: int) -> weights_lib.Weights:
+  """Opens weights without a message."""
+  # Imported here: runs from random weights load no reader of weights.
+  from vit_jax.weights import open as open_lib
+  return open_lib.open(address, which=which, num_heads=num_heads, log=None)
+
+
+def open_initial(config: config_lib.Config) -> weights_lib.Weights | None:
+  """Opens the weights at `init.checkpoint`, if it is set."""
+  init = config.init
+  if init.stage:
+    raise ValueError(
+        f'init.stage is {init.stage!r}, whose weights only the workdir of all '
+        "stages holds. Set init.stage to '' and init.checkpoint to the workdir "
+        'of that stage, or start from random parameters: '
+        'init_state(random=True).')
+  return open_address(
+      init.checkpoint, init.which, getattr(config.model, 'num_heads', 0)
+  ) if init.checkpoint else None
+
+
 def start(
-    experiment: experiment_lib.Experiment, weights: weights_lib.Weights,
-) -> tuple[types.TrainState, list[adapt_lib.Row]]:
-  """Returns the state of step 0 with initial weights; see `fit`."""
+    experiment: parts.Experiment, weights: weights_lib.Weights,
+) -> tuple[types.TrainState, str]:
+  """Returns the state of step 0 with initial weights, and a report; see `fit`.
+
+  Raises:
+    ValueError: if the parameters do not fit the model, or a kept head has other
+      classes than the data.
+  """
+  weights, matched = match_head(experiment, weights, owner='the checkpoint')
   params, rows = fit(
       experiment, weights, initial=multihost.fetch(experiment.random_params()))
-  return experiment.init_state(params), rows
+  notes = data.scale_notes(
+      experiment.config.data, weights.preprocess.value_scale)
+  return experiment.init_state(params), (
+      f'Starting from {paths.display(weights.address)} ({weights.kind}):\n'
+      + '\n'.join(filter(None, [adapt_lib.report(rows), matched, *notes])))
 
 
 def check(
-    experiment: experiment_lib.Experiment, earlier: experiment_lib.Experiment,
+    experiment: parts.Experiment, earlier: parts.Experiment,
 ) -> None:
   """Raises if a run cannot start from a checkpoint of an earlier stage.
 
@@ -36,7 +71,7 @@ def check(
 
 
 def weights_of(
-    experiment: experiment_lib.Experiment, params: types.Params,
+    experiment: parts.Experiment, params: types.Params,
 ) -> weights_lib.Weights:
   """Returns parameters of an experiment as weights."""
   size = experiment.config.data.size
@@ -47,7 +82,7 @@ def weights_of(
 
 
 def match_head(
-    experiment: experiment_lib.Experiment, weights: weights_lib.Weights, *,
+    experiment: parts.Experiment, weights: weights_lib.Weights, *,
     owner: str,
 ) -> tuple[weights_lib.Weights, str]:
   """Matches a kept head with the data; see `adapt.match_classes`."""
@@ -59,7 +94,7 @@ def match_head(
 
 
 def fit(
-    experiment: experiment_lib.Experiment, weights: weights_lib.Weights, *,
+    experiment: parts.Experiment, weights: weights_lib.Weights, *,
     rules: adapt_lib.InitConfig | None = None,
     initial: types.Params | None = None,
 ) -> tuple[types.Params, list[adapt_lib.Row]]:
@@ -80,7 +115,7 @@ def fit(
 
 
 def _fit(
-    experiment: experiment_lib.Experiment, weights: weights_lib.Weights, *,
+    experiment: parts.Experiment, weights: weights_lib.Weights, *,
     rules: adapt_lib.InitConfig | None = None,
     initial: types.Params | None = None,
 ) -> tuple[types.Params, list[adapt_lib.Row]]:
@@ -88,7 +123,7 @@ def _fit(
   config = experiment.config
   if initial is None:
     initial = _zeros(experiment.abstract_state.params)
-  added = [*experiment_lib.NOT_IN_MODEL]
+  added = [*parts.NOT_IN_MODEL]
   if rules is None:
     rules = config.init
     if objectives.TEACHER in initial:

@@ -9,12 +9,12 @@ import jax
 from vit_jax import objectives
 from vit_jax import tree
 from vit_jax import types
-from vit_jax.experiment import experiment as experiment_lib
+from vit_jax.experiment import parts
 from vit_jax.parallel import multihost
 
 
 def without(
-    experiment: experiment_lib.Experiment, state: types.TrainState,
+    experiment: parts.Experiment, state: types.TrainState,
 ) -> types.TrainState:
   """Returns the state to save; `state` may be abstract."""
   saved = experiment.optimizer.trainable if experiment.config.lora.rank else (
@@ -25,7 +25,7 @@ def without(
 
 
 def add(
-    experiment: experiment_lib.Experiment, state: types.TrainState,
+    experiment: parts.Experiment, state: types.TrainState,
     base: types.Params | None = None,
 ) -> types.TrainState:
   """Returns an initial or restored state with the frozen weights.
@@ -41,7 +41,7 @@ def add(
 
 
 def with_teacher(
-    experiment: experiment_lib.Experiment, params: types.Params,
+    experiment: parts.Experiment, params: types.Params,
 ) -> types.Params:
   """Returns parameters with those of the teacher, if there is one."""
   return params if experiment.teacher is None else {

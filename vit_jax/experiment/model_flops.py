@@ -11,6 +11,7 @@ import jax
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.experiment import experiment as experiment_lib
+from vit_jax.experiment import parts
 from vit_jax.models import factory
 from vit_jax.models import lora
 from vit_jax.training import flops
@@ -69,7 +70,7 @@ def gradient(experiment: experiment_lib.Experiment, *, remat: Any) -> int:
 def _trainable(experiment: experiment_lib.Experiment) -> Any:
   """Returns which parameters of the model are trained."""
   return tree.without(
-      experiment.optimizer.trainable, *experiment_lib.NOT_IN_MODEL)
+      experiment.optimizer.trainable, *parts.NOT_IN_MODEL)
 
 
 def _model(experiment: experiment_lib.Experiment, *, remat: Any) -> nn.Module:

@@ -31,6 +31,8 @@ from vit_jax.parallel import mesh as mesh_lib
 
 # `experiment.Experiment`, whose module imports this one.
 Experiment = Any
+# Top-level parameters that the model itself does not have.
+NOT_IN_MODEL = (lora.ROOT, objectives.TEACHER)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,26 +6,19 @@ import os
 from etils import epath
 
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import fit_weights
 from vit_jax.run import watchdog as watchdog_lib
 from vit_jax.weights import weights as weights_lib
 
 
-def open_address(
-    address: str, which: str, num_heads: int) -> weights_lib.Weights:
-  """Opens weights without a message."""
-  # Imported here: runs from random weights load no reader of weights.
-  from vit_jax.weights import open as open_lib
-  return open_lib.open(address, which=which, num_heads=num_heads, log=None)
-
-
 def open_weights(
     config: config_lib.Config, workdir: epath.PathLike,
-    opener: Callable[..., weights_lib.Weights] = open_address,
+    opener: Callable[..., weights_lib.Weights] = fit_weights.open_address,
 ) -> weights_lib.Weights | None:
   """Opens the weights that the run in `workdir` starts from, if any.
 
   The workdir of an earlier stage is in the same folder. `opener` is
-  `open_address`, or a function that keeps what it has opened.
+  `fit_weights.open_address`, or a function that keeps what it has opened.
   """
   address = config.init.checkpoint
   if config.init.stage:

@@ -21,7 +21,6 @@ from vit_jax import evals
 from vit_jax import types
 from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import manager
-from vit_jax.checkpoints import paths
 from vit_jax.data import earlier as earlier_data
 from vit_jax.data import example_sets
 from vit_jax.data.sources import files
@@ -105,21 +104,16 @@ def restore_or_init(
         start, message='\n'.join(filter(None, [
             *restored.damaged, start.message, line])))
   if weights is None:
-    state = frozen_weights.add(experiment, experiment.init_state())
+    state = frozen_weights.add(
+        experiment, experiment.init_state(random=True))
     return state, Start(counters_lib.Counters(), (
         f'Starting from random parameters (seed {experiment.config.seed}).'),
         experiment, examples=data_changes.record(experiment).to_plain())
   params = weights.read()
-  weights, line = fit_weights.match_head(
-      experiment, weights.with_params(params), owner='the checkpoint')
-  state, rows = fit_weights.start(experiment, weights)
-  notes = data.scale_notes(
-      experiment.config.data, weights.preprocess.value_scale)
+  state, report = fit_weights.start(experiment, weights.with_params(params))
   return frozen_weights.add(experiment, state), Start(counters_lib.Counters(
       origin=weights.address,
-      base=checksums.identity(params) if adapted else ''), (
-      f'Starting from {paths.display(weights.address)} ({weights.kind}):\n'
-      + '\n'.join(filter(None, [adapt_lib.report(rows), line, *notes]))),
+      base=checksums.identity(params) if adapted else ''), report,
       experiment, examples=data_changes.record(experiment).to_plain())
 
 
@@ -129,6 +123,8 @@ def _match_classes(
 ) -> tuple[experiment_lib.Experiment, str]:
   """Numbers the classes as in a checkpoint; returns a line to print, too."""
   dataset, teacher = experiment.dataset, experiment.teacher
+  if dataset.no_labels and not names:
+    return experiment, ''
   if names and not dataset.classes.names:
     # Losing the names is a difference, too.
     dataset = dataclasses.replace(dataset, class_names=tuple(

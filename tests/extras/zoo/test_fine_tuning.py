@@ -1,9 +1,14 @@
 """Models of other codebases are fine-tuned."""
 
+import re
+
+import jax
 import numpy as np
+import pytest
 
 from tests import random_models
 from tests import toy
+from tests.experiment.test_config import file  # noqa: F401
 from tests.extras.zoo import zoo_models
 from vit_jax import tree
 from vit_jax.experiment import fit_weights
@@ -40,3 +45,41 @@ def test_weights_are_opened_once_for_each_number_of_heads(tmp_path):
   assert [open_once(path, 'latest', heads).config.num_heads
           for heads in (0, 6, 3, 0)] == [3, 6, 3, 3]
   assert open_once(path, 'latest', 0) is open_once(path, 'latest', 3)
+
+
+def test_a_variant_has_the_heads_that_the_weights_declare(
+    file, tmp_path):  # noqa: F811
+  random_models.make(
+      {'variant': 'Ti/16', 'depth': 1, 'num_heads': 12, 'num_classes': 2},
+      side=16).save(tmp_path / 'weights', form='timm')
+  overrides = [f'init.checkpoint={tmp_path}/weights', 'model.variant=Ti/16']
+  with pytest.raises(ValueError, match=(
+      'Ti/16 has num_heads=3, but the weights declare num_heads=12')):
+    load_config.load(file, overrides)
+  stages = load_config.load(file, [*overrides, 'model.num_heads=3'])
+  assert stages[''].model.num_heads == 3
+
+
+def test_settings_of_a_variant_that_differ_from_the_weights_are_printed(capsys):
+  raw = {'model': {'variant': 'vit_tiny_patch16_224', 'qkv_bias': False},
+         'init': {}}
+  trained = {'model': {'name': 'vit', 'variant': 'Ti/16'}}
+  load_config.inherit(raw, trained)
+  assert re.findall(r'model.(\w+ is \w+)', capsys.readouterr().out) == [
+      'gelu is exact']
+
+
+def test_the_distillation_token_and_its_head_learn(tmp_path):
+  teacher = random_models.save_near_initial(
+      tmp_path / 'teacher', num_classes=10, resolution=8, width=8, depth=1,
+      num_heads=2, mlp_dim=16, patch=4)
+  built = toy.build(model={'distill_token': True}, objective={
+      'name': 'distill', 'teacher': str(teacher), 'weight': 0.5})
+  state = built.init_state()
+  initial = jax.device_get(tree.flatten(state.params))
+  batches = built.batches(start_step=0)
+  for _ in range(2):  # The heads start at zero.
+    state, _ = built.train_step(state, next(batches))
+  final = tree.flatten(state.params)
+  for name in ('head/dense/kernel', 'head/distill/kernel', 'distill'):
+    assert np.abs(final[name] - initial[name]).max() > 1e-4, name

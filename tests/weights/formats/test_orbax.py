@@ -38,7 +38,6 @@ def test_a_new_run_sees_the_class_names_of_a_saved_model(run):
     ({'patch': 6}, '32x32 does not divide into patches of 6x6'),
     ({'variant': 'B/16'}, 'variant: the checkpoint declares its model'),
     ({'num_heads': 4}, 'qkv_bias: expected .* found'),
-    ({'registers': 2}, r'registers: expected .*found nothing'),
     ({'prefix': 'x'}, "prefix='x' selects one of several copies")])
 def test_an_override_that_contradicts_a_checkpoint_is_an_error(
     given, words, run):

@@ -99,7 +99,7 @@ class Training:
 
   def __init__(self, experiment: build_lib.Experiment, step: Callable):
     self._step = step
-    self._state = experiment.init_state()
+    self._state = experiment.init_state(random=True)
     self._batch = random_batch(experiment)
 
   @property

@@ -17,6 +17,7 @@ from vit_jax import untrusted
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
+from vit_jax.experiment import fit_weights
 from vit_jax.parallel import coordination
 from vit_jax.run import initial_weights
 from vit_jax.run import restore
@@ -94,7 +95,7 @@ def train(
     workdir: folder of the sweep.
     stop: raises between runs if a signal arrived.
   """
-  opener = functools.cache(initial_weights.open_address)
+  opener = functools.cache(fit_weights.open_address)
   for number, name in enumerate(names, start=1):
     stop.check()
     summary = coordination.run_on_first(

@@ -22,9 +22,9 @@ from vit_jax import untrusted
 from vit_jax.checkpoints import paths
 from vit_jax.extras.zoo import backbone_config as vit_config
 from vit_jax.extras.zoo import removed
+from vit_jax.extras.zoo.arrays import infer_architecture
+from vit_jax.extras.zoo.arrays import matching
 from vit_jax.extras.zoo.configs import config_json
-from vit_jax.extras.zoo.families import infer_architecture
-from vit_jax.extras.zoo.families import matching
 from vit_jax.models import factory
 from vit_jax.models import model_config
 from vit_jax.weights import check

@@ -17,11 +17,13 @@ from vit_jax import tree
 from vit_jax import types
 from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.extras.zoo import backbone_config as vit_config
+from vit_jax.extras.zoo.arrays import joint
 from vit_jax.extras.zoo.configs import huggingface_export
 from vit_jax.extras.zoo.configs import huggingface_types
 from vit_jax.extras.zoo.configs import timm_architectures
 from vit_jax.extras.zoo.configs import timm_arguments
 from vit_jax.extras.zoo.families import families
+from vit_jax.extras.zoo.families import records
 from vit_jax.models import ablations
 from vit_jax.models import model_config
 from vit_jax.weights import declared
@@ -110,7 +112,7 @@ def _write_folder(
         folder / 'model.safetensors', arrays, {**metadata, 'files': files})
 
 
-def _family(form: str, model: weights_lib.Weights) -> families.Family:
+def _family(form: str, model: weights_lib.Weights) -> records.Family:
   """Returns the family to write."""
   config: Any = model.config
   if not isinstance(config, vit_config.BackboneConfig):
@@ -118,7 +120,7 @@ def _family(form: str, model: weights_lib.Weights) -> families.Family:
     return families.FAMILIES['timm_bit']
   if form == 'huggingface':
     found = huggingface_types.TYPES[huggingface_export.model_type(model)]
-    return found.in_family.written(config)
+    return huggingface_types.in_family(found).written(config)
   # Names of arrays show whether biases are shared.
   fields.check_exportable(dataclasses.replace(
       config, position_at='stem') if config.has_offset_bias else config, form)
@@ -154,7 +156,7 @@ def _for_format(
 
 
 def to_arrays(
-    family: families.Family, params: Mapping[str, Any], **lengths: int,
+    family: records.Family, params: Mapping[str, Any], **lengths: int,
 ) -> dict[str, np.ndarray]:
   """Converts parameters, by our names, to a family's arrays, by its names.
 
@@ -166,7 +168,7 @@ def to_arrays(
   """
   flat = {name: np.asarray(array, np.float32)
           for name, array in params.items() if array.size}
-  flat = families.join_pairs(family, flat)
+  flat = joint.join_pairs(family, flat)
   arrays: dict[str, np.ndarray] = {}
   problems = []
   for name, array in flat.items():

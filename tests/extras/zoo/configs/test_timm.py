@@ -232,7 +232,7 @@ def test_a_network_that_timm_cannot_build_is_an_error(settings):
 
 
 @pytest.mark.parametrize(('settings', 'names'), [
-    ({'mlp': 'swiglu', 'layer_norm_epsilon': 1e-5}, r"mlp='swiglu'"),
+    ({'mlp': 'swiglu', 'layer_norm_epsilon': 1e-5}, 'layer_norm_epsilon=1e-05'),
     ({'pool_heads': 3, 'pooling': 'attention'}, 'pool_heads=3'),
     ({'backbone': {'depths': (3, 4, 9)}, 'post_norm': True},
      r'backbone=StemConfig\(.*\)'),

@@ -16,6 +16,8 @@ from vit_jax.extras.zoo import removed
 from vit_jax.extras.zoo import timm_names
 from vit_jax.extras.zoo.configs import huggingface_types
 from vit_jax.extras.zoo.families import families
+from vit_jax.extras.zoo.families import radio
+from vit_jax.extras.zoo.families import records
 from vit_jax.weights import declared
 
 # The first name of each is written.
@@ -33,7 +35,6 @@ MISSING: Mapping[str, str] = {
     'vit_mae': 'the decoder of MAE; use the encoder of timm, such as '
                'hf://timm/vit_base_patch16_224.mae'}
 
-SUMMARY = [0, 1]  # Default of `summary_idxs`: tokens of C-RADIO's summary.
 PROBLEM_TYPES = {'sigmoid': 'multi_label_classification', 'none': 'regression'}
 # Pillow's filter numbers.
 RESAMPLE: Mapping[int, resize_lib.Method] = {
@@ -73,19 +74,17 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
       'rotary')
   if rotary and theta:
     result.model['rotary'] = {**rotary, 'base': float(theta)}
-  if found.family == 'meta':  # TIPSv2.
-    result.positions = 'bilinear'
-    result.add_defaults({'mean': (0.0,) * 3, 'std': (1.0,) * 3},
-                        f'assumed, as for model_type {kind}')
+  result.positions = found.positions
+  result.add_defaults(found.preprocess, f'assumed, as for model_type {kind}')
   size = next((inner[key] for key in (
       'max_img_size', 'image_size', 'crop_size') if key in inner), None)
   if size is not None:
     result.resolution = declared.sides(size)
   result.preprocess |= {ours: tuple(inner[f'norm_{ours}'])
                         for ours in ('mean', 'std') if f'norm_{ours}' in inner}
-  if (summary := inner.get('summary_idxs')) not in (None, SUMMARY):
+  if (summary := inner.get('summary_idxs')) not in (None, radio.SUMMARY):
     result.notes += (f'tokens {summary} are the summary, which is written as '
-                     f'{SUMMARY}',)
+                     f'{radio.SUMMARY}',)
   result.model |= _gelu(inner, found)
   for activation, problem in PROBLEM_TYPES.items():
     if config.get('problem_type') == problem:
@@ -111,7 +110,7 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   return result
 
 
-def _model_type(kind: str | None) -> huggingface_types.ModelType:
+def _model_type(kind: str | None) -> records.ModelType:
   """Returns the row of a `model_type`; that of 'vit' for None.
 
   Raises:
@@ -129,7 +128,7 @@ def _model_type(kind: str | None) -> huggingface_types.ModelType:
 
 
 def _gelu(
-    config: Mapping[str, Any], kind: huggingface_types.ModelType,
+    config: Mapping[str, Any], kind: records.ModelType,
 ) -> dict[str, Any]:
   """Returns the setting `gelu`.
 

@@ -10,7 +10,6 @@ from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import backbone_config as vit_config
 from vit_jax.extras.zoo.configs import huggingface
 from vit_jax.extras.zoo.configs import huggingface_types
-from vit_jax.extras.zoo.configs import timm_arguments
 from vit_jax.extras.zoo.families import families
 from vit_jax.weights import weights as weights_lib
 
@@ -35,7 +34,7 @@ def model_type(model: weights_lib.Weights) -> str:
   for kind, one in huggingface_types.TYPES.items():
     family = families.FAMILIES[one.family]
     if one.base or config.num_classes:
-      expected = one.expected(config)
+      expected = huggingface_types.expected(one, config)
       unlike = [name for name, value in values.items()
                 if name not in one.free and value != expected[name]]
       found.append((len(unlike), config.gelu != family.settings.get('gelu'),
@@ -96,7 +95,7 @@ def _model(
     ValueError: if the model type has no such model.
   """
   height, width = resolution
-  if kind not in ('vit', 'vit_msn') and (
+  if huggingface_types.TYPES[kind].square and (
       height != width or not isinstance(config.patch, int)):
     raise ValueError(
         f'Models of type {kind} in transformers need square images and '
@@ -109,65 +108,15 @@ def _model(
       'initializer_range': 0.02,
       'image_size': height if height == width else [height, width],
       'num_channels': 3}
-  if kind == 'pixio':
-    result |= {'n_cls_tokens': 1 + config.registers}
-  if kind.startswith(('dinov2', 'tipsv2', 'pixio')):
-    fraction = kind == 'tipsv2_vision_model' and config.mlp == 'gelu'
-    result |= {'use_swiglu_ffn': config.mlp == 'swiglu', 'mlp_ratio': (
-        timm_arguments.mlp_ratio(config.mlp_dim, config.width) if fraction
-        else _dinov2_ratio(config))}
-  if kind == 'beit':
-    shared = config.position_at == 'shared'
-    result |= {'use_relative_position_bias': not shared,
-               'use_shared_relative_position_bias': shared,
-               'use_mean_pooling': config.pool_norm,
-               'layer_scale_init_value': config.layer_scale or 0.0}
-  if kind == 'radio':
-    tokens = 1 + config.registers
-    classes = min(3, tokens)  # The default.
-    result |= {'max_img_size': height, 'num_cls_tokens': classes,
-               'num_registers': tokens - classes,
-               'summary_idxs': huggingface.SUMMARY[:tokens],
-               'mlp_ratio': timm_arguments.mlp_ratio(
-                   config.mlp_dim, config.width)}
-  elif config.registers:
+  if config.registers:
     result['num_register_tokens'] = config.registers
-  if kind == 'dinov3_vit':
-    assert config.rotary is not None
-    result |= {'rope_theta': config.rotary.base, 'key_bias': False,
-               'query_bias': config.qkv_bias, 'value_bias': config.qkv_bias,
-               'use_gated_mlp': config.mlp == 'swiglu'}
-    if config.mlp == 'swiglu':
-      result['hidden_act'] = 'silu'
-  if kind == 'aimv2_vision_model':
-    result |= {'rms_norm_eps': result.pop('layer_norm_eps'),
-               'hidden_act': 'silu', 'use_head': False}
-  if kind == 'siglip':
-    result['vision_use_head'] = False
-  return result
+  result |= huggingface_types.TYPES[kind].written(config, height)
+  return {key: value for key, value in result.items() if value is not None}
 
 
 def _key(table: Mapping[Any, str], value: str) -> Any:
   """Returns the first key of a value."""
   return next(key for key, found in table.items() if found == value)
-
-
-def _dinov2_ratio(config: vit_config.BackboneConfig) -> int:
-  """Returns the `mlp_ratio`, an integer, that gives `mlp_dim`.
-
-  Raises:
-    ValueError: if there is none.
-  """
-  for ratio in range(1, 65):
-    hidden = config.width * ratio
-    if config.mlp == 'swiglu':  # Two thirds, to a multiple of 8.
-      hidden = -(-int(hidden * 2 / 3) // 8) * 8
-    if hidden == config.mlp_dim:
-      return ratio
-  raise ValueError(
-      f'DINOv2 in transformers has MLPs of a multiple of the width '
-      f'({config.width}), or two thirds of it for SwiGLU, but mlp_dim is '
-      f'{config.mlp_dim}. Save the model as timm or orbax.')
 
 
 def _preprocessor(preprocess: preprocessing.Preprocess) -> dict[str, Any]:

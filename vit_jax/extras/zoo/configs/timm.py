@@ -15,7 +15,7 @@ from vit_jax.extras.zoo import removed
 from vit_jax.extras.zoo import timm_names
 from vit_jax.extras.zoo.configs import timm_arguments
 from vit_jax.extras.zoo.configs import timm_naflex
-from vit_jax.models import positions as positions_lib
+from vit_jax.extras.zoo.families import families as lineages
 from vit_jax.weights import declared
 
 # Arguments that set what the arrays do not show.
@@ -39,11 +39,6 @@ _UNUSED = re.compile(
 _DEFAULTS: Mapping[str, Any] = {
     'mean': preprocessing.IMAGENET_MEAN, 'std': preprocessing.IMAGENET_STD,
     'crop': 0.875, 'keep_aspect': True, 'interpolation': 'bicubic'}
-# Interpolation of position embeddings by architecture, where it is not cubic:
-# `_create_vision_transformer` in timm 1.0.31. 'linear' has aligned corners.
-_POSITIONS: Mapping[str, positions_lib.Interpolation] = {
-    r'vit_(base|huge)_patch16_radio_v3': 'linear',
-    r'vit_.*_radio_.*|flexivit_.*': 'bilinear_sharp'}
 
 
 def recognises(config: Mapping[str, Any]) -> bool:
@@ -112,8 +107,11 @@ def _parse_vit(
     model |= implied
     if arguments.get('num_heads') is None:
       result.origins['num_heads'] = f'inferred from the architecture {name}'
-  result.positions = next((method for pattern, method in _POSITIONS.items()
-                           if re.fullmatch(pattern, name)), None)
+  # `_create_vision_transformer` in timm 1.0.31.
+  result.positions = next((
+      method for lineage in lineages.LINEAGES
+      for pattern, method in lineage.positions.items()
+      if re.fullmatch(pattern, name)), None)
   if name.startswith('naflexvit_'):
     result.positions = timm_naflex.positions(name, arguments)
   read = {key: arguments[key] for key in _READ if key in arguments}

@@ -4,7 +4,7 @@ The arguments of an architecture's class override some of its settings, see
 `timm_arguments`; all others must be those of the model.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import functools
 from typing import Any
 
@@ -13,6 +13,8 @@ from vit_jax.extras.zoo import backbone_config as vit_config
 from vit_jax.extras.zoo import backbones
 from vit_jax.extras.zoo import timm_names
 from vit_jax.extras.zoo.configs import timm_arguments
+from vit_jax.extras.zoo.families import families
+from vit_jax.extras.zoo.families import records
 from vit_jax.models import factory
 from vit_jax.models import model_config
 from vit_jax.weights import published_sizes
@@ -23,57 +25,23 @@ EPSILONS = (1e-6, 1e-5)
 # Settings that no architecture has of its own.
 _FREE = (*vit_config.BackboneConfig.dimensions, 'position_mlp_dim')
 _BITS = ('R50x1', 'R50x3', 'R101x1', 'R101x3', 'R152x2', 'R152x4')
-
-
-# The first that has all settings of a model is written.
-_ARCHITECTURES: Mapping[timm_arguments.Kind, tuple[str, ...]] = {
-    timm_arguments.VIT: (
-        'vit_base_patch16_224', 'vit_base_patch16_clip_224',
-        'vit_giant_patch14_dinov2', 'aimv2_large_patch14_224',
-        'deit_base_distilled_patch16_224', 'vit_base_patch16_rpn_224',
-        'vit_small_patch16_18x2_224', 'vit_dpwee_patch16_reg1_gap_256',
-        'vit_dwee_patch16_reg1_gap_256', 'vit_base_patch16_xp_224',
-        'vit_tiny_r_s16_p8_224', 'vit_small_r26_s32_224',
-        'vit_base_r50_s16_224', 'vit_large_r50_s32_224'),
-    timm_arguments.NAFLEX: ('naflexvit_base_patch16_siglip',),
-    timm_arguments.EVA: (
-        'eva02_base_patch14_224', 'vit_pe_core_base_patch16_224',
-        'vit_small_patch16_rope_224', 'vit_small_patch16_dinov3',
-        'vit_base_patch16_sapiens2'),
-    timm_arguments.BEIT: ('beit_base_patch16_224',),
-    timm_arguments.RELPOS: (
-        'vit_relpos_base_patch16_rpn_224', 'vit_relpos_base_patch16_224')}
-# Settings that arguments of the class set, but not for these architectures.
-_FIXED: Mapping[str, tuple[str, ...]] = {
-    'vit_base_patch16_clip_224': ('norm',),
-    'vit_giant_patch14_dinov2': ('proj_bias', 'inner_norm'),
-    'aimv2_large_patch14_224': ('norm', 'stem_norm'),
-    'deit_base_distilled_patch16_224': (
-        'registers', 'position', 'position_cls'),
-    'vit_base_patch16_xp_224': ('proj_bias', 'inner_norm'),
-    # No argument removes the layer scale.
-    'vit_dpwee_patch16_reg1_gap_256': (
-        'proj_bias', 'inner_norm', 'layer_scale'),
-    **dict.fromkeys(_ARCHITECTURES[timm_arguments.EVA], ('layer_scale',))}
-# Settings that neither the name implies nor `backbones` lists.
-_OTHERS: Mapping[str, Mapping[str, Any]] = {
-    'vit_base_patch16_sapiens2': {'norm': 'rms', 'layer_scale': 1e-5},
-    'vit_relpos_base_patch16_rpn_224': {
-        'pool_norm': True, 'final_norm': False},
-    **{name: {'backbone': {'depths': depths}} for name, depths in (
-        ('vit_tiny_r_s16_p8_224', ()), ('vit_small_r26_s32_224', (2, 2, 2, 2)),
-        ('vit_base_r50_s16_224', (3, 4, 9)),
-        ('vit_large_r50_s32_224', (3, 4, 6, 3)))}}
+# By class. The first that has all settings of a model is written.
+_ARCHITECTURES: Mapping[timm_arguments.Kind, Sequence[records.Architecture]] = {
+    kind: [one for lineage in families.LINEAGES
+           for one in lineage.architectures if one.kind == name]
+    for name, kind in timm_arguments.KINDS.items()}
 
 
 @functools.cache
-def _config(name: str) -> vit_config.BackboneConfig:
-  """Returns the settings of an architecture."""
-  return vit_config.general(factory.parse({
-      **({'variant': name} if name in backbones.table() else
+def _configs(
+    kind: timm_arguments.Kind,
+) -> list[tuple[records.Architecture, vit_config.BackboneConfig]]:
+  """Returns the architectures of a class, with their settings."""
+  return [(one, vit_config.general(factory.parse({
+      **({'variant': one.name} if one.name in backbones.table() else
          {**dict.fromkeys(vit_config.BackboneConfig.dimensions, 4),
-          **(timm_names.find_architecture(name) or {}), 'num_heads': 1}),
-      **_OTHERS.get(name, {})}))
+          **(timm_names.find_architecture(one.name) or {}), 'num_heads': 1}),
+      **one.settings}))) for one in _ARCHITECTURES[kind]]
 
 
 def find(model: weights_lib.Weights) -> tuple[str, timm_arguments.Kind]:
@@ -112,11 +80,11 @@ def _nearest(
   """
   stored = {*kind.stored(config), *_FREE}
   values = _compared(config, kind)
-  return min(((one, [
-      name for name, value in _compared(_config(one), kind).items()
-      if value != values[name]
-      and (name not in stored or name in _FIXED.get(one, ()))])
-              for one in _ARCHITECTURES[kind]), key=lambda found: len(found[1]))
+  return min(((one.name, [
+      name for name, value in _compared(theirs, kind).items()
+      if value != values[name] and (name not in stored or name in one.fixed)])
+              for one, theirs in _configs(kind)),
+             key=lambda found: len(found[1]))
 
 
 def _compared(

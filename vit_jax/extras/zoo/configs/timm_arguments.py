@@ -92,9 +92,10 @@ RELPOS = Kind({
     'rel_pos_type': ('position', {
         'relative_2d': 'bias', 'relative_mlp': 'mlp'}),
     'rel_pos_dim': 'position_mlp_dim'})
-ALL: _Arguments = {
-    name: of for kind in (NAFLEX, VIT, EVA, BEIT, RELPOS)
-    for name, of in kind.arguments.items()}
+KINDS: Mapping[str, Kind] = {
+    'naflex': NAFLEX, 'vit': VIT, 'eva': EVA, 'beit': BEIT, 'relpos': RELPOS}
+ALL: _Arguments = {name: of for kind in KINDS.values()
+                   for name, of in kind.arguments.items()}
 
 
 def setting(

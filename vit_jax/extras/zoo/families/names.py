@@ -1,7 +1,8 @@
-"""Parameter names of weight families, as tables; our names are on the left."""
+"""Names of arrays that several families share; our names are on the left."""
 
 from collections.abc import Mapping
 import functools
+from typing import Any
 
 from vit_jax.weights.formats import published_names
 from vit_jax.weights.formats.layout import Table
@@ -45,21 +46,81 @@ _TORCH = {'kernel': '.weight', 'scale': '.weight', 'bias': '.bias'}
 rows = functools.partial(
     published_names.rows, ends=_TORCH, layouts=_LAYOUTS, kernels=_KERNELS)
 
+# ------------------------------------------------- Transformers of Hugging Face
+
+# Rows of ViT and DINOv2 that belong to no layer.
+STEM = """
+    patches      .embeddings.patch_embeddings.projection  conv
+    cls          .embeddings.cls_token                    tokens
+    positions    .embeddings.position_embeddings          tokens
+    final_norm   .layernorm                               norm
+    head/dense   classifier                               dense
+    """
+QKV = """
+    @attention/qkv_kernel  @attention.{q|k|v}_proj.weight  qkv_kernel
+    @attention/qkv_bias    @attention.{q|k|v}_proj.bias    qkv_bias
+    """
+QV = """
+    @attention/qkv_kernel  @attention.{q|k|v}_proj.weight  qkv_kernel
+    @attention/qv_bias     @attention.{q|v}_proj.bias      qkv_bias
+    """
+MLP = """
+    @mlp/hidden      @mlp.fc1           denses
+    @mlp/out         @mlp.fc2           denses
+    """
+LAYER = """
+    @attention/out   @attention.o_proj  out
+    @attention_norm  @layernorm_before  norm
+    @mlp_norm        @layernorm_after   norm
+    """ + MLP
+SCALES = """
+    @attention_scale  @layer_scale1.lambda1
+    @mlp_scale        @layer_scale2.lambda1
+    """
+BEFORE_5: Mapping[str, Any] = {  # Names of transformers before version 5.
+    r'\.encoder\.layer\.': '.layers.',
+    r'\.attention\.attention\.(query|key|value)\.': (
+        lambda found: f'.attention.{found[1][0]}_proj.'),
+    r'\.attention\.output\.dense\.': '.attention.o_proj.',
+    r'(\d)\.intermediate\.dense\.': r'\1.mlp.fc1.',
+    r'(\d)\.output\.dense\.': r'\1.mlp.fc2.'}
+
+# Names of the image tower of a model of images and texts.
+TOWER_LAYER = 'vision_model.encoder.layers.{layer}.'
 
 
+def tower(name: str, more: str) -> Table:
+  return Table(name, rows(
+      QKV.replace('@attention.', '@self_attn.') + MLP + """
+      patches          .embeddings.patch_embedding            conv
+      positions        .embeddings.position_embedding.weight
+      @attention/out   @self_attn.out_proj                    out
+      @attention_norm  @layer_norm1                           norm
+      @mlp_norm        @layer_norm2                           norm
+      final_norm       .post_layernorm                        norm
+      head/dense       classifier                             dense
+      """ + more, TOWER_LAYER, 'vision_model'),
+      # Transformers 5 writes the image tower alone without a prefix.
+      renames={
+          r'^(embeddings|encoder|pre_layrnorm|post_layernorm|head)\.': (
+              r'vision_model.\1.')},
+      ignored=(r'text_model\..*', r'text_projection\..*', 'logit_scale',
+               'logit_bias', r'.*\.position_ids'))
 
-# ------------------------ "Implementing Vision Transformer from scratch" (.pt)
 
-SCRATCH = Table('scratch', rows("""
-    patches         embedding.patch_embeddings.projection     conv
-    cls             embedding.cls_token                       tokens
-    positions       embedding.position_embeddings             tokens
-    @attention/qkv_kernel  @attention.qkv_projection.weight   fused_kernel
-    @attention/qkv_bias    @attention.qkv_projection.bias     fused_bias
-    @attention/out  @attention.output_projection              out
-    @attention_norm @layernorm_1                              norm
-    @mlp_norm       @layernorm_2                              norm
-    @mlp/hidden     @mlp.dense_1                              denses
-    @mlp/out        @mlp.dense_2                              denses
-    head/dense      classifier                                dense
-    """, layer='encoder.blocks.{layer}.'))
+def dinov2_ratio(config: Any) -> int:
+  """Returns the `mlp_ratio`, an integer, that gives `mlp_dim`.
+
+  Raises:
+    ValueError: if there is none.
+  """
+  for ratio in range(1, 65):
+    hidden = config.width * ratio
+    if config.mlp == 'swiglu':  # Two thirds, to a multiple of 8.
+      hidden = -(-int(hidden * 2 / 3) // 8) * 8
+    if hidden == config.mlp_dim:
+      return ratio
+  raise ValueError(
+      f'DINOv2 in transformers has MLPs of a multiple of the width '
+      f'({config.width}), or two thirds of it for SwiGLU, but mlp_dim is '
+      f'{config.mlp_dim}. Save the model as timm or orbax.')

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from vit_jax.extras.zoo.arrays import joint
 from vit_jax.extras.zoo.families import families
+from vit_jax.extras.zoo.families import records
 from vit_jax.models import positions as positions_lib
 from vit_jax.weights import inferred
 from vit_jax.weights.formats import array_file
@@ -32,7 +34,7 @@ class Found:
     left_out: names of arrays that are not parameters of the model.
   """
   opened: array_file.ArrayFile
-  family: families.Family
+  family: records.Family
   prefix: str
   matches: tuple[layout.Match, ...]
   left_out: tuple[str, ...]
@@ -118,9 +120,9 @@ def _find(opened: array_file.ArrayFile, prefix: str | None) -> Found:
 
 
 def _models(
-    names: Sequence[str], start: str) -> dict[str, families.Family]:
+    names: Sequence[str], start: str) -> dict[str, records.Family]:
   """Returns the best family of each prefix that begins with `start`."""
-  models: dict[str, families.Family] = {}
+  models: dict[str, records.Family] = {}
   for family, prefix in candidates(names):
     # The backbone of a hybrid is a part of the hybrid.
     if prefix.startswith(start) and prefix not in models and not any(
@@ -132,7 +134,7 @@ def _models(
 
 
 def _matches(
-    names: Sequence[str], prefix: str, models: Mapping[str, families.Family],
+    names: Sequence[str], prefix: str, models: Mapping[str, records.Family],
 ) -> tuple[list[layout.Match], list[str]]:
   """Returns the parameters under a prefix, and problems; see `layout.matches`.
 
@@ -144,12 +146,12 @@ def _matches(
       if not table.ignores(name)])
 
 
-def candidates(names: Sequence[str]) -> list[tuple[families.Family, str]]:
+def candidates(names: Sequence[str]) -> list[tuple[records.Family, str]]:
   """Returns the families of models in a file, with the prefix of their names.
 
   The family that knows most of the names is first.
   """
-  def num_known(found: tuple[families.Family, str]) -> int:
+  def num_known(found: tuple[records.Family, str]) -> int:
     table, prefix = found[0].table, found[1]
     # Projection heads may be beside the backbone that has the prefix.
     parent = re.sub(r'[^/.]+[/.]$', '', prefix)
@@ -223,7 +225,7 @@ def _convert(
       # The projection of CLIP and the patches of C-RADIO have no bias.
       params[f'{ours}/bias'] = np.zeros(
           params[f'{ours}/kernel'].shape[-1], np.float32)
-  return families.split_pairs(params, heads)
+  return joint.split_pairs(params, heads)
 
 
 def _repeat_heads(values: list[Any], heads: int) -> list[Any]:

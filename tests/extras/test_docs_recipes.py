@@ -15,7 +15,7 @@ from vit_jax import __main__ as main
 pytestmark = [pytest.mark.slow,  # It trains models.
               pytest.mark.usefixtures('one_device')]
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 PAGE = (ROOT / 'docs' / 'recipes.md').read_text()
 RECIPES = dict(re.findall(r'## (.*?)\n.*?```bash\n(.*?)```', PAGE, re.DOTALL))
 SHORT = ['total={"steps":2}', 'batch_size=8', 'data.resolution=16',

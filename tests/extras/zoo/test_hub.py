@@ -1,6 +1,7 @@
 """Models are uploaded to a hub, and loaded from it."""
 
 import json
+import shutil
 import time
 from unittest import mock
 
@@ -9,6 +10,9 @@ import pytest
 
 from tests import fake_hub
 from tests import random_models
+from tests.run import test_model_card
+from tests.run.test_model_card import _experiment  # noqa: F401
+from tests.run.test_model_card import _workdir  # noqa: F401
 import vit_jax
 from vit_jax import __main__ as main
 from vit_jax.run import model_card
@@ -145,3 +149,32 @@ def test_a_partial_snapshot_is_not_a_model(hub, pushed, monkeypatch, tmp_path):
       return_value=str(tmp_path / 'old')))
   with pytest.raises(OSError, match='config.json did not arrive in'):
     vit_jax.load(f'hf://{NAME}', log=None)
+
+
+def test_a_converted_folder_has_the_card_with_its_new_path(
+    workdir, tmp_path):
+  assert not main.main([
+      'convert', f'--source={workdir}', f'--target={tmp_path}/hub',
+      '--format=huggingface'])
+  text = (tmp_path / 'hub' / 'README.md').read_text()
+  assert f'--model={tmp_path}/hub photos/' in text
+  assert str(workdir) not in text
+  assert '## Intended use and limits' in text
+  problem = json.loads((tmp_path / 'hub' / 'config.json').read_text())
+  assert problem['problem_type'] == 'multi_label_classification'
+
+
+def test_another_checkpoint_lacks_the_metrics_of_the_card(
+    workdir, tmp_path):
+  folder = shutil.copytree(workdir, tmp_path / 'run')
+  step, = (folder / 'checkpoints/best').iterdir()
+  step.rename(step.with_name('1'))
+  assert not main.main([
+      'convert', f'--source={folder}', f'--target={tmp_path}/hub',
+      '--format=huggingface', '--which=latest'])
+  metadata, original = (
+      test_model_card.front(path.read_text()) for path in (
+          tmp_path / 'hub/README.md', folder / 'model_card.md'))
+  for key in ('model-index', 'metrics'):
+    assert original.pop(key)
+  assert metadata == original

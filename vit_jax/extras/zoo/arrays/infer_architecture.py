@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from vit_jax.extras.zoo.families import families
 from vit_jax.extras.zoo.families import names
+from vit_jax.extras.zoo.families import records
 from vit_jax.models import variants
 from vit_jax.weights import inferred
 
@@ -12,7 +12,7 @@ _LAYERS = 'encoder/layers'
 
 
 def section(
-    params: Mapping[str, Any], family: families.Family, *,
+    params: Mapping[str, Any], family: records.Family, *,
     declared: Mapping[str, Any], heads_in_shapes: bool,
 ) -> dict[str, Any]:
   """Returns the section `model` of a model with these parameters.
@@ -41,7 +41,7 @@ def section(
 
 
 def _encoder(
-    params: Mapping[str, Any], family: families.Family,
+    params: Mapping[str, Any], family: records.Family,
     declared: Mapping[str, Any],
 ) -> dict[str, Any]:
   result: dict[str, Any] = {
@@ -135,7 +135,7 @@ def _positions(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pooling(
-    params: Mapping[str, Any], family: families.Family,
+    params: Mapping[str, Any], family: records.Family,
     declared: Mapping[str, Any],
 ) -> dict[str, Any]:
   has_cls = 'cls' in params
@@ -160,7 +160,7 @@ def _length(params: Mapping[str, Any], name: str) -> int:
 
 
 def num_heads(
-    section: Mapping[str, Any], *, family: families.Family, path: str,
+    section: Mapping[str, Any], *, family: records.Family, path: str,
 ) -> tuple[int, str]:
   """Returns the number of heads of the published size, and whose it is.
 

@@ -7,7 +7,9 @@ from vit_jax.models import variants
 from vit_jax.weights import published_sizes
 
 
-@pytest.mark.parametrize('name', variants.PUBLISHED)
+# A model of the zoo, which tests it.
+@pytest.mark.parametrize(
+    'name', [name for name in variants.PUBLISHED if name != '22B/14'])
 def test_a_published_model_has_its_variant(name):
   config = factory.parse({'variant': name})
   assert published_sizes.variant(config) == name

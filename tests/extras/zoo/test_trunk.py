@@ -1,0 +1,169 @@
+"""What the trunk's tests check of a ViT holds for backbones, too."""
+
+import jax.numpy as jnp
+import pytest
+
+from tests import random_models
+from tests.inference import test_class_names
+from tests.inference.test_class_names import model  # noqa: F401
+from tests.models import test_attention
+from tests.models import test_encoder
+from tests.models import test_positions
+from tests.models import test_splash
+from tests.models import test_variants
+from tests.models.test_attention import calls  # noqa: F401
+from tests.objectives import test_config as test_objectives
+from tests.objectives import test_mae
+from tests.objectives import test_masked_patch
+from tests.optim import test_layer_decay
+from tests.parallel import test_golden_shardings
+from tests.weights import test_adapt
+from tests.weights import test_download
+from tests.weights import test_published_sizes
+from tests.weights.formats import test_orbax
+from tests.weights.formats.test_orbax import run  # noqa: F401
+from vit_jax import schema
+from vit_jax.extras.zoo import attention
+from vit_jax.models import factory
+
+B16 = {'variant': 'B/16'}
+RELATIVE = {'position': 'relative_2d', 'position_at': 'shared'}
+
+
+@pytest.mark.parametrize('section', [
+    {'position': 'relative_2d'}, {'differential': True}], ids=str)
+def test_they_take_the_plain_path_of_attention(calls, section):  # noqa: F811
+  test_attention.trace(section)
+  assert not calls
+
+
+def test_each_device_attends_to_its_images_and_groups_of_heads():
+  plain, kernel = (
+      attention.SelfAttention(factory.parse({
+          'name': 'backbone', 'width': 16, 'depth': 1, 'mlp_dim': 8,
+          'num_heads': 4, 'num_kv_heads': 2, 'patch': 4, 'attention': name}),
+                              train=False, capture=False, grid=(1, 1))
+      for name in ('plain', 'splash'))
+  test_splash.assert_same_when_split(
+      plain, kernel, None, jnp.zeros((), int), images=2)
+
+
+def test_folded_layer_scales_change_neither_outputs_nor_gradients():
+  scaled = test_encoder.build(layer_scale=0.5, remat='attention')
+  params = random_models.randomize(
+      scaled, test_encoder.IMAGES, scale=0.4, seed=2)
+  expected, found = (
+      test_encoder.loss_and_gradients(scaled, params, train=train)
+      for train in (False, True))
+  random_models.assert_close(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize('kind', [
+    {'parallel': True}, {'qk_norm': True}, {'layer_scale': 0.1}, {'rotary': {}},
+    {'num_kv_heads': 1}, {'differential': True}], ids=str)
+def test_attention_remat_saves_projections_in_the_compute_dtype(kind):
+  test_encoder.check_saved_by_attention_remat(**kind)
+
+
+def test_without_positions_the_order_of_patches_does_not_matter():
+  test_positions.test_without_positions_the_order_of_patches_does_not_matter(
+      {'position': 'none', 'registers': 2})
+
+
+def test_22b_has_its_published_size():
+  test_variants.test_parameter_count_is_the_published_one('22B/14')
+  test_published_sizes.test_a_published_model_has_its_variant('22B/14')
+
+
+def test_shardings_of_22b_are_unchanged():
+  test_golden_shardings.test_shardings_are_unchanged('22B/14')
+
+
+def test_settings_of_a_variant_can_be_overridden():
+  config = factory.parse({'variant': '22B/14', 'parallel': False})
+  assert (config.parallel, config.qk_norm, config.norm, config.qkv_bias) == (
+      False, True, 'rms', False)
+
+
+def test_fine_tuning_inherits_the_settings_of_22b():
+  source = schema.to_plain(factory.parse({'variant': '22B/14'}))
+  got = factory.parse(factory.inherit({'depth': 2}, source))
+  assert (got.parallel, got.qk_norm, got.norm, got.qkv_bias, got.width) == (
+      True, True, 'rms', False, 6144)
+
+
+@pytest.mark.parametrize(('section', 'words'), [
+    ({'num_kv_heads': 5}, 'num_kv_heads must divide'),
+    ({'position': 'relative_2d', 'position_at': 'layers'},
+     "position_at is 'layers'. Expected one of 'stem', 'shared'"),
+    ({'position': 'relative_mlp', 'axial': True, 'pooling': 'average'},
+     'Unknown key model.axial'),
+    ({'post_norm': True, 'layer_scale': 0.1}, 'post_norm excludes'),
+    ({'paired': True, 'parallel': True}, 'paired excludes')])
+def test_incompatible_settings_are_an_error(section, words):
+  test_variants.test_incompatible_settings_are_an_error(
+      {**B16, **section}, words)
+
+
+def test_an_override_that_contradicts_a_checkpoint_is_an_error(run):  # noqa: F811
+  test_orbax.test_an_override_that_contradicts_a_checkpoint_is_an_error(
+      {'registers': 2}, 'registers: expected .*found nothing', run)
+
+
+@pytest.mark.parametrize('settings', [
+    {'position': 'relative_2d'}, {**RELATIVE, 'pooling': 'average'},
+    {'position': 'relative_mlp'}], ids=str)
+def test_positions_of_every_kind_fit_a_model_of_another_grid(settings):
+  test_adapt.test_positions_of_every_kind_fit_a_model_of_another_grid(settings)
+
+
+def test_weights_and_their_settings_are_downloaded_once(
+    site, tmp_path, cached_files):
+  test_download.check_downloaded_once(
+      'timm', 'x.safetensors', site=site, tmp_path=tmp_path,
+      cached_files=cached_files, model=random_models.make(
+          {**random_models.TINY, 'gelu': 'exact'}, side=32))
+
+
+@pytest.mark.parametrize(('objective', 'section'), [
+    ('mae', {'rotary': {}}), ('mae', {'position': 'relative_2d'}),
+    ('lejepa', {'position': 'relative_mlp'})])
+def test_a_model_that_does_not_suit_the_objective_is_an_error(
+    objective, section):
+  words = {'rotary': 'model.rotary=RotaryConfig'}
+  name, value = next(iter(section.items()))
+  test_objectives.test_a_model_that_does_not_suit_the_objective_is_an_error(
+      {'name': objective}, {**test_objectives.VIT, **section},
+      words.get(name, f'model.{name}={value!r}'))
+
+
+@pytest.mark.parametrize('target', ['normalized', 'patch'])
+def test_the_loss_of_mae_is_over_masked_patches(target):
+  test_mae.test_loss_equals_a_loop_over_masked_patches(target, {'registers': 2})
+
+
+def test_visible_tokens_keep_their_positions():
+  test_mae.test_visible_tokens_keep_their_positions({'registers': 1}, prefix=1)
+
+
+def test_the_loss_of_masked_patches_is_over_corrupted_ones():
+  test_masked_patch.test_loss_equals_a_loop_over_corrupted_patches(
+      'downsampled', {'registers': 2})
+
+
+@pytest.mark.parametrize('section', [
+    {'position': 'factorized', 'representation_layer': True, 'patch': 1,
+     'backbone': {'depths': (1,), 'width': 32}},
+    {'distill_token': True}, {'stem_norm': 'patches'}, {'stem_norm': 'tokens'},
+    RELATIVE, {**RELATIVE, 'position': 'relative_mlp'},
+    {'position': 'relative_2d', 'layer_scale': 0.1, 'pooling': 'average',
+     'pool_norm': True, 'final_norm': False}], ids=str)
+def test_each_layer_of_a_model_has_its_own_learning_rate(section):
+  test_layer_decay.test_each_layer_of_a_model_has_its_own_learning_rate(section)
+
+
+@pytest.mark.parametrize(('before', 'names', 'line'), test_class_names.GIVEN)
+def test_a_load_says_how_given_names_replace_others(
+    model, before, names, line, tmp_path):  # noqa: F811
+  test_class_names.test_a_load_says_how_given_names_replace_others(
+      model, before, names, line, tmp_path, form='timm')

@@ -1,0 +1,12 @@
+"""Leaves in vit_jax/extras, of which each may be deleted."""
+
+from vit_jax import registry
+
+
+def has(target):
+  """Whether the leaf of a target exists; yes for targets in the trunk."""
+  package, extras, leaf = target.partition(':')[0].split('.')[:3]
+  return extras != 'extras' or registry.exists(f'{package}.extras.{leaf}')
+
+
+COMMANDS = [name for name, target in registry.COMMANDS.items() if has(target)]

@@ -1,0 +1,1 @@
+"""Arrays of files: their family, their layout, and the model they belong to."""
