@@ -20,6 +20,8 @@ IGNORED = 'data.target is none: labels are ignored.'
 PATHS, LABEL, SPLIT = ('file_name', 'path'), 'label', 'split'  # Usual names.
 
 _INTEGER = re.compile(r'-?\d{1,18}')
+# As pandas writes them beside empty cells; '007' is a name.
+_WHOLE = re.compile(r'(-?(?:0|[1-9]\d{0,17}))(?:\.0*)?')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,10 +157,14 @@ def clean(cell: Any) -> Any:
 
 def to_integer(cell: Any) -> int | None:
   """Returns a clean cell as an integer; None for other text, such as '007'."""
-  if isinstance(cell, str) and _INTEGER.fullmatch(cell) and (
-      str(int(cell)) == cell):
-    return int(cell)
+  if isinstance(cell, str) and (match := _WHOLE.fullmatch(cell)):
+    return int(match[1])
   return cell if type(cell) is int else None
+
+
+def to_flag(cell: Any) -> bool | None:
+  """Returns a cell of 0 or 1 as a truth value; None for others."""
+  return {0: False, 1: True}.get(to_integer(clean(cell)))  # type: ignore
 
 
 def sort_names(names: Iterable[str]) -> list[str]:

@@ -174,9 +174,10 @@ def _number(
       'the row)')
   if are_indices and None not in integers:
     return tuple(map(str, range(max(integers) + 1))), integers  # type: ignore
-  names = columns_lib.sort_names({str(cell) for cell in cells})
+  texts = [*map(str, cells if None in integers else integers)]
+  names = columns_lib.sort_names({*texts})
   index = {name: i for i, name in enumerate(names)}
-  return tuple(names), [index[str(cell)] for cell in cells]
+  return tuple(names), [index[text] for text in texts]
 
 
 def _split_cells(
@@ -257,8 +258,7 @@ def _parse_flags(
   flags = []
   for column, what in columns.values():
     cells, codes = columns_lib.encode(column.take(pa.array(what.rows)))
-    flag_of = [{'0': False, '1': True}.get(str(columns_lib.clean(cell)))
-               for cell in cells]
+    flag_of = [columns_lib.to_flag(cell) for cell in cells]
     _check_cells(
         cells, (flag is not None for flag in flag_of), codes, what,
         expected='0 or 1, as several label columns are one class each '

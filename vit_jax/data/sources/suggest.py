@@ -37,17 +37,13 @@ _NUMBER = re.compile(r'[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?')
 _MIN_SEPARATED = 0.05  # In a smaller fraction of cells, ';' is part of a name.
 _MIN_NUMBERS = 0.9  # In a column of measurements, some cells may be mistyped.
 _MAX_CLASSES, _ROWS_PER_CLASS = 100, 5
-_ROWS = 1000  # Of a table that are looked at.
-_UNKNOWN = 'FOLDER'
+_ROWS, _UNKNOWN = 1000, 'FOLDER'  # Rows of a table that are looked at.
 Flags = dict[str, str]
 
 
 def _paste(flags: Flags) -> str:
   return ' '.join(f'--config.data.{name}={shlex.quote(value)}'
                   for name, value in flags.items())
-
-
-# ---------------------------------------------------------------------- labels
 
 
 def check_single(
@@ -69,8 +65,7 @@ def _kind(columns: Sequence[columns_lib.Column]) -> Flags:
   if len(columns) > 1:
     if not all(map(_is_flags, columns)):
       return {'target': 'regression'}
-    ones = np.sum([columns_lib.apply(
-        column, lambda cell: str(cell).strip() == '1', int)
+    ones = np.sum([columns_lib.apply(column, columns_lib.to_flag, int)
                    for column in columns], axis=0)
     return {} if (ones == 1).all() else {'target': 'multi'}
   share = lambda test: columns_lib.apply(columns[0], test, bool).mean()
@@ -90,9 +85,8 @@ def _kind(columns: Sequence[columns_lib.Column]) -> Flags:
 
 
 def _is_flags(column: columns_lib.Column) -> bool:
-  return not pa.types.is_nested(column.type) and {
-      str(columns_lib.clean(cell)) for cell in columns_lib.encode(column)[0]
-      } <= {'0', '1'}
+  return not pa.types.is_nested(column.type) and None not in map(
+      columns_lib.to_flag, columns_lib.encode(column)[0])
 
 
 def _number(cell: Any) -> float | None:
@@ -117,27 +111,26 @@ def columns(
   text = (f'{where} has the columns {", ".join(table.column_names)}, but '
           f'{" and ".join(expected)} {("was", "were")[len(expected) > 1]} '
           'expected.')
+  if any(map(files.is_image, table.column_names)):
+    return f'{text} Is the first line a header? Add one: file_name,label'
   path = epath.Path(where) if has_paths and os.path.isfile(where) else None
   flags = _for_table(table.slice(0, _ROWS), config, path, has_paths)
   if flags is not None:
     return f'{text} To use them:\n  {_paste(flags)}'
-  return (f'{text} No column is an obvious choice. Name them: ' + ' '.join(
-      f'--config.data.table.{role}=COLUMN' for role in roles))
+  return f'{text} No column is an obvious choice. Name them: ' + ' '.join(
+      f'--config.data.table.{role}=COLUMN' for role in roles)
 
 
 def image_column(
     found: Sequence[str], rest: pa.Table, config: columns_lib.LabelConfig, *,
     where: str,
 ) -> str:
-  """Returns the error for Parquet files that do not declare one image column.
-
-  `found` may hold images, `rest` are the other columns.
-  """
+  """Returns the error if not one of the columns is declared as images."""
   name = _find(found, _PATHS) or (found[0] if found else 'COLUMN')
   labels = _for_table(rest.slice(0, _ROWS), config, None, False) or {}
-  text = ', '.join(found) or 'no column'
-  return (f'{where} does not declare one column of images; {text} may hold '
-          f'them. To use one:\n  {_paste({"table.path": name, **labels})}')
+  return (f'{where} does not declare one column of images; they may be in: '
+          f'{", ".join(found)}. To use one:\n  '
+          + _paste({'table.path': name, **labels}))
 
 
 def folder_of_images(
@@ -160,9 +153,13 @@ def _for_table(
   names, given, flags = table.column_names, config.table, Flags()
   image = None
   if has_paths:
+    first = {name: table[name].slice(0, 20).to_pylist() for name in names}
+    tests = [lambda cells: all(map(files.is_image, cells))]
+    if path is not None:
+      tests.append(lambda cells: _UNKNOWN not in _place(
+          cells, path.parent, given).values())
     image = given.path or _find(names, ('file_name', *_PATHS)) or next((
-        name for name in names if all(map(
-            files.is_image, table[name].slice(0, 20).to_pylist()))), None)
+        name for test in tests for name in names if test(first[name])), None)
     if image is None:
       return None
     if not given.path and image not in columns_lib.PATHS:
@@ -180,7 +177,7 @@ def _for_table(
     if config.target is None:
       flags |= _kind([table[name] for name in labels])
   if path is not None and image is not None:
-    flags |= _place(table[image].slice(0, 20).to_pylist(), path.parent, given)
+    flags |= _place(first[image], path.parent, given)
   return flags
 
 
@@ -220,9 +217,7 @@ def _place(
 
 
 def _shown(path: epath.PathLike) -> str:
-  """Returns a path from the current folder if it is below."""
-  text = os.fspath(path)
-  return files.relative_path(text, os.getcwd()) or text
+  return files.relative_path(os.fspath(path), os.getcwd()) or os.fspath(path)
 
 
 # --------------------------------------------------------------------- folders
@@ -238,10 +233,14 @@ def folder(root: epath.Path, classes: Sequence[str] = ()) -> str:
           f'{files.shorten([*names, *others], 8) or "nothing"}.')
   text += (f' Expected {root}/CLASS/*.jpg, {root}/train/CLASS/*.jpg (or val, '
            'test), metadata.csv, Parquet or tar files (docs/data.md).')
-  found = next(_for_folder(root), None)
-  return f'{text} To use it:\n  {_paste(found)}' if found else (
-      text + _unpack(root) + ' Image files have one of the suffixes '
-      f'{" ".join(sorted(files.IMAGE_SUFFIXES))}.')
+  if found := next(_for_folder(root), None):
+    return f'{text} To use it:\n  {_paste(found)}'
+  if not files.has_images(root):
+    return (f'{text}{_unpack(root)} Image files have one of the suffixes '
+            f'{" ".join(sorted(files.IMAGE_SUFFIXES))}.')
+  if tables := files.files_with(root, files.TABLE_SUFFIXES):
+    return f'{text} To use it:\n  {_paste({"source": _shown(tables[0])})}'
+  return f'{text} Without labels:\n  {_paste({"target": "none"})}'
 
 
 def _for_folder(root: epath.Path) -> Iterator[Flags]:
@@ -256,12 +255,11 @@ def _for_folder(root: epath.Path) -> Iterator[Flags]:
         name if files.subfolders(root / name) == [name] else ''))
            for flag, name in zip(('source', 'val_source'), pair)}
   for name in folders:
-    below = [sub for sub in files.subfolders(root / name)
-             if files.has_images(root / name / sub)]
-    if len(below) > 1:
-      yield {'source': _shown(root / name)}
-  if files.has_images(root):
-    yield {'target': 'none'}  # For objectives without labels.
+    place = root / name
+    while len(inner := files.subfolders(place)) == 1:
+      place = place / inner[0]
+    if sum(files.has_images(place / name) for name in inner) > 1:
+      yield {'source': _shown(place)}
 
 
 def _tables(root: epath.Path) -> Flags:
@@ -289,9 +287,9 @@ def _tables(root: epath.Path) -> Flags:
 
 
 def check_folders(root: epath.Path, inside: Mapping[str, Set[str]]) -> None:
-  """Raises `NoLabels` if class folders look like splits or a table's images.
+  """Raises `NoLabels` if class folders may be splits, or images of a table.
 
-  `inside` are the subfolders with images of each class folder, '' for itself.
+  `inside` has the subfolders of each class that hold images, '' for itself.
   """
   flags = _tables(root) if files.files_with(root, files.TABLE_SUFFIXES) else {}
   if flags:
@@ -304,18 +302,20 @@ def check_folders(root: epath.Path, inside: Mapping[str, Set[str]]) -> None:
       name for below in inside.values() for name in below if name)
   shared = sorted(name for name, count in counts.items() if count > 1)
   pair = _pair([*inside])
-  if with_images < {*inside} and (len(shared) > 1 or pair):
+  are_splits = pair and all(map(_word, inside))
+  if are_splits or (with_images < {*inside} and (len(shared) > 1 or pair)):
     same = f' with the same names ({files.shorten(shared)})' * bool(shared)
+    what = ('are named like splits' if are_splits else
+            f'have subfolders{same}, so either level may be the classes')
     raise protocol.NoLabels(
-        f'{root}/{{{files.shorten(sorted(inside))}}} have subfolders{same}, so '
-        'either level may be the classes. ' + (
+        f'{root}/{{{files.shorten(sorted(inside))}}} {what}. ' + (
             f'If these are splits:\n  {_paste(next(_for_folder(root)))}\n'
             if pair else 'Name one of them as data.source. ')
         + f'If they are the classes, move them into {root}/train/.')
 
 
 def _pair(names: Sequence[str]) -> tuple[str, str] | None:
-  """Returns the folders of training and evaluation among names of folders."""
+  """Returns the folders of training and evaluation."""
   found = {_word(name): name for name in reversed(names) if _word(name)}
   other = found.get('test') or found.get('val')
   return (found['train'], other) if other and 'train' in found else None
