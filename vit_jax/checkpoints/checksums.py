@@ -18,6 +18,7 @@ from jaxtyping import Array, UInt32
 
 from vit_jax import tree
 
+
 class ChangedError(ValueError):
   """A checkpoint differs from what was saved."""
 
