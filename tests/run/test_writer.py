@@ -7,7 +7,6 @@ import sys
 import time
 import types
 
-from etils import epath
 import numpy as np
 import pytest
 from tensorboardX.proto import event_pb2

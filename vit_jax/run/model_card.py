@@ -7,6 +7,7 @@ counters and the last evaluation. Licence, use and limits come from the section
 """
 
 from collections.abc import Mapping, Sequence
+import functools
 import json
 import math
 import pathlib
@@ -53,39 +54,27 @@ def of_run(
   config, dataset = experiment.config, experiment.dataset
   title = escape.line(title or epath.Path(workdir).name)
   results = _results(experiment, summary)
-  height, width, channels = config.data.image_shape
   names = dataset.class_names or ()
-  optimizer = schema.to_plain(config.optimizer)
+  model, optimizer = map(schema.to_plain, (config.model, config.optimizer))
   card = huggingface_hub.ModelCard.from_template(
       _metadata(title, experiment, results, origin),
       template_path=str(pathlib.Path(__file__).with_suffix('.md.jinja')),
+      console=console, escape=escape, words=_words, count='{:,}'.format,
+      operations=lambda ops: '; '.join(map(_words, ops)) or 'none',
+      names=lambda several: ', '.join(map(escape.markdown, several)),
       title=title, config=config, model=config.model, dataset=dataset,
+      summary=summary, results=results,
       class_names=names if len(names) <= MAX_NAMES else (),
-      height=height, width=width, channels=channels,
-      grid=config.model.grid(config.data.size),
       origin=paths.display(origin) if origin else '',
       source=source_config.get('data', {}).get('source'),
       mixture=mixture.describe(
           config.data.mixture, dataset.source, summary['images']),
-      summary=summary, results=results, best=summary.get('best') or {},
-      exaflops=summary.get('exaflops', 0.0),
-      optimizer={name: optimizer[name] for name in optimizer
-                 if name != 'schedule'},
+      optimizer={**optimizer, 'schedule': None},
       regularisation={
           'mixup': config.data.mixup, 'cutmix': config.data.cutmix,
-          **{name: value
-             for name, value in schema.to_plain(config.model).items()
+          **{name: value for name, value in model.items()
              if 'dropout' in name or name == 'stochastic_depth'}},
-      use=_use(workdir, predicts=config.objective.trains_head()),
-      words=_words, text=escape.markdown, code=escape.code,
-      operations=lambda ops: '; '.join(map(_words, ops)) or 'none',
-      names=lambda several: ', '.join(map(escape.markdown, several)),
-      count='{:,}'.format, number=console.format_number,
-      numbers=console.format_numbers, secs=console.format_secs,
-      flops=console.format_flops,
-      value=lambda row, which: console.format_metric(
-          row[which] if _is_finite(row[which]) else None,
-          is_fraction=row['is_fraction'], digits=4))
+      use=_use(workdir, predicts=config.objective.trains_head()))
   return f'{card}\n'
 
 
@@ -135,23 +124,22 @@ def without_metrics(text: str) -> str:
   return str(card)
 
 
+def _task(experiment: experiment_lib.Experiment) -> str:
+  objective = experiment.config.objective
+  if objective.uses_labels:  # Hugging Face has no task for image regression.
+    return '' if experiment.dataset.targets else 'image-classification'
+  return ('image-segmentation' if objective.uses_masks
+          else 'image-feature-extraction')
+
+
 def _metadata(
     title: str, experiment: experiment_lib.Experiment,
     results: Sequence[Mapping[str, Any]], origin: str,
 ) -> huggingface_hub.ModelCardData:
-  config = experiment.config
-  task = ('image-classification' if config.objective.uses_labels else
-          'image-segmentation' if config.objective.uses_masks
-          else 'image-feature-extraction')
-  if config.objective.uses_labels and experiment.dataset.targets:
-    task = ''  # Hugging Face has no task for image regression.
+  config, task = experiment.config, _task(experiment)
   # Each result must name a task, and YAML parsers may reject NaN.
-  found = [huggingface_hub.EvalResult(
-      task_type=task, dataset_type=row['dataset'], dataset_name=row['dataset'],
-      dataset_split=row['split'], metric_type=row['metric'],
-      metric_value=row['chosen'],
-      metric_name=f'{row["evaluator"]}/{row["metric"]}')
-           for row in results if task and _is_finite(row['chosen'])]
+  found = [row['result'] for row in results
+           if task and row['result'].metric_value is not None]
   family = {'resnet': 'resnet', 'vit': 'vision-transformer'}.get(
       config.model.name)
   is_stated = config.card.licence != log_config.CardConfig.licence
@@ -180,30 +168,34 @@ def _use(path: epath.PathLike, *, predicts: bool) -> str:
 def _results(
     experiment: experiment_lib.Experiment, summary: Mapping[str, Any],
 ) -> list[dict[str, Any]]:
-  """Returns a row for each metric of the last and the best checkpoint.
+  """Returns the metrics of the last and the best checkpoint.
 
-  `chosen` is that of the checkpoint which other commands read; None: unknown.
+  `result` is that of the checkpoint which other commands read.
   """
-  metrics = summary['metrics']
-  columns = {'last': metrics, 'chosen': log_rows.chosen_metrics(summary),
-             'best': (summary.get('best') or {}).get('metrics', {})}
   declared = config_lib.declared_metrics(experiment.config)
+  best = (summary.get('best') or {}).get('metrics', {})
   rows = []
-  for key in metrics:
+  for key in summary['metrics']:
     evaluator, _, metric = key.partition('/')
-    if evaluator in experiment.config.evals and metric != 'examples':
-      read = experiment.data_of(evaluator)
-      rows.append({
-          'evaluator': evaluator, 'metric': metric,
-          'dataset': escape.line(read.name), 'split': escape.line(read.split),
-          'images': metrics.get(f'{evaluator}/examples'),
-          'is_fraction': metrics_lib.find(key, declared).is_fraction,
-          **{name: values.get(key) for name, values in columns.items()}})
+    if evaluator not in experiment.config.evals or metric == 'examples':
+      continue
+    read = experiment.data_of(evaluator)
+    last, at_best, chosen = (  # JSON stores NaN as null.
+        None if (value := values.get(key)) is None or not math.isfinite(value)
+        else value for values in (
+            summary['metrics'], best, log_rows.chosen_metrics(summary)))
+    show = functools.partial(
+        console.format_metric, digits=4,
+        is_fraction=metrics_lib.find(key, declared).is_fraction)
+    rows.append({
+        'images': summary['metrics'].get(f'{evaluator}/examples'),
+        'last': show(last), 'best': show(at_best),
+        'result': huggingface_hub.EvalResult(
+            task_type=_task(experiment), dataset_type=escape.line(read.name),
+            dataset_name=escape.line(read.name),
+            dataset_split=escape.line(read.split), metric_type=metric,
+            metric_name=key, metric_value=chosen)})
   return rows
-
-
-def _is_finite(value: float | None) -> bool:
-  return value is not None and math.isfinite(value)
 
 
 def _words(section: Any) -> str:
