@@ -36,6 +36,12 @@ case "$status" in
 esac
 exit "$status"'
 
+# By default, JAX takes one GPU per task.
+if [ "${SLURM_GPUS_ON_NODE:-0}" -gt 0 ]; then
+  JAX_LOCAL_DEVICE_IDS=$(seq -s, 0 $((SLURM_GPUS_ON_NODE - 1)))
+  export JAX_LOCAL_DEVICE_IDS
+fi
+
 # By default, srun gives a task only one core of the node.
 srun --kill-on-bad-exit=1 --cpus-per-task="${SLURM_CPUS_ON_NODE:?start it by sbatch}" \
   bash -c "$task" "$cause" "${PYTHON:-.venv/bin/python}" main.py "$@"

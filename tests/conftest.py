@@ -115,6 +115,16 @@ def weight_of_torch(name, shape):
   return noise(name, shape) / np.sqrt(np.prod(shape[1:]))
 
 
+@pytest.fixture(scope='session', autouse=True)
+def no_cluster():
+  """Commands that run in this process find no cluster, as JAX has started."""
+  def initialize(*_, **__):
+    raise ValueError('coordinator_address should be defined.')
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(jax.distributed, 'initialize', initialize)
+    yield
+
+
 @pytest.fixture(scope='module', autouse=True)
 def frozen_objects():
   """Excludes what libraries and earlier files keep from garbage collection.

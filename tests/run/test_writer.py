@@ -7,7 +7,6 @@ import sys
 import time
 import types
 
-from etils import epath
 import numpy as np
 import pytest
 from tensorboardX.proto import event_pb2
@@ -198,17 +197,3 @@ def test_weights_and_biases_gets_the_same_rows(tmp_path, monkeypatch):
   monkeypatch.setitem(sys.modules, 'wandb', None)
   with pytest.raises(ImportError, match='pip install wandb'):
     writer_lib.MetricWriter(tmp_path, wandb_config={})
-
-
-def test_links_in_a_workdir_are_not_followed(tmp_path):
-  outside, workdir = tmp_path / 'outside', tmp_path / 'run'
-  write_steps(workdir, [1, 2], resume_step=0)
-  (workdir / 'metrics.jsonl').rename(outside)
-  content = outside.read_text()
-  (workdir / 'metrics.jsonl').symlink_to(outside)
-  write_steps(workdir, [3], resume_step=2)
-  writer_lib.add_rows(
-      epath.Path(workdir) / 'unreadable.jsonl', [{'key': 'a'}], step=1)
-  assert [row['step'] for row in writer_lib.read_rows(workdir)] == [1, 2, 3]
-  assert outside.read_text() == content
-  assert not any(path.is_symlink() for path in workdir.iterdir())

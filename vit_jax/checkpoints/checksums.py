@@ -18,6 +18,11 @@ from jaxtyping import Array, UInt32
 
 from vit_jax import tree
 
+
+class ChangedError(ValueError):
+  """A checkpoint differs from what was saved."""
+
+
 _WORDS = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint32}
 
 
@@ -75,7 +80,7 @@ def check_identity(arrays: Any, expected: str, *, path: Any) -> None:
 
 
 def check(sums: Mapping[str, Any], restored: Mapping[str, Any]) -> None:
-  """Raises ValueError if the checksums of restored items differ.
+  """Raises `ChangedError` if the checksums of restored items differ.
 
   Args:
     sums: checksums by item, and by array if it is a tree of arrays.
@@ -84,7 +89,7 @@ def check(sums: Mapping[str, Any], restored: Mapping[str, Any]) -> None:
   for item, data in restored.items():
     if not isinstance(sums[item], dict):
       if sums[item] != of_json(data):
-        raise ValueError(f'the checksum of {item} differs')
+        raise ChangedError(f'the checksum of {item} differs')
     elif different := sorted(of_arrays(data).items() ^ sums[item].items()):
-      raise ValueError(
+      raise ChangedError(
           f'the checksum of {item} differs for {different[0][0]}')

@@ -1,14 +1,8 @@
-"""Storage errors that name the path, the free space and what to do.
-
-The cause is an errno from Python, an error text from TensorStore, a chain of
-both that Orbax raises from a thread, or the response of a bucket's service. The
-original message is kept in each case.
-"""
+"""Storage errors that name the path, the free space and what to do."""
 
 from collections.abc import Callable
 import contextlib
 import os
-import re
 import shutil
 
 from etils import epath
@@ -18,70 +12,46 @@ from vit_jax import console
 from vit_jax import exceptions
 from vit_jax.parallel import coordination
 
-# Operating system errors as TensorStore reports them, and errors of buckets.
-_OS_ERROR = re.compile(r'(?:: ([^":[]+) )?\[(?:OS error|os_error_code)')
-_BUCKET_ERROR = re.compile(
-    r'bucket|credentials|HTTP response|PERMISSION_DENIED|UNAUTHENTICATED'
-    r'|Forbidden|Access ?Denied|quota|Cannot connect', re.IGNORECASE)
-_PATH = re.compile(r'\S*/\S*')
-
 
 class StorageError(RuntimeError):
-  """A file of a run could not be written, or a bucket could not be read."""
+  """A file of a run could not be written."""
 
 
 def explain_errors(
-    what: str, folder: epath.PathLike, *, resume: Callable[[], str] = str,
+    what: str, folder: epath.PathLike, *,
+    kind: type[Exception] = OSError, resume: Callable[[], str] = str,
 ) -> contextlib.AbstractContextManager[None]:
   """Rewrites storage errors that occur while writing `what`.
 
   A save that failed because a process is lost is a `coordination.LostError`.
-  """
-  # First, because Orbax reports a lost process as a TimeoutError, an OSError.
-  return exceptions.replaced_by(
-      lambda error: coordination.lost_error(error) or storage_error(
-          error, f'Cannot write {what} to', folder,
-          more=lambda: f', or use another --workdir. {resume()}'.rstrip()))
-
-
-def storage_error(
-    error: Exception, action: str, path: epath.PathLike, *,
-    more: Callable[[], str] = lambda: '.',
-) -> StorageError | None:
-  """Returns an error with path and advice; None for other kinds of errors.
 
   Args:
-    error: the original exception.
-    action: failed action, such as 'Cannot read'.
-    path: location of the data.
-    more: returns the end of the advice.
+    what: name of the file.
+    folder: the workdir.
+    kind: exceptions to rewrite. Orbax wraps those of the operating system, and
+      TensorStore has its own.
+    resume: returns a sentence about the checkpoint to resume from.
   """
-  is_bucket = (atomic_files.is_remote(path)
-               and not os.fspath(path).startswith('http'))
-  found = next((link for link in exceptions.causes(error)
-                if _is_storage_error(link, is_bucket=is_bucket)), None)
-  if found is None or isinstance(
-      error, (StorageError, coordination.LostError)):
-    return None
-  reported = _OS_ERROR.search(str(found))
-  message = (getattr(found, 'strerror', None) or (reported and reported[1])
-             or exceptions.first_line(found))
-  advice = (
-      "Check the bucket's name, your login (gcloud auth application-default "
-      'login), your role (roles/storage.objectUser) and quotas'
-      if is_bucket else
-      f'Check free space{_free(path)}, inodes, quota and permissions')
-  return StorageError(f'{action} {path}: {message}. {advice}{more()}')
+  def rewrite(error: Exception) -> Exception | None:
+    # First, because Orbax reports a lost process as a TimeoutError, an OSError.
+    if lost := coordination.lost_error(error):
+      return lost
+    if isinstance(error, (StorageError, coordination.LostError)) or (
+        not isinstance(error, kind)):
+      return None
+    *_, cause = exceptions.causes(error)
+    message = getattr(cause, 'strerror', None) or exceptions.first_line(
+        cause, max_characters=1000)
+    advice = (
+        "the bucket's name, your login (gcloud auth application-default login),"
+        ' your role (roles/storage.objectUser) and quotas'
+        if atomic_files.is_remote(folder) else
+        f'free space{_free(folder)}, inodes, quota and permissions')
+    return StorageError(
+        f'Cannot write {what} to {folder}: {message}. Check {advice}, or use '
+        f'another --workdir. {resume()}'.rstrip())
 
-
-def _is_storage_error(error: BaseException, *, is_bucket: bool) -> bool:
-  # Paths may contain these words: 'gs://my-bucket/x does not exist'.
-  text = _PATH.sub('', str(error))
-  if is_bucket and _BUCKET_ERROR.search(text):
-    return True
-  is_os_error = (isinstance(error, OSError)
-                 and not isinstance(error, FileNotFoundError))
-  return is_os_error or _OS_ERROR.search(text) is not None
+  return exceptions.replaced_by(rewrite)
 
 
 def _free(path: epath.PathLike) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 import contextlib
 import json
 import logging
-import re
 import sys
 from typing import Any
 
@@ -20,7 +19,6 @@ from vit_jax import atomic_files
 from vit_jax import exceptions
 from vit_jax import types
 from vit_jax.checkpoints import checksums
-from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import paths
 
 # The manager raises errors of background threads at its next call. Orbax also
@@ -43,10 +41,6 @@ def _without_closed_loops(report: Callable[[Any], object]) -> Callable:
 
 sys.unraisablehook = _without_closed_loops(sys.unraisablehook)
 
-# Memory or service errors, which do not mean that files are damaged.
-_TEMPORARY = re.compile(
-    'RESOURCE_EXHAUSTED|UNAVAILABLE|UNAUTHENTICATED|PERMISSION_DENIED'
-    '|DEADLINE_EXCEEDED')
 CHECKSUMS, EXAMPLES = 'checksums', 'examples'
 
 
@@ -57,15 +51,13 @@ class DamagedError(ValueError):
 def explain_errors(path: epath.Path) -> contextlib.AbstractContextManager[None]:
   """Replaces errors of reading a checkpoint with a `DamagedError`.
 
-  Memory errors and temporary errors of a service are not replaced; in a bucket,
-  other errors of the service become an `errors.StorageError`.
+  Errors of memory, of the operating system and of a bucket's service are kept,
+  because the files may be intact.
   """
   def rewrite(error: Exception) -> Exception | None:
-    storage = (errors.storage_error(error, 'Cannot read', path)
-               if atomic_files.is_remote(path) else None)
-    if (storage is not None or isinstance(error, MemoryError)
-        or _TEMPORARY.search(str(error))):
-      return storage
+    if not isinstance(error, checksums.ChangedError) and (
+        atomic_files.is_remote(path) or _is_of_system(error)):
+      return None
     others = paths.others(path)
     # Without its latest checkpoint, a run would start again and delete `best`.
     resumes = path.parent.name != paths.BEST and any(
@@ -75,12 +67,18 @@ def explain_errors(path: epath.Path) -> contextlib.AbstractContextManager[None]:
         'Copy it again from its origin'
         + (f', or use another one of this run: {", ".join(map(str, others))}.'
            if others else '; the run has no other checkpoint.')
-        + (f' A run resumes from the previous one once this folder is renamed '
-           f'to {path.name}{paths.DAMAGED}.' if resumes else
+        + (' A run of several processes resumes from the previous one once '
+           'this folder is deleted.' if resumes else
            ' --config.init.checkpoint starts a new run from it, in another '
            '--workdir.' if others else ''))
 
   return exceptions.replaced_by(rewrite)
+
+
+def _is_of_system(error: Exception) -> bool:
+  return isinstance(error, (MemoryError, jax.errors.JaxRuntimeError)) or any(
+      isinstance(link, OSError) and not isinstance(link, FileNotFoundError)
+      for link in exceptions.causes(error))
 
 
 def composite(
@@ -107,17 +105,17 @@ def read_checksums(path: epath.Path) -> dict[str, Any]:
   """Returns the checksums of a checkpoint.
 
   Raises:
-    ValueError: if an item that was saved is missing.
+    checksums.ChangedError: if an item that was saved is missing.
   """
   # Unlike `exists`, listing a folder raises operating system errors.
   present = {item.name for item in path.iterdir()}
   sums = read_config(path / CHECKSUMS) if CHECKSUMS in present else {}
   for name in (paths.METADATA, CHECKSUMS, *sums):
     if name not in present:
-      raise ValueError(f'it lacks {name}')
+      raise checksums.ChangedError(f'it lacks {name}')
     if isinstance(sums.get(name), dict) and '_METADATA' not in {
         file.name for file in (path / name).iterdir()}:
-      raise ValueError(f'it lacks {name}/_METADATA')
+      raise checksums.ChangedError(f'it lacks {name}/_METADATA')
   return sums
 
 

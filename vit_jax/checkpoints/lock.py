@@ -46,8 +46,7 @@ def hold(
       if not atomic_files.is_remote(workdir):
         # Unbuffered, as a write to a full disk must not be repeated on closing.
         file = stack.enter_context(open(
-            workdir / FILENAME, 'ab+', buffering=0,
-            opener=atomic_files.without_links))
+            workdir / FILENAME, 'ab+', buffering=0))
         _lock(file, workdir)
         file.seek(0)
         check = functools.partial(_check_same, workdir, file.read())

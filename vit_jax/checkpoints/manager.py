@@ -31,7 +31,6 @@ from etils import epath
 import jax
 import orbax.checkpoint as ocp
 
-from vit_jax import exceptions
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import checksums
@@ -82,6 +81,7 @@ class Checkpoints:
     with errors.explain_errors('checkpoints', self._root):
       self._latest = _manager(self._root / paths.LATEST, keep=config.keep)
       self._best = _manager(self._root / paths.BEST, keep=1)
+    self._step: int | None = None  # Of the newest intact checkpoint.
 
   def __enter__(self) -> 'Checkpoints':
     return self
@@ -121,16 +121,12 @@ class Checkpoints:
     step, arrays = int(state.step), _model(state)
     manager, other = self._latest, self._best
     if which == paths.LATEST:
-      if step in manager.all_steps():
+      if step == self._step:
         return  # The end of the run and a signal may save the same step.
+      self._step = step
       arrays['training'] = _training(state)
     else:
       manager, other = other, manager
-      # A killed run may have saved a best checkpoint after the step that it
-      # resumes from. The resumed run saves it again.
-      for stale in [s for s in manager.all_steps() if s >= step]:
-        manager.wait_until_finished()
-        manager.delete(stale)
     plain = {'config': dict(config), 'progress': dict(progress)}
     if labels:
       plain['labels'] = {'names': list(labels)}
@@ -138,6 +134,11 @@ class Checkpoints:
       plain[items_lib.EXAMPLES] = dict(examples)
     with self._explain_errors(
         f'the checkpoint of step {step:,} or the previous one'):
+      # Damaged ones, or of a killed run, which may have saved a best one after
+      # the step that it resumes from. The resumed run saves them again.
+      for stale in [s for s in manager.all_steps() if s >= step]:
+        manager.wait_until_finished()
+        manager.delete(stale)
       # `latest` names the best step, so it must not be complete before it.
       if jax.process_count() > 1 or which == paths.LATEST:
         other.wait_until_finished()
@@ -149,7 +150,8 @@ class Checkpoints:
   ) -> Restored | None:
     """Returns the newest intact checkpoint, or None if there is none.
 
-    Damaged ones are renamed to STEP.damaged if an older one is intact.
+    Damaged ones are skipped if an older one is intact; the next save replaces
+    them.
 
     Args:
       abstract: shapes, types and shardings; the devices may differ from those
@@ -170,13 +172,15 @@ class Checkpoints:
       try:
         restored = self._restore(step, abstract, check_labels)
       except items_lib.DamagedError as error:
-        # After an error of the operating system, the files may be intact.
-        if jax.process_count() > 1 or _is_os_error(error):
+        if jax.process_count() > 1:
           raise
         damaged[step] = error
       else:
+        self._step = step
         return dataclasses.replace(restored, damaged=tuple(
-            self._rename_damaged(*each) for each in damaged.items()))
+            f'The checkpoint {self._path(step)} is damaged and was skipped; '
+            f'the next one replaces it: {items_lib.reason(error)}'
+            for step, error in damaged.items()))
     if damaged:
       raise damaged[max(damaged)]
     return None
@@ -253,21 +257,10 @@ class Checkpoints:
   def _path(self, step: int) -> epath.Path:
     return epath.Path(self._latest.directory) / str(step)
 
-  def _rename_damaged(self, step: int, error: items_lib.DamagedError) -> str:
-    """Renames a checkpoint; returns a message."""
-    renamed = self._path(step).with_name(f'{step}{paths.DAMAGED}')
-    while renamed.exists():
-      renamed = renamed.with_name(renamed.name + paths.DAMAGED)
-    with self._explain_errors('the new name of a damaged checkpoint'):
-      self._path(step).rename(renamed)
-    self._latest.reload()
-    return (f'The checkpoint of step {step:,} is damaged and was renamed to '
-            f'{renamed}: {items_lib.reason(error)}')
-
   def _explain_errors(
       self, what: str) -> contextlib.AbstractContextManager[None]:
     return errors.explain_errors(
-        what, self._root, resume=self.describe_latest)
+        what, self._root, kind=Exception, resume=self.describe_latest)
 
 
 def _check_same(
@@ -281,12 +274,6 @@ def _check_same(
         f'The checkpoint {path} does not hold the {what} of the config. '
         'Use another --workdir, or the config that wrote it. '
         'Differences:\n  ' + '\n  '.join(difference[:20]))
-
-
-def _is_os_error(error: BaseException) -> bool:
-  return any(isinstance(link, OSError)
-             and not isinstance(link, FileNotFoundError)
-             for link in exceptions.causes(error))
 
 
 def _model(state: types.TrainState) -> dict[str, Any]:

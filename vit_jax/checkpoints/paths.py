@@ -1,7 +1,6 @@
 """Locations of checkpoints.
 
-    WORKDIR/checkpoints/latest/1200/          a complete checkpoint
-    WORKDIR/checkpoints/latest/1200.damaged/  unreadable and renamed; never read
+    WORKDIR/checkpoints/latest/1200/   a complete checkpoint
 
 Orbax writes under a temporary name and renames the complete folder.
 """
@@ -21,7 +20,6 @@ FOLDER = 'checkpoints'
 LATEST, BEST = typing.get_args(types.Which)
 AUTO = 'auto'  # The best one if there is one, else the latest.
 WHICH = (AUTO, LATEST, BEST)
-DAMAGED = '.damaged'
 PARAMS = ('params', 'average')  # Items that hold parameters.
 METADATA = '_CHECKPOINT_METADATA'  # Written by Orbax.
 _MAX_NAMES = 12  # In the error that lists a folder.

@@ -6,19 +6,6 @@ import dataclasses
 import time
 
 
-@dataclasses.dataclass(frozen=True)
-class Interval:
-  """Speed between two log lines, excluding pauses.
-
-  Attributes:
-    images_per_sec: images per second.
-    wait_share: fraction of the time spent waiting for the input. Above a few
-      percent, the input limits the speed.
-  """
-  images_per_sec: float
-  wait_share: float
-
-
 @dataclasses.dataclass
 class Clock:
   """Measures the speed of a training loop.
@@ -72,11 +59,18 @@ class Clock:
     yield
     self._waited_secs += self.now() - start
 
-  def interval(self, *, images: int) -> Interval:
-    """Ends an interval with this number of images and begins the next."""
+  def interval(self, *, images: int) -> dict[str, float]:
+    """Ends an interval with this number of images and begins the next.
+
+    Returns:
+      `images_per_sec`, excluding pauses, and `wait_share`, the fraction of the
+      time spent waiting for the input. Above a few percent, the input limits
+      the speed.
+    """
     secs = self.now() - self._interval_start - self._paused_secs
     rate = 1 / secs if secs > 0 else 0.0
-    speed = Interval(images * rate, self._waited_secs * rate)
+    speed = {'images_per_sec': images * rate,
+             'wait_share': self._waited_secs * rate}
     self._begin_interval()
     return speed
 

@@ -10,7 +10,6 @@ from vit_jax import tree
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import hardware
-from vit_jax.run import clock as clock_lib
 from vit_jax.run import counters as counters_lib
 from vit_jax.run import profiler as profiler_lib
 from vit_jax.run import startup_summary
@@ -19,7 +18,7 @@ from vit_jax.training import step as step_lib
 
 def training_row(
     experiment: experiment_lib.Experiment, counters: counters_lib.Counters,
-    metrics: Mapping[str, Any], speed: clock_lib.Interval, *,
+    metrics: Mapping[str, Any], speed: Mapping[str, float], *,
     flops_per_image: int,
 ) -> dict[str, float]:
   """Returns the metrics of a log line.
@@ -28,7 +27,7 @@ def training_row(
   `flops_per_image` counts training.
   """
   utilisation = hardware.utilisation(
-      speed.images_per_sec * flops_per_image,
+      speed['images_per_sec'] * flops_per_image,
       kind=startup_summary.device_kind(experiment.mesh),
       devices=experiment.mesh.size)
   return {
@@ -41,11 +40,9 @@ def training_row(
       **{f'images_seen_{name}': count for name, count in data.images_seen(
           experiment.config.data.mixture, experiment.dataset.source,
           counters.images).items()},
-      'images_per_sec': speed.images_per_sec,
-      'wait_share': speed.wait_share,
-      **_unreadable(experiment, counters),
+      **speed,
       **({} if utilisation is None else {'mfu': utilisation}),
-      **counters.cost,
+      **_totals(experiment, counters),
       'host_memory_bytes': profiler_lib.host_memory_bytes()}
 
 
@@ -75,11 +72,10 @@ def summary(
       'secs': counters.secs,
       'images': counters.images,
       'flops': counters.flops,
-      **counters.cost,
+      **_totals(experiment, counters),
       'core_hours_by_kind': counters.core_hours_by_kind,
       'devices': experiment.mesh.size,
       'device_kind': startup_summary.device_kind(experiment.mesh),
-      **_unreadable(experiment, counters),
       'parameters': tree.num_elements(experiment.model_params),
       'metrics': {
           **{f'train/{name}': value for name, value in counters.train.items()
@@ -122,8 +118,9 @@ def describe_early_stop(
           '(checkpoint.patience).')
 
 
-def _unreadable(
+def _totals(
     experiment: experiment_lib.Experiment, counters: counters_lib.Counters,
-) -> dict[str, int]:
-  return ({} if experiment.config.data.unreadable == 'error'
-          else {'unreadable': counters.unreadable})
+) -> dict[str, float]:
+  skips = experiment.config.data.unreadable != 'error'
+  return {**({'unreadable': counters.unreadable} if skips else {}),
+          **counters.cost}

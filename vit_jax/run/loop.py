@@ -273,9 +273,7 @@ class _Run:
         flops_per_image=self.flops_per_image)
     self._counters.train = row
     self._write_row({f'train/{name}': value for name, value in row.items()})
-    self._progress.update(self._step, loss=row['loss'],
-                          images_per_sec=speed.images_per_sec,
-                          wait_share=speed.wait_share)
+    self._progress.update(self._step, loss=row['loss'], **speed)
     self.state = dataclasses.replace(
         self.state, metrics=self.experiment.empty_metrics())
 

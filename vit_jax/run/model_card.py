@@ -7,9 +7,10 @@ counters and the last evaluation. Licence, use and limits come from the section
 """
 
 from collections.abc import Mapping, Sequence
-import dataclasses
+import functools
 import json
 import math
+import pathlib
 import re
 import shlex
 import types
@@ -17,7 +18,6 @@ from typing import Any
 
 from etils import epath
 import huggingface_hub
-import jinja2
 
 from vit_jax import console
 from vit_jax import escape
@@ -34,23 +34,6 @@ FILENAME = 'model_card.md'
 MAX_NAMES = 20  # Class names are listed up to this number.
 _HUB = 'hf://'  # Prefix of weights on the Hugging Face hub.
 _USE = '## How to use it'  # Heading of the section with the model's path.
-
-
-@dataclasses.dataclass(frozen=True)
-class _Result:
-  """A metric of the last and the best checkpoint; None if unknown.
-
-  `chosen` is that of the checkpoint which other commands read.
-  """
-  evaluator: str
-  dataset: str
-  split: str
-  images: float | None
-  metric: str
-  is_fraction: bool
-  last: float | None
-  best: float | None
-  chosen: float | None
 
 
 def of_run(
@@ -71,29 +54,28 @@ def of_run(
   config, dataset = experiment.config, experiment.dataset
   title = escape.line(title or epath.Path(workdir).name)
   results = _results(experiment, summary)
-  height, width, channels = config.data.image_shape
   names = dataset.class_names or ()
-  regularisation = {
-      'mixup': config.data.mixup, 'cutmix': config.data.cutmix,
-      **{name: value for name, value in schema.to_plain(config.model).items()
-         if 'dropout' in name or name == 'stochastic_depth'}}
-  return _environment().get_template('model_card.md.jinja').render(
-      metadata=_metadata(title, experiment, results, origin).to_yaml().strip(),
+  model, optimizer = map(schema.to_plain, (config.model, config.optimizer))
+  card = huggingface_hub.ModelCard.from_template(
+      _metadata(title, experiment, results, origin),
+      template_path=str(pathlib.Path(__file__).with_suffix('.md.jinja')),
+      console=console, escape=escape, words=_words, count='{:,}'.format,
+      operations=lambda ops: '; '.join(map(_words, ops)) or 'none',
+      names=lambda several: ', '.join(map(escape.markdown, several)),
       title=title, config=config, model=config.model, dataset=dataset,
+      summary=summary, results=results,
       class_names=names if len(names) <= MAX_NAMES else (),
-      height=height, width=width, channels=channels,
-      grid=config.model.grid(config.data.size),
       origin=paths.display(origin) if origin else '',
       source=source_config.get('data', {}).get('source'),
       mixture=mixture.describe(
           config.data.mixture, dataset.source, summary['images']),
-      summary=summary,
-      epochs=summary['images'] / experiment.dataset.num_examples,
-      optimizer={name: value for name, value in schema.to_plain(
-          config.optimizer).items() if name != 'schedule'},
-      regularisation=regularisation, results=results,
-      best=summary.get('best') or {}, exaflops=summary.get('exaflops', 0.0),
+      optimizer={**optimizer, 'schedule': None},
+      regularisation={
+          'mixup': config.data.mixup, 'cutmix': config.data.cutmix,
+          **{name: value for name, value in model.items()
+             if 'dropout' in name or name == 'stochastic_depth'}},
       use=_use(workdir, predicts=config.objective.trains_head()))
+  return f'{card}\n'
 
 
 def of_weights(repository: str, description: str, *, predicts: bool) -> str:
@@ -125,21 +107,6 @@ def for_hub(text: str, *, library: str, licence: str) -> str:
   return str(card)
 
 
-def _environment() -> jinja2.Environment:
-  environment = jinja2.Environment(
-      loader=jinja2.PackageLoader('vit_jax.run', '.'), trim_blocks=True,
-      lstrip_blocks=True, keep_trailing_newline=True)
-  environment.filters |= {
-      'words': _words, 'count': '{:,}'.format, 'secs': console.format_secs,
-      'number': console.format_number, 'flops': console.format_flops,
-      'numbers': console.format_numbers, 'text': escape.markdown,
-      'code': escape.code,
-      'metric': lambda value, is_fraction: console.format_metric(
-          value if _is_finite(value) else None, is_fraction=is_fraction,
-          digits=4)}
-  return environment
-
-
 def replace_path(
     text: str, path: epath.PathLike, *, predicts: bool) -> str:
   """Returns a card with `path` as the new path of its model."""
@@ -157,22 +124,22 @@ def without_metrics(text: str) -> str:
   return str(card)
 
 
+def _task(experiment: experiment_lib.Experiment) -> str:
+  objective = experiment.config.objective
+  if objective.uses_labels:  # Hugging Face has no task for image regression.
+    return '' if experiment.dataset.targets else 'image-classification'
+  return ('image-segmentation' if objective.uses_masks
+          else 'image-feature-extraction')
+
+
 def _metadata(
     title: str, experiment: experiment_lib.Experiment,
-    results: Sequence[_Result], origin: str,
+    results: Sequence[Mapping[str, Any]], origin: str,
 ) -> huggingface_hub.ModelCardData:
-  config = experiment.config
-  task = ('image-classification' if config.objective.uses_labels else
-          'image-segmentation' if config.objective.uses_masks
-          else 'image-feature-extraction')
-  if config.objective.uses_labels and experiment.dataset.targets:
-    task = ''  # Hugging Face has no task for image regression.
+  config, task = experiment.config, _task(experiment)
   # Each result must name a task, and YAML parsers may reject NaN.
-  found = [huggingface_hub.EvalResult(
-      task_type=task, dataset_type=r.dataset, dataset_name=r.dataset,
-      dataset_split=r.split, metric_type=r.metric, metric_value=r.chosen,
-      metric_name=f'{r.evaluator}/{r.metric}')
-           for r in results if task and _is_finite(r.chosen)]
+  found = [row['result'] for row in results
+           if task and row['result'].metric_value is not None]
   family = {'resnet': 'resnet', 'vit': 'vision-transformer'}.get(
       config.model.name)
   is_stated = config.card.licence != log_config.CardConfig.licence
@@ -200,26 +167,35 @@ def _use(path: epath.PathLike, *, predicts: bool) -> str:
 
 def _results(
     experiment: experiment_lib.Experiment, summary: Mapping[str, Any],
-) -> list[_Result]:
-  last = summary['metrics']
-  best = (summary.get('best') or {}).get('metrics', {})
-  chosen = log_rows.chosen_metrics(summary)
+) -> list[dict[str, Any]]:
+  """Returns the metrics of the last and the best checkpoint.
+
+  `result` is that of the checkpoint which other commands read.
+  """
   declared = config_lib.declared_metrics(experiment.config)
+  best = (summary.get('best') or {}).get('metrics', {})
   rows = []
-  for key, value in last.items():
-    name, _, metric = key.partition('/')
-    if name in experiment.config.evals and metric != 'examples':
-      read = experiment.data_of(name)
-      rows.append(_Result(
-          name, escape.line(read.name), escape.line(read.split),
-          last.get(f'{name}/examples'), metric,
-          metrics_lib.find(key, declared).is_fraction, value, best.get(key),
-          chosen.get(key)))
+  for key in summary['metrics']:
+    evaluator, _, metric = key.partition('/')
+    if evaluator not in experiment.config.evals or metric == 'examples':
+      continue
+    read = experiment.data_of(evaluator)
+    last, at_best, chosen = (  # JSON stores NaN as null.
+        None if (value := values.get(key)) is None or not math.isfinite(value)
+        else value for values in (
+            summary['metrics'], best, log_rows.chosen_metrics(summary)))
+    show = functools.partial(
+        console.format_metric, digits=4,
+        is_fraction=metrics_lib.find(key, declared).is_fraction)
+    rows.append({
+        'images': summary['metrics'].get(f'{evaluator}/examples'),
+        'last': show(last), 'best': show(at_best),
+        'result': huggingface_hub.EvalResult(
+            task_type=_task(experiment), dataset_type=escape.line(read.name),
+            dataset_name=escape.line(read.name),
+            dataset_split=escape.line(read.split), metric_type=metric,
+            metric_name=key, metric_value=chosen)})
   return rows
-
-
-def _is_finite(value: float | None) -> bool:
-  return value is not None and math.isfinite(value)
 
 
 def _words(section: Any) -> str:

@@ -153,8 +153,7 @@ class MetricWriter:
       self._file.close()
     atomic_files.write_json_lines(self._path, rows)
     if not atomic_files.is_remote(self._path):
-      self._file = open(  # noqa: SIM115
-          self._path, 'a', opener=atomic_files.without_links)
+      self._file = open(self._path, 'a')  # noqa: SIM115
 
 
 def import_wandb() -> Any:

@@ -29,7 +29,6 @@ from vit_jax import exceptions
 from vit_jax import schema
 from vit_jax import spelling
 from vit_jax import untrusted
-from vit_jax.checkpoints import errors
 from vit_jax.weights import declared
 from vit_jax.weights.formats import array_file
 from vit_jax.weights.formats import open_file
@@ -83,7 +82,6 @@ def fetch(address: str | os.PathLike, *, log: Log = print) -> epath.Path:
     ValueError: if the address is empty or of an unsupported kind, or the file
       is damaged or has another hash; the next call downloads it again.
     OSError: if there is no connection.
-    errors.StorageError: if a bucket denies access.
   """
   text = os.fspath(address)
   if text in bundled():
@@ -285,10 +283,6 @@ def _explained(url: str) -> Generator[None, None, None]:
     if isinstance(error, FileNotFoundError) or getattr(
         response, 'status_code', None) in (404, 410):
       raise FileNotFoundError(f'There is nothing at {url}.') from error
-    is_network = response is not None or isinstance(error, ConnectionError)
-    if not is_network and (
-        storage := errors.storage_error(error, 'Cannot read', url)):
-      raise storage from error
     raise OSError(
         f'{url} could not be fetched: {type(error).__name__}: '
         f'{exceptions.first_line(error)}.') from error
