@@ -29,6 +29,7 @@ with epy.lazy_imports():
   from vit_jax import evals
   from vit_jax import metrics as metrics_lib
   from vit_jax.evals import confusion
+  from vit_jax.evals import roc
   from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import log_config
@@ -64,6 +65,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='folder for figures (default: `evals` in the workdir)')
   arguments.add(parser, '--flip', '--text-embeddings', '--labels')
   parser.add_argument(
+      '--sensitivity', type=float, metavar='X',
+      help='roc: choose the highest thresholds that reach this sensitivity, '
+      'such as 0.95 (default: highest sensitivity + specificity)')
+  parser.add_argument(
+      '--store-thresholds', action='store_true',
+      help='store the thresholds of roc with the checkpoint; predict decides '
+      'by them')
+  parser.add_argument(
       '--stage', default='', metavar='NAME',
       help='stage: with --config, one of the config; without, a subfolder of '
       'the workdir')
@@ -81,20 +90,26 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
     config = dataclasses.replace(config, evals={
         name: dataclasses.replace(section, flip=True)
         for name, section in config.evals.items()})
+  if args.sensitivity is not None:
+    config = evaluate_checkpoint.with_sensitivity(config, args.sensitivity)
   run_folder = arguments.run_folder(args.workdir)
   output = (epath.Path(args.output) if args.output else
             run_folder and run_folder / 'evals')
   with watchdog_lib.Watchdog(
       config.log, 'reading the checkpoint',
   ) as watchdog, coordination.explain_lost_processes():
-    return 0, _evaluate(config, weights, output, watchdog)
+    return 0, _evaluate(
+        config, weights, output, watchdog, store=args.store_thresholds)
 
 
 def _evaluate(
     config: config_lib.Config, weights: weights_lib.Weights,
-    output: epath.Path | None, watchdog: watchdog_lib.Watchdog,
+    output: epath.Path | None, watchdog: watchdog_lib.Watchdog, *,
+    store: bool,
 ) -> dict[str, Any]:
   experiment, params = evaluate_checkpoint.restore(config, weights)
+  stored = store and evaluate_checkpoint.threshold_evaluator(
+      experiment, weights)
   draws = registry.exists(registry.FIGURES)
   metrics: dict[str, float] = {}
   tables: dict[str, dict[str, Any]] = {}
@@ -105,6 +120,10 @@ def _evaluate(
     if output is not None and draws and jax.process_index() == 0:
       for path in registry.load(registry.FIGURES)(name, result, output):
         print(f'figure      {path}')
+    if name == stored and jax.process_index() == 0:
+      path = evaluate_checkpoint.store_thresholds(
+          experiment, weights, name, result)
+      print(f'thresholds  {path}')
     metrics |= result.metrics_of(name)
     if result.tables:
       tables[name] = {
@@ -123,12 +142,16 @@ def _show(
   dataset = experiment.data_of(name)
   if dataset.without_images:
     console_lib.print_lines(f'note: {dataset.without_images_note}')
-  declared = config_lib.declared_metrics(experiment.config)
-  console_lib.table(
+  title = (
       f'{name}: {dataset.title}, '
       f'{console_lib.format_count(int(result.metrics["examples"]), "image")} '
-      f'in {secs:.1f} s',
-      ['metric', 'value'],
+      f'in {secs:.1f} s')
+  if 'roc' in result.tables:
+    console_lib.table(title, *roc.rows(result))
+    return
+  declared = config_lib.declared_metrics(experiment.config)
+  console_lib.table(
+      title, ['metric', 'value'],
       [[key, console_lib.format_metric(
           value, digits=5, is_fraction=metrics_lib.find(
               f'{name}/{key}', declared).is_fraction)]

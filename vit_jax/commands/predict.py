@@ -153,7 +153,7 @@ def _print(
   if model.thresholds:  # Otherwise, the first class is the decision.
     first.append('decision')
   columns, rows = [*first, 'class', 'share of pixels' if model.has_decoder else
-                   'probability'], []
+                   'probability', *['threshold'] * bool(model.thresholds)], []
   for record, labels in zip(records[:_MAX_ROWS], known):
     path = record['path']
     start = [_shorten(os.path.relpath(path, folder) if folder else path), *(
@@ -164,7 +164,9 @@ def _print(
       columns = [*first, *record['values']]
       rows.append([*start, *record['values'].values()])
     rows += [[*start, _shorten(p['name']),
-              console_lib.format_percent(p['probability'], digits=1)]
+              console_lib.format_percent(p['probability'], digits=1), *(
+                  console_lib.format_percent(value, digits=1) for value in
+                  model.thresholds[p['index']:p['index'] + 1])]
              for p in record.get('predictions', ())[:count]]
   console_lib.table(
       console_lib.format_count(len(paths), 'image')
