@@ -53,7 +53,7 @@ def test_thresholds_are_the_best_on_another_split(toy, sensitivity):
     threshold = result.metrics[f'threshold_{i}']
     label, score = others[:, i], scores[:, i]
 
-    def rates(candidate):
+    def rates(candidate, label=label, score=score):
       hit = score >= candidate - 1e-6
       return hit[label].mean(), hit[~label].mean()
 
@@ -94,7 +94,7 @@ def test_a_row_for_each_label_and_the_mean_fits_80_columns(toy, capsys):
   lines = capsys.readouterr().out.splitlines()
   assert max(map(len, lines)) <= 80
   assert [line.split()[0] for line in lines[4:-1]] == [
-      'a', 'pulmonary', 'c', 'mean']
+      'a', 'pulmonary…pecified', 'c', 'mean']
   assert lines[5].split()[-5:] == ['–', '–', '0.500', '–', '–']
 
 

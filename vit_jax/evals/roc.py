@@ -104,8 +104,8 @@ class RocConfig(evaluator.EvaluatorConfig):
     if self.threshold_split is None:
       context.note(
           f'note: {context.where} chooses thresholds on the images that it '
-          'measures, so sensitivity, specificity and F1 are optimistic. Give it '
-          f'another split by --config.{context.where}.threshold_split=SPLIT')
+          'measures, so sensitivity, specificity and F1 are optimistic. Use '
+          f'another split: --config.{context.where}.threshold_split=SPLIT')
     of_threshold = None if self.threshold_split is None else _gather(
         context, context.open(dataclasses.replace(
             self, split=self.threshold_split)), columns)

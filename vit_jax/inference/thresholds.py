@@ -65,10 +65,10 @@ def _stored(weights: weights_lib.Weights) -> tuple[float, ...]:
     return ()
   found = untrusted.read_json(path)
   by_name = found.get('thresholds')
-  if not isinstance(by_name, dict) or not (
-      len(by_name) == len(names) or len(by_name) == 1 and len(names) == 2) or (
-          not all(name in names and isinstance(value, (int, float))
-                  for name, value in by_name.items())):
+  fewest = 1 if len(names) == 2 else len(names)
+  if not isinstance(by_name, dict) or len(by_name) < fewest or not all(
+      name in names and isinstance(value, (int, float))
+      for name, value in by_name.items()):
     raise ValueError(
         f'{path} must hold a number for each of the classes '
         f'{classes.shorten(names)}, or for one of two, but holds {by_name!r}. '

@@ -281,10 +281,12 @@ def threshold_evaluator(
     raise ValueError(
         '--store-thresholds needs one evaluator roc, but there are '
         f'{", ".join([name, *others])}. Select one by --evaluators={name}.')
-  if not weights.is_checkpoint:
+  if not weights.is_checkpoint or (
+      weights.settings.get('labels') == weights_lib.GIVEN):
     raise ValueError(
-        f'--store-thresholds stores them in a checkpoint of a run, but '
-        f'{weights.origin} is none. Leave it out.')
+        '--store-thresholds needs a checkpoint of vit_jax with its own class '
+        f'names, but {weights.origin} is none, or flags name its classes. '
+        'Leave it out.')
   dataset = experiment.dataset
   if not dataset.multi_label and dataset.num_classes != 2:
     raise ValueError(
