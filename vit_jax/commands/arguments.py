@@ -151,12 +151,14 @@ def add_run(parser: argparse.ArgumentParser, *, folder: str) -> None:
 def check_flag(flag: str, known: Sequence[str]) -> None:
   """Raises a ValueError for an unknown flag that names the nearest ones.
 
-  Those of a command with a config are its keys, too.
+  Keys of the config are compared, too, where no flag is almost the same: they
+  take seconds to import.
   """
   if flag in known:
     return
-  meant = {name: [name] for name in known}
-  if '--config' in known:
+  given, meant = flag.replace('_', '-'), {name: [name] for name in known}
+  if '--config' in known and not difflib.get_close_matches(
+      given, known, cutoff=0.8):
     short = {key: name for name, (key, _) in _SHORT_FLAGS.items()}
     for key in (*reference.names(config_lib.Config),
                 *reference.names(vit.ViTConfig, 'model.')):
@@ -164,7 +166,7 @@ def check_flag(flag: str, known: Sequence[str]) -> None:
       meant.setdefault(f'--{last}', []).extend(
           name for name in (short.get(key), f'--config.{key}')
           if name in known or name == f'--config.{key}')
-  close = difflib.get_close_matches(flag.replace('_', '-'), meant, n=1)
+  close = difflib.get_close_matches(given, meant, n=1)
   hint = ' or '.join(dict.fromkeys(meant[close[0]])) if close else ''
   raise ValueError(
       f'Unknown flag {flag!r}.' + f' Did you mean {hint}?' * bool(hint)
