@@ -21,7 +21,6 @@ from vit_jax import types
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.data import example_sets
-from vit_jax.evals import roc
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fit_weights
@@ -29,7 +28,6 @@ from vit_jax.experiment import frozen_weights
 from vit_jax.experiment import load_config
 from vit_jax.inference import load as load_lib
 from vit_jax.inference import model as model_lib
-from vit_jax.inference import thresholds as thresholds_lib
 from vit_jax.models import factory
 from vit_jax.objectives import supervised
 from vit_jax.parallel import multihost
@@ -247,62 +245,3 @@ def results(
     beat(name)
     yield name, experiment.evaluate(
         name, params, functools.partial(beat, name))
-
-
-def with_sensitivity(
-    config: config_lib.Config, sensitivity: float) -> config_lib.Config:
-  """Returns the config where thresholds reach a sensitivity."""
-  return dataclasses.replace(config, evals={
-      **config.evals, **{
-          name: dataclasses.replace(section, sensitivity=sensitivity)
-          for name, section in _roc(config, flag='--sensitivity').items()}})
-
-
-def _roc(
-    config: config_lib.Config, *, flag: str) -> dict[str, roc.RocConfig]:
-  found = {name: section for name, section in config.evals.items()
-           if isinstance(section, roc.RocConfig)}
-  if not found:
-    raise ValueError(
-        f'{flag} needs the evaluator roc, but the evaluators are '
-        f'{", ".join(config.evals)}. Use --evaluators=roc.')
-  return found
-
-
-def threshold_evaluator(
-    experiment: build_lib.Experiment, weights: weights_lib.Weights) -> str:
-  """Returns the name of the evaluator whose thresholds are to be stored.
-
-  Raises:
-    ValueError: if there is not one, or the weights do not use thresholds.
-  """
-  name, *others = _roc(experiment.config, flag='--store-thresholds')
-  if others:
-    raise ValueError(
-        '--store-thresholds needs one evaluator roc, but there are '
-        f'{", ".join([name, *others])}. Select one by --evaluators={name}.')
-  if not weights.is_checkpoint or (
-      weights.settings.get('labels') == weights_lib.GIVEN):
-    raise ValueError(
-        '--store-thresholds needs a checkpoint of vit_jax with its own class '
-        f'names, but {weights.origin} is none, or flags name its classes. '
-        'Leave it out.')
-  dataset = experiment.dataset
-  if not dataset.multi_label and dataset.num_classes != 2:
-    raise ValueError(
-        '--store-thresholds needs several labels per image or two classes, but '
-        f'{dataset.title} has {dataset.num_classes:,} classes, of which the '
-        'most probable one is predicted. Leave it out.')
-  return name
-
-
-def store_thresholds(
-    experiment: build_lib.Experiment, weights: weights_lib.Weights, name: str,
-    result: evals.Result,
-) -> epath.Path:
-  """Stores the thresholds of an evaluator; see `inference.thresholds`."""
-  names = experiment.dataset.class_names or tuple(
-      map(str, range(experiment.dataset.num_classes)))
-  section = _roc(experiment.config, flag='--store-thresholds')[name]
-  return thresholds_lib.store(
-      weights, section.thresholds(result.metrics, names))
