@@ -163,9 +163,8 @@ def check_flag(flag: str, known: Sequence[str]) -> None:
     for key in (*reference.names(config_lib.Config),
                 *reference.names(vit.ViTConfig, 'model.')):
       last = key.rpartition('.')[2].replace('_', '-')
-      meant.setdefault(f'--{last}', []).extend(
-          name for name in (short.get(key), f'--config.{key}')
-          if name in known or name == f'--config.{key}')
+      meant.setdefault(f'--{last}', []).extend([
+          *{short.get(key, '')}.intersection(known), f'--config.{key}'])
   close = difflib.get_close_matches(given, meant, n=1)
   hint = ' or '.join(dict.fromkeys(meant[close[0]])) if close else ''
   raise ValueError(

@@ -22,9 +22,7 @@ with epy.lazy_imports():
 
   from vit_jax import console as console_lib
   from vit_jax import evals
-  from vit_jax import metrics as metrics_lib
   from vit_jax.evals import confusion
-  from vit_jax.evals import roc
   from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import log_config
@@ -97,16 +95,7 @@ def _show(
     console_lib.print_lines(f'note: {dataset.without_images_note}')
   images = console_lib.format_count(int(result.metrics['examples']), 'image')
   title = f'{name}: {dataset.title}, {images} in {secs:.1f} s'
-  if 'roc' in result.tables:
-    console_lib.table(title, *roc.rows(result))
-    return
-  declared = config_lib.declared_metrics(experiment.config)
-  console_lib.table(
-      title, ['metric', 'value'],
-      [[key, console_lib.format_metric(
-          value, digits=5, is_fraction=metrics_lib.find(
-              f'{name}/{key}', declared).is_fraction)]
-       for key, value in result.metrics.items() if key != 'examples'])
+  console_lib.table(title, *evaluate_weights.table(experiment, name, result))
   if 'confusion' in result.tables:
     console_lib.table('Classes of lowest F1', *confusion.rows(result))
     for line in confusion.describe(result):

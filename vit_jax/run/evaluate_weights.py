@@ -8,7 +8,9 @@ from typing import Any
 from etils import epath
 import jax
 
+from vit_jax import console
 from vit_jax import evals
+from vit_jax import metrics as metrics_lib
 from vit_jax import registry
 from vit_jax.evals import roc
 from vit_jax.experiment import build as build_lib
@@ -68,18 +70,29 @@ def evaluate(
           'metrics': metrics, 'tables': tables}
 
 
+def table(
+    experiment: build_lib.Experiment, name: str, result: evals.Result,
+) -> tuple[list[str], list[list[Any]]]:
+  """Returns the headings and rows of a table of the metrics of an evaluator."""
+  if 'roc' in result.tables:
+    return roc.rows(result)
+  declared = config_lib.declared_metrics(experiment.config)
+  return ['metric', 'value'], [
+      [key, console.format_metric(value, digits=5, is_fraction=metrics_lib.find(
+          f'{name}/{key}', declared).is_fraction)]
+      for key, value in result.metrics.items() if key != 'examples']
+
+
 def with_settings(
     config: config_lib.Config, *, flip: bool, sensitivity: float | None,
 ) -> config_lib.Config:
   """Returns the config with settings of all evaluators that have them."""
-  found = dict(config.evals)
-  if flip:
-    found = {name: dataclasses.replace(section, flip=True)
-             for name, section in found.items()}
-  if sensitivity is not None:
-    found |= {name: dataclasses.replace(found[name], sensitivity=sensitivity)
-              for name in _roc(config, flag='--sensitivity')}
-  return dataclasses.replace(config, evals=found)
+  found = {**config.evals, **({} if sensitivity is None else {
+      name: dataclasses.replace(section, sensitivity=sensitivity)
+      for name, section in _roc(config, flag='--sensitivity').items()})}
+  return dataclasses.replace(config, evals={
+      name: dataclasses.replace(section, flip=flip or section.flip)
+      for name, section in found.items()})
 
 
 def _roc(
