@@ -154,7 +154,7 @@ def parse_arguments(
   rest = [a for a in argv if not a.startswith(CONFIG_FLAG)]
   for argument in rest:
     if argument.startswith('--'):
-      schema.check_name(argument.split('=')[0], known, what='flag')
+      arguments.check_flag(argument.split('=')[0], known)
   args, unknown = parser.parse_known_args(rest)
   if unknown:
     raise ValueError(f'Unknown argument {unknown[0]!r}.')

@@ -304,3 +304,58 @@ def test_weights_without_names_are_matched_by_index_with_one_line(
   assert pets('cd', weights='nameless')[0] == 2
   assert 'nameless/checkpoints/latest/0): 3 without names' in ' '.join(
       capsys.readouterr().err.split())
+
+
+@pytest.fixture
+def findings(tmp_path):
+  """The config of a finished run on images with two labels each."""
+  rows = [f'{i}.png,{i % 2},{i % 3 // 2},{("train", "test")[i % 12 > 7]}'
+          for i in range(24)]
+  for i in range(24):
+    pictures.save(tmp_path / f'{i}.png', pictures.picture(i, side=8))
+  (tmp_path / 'findings.csv').write_text(
+      '\n'.join(['path,bee,ant,split', *rows]))
+  path = toy.write(
+      tmp_path / 'config.py', batch_size=8, model={'pooling': 'average'},
+      objective={'name': 'supervised', 'loss': 'sigmoid'},
+      data={'source': f'{tmp_path}/findings.csv', 'target': 'multi',
+            'table': {'label': 'bee,ant'}})
+  run_lib.train(toy.build(**read_config(path)), tmp_path / 'run')
+  return path
+
+
+@pytest.mark.parametrize(('flags', 'sensitivity'), [
+    ([], 0), (['--sensitivity=0.9'], 0.9),
+    (['--config.evals.roc.threshold_split=train'], 0)])
+def test_thresholds_of_a_finished_run_are_stored_and_applied(
+    evaluate, one_device, findings, tmp_path, capsys, flags, sensitivity):
+  run = tmp_path / 'run'
+  assert vit_jax.load(run, log=None).thresholds == (0.5, 0.5)
+  status, figures = evaluate(
+      f'--workdir={run}', '--evaluators=roc', *flags, '--store-thresholds')
+  metrics = figures['metrics']
+  assert status == 0 and metrics['roc/sensitivity'] >= sensitivity
+  optimistic = 'chooses thresholds on the images that it measures'
+  assert (optimistic in capsys.readouterr().out) == (
+      'threshold_split' not in ''.join(flags))
+  model = vit_jax.load(run, log=None)
+  assert dict(zip(model.preprocess.labels, model.thresholds)) == {
+      name: metrics[f'roc/threshold_{name}'] for name in ('ant', 'bee')}
+  assert main.main(['predict', f'--model={run}', f'{tmp_path}/0.png']) == 0
+  printed = capsys.readouterr().out
+  for threshold in model.thresholds:
+    assert f'{100 * threshold:.1f} %' in printed
+  # The run still resumes from the checkpoint.
+  assert run_lib.train(toy.build(**{
+      **read_config(findings), 'total': {'steps': 3}}), run)['steps'] == 3
+
+
+@pytest.mark.parametrize(('flags', 'words'), [
+    (['--evaluators=half', '--sensitivity=0.9'], 'Use --evaluators=roc'),
+    (['--evaluators=half', '--store-thresholds'], 'Use --evaluators=roc'),
+    (['--evaluators=roc', '--sensitivity=90'], 'at most 1, but is 90'),
+    (['--evaluators=roc', '--store-thresholds'], 'has 10 classes')])
+def test_thresholds_that_cannot_be_stored_are_errors(
+    evaluate, one_device, trained, capsys, flags, words):
+  assert evaluate(f'--workdir={trained}', *flags)[0] == 2
+  assert words in ' '.join(capsys.readouterr().err.split())

@@ -22,6 +22,7 @@ from vit_jax.checkpoints import paths
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import load_config
 from vit_jax.experiment import model_flops
+from vit_jax.run import loop
 from vit_jax.training import health
 from vit_jax.weights import open as open_lib
 from vit_jax.weights import published
@@ -171,13 +172,13 @@ def test_a_non_finite_loss_stops_and_names_the_parameters(
 def test_a_stage_starts_from_the_parameters_of_an_earlier_one(
     tmp_path, capsys, monkeypatch):
   file = toy.write(tmp_path / 'stages.py', **STAGES)
-  train, live, held = run_lib.train, toy.Live(), []
+  train, live, held = loop.train, toy.Live(), []
 
   def counting(experiment, *args, **kwargs):
     held.append(live.count_with(experiment))
     return train(experiment, *args, **kwargs)
 
-  monkeypatch.setattr(run_lib, 'train', counting)
+  monkeypatch.setattr(loop, 'train', counting)
   assert main.main([f'--config={file}', f'--workdir={tmp_path}/run']) == 0
   output = capsys.readouterr().out
   lines = [line.split() for line in output.splitlines()]

@@ -210,7 +210,7 @@ def test_metrics_are_declared_with_their_modes(toy, name):
   declared = {*metrics.names(section.metrics())} | (
       {'color_accuracy'} if section.reports_objective else set())
   reported = {m for m in build(toy, name)(toy.params).metrics
-              if not m.endswith(('_std', '_low', '_high', 'examples'))
+              if not m.endswith(('_std', 'examples'))
               and not m.startswith('threshold')}
   assert reported <= declared
 

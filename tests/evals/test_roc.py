@@ -1,9 +1,11 @@
-"""Curves, thresholds and intervals, compared with scikit-learn."""
+"""Curves and thresholds, compared with scikit-learn."""
 
 import numpy as np
 import pytest
 from sklearn import metrics
 
+from vit_jax import console
+from vit_jax import evals
 from vit_jax.evals import roc
 
 RNG = np.random.default_rng(0)
@@ -21,10 +23,11 @@ def khot(count=200, classes=3):
 
 def test_metrics_of_several_labels_are_those_of_scikit_learn(toy):
   labels, logits = khot()
-  result = toy({'name': 'roc', 'samples': 0}, toy.split(
+  result = toy({'name': 'roc'}, toy.split(
       logits, labels.astype(np.float32), class_names=tuple('abc')),
                activation='sigmoid')(toy.params)
-  guess = sigmoid(logits) >= 0.5
+  thresholds = [result.metrics[f'threshold_{name}'] for name in 'abc']
+  guess = sigmoid(logits) >= np.array(thresholds) - 1e-6
   for name, function, given in (
       ('roc_auc', metrics.roc_auc_score, logits),
       ('average_precision', metrics.average_precision_score, logits),
@@ -35,26 +38,33 @@ def test_metrics_of_several_labels_are_those_of_scikit_learn(toy):
   np.testing.assert_allclose(
       result.tables['class_specificity'],
       [metrics.recall_score(~labels[:, i], ~guess[:, i]) for i in range(3)])
-  assert [result.metrics[f'threshold_{name}'] for name in 'abc'] == [0.5] * 3
-  assert not [name for name in result.metrics if name.endswith('_low')]
 
 
-def test_the_threshold_maximises_f1_on_another_split(toy):
+@pytest.mark.parametrize('sensitivity', [None, 0.8, 1.0])
+def test_thresholds_are_the_best_on_another_split(toy, sensitivity):
   (labels, logits), (others, chosen_on) = khot(), khot()
   result = toy(
-      {'name': 'roc', 'samples': 0, 'threshold_split': 'val'}, {
+      {'name': 'roc', 'threshold_split': 'val', 'sensitivity': sensitivity}, {
           '': toy.split(logits, labels.astype(np.float32)),
           'val': toy.split(chosen_on, others.astype(np.float32))},
       activation='sigmoid')(toy.params)
   scores = sigmoid(chosen_on)
   for i in range(3):
     threshold = result.metrics[f'threshold_{i}']
-    best = max(metrics.f1_score(others[:, i], scores[:, i] >= candidate)
-               for candidate in scores[:, i])
-    assert metrics.f1_score(
-        others[:, i], scores[:, i] >= threshold - 1e-6) == pytest.approx(best)
-    assert result.tables['class_f1'][i] == pytest.approx(metrics.f1_score(
-        labels[:, i], sigmoid(logits[:, i]) >= threshold))
+    label, score = others[:, i], scores[:, i]
+
+    def rates(candidate, label=label, score=score):
+      hit = score >= candidate - 1e-6
+      return hit[label].mean(), hit[~label].mean()
+
+    if sensitivity is None:
+      assert np.subtract(*rates(threshold)) == pytest.approx(
+          max(np.subtract(*rates(candidate)) for candidate in score))
+    else:
+      assert threshold == pytest.approx(max(
+          c for c in score if rates(c)[0] >= sensitivity), rel=1e-5)
+    assert result.tables['class_sensitivity'][i] == pytest.approx(
+        (sigmoid(logits[:, i]) >= threshold)[labels[:, i]].mean())
 
 
 @pytest.mark.parametrize(('positive', 'column'), [('', 1), ('ill', 0)])
@@ -62,46 +72,36 @@ def test_two_classes_have_one_positive_class(toy, positive, column):
   labels = RNG.integers(0, 2, 60)
   logits = RNG.normal(size=(60, 2)).astype(np.float32)
   result = toy(
-      {'name': 'roc', 'positive': positive, 'samples': 200},
+      {'name': 'roc', 'positive': positive},
       toy.split(logits, labels, class_names=('ill', 'well')))(toy.params)
   scores = logits[:, column] - logits[:, 1 - column]
-  found = metrics.roc_auc_score(labels == column, scores)
-  assert result.metrics['roc_auc'] == pytest.approx(found, rel=1e-5)
-  assert result.metrics['threshold'] == 0.5
+  assert result.metrics['roc_auc'] == pytest.approx(
+      metrics.roc_auc_score(labels == column, scores), rel=1e-5)
   assert result.class_names == (('ill', 'well')[column],)
-  assert result.metrics['roc_auc_low'] < found < result.metrics['roc_auc_high']
+  _, rows = roc.rows(result)
+  assert [row[0] for row in rows] == [*result.class_names]
 
 
-def test_samples_are_weights_of_examples_with_equal_scores():
-  labels, scores = khot()
-  scores = scores.round(1)
-  counts = RNG.integers(0, 3, (4, len(labels)))
-  found = roc.measure(labels, scores, np.zeros(3), counts)
-  for row, weights in zip(found, counts):
-    for i, function in enumerate((
-        metrics.roc_auc_score, metrics.average_precision_score)):
-      np.testing.assert_allclose(row[i], [
-          function(labels[:, j], scores[:, j], sample_weight=weights)
-          for j in range(3)], rtol=1e-6)
-
-
-def test_intervals_cover_the_deviation_of_an_accuracy(toy):
-  """Of n images with sensitivity p, it is sqrt(p (1 - p) / n)."""
-  labels = np.repeat([0, 1], 400)
-  logits = np.zeros((800, 2), np.float32)
-  logits[400:720, 1] = 1  # 80 % of the second class.
-  logits[:, 1] -= 0.5
-  found = toy({'name': 'roc', 'samples': 2000}, toy.split(
-      logits, labels))(toy.params).metrics
-  width = (found['sensitivity_high'] - found['sensitivity_low']) / 2
-  assert found['sensitivity'] == pytest.approx(0.8)
-  assert width == pytest.approx(1.96 * np.sqrt(0.8 * 0.2 / 400), rel=0.1)
+def test_a_row_for_each_label_and_the_mean_fits_80_columns(toy, capsys):
+  labels, logits = khot()
+  labels[:, 1] = False
+  result = toy({'name': 'roc'}, toy.split(
+      logits, labels.astype(np.float32),
+      class_names=('a', 'pulmonary fibrosis, unspecified', 'c')),
+               activation='sigmoid')(toy.params)
+  capsys.readouterr()
+  console.table('roc', *roc.rows(result))
+  lines = capsys.readouterr().out.splitlines()
+  assert max(map(len, lines)) <= 80
+  assert [line.split()[0] for line in lines[4:-1]] == [
+      'a', 'pulmonary…pecified', 'c', 'mean']
+  assert lines[5].split()[-5:] == ['–', '–', '0.500', '–', '–']
 
 
 def test_classes_without_examples_are_left_out(toy):
   labels, logits = khot()
   labels[:, 1] = False
-  result = toy({'name': 'roc', 'samples': 3}, toy.split(
+  result = toy({'name': 'roc'}, toy.split(
       logits, labels.astype(np.float32), class_names=tuple('abc')),
                activation='sigmoid')(toy.params)
   assert result.metrics['roc_auc'] == pytest.approx(metrics.roc_auc_score(
@@ -113,6 +113,7 @@ def test_classes_without_examples_are_left_out(toy):
 
 
 @pytest.mark.parametrize(('section', 'classes', 'words'), [
+    ({'sensitivity': 1.1}, 2, 'above 0 and at most 1'),
     ({'positive': 'il'}, 2, "positive.*Did you mean 'ill'"),
     ({}, 101, 'curves of up to 100 classes, but toy test has 101')])
 def test_unsuitable_settings_are_errors(toy, section, classes, words):
@@ -120,3 +121,9 @@ def test_unsuitable_settings_are_errors(toy, section, classes, words):
   split = toy.split(np.zeros((4, classes)), np.zeros(4, int), class_names=names)
   with pytest.raises(ValueError, match=words):
     toy({'name': 'roc', **section}, split)
+
+
+def test_keys_that_ended_are_ignored_in_saved_configs():
+  section, = evals.parse({'x': {
+      'name': 'roc', 'samples': 1000, 'confidence': 0.95}}).values()
+  assert section == roc.RocConfig()

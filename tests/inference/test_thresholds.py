@@ -1,6 +1,7 @@
 """A run decides with the thresholds that `roc` chose for it."""
 
 import csv
+import math
 
 import numpy as np
 from PIL import Image
@@ -10,9 +11,11 @@ from tests import random_models
 from tests import toy
 import vit_jax
 from vit_jax import __main__ as main
+from vit_jax import atomic_files
 from vit_jax.checkpoints import items
 from vit_jax.experiment import config as config_lib
 from vit_jax.inference import predictions
+from vit_jax.inference import thresholds as thresholds_lib
 
 NAMES = 'bee', 'ant', 'cat'
 ROC = {'name': 'roc', 'threshold_split': 'train[:9%]'}
@@ -93,7 +96,36 @@ def test_thresholds_of_another_step_are_not_used(write, progress, expected):
   model = vit_jax.load(path, log=lines.append)
   assert model.thresholds == (expected,) * 3
   command = f'  python main.py evaluate --workdir={path}/checkpoints/latest/5 '
-  assert (f'{command}--evaluators=r' in lines) == (expected == 0.5)
+  assert (f'{command}--evaluators=r --store-thresholds' in lines) == (
+      expected == 0.5)
+
+
+@pytest.mark.parametrize(('content', 'expected'), [
+    ({'bee': 0.1, 'ant': 0.2, 'cat': 0.3}, (0.1, 0.2, 0.3)),
+    ({'ant': 0.2}, 'for each of the classes bee, ant, cat'),
+    ({'bee': 0.1, 'ant': 0.2, 'dog': 0.3}, 'must hold a number'),
+    ({'bee': 0.1, 'ant': 0.2, 'cat': '0.3'}, 'must hold a number')])
+def test_the_stored_file_replaces_thresholds_of_the_run(
+    write, content, expected):
+  path = write(NAMES, {f'r/threshold_{name}': 0.7 for name in NAMES},
+               evals={'r': ROC})
+  file = f'{path}/checkpoints/latest/5/{thresholds_lib.FILE}'
+  atomic_files.write_json(
+      file, {'activation': 'sigmoid', 'thresholds': content})
+  if isinstance(expected, str):
+    with pytest.raises(ValueError, match=f'{file} .*{expected}'):
+      vit_jax.load(path, log=None)
+  else:
+    assert vit_jax.load(path, log=None).thresholds == expected
+
+
+def test_one_of_two_classes_has_a_stored_threshold(write):
+  path = write(NAMES[:2], {}, loss='softmax', label_kind='single')
+  weights = vit_jax.load(path, log=None)
+  assert weights.thresholds == ()
+  thresholds_lib.store(weights, (math.nan, 0.25))
+  np.testing.assert_array_equal(
+      vit_jax.load(path, log=None).thresholds, (np.nan, 0.25))
 
 
 def test_predictions_name_all_classes_that_reach_their_threshold(

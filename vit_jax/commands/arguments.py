@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+import difflib
 import textwrap
 from typing import Any
 
@@ -20,11 +21,13 @@ with epy.lazy_imports():
   from vit_jax.data import config as data_config
   from vit_jax.data import earlier
   from vit_jax.data.sources import columns as columns_lib
+  from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import load_config
   from vit_jax.experiment import reference
   from vit_jax.inference import image_files
   from vit_jax.inference import load as load_lib
   from vit_jax.inference import model as model_lib
+  from vit_jax.models import vit
 
 
 # Flags of several commands, with the arguments of `add_argument`.
@@ -143,6 +146,30 @@ def add_run(parser: argparse.ArgumentParser, *, folder: str) -> None:
         flag, type=kind, metavar='N' if kind is int else 'X',
         dest=f'config.{key}',  # `batch_size` belongs to other commands.
         help=f'--config.{key}')
+
+
+def check_flag(flag: str, known: Sequence[str]) -> None:
+  """Raises a ValueError for an unknown flag that names the nearest ones.
+
+  Keys of the config are compared, too, where no flag is almost the same: they
+  take seconds to import.
+  """
+  if flag in known:
+    return
+  given, meant = flag.replace('_', '-'), {name: [name] for name in known}
+  if '--config' in known and not difflib.get_close_matches(
+      given, known, cutoff=0.8):
+    short = {key: name for name, (key, _) in _SHORT_FLAGS.items()}
+    for key in (*reference.names(config_lib.Config),
+                *reference.names(vit.ViTConfig, 'model.')):
+      last = key.rpartition('.')[2].replace('_', '-')
+      meant.setdefault(f'--{last}', []).extend([
+          *{short.get(key, '')}.intersection(known), f'--config.{key}'])
+  close = difflib.get_close_matches(given, meant, n=1)
+  hint = ' or '.join(dict.fromkeys(meant[close[0]])) if close else ''
+  raise ValueError(
+      f'Unknown flag {flag!r}.' + f' Did you mean {hint}?' * bool(hint)
+      + f' Known: {", ".join(known)}.')
 
 
 def print_config(specification: str, overrides: Sequence[str]) -> None:

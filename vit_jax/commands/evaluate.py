@@ -10,34 +10,26 @@ by name. Few-shot and k-NN evaluation do not use the head.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
-import time
 from typing import Any
 
 from etils import epy
 
-from vit_jax import registry
 from vit_jax.commands import arguments
 
 with epy.lazy_imports():
   from etils import epath
-  import jax
-  import numpy as np
 
   from vit_jax import console as console_lib
   from vit_jax import evals
-  from vit_jax import metrics as metrics_lib
   from vit_jax.evals import confusion
   from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import log_config
-  from vit_jax.parallel import coordination
   from vit_jax.run import evaluate_checkpoint
+  from vit_jax.run import evaluate_weights
   from vit_jax.run import watchdog as watchdog_lib
   from vit_jax.weights import weights as weights_lib
-
-_MAX_CLASSES = 10  # Rows of the table of classes.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +56,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='folder for figures (default: `evals` in the workdir)')
   arguments.add(parser, '--flip', '--text-embeddings', '--labels')
   parser.add_argument(
+      '--sensitivity', type=float, metavar='X',
+      help='roc: choose the highest thresholds that reach this sensitivity, '
+      'such as 0.95 (default: highest sensitivity + specificity)')
+  parser.add_argument(
+      '--store-thresholds', action='store_true',
+      help='store the thresholds of roc with the checkpoint; predict decides '
+      'by them')
+  parser.add_argument(
       '--stage', default='', metavar='NAME',
       help='stage: with --config, one of the config; without, a subfolder of '
       'the workdir')
@@ -77,79 +77,29 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   with watchdog_lib.Watchdog(
       log_config.LogConfig(), 'finding the checkpoint'):
     config, weights = _find(args)
-  if args.flip:
-    config = dataclasses.replace(config, evals={
-        name: dataclasses.replace(section, flip=True)
-        for name, section in config.evals.items()})
+  config = evaluate_weights.with_settings(
+      config, flip=args.flip, sensitivity=args.sensitivity)
   run_folder = arguments.run_folder(args.workdir)
-  output = (epath.Path(args.output) if args.output else
-            run_folder and run_folder / 'evals')
-  with watchdog_lib.Watchdog(
-      config.log, 'reading the checkpoint',
-  ) as watchdog, coordination.explain_lost_processes():
-    return 0, _evaluate(config, weights, output, watchdog)
-
-
-def _evaluate(
-    config: config_lib.Config, weights: weights_lib.Weights,
-    output: epath.Path | None, watchdog: watchdog_lib.Watchdog,
-) -> dict[str, Any]:
-  experiment, params = evaluate_checkpoint.restore(config, weights)
-  draws = registry.exists(registry.FIGURES)
-  metrics: dict[str, float] = {}
-  tables: dict[str, dict[str, Any]] = {}
-  start = time.monotonic()
-  for name, result in evaluate_checkpoint.results(
-      experiment, params, lambda name: watchdog.beat(f'evaluating {name}')):
-    _show(name, result, experiment, secs=time.monotonic() - start)
-    if output is not None and draws and jax.process_index() == 0:
-      for path in registry.load(registry.FIGURES)(name, result, output):
-        print(f'figure      {path}')
-    metrics |= result.metrics_of(name)
-    if result.tables:
-      tables[name] = {
-          **{key: table.tolist() for key, table in result.tables.items()},
-          'class_names': result.class_names}
-    start = time.monotonic()
-  print(f'checkpoint  {weights.address} ({weights.kind})')
-  return {'checkpoint': weights.address, 'parameters': weights.kind,
-          'metrics': metrics, 'tables': tables}
+  return 0, evaluate_weights.evaluate(
+      config, weights, _show, store_thresholds=args.store_thresholds,
+      output=(epath.Path(args.output) if args.output else
+              run_folder and run_folder / 'evals'))
 
 
 def _show(
-    name: str, result: evals.Result, experiment: build_lib.Experiment, *,
+    experiment: build_lib.Experiment, name: str, result: evals.Result,
     secs: float,
 ) -> None:
   dataset = experiment.data_of(name)
   if dataset.without_images:
     console_lib.print_lines(f'note: {dataset.without_images_note}')
-  declared = config_lib.declared_metrics(experiment.config)
-  console_lib.table(
-      f'{name}: {dataset.title}, '
-      f'{console_lib.format_count(int(result.metrics["examples"]), "image")} '
-      f'in {secs:.1f} s',
-      ['metric', 'value'],
-      [[key, console_lib.format_metric(
-          value, digits=5, is_fraction=metrics_lib.find(
-              f'{name}/{key}', declared).is_fraction)]
-       for key, value in result.metrics.items() if key != 'examples'])
+  images = console_lib.format_count(int(result.metrics['examples']), 'image')
+  title = f'{name}: {dataset.title}, {images} in {secs:.1f} s'
+  console_lib.table(title, *evaluate_weights.table(experiment, name, result))
   if 'confusion' in result.tables:
-    _show_classes(result)
-
-
-def _show_classes(result: evals.Result) -> None:
-  """Prints the classes of lowest F1 and the most frequent confusions."""
-  tables, total = result.tables, result.tables['confusion'].sum(axis=1)
-  console_lib.table(
-      'Classes of lowest F1', ['class', 'images', 'precision', 'recall', 'F1'],
-      [[result.name_of(i), int(total[i]), *(
-          console_lib.format_metric(
-              float(tables[f'class_{key}'][i]), is_fraction=True)
-          for key in ('precision', 'accuracy', 'f1'))]
-       for i in map(int, np.argsort(
-           tables['class_f1'], kind='stable')[:_MAX_CLASSES])])
-  for line in confusion.describe(result):
-    console_lib.print_lines(line)
+    console_lib.table('Classes of lowest F1', *confusion.rows(result))
+    for line in confusion.describe(result):
+      console_lib.print_lines(line)
 
 
 def _find(

@@ -35,5 +35,9 @@ def parse(sections: Mapping[str, Any]) -> dict[str, EvaluatorConfig]:
           'name.')
     where, section = f'evals.{name}', {'name': 'auto', **section}
     record = config_type(section['name'], where=where)
-    records[name] = schema.parse(record, section, where=where)
+    # Runs have stored keys that ended; flags must not set them.
+    records[name] = schema.parse(record, {
+        key: value for key, value in section.items()
+        if key not in record.ended or isinstance(value, schema.FlagText)
+    }, where=where)
   return records

@@ -2,12 +2,13 @@
 
 import dataclasses
 import functools
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from vit_jax import console
 from vit_jax import metrics
 from vit_jax import types
 from vit_jax.evals import evaluator
@@ -97,3 +98,17 @@ def describe(result: evaluator.Result, *, most: int = 5) -> list[str]:
       pairs, wrong.shape))
   return [f'{wrong[i, j]:,} of {total[i]:,} images of {name(i)} were predicted '
           f'as {name(j)}' for i, j in zip(rows, columns) if wrong[i, j]]
+
+
+def rows(
+    result: evaluator.Result, *, most: int = 10,
+) -> tuple[list[str], list[list[Any]]]:
+  """Returns the headings of a table, and a row for each class of lowest F1."""
+  tables, total = result.tables, result.tables['confusion'].sum(axis=1)
+  return ['class', 'images', 'precision', 'recall', 'F1'], [
+      [result.name_of(i), int(total[i]), *(
+          console.format_metric(
+              float(tables[f'class_{key}'][i]), is_fraction=True)
+          for key in ('precision', 'accuracy', 'f1'))]
+      for i in map(int, np.argsort(
+          tables['class_f1'], kind='stable')[:most])]

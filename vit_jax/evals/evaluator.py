@@ -220,6 +220,8 @@ class EvaluatorConfig:
   reports_objective: ClassVar[bool] = False
   # Field with the split that the evaluator is fitted to, disjoint from `split`.
   fit_field: ClassVar[str] = ''
+  # Keys of earlier versions, which are ignored in saved configs.
+  ended: ClassVar[tuple[str, ...]] = ()
 
   @property
   def fit_split(self) -> str | None:

@@ -1,22 +1,22 @@
 """ROC and precision-recall curves of two classes, or of each of several labels.
 
-Metrics are those of a class against the rest: the area under the ROC curve,
-average precision and, at a threshold, F1, sensitivity (recall) and specificity.
-Those of several classes are unweighted means. Confidence intervals are
-percentiles over samples of the examples with replacement (bootstrap).
+Metrics compare one class with the rest: the area under the ROC curve, average
+precision and, at a threshold, F1, sensitivity (recall) and specificity. Those
+of several classes are unweighted means.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import math
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Float, Integer
 import numpy as np
 from sklearn import metrics as sklearn_metrics
 
+from vit_jax import console
 from vit_jax import fields
 from vit_jax import metrics as metrics_lib
 from vit_jax import schema
@@ -32,7 +32,7 @@ _METRICS = (
 METRICS = metrics_lib.names(_METRICS)
 MAX_CLASSES = 100
 POINTS = 201  # Of a curve.
-MAX_DRAWS = 1_000_000  # Examples of samples that are measured at a time.
+_MAX_LETTERS = 18  # Of a name, so that a row fits 80 columns.
 
 Labels = Bool[np.ndarray, 'examples classes']
 Scores = Float[np.ndarray, 'examples classes']
@@ -45,23 +45,23 @@ class RocConfig(evaluator.EvaluatorConfig):
   Attributes:
     positive: name of the positive one of two classes; '' is the second. Ignored
       for more classes.
-    threshold_split: split on which the threshold of each class maximises F1,
-      such as 'validation'; must not overlap with `split`. None is a
-      probability of 0.5.
-    samples: number of bootstrap samples; 0 leaves out the intervals.
-    confidence: coverage of the intervals.
+    threshold_split: split on which the threshold of each class is chosen, such
+      as 'validation', disjoint from `split`; None is `split` itself, which
+      makes the metrics at the thresholds optimistic.
+    sensitivity: smallest sensitivity on that split; the threshold is the
+      highest that reaches it. None maximises sensitivity + specificity
+      (Youden's index).
   """
   name: Literal['roc'] = 'roc'
   positive: str = ''
   threshold_split: str | None = None
-  samples: int = 1000
-  confidence: float = 0.95
+  sensitivity: float | None = None
 
   fit_field: ClassVar[str] = 'threshold_split'
+  ended: ClassVar[tuple[str, ...]] = ('samples', 'confidence')
 
   def __post_init__(self):
-    fields.check_range(self, 'samples')
-    fields.check_range(self, 'confidence', above=0, end=1)
+    fields.check_range(self, 'sensitivity', above=0, most=1)
 
   def metrics(self) -> tuple[evaluator.Metric, ...]:
     return _METRICS
@@ -101,48 +101,33 @@ class RocConfig(evaluator.EvaluatorConfig):
       columns = [self._positive(names)]
     names = tuple(names[i] for i in columns)
     of_test = _gather(context, test, columns)
+    if self.threshold_split is None:
+      context.note(
+          f'note: {context.where} chooses thresholds on the images that it '
+          'measures, so sensitivity, specificity and F1 are optimistic. Use '
+          f'another split: --config.{context.where}.threshold_split=SPLIT')
     of_threshold = None if self.threshold_split is None else _gather(
         context, context.open(dataclasses.replace(
             self, split=self.threshold_split)), columns)
 
     def run(
         params: types.Params, on_batch: evaluator.OnBatch) -> evaluator.Result:
-      thresholds = np.full(len(columns), 0.5) if of_threshold is None else (
-          best_thresholds(*of_threshold(params, on_batch)))
       labels, scores = of_test(params, on_batch)
-      by_class = measure(
-          labels, scores, thresholds, np.ones((1, len(labels))))[0]
-      intervals = self._intervals(labels, scores, thresholds, on_batch)
-      found = {}
-      for i, (name, mean) in enumerate(zip(METRICS, _mean(by_class))):
-        found[name] = mean
-        if self.samples:
-          found[f'{name}_low'], found[f'{name}_high'] = intervals[i]
-      found |= {'threshold' + f'_{name}' * (len(names) > 1): value
-                for name, value in zip(names, thresholds)}
+      thresholds = choose_thresholds(*(
+          of_threshold(params, on_batch) if of_threshold else (labels, scores)),
+                                     sensitivity=self.sensitivity)
+      by_class = measure(labels, scores, thresholds)
       return evaluator.Result(
-          {**{name: float(value) for name, value in found.items()},
+          {**dict(zip(METRICS, map(float, _mean(by_class)))),
+           **{'threshold' + f'_{name}' * (len(names) > 1): float(value)
+              for name, value in zip(names, thresholds)},
            'examples': len(labels)},
-          {'roc': curves(labels, scores), **{
-              f'class_{name}': values
-              for name, values in zip(METRICS, by_class)}}, names)
+          {'roc': curves(labels, scores), 'class_examples': labels.sum(axis=0),
+           'class_threshold': thresholds, **{
+               f'class_{name}': values
+               for name, values in zip(METRICS, by_class)}}, names)
 
     return run
-
-  def _intervals(
-      self, labels: Labels, scores: Scores,
-      thresholds: Float[np.ndarray, 'classes'], on_batch: evaluator.OnBatch,
-  ) -> Float[np.ndarray, 'metrics 2']:
-    rng = np.random.default_rng(0)
-    means: list[np.ndarray] = []
-    for count in _groups(self.samples, len(labels)):
-      draws = rng.integers(len(labels), size=(count, len(labels)))
-      means.extend(_mean(measure(labels, scores, thresholds, np.stack([
-          np.bincount(rows, minlength=len(labels)) for rows in draws]))))
-      on_batch()
-    tail = 50 * (1 - self.confidence)
-    return np.nanpercentile(
-        means, (tail, 100 - tail), axis=0).T if means else np.empty((0, 2))
 
 
 def _gather(
@@ -167,72 +152,50 @@ def _gather(
   return passes.gather(split, batch_values, finish)
 
 
-def _groups(samples: int, examples: int) -> list[int]:
-  """Returns the sizes of groups of samples, which limit memory."""
-  size = max(1, MAX_DRAWS // examples)
-  return [min(size, samples - i) for i in range(0, samples, size)]
-
-
 def measure(
     labels: Labels, scores: Scores, thresholds: Float[np.ndarray, 'classes'],
-    counts: Shaped[np.ndarray, 'samples examples'],
-) -> Float[np.ndarray, 'samples metrics classes']:
-  """Returns METRICS of each class in samples of the examples.
-
-  `counts` says how often a sample contains each example. NaN where all or no
-  examples of a sample have the class.
-  """
-  counts = counts.astype(np.float64)  # Products of integers are slow.
-  predicted = scores >= thresholds
-  hits, found, positive = (
-      counts @ x for x in (labels & predicted, predicted, labels))
-  negative = counts.sum(axis=1, keepdims=True) - positive
-  ranked = np.stack([_rank(labels[:, i], scores[:, i], counts)
-                     for i in range(labels.shape[1])], axis=-1)
-  with np.errstate(invalid='ignore', divide='ignore'):
-    return np.where(((positive > 0) & (negative > 0))[:, None], np.stack([
-        ranked[:, 0] / (positive * negative), ranked[:, 1] / positive,
-        2 * hits / (positive + found), hits / positive,
-        1 - (found - hits) / negative], axis=1), np.nan)
+) -> Float[np.ndarray, 'metrics classes']:
+  """Returns METRICS of each class; NaN where all or no examples have it."""
+  found = np.full((len(METRICS), labels.shape[1]), np.nan)
+  for i in _measurable(labels):
+    label, predicted = labels[:, i], scores[:, i] >= thresholds[i]
+    found[:, i] = (
+        sklearn_metrics.roc_auc_score(label, scores[:, i]),
+        sklearn_metrics.average_precision_score(label, scores[:, i]),
+        sklearn_metrics.f1_score(label, predicted),
+        sklearn_metrics.recall_score(label, predicted),
+        sklearn_metrics.recall_score(~label, ~predicted))
+  return found
 
 
-def _rank(
-    labels: Bool[np.ndarray, 'examples'], scores: Float[np.ndarray, 'examples'],
-    counts: Float[np.ndarray, 'samples examples'],
-) -> Float[np.ndarray, 'samples 2']:
-  """Returns the areas under curves of counts: true over false positives, and
-  precision over true positives.
-  """
-  order = np.argsort(-scores)
-  # A threshold does not separate equal scores.
-  last = np.flatnonzero(np.diff(scores[order], append=np.inf))
-  true, false = (np.pad(
-      np.cumsum((counts * kind)[:, order], axis=1)[:, last], [(0, 0), (1, 0)])
-                 for kind in (labels, ~labels))
-  more = np.diff(true)
-  precision = true[:, 1:] / np.maximum(true + false, 1)[:, 1:]
-  return np.stack([
-      np.sum(np.diff(false) * (true[:, 1:] - more / 2), axis=1),
-      np.sum(more * precision, axis=1)], axis=1)
+def _measurable(labels: Labels) -> Integer[np.ndarray, '_']:
+  """Returns the classes that some, but not all, examples have."""
+  return np.flatnonzero(labels.any(axis=0) & ~labels.all(axis=0))
 
 
 def _mean(
-    by_class: Float[np.ndarray, '*samples metrics classes'],
-) -> Float[np.ndarray, '*samples metrics']:
+    by_class: Float[np.ndarray, 'metrics classes'],
+) -> Float[np.ndarray, 'metrics']:
   """Returns means of the classes that are not NaN; NaN without any."""
   with np.errstate(invalid='ignore'):
     return np.nansum(by_class, -1) / np.sum(~np.isnan(by_class), -1)
 
 
-def best_thresholds(
-    labels: Labels, scores: Scores) -> Float[np.ndarray, 'classes']:
-  """Returns each class's threshold of highest F1; 0.5 without examples."""
+def choose_thresholds(
+    labels: Labels, scores: Scores, *, sensitivity: float | None = None,
+) -> Float[np.ndarray, 'classes']:
+  """Returns the threshold of each class; 0.5 where all or no examples have it.
+
+  It is the highest that maximises sensitivity + specificity - 1 (Youden 1950)
+  or reaches a `sensitivity`.
+  """
   thresholds = np.full(labels.shape[1], 0.5)
-  for i in np.flatnonzero(labels.any(axis=0)):
-    precision, recall, candidates = sklearn_metrics.precision_recall_curve(
-        labels[:, i], scores[:, i])
-    total = np.maximum(precision + recall, 1e-12)
-    thresholds[i] = candidates[np.argmax((precision * recall / total)[:-1])]
+  for i in _measurable(labels):
+    false, true, candidates = sklearn_metrics.roc_curve(
+        labels[:, i], scores[:, i], drop_intermediate=False)
+    value = true - false if sensitivity is None else true >= sensitivity
+    # The first candidate is infinite, so that no example reaches it.
+    thresholds[i] = candidates[1:][np.argmax(value[1:])]
   return thresholds
 
 
@@ -246,10 +209,29 @@ def curves(
   """
   x = np.linspace(0, 1, POINTS)
   found = np.full((labels.shape[1], 2, POINTS), np.nan)
-  for i in np.flatnonzero(labels.any(axis=0) & ~labels.all(axis=0)):
+  for i in _measurable(labels):
     false, true, _ = sklearn_metrics.roc_curve(labels[:, i], scores[:, i])
     precision, recall, _ = sklearn_metrics.precision_recall_curve(
         labels[:, i], scores[:, i])
     found[i] = (np.interp(x, false, true),
                 np.interp(x, recall[::-1], precision[::-1]))
   return found
+
+
+def rows(result: evaluator.Result) -> tuple[list[str], list[list[Any]]]:
+  """Returns the headings of a table, and a row for each class and the mean."""
+  values = np.array([[*result.tables[f'class_{name}'], result.metrics[name]]
+                     for name in METRICS]).T.tolist()
+  of_class = zip(result.tables['class_examples'].tolist(),
+                 result.tables['class_threshold'].tolist())
+  found: list[list[Any]] = []
+  for name, (positive, threshold), row in zip(
+      [*(result.class_names or ()), 'mean'], [*of_class, (None, None)], values):
+    auc, precision, _, *fractions = (
+        None if value != value else value for value in row)
+    found.append([
+        console.shorten(name, _MAX_LETTERS), positive, auc, precision,
+        threshold, *(console.format_metric(value, is_fraction=True)
+                     for value in fractions)])
+  return ['class', 'positive', 'AUROC', 'AP', 'threshold', 'sens.', 'spec.'], (
+      found if len(found) > 2 else found[:1])

@@ -10,7 +10,7 @@ import json
 import re
 import types
 import typing
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from vit_jax import schema
 
@@ -37,6 +37,17 @@ def keys_of(config: Any, prefix: str = '') -> Iterator[Key]:
         yield from keys_of(section, f'{key.name}.{name}.')
     else:
       yield dataclasses.replace(key, value=_text(value))
+
+
+def names(record: Any, prefix: str = '') -> Iterator[str]:
+  """Yields the names of the keys of a record, and of the records in it."""
+  for name, hint in typing.get_type_hints(record).items():
+    inner = [one for one in members(hint) if dataclasses.is_dataclass(one)
+             and one is not schema.Duration]
+    for one in inner:
+      yield from names(one, f'{prefix}{name}.')
+    if not inner and typing.get_origin(hint) is not ClassVar:
+      yield prefix + name
 
 
 def fields(record: Any, prefix: str) -> Iterator[Key]:

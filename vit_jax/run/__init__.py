@@ -1,6 +1,7 @@
 """Runs one experiment in one workdir.
 
   loop              restores, trains, evaluates, saves: start reading here
+  stages            trains the stages of a config, each by `loop`
   restore           resumes a checkpoint, or initialises the state
   evaluation        evaluators that are due, best checkpoint, patience
   log_rows          metrics of log lines and of the summary

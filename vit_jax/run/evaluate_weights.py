@@ -1,0 +1,145 @@
+"""Runs the evaluators of a config on weights, and keeps what they find."""
+
+from collections.abc import Callable
+import dataclasses
+import time
+from typing import Any
+
+from etils import epath
+import jax
+
+from vit_jax import console
+from vit_jax import evals
+from vit_jax import metrics as metrics_lib
+from vit_jax import registry
+from vit_jax.evals import roc
+from vit_jax.experiment import build as build_lib
+from vit_jax.experiment import config as config_lib
+from vit_jax.inference import thresholds as thresholds_lib
+from vit_jax.parallel import coordination
+from vit_jax.run import evaluate_checkpoint
+from vit_jax.run import watchdog as watchdog_lib
+from vit_jax.weights import weights as weights_lib
+
+# Takes the name of an evaluator, its result and its seconds.
+Show = Callable[[build_lib.Experiment, str, evals.Result, float], object]
+
+
+def evaluate(
+    config: config_lib.Config, weights: weights_lib.Weights, show: Show, *,
+    output: epath.Path | None = None, store_thresholds: bool = False,
+) -> dict[str, Any]:
+  """Runs the evaluators; returns their metrics and tables as plain data.
+
+  Args:
+    config: config of the evaluation; see `evaluate_checkpoint.config_for`.
+    weights: what is evaluated.
+    show: called with the experiment, name, result and seconds of each
+      evaluator.
+    output: folder for figures; None draws none.
+    store_thresholds: stores the thresholds of the evaluator `roc` with the
+      checkpoint.
+  """
+  metrics: dict[str, float] = {}
+  tables: dict[str, dict[str, Any]] = {}
+  with watchdog_lib.Watchdog(
+      config.log, 'reading the checkpoint',
+  ) as watchdog, coordination.explain_lost_processes():
+    experiment, params = evaluate_checkpoint.restore(config, weights)
+    stored = store_thresholds and _threshold_evaluator(experiment, weights)
+    is_first, start = jax.process_index() == 0, time.monotonic()
+    draws = is_first and output is not None and registry.exists(
+        registry.FIGURES)
+    for name, result in evaluate_checkpoint.results(
+        experiment, params, lambda name: watchdog.beat(f'evaluating {name}')):
+      show(experiment, name, result, time.monotonic() - start)
+      for path in registry.load(registry.FIGURES)(
+          name, result, output) if draws else ():
+        print(f'figure      {path}')
+      if name == stored and is_first:
+        path = _store_thresholds(experiment, weights, name, result)
+        print(f'thresholds  {path}')
+      metrics |= result.metrics_of(name)
+      if result.tables:
+        tables[name] = {
+            **{key: table.tolist() for key, table in result.tables.items()},
+            'class_names': result.class_names}
+      start = time.monotonic()
+  print(f'checkpoint  {weights.address} ({weights.kind})')
+  return {'checkpoint': weights.address, 'parameters': weights.kind,
+          'metrics': metrics, 'tables': tables}
+
+
+def table(
+    experiment: build_lib.Experiment, name: str, result: evals.Result,
+) -> tuple[list[str], list[list[Any]]]:
+  """Returns the headings and rows of a table of the metrics of an evaluator."""
+  if 'roc' in result.tables:
+    return roc.rows(result)
+  declared = config_lib.declared_metrics(experiment.config)
+  return ['metric', 'value'], [
+      [key, console.format_metric(value, digits=5, is_fraction=metrics_lib.find(
+          f'{name}/{key}', declared).is_fraction)]
+      for key, value in result.metrics.items() if key != 'examples']
+
+
+def with_settings(
+    config: config_lib.Config, *, flip: bool, sensitivity: float | None,
+) -> config_lib.Config:
+  """Returns the config with settings of all evaluators that have them."""
+  found = {**config.evals, **({} if sensitivity is None else {
+      name: dataclasses.replace(section, sensitivity=sensitivity)
+      for name, section in _roc(config, flag='--sensitivity').items()})}
+  return dataclasses.replace(config, evals={
+      name: dataclasses.replace(section, flip=flip or section.flip)
+      for name, section in found.items()})
+
+
+def _roc(
+    config: config_lib.Config, *, flag: str) -> dict[str, roc.RocConfig]:
+  found = {name: section for name, section in config.evals.items()
+           if isinstance(section, roc.RocConfig)}
+  if not found:
+    raise ValueError(
+        f'{flag} needs the evaluator roc, but the evaluators are '
+        f'{", ".join(config.evals)}. Use --evaluators=roc.')
+  return found
+
+
+def _threshold_evaluator(
+    experiment: build_lib.Experiment, weights: weights_lib.Weights) -> str:
+  """Returns the name of the evaluator whose thresholds are to be stored.
+
+  Raises:
+    ValueError: if there is not one, or the weights do not use thresholds.
+  """
+  name, *others = _roc(experiment.config, flag='--store-thresholds')
+  if others:
+    raise ValueError(
+        '--store-thresholds needs one evaluator roc, but there are '
+        f'{", ".join([name, *others])}. Select one by --evaluators={name}.')
+  if not weights.is_checkpoint or (
+      weights.settings.get('labels') == weights_lib.GIVEN):
+    raise ValueError(
+        '--store-thresholds needs a checkpoint of vit_jax with its own class '
+        f'names, but {weights.origin} is none, or flags name its classes. '
+        'Leave it out.')
+  dataset = experiment.dataset
+  if not dataset.multi_label and dataset.num_classes != 2:
+    raise ValueError(
+        '--store-thresholds needs several labels per image or two classes, but '
+        f'{dataset.title} has {dataset.num_classes:,} classes, of which the '
+        'most probable one is predicted. Leave it out.')
+  return name
+
+
+def _store_thresholds(
+    experiment: build_lib.Experiment, weights: weights_lib.Weights, name: str,
+    result: evals.Result,
+) -> epath.Path:
+  """Stores the thresholds of an evaluator; see `inference.thresholds`."""
+  names = experiment.dataset.class_names or tuple(
+      map(str, range(experiment.dataset.num_classes)))
+  section = _roc(experiment.config, flag='--store-thresholds')[name]
+  return thresholds_lib.store(
+      weights, section.thresholds(result.metrics, names))
