@@ -59,7 +59,7 @@ def loaded(program, tmp_path):
   return sum(lines.values())
 
 
-@pytest.mark.parametrize(('program', 'most'), [(VIT, 900), (STEP, 13_400)],
+@pytest.mark.parametrize(('program', 'most'), [(VIT, 900), (STEP, 12_500)],
                          ids=['vit', 'step'])
 def test_a_program_loads_at_most(program, most, tmp_path):
   assert 0 < loaded(program, tmp_path) <= most
@@ -69,7 +69,7 @@ def test_the_trunk_and_the_benchmarks_are_bounded():
   modules = (ROOT / 'vit_jax').rglob('*.py')
   trunk = sum(code_lines(path) for path in modules
               if 'extras' not in path.parts)
-  assert 0 < trunk <= 22_700
+  assert 0 < trunk <= 21_600
   benchmarks = (ROOT / 'benchmarks').glob('*.py')
   assert 0 < sum(map(code_lines, benchmarks)) <= 1_200
   assert code_lines(ROOT / 'vit_jax' / 'models' / 'vit.py') <= 300

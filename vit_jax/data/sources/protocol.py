@@ -70,7 +70,7 @@ class Source(Protocol):
     return ''
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Metadata:
   """Facts that all splits of a dataset share.
 
