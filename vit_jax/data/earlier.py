@@ -32,7 +32,7 @@ def translate(section: Mapping[str, Any]) -> dict[str, Any]:
   if kept.get('target') == AUTO:
     kept['target'] = None
     table = dict(kept.get('table') or {})
-    if table.get('folder'):
+    if table.get('folder') and not kept.get('val_source'):
       source = str(kept.get('source', ''))
       table['folder'] = os.path.join(
           source if os.path.isdir(source) else os.path.dirname(source),

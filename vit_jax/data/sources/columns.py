@@ -19,6 +19,7 @@ HOLDOUT = 0.1  # Default of `data.holdout`.
 IGNORED = 'data.target is none: labels are ignored.'
 PATHS, LABEL, SPLIT = ('file_name', 'path'), 'label', 'split'  # Usual names.
 
+NUMBER = re.compile(r'[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?')
 _INTEGER = re.compile(r'-?\d{1,18}')
 # As pandas writes them beside empty cells; '007' is a name.
 _WHOLE = re.compile(r'(-?(?:0|[1-9]\d{0,17}))(?:\.0*)?')
@@ -82,10 +83,19 @@ def with_columns(config: LabelConfig, **roles: Any) -> LabelConfig:
 def encode(column: Column) -> tuple[list[Any], Integer[np.ndarray, 'rows']]:
   """Returns the distinct cells of a column, and the number of that of each row.
 
-  Lists are not supported. A cell that is missing is None.
+  A cell that is missing is None.
+
+  Raises:
+    ValueError: if the cells are lists.
   """
   if isinstance(column, pa.ChunkedArray):
     column = column.combine_chunks()
+  if pa.types.is_nested(column.type):
+    raise ValueError(
+        f'A column holds lists or objects ({column.type}), but one value per '
+        'row was expected.')
+  if pa.types.is_dictionary(column.type) and column.null_count:
+    column = column.dictionary_decode()  # The index of a null is none.
   if not pa.types.is_dictionary(column.type):
     column = column.dictionary_encode('encode')
   return column.dictionary.to_pylist(), column.indices.to_numpy(
@@ -164,6 +174,8 @@ def to_integer(cell: Any) -> int | None:
 
 def to_flag(cell: Any) -> bool | None:
   """Returns a cell of 0 or 1 as a truth value; None for others."""
+  if isinstance(cell, bool):
+    return cell
   return {0: False, 1: True}.get(to_integer(clean(cell)))  # type: ignore
 
 

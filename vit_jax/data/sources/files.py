@@ -90,6 +90,11 @@ def subfolders(path: epath.Path) -> list[str]:
   return [name for name, is_folder in _entries(path) if is_folder]
 
 
+def count_images(path: epath.Path) -> int:
+  """Returns the number of visible images in a folder, not in its subfolders."""
+  return sum(is_image(name) for name, _ in _entries(path))
+
+
 def list_images(root: epath.Path, folder: str = '') -> list[str]:
   """Returns the paths, relative to the root, of images below a folder."""
   return list_files(root, folder)[0]

@@ -38,9 +38,9 @@ def open_classes(
 
   Images come in hash order, so that 'train[:90%]' is a sample of the split.
   Classes are numbered in the order of `columns.sort_names`, over all splits.
-  Hidden files, images outside class folders and files of systems and network
-  drives (`__MACOSX`) are ignored. Other files, and class folders without
-  images, are named and counted.
+  Hidden files and files of systems and network drives (`__MACOSX`) are ignored.
+  Other files, images outside class folders, and class folders without images
+  are named and counted.
 
   Raises:
     protocol.NoLabels: if there are no class folders, or only one.
@@ -59,21 +59,25 @@ def open_classes(
       if images:
         others += other
         paths += images
-        rows.append((split, columns_lib.clean(name), len(images)))
+        rows.append((split, columns_lib.clean(name) or name, len(images)))
         inside[path] = {image[len(path) + 1:].rpartition('/')[0].partition(
             '/')[0] for image in images}
       else:
         empty.append(f'{path} ({files.describe(other) or "no files"})')
   without = 'no image that can be read in ' + files.shorten(empty, _SHOWN)
   names = columns_lib.sort_names({name for _, name, _ in rows})
-  if len(names) < 2:
+  # Data that are only evaluated on may have one class.
+  if len(names) < 1 + bool(config.holdout):
     raise protocol.NoLabels(
         suggest.folder(root, classes=names)
         + f'\nThere is {without}.' * bool(empty))
-  suggest.check_folders(root, inside if '' in split_of else {})
+  if config.target is None:
+    suggest.check_folders(root, inside if '' in split_of else {})
   splits, classes, counts = zip(*rows)
   if 'train' not in splits:
     raise ValueError(f'{root / "train"} has no images: {without}.')
+  loose = sum(files.count_images(root / folder)
+              for folder, split in split_of.items() if split in splits)
   texts = columns_lib.texts(paths)
   # Independent of the location of the class folders.
   prefix = 'train/' if {*split_of} != {''} and {*splits} == {'train'} else ''
@@ -88,7 +92,9 @@ def open_classes(
       labels_from='class folders', unlabelled=[
           split for folder, split in split_of.items()
           if split not in splits and files.has_images(root / folder)],
-      notes=[*files.describe_others(others), *[without] * bool(empty)])
+      notes=[*files.describe_others(others), *[without] * bool(empty),
+             *[f'not read: {loose:,} images in no class folder']
+             * bool(loose)])
   return dataclasses.replace(opened, without_images=tuple(empty))
 
 
@@ -98,8 +104,7 @@ def open_unlabelled(
 ) -> protocol.DatasetSplits:
   """Opens images without labels; paths are relative to the root, or absolute.
 
-  Images in `train/` and other folders with the names of splits are these
-  splits, if all are.
+  Folders with the names of splits, such as `train/`, are these splits.
   """
   tops = [path.partition('/')[0] for path in paths]
   texts = columns_lib.texts(paths)
@@ -107,8 +112,8 @@ def open_unlabelled(
       functools.partial(files.read, root, texts), texts,
       groups_lib.find_in_paths(paths, config.group, where=where),
       columns_lib.with_columns(config, label=()), where=where,
-      splits=columns_lib.texts(tops) if 'train' in tops and (
-          {*tops} <= {*split_strings.NAMES}) else None, notes=notes)
+      splits=split_strings.check_folders(tops, paths, where=where),
+      notes=notes)
 
 
 def open_folder(
@@ -120,13 +125,17 @@ def open_folder(
     protocol.NoLabels: if it has no class folders.
     ValueError: if there are no images, or labels of another kind.
   """
+  if config.table != columns_lib.TableConfig():
+    raise ValueError(
+        f'data.table describes the columns of a table, but {root} is a folder '
+        'of images. Remove it, or name the table as data.source.')
   if config.target == 'masks':
     return masks.open_masks(root, config)
+  if config.target in ('multi', 'regression') or (
+      {masks.IMAGES, masks.MASKS} <= {*files.subfolders(root)}):
+    raise ValueError(suggest.folder(root))
   if config.target == 'none':
     return _open_all(root, config)
-  has_masks = {masks.IMAGES, masks.MASKS} <= {*files.subfolders(root)}
-  if config.target in ('multi', 'regression') or has_masks:
-    raise ValueError(suggest.folder(root))
   return open_classes(root, config)
 
 
@@ -151,5 +160,5 @@ def _split_folders(root: epath.Path) -> dict[str, str]:
   if 'train' not in splits or files.subfolders(root / 'train') in (
       [], ['train']) or any(
           files.has_images(root / name) for name in {*folders} - {*splits}):
-    raise protocol.NoLabels(suggest.folder(root))
+    raise protocol.NoLabels(suggest.folder(root, splits=splits))
   return {name: name for name in splits}

@@ -37,6 +37,8 @@ _PREFIX = 'hf://datasets/'
 _ADDRESS = re.compile(
     re.escape(_PREFIX) + r'(?P<path>[^@:]+)(@(?P<revision>[^:]+))?'
     r'(:(?P<name>.+))?')
+
+
 def open_hub(
     address: str, config: columns_lib.LabelConfig) -> protocol.DatasetSplits:
   """Opens 'hf://datasets/USER/NAME[@REVISION][:CONFIG]'; downloads it once.
@@ -109,6 +111,7 @@ def _open(
   rest = table.drop_columns([field.name for field in table.schema
                              if _holds_bytes(field.type)])
   class_names = _class_names(features)
+  given = config.table.split
   config = tables_lib.choose_columns(
       rest, config, where=where, has_paths=False,
       declared=next(iter(class_names)) if len(class_names) == 1 else None)
@@ -125,7 +128,8 @@ def _open(
   records = offset_index.Records.join(paths, [
       _locate(one.column(image), content.address)
       for one, content in zip(tables, mapped)])
-  if config.table.split:
+  # A column called `split` gives way to the names of files or splits.
+  if config.table.split and (splits is None or given):
     splits = table_source.parse_splits(
         table[config.table.split], config.table.split, where)
   return table_source.build(

@@ -68,6 +68,7 @@ def parse(
     columns: Mapping[str, columns_lib.Column], rows: _Rows,
     config: columns_lib.LabelConfig, *, where: str,
     class_names: Sequence[str] | None = None, are_indices: bool = False,
+    row_numbers: _Rows | None = None,
 ) -> ParsedLabels:
   """Parses the label columns in some rows of a table.
 
@@ -78,12 +79,15 @@ def parse(
     where: names the file in errors.
     class_names: declared by the file; cells are class indices or names.
     are_indices: whether integers are class indices, not names of classes.
+    row_numbers: number of each row in the file, from 0; default: rows are
+      those of the file.
 
   Raises:
     protocol.NoLabels: if all labels are the same, or all differ.
     ValueError: if cells are not labels of that kind.
   """
-  found = {name: (column, _What(name, where, rows))
+  lines = rows if row_numbers is None else row_numbers[rows]
+  found = {name: (column.take(pa.array(rows)), _What(name, where, lines))
            for name, column in columns.items()}
   if config.target == 'regression':
     return _parse_numbers(found)
@@ -91,30 +95,34 @@ def parse(
     return _parse_flags(found, config.target)
   (column, what), = found.values()
   if config.target == 'multi':
-    items, ends = _split_cells(column.take(pa.array(rows)), config, what)
-    what = dataclasses.replace(what, rows=rows[np.searchsorted(
+    items, ends = _split_cells(column, config, what)
+    what = dataclasses.replace(what, rows=lines[np.searchsorted(
         ends, np.arange(len(items)), side='right')])
   else:
-    suggest.check_single(column, config, what=what.title)
+    if class_names is None and not are_indices:
+      suggest.check_single(column, config, what=what.title)
     if pa.types.is_nested(column.type):
       raise ValueError(
           f'{what.title} holds lists, but one class per image was expected. '
           'Use --config.data.target=multi.')
-    items, ends = column.take(pa.array(rows)), None
+    items, ends = column, None
   cells, codes = columns_lib.encode(items)
   cells = [columns_lib.clean(cell) for cell in cells]
   names, numbers = _number(cells, codes, what, class_names, are_indices)
   indices = columns_lib.compact(np.array(numbers, np.int32))[codes]
   if ends is not None:
+    if pa.types.is_nested(column.type):
+      _check_unlike_flags(indices, names, what)
     return ParsedLabels('multi', Ragged(
         indices.astype(np.int32), columns_lib.compact(ends)),
                         len(names), names)
-  if len(names) < 2:
+  # Data that are only evaluated on may have one class, or one image of each.
+  if len(names) < 2 and config.holdout:
     raise protocol.NoLabels(
         f'{what.title} holds a single class, {names[0]!r}; a classifier needs '
         'two classes. Check the label column (--config.data.table.label=NAME).')
-  if class_names is None and len({*numbers}) == len(rows) > 2 and not (
-      are_indices):
+  if config.target is None and config.holdout and (
+      len({*numbers}) == len(rows) > 2 and not (class_names or are_indices)):
     raise protocol.NoLabels(
         f'{what.title} cannot be a label: all its {len(rows):,} values differ '
         f'({files.shorten(names)}). Choose another column: '
@@ -146,6 +154,20 @@ def _check_cells(
         f'{len(at):,} of {len(wrong):,} cells in {what.title} cannot be a '
         f'label, the first in row {what.rows[at[0]] + 1}: '
         f'{cells[codes[at[0]]]!r}, but {expected} was expected.')
+
+
+def _check_unlike_flags(
+    indices: Integer[np.ndarray, 'labels'], names: Sequence[str], what: _What,
+) -> None:
+  """Raises if a list has a label twice, as [0, 1, 0] has."""
+  pairs = what.rows * len(names) + indices
+  first = np.unique(pairs, return_index=True)[1]
+  if len(first) < len(pairs):
+    twice = np.setdiff1d(np.arange(len(pairs)), first)[0]
+    raise ValueError(
+        f'Row {what.rows[twice] + 1} of {what.title} has the label '
+        f'{names[indices[twice]]!r} twice. Lists hold the classes of an image, '
+        'not a 0 or 1 for each.')
 
 
 def _number(
@@ -217,10 +239,14 @@ def join_rows(
   """Returns the lists of labels of images, given the image of each row."""
   items, ends = _split_cells(column, config, _What('label', where, of))
   owner = of[np.searchsorted(ends, np.arange(len(items)), side='right')]
-  sizes = np.bincount(owner, minlength=of.max() + 1)
+  _, codes = columns_lib.encode(items)
+  # Each label of an image once, in the order of its rows.
+  kept = np.sort(np.unique(owner * (codes.max(initial=0) + 1) + codes,
+                           return_index=True)[1])
+  kept = kept[np.argsort(owner[kept], kind='stable')]
+  sizes = np.bincount(owner[kept], minlength=of.max() + 1)
   return pa.LargeListArray.from_arrays(
-      np.append(0, np.cumsum(sizes)), items.take(
-          pa.array(np.argsort(owner, kind='stable'))))
+      np.append(0, np.cumsum(sizes)), items.take(pa.array(kept)))
 
 
 def _parse_numbers(
@@ -232,12 +258,14 @@ def _parse_numbers(
       number = np.nan if cell is None else float(cell)
     except (TypeError, ValueError):
       return None
+    if isinstance(cell, str) and not columns_lib.NUMBER.fullmatch(cell):
+      return None  # Such as '1_000' and 'nan'.
     return number if abs(number) <= np.finfo(np.float32).max or (
         np.isnan(number)) else None
 
   arrays = []
   for column, what in columns.values():
-    cells, codes = columns_lib.encode(column.take(pa.array(what.rows)))
+    cells, codes = columns_lib.encode(column)
     numbers = [*map(parse_cell, cells)]
     _check_cells(
         cells, (number is not None for number in numbers), codes, what,
@@ -257,7 +285,7 @@ def _parse_flags(
   """Parses one column of 0 and 1 per class."""
   flags = []
   for column, what in columns.values():
-    cells, codes = columns_lib.encode(column.take(pa.array(what.rows)))
+    cells, codes = columns_lib.encode(column)
     flag_of = [columns_lib.to_flag(cell) for cell in cells]
     _check_cells(
         cells, (flag is not None for flag in flag_of), codes, what,

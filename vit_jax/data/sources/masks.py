@@ -48,16 +48,16 @@ def open_masks(
         if images else f'There are no images in {root}/{IMAGES}.')
   tops = [_stem(path).partition('/')[0] for path in images]
   texts = columns_lib.texts(images)
-  used = columns_lib.texts(mask_of.pop(_stem(path)) for path in images)
-  unused = f'{len(mask_of):,} ({files.shorten(sorted(mask_of.values()))})'
+  used = columns_lib.texts(mask_of[_stem(path)] for path in images)
+  unused = sorted({*found} - {*used.to_pylist()})
   return table_source.build(
       functools.partial(files.read, where, texts), texts,
       groups_lib.find_in_paths(images, config.group, where=where),
       columns_lib.with_columns(config, label=()), where=where,
-      splits=columns_lib.texts(tops) if 'train' in tops and (
-          {*tops} <= {*split_strings.NAMES}) else None,
+      splits=split_strings.check_folders(tops, images, where=where),
       read_mask=functools.partial(files.read, where, used), notes=[
-          *[f'masks without an image: {unused}'] * bool(mask_of),
+          *[f'masks without an image: {len(unused):,} '
+            f'({files.shorten(unused)})'] * bool(unused),
           *files.describe_others(others)])
 
 

@@ -54,20 +54,26 @@ def open_splits(
   labels = columns_lib.LabelConfig(
       config.target, config.table, config.holdout, config.group,
       config.divided_groups)
-  declared = dataclasses.replace(
-      labels, group='', divided_groups='error',
-      target=None if config.target == 'masks' else config.target)
-  if source is None and declared != columns_lib.DEFAULT and (
-      not files.is_path(name)):
-    raise ValueError(
-        'data.target, data.table and data.holdout describe your own files, '
-        f'but data.source is {name!r}, which declares its labels and splits. '
-        'Remove them.')
+  if source is None and not files.is_path(name):
+    _check_undeclared(labels, name)
   opened = _open(name, config, dataclasses.replace(
       labels, holdout=0.0 if whole else config.holdout))
   if source is None:
     groups_lib.check_present(opened.splits, config.group, name=name)
   return opened
+
+
+def _check_undeclared(config: columns_lib.LabelConfig, name: str) -> None:
+  """Raises a ValueError if settings of files are set for another source."""
+  if dataclasses.replace(
+      config, group='', divided_groups='error',
+      holdout=config.holdout or columns_lib.HOLDOUT,
+      target=None if config.target == 'masks' else config.target,
+  ) != columns_lib.DEFAULT:
+    raise ValueError(
+        'data.target, data.table and data.holdout describe your own files, '
+        f'but data.source is {name!r}, which declares its labels and splits. '
+        'Remove them.')
 
 
 def _open(
@@ -135,9 +141,11 @@ def _open_path(
   if len(paths) == 1 and paths[0].is_dir():
     root, where = paths[0], os.fspath(paths[0])
     found = _files_in(root)
+    if found == 'TFDS folder':
+      _check_undeclared(config, where)
+      return registry.load(registry.FILES[found])(root)
     if isinstance(found, str):
-      return registry.load(registry.FILES[found])(root, *(
-          [] if found == 'TFDS folder' else [config]))
+      return registry.load(registry.FILES[found])(root, config)
     paths = found
   suffixes = {path.suffix.lower() for path in paths}
   kind = next((kind for kind, known in (
@@ -179,7 +187,11 @@ def _files_in(root: epath.Path) -> str | list[epath.Path]:
       files.files_below(root, '.parquet'),
       files.files_below(root, '.tar')) if paths]
   others = {path for paths in found[1:] for path in paths} - {*found[0]} if (
-      found) else ()
+      found) else {*()}
+  folders = [root / name for name in files.subfolders(root)] if found and (
+      found[0][0].stem != 'metadata') else []
+  if sum(map(files.has_images, folders)) > 1:
+    others |= {*folders}
   if others:
     raise ValueError(
         f'{root} (data.source) holds {files.shorten(found[0])} and '

@@ -33,7 +33,6 @@ _WORDS = {'train': 'train', 'training': 'train', 'trn': 'train',
           'test': 'test', 'testing': 'test', 'val': 'val', 'valid': 'val',
           'validation': 'val', 'dev': 'val', 'eval': 'val', 'holdout': 'val'}
 _ARCHIVES = ('.zip', '.tar', '.tgz', '.gz', '.bz2', '.xz', '.7z', '.rar')
-_NUMBER = re.compile(r'[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?')
 _MIN_SEPARATED = 0.05  # In a smaller fraction of cells, ';' is part of a name.
 _MIN_NUMBERS = 0.9  # In a column of measurements, some cells may be mistyped.
 _MAX_CLASSES, _ROWS_PER_CLASS = 100, 5
@@ -91,7 +90,7 @@ def _is_flags(column: columns_lib.Column) -> bool:
 
 def _number(cell: Any) -> float | None:
   cell = columns_lib.clean(cell)
-  if isinstance(cell, str) and not _NUMBER.fullmatch(cell):
+  if isinstance(cell, str) and not columns_lib.NUMBER.fullmatch(cell):
     return None
   return float(cell) if isinstance(cell, (int, float, str)) else None
 
@@ -217,20 +216,30 @@ def _place(
 
 
 def _shown(path: epath.PathLike) -> str:
-  return files.relative_path(os.fspath(path), os.getcwd()) or os.fspath(path)
+  """Returns a path from here; with './', it is no name of a dataset."""
+  text = files.relative_path(os.fspath(path), os.getcwd())
+  return text if os.path.isabs(text) or '://' in text else f'./{text}'
 
 
 # --------------------------------------------------------------------- folders
 
 
-def folder(root: epath.Path, classes: Sequence[str] = ()) -> str:
-  """Returns the error for a folder that has no usual layout."""
+def folder(
+    root: epath.Path, classes: Sequence[str] = (), splits: Sequence[str] = (),
+) -> str:
+  """Returns the error for a folder that has no usual layout.
+
+  `classes` are its class folders, if any; `splits` those named like splits.
+  """
   names = [f'{name}/' for name in files.subfolders(root)]
   others = sorted({*files.names_in(root)} - {name[:-1] for name in names})
   text = (f'{root} has the single class folder {classes[0]!r}; a classifier '
           'needs two classes.' if classes else
           f'{root} has no class folders; it holds '
           f'{files.shorten([*names, *others], 8) or "nothing"}.')
+  if splits:
+    text += (f' Beside {", ".join(splits)}, only other splits are expected, '
+             'and class folders in train.')
   text += (f' Expected {root}/CLASS/*.jpg, {root}/train/CLASS/*.jpg (or val, '
            'test), metadata.csv, Parquet or tar files (docs/data.md).')
   if found := next(_for_folder(root), None):
@@ -296,7 +305,7 @@ def check_folders(root: epath.Path, inside: Mapping[str, Set[str]]) -> None:
     raise protocol.NoLabels(
         f'{root} holds {os.path.basename(flags["source"])}, a table of its '
         f'images. To use the table:\n  {_paste(flags)}\nTo use folders as '
-        'classes, move the table elsewhere.')
+        'classes:\n  --config.data.target=single')
   with_images = {name for name, below in inside.items() if '' in below}
   counts = collections.Counter(
       name for below in inside.values() for name in below if name)
@@ -311,7 +320,7 @@ def check_folders(root: epath.Path, inside: Mapping[str, Set[str]]) -> None:
         f'{root}/{{{files.shorten(sorted(inside))}}} {what}. ' + (
             f'If these are splits:\n  {_paste(next(_for_folder(root)))}\n'
             if pair else 'Name one of them as data.source. ')
-        + f'If they are the classes, move them into {root}/train/.')
+        + 'If they are the classes:\n  --config.data.target=single')
 
 
 def _pair(names: Sequence[str]) -> tuple[str, str] | None:

@@ -90,12 +90,12 @@ def _read_csv(
 ) -> tuple[list[str], Iterator[list[str]]]:
   """Returns the header of a CSV file, and its rows.
 
-  The default delimiter is that of ',', ';' and tab that the header has most
-  often.
+  The default delimiter is the first of ',', ';' and tab that the header has.
   """
   first = lines.readline()
   lines.seek(0)
-  delimiter = delimiter or max(',;\t', key=first.count)
+  delimiter = delimiter or next(
+      (mark for mark in ',;\t' if mark in first), ',')
   reader = csv.reader(lines, delimiter=delimiter, strict=True)
 
   def not_empty() -> Iterator[list[str]]:
@@ -125,6 +125,10 @@ def _read_csv(
             f'Line {reader.line_num} of {where} has {len(row)} cells, but the '
             f'header has {len(header)}: {delimiter.join(row)[:80]!r}. Put '
             f'double quotes around a cell that contains {delimiter!r}.')
+      if wrong := [cell for cell in row if '\n' in cell]:
+        raise ValueError(
+            f'A cell of {where} has a line break, up to line '
+            f'{reader.line_num}: {wrong[0][:60]!r}. Is a quote not closed?')
       yield row
 
   return header, rows()

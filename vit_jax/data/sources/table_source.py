@@ -69,6 +69,7 @@ def build(
     where: str, splits: columns_lib.Column | None = None,
     read_mask: Callable[[int], bytes] | None = None,
     class_names: Sequence[str] | None = None, are_indices: bool = False,
+    row_numbers: _Rows | None = None,
     group_of: Callable[[int], str] | None = None,
     order_by: Callable[[int], str] | None = None, labels_from: str = '',
     unlabelled: Sequence[str] = (), notes: Sequence[str] = (),
@@ -86,6 +87,7 @@ def build(
     read_mask: returns the content of a row's mask, if there are masks.
     class_names: declared by the file.
     are_indices: see `labels.parse`.
+    row_numbers: see `labels.parse`.
     group_of: without `config.group`, returns a text by which rows stay together
       in a hold-out; default: the keys.
     order_by: rows of a split are ordered by the hash of their group, if there
@@ -112,7 +114,8 @@ def build(
   kept = np.sort(np.concatenate([*rows_of.values()]))
   parsed = labels_lib.parse(
       columns, kept, config, where=where, class_names=class_names,
-      are_indices=are_indices) if columns else labels_lib.none(len(kept))
+      are_indices=are_indices, row_numbers=row_numbers) if columns else (
+          labels_lib.none(len(kept)))
   numbers_of = {name: np.searchsorted(kept, of) for name, of in rows_of.items()}
   hashes = lambda text_of: split_strings.stable_hashes(
       map(text_of, kept.tolist()), len(kept))
@@ -135,24 +138,24 @@ def build(
   # In hash order, so that 'train[:50%]' is a sample; groups are ordered first.
   rank = np.argsort(np.lexsort(
       (order,) if groups is None else (order, groups)))
-  numbers = {name: of[np.argsort(rank[of])] for name, of in sorted(
+  chosen = {name: of[np.argsort(rank[of])] for name, of in sorted(
       numbers_of.items(), key=lambda pair: (pair[0] != 'train', pair[0]))}
-  _check_trained(parsed, numbers, where)
+  _check_trained(parsed, chosen, where)
   if groups is not None:
     few = ['groups: ' + ', '.join(
         f'{split} {len(np.unique(groups[of])):,}'
-        for split, of in numbers.items()), *few]
+        for split, of in chosen.items()), *few]
     few += groups_lib.check_undivided(
-        {split: groups[of] for split, of in numbers.items()},
-        lambda split, i: str(table[config.group][int(kept[numbers[split][i]])]),
+        {split: groups[of] for split, of in chosen.items()},
+        lambda split, i: str(table[config.group][int(kept[chosen[split][i]])]),
         where=where, divided=config.divided_groups)
-  eval_split = split_strings.choose_eval_split(list(numbers))
+  eval_split = split_strings.choose_eval_split(list(chosen))
   labels_from = labels_from or (
       f'column{"s" * (len(columns) > 1)} {files.shorten(columns, 4)}')
   return protocol.DatasetSplits(
       {name: TableSource(
           read, read_mask, keys, parsed, columns_lib.compact(kept[of]),
-          columns_lib.compact(of), groups) for name, of in numbers.items()},
+          columns_lib.compact(of), groups) for name, of in chosen.items()},
       num_classes=parsed.num_classes, class_names=parsed.class_names,
       multi_label=parsed.kind == 'multi', eval_split=eval_split,
       targets=parsed.targets, held_out=by_hash, unlabelled=tuple(unlabelled),
@@ -161,7 +164,7 @@ def build(
       description='; '.join([
           f'{where}: ' + (f'{parsed.describe()} ({labels_from})' if columns else
                           'masks' if read_mask else 'no labels'),
-          ', '.join(f'{name} {len(of):,}' for name, of in numbers.items())
+          ', '.join(f'{name} {len(of):,}' for name, of in chosen.items())
           + ', chosen by a hash' * by_hash
           + f', evaluated on {eval_split}' * (
               eval_split not in ('test', 'train')),

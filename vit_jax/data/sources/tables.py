@@ -50,7 +50,7 @@ def choose_columns(
     config: declared columns.
     where: names the table in errors.
     has_paths: whether a column has to hold the paths of image files.
-    declared: label column that the file declares, in place of `label`.
+    declared: label column that the file declares, if none is called `label`.
 
   Raises:
     protocol.NoLabels: if there is no label column, with flags to paste.
@@ -63,7 +63,7 @@ def choose_columns(
       schema.check_name(name, names, what=f'column of {where}')
   found = lambda *usual: next((name for name in usual if name in names), None)
   path = given.path or found(*columns_lib.PATHS)
-  label = declared or found(columns_lib.LABEL)
+  label = found(columns_lib.LABEL) or declared
   labels = given.labels or (label,) * bool(label)
   needs_labels = config.target != 'none'
   if has_paths and path is None:
@@ -101,7 +101,7 @@ def open_images(
         table[config.table.split], config.table.split, where)
   names = (*config.table.labels, *filter(None, [config.group]))
   columns = {name: table[name] for name in names}
-  unique, notes = paths.dictionary_encode(), []
+  unique, notes, first = paths.dictionary_encode(), [], None
   if len(unique.dictionary) < len(paths):
     of, first = _number_images(unique)
     is_joined = config.target == 'multi' and len(config.table.labels) == 1
@@ -117,7 +117,7 @@ def open_images(
     notes = [f'{len(of) - len(first):,} rows repeat an image']
   return table_source.build(
       functools.partial(files.read, root, paths), paths, columns, config,
-      where=where, splits=splits, notes=notes)
+      where=where, splits=splits, notes=notes, row_numbers=first)
 
 
 def _number_images(

@@ -28,6 +28,10 @@ def add(
     raise ValueError(
         f'data.val_source ({config.val_source}) is the data that is trained '
         'on. Leave it out, and a part of the images is held out.')
+  if trained.kind == 'single' and trained.num_classes < 2:
+    raise ValueError(
+        f'data.source ({config.source}) has a single class; a classifier needs '
+        'two. If the classes lie deeper, name their folder.')
   if trained.kind != added.kind:
     raise ValueError(
         f'data.val_source ({config.val_source}) has labels of the kind '

@@ -58,13 +58,15 @@ def open_tars(
         f'...) and KEY.cls. {"".join(notes)}'.strip())
   records, keys = offset_index.Records.join(paths, found), images['key']
   labels, config = _choose_labels(images, config, where)
+  splits = table_source.splits_of_files(paths, counts, where=where)
+  if split := config.table.split:
+    splits = table_source.parse_splits(labels[split], split, where)
   shards = [os.path.splitext(name)[0] for name in files.relative_names(paths)]
   # Equal keys may be the same image: hash splits keep them together.
   return table_source.build(
       records.read, Keys(shards, records.ends, keys), labels, config,
       where=where, group_of=lambda row: str(keys[row]), notes=notes,
-      splits=table_source.splits_of_files(paths, counts, where=where),
-      are_indices=config.table.labels == (_LABEL,))
+      splits=splits, are_indices=config.table.labels == (_LABEL,))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -89,7 +91,6 @@ def _choose_labels(
     images: pa.Table, config: columns_lib.LabelConfig, where: str,
 ) -> tuple[Mapping[str, columns_lib.Column], columns_lib.LabelConfig]:
   """Returns the labels and groups: `.cls`, or values of `.json`."""
-  config = columns_lib.with_columns(config, path=None, split=None)
   labels, table = config.table.labels, {_LABEL: images[_LABEL]}
   if config.target == 'none':
     config, labels = columns_lib.with_columns(config, label=()), ()
@@ -100,7 +101,7 @@ def _choose_labels(
           'for each KEY.jpg, or a value of KEY.json: '
           '--config.data.table.label=NAME')
     config = columns_lib.with_columns(config, label=(_LABEL,))
-  if names := [*labels, *filter(None, [config.group])]:
+  if names := [*labels, *filter(None, [config.table.split, config.group])]:
     values = _read_json(images, where)
     for name in names:
       schema.check_name(

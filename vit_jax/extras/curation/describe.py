@@ -48,7 +48,7 @@ def _count_classes(
   """Returns the number of examples of each class in each split."""
   counts = {name: collections.Counter(
       int(label) for labels in split_strings.labels(source)
-      for label in np.atleast_1d(labels)) for name, source in splits.items()}
+      for label in np.unique(labels)) for name, source in splits.items()}
   names = opened.class_names or tuple(map(str, range(opened.num_classes)))
   empty = [[text, *[0] * len(splits)] for text in opened.without_images]
   return (f'Classes: {opened.num_classes:,}', ['class', *splits], [
@@ -81,10 +81,10 @@ def _sample(splits: dict[str, protocol.Source]) -> Iterator[Any]:
 
 
 def _text(opened: protocol.DatasetSplits, label: Any) -> str:
-  if opened.no_labels:
-    return ''
   if opened.targets:
     return ', '.join(f'{value:g}' for value in np.atleast_1d(label))
+  if opened.no_labels or np.any(np.asarray(label) < 0):
+    return ''
   return ', '.join(
       str(opened.class_names[i] if opened.class_names else i)
       for i in np.atleast_1d(label))

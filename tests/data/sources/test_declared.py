@@ -1,0 +1,112 @@
+"""What is declared holds, and what contradicts it is an error."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests import own_data
+
+
+def _folders(*folders, each=3):
+  return lambda root: own_data.write(root, *(
+      f'{folder}/{i}.png'.lstrip('/') for folder in folders
+      for i in range(each)))
+
+
+def _table(header, *rows):
+  return lambda root: own_data.write_table(root, header, rows)
+
+
+@pytest.mark.parametrize(('write', 'source', 'flags', 'message'), [
+    (_folders('a', 'b'), '', {'table.label': 'x'}, 'data.table describes the'),
+    (_folders('train', 'test', 'extra'), '', {'target': 'none'},
+     'lie in train/, but 3 lie in no folder of a split'),
+    (_folders('images/train', 'masks/train', 'images/x', 'masks/x'), '',
+     {'target': 'masks'}, 'lie in train/, but 3 lie in no folder of a split'),
+    (_folders('images', 'masks'), '', {'target': 'none'}, 'target=masks'),
+    (_table('path,label', '1.png,1_000', '2.png,2'), 'labels.csv',
+     {'target': 'regression'}, "row 1: '1_000'"),
+    (_table('path,label', '1.png,nan', '2.png,2'), 'labels.csv',
+     {'target': 'regression'}, "row 1: 'nan'"),
+    (_table('path,label', '1.png,"a\n2.png,b\n3.png,a"', '4.png,b'),
+     'labels.csv', {}, 'has a line break'),
+    (_table('path,label', '1.png,a', '1.png,a', '2.png,b', '3.png,-1'),
+     'labels.csv', {}, "row 4: '-1'")])
+def test_contradictions_are_errors(tmp_path, write, source, flags, message):
+  write(tmp_path)
+  with pytest.raises(ValueError, match=message):
+    own_data.open_splits(tmp_path / source if source else tmp_path, **flags)
+
+
+def test_a_list_of_flags_is_no_list_of_classes(tmp_path):
+  own_data.write(tmp_path, *(f'{i}.png' for i in range(4)))
+  (tmp_path / 'a.jsonl').write_text('\n'.join(
+      f'{{"path": "{i}.png", "label": [0, {i % 2}, 1]}}' for i in range(4)))
+  with pytest.raises(ValueError, match="Row 1 .* has the label '0' twice"):
+    own_data.open_splits(tmp_path / 'a.jsonl', target='multi')
+
+
+@pytest.mark.parametrize('names', [
+    [f'{i:04}' for i in range(150)], ['0.5', '1.0', '1.5'], ['a;b', 'c;d']])
+def test_class_folders_may_have_any_name(tmp_path, names):
+  _folders(*names)(tmp_path)
+  assert own_data.open_splits(tmp_path).num_classes == len(names)
+
+
+@pytest.mark.parametrize('folders', [
+    ['cat/2019', 'cat/2020', 'dog/2019', 'dog/2020'], ['train_a', 'test_a']])
+def test_single_declares_that_folders_are_classes(tmp_path, folders):
+  _folders(*folders)(tmp_path)
+  with pytest.raises(ValueError) as error:
+    own_data.open_splits(tmp_path)
+  assert str(error.value).endswith('\n  --config.data.target=single')
+  opened = own_data.open_splits(tmp_path, target='single')
+  assert opened.class_names == tuple(sorted(
+      {folder.split('/')[0] for folder in folders}))
+
+
+@pytest.mark.parametrize('folders', [['val/a'], ['val/b', 'val/a']])
+def test_evaluated_data_may_lack_classes(tmp_path, folders):
+  _folders('train/a', 'train/b', 'train/c')(tmp_path)
+  _folders(*folders, each=1)(tmp_path)
+  opened = own_data.open_splits(
+      tmp_path / 'train', val_source=str(tmp_path / 'val'))
+  assert len(opened.splits['val']) == len(folders)
+
+
+def test_trained_data_have_two_classes(tmp_path):
+  _folders('x/a', 'y/a', 'y/b')(tmp_path)
+  with pytest.raises(ValueError, match='has a single class; a classifier'):
+    own_data.open_splits(tmp_path / 'x', val_source=str(tmp_path / 'y'))
+
+
+def test_images_outside_class_folders_are_counted(tmp_path):
+  _folders('a', 'b', '')(tmp_path)
+  assert 'not read: 3 images in no class folder' in own_data.open_splits(
+      tmp_path).description
+
+
+@pytest.mark.parametrize('column', [
+    pa.array(['a', None, 'b', 'a']).dictionary_encode(),
+    pa.array([True, False, True, False])])
+def test_columns_of_parquet_of_any_type_are_read_or_named(tmp_path, column):
+  own_data.write(tmp_path, *(f'{i}.png' for i in range(4)))
+  pq.write_table(pa.table({
+      'path': [f'{i}.png' for i in range(4)], 'label': column,
+      'other': [True, False, False, True]}), tmp_path / 'x.parquet')
+  if column.null_count:
+    with pytest.raises(ValueError, match='row 2: None'):
+      own_data.open_splits(tmp_path / 'x.parquet')
+  else:
+    flags = {'table.label': 'label,other', 'target': 'multi'}
+    assert own_data.open_splits(
+        tmp_path / 'x.parquet', **flags).class_names == ('label', 'other')
+
+
+def test_tars_may_have_a_split_in_their_json(tmp_path):
+  own_data.write_tar(tmp_path / 'x.tar', [
+      member for i in range(9) for member in (
+          (f'{i}.png', b'x'), (f'{i}.cls', b'%d' % (i % 2)),
+          (f'{i}.json', b'{"part": "%s"}' % (b'train', b'test')[i % 3 == 0]))])
+  assert own_data.sizes(own_data.open_splits(
+      tmp_path / 'x.tar', **{'table.split': 'part'})) == {'train': 6, 'test': 3}
