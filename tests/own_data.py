@@ -43,7 +43,7 @@ def write_tar(path, members):
 
 
 def open_path(
-    source, target=None, *, labelled=True, group='', divided_groups='error',
+    source, target='', *, labelled=True, group='', divided_groups='error',
     **table):
   """Opens files; images without labels are an error if they are `labelled`."""
   opened = open_source.open_path(str(source), columns_lib.LabelConfig(

@@ -253,6 +253,8 @@ def _data_keys(
   found = parse_overrides([
       *texts, *(text.partition('.')[2] for text in args.overrides)])
   earlier.check_flags(found)
+  if found.get('target', '') is None:
+    found['target'] = 'none'  # A kind of labels.
   return found
 
 

@@ -115,7 +115,7 @@ class DataConfig:
   val_source: str = ''
   data_dir: str = ''
   split: str = 'train'
-  target: columns_lib.Kind | None = None
+  target: columns_lib.Kind = ''
   table: columns_lib.TableConfig = columns_lib.TableConfig()
   group: str = ''
   divided_groups: groups_lib.Divided = 'error'

@@ -166,6 +166,10 @@ def open_dataset(
       config.mixture, {one: open_splits(one) for one in config.sources},
       group=config.group, divided=config.divided_groups)
   if labelled and opened.no_labels:
+    if opened.no_labels == protocol.NO_IMAGE_LABELS:
+      raise ValueError(
+          f'{opened.no_labels} To train on masks, use configs/segmentation.py '
+          '(docs/segmentation.md).')
     gap = '\n' if '\n' in opened.no_labels else ' '  # Flags are pasted.
     raise ValueError(
         f'{opened.no_labels}{gap}To train without labels, use an objective '
@@ -216,6 +220,8 @@ def match_classes(
   Raises:
     ValueError: if they do not fit; see `classes.match`.
   """
+  if dataset.no_labels and not classes.names:
+    return dataset, ''
   numbers, line = classes_lib.match(dataset.classes, classes, subset=subset)
   if numbers:
     dataset = dataclasses.replace(

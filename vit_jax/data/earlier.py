@@ -30,7 +30,7 @@ def translate(section: Mapping[str, Any]) -> dict[str, Any]:
     kept['group'] = kept.get('group') or table['key'] or ''
     kept['table'] = {key: of for key, of in table.items() if key != 'key'}
   if kept.get('target') == AUTO:
-    kept['target'] = None
+    kept['target'] = ''
     table = dict(kept.get('table') or {})
     if table.get('folder') and not kept.get('val_source'):
       source = str(kept.get('source', ''))

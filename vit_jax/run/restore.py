@@ -123,8 +123,6 @@ def _match_classes(
 ) -> tuple[experiment_lib.Experiment, str]:
   """Numbers the classes as in a checkpoint; returns a line to print, too."""
   dataset, teacher = experiment.dataset, experiment.teacher
-  if dataset.no_labels and not names:
-    return experiment, ''
   if names and not dataset.classes.names:
     # Losing the names is a difference, too.
     dataset = dataclasses.replace(dataset, class_names=tuple(

@@ -159,7 +159,7 @@ def test_an_empty_class_folder_of_an_evaluator_is_a_note(tmp_path):
 
 
 @pytest.mark.parametrize(('layout', 'target'), [
-    ('{}/{}.png', None), ('train/{}/{}.png', None), ('{}{}.png', 'none'),
+    ('{}/{}.png', ''), ('train/{}/{}.png', ''), ('{}{}.png', 'none'),
     ('images/{}/{}.png', 'masks')])
 def test_files_and_folders_of_systems_change_nothing(tmp_path, layout, target):
   written = [layout.format(name, i) for name in ('a', 'b') for i in range(4)]

@@ -8,7 +8,7 @@ from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import labels as labels_lib
 
 
-def parse(columns, target=None, separator=None, **arguments):
+def parse(columns, target='', separator=None, **arguments):
   if not isinstance(columns, dict):
     columns = {'label': columns}
   columns = {name: pa.array(cells) for name, cells in columns.items()}
@@ -85,17 +85,17 @@ def test_regression_targets_are_vectors_and_nan_if_missing(column):
 
 
 @pytest.mark.parametrize(('columns', 'target', 'message'), [
-    (['cat', '', 'dog'], None, r"1 of 3 cells in column 'label' of a.csv .*"
+    (['cat', '', 'dog'], '', r"1 of 3 cells in column 'label' of a.csv .*"
      'row 2: None, but the name of a class'),
-    (['0', '-1', '1', '-1'], None, "2 of 4 cells .*row 2: '-1'"),
+    (['0', '-1', '1', '-1'], '', "2 of 4 cells .*row 2: '-1'"),
     (['1', '2', '12O.5'], 'regression', "1 of 3 .*row 3: '12O.5', but a fini"),
     (['1', 'inf'], 'regression', "row 2: 'inf', but a finite number"),
     (['', ''], 'regression', "column 'label' of a.csv is empty"),
     ({'x': ['1', '2'], 'y': ['1', '0']}, 'multi', "'x' .*row 2: '2', but 0 or"),
-    ({'x': ['1', '2'], 'y': ['a', 'b']}, None, "'x' .*row 2: '2', but 0 or 1"),
-    ({'x': [1, 0], 'y': [1, 1]}, None, 'row 1 of a.csv has a 1 in 2 of the'),
-    (['a', 'b', 'c'], None, 'all its 3 values differ .*data.table.label'),
-    (['a', 'a'], None, "a single class, 'a'; a classifier needs two"),
+    ({'x': ['1', '2'], 'y': ['a', 'b']}, '', "'x' .*row 2: '2', but 0 or 1"),
+    ({'x': [1, 0], 'y': [1, 1]}, '', 'row 1 of a.csv has a 1 in 2 of the'),
+    (['a', 'b', 'c'], '', 'all its 3 values differ .*data.table.label'),
+    (['a', 'a'], '', "a single class, 'a'; a classifier needs two"),
     ([1.5, 2.5], 'single', 'row 1: 1.5, but the name of a class'),
     ([['a'], ['b']], 'single', 'holds lists, .*--config.data.target=multi'),
     (['a', 'b'], 'multi', r"holds text. .*--config.data.table.separator='\|'")])

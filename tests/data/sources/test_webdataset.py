@@ -74,7 +74,7 @@ def test_a_range_in_braces_names_shards(tars):
 
 
 @pytest.mark.parametrize(('key', 'target', 'label'), [
-    ('class', None, lambda i: ['cat', 'dog', 'emu'][i % 3]),
+    ('class', '', lambda i: ['cat', 'dog', 'emu'][i % 3]),
     ('tags', 'multi', lambda i: ['cat', 'pet'] if i % 3 == 0 else ['pet'])])
 def test_labels_may_be_values_of_json(tmp_path, key, target, label):
   own_data.write_tar(tmp_path / 'a.tar', pairs(0, 9, 'json'))

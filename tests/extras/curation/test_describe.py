@@ -37,6 +37,15 @@ def test_classes_are_counted_and_empty_ones_are_named(tmp_path):
   assert tables['Examples'][-1] == ['test', 'test/cat/7.png', 'cat']
 
 
+def test_labels_can_be_ignored(tmp_path):
+  for i in range(6):
+    for name in ('cat', 'dog'):
+      pictures.save(tmp_path / f'pets/{name}/{i}.png', pictures.picture(i))
+  _, text, tables = _describe(
+      tmp_path, tmp_path / 'pets', '--config.data.target=none')
+  assert 'target is none' in text and 'Classes' not in tables
+
+
 @pytest.mark.parametrize(('flags', 'label'), [
     (['table.label=age', 'target=regression'], '2'),
     (['table.label=tags', 'target=multi', 'table.separator=|'], 'a, b'),

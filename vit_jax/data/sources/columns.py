@@ -12,7 +12,7 @@ from jaxtyping import Integer, Shaped
 import numpy as np
 import pyarrow as pa
 
-Kind = Literal['single', 'multi', 'regression', 'masks', 'none']
+Kind = Literal['', 'single', 'multi', 'regression', 'masks', 'none']
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 
 HOLDOUT = 0.1  # Default of `data.holdout`.
@@ -61,10 +61,10 @@ class TableConfig:
 class LabelConfig:
   """The settings `data.target`, `table`, `group`, ... that apply to files.
 
-  With a `holdout` of 0, data without splits are all `train`. A `target` of None
-  is 'single', but labels that look like another kind are an error.
+  With a `holdout` of 0, data without splits are all `train`. Without a
+  `target`, it is 'single', but labels that look like another kind are an error.
   """
-  target: Kind | None = None
+  target: Kind = ''
   table: TableConfig = TableConfig()
   holdout: float = HOLDOUT
   group: str = ''

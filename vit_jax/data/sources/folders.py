@@ -71,7 +71,7 @@ def open_classes(
     raise protocol.NoLabels(
         suggest.folder(root, classes=names)
         + f'\nThere is {without}.' * bool(empty))
-  if config.target is None:
+  if not config.target:
     suggest.check_folders(root, inside if '' in split_of else {})
   splits, classes, counts = zip(*rows)
   if 'train' not in splits:

@@ -121,7 +121,7 @@ def parse(
     raise protocol.NoLabels(
         f'{what.title} holds a single class, {names[0]!r}; a classifier needs '
         'two classes. Check the label column (--config.data.table.label=NAME).')
-  if config.target is None and config.holdout and (
+  if not config.target and config.holdout and (
       len({*numbers}) == len(rows) > 2 and not (class_names or are_indices)):
     raise protocol.NoLabels(
         f'{what.title} cannot be a label: all its {len(rows):,} values differ '
@@ -280,7 +280,7 @@ def _parse_numbers(
 
 def _parse_flags(
     columns: Mapping[str, tuple[columns_lib.Column, _What]],
-    kind: columns_lib.Kind | None,
+    kind: columns_lib.Kind,
 ) -> ParsedLabels:
   """Parses one column of 0 and 1 per class."""
   flags = []

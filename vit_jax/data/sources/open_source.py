@@ -48,7 +48,7 @@ def open_splits(
     trained = open_splits(
         dataclasses.replace(config, val_source=''), whole=True)
     same = dataclasses.replace(config, target='none') if (
-        trained.no_labels and config.target is None) else config
+        trained.no_labels and not config.target) else config
     return validation.add(trained, open_splits(
         same, source=config.val_source, whole=True), config)
   labels = columns_lib.LabelConfig(
@@ -68,7 +68,7 @@ def _check_undeclared(config: columns_lib.LabelConfig, name: str) -> None:
   if dataclasses.replace(
       config, group='', divided_groups='error',
       holdout=config.holdout or columns_lib.HOLDOUT,
-      target=None if config.target == 'masks' else config.target,
+      target='' if config.target == 'masks' else config.target,
   ) != columns_lib.DEFAULT:
     raise ValueError(
         'data.target, data.table and data.holdout describe your own files, '
@@ -122,7 +122,7 @@ def open_path(
   try:
     return _open_path(name, config)
   except protocol.NoLabels as error:
-    if config.target is not None:
+    if config.target:
       raise
     reason = error
   try:

@@ -49,7 +49,7 @@ def check_single(
     column: columns_lib.Column, config: columns_lib.LabelConfig, *, what: str,
 ) -> None:
   """Raises `NoLabels` if a column looks like numbers or several labels."""
-  if config.target is None and (flags := _kind([column])):
+  if not config.target and (flags := _kind([column])):
     looks = 'numbers' if flags['target'] == 'regression' else 'several labels'
     raise protocol.NoLabels(
         f'{what} looks like {looks}, but one class per image was expected. To '
@@ -173,7 +173,7 @@ def _for_table(
       return None
     if not given.labels and labels != (columns_lib.LABEL,):
       flags['table.label'] = ','.join(labels)
-    if config.target is None:
+    if not config.target:
       flags |= _kind([table[name] for name in labels])
   if path is not None and image is not None:
     flags |= _place(first[image], path.parent, given)

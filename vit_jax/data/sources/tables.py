@@ -198,7 +198,8 @@ def locate(
   if not atomic_files.is_remote(folder):
     folder = os.path.abspath(folder)
   listing = functools.cache(_names_in)
-  paths, missing = [], []
+  paths, missing = list[str](), list[str]()
+  first = len(written)
   for name in written:
     name = name.replace('\\', '/') + config.table.suffix
     path = name if atomic_files.is_remote(name) else os.path.join(folder, name)
@@ -207,11 +208,13 @@ def locate(
       path = os.path.normpath(path)
     if os.path.basename(path) not in listing(os.path.dirname(path)):
       missing.append(path)
+      first = min(first, len(paths))
     paths.append(files.relative_path(path, root))
   if missing:
     raise ValueError(
-        f'{len(missing):,} of {len(paths):,} images of {where} do not exist: '
-        f'{files.shorten(missing)}.{spelling.hint(missing[0])}'
+        f'{len(missing):,} of {len(paths):,} images of {where} do not exist '
+        f'(the first: row {first + 1}): {files.shorten(missing)}.'
+        + spelling.hint(missing[0])
         + suggest.folder_of_images(table, where, config))
   return columns_lib.texts(paths)
 
