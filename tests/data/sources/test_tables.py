@@ -124,7 +124,8 @@ def test_hash_splits_are_the_same_for_all_ways_to_write_a_path(
 
 @pytest.mark.parametrize(('text', 'message'), [
     ('path,label\n1.png,a\n70.png,b\n80.png,a\n',
-     r'2 of 3 images of .*labels.csv do not exist .*row 2.: \S*/70.png, \S*/80.png'),
+     r'2 of 3 images of .*labels.csv do not exist .*row 2.: '
+     r'\S*/70.png, \S*/80.png'),
     ('path,label\n', 'holds no rows'), ('', 'holds no rows'),
     ('path,label\n1.png,a,b\n', 'Line 2 of .* has 3 cells.*double quotes'),
     ('path,path,label\n', "two columns called 'path'"),

@@ -85,11 +85,11 @@ def patients_of(source):
 
 
 @pytest.mark.parametrize(('write', 'target', 'table'), [
-    (write_csv, None, {}), (write_csv, 'none', {}), (write_folders, None, {}),
+    (write_csv, '', {}), (write_csv, 'none', {}), (write_folders, '', {}),
     (write_folders, 'none', {}), (write_masks, 'masks', {}),
-    (write_parquet, None, {'path': 'image'}),
-    (write_parquet, 'none', {'path': 'image'}), (write_tar, None, {}),
-    (write_tar, None, {'label': 'kind'}), (write_tar, 'none', {})])
+    (write_parquet, '', {'path': 'image'}),
+    (write_parquet, 'none', {'path': 'image'}), (write_tar, '', {}),
+    (write_tar, '', {'label': 'kind'}), (write_tar, 'none', {})])
 def test_a_hold_out_and_slices_have_whole_groups_in_every_source(
     tmp_path, write, target, table):
   path, group = write(tmp_path)
