@@ -35,6 +35,16 @@ def build(*, devices=1, **changes):
       config_lib.resolve(config(**changes)), devices=jax.devices()[:devices])
 
 
+def take_steps(experiment, state, *, last, first=0):
+  """Returns the state after steps first ... last - 1, and their losses."""
+  losses, batches = [], experiment.batches(start_step=first)
+  for _ in range(first, last):
+    state, loss = experiment.train_step(state, next(batches))
+    losses.append(float(loss))
+  batches.close()
+  return state, losses
+
+
 class Live:
   """Counts the objects that something still refers to."""
 

@@ -31,16 +31,6 @@ def build(objective, *, devices=1, accumulation=1):
              'decoder': {'widths': [8], 'layers': [1, 2]} if masks else None})
 
 
-def train(built, state, *, first=0, last=2):
-  """Returns the state after steps first ... last - 1, and their losses."""
-  losses, batches = [], built.batches(start_step=first)
-  for _ in range(first, last):
-    state, loss = built.train_step(state, next(batches))
-    losses.append(float(loss))
-  batches.close()
-  return state, losses
-
-
 @pytest.mark.slow  # Compiles training steps.
 @pytest.mark.parametrize('objective,devices,accumulation', [
     ('lejepa', 4, 2), ('segmentation', 4, 2),
@@ -49,10 +39,12 @@ def test_devices_and_microbatches_do_not_change_the_steps(
     objective, devices, accumulation):
   one = build(objective)
   start = jax.device_get(one.init_state())
-  state, losses = train(one, jax.device_put(start, one.shardings))
+  state, losses = toy.take_steps(
+      one, jax.device_put(start, one.shardings), last=2)
   assert losses[0] != losses[1]
   many = build(objective, devices=devices, accumulation=accumulation)
-  other, found = train(many, jax.device_put(start, many.shardings))
+  other, found = toy.take_steps(
+      many, jax.device_put(start, many.shardings), last=2)
   np.testing.assert_allclose(found, losses, rtol=1e-5)
   random_models.assert_close(*jax.device_get((other.params, state.params)))
 

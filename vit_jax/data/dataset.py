@@ -166,14 +166,7 @@ def open_dataset(
       config.mixture, {one: open_splits(one) for one in config.sources},
       group=config.group, divided=config.divided_groups)
   if labelled and opened.no_labels:
-    if opened.no_labels == protocol.NO_IMAGE_LABELS:
-      raise ValueError(
-          f'{opened.no_labels} To train on masks, use configs/segmentation.py '
-          '(docs/segmentation.md).')
-    gap = '\n' if '\n' in opened.no_labels else ' '  # Flags are pasted.
-    raise ValueError(
-        f'{opened.no_labels}{gap}To train without labels, use an objective '
-        'such as mae (docs/data.md).')
+    raise ValueError(_advise_labels(opened.no_labels))
   wanted = split_strings.expand_all(
       config.split if split is None else split or opened.eval_split,
       opened.splits)
@@ -210,6 +203,16 @@ def open_dataset(
       name=name, split=wanted, source=examples, excluded=excluded,
       **{**vars(opened), 'splits': tuple(opened.splits),
          'description': '; '.join(filter(None, notes))})
+
+
+def _advise_labels(no_labels: str) -> str:
+  """Returns the error of images without labels, given why they have none."""
+  if no_labels == protocol.NO_IMAGE_LABELS:
+    return (f'{no_labels} To train on masks, use configs/segmentation.py '
+            '(docs/segmentation.md).')
+  gap = '\n' if '\n' in no_labels else ' '  # Flags are pasted.
+  return (f'{no_labels}{gap}To train without labels, use an objective such as '
+          'mae (docs/data.md).')
 
 
 def match_classes(

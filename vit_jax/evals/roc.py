@@ -92,7 +92,7 @@ class RocConfig(evaluator.EvaluatorConfig):
       raise ValueError(
           f'{context.where} draws curves of up to {MAX_CLASSES} classes, but '
           f'{dataset.title} has {dataset.num_classes:,}. Use multi_label.')
-    names = dataset.class_names or tuple(map(str, range(dataset.num_classes)))
+    names = dataset.names_or_indices
     columns = list(range(dataset.num_classes))
     if not dataset.multi_label and dataset.num_classes == 2:
       if self.positive:

@@ -138,8 +138,7 @@ def _store_thresholds(
     result: evals.Result,
 ) -> epath.Path:
   """Stores the thresholds of an evaluator; see `inference.thresholds`."""
-  names = experiment.dataset.class_names or tuple(
-      map(str, range(experiment.dataset.num_classes)))
-  section = _roc(experiment.config, flag='--store-thresholds')[name]
-  return thresholds_lib.store(
-      weights, section.thresholds(result.metrics, names))
+  section = experiment.config.evals[name]
+  assert isinstance(section, roc.RocConfig)
+  return thresholds_lib.store(weights, section.thresholds(
+      result.metrics, experiment.dataset.names_or_indices))

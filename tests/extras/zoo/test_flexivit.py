@@ -190,25 +190,15 @@ def test_adapters_train_with_every_size():
       state.params['lora']))
 
 
-def train(built, state, *, first=0, last=6):
-  """Returns the state after steps first ... last - 1, and their losses."""
-  losses, batches = [], built.batches(start_step=first)
-  for _ in range(first, last):
-    state, loss = built.train_step(state, next(batches))
-    losses.append(float(loss))
-  batches.close()
-  return state, losses
-
-
 @pytest.mark.slow
 def test_the_sizes_are_the_same_after_resuming_and_on_several_devices():
   build = functools.partial(
       toy.build, objective=OBJECTIVE, total={'steps': 6})
   experiment = build()
-  _, whole = train(experiment, experiment.init_state())
+  _, whole = toy.take_steps(experiment, experiment.init_state(), last=6)
   experiment = build(devices=2, accumulation=2)
-  state, first = train(experiment, experiment.init_state(), last=3)
-  _, rest = train(experiment, state, first=3)
+  state, first = toy.take_steps(experiment, experiment.init_state(), last=3)
+  _, rest = toy.take_steps(experiment, state, first=3, last=6)
   np.testing.assert_allclose([*first, *rest], whole, rtol=1e-4)
 
 

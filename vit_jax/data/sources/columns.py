@@ -1,4 +1,4 @@
-"""What a user declares about files, and columns of tables as Arrow arrays."""
+"""Settings of data in files, and columns of tables as Arrow arrays."""
 
 from collections.abc import Callable, Iterable, Sequence
 import ctypes
@@ -8,7 +8,7 @@ import re
 from typing import Any, Literal, TypeAlias
 import unicodedata
 
-from jaxtyping import Integer, Shaped
+from jaxtyping import Bool, Integer, Shaped
 import numpy as np
 import pyarrow as pa
 
@@ -130,12 +130,11 @@ def apply(
   return np.array([function(cell) for cell in cells], dtype)[codes]
 
 
-def has_value(column: Column, rows: Integer[np.ndarray, '_']) -> bool:
-  """Whether a cell of some rows is not empty."""
+def are_filled(column: Column) -> Bool[np.ndarray, 'rows']:
+  """Returns whether the cell of each row is not empty."""
   if pa.types.is_nested(column.type):
-    return any(map(len, filter(None, column.take(rows).to_pylist())))
-  return bool(apply(
-      column, lambda cell: clean(cell) is not None, bool)[rows].any())
+    return np.array([bool(cell) for cell in column.to_pylist()], bool)
+  return apply(column, lambda cell: clean(cell) is not None, bool)
 
 
 def compact(numbers: Integer[np.ndarray, '*shape']) -> np.ndarray:

@@ -27,6 +27,15 @@ class Ragged:
   values: Int32[np.ndarray, 'labels']
   ends: Integer[np.ndarray, 'examples']
 
+  @classmethod
+  def of(
+      cls, values: Integer[np.ndarray, 'labels'],
+      row_of: Integer[np.ndarray, 'labels'], num_rows: int,
+  ) -> 'Ragged':
+    """Returns the labels of rows, which come in the order of the rows."""
+    return cls(values.astype(np.int32), columns_lib.compact(
+        np.cumsum(np.bincount(row_of, minlength=num_rows))))
+
   def __len__(self) -> int:
     return len(self.ends)
 
@@ -95,9 +104,8 @@ def parse(
     return _parse_flags(found, config.target)
   (column, what), = found.values()
   if config.target == 'multi':
-    items, ends = _split_cells(column, config, what)
-    what = dataclasses.replace(what, rows=lines[np.searchsorted(
-        ends, np.arange(len(items)), side='right')])
+    items, row_of = _split_cells(column, config, what)
+    what = dataclasses.replace(what, rows=lines[row_of])
   else:
     if class_names is None and not are_indices:
       suggest.check_single(column, config, what=what.title)
@@ -105,17 +113,16 @@ def parse(
       raise ValueError(
           f'{what.title} holds lists, but one class per image was expected. '
           'Use --config.data.target=multi.')
-    items, ends = column, None
+    items, row_of = column, None
   cells, codes = columns_lib.encode(items)
   cells = [columns_lib.clean(cell) for cell in cells]
   names, numbers = _number(cells, codes, what, class_names, are_indices)
   indices = columns_lib.compact(np.array(numbers, np.int32))[codes]
-  if ends is not None:
+  if row_of is not None:
     if pa.types.is_nested(column.type):
       _check_unlike_flags(indices, names, what)
-    return ParsedLabels('multi', Ragged(
-        indices.astype(np.int32), columns_lib.compact(ends)),
-                        len(names), names)
+    return ParsedLabels('multi', Ragged.of(
+        indices, row_of, len(rows)), len(names), names)
   # Data that are only evaluated on may have one class, or one image of each.
   if len(names) < 2 and config.holdout:
     raise protocol.NoLabels(
@@ -204,8 +211,8 @@ def _number(
 
 def _split_cells(
     column: columns_lib.Column, config: columns_lib.LabelConfig, what: _What,
-) -> tuple[columns_lib.Column, Integer[np.ndarray, 'rows']]:
-  """Returns the labels of all rows, without empty ones, and the rows' ends."""
+) -> tuple[columns_lib.Column, Integer[np.ndarray, 'labels']]:
+  """Returns the labels of all rows, without empty ones, and the row of each."""
   if isinstance(column, pa.ChunkedArray):
     column = column.combine_chunks()
   if pa.types.is_dictionary(column.type):
@@ -227,9 +234,8 @@ def _split_cells(
   cells, codes = columns_lib.encode(items)
   kept = np.array([columns_lib.clean(cell) is not None for cell in cells],
                   bool)[codes]
-  row_of = np.repeat(np.arange(len(sizes)), sizes)
-  return items.filter(pa.array(kept)), np.cumsum(
-      np.bincount(row_of[kept], minlength=len(sizes)))
+  return items.filter(pa.array(kept)), np.repeat(
+      np.arange(len(sizes)), sizes)[kept]
 
 
 def join_rows(
@@ -237,8 +243,8 @@ def join_rows(
     config: columns_lib.LabelConfig, *, where: str,
 ) -> pa.Array:
   """Returns the lists of labels of images, given the image of each row."""
-  items, ends = _split_cells(column, config, _What('label', where, of))
-  owner = of[np.searchsorted(ends, np.arange(len(items)), side='right')]
+  items, row_of = _split_cells(column, config, _What('label', where, of))
+  owner = of[row_of]
   _, codes = columns_lib.encode(items)
   # Each label of an image once, in the order of its rows.
   kept = np.sort(np.unique(owner * (codes.max(initial=0) + 1) + codes,
@@ -294,10 +300,10 @@ def _parse_flags(
     flags.append(np.array(flag_of, bool)[codes])
   found, names = np.stack(flags, axis=1), tuple(columns)
   ones = found.sum(axis=1)
-  indices = np.nonzero(found)[1].astype(np.int32)  # Row by row.
+  row_of, indices = np.nonzero(found)  # Row by row.
   if kind == 'multi':
-    return ParsedLabels(
-        'multi', Ragged(indices, np.cumsum(ones)), len(names), names)
+    return ParsedLabels('multi', Ragged.of(
+        indices, row_of, len(found)), len(names), names)
   if (ones != 1).any():
     row = int(np.flatnonzero(ones != 1)[0])
     what = columns[names[0]][1]
@@ -305,4 +311,5 @@ def _parse_flags(
         f'data.target is single, but row {what.rows[row] + 1} of {what.where} '
         f'has a 1 in {ones[row]} of the columns {files.shorten(names, 8)}. Use '
         '--config.data.target=multi.')
-  return ParsedLabels('single', indices, len(names), names)
+  return ParsedLabels(
+      'single', indices.astype(np.int32), len(names), names)

@@ -112,6 +112,11 @@ class Metadata:
     return 'multi' if self.multi_label else 'single'
 
   @property
+  def names_or_indices(self) -> tuple[str, ...]:
+    """Names of the classes; their indices as text where names are unknown."""
+    return self.class_names or tuple(map(str, range(self.num_classes)))
+
+  @property
   def without_images_note(self) -> str:
     """Returns the part of a description that names `without_images`, or ''."""
     return f'no image that can be read in {", ".join(self.without_images)}' * (

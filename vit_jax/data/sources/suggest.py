@@ -67,12 +67,13 @@ def _kind(columns: Sequence[columns_lib.Column]) -> Flags:
     ones = np.sum([columns_lib.apply(column, columns_lib.to_flag, int)
                    for column in columns], axis=0)
     return {} if (ones == 1).all() else {'target': 'multi'}
-  share = lambda test: columns_lib.apply(columns[0], test, bool).mean()
+  cells, codes = columns_lib.encode(columns[0])
+  counts = np.bincount(codes, minlength=len(cells))
+  share = lambda test: np.dot(counts, [*map(test, cells)]) / len(codes)
   for separator, least in (('|', 0.0), (';', _MIN_SEPARATED)):
     with_it = share(lambda cell, mark=separator: mark in str(cell))
     if with_it > 0 and with_it >= least:
       return {'target': 'multi', 'table.separator': separator}
-  cells, codes = columns_lib.encode(columns[0])
   numbers = {number for cell in cells if (number := _number(cell)) is not None}
   texts = share(lambda cell: columns_lib.clean(cell) is not None
                 and _number(cell) is None)

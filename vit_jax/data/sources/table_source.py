@@ -103,12 +103,7 @@ def build(
   """
   columns = {name: table[name] for name in config.table.labels}
   rows_of = _rows_of_splits(splits, len(keys), config, where)
-  missing = [split for split, rows in rows_of.items() if columns and not any(
-      columns_lib.has_value(column, rows) for column in columns.values())]
-  if 'train' in missing:
-    raise protocol.NoLabels(
-        f'The training images of {where} have no labels: each cell of '
-        f'{files.shorten(columns, 8)} is empty.')
+  missing = _unlabelled_splits(columns, rows_of, where) if columns else []
   unlabelled = sorted({*unlabelled} - {*rows_of} | {*missing})
   rows_of = {name: of for name, of in rows_of.items() if name not in missing}
   kept = np.sort(np.concatenate([*rows_of.values()]))
@@ -142,16 +137,18 @@ def build(
       numbers_of.items(), key=lambda pair: (pair[0] != 'train', pair[0]))}
   _check_trained(parsed, chosen, where)
   if groups is not None:
+    of_split = {split: groups[of] for split, of in chosen.items()}
     few = ['groups: ' + ', '.join(
-        f'{split} {len(np.unique(groups[of])):,}'
-        for split, of in chosen.items()), *few]
-    few += groups_lib.check_undivided(
-        {split: groups[of] for split, of in chosen.items()},
-        lambda split, i: str(table[config.group][int(kept[chosen[split][i]])]),
-        where=where, divided=config.divided_groups)
+        f'{split} {len(np.unique(of)):,}' for split, of in of_split.items()),
+           *few, *groups_lib.check_undivided(
+               of_split, lambda split, i: str(table[config.group][int(
+                   kept[chosen[split][i]])]),
+               where=where, divided=config.divided_groups)]
   eval_split = split_strings.choose_eval_split(list(chosen))
   labels_from = labels_from or (
       f'column{"s" * (len(columns) > 1)} {files.shorten(columns, 4)}')
+  content = (f'{parsed.describe()} ({labels_from})' if columns else
+             'masks' if read_mask else 'no labels')
   return protocol.DatasetSplits(
       {name: TableSource(
           read, read_mask, keys, parsed, columns_lib.compact(kept[of]),
@@ -162,13 +159,32 @@ def build(
       no_labels='' if columns else protocol.NO_IMAGE_LABELS if read_mask else (
           columns_lib.IGNORED),
       description='; '.join([
-          f'{where}: ' + (f'{parsed.describe()} ({labels_from})' if columns else
-                          'masks' if read_mask else 'no labels'),
-          ', '.join(f'{name} {len(of):,}' for name, of in chosen.items())
+          f'{where}: {content}', _describe_splits(chosen, eval_split, by_hash),
+          *map(protocol.describe_unlabelled, unlabelled), *notes, *few]))
+
+
+def _describe_splits(
+    chosen: Mapping[str, _Rows], eval_split: str, by_hash: bool) -> str:
+  """Returns 'train 90, test 10, chosen by a hash'."""
+  return (', '.join(f'{name} {len(of):,}' for name, of in chosen.items())
           + ', chosen by a hash' * by_hash
           + f', evaluated on {eval_split}' * (
-              eval_split not in ('test', 'train')),
-          *map(protocol.describe_unlabelled, unlabelled), *notes, *few]))
+              eval_split not in ('test', 'train')))
+
+
+def _unlabelled_splits(
+    columns: Mapping[str, columns_lib.Column], rows_of: Mapping[str, _Rows],
+    where: str,
+) -> list[str]:
+  """Returns the splits without labels, or raises `NoLabels` for `train`."""
+  filled = np.any([*map(columns_lib.are_filled, columns.values())], axis=0)
+  missing = [split for split, rows in rows_of.items()
+             if not filled[rows].any()]
+  if 'train' in missing:
+    raise protocol.NoLabels(
+        f'The training images of {where} have no labels: each cell of '
+        f'{files.shorten(columns, 8)} is empty.')
+  return missing
 
 
 def parse_splits(

@@ -49,11 +49,10 @@ def _count_classes(
   counts = {name: collections.Counter(
       int(label) for labels in split_strings.labels(source)
       for label in np.unique(labels)) for name, source in splits.items()}
-  names = opened.class_names or tuple(map(str, range(opened.num_classes)))
   empty = [[text, *[0] * len(splits)] for text in opened.without_images]
   return (f'Classes: {opened.num_classes:,}', ['class', *splits], [
       [name, *(count[i] for count in counts.values())]
-      for i, name in enumerate(names)] + empty)
+      for i, name in enumerate(opened.names_or_indices)] + empty)
 
 
 def _measure(
@@ -85,6 +84,5 @@ def _text(opened: protocol.DatasetSplits, label: Any) -> str:
     return ', '.join(f'{value:g}' for value in np.atleast_1d(label))
   if opened.no_labels or np.any(np.asarray(label) < 0):
     return ''
-  return ', '.join(
-      str(opened.class_names[i] if opened.class_names else i)
-      for i in np.atleast_1d(label))
+  names = opened.names_or_indices
+  return ', '.join(names[i] for i in np.atleast_1d(label))

@@ -118,7 +118,7 @@ def prepare(
             for name, source in sources.items()),
       label_kind=label_kind,
       class_names=() if label_kind in ('none', 'numbers') else (
-          opened.class_names or tuple(map(str, range(opened.num_classes)))),
+          opened.names_or_indices),
       decode=config.decode, embed=embed, min_side=min_side,
       description='\n'.join(filter(None, [
           opened.description, opened.no_labels
