@@ -55,6 +55,9 @@ BACKBONES = 'vit_jax.extras.zoo.backbones:table'
 # Says why a name of an earlier version is refused.
 ENDED = 'vit_jax.extras.zoo.removed:sentence'
 
+# Finds the thresholds of classes that evaluations during training have chosen.
+THRESHOLDS = 'vit_jax.extras.diagnostics.measured_thresholds:of_run'
+
 # Draws the result of an evaluator for `evaluate`.
 FIGURES = 'vit_jax.extras.figures.evaluation_figures:draw'
 
@@ -74,17 +77,18 @@ EVALUATORS: Mapping[str, str] = {
     'auto': 'vit_jax.evals.auto:AutoConfig',
     'classification': 'vit_jax.evals.classification:ClassificationConfig',
     'multi_label': 'vit_jax.evals.multi_label:MultiLabelConfig',
-    'confusion': 'vit_jax.evals.confusion:ConfusionConfig',
-    'calibration': 'vit_jax.evals.calibration:CalibrationConfig',
+    'confusion': 'vit_jax.extras.diagnostics.confusion:ConfusionConfig',
+    'calibration':
+        'vit_jax.extras.diagnostics.calibration:CalibrationConfig',
     'fewshot': 'vit_jax.evals.fewshot:FewshotConfig',
     'knn': 'vit_jax.evals.knn:KnnConfig',
     'objective': 'vit_jax.evals.objective:ObjectiveConfig',
     'regression': 'vit_jax.evals.regression:RegressionConfig',
-    'roc': 'vit_jax.evals.roc:RocConfig',
+    'roc': 'vit_jax.extras.diagnostics.roc:RocConfig',
     'segmentation': 'vit_jax.evals.segmentation:SegmentationConfig',
     'segmentation_head':
         'vit_jax.evals.segmentation_head:SegmentationHeadConfig',
-    'shift': 'vit_jax.evals.shift:ShiftConfig',
+    'shift': 'vit_jax.extras.diagnostics.shift:ShiftConfig',
     'spread': 'vit_jax.evals.spread:SpreadConfig',
 }
 
@@ -287,7 +291,7 @@ def find(
       that does not extend `kind`.
   """
   if not is_target(name):
-    return load(names[check_name(name, list(names), what=what)])
+    return load(names[check_name(name, available(names), what=what)])
   try:
     found = load(name)
   except ValueError as error:

@@ -4,13 +4,11 @@ import functools
 
 import numpy as np
 import pytest
-from scipy import special
 from sklearn import metrics as sklearn_metrics
 
 from vit_jax import evals
 from vit_jax import metrics
 from vit_jax import registry
-from vit_jax.evals import confusion
 
 RNG = np.random.default_rng(0)
 EXAMPLES, CLASSES = 37, 6
@@ -48,98 +46,11 @@ def test_nan_scores_give_a_nan_metric(toy):
   assert np.isnan(got.metrics['mean_average_precision'])
 
 
-# Confusion.
-
-
-def test_confusion_matrix_agrees_with_scikit_learn(toy):
-  got = toy({'name': 'confusion'}, toy.split(
-      LOGITS, LABELS, class_names=tuple('abcdef')))(toy.params)
-  want = sklearn_metrics.confusion_matrix(
-      LABELS, LOGITS.argmax(-1), labels=range(CLASSES))
-  np.testing.assert_array_equal(got.tables['confusion'], want)
-  recall = sklearn_metrics.recall_score(
-      LABELS, LOGITS.argmax(-1), labels=range(CLASSES - 1), average=None)
-  np.testing.assert_allclose(
-      got.tables['class_accuracy'], [*recall, np.nan])
-  assert got.metrics == {
-      'accuracy': pytest.approx((LOGITS.argmax(-1) == LABELS).mean()),
-      'accuracy_class_mean': pytest.approx(recall.mean()),
-      'accuracy_class_worst': pytest.approx(recall.min()),
-      'f1_class_mean': pytest.approx(sklearn_metrics.f1_score(
-          LABELS, LOGITS.argmax(-1), average='macro')),
-      'examples': EXAMPLES}
-  np.testing.assert_allclose(
-      np.nan_to_num(got.tables['class_precision']),
-      sklearn_metrics.precision_score(
-          LABELS, LOGITS.argmax(-1), labels=range(CLASSES), average=None,
-          zero_division=0))
-  pairs = [(int(m.read()[0].argmax()), m.label) for m in got.mistakes]
-  assert [m.prediction for m in got.mistakes] == [p for p, _ in pairs]
-  assert all(prediction != label for prediction, label in pairs)
-  shares = [m.confidence for m in got.mistakes]
-  assert shares == sorted(shares, reverse=True)
-  assert len(shares) == min(24, (LOGITS.argmax(-1) != LABELS).sum())
-  assert got.class_names == tuple('abcdef')
-
-
-def test_the_most_frequent_confusions_are_named():
-  result = evals.Result({}, {'confusion': np.asarray(
-      [[8, 0, 2], [5, 5, 0], [0, 0, 9]])}, ('cat', 'dog', 'eel'))
-  assert confusion.describe(result) == [
-      '5 of 10 images of dog were predicted as cat',
-      '2 of 10 images of cat were predicted as eel']
-  assert confusion.describe(evals.Result({}, {'confusion': np.eye(2)})) == []
-
-
-def test_nan_logits_have_no_class(toy):
-  broken = LOGITS.copy()
-  broken[[4, 9], 3] = np.nan
-  with pytest.raises(
-      ValueError, match='logits of 2 examples of toy test are NaN'):
-    toy({'name': 'confusion'}, toy.split(broken, LABELS))(toy.params)
-
-
-@pytest.mark.parametrize('name', ['confusion', 'fewshot', 'knn'])
+@pytest.mark.parametrize('name', ['fewshot', 'knn'])
 def test_single_label_evaluators_refuse_multi_label_data(toy, name):
   with pytest.raises(ValueError, match='evals.test needs one label per image'):
     toy({'name': name}, dict.fromkeys(
         ('', 'train'), toy.split(LOGITS, KHOT)))
-
-
-# Calibration.
-
-
-@pytest.mark.parametrize('bins', [1, 15])
-def test_calibration_error_is_the_weighted_sum_over_bins(toy, bins):
-  got = toy({'name': 'calibration', 'bins': bins}, toy.split(
-      LOGITS, LABELS))(toy.params)
-  p = special.softmax(LOGITS.astype(np.float64), axis=-1)
-  confidence, right = p.max(-1), p.argmax(-1) == LABELS
-  error, gaps = 0.0, []
-  for low, high in zip(np.arange(bins) / bins, np.arange(1, bins + 1) / bins):
-    inside = (confidence > low) & (confidence <= high)
-    if inside.any():
-      gaps.append(abs(right[inside].mean() - confidence[inside].mean()))
-      error += inside.mean() * gaps[-1]
-  assert got.metrics == {
-      'calibration_error': pytest.approx(error, rel=1e-5),
-      'calibration_error_max': pytest.approx(max(gaps), rel=1e-5),
-      'brier': pytest.approx(
-          np.square(p - np.eye(CLASSES)[LABELS]).sum(-1).mean(), rel=1e-5),
-      'loss': pytest.approx(sklearn_metrics.log_loss(
-          LABELS, p, labels=range(CLASSES)), rel=1e-5),
-      'examples': EXAMPLES}
-  assert got.tables['reliability'][:, 0].sum() == EXAMPLES
-
-
-def test_sigmoid_confidence_is_that_of_the_predicted_class(toy):
-  got = toy({'name': 'calibration', 'bins': 1}, toy.split(LOGITS, KHOT),
-            activation='sigmoid')(toy.params)
-  _, confidence, right = got.tables['reliability'][0]
-  assert confidence == pytest.approx(
-      (1 / (1 + np.exp(-LOGITS.max(-1)))).mean(), rel=1e-5)
-  assert right == pytest.approx(
-      KHOT[np.arange(EXAMPLES), LOGITS.argmax(-1)].mean())
 
 
 # The objective.
@@ -187,7 +98,7 @@ def test_names_of_evaluators_are_not_ambiguous_in_those_of_metrics(name):
 
 
 # The other evaluators need other labels.
-KINDS = [kind for kind in registry.EVALUATORS
+KINDS = [kind for kind in registry.available(registry.EVALUATORS)
          if kind not in ('regression', 'segmentation', 'segmentation_head')]
 
 
@@ -215,7 +126,8 @@ def test_metrics_are_declared_with_their_modes(toy, name):
   assert reported <= declared
 
 
-@pytest.mark.parametrize('name', sorted({*registry.EVALUATORS} - {'fewshot'}))
+@pytest.mark.parametrize('name', sorted(
+    {*registry.available(registry.EVALUATORS)} - {'fewshot'}))
 def test_the_default_metric_is_in_curves_and_tables(name):
   first, *_ = evals.parse({'x': {'name': name}})['x'].metrics()
   assert first.title
@@ -229,13 +141,13 @@ def test_evaluators_of_the_head_need_its_classes(toy, name):
 
 
 @pytest.mark.parametrize(('name', 'count'), [
-    ('classification', EXAMPLES - 1), ('confusion', EXAMPLES + 1)])
+    ('classification', EXAMPLES - 1), ('knn', EXAMPLES + 1)])
 def test_lost_or_repeated_examples_are_errors(toy, name, count):
   with pytest.raises(RuntimeError, match='counted .* examples, but its'):
     build(toy, name, stored=(0,) * count)(toy.params)
 
 
-@pytest.mark.parametrize('name', ['classification', 'confusion', 'knn'])
+@pytest.mark.parametrize('name', ['classification', 'multi_label', 'knn'])
 def test_the_batch_callback_can_stop_an_evaluation(toy, name):
   calls = []
 

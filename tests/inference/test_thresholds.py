@@ -1,4 +1,4 @@
-"""A run decides with the thresholds that `roc` chose for it."""
+"""A model decides with the thresholds that are stored with it."""
 
 import csv
 import math
@@ -7,39 +7,13 @@ import numpy as np
 from PIL import Image
 import pytest
 
-from tests import random_models
-from tests import toy
 import vit_jax
 from vit_jax import __main__ as main
 from vit_jax import atomic_files
-from vit_jax.checkpoints import items
-from vit_jax.experiment import config as config_lib
 from vit_jax.inference import predictions
 from vit_jax.inference import thresholds as thresholds_lib
 
 NAMES = 'bee', 'ant', 'cat'
-ROC = {'name': 'roc', 'threshold_split': 'train[:9%]'}
-
-
-@pytest.fixture
-def write(tmp_path):
-  """Returns a function that writes a checkpoint, as a run does."""
-  def run(names, metrics, *, loss='sigmoid', evals=(), which='latest', step=5,
-          label_kind='multi', **progress):
-    settings = {**toy.CONFIG['model'], 'num_classes': len(names)}
-    plain = config_lib.to_plain(config_lib.resolve(toy.config(
-        model=settings, objective={'name': 'supervised', 'loss': loss},
-        data={'mean': 0.5, 'std': 0.5}, evals=dict(evals))))
-    items.write(
-        tmp_path / f'run/checkpoints/{which}/{step}',
-        {'params': random_models.make(settings, side=8).params}, {
-            'config': plain, 'labels': {'names': list(names)},
-            'progress': {
-                'evals': metrics, 'label_kind': label_kind,
-                'evaluated': step, **progress}})
-    return str(tmp_path / 'run')
-
-  return run
 
 
 @pytest.mark.parametrize(('thresholds', 'decided'), [
@@ -52,63 +26,15 @@ def test_a_class_is_predicted_from_its_threshold_on(thresholds, decided):
   assert [indices.tolist() for indices in found] == decided
 
 
-@pytest.mark.parametrize(('names', 'settings', 'metrics', 'expected'), [
-    (NAMES, {'evals': {'r': ROC}}, {
-        'r/threshold_ant': 0.3, 'r/threshold_bee': 0.1, 'r/threshold_cat': 0.7},
-     (0.1, 0.3, 0.7)),
-    (NAMES, {'evals': {'r': ROC}}, {}, (0.5,) * 3),
-    (NAMES, {'evals': {'r': {'name': 'roc'}}, 'label_kind': 'single'},
-     {'r/threshold_ant': 0.5}, ()),
-    (NAMES, {'evals': {'r': ROC}, 'label_kind': 'single'},
-     {f'r/threshold_{name}': 0.3 for name in NAMES}, ()),
-    (NAMES[:2], {
-        'evals': {'r': ROC}, 'loss': 'softmax', 'label_kind': 'single'},
-     {'r/threshold': 0.3}, (np.nan, 0.3)),
-    (NAMES[:2], {
-        'evals': {'r': {**ROC, 'positive': 'bee'}}, 'loss': 'softmax',
-        'label_kind': 'single'}, {'r/threshold': 0.3}, (0.3, np.nan)),
-    (NAMES, {'loss': 'softmax'}, {}, ()),
-])
-def test_thresholds_are_those_of_the_run(
-    write, names, settings, metrics, expected):
-  model = vit_jax.load(write(names, metrics, **settings), log=None)
-  np.testing.assert_array_equal(model.thresholds, expected)
-
-
-def test_the_best_checkpoint_has_the_thresholds_of_its_own_evaluation(write):
-  of_best, of_last = ({f'r/threshold_{name}': value for name in NAMES}
-                      for value in (0.2, 0.8))
-  write(NAMES, {}, evals={'r': ROC}, which='best', step=3)
-  path = write(NAMES, of_last, evals={'r': ROC}, best_step=3,
-               best_evals=of_best)
-  for which, expected in (('best', 0.2), ('latest', 0.8)):
-    model = vit_jax.load(path, which=which, log=None)
-    assert model.thresholds == (expected,) * 3
-
-
-@pytest.mark.parametrize(('progress', 'expected'), [
-    ({'eval_steps': {'r': 5, 'x': 3}, 'evaluated': 3}, 0.2),
-    ({'eval_steps': {'r': 3, 'x': 5}}, 0.5), ({'evaluated': 3}, 0.5)])
-def test_thresholds_of_another_step_are_not_used(write, progress, expected):
-  path, lines = write(
-      NAMES, {f'r/threshold_{name}': 0.2 for name in NAMES},
-      evals={'r': ROC}, **progress), []
-  model = vit_jax.load(path, log=lines.append)
-  assert model.thresholds == (expected,) * 3
-  command = f'  python main.py evaluate --workdir={path}/checkpoints/latest/5 '
-  assert (f'{command}--evaluators=r --store-thresholds' in lines) == (
-      expected == 0.5)
-
-
 @pytest.mark.parametrize(('content', 'expected'), [
     ({'bee': 0.1, 'ant': 0.2, 'cat': 0.3}, (0.1, 0.2, 0.3)),
     ({'ant': 0.2}, 'for each of the classes bee, ant, cat'),
     ({'bee': 0.1, 'ant': 0.2, 'dog': 0.3}, 'must hold a number'),
     ({'bee': 0.1, 'ant': 0.2, 'cat': '0.3'}, 'must hold a number')])
-def test_the_stored_file_replaces_thresholds_of_the_run(
+def test_the_stored_file_has_a_threshold_for_each_class(
     write, content, expected):
-  path = write(NAMES, {f'r/threshold_{name}': 0.7 for name in NAMES},
-               evals={'r': ROC})
+  path = write(NAMES, {})
+  assert vit_jax.load(path, log=None).thresholds == (0.5,) * 3
   file = f'{path}/checkpoints/latest/5/{thresholds_lib.FILE}'
   atomic_files.write_json(
       file, {'activation': 'sigmoid', 'thresholds': content})
@@ -133,8 +59,8 @@ def test_predictions_name_all_classes_that_reach_their_threshold(
   monkeypatch.chdir(tmp_path)
   Image.new('RGB', (8, 8), 'teal').save('a.png')
   low, high = {}, {}
-  path = write(NAMES, {f'r/threshold_{name}': value for name, value in zip(
-      NAMES, (0.0, 1.0, 0.0))}, evals={'r': ROC})
+  path = write(NAMES, {})
+  thresholds_lib.store(vit_jax.load(path, log=None), (0.0, 1.0, 0.0))
   for file, labels in ((low, NAMES), (high, NAMES[::-1])):
     (tmp_path / 'names.txt').write_text('\n'.join(labels))
     assert main.main(['predict', f'--model={path}', 'a.png',

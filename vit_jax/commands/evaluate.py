@@ -22,7 +22,6 @@ with epy.lazy_imports():
 
   from vit_jax import console as console_lib
   from vit_jax import evals
-  from vit_jax.evals import confusion
   from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import log_config
@@ -96,10 +95,8 @@ def _show(
   images = console_lib.format_count(int(result.metrics['examples']), 'image')
   title = f'{name}: {dataset.title}, {images} in {secs:.1f} s'
   console_lib.table(title, *evaluate_weights.table(experiment, name, result))
-  if 'confusion' in result.tables:
-    console_lib.table('Classes of lowest F1', *confusion.rows(result))
-    for line in confusion.describe(result):
-      console_lib.print_lines(line)
+  for heading, details in result.details:
+    console_lib.table(heading, *details)
 
 
 def _find(

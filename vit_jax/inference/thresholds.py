@@ -10,22 +10,18 @@ classes, the most probable one is predicted.
 Without this file, thresholds are those of the run's own evaluations.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 import math
-import shlex
 from typing import Any
 
 from etils import epath
 
 from vit_jax import atomic_files
 from vit_jax import classes
-from vit_jax import escape
-from vit_jax import evals
+from vit_jax import registry
 from vit_jax import untrusted
 from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import items
-from vit_jax.checkpoints import paths
-from vit_jax.evals import roc as roc_lib
 from vit_jax.weights import weights as weights_lib
 
 NOT_WRITTEN = (
@@ -49,18 +45,19 @@ def store(
   atomic_files.write_json(path, {
       'activation': weights.preprocess.activation,
       'thresholds': {name: value for name, value in zip(
-          _names(weights), thresholds) if not math.isnan(value)}})
+          names_of(weights), thresholds) if not math.isnan(value)}})
   return path
 
 
-def _names(weights: weights_lib.Weights) -> tuple[str, ...]:
+def names_of(weights: weights_lib.Weights) -> tuple[str, ...]:
+  """Returns the names of the classes, or their numbers."""
   return weights.preprocess.labels or tuple(
       map(str, range(weights.config.num_classes)))
 
 
 def _stored(weights: weights_lib.Weights) -> tuple[float, ...]:
   """Returns the thresholds of `FILE`; () if there are none."""
-  path, names = epath.Path(weights.address) / FILE, _names(weights)
+  path, names = epath.Path(weights.address) / FILE, names_of(weights)
   if not weights.is_checkpoint or not path.exists():
     return ()
   found = untrusted.read_json(path)
@@ -84,8 +81,7 @@ def of_run(
   """Returns the threshold of each class of a run.
 
   It is NaN for the negative one of two classes. The result is () for weights
-  of other origin, and for runs that predict the most probable class. `log` is
-  called with a note if `roc` has not measured the checkpoint.
+  of other origin, and for runs that predict the most probable class.
 
   Raises:
     items.DamagedError: if the checkpoint is damaged.
@@ -93,55 +89,23 @@ def of_run(
   """
   if stored := _stored(weights):
     return stored
-  count, run = weights.config.num_classes, weights.run
-  is_sigmoid = weights.preprocess.activation == 'sigmoid'
-  chosen = {name: section for name, section in run.get('evals', {}).items()
-            if section.get('name') == 'roc' and section.get('threshold_split')}
+  run, activation = weights.run, weights.preprocess.activation
+  is_sigmoid = activation == 'sigmoid'
   # Not of other probabilities than those of the run, nor of numbers.
-  if not count or not (chosen or is_sigmoid) or (
-      weights.preprocess.activation == 'none'
-      or is_sigmoid != (run.get('objective', {}).get('loss') == 'sigmoid')):
+  if not run or activation == 'none' or (
+      is_sigmoid != (run.get('objective', {}).get('loss') == 'sigmoid')):
     return ()
-  progress = _progress(epath.Path(weights.address))
-  several = progress.get('label_kind') == 'multi'
-  for name, roc in evals.parse(chosen).items():
-    assert isinstance(roc, roc_lib.RocConfig)
-    found = roc.thresholds({
-        key.removeprefix(f'{name}/'): value for key, value in
-        progress['evals'].items() if key.startswith(f'{name}/')},
-                           _names(weights))
-    if len(found) == count and (several or count == 2):
-      return found
-  if chosen and (several or count == 2):
-    log('note: no thresholds were measured for this checkpoint; '
-        + ('0.5 decides' if several else 'the most probable class is predicted')
-        + '. This command stores them:')
-    log(escape.line(
-        f'  python main.py evaluate --workdir={shlex.quote(weights.address)} '
-        f'--evaluators={next(iter(chosen))} --store-thresholds'))
-  return (0.5,) * count if several and is_sigmoid else ()
+  measured = registry.exists(registry.THRESHOLDS) and (
+      registry.load(registry.THRESHOLDS)(weights, log))
+  if measured or not is_sigmoid:
+    return measured or ()
+  several = read_progress(
+      epath.Path(weights.address)).get('label_kind') == 'multi'
+  return (0.5,) * weights.config.num_classes * several
 
 
-def _progress(step: epath.Path) -> Mapping[str, Any]:
-  """Returns the counters of a checkpoint, with only its own metrics.
-
-  Metrics of an earlier step, by evaluators with a longer interval, are left
-  out. At the end of training, all evaluators also measure the best checkpoint.
-  Their metrics are in the counters of the latest one.
-  """
-  progress = _read(step)
-  latest = paths.newest(step.parent.parent / paths.LATEST)
-  if step.parent.name == paths.BEST and latest:
-    last = _read(latest)
-    if last.get('best_step') == int(step.name) and last['best_evals']:
-      return {**progress, 'evals': last['best_evals']}
-  steps = progress['eval_steps']  # Empty before 2026-11-28.
-  return {**progress, 'evals': {
-      name: value for name, value in progress['evals'].items() if step.name ==
-      str(steps.get(name.partition('/')[0], progress['evaluated']))}}
-
-
-def _read(step: epath.Path) -> dict[str, Any]:
+def read_progress(step: epath.Path) -> dict[str, Any]:
+  """Returns the counters of a checkpoint."""
   with items.explain_errors(step):
     progress = items.read_config(step / 'progress')
     checksums.check(items.read_checksums(step), {'progress': progress})

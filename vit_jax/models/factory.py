@@ -57,9 +57,8 @@ def parse(section: Mapping[str, Any]) -> ModelConfig:
 
 def record(name: Any) -> type[ModelConfig]:
   """Returns the record of a model, by `model.name`."""
-  names = {key: registry.MODELS[key]
-           for key in registry.available(registry.MODELS)}
-  return registry.find(name, names, what='model.name', kind=ModelConfig)
+  return registry.find(
+      name, registry.MODELS, what='model.name', kind=ModelConfig)
 
 
 def _is_vit(name: str) -> bool:

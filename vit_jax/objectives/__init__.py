@@ -20,10 +20,8 @@ from vit_jax.objectives.objective import TEACHER
 
 def config_type(name: str) -> type[ObjectiveConfig]:
   """Returns the config record of a kind of objective."""
-  names = {key: registry.OBJECTIVES[key]
-           for key in registry.available(registry.OBJECTIVES)}
   return registry.find(
-      name, names, what='objective.name', kind=ObjectiveConfig)
+      name, registry.OBJECTIVES, what='objective.name', kind=ObjectiveConfig)
 
 
 def parse(section: Mapping[str, Any]) -> ObjectiveConfig:

@@ -88,16 +88,17 @@ def config_for(
     raise ValueError(
         f'{weights.address or "The model"} has no config of a training run, '
         'which selects data and evaluators. Use --config=configs/x.py.')
+  known: dict[str, Any] = {
+      **{name: {'name': name}
+         for name in registry.available(registry.EVALUATORS)},
+      **registry.EVALUATORS_OF_DATASETS}
   chosen = [config_lib.name_in_config(name, config)
             for name in evaluators if name] or list(config.evals)
   if not chosen:
     raise ValueError(
         'The config has no evaluators: its section evals is empty. Use '
-        f'--evaluators. Known: {", ".join(registry.EVALUATORS)}.')
+        f'--evaluators. Known: {", ".join(known)}.')
   raw = config_lib.to_plain(config)
-  known: dict[str, Any] = {
-      **{name: {'name': name} for name in registry.EVALUATORS},
-      **registry.EVALUATORS_OF_DATASETS}
   for i, name in enumerate(chosen):
     if registry.is_target(name):  # 'module:Name' is called Name.
       chosen[i] = name.rpartition(':')[2]

@@ -12,7 +12,6 @@ from vit_jax import console
 from vit_jax import evals
 from vit_jax import metrics as metrics_lib
 from vit_jax import registry
-from vit_jax.evals import roc
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.inference import thresholds as thresholds_lib
@@ -37,7 +36,7 @@ def evaluate(
     show: called with the experiment, name, result and seconds of each
       evaluator.
     output: folder for figures; None draws none.
-    store_thresholds: stores the thresholds of the evaluator `roc` with the
+    store_thresholds: stores the thresholds that an evaluator chooses with the
       checkpoint.
   """
   metrics: dict[str, float] = {}
@@ -57,7 +56,7 @@ def evaluate(
           name, result, output) if draws else ():
         print(f'figure      {path}')
       if name == stored and is_first:
-        path = _store_thresholds(experiment, weights, name, result)
+        path = thresholds_lib.store(weights, result.thresholds)
         print(f'thresholds  {path}')
       metrics |= result.metrics_of(name)
       if result.tables:
@@ -74,8 +73,8 @@ def table(
     experiment: build_lib.Experiment, name: str, result: evals.Result,
 ) -> tuple[list[str], list[list[Any]]]:
   """Returns the headings and rows of a table of the metrics of an evaluator."""
-  if 'roc' in result.tables:
-    return roc.rows(result)
+  if result.printed:
+    return result.printed
   declared = config_lib.declared_metrics(experiment.config)
   return ['metric', 'value'], [
       [key, console.format_metric(value, digits=5, is_fraction=metrics_lib.find(
@@ -88,17 +87,18 @@ def with_settings(
 ) -> config_lib.Config:
   """Returns the config with settings of all evaluators that have them."""
   found = {**config.evals, **({} if sensitivity is None else {
-      name: dataclasses.replace(section, sensitivity=sensitivity)
-      for name, section in _roc(config, flag='--sensitivity').items()})}
+      name: dataclasses.replace(
+          config.evals[name], sensitivity=sensitivity)  # type: ignore[call-arg]
+      for name in _choosing(config, flag='--sensitivity')})}
   return dataclasses.replace(config, evals={
       name: dataclasses.replace(section, flip=flip or section.flip)
       for name, section in found.items()})
 
 
-def _roc(
-    config: config_lib.Config, *, flag: str) -> dict[str, roc.RocConfig]:
-  found = {name: section for name, section in config.evals.items()
-           if isinstance(section, roc.RocConfig)}
+def _choosing(config: config_lib.Config, *, flag: str) -> list[str]:
+  """Returns the names of the evaluators that choose thresholds."""
+  found = [name for name, section in config.evals.items()
+           if section.chooses_thresholds]
   if not found:
     raise ValueError(
         f'{flag} needs the evaluator roc, but the evaluators are '
@@ -113,7 +113,7 @@ def _threshold_evaluator(
   Raises:
     ValueError: if there is not one, or the weights do not use thresholds.
   """
-  name, *others = _roc(experiment.config, flag='--store-thresholds')
+  name, *others = _choosing(experiment.config, flag='--store-thresholds')
   if others:
     raise ValueError(
         '--store-thresholds needs one evaluator roc, but there are '
@@ -131,14 +131,3 @@ def _threshold_evaluator(
         f'{dataset.title} has {dataset.num_classes:,} classes, of which the '
         'most probable one is predicted. Leave it out.')
   return name
-
-
-def _store_thresholds(
-    experiment: build_lib.Experiment, weights: weights_lib.Weights, name: str,
-    result: evals.Result,
-) -> epath.Path:
-  """Stores the thresholds of an evaluator; see `inference.thresholds`."""
-  section = experiment.config.evals[name]
-  assert isinstance(section, roc.RocConfig)
-  return thresholds_lib.store(weights, section.thresholds(
-      result.metrics, experiment.dataset.names_or_indices))

@@ -1,11 +1,13 @@
 """Confusion matrix, accuracy and F1 per class, and confident mistakes."""
 
+from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Int
 import numpy as np
 
 from vit_jax import console
@@ -60,17 +62,22 @@ class ConfusionConfig(evaluator.EvaluatorConfig):
         precision = correct / counts.sum(axis=0)  # NaN if never predicted.
         # NaN for classes with neither examples nor predictions.
         f1 = 2 * correct / (total + counts.sum(axis=0))
+      tables = {'confusion': counts, 'class_accuracy': accuracy,
+                'class_precision': precision, 'class_f1': f1}
+      names = dataset.class_names or [
+          f'class {i}' for i in range(dataset.num_classes)]
       return evaluator.Result(
           {'accuracy': float(correct.sum() / total.sum()),
            'accuracy_class_mean': float(np.nanmean(accuracy)),
            'accuracy_class_worst': float(np.nanmin(accuracy)),
            'f1_class_mean': float(np.nanmean(f1)),
            'examples': int(total.sum())},
-          {'confusion': counts, 'class_accuracy': accuracy,
-           'class_precision': precision, 'class_f1': f1}, dataset.class_names,
+          tables, dataset.class_names,
           # Positions refer to the dataset only if no image was unreadable.
           _mistakes(values, split)
-          if total.sum() == dataset.num_examples else ())
+          if total.sum() == dataset.num_examples else (), details=(
+              ('Classes of lowest F1', lowest(tables, names)),
+              ('Most frequent confusions', most_frequent(counts, names))))
 
     return passes.gather(split, batch_values, finish)
 
@@ -88,25 +95,27 @@ def _mistakes(
                for i in wrong[order[:_NUM_MISTAKES]])
 
 
-def describe(result: evaluator.Result, *, most: int = 5) -> list[str]:
-  """Returns the most frequent pairs of class and wrong prediction in words."""
-  counts, name = result.tables['confusion'], result.name_of
-  wrong = counts - np.diag(np.diag(counts))
-  total = counts.sum(axis=1)
+def most_frequent(
+    counts: Int[np.ndarray, 'classes classes'], names: Sequence[str], *,
+    most: int = 5,
+) -> evaluator.Printed:
+  """Returns the headings and rows of the most frequent wrong predictions."""
+  wrong, total = counts - np.diag(np.diag(counts)), counts.sum(axis=1)
   pairs = np.argsort(-wrong, axis=None, kind='stable')[:most]
   rows, columns = (index.tolist() for index in np.unravel_index(
       pairs, wrong.shape))
-  return [f'{wrong[i, j]:,} of {total[i]:,} images of {name(i)} were predicted '
-          f'as {name(j)}' for i, j in zip(rows, columns) if wrong[i, j]]
+  return ['class', 'predicted as', 'images', 'of'], [
+      [names[i], names[j], int(wrong[i, j]), int(total[i])]
+      for i, j in zip(rows, columns) if wrong[i, j]]
 
 
-def rows(
-    result: evaluator.Result, *, most: int = 10,
-) -> tuple[list[str], list[list[Any]]]:
+def lowest(
+    tables: Mapping[str, np.ndarray], names: Sequence[str], *, most: int = 10,
+) -> evaluator.Printed:
   """Returns the headings of a table, and a row for each class of lowest F1."""
-  tables, total = result.tables, result.tables['confusion'].sum(axis=1)
+  total = tables['confusion'].sum(axis=1)
   return ['class', 'images', 'precision', 'recall', 'F1'], [
-      [result.name_of(i), int(total[i]), *(
+      [names[i], int(total[i]), *(
           console.format_metric(
               float(tables[f'class_{key}'][i]), is_fraction=True)
           for key in ('precision', 'accuracy', 'f1'))]

@@ -6,7 +6,7 @@ from sklearn import metrics
 
 from vit_jax import console
 from vit_jax import evals
-from vit_jax.evals import roc
+from vit_jax.extras.diagnostics import roc
 
 RNG = np.random.default_rng(0)
 
@@ -78,7 +78,7 @@ def test_two_classes_have_one_positive_class(toy, positive, column):
   assert result.metrics['roc_auc'] == pytest.approx(
       metrics.roc_auc_score(labels == column, scores), rel=1e-5)
   assert result.class_names == (('ill', 'well')[column],)
-  _, rows = roc.rows(result)
+  _, rows = result.printed
   assert [row[0] for row in rows] == [*result.class_names]
 
 
@@ -90,7 +90,7 @@ def test_a_row_for_each_label_and_the_mean_fits_80_columns(toy, capsys):
       class_names=('a', 'pulmonary fibrosis, unspecified', 'c')),
                activation='sigmoid')(toy.params)
   capsys.readouterr()
-  console.table('roc', *roc.rows(result))
+  console.table('roc', *result.printed)
   lines = capsys.readouterr().out.splitlines()
   assert max(map(len, lines)) <= 80
   assert [line.split()[0] for line in lines[4:-1]] == [

@@ -58,6 +58,7 @@ class RocConfig(evaluator.EvaluatorConfig):
   sensitivity: float | None = None
 
   fit_field: ClassVar[str] = 'threshold_split'
+  chooses_thresholds: ClassVar[bool] = True
   ended: ClassVar[tuple[str, ...]] = ('samples', 'confidence')
 
   def __post_init__(self):
@@ -117,15 +118,19 @@ class RocConfig(evaluator.EvaluatorConfig):
           of_threshold(params, on_batch) if of_threshold else (labels, scores)),
                                      sensitivity=self.sensitivity)
       by_class = measure(labels, scores, thresholds)
+      result = {
+          **dict(zip(METRICS, map(float, _mean(by_class)))),
+          **{'threshold' + f'_{name}' * (len(names) > 1): float(value)
+             for name, value in zip(names, thresholds)},
+          'examples': len(labels)}
+      tables = {
+          'roc': curves(labels, scores), 'class_examples': labels.sum(axis=0),
+          'class_threshold': thresholds, **{
+              f'class_{name}': values
+              for name, values in zip(METRICS, by_class)}}
       return evaluator.Result(
-          {**dict(zip(METRICS, map(float, _mean(by_class)))),
-           **{'threshold' + f'_{name}' * (len(names) > 1): float(value)
-              for name, value in zip(names, thresholds)},
-           'examples': len(labels)},
-          {'roc': curves(labels, scores), 'class_examples': labels.sum(axis=0),
-           'class_threshold': thresholds, **{
-               f'class_{name}': values
-               for name, values in zip(METRICS, by_class)}}, names)
+          result, tables, names, printed=rows(result, tables, names),
+          thresholds=self.thresholds(result, dataset.names_or_indices))
 
     return run
 
@@ -218,15 +223,18 @@ def curves(
   return found
 
 
-def rows(result: evaluator.Result) -> tuple[list[str], list[list[Any]]]:
+def rows(
+    metrics: Mapping[str, float], tables: Mapping[str, np.ndarray],
+    names: Sequence[str],
+) -> evaluator.Printed:
   """Returns the headings of a table, and a row for each class and the mean."""
-  values = np.array([[*result.tables[f'class_{name}'], result.metrics[name]]
+  values = np.array([[*tables[f'class_{name}'], metrics[name]]
                      for name in METRICS]).T.tolist()
-  of_class = zip(result.tables['class_examples'].tolist(),
-                 result.tables['class_threshold'].tolist())
+  of_class = zip(tables['class_examples'].tolist(),
+                 tables['class_threshold'].tolist())
   found: list[list[Any]] = []
   for name, (positive, threshold), row in zip(
-      [*(result.class_names or ()), 'mean'], [*of_class, (None, None)], values):
+      [*names, 'mean'], [*of_class, (None, None)], values):
     auc, precision, _, *fractions = (
         None if value != value else value for value in row)
     found.append([

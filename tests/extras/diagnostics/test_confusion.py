@@ -1,0 +1,66 @@
+"""The confusion matrix, compared with scikit-learn."""
+
+import numpy as np
+import pytest
+from sklearn import metrics as sklearn_metrics
+
+from vit_jax.extras.diagnostics import confusion
+
+RNG = np.random.default_rng(0)
+EXAMPLES, CLASSES = 37, 6
+LABELS = RNG.integers(0, CLASSES - 1, EXAMPLES)  # None of the last class.
+LOGITS = RNG.normal(size=(EXAMPLES, CLASSES)).astype(np.float32)
+LOGITS[np.arange(EXAMPLES), LABELS] += 1
+
+
+def test_confusion_matrix_agrees_with_scikit_learn(toy):
+  got = toy({'name': 'confusion'}, toy.split(
+      LOGITS, LABELS, class_names=tuple('abcdef')))(toy.params)
+  want = sklearn_metrics.confusion_matrix(
+      LABELS, LOGITS.argmax(-1), labels=range(CLASSES))
+  np.testing.assert_array_equal(got.tables['confusion'], want)
+  recall = sklearn_metrics.recall_score(
+      LABELS, LOGITS.argmax(-1), labels=range(CLASSES - 1), average=None)
+  np.testing.assert_allclose(
+      got.tables['class_accuracy'], [*recall, np.nan])
+  assert got.metrics == {
+      'accuracy': pytest.approx((LOGITS.argmax(-1) == LABELS).mean()),
+      'accuracy_class_mean': pytest.approx(recall.mean()),
+      'accuracy_class_worst': pytest.approx(recall.min()),
+      'f1_class_mean': pytest.approx(sklearn_metrics.f1_score(
+          LABELS, LOGITS.argmax(-1), average='macro')),
+      'examples': EXAMPLES}
+  np.testing.assert_allclose(
+      np.nan_to_num(got.tables['class_precision']),
+      sklearn_metrics.precision_score(
+          LABELS, LOGITS.argmax(-1), labels=range(CLASSES), average=None,
+          zero_division=0))
+  pairs = [(int(m.read()[0].argmax()), m.label) for m in got.mistakes]
+  assert [m.prediction for m in got.mistakes] == [p for p, _ in pairs]
+  assert all(prediction != label for prediction, label in pairs)
+  shares = [m.confidence for m in got.mistakes]
+  assert shares == sorted(shares, reverse=True)
+  assert len(shares) == min(24, (LOGITS.argmax(-1) != LABELS).sum())
+  assert got.class_names == tuple('abcdef')
+
+
+def test_the_most_frequent_confusions_are_named():
+  names = 'cat', 'dog', 'eel'
+  _, rows = confusion.most_frequent(
+      np.asarray([[8, 0, 2], [5, 5, 0], [0, 0, 9]]), names)
+  assert rows == [['dog', 'cat', 5, 10], ['cat', 'eel', 2, 10]]
+  assert confusion.most_frequent(np.eye(3, dtype=int), names)[1] == []
+
+
+def test_nan_logits_have_no_class(toy):
+  broken = LOGITS.copy()
+  broken[[4, 9], 3] = np.nan
+  with pytest.raises(
+      ValueError, match='logits of 2 examples of toy test are NaN'):
+    toy({'name': 'confusion'}, toy.split(broken, LABELS))(toy.params)
+
+
+def test_several_labels_have_no_confusion_matrix(toy):
+  with pytest.raises(ValueError, match='evals.test needs one label per image'):
+    toy({'name': 'confusion'}, toy.split(
+        LOGITS, np.eye(CLASSES)[LABELS].astype(np.float32)))

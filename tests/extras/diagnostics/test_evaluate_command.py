@@ -1,0 +1,134 @@
+"""Command `evaluate` with the evaluators of the leaf."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests import pictures
+from tests import toy
+from tests.commands.conftest import wide_terminal  # noqa: F401
+from tests.commands.test_evaluate import config_file  # noqa: F401
+from tests.commands.test_evaluate import evaluate  # noqa: F401
+from tests.commands.test_evaluate import pets  # noqa: F401
+from tests.commands.test_evaluate import trained  # noqa: F401
+import vit_jax
+from vit_jax import __main__ as main
+from vit_jax import data
+from vit_jax import run as run_lib
+from vit_jax.experiment.config_file import read as read_config
+
+
+def test_confusions_are_printed_and_returned(
+    evaluate, trained, capsys):  # noqa: F811
+  status, figures = evaluate(
+      f'--workdir={trained}', '--evaluators=calibration,confusion',
+      '--config.evals.confusion.split=test[:100]')
+  assert status == 0
+  counts = np.array(figures['tables']['confusion']['confusion'])
+  assert counts.sum() == 100 and counts.shape == (10, 10)
+  out = capsys.readouterr().out
+  assert 'Classes of lowest F1' in out and 'Most frequent confusions' in out
+
+
+@pytest.mark.parametrize(('name', 'words'), [
+    ('imagenet_a', 'imagenet_a'), ('objectnet', 'objectnet-1.0/images')])
+def test_missing_data_are_errors(
+    evaluate, trained, capsys, name, words):  # noqa: F811
+  assert evaluate(f'--workdir={trained}', f'--evaluators={name}')[0] == 2
+  assert words in capsys.readouterr().err
+
+
+def test_a_shift_needs_classes_of_the_model(
+    one_device, pets, capsys):  # noqa: F811
+  assert pets('acd', '--evaluators=shift')[0] == 2
+  error = ' '.join(capsys.readouterr().err.split())
+  assert 'acd test): ant, cat, dog; only here: ant' in error
+
+
+@pytest.mark.parametrize(('folder', 'share'), [('cde', 3 / 7), ('cd', 3 / 5)])
+def test_the_order_of_the_classes_does_not_matter(
+    one_device, pets, folder, share):  # noqa: F811
+  status, figures = pets(
+      folder, '--evaluators=shift,confusion', weights='reordered')
+  assert status == 0
+  for name in 'shift', 'confusion':
+    assert figures['metrics'][f'{name}/accuracy'] == pytest.approx(share)
+  confusion = figures['tables']['confusion']['confusion']
+  assert confusion[0][0] == 3 and confusion[2][0] == 2
+
+
+@pytest.mark.parametrize('activation', ['softmax', 'sigmoid'])
+def test_probabilities_are_those_of_predict(
+    evaluate, one_device, trained, tmp_path, activation):  # noqa: F811
+  model = vit_jax.load(trained, log=None)
+  model = dataclasses.replace(model, preprocess=dataclasses.replace(
+      model.preprocess, activation=activation))
+  model.save(tmp_path / 'x.npz', form='npz')
+  status, figures = evaluate(
+      f'--workdir={tmp_path / "x.npz"}', '--evaluators=calibration',
+      '--config=configs/finetune.py:dataset=digits,resolution=8,batch_size=24')
+  assert status == 0
+  test = data.open_dataset(data.parse({'source': 'digits'}), split='test')
+  images, labels = zip(*((test[i]['image'].repeat(3, -1), test[i]['label'])
+                         for i in range(len(test))))
+  found = np.zeros((len(test), 10))
+  for row, one in zip(found, model.predict(images, top_k=10)):
+    row[list(one.classes)] = one.probabilities
+  assert figures['metrics']['calibration/brier'] == pytest.approx(
+      np.square(found - np.eye(10)[list(labels)]).sum(-1).mean(), rel=1e-3)
+
+
+@pytest.fixture
+def findings(tmp_path):
+  """The config of a finished run on images with two labels each."""
+  rows = [f'{i}.png,{i % 2},{i % 3 // 2},{("train", "test")[i % 12 > 7]}'
+          for i in range(24)]
+  for i in range(24):
+    pictures.save(tmp_path / f'{i}.png', pictures.picture(i, side=8))
+  (tmp_path / 'findings.csv').write_text(
+      '\n'.join(['path,bee,ant,split', *rows]))
+  path = toy.write(
+      tmp_path / 'config.py', batch_size=8, model={'pooling': 'average'},
+      objective={'name': 'supervised', 'loss': 'sigmoid'},
+      data={'source': f'{tmp_path}/findings.csv', 'target': 'multi',
+            'table': {'label': 'bee,ant'}})
+  run_lib.train(toy.build(**read_config(path)), tmp_path / 'run')
+  return path
+
+
+@pytest.mark.parametrize(('flags', 'sensitivity'), [
+    ([], 0), (['--sensitivity=0.9'], 0.9),
+    (['--config.evals.roc.threshold_split=train'], 0)])
+def test_thresholds_of_a_finished_run_are_stored_and_applied(
+    evaluate, one_device, findings, tmp_path, capsys, flags, sensitivity):  # noqa: F811
+  run = tmp_path / 'run'
+  assert vit_jax.load(run, log=None).thresholds == (0.5, 0.5)
+  status, figures = evaluate(
+      f'--workdir={run}', '--evaluators=roc', *flags, '--store-thresholds')
+  metrics = figures['metrics']
+  assert status == 0 and metrics['roc/sensitivity'] >= sensitivity
+  optimistic = 'chooses thresholds on the images that it measures'
+  assert (optimistic in capsys.readouterr().out) == (
+      'threshold_split' not in ''.join(flags))
+  model = vit_jax.load(run, log=None)
+  assert dict(zip(model.preprocess.labels, model.thresholds)) == {
+      name: metrics[f'roc/threshold_{name}'] for name in ('ant', 'bee')}
+  assert main.main(['predict', f'--model={run}', f'{tmp_path}/0.png']) == 0
+  printed = capsys.readouterr().out
+  for threshold in model.thresholds:
+    assert f'{100 * threshold:.1f} %' in printed
+  # The run still resumes from the checkpoint.
+  assert run_lib.train(toy.build(**{
+      **read_config(findings), 'total': {'steps': 3}}), run)['steps'] == 3
+
+
+@pytest.mark.parametrize(('flags', 'words'), [
+    (['--evaluators=half', '--sensitivity=0.9'], 'Use --evaluators=roc'),
+    (['--evaluators=half', '--store-thresholds'], 'Use --evaluators=roc'),
+    (['--evaluators=roc', '--sensitivity=90'], 'at most 1, but is 90'),
+    (['--evaluators=roc', '--store-thresholds'], 'has 10 classes')])
+def test_thresholds_that_cannot_be_stored_are_errors(
+    evaluate, one_device, trained, capsys, flags, words):  # noqa: F811
+  assert evaluate(f'--workdir={trained}', *flags)[0] == 2
+  assert words in ' '.join(capsys.readouterr().err.split())

@@ -1,0 +1,1 @@
+"""Evaluators that look closer at the predictions of a classifier."""
