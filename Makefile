@@ -53,8 +53,7 @@ test-isa: $(VENV)/.dev  ## Runs the numerical tests without AVX-512, then withou
 # Without libtpu, tests of plans skip TPU topologies; this target installs it.
 test-plan: $(VENV)/.plan  ## Runs the tests of `main.py plan` with the TPU compiler; needs no TPU.
 	$(BIN)/python -c 'import libtpu'
-	$(BIN)/python -m pytest -rs tests/extras/plan tests/parallel/test_mesh.py \
-	  tests/parallel/test_topology.py
+	$(BIN)/python -m pytest -rs tests/extras/plan
 
 # `make test-all` skips these tests, because it does not install the libraries.
 test-export: $(VENV)/.export  ## Runs the tests of `main.py export` to ONNX.

@@ -49,6 +49,9 @@ FOREIGN = 'vit_jax.extras.zoo.foreign:load'
 # Returns the record of a ViT as that of a backbone, with all its settings.
 GENERAL = 'vit_jax.extras.zoo.backbone_config:general'
 
+# Makes text embeddings the head of the image tower of CLIP or SigLIP.
+TEXT_EMBEDDINGS = 'vit_jax.extras.zoo.zero_shot:attach'
+
 # Published backbones, whose names are variants with an underscore.
 BACKBONES = 'vit_jax.extras.zoo.backbones:table'
 

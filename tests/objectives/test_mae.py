@@ -12,7 +12,6 @@ from vit_jax import tree
 from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.models import factory
 from vit_jax.objectives import mae
-from vit_jax.objectives import patch_targets
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.5, 0.25, 0.2)
 # Six patches, 4 x 4. A constant patch has no deviation.
@@ -127,43 +126,3 @@ def test_gradients_reach_the_class_token_but_not_the_head():
       lambda p: objective(p, BATCH, KEY)[0].mean()))(params))
   for name, grad in grads.items():
     assert (np.abs(grad).max() > 1e-7) == (not name.startswith('head/')), name
-
-
-@pytest.mark.parametrize('target', [
-    'mean_color', 'downsampled', 'patch', 'normalized'])
-def test_pictures_of_the_targets_are_the_patches(target):
-  rng = np.random.default_rng(1)
-  patches = jnp.asarray(
-      rng.integers(0, 256, (2, 5, 4, 8, 3)) / 255, jnp.float32)
-  context = objectives.Context(
-      None, value_scale=value_scale_lib.ValueScale(MEAN, STD))
-  targets = patch_targets.compute(target, patches, context)
-  outputs = targets
-  if target in patch_targets.SIDES:
-    outputs = jax.nn.one_hot(targets, 512).reshape(2, 5, -1)
-  assert outputs.shape[-1] == patch_targets.num_outputs(target, (4, 8, 3))
-  picture = patch_targets.to_pixels(target, outputs, patches, context)
-  if target in patch_targets.SIDES:
-    np.testing.assert_array_equal(
-        patch_targets.compute(target, picture, context), targets)
-  else:
-    np.testing.assert_allclose(picture, patches, atol=1e-5)
-
-
-def test_reconstructions_change_masked_patches_only():
-  objective, _, params = build()
-  drawn = objective.draw(ARRAY, KEY)
-  same, grey, predicted = jax.device_get(jax.jit(objective.reconstruct)(
-      params, PIXELS, KEY))
-  np.testing.assert_array_equal(same, PIXELS)
-  for image in range(3):
-    for place in range(6):
-      original = patch_at(PIXELS, image, place)
-      masked = patch_at(grey, image, place)
-      new = patch_at(predicted, image, place)
-      if place in drawn['visible'][image]:
-        np.testing.assert_array_equal(masked, original)
-        np.testing.assert_array_equal(new, original)
-      else:
-        np.testing.assert_array_equal(masked, 0.5)
-        assert np.abs(new - original).max() > 1e-4

@@ -8,7 +8,6 @@ from jax.experimental import mesh_utils
 import pytest
 
 from vit_jax.parallel import mesh as mesh_lib
-from vit_jax.parallel import topology
 
 
 @pytest.mark.parametrize('sizes', [(8, 1, 1), (2, 2, 2), (1, 4, 2)])
@@ -19,20 +18,6 @@ def test_the_device_order_is_that_of_jax(sizes):
       axis_types=(jax.sharding.AxisType.Auto,) * 3)
   assert set(built.axis_types) == {jax.sharding.AxisType.Auto}
   assert mesh_lib.data_parallelism(built) == sizes[0] * sizes[1]
-
-
-@pytest.mark.parametrize('version', topology.SLICES)
-def test_every_preset_has_a_mesh_on_every_slice(version):
-  pytest.importorskip('libtpu')
-  sections = [{'preset': name} for name in mesh_lib.PRESETS]
-  for number in topology.SLICES[version]:
-    devices = topology.devices(f'{version}-{number}')
-    example = [{'fsdp': 8, 'tensor': 2}] if len(devices) >= 16 else []
-    for section in sections + example:
-      config = mesh_lib.MeshConfig(**section)
-      built = mesh_lib.build(config, devices)
-      assert built.devices.shape == mesh_lib.resolve(config, len(devices))
-      assert set(built.devices.flat) == set(devices)
 
 
 def test_a_mesh_that_the_topology_does_not_allow_is_an_error(monkeypatch):

@@ -18,7 +18,6 @@ from vit_jax.data import preprocessing
 from vit_jax.inference import class_names
 from vit_jax.inference import model as model_lib
 from vit_jax.inference import thresholds
-from vit_jax.inference import zero_shot
 from vit_jax.models import factory
 from vit_jax.models import positions as positions_lib
 from vit_jax.weights import check
@@ -50,7 +49,7 @@ def load(
     base: location of the weights that a LoRA run adapts; by default where they
       were during training.
     text_embeddings: .npz file of text embeddings, which become the head of an
-      image tower; see `zero_shot.attach`.
+      image tower (docs/zero_shot.md).
     imports: modules of your own that the config of a run may import; those that
       your program has imported are allowed, too.
     log: called with lines about found and inferred settings; None for none.
@@ -90,7 +89,7 @@ def load(
   if positions:
     model = dataclasses.replace(model, positions=positions)
   if text_embeddings:
-    model = zero_shot.attach(model, text_embeddings)
+    model = registry.load(registry.TEXT_EMBEDDINGS)(model, text_embeddings)
   if labels:
     model = class_names.rename(model, labels)
   for line in model.summary:

@@ -116,28 +116,6 @@ def embeddings(
       if prefix else [patches])
 
 
-def patch_positions(
-    params: Any, config: vit.ViTConfig, grid: tuple[int, int],
-) -> np.ndarray | None:
-  """Returns the position embedding of each patch, [patches, width].
-
-  Returns the first layer's if each layer has its own, and None without
-  additive position embeddings. `params` are those of any ViT.
-  """
-  in_layers = getattr(config, 'position_at', 'stem') == 'layers'
-  if in_layers:
-    params = params['encoder']['layers']
-    if config.axial:
-      params = params['row']
-
-  def read(name: str, *_: Any) -> Any:
-    array = jnp.asarray(params[name])
-    return array[0] if in_layers else array
-
-  table = embeddings(read, config, grid)
-  return None if table is None else np.asarray(table)[-grid[0] * grid[1]:]
-
-
 class RelativeAttention(vit.SelfAttention):
   """Attention with logits of the distances p_q - p_k (appendix D.4)."""
   config: AblationConfig

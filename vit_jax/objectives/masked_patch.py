@@ -198,27 +198,6 @@ class MaskedPatch(objective.Objective):
         self._config.target, predictions, jnp.take_along_axis(
             targets, inputs['indices'][..., None], axis=1))
 
-  def reconstruct(
-      self, params: types.Params, images: objective.Images, key: PRNGKeyArray,
-  ) -> tuple[objective.Images, objective.Images, objective.Images]:
-    """Returns images, and images with grey and with predicted patches."""
-    grid = self._grid(images)
-    inputs = self.draw(images, key)
-    patches = patch_targets.split(images, grid)
-    # The predictions of all patches, of which the masked ones are used.
-    everywhere: dict[str, Any] = {**inputs, 'indices': None}
-    predictions = self._context.apply(
-        params, images, **everywhere)['predictions']
-    predicted = patch_targets.to_pixels(
-        self._config.target, predictions, patches, self._context)
-    chosen = jnp.zeros(patches.shape[:2], bool).at[
-        jnp.arange(len(images))[:, None], inputs['indices']].set(True)
-    masked, reconstructed = (
-        patch_targets.join(
-            jnp.where(chosen[..., None, None, None], new, patches), grid)
-        for new in (0.5, predicted))
-    return images, masked, reconstructed
-
   def _grid(self, images: jax.Array) -> tuple[int, int]:
     return self._context.model.config.grid(
         (images.shape[1], images.shape[2]))

@@ -41,10 +41,10 @@ def compute(
   """
   if target in SIDES:
     return colors(patches, SIDES[target])
-  values = _flat(context.value_scale.normalize(patches))
+  values = flat(context.value_scale.normalize(patches))
   if target == 'patch':
     return values
-  center, scale = _statistics(values)
+  center, scale = statistics(values)
   return (values - center) / scale
 
 
@@ -66,37 +66,12 @@ def loss(
           {'color_accuracy': hit.astype(jnp.float32).mean(axis=(1, 2))})
 
 
-def to_pixels(
-    target: Target, predictions: Float[Array, 'batch patches outputs'],
-    patches: Patches, context: objective.Context,
-) -> Patches:
-  """Returns the pixels in [0, 1] that predictions of all patches describe.
-
-  The mean and deviation of each patch, which 'normalized' does not predict, are
-  those of the true `patches`. A colour is the most probable one.
-  """
-  _, _, height, width, channels = patches.shape
-  if target not in SIDES:
-    if target == 'normalized':
-      center, scale = _statistics(
-          _flat(context.value_scale.normalize(patches)))
-      predictions = predictions * scale + center
-    return context.value_scale.denormalize(predictions.reshape(patches.shape))
-  side = SIDES[target]
-  classes = predictions.reshape(
-      *patches.shape[:2], side, side, LEVELS**channels).argmax(axis=-1)
-  weights = LEVELS ** np.arange(channels)[::-1]
-  levels = classes[..., None] // weights % LEVELS
-  pixels = (levels + 0.5) / LEVELS  # The centre of the interval.
-  rows, columns = (np.arange(n) * side // n for n in (height, width))
-  return pixels[:, :, rows][:, :, :, columns]
-
-
-def _flat(patches: Patches) -> Float[Array, 'batch patches values']:
+def flat(patches: Patches) -> Float[Array, 'batch patches values']:
+  """Returns the values of each patch in one row."""
   return patches.reshape(*patches.shape[:2], -1)
 
 
-def _statistics(
+def statistics(
     values: Float[Array, 'batch patches values'],
 ) -> tuple[Float[Array, 'batch patches 1'], Float[Array, 'batch patches 1']]:
   """Returns mean and unbiased deviation of each patch, over all channels."""
@@ -111,14 +86,6 @@ def split(
   """Splits images into patches in row-major order."""
   return einops.rearrange(
       images, 'b (r h) (c w) ch -> b (r c) h w ch', r=grid[0], c=grid[1])
-
-
-def join(
-    patches: Patches, grid: tuple[int, int],
-) -> Float[Array, 'batch height width channels']:
-  """Inverts `split`."""
-  return einops.rearrange(
-      patches, 'b (r c) h w ch -> b (r h) (c w) ch', r=grid[0], c=grid[1])
 
 
 def colors(

@@ -15,7 +15,6 @@ import numpy as np
 import psutil
 
 from vit_jax import exceptions
-from vit_jax.parallel import hardware
 
 # The rest is left to image decoding and other processes.
 USABLE_FRACTION = 0.9
@@ -86,38 +85,6 @@ def _free_in_container(root: pathlib.Path = _CGROUP_ROOT) -> list[int]:
       continue
     free.append(max(0, limit - int(used)))
   return free
-
-
-def capacity(
-    device: Any, *, num_devices: int = 1) -> tuple[int | None, str]:
-  """Returns the memory of a device and the source of that figure.
-
-  Args:
-    device: a local device or one of a topology.
-    num_devices: number of CPU devices that share the memory of this process.
-  """
-  if device.platform == 'cpu':
-    return (free_host_bytes(num_devices),
-            f'{100 * USABLE_FRACTION:.0f} % of the free host memory'
-            + f', shared by {num_devices} devices' * (num_devices > 1))
-  try:
-    limit = (device.memory_stats() or {}).get('bytes_limit')
-    source = 'limit of the JAX allocator'
-  except (jax.errors.JaxRuntimeError, NotImplementedError, AttributeError):
-    # The device of a topology has no allocator.
-    limit, source = _compiler_limit(device), "the compiler's limit"
-  if limit:
-    return limit, source
-  row = hardware.find(device.device_kind)
-  return (None, 'unknown') if row is None else (row.memory_bytes, row.source)
-
-
-def _compiler_limit(device: Any) -> int | None:
-  """Returns the compiler's memory limit, from its error for a huge array."""
-  huge = jax.ShapeDtypeStruct(
-      (2**40,), np.float32, sharding=jax.sharding.SingleDeviceSharding(device))
-  _, sizes = try_compile(jax.jit(lambda x: x + 1).lower(huge))
-  return sizes[1] if sizes else None
 
 
 def try_compile(lowered: Any) -> tuple[Any, tuple[int, int] | None]:

@@ -15,10 +15,10 @@ from vit_jax import __main__ as main
 from vit_jax.checkpoints import manager
 from vit_jax.experiment import config as config_lib
 from vit_jax.extras import html_page
+from vit_jax.extras.figures import attention_maps
 from vit_jax.extras.figures import model_figures
 from vit_jax.extras.figures import patch_features
 from vit_jax.extras.figures import reconstruction as reconstruction_lib
-from vit_jax.inference import attention as attention_maps
 
 TINY = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
         'num_classes': 3}

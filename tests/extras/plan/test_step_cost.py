@@ -8,8 +8,11 @@ import pytest
 from tests import toy
 from vit_jax.extras.plan import step_cost
 from vit_jax.extras.plan.compiled import memory_traffic
+from vit_jax.parallel import device_memory
+from vit_jax.parallel import mesh as mesh_lib
 
 DEPTH = 4
+GIB = 2**30
 
 
 def build(**model):
@@ -85,3 +88,12 @@ def test_the_needed_memory_is_read_from_a_compiler_error():
   assert cost.memory.fraction == pytest.approx(103.61 / 15.48)
   assert (cost.traffic_bytes, cost.memory.activations_bytes) == (None, None)
   assert cost.flops > 0  # Counted without the compiler.
+
+
+def test_plans_and_runs_use_the_same_capacity(monkeypatch):
+  monkeypatch.setattr(
+      device_memory, 'free_host_bytes', lambda count: 36 * GIB // count)
+  mesh = mesh_lib.build(mesh_lib.MeshConfig(), jax.devices()[:2])
+  planned, source = step_cost.capacity(jax.devices()[0], num_devices=2)
+  assert planned == device_memory.free_bytes(mesh) == 18 * GIB
+  assert '90 % of the free host memory' in source

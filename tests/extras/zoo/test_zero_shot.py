@@ -8,7 +8,7 @@ import pytest
 from tests import random_models
 import vit_jax
 from vit_jax import __main__ as main
-from vit_jax.inference import zero_shot
+from vit_jax.extras.zoo import zero_shot
 
 LABELS = ('cat', 'dog', 'owl')
 CLIP = {'num_classes': 6, 'stem_norm': 'tokens', 'gelu': 'quick'}

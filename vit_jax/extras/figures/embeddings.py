@@ -1,10 +1,15 @@
 """Statistics of the first layer: patch embedding filters and positions."""
 
+from typing import Any
+
+import jax.numpy as jnp
 from jaxtyping import Float
 import numpy as np
 from sklearn import decomposition
 
 from vit_jax import nearest_neighbours
+from vit_jax.models import ablations
+from vit_jax.models import vit
 
 
 def filters(
@@ -46,3 +51,25 @@ def similarity(
   """
   unit = nearest_neighbours.unit(np.asarray(positions, np.float64))
   return (unit @ unit.T).reshape(*grid, *grid)
+
+
+def patch_positions(
+    params: Any, config: vit.ViTConfig, grid: tuple[int, int],
+) -> np.ndarray | None:
+  """Returns the position embedding of each patch, [patches, width].
+
+  Returns the first layer's if each layer has its own, and None without
+  additive position embeddings. `params` are those of any ViT.
+  """
+  in_layers = getattr(config, 'position_at', 'stem') == 'layers'
+  if in_layers:
+    params = params['encoder']['layers']
+    if config.axial:
+      params = params['row']
+
+  def read(name: str, *_: Any) -> Any:
+    array = jnp.asarray(params[name])
+    return array[0] if in_layers else array
+
+  table = ablations.embeddings(read, config, grid)
+  return None if table is None else np.asarray(table)[-grid[0] * grid[1]:]

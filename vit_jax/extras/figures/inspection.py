@@ -16,16 +16,16 @@ from vit_jax import pictures as pictures_lib
 from vit_jax import tree
 from vit_jax.data.sources import masks as masks_lib
 from vit_jax.extras import html_page
+from vit_jax.extras.figures import attention_maps
 from vit_jax.extras.figures import embeddings
 from vit_jax.extras.figures import model_figures
 from vit_jax.extras.figures import patch_features
 from vit_jax.extras.figures import prediction_figures
 from vit_jax.extras.figures import reconstruction as reconstruction_lib
-from vit_jax.inference import attention as attention_maps
+from vit_jax.inference import attention as attention_lib
 from vit_jax.inference import image_files
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import model as model_lib
-from vit_jax.models import ablations
 from vit_jax.models import vit
 
 PATCHES, ROOT = 'patches/kernel', 'backbone/root/kernel'
@@ -70,7 +70,7 @@ def positions(
   if not isinstance(config, vit.ViTConfig):
     return html_page.Section(title, 'A ResNet has no position embeddings.')
   grid = config.grid(model.resolution)
-  table = ablations.patch_positions(model.params, config, grid)
+  table = embeddings.patch_positions(model.params, config, grid)
   if table is None:
     return html_page.Section(
         title, f'The model adds no position embedding: model.position is '
@@ -233,7 +233,7 @@ def attention(
         names.append(str(path))
         maps.append(attention_maps.head_maps(
             of_image[:, 0], grid=grid, pooling=config.pooling))
-        rollouts.append(attention_maps.rollout_map(
+        rollouts.append(attention_lib.rollout_map(
             of_image, grid=grid, pooling=config.pooling)[0])
     reading.advance(len(batch))
   if not distances:

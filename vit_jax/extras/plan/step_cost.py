@@ -2,7 +2,7 @@
 
 Nothing runs and nothing is allocated. The step is compiled for the devices of
 the experiment's mesh, which may belong to another machine
-(`parallel/topology.py`). Speeds are estimated in `plan/roofline.py`.
+(`plan/topology.py`). Speeds are estimated in `plan/roofline.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,12 +11,16 @@ import math
 import time
 from typing import Any
 
+import jax
+import numpy as np
+
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import fit_batch
 from vit_jax.experiment import model_flops
 from vit_jax.extras.plan.compiled import collectives
 from vit_jax.extras.plan.compiled import memory_traffic
 from vit_jax.parallel import device_memory
+from vit_jax.parallel import hardware
 from vit_jax.parallel import sharding
 
 
@@ -165,6 +169,38 @@ def recomputed_flops_per_image(experiment: build_lib.Experiment) -> int:
   return with_remat - without
 
 
+def capacity(
+    device: Any, *, num_devices: int = 1) -> tuple[int | None, str]:
+  """Returns the memory of a device and the source of that figure.
+
+  Args:
+    device: a local device or one of a topology.
+    num_devices: number of CPU devices that share the memory of this process.
+  """
+  if device.platform == 'cpu':
+    share = f'{100 * device_memory.USABLE_FRACTION:.0f} % of the free host'
+    return (device_memory.free_host_bytes(num_devices), f'{share} memory'
+            + f', shared by {num_devices} devices' * (num_devices > 1))
+  try:
+    limit = (device.memory_stats() or {}).get('bytes_limit')
+    source = 'limit of the JAX allocator'
+  except (jax.errors.JaxRuntimeError, NotImplementedError, AttributeError):
+    # The device of a topology has no allocator.
+    limit, source = _compiler_limit(device), "the compiler's limit"
+  if limit:
+    return limit, source
+  row = hardware.find(device.device_kind)
+  return (None, 'unknown') if row is None else (row.memory_bytes, row.source)
+
+
+def _compiler_limit(device: Any) -> int | None:
+  """Returns the compiler's memory limit, from its error for a huge array."""
+  huge = jax.ShapeDtypeStruct(
+      (2**40,), np.float32, sharding=jax.sharding.SingleDeviceSharding(device))
+  _, sizes = device_memory.try_compile(jax.jit(lambda x: x + 1).lower(huge))
+  return sizes[1] if sizes else None
+
+
 def _memory(
     experiment: build_lib.Experiment, compiled: Any,
     sizes: tuple[int, int] | None,
@@ -172,7 +208,7 @@ def _memory(
   params, state, batch = map(sharding.device_bytes, (
       experiment.abstract_state.params, experiment.abstract_state,
       experiment.abstract_batch))
-  capacity_bytes, source = device_memory.capacity(
+  capacity_bytes, source = capacity(
       experiment.mesh.devices.flat[0],
       num_devices=len(experiment.mesh.local_devices) or 1)
   if sizes:

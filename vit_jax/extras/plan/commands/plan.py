@@ -44,7 +44,7 @@ with epy.lazy_imports():
   from vit_jax.extras.plan import max_batch
   from vit_jax.extras.plan import report as plan_report
   from vit_jax.extras.plan import step_cost
-  from vit_jax.parallel import topology
+  from vit_jax.extras.plan import topology
 
 # arXiv 2010.11929, figure 12: models and resolutions.
 MODELS = 'R50x1,R50x2,R152x4,B/32,B/16,L/32,L/16,H/14'

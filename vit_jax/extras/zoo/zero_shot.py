@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from vit_jax import registry
+from vit_jax.extras.zoo import backbone_config
 from vit_jax.inference import model as model_lib
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.formats import npz
@@ -56,9 +56,7 @@ def attach(
         f'Cannot read the text embeddings {os.fspath(path)}: '
         f'{str(error).removeprefix(f"{os.fspath(path)}: ")}. Expected '
         f'an .npz file with {_KEYS}, and optionally scale and bias.') from error
-  config: Any = model.config
-  if registry.exists(registry.GENERAL):
-    config = registry.load(registry.GENERAL)(config)
+  config: Any = backbone_config.general(model.config)
   if not hasattr(config, 'cosine_head') or config.cosine_head:
     raise ValueError(
         f'{model.origin} cannot use text embeddings: expected the ViT image '

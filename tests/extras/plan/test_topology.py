@@ -4,8 +4,9 @@ import math
 
 import pytest
 
+from vit_jax.extras.plan import topology
 from vit_jax.parallel import hardware
-from vit_jax.parallel import topology
+from vit_jax.parallel import mesh as mesh_lib
 
 CORES = {'v2': 2, 'v3': 2, 'v4': 2, 'v5e': 1, 'v5p': 2, 'v6e': 1}
 
@@ -46,3 +47,17 @@ def test_a_slice_has_the_cores_of_its_name(name):
   row = hardware.find(devices[0].device_kind)
   assert row.cores * len(devices) == int(name.split('-')[1])
   assert devices[0].num_cores == row.cores
+
+
+@pytest.mark.parametrize('version', topology.SLICES)
+def test_every_preset_has_a_mesh_on_every_slice(version):
+  pytest.importorskip('libtpu')
+  sections = [{'preset': name} for name in mesh_lib.PRESETS]
+  for number in topology.SLICES[version]:
+    devices = topology.devices(f'{version}-{number}')
+    example = [{'fsdp': 8, 'tensor': 2}] if len(devices) >= 16 else []
+    for section in sections + example:
+      config = mesh_lib.MeshConfig(**section)
+      built = mesh_lib.build(config, devices)
+      assert built.devices.shape == mesh_lib.resolve(config, len(devices))
+      assert set(built.devices.flat) == set(devices)
