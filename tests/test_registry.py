@@ -88,7 +88,7 @@ def test_a_run_imports_only_the_sources_and_operations_that_it_uses():
       'folders', 'masks', 'tables', 'table_files', 'table_source',
       'hugging_face', 'webdataset', 'tfds', 'tfds_folders', 'vtab',
       'validation', 'imagenet_real', 'randaugment', 'colour', 'mae', 'lejepa',
-      'distill', 'fewshot', 'knn', 'roc', 'segmentation', 'safetensors',
+      'distill', 'fewshot', 'knn', 'roc', 'decoder', 'safetensors',
       'pytorch'}
   assert not [
       module for module in found if module.rpartition('.')[2] in unused]

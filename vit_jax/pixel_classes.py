@@ -26,19 +26,3 @@ def colours(count: int) -> UInt8[np.ndarray, '256 3']:
       2 * values % 20 + values // 10 % 2, bytes=True)[:, :3]
   found[count:] = 191
   return found
-
-
-def mask_image(
-    classes: UInt8[np.ndarray, 'height width'], count: int) -> Image.Image:
-  """Returns a picture whose palette indices are the classes of `count`."""
-  picture = Image.fromarray(classes)
-  picture.putpalette(colours(count).tobytes())
-  return picture
-
-
-def overlay(
-    image: Image.Image, classes: UInt8[np.ndarray, 'height width'], count: int,
-) -> Image.Image:
-  """Returns the mean of an image and the colours of its pixels' classes."""
-  return Image.blend(
-      image.convert('RGB'), mask_image(classes, count).convert('RGB'), 0.5)

@@ -46,8 +46,10 @@ WRITER = 'vit_jax.extras.zoo.save:write'
 # Finds the model that the arrays of a file belong to.
 FOREIGN = 'vit_jax.extras.zoo.foreign:load'
 
-# Returns the record of a ViT as that of a backbone, with all its settings.
-GENERAL = 'vit_jax.extras.zoo.backbone_config:general'
+# Replaces the head of a module by the decoder of its config.
+DECODER = 'vit_jax.extras.segmentation.decoder:attach'
+# Writes the classes of pixels that `predict` finds.
+MASKS = 'vit_jax.extras.segmentation.predicted_masks:writer'
 
 # Makes text embeddings the head of the image tower of CLIP or SigLIP.
 TEXT_EMBEDDINGS = 'vit_jax.extras.zoo.zero_shot:attach'
@@ -71,7 +73,7 @@ OBJECTIVES: Mapping[str, str] = {
     'masked_patch': 'vit_jax.objectives.masked_patch:MaskedPatchConfig',
     'mae': 'vit_jax.objectives.mae:MaeConfig',
     'lejepa': 'vit_jax.objectives.lejepa:LejepaConfig',
-    'segmentation': 'vit_jax.objectives.segmentation:SegmentationConfig',
+    'segmentation': 'vit_jax.extras.segmentation.objective:SegmentationConfig',
     'flexivit': 'vit_jax.extras.zoo.flexivit:FlexivitConfig',
 }
 
@@ -88,9 +90,9 @@ EVALUATORS: Mapping[str, str] = {
     'objective': 'vit_jax.evals.objective:ObjectiveConfig',
     'regression': 'vit_jax.evals.regression:RegressionConfig',
     'roc': 'vit_jax.extras.diagnostics.roc:RocConfig',
-    'segmentation': 'vit_jax.evals.segmentation:SegmentationConfig',
+    'segmentation': 'vit_jax.extras.segmentation.probe:SegmentationConfig',
     'segmentation_head':
-        'vit_jax.evals.segmentation_head:SegmentationHeadConfig',
+        'vit_jax.extras.segmentation.head:SegmentationHeadConfig',
     'shift': 'vit_jax.extras.diagnostics.shift:ShiftConfig',
     'spread': 'vit_jax.evals.spread:SpreadConfig',
 }
@@ -294,7 +296,9 @@ def find(
       that does not extend `kind`.
   """
   if not is_target(name):
-    return load(names[check_name(name, available(names), what=what)])
+    if name not in names or not exists(names[name]):
+      check_name(name, available(names), what=what)
+    return load(names[name])
   try:
     found = load(name)
   except ValueError as error:

@@ -61,7 +61,6 @@ FEWSHOT = {'name': 'fewshot', 'batch_size': None}
      'evals.val.batch_size 12 does not divide over data x fsdp = 8 devices'),
     ({'source': 'shapes'}, 1, 'The data has other classes than the model'),
     ({'source': 'ciphar10'}, 1, 'No dataset'),
-    ({'name': 'segmentation'}, 1, 'digits has no segmentation masks. Use a '),
     ({**FEWSHOT, 'shots': [1000]}, 1,
      'evals.val needs 1000 images of each class (shots), but 10 '
      "class(es) of train_split 'train' have fewer, the smallest 139."),

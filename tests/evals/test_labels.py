@@ -84,7 +84,6 @@ def test_the_objective_has_the_same_keys_in_each_evaluation(toy):
     ({'name': 'fewshot', 'shots': [-1]}, 'shots must be different numbers'),
     ({'name': 'fewshot', 'penalty': 0.0}, 'must be above 0'),
     ({'name': 'knn', 'k': 0}, 'k must be at least 1'),
-    ({'name': 'segmentation', 'flip': True}, 'does not support flip'),
 ])
 def test_wrong_settings_are_errors(section, words):
   with pytest.raises(ValueError, match=words):

@@ -68,7 +68,6 @@ def test_a_published_size_is_recognised(variant, family, tmp_path):
 @pytest.mark.parametrize(('settings', 'words'), [
     ({'pool_norm': True}, 'cannot store pool_norm=True, only False'),
     ({'position': 'sincos'}, "position='sincos', only 'learned' or 'none'"),
-    ({'decoder': {}}, 'cannot store decoder='),
     ({'name': 'ablation', 'position': '2d'}, "cannot store position='2d'")])
 def test_settings_without_arrays_are_not_written(settings, words, tmp_path):
   model = random_models.make({**random_models.TINY, **settings}, side=32)

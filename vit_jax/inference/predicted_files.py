@@ -1,6 +1,6 @@
 """Predictions for image files, in memory and in new files."""
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 import contextlib
 import csv
 import dataclasses
@@ -13,9 +13,8 @@ import numpy as np
 from vit_jax import atomic_files
 from vit_jax import console
 from vit_jax import escape
-from vit_jax import pixel_classes
+from vit_jax import registry
 from vit_jax.inference import image_files
-from vit_jax.inference import images as images_lib
 from vit_jax.inference import model as model_lib
 from vit_jax.inference import predictions
 
@@ -110,9 +109,10 @@ def predict(
   made = Predicted(list(dict.fromkeys(
       name for rows in found.values() for labels in rows for name in labels)),
                    progress)
-  with progress, _output(
-      output, made.columns, example) as write, _mask_writer(
-          masks, model, found) as write_mask:
+  write_masks = (registry.load(registry.MASKS)(masks, model, found)
+                 if masks else contextlib.nullcontext(lambda *_: None))
+  with progress, write_masks as write_mask, _output(
+      output, made.columns, example) as write:
     for paths, outputs in model.outputs(
         found, batch_size=batch_size, flip=flip, on_error=progress.add_error):
       results: Sequence[predictions.Result] = decode(outputs['logits'])
@@ -154,39 +154,6 @@ def _result(result: predictions.Result, top_k: int) -> dict[str, Any]:
   return {'decision': list(result.decision), 'predictions': [
       {'name': name, 'probability': value, 'index': index} for name, value,
       index in zip(result.names[:top_k], result.probabilities, result.classes)]}
-
-
-@contextlib.contextmanager
-def _mask_writer(
-    target: str, model: model_lib.Model, paths: Iterable[str],
-) -> Generator[Callable[[str, Any], None], None, None]:
-  """Yields a function that writes the mask and overlay of an image's logits.
-
-  Files are at the paths of the images relative to their common folder. An error
-  leaves no files; without a `target`, nothing is written.
-  """
-  if not target:
-    yield lambda path, logits: None
-    return
-  root = os.path.commonpath(
-      [os.path.dirname(os.path.abspath(path)) for path in paths])
-  count = model.config.num_classes
-  with atomic_files.create(target) as folder:
-    def write(path: str, logits: Any) -> None:
-      classes = model.pixel_classes(path, logits)
-      pictures = {'masks': pixel_classes.mask_image(classes, count)}
-      if images_lib.is_viewable(model.preprocess):
-        pictures['overlays'] = pixel_classes.overlay(
-            images_lib.open_image(path, model.preprocess), classes, count)
-      name = os.path.relpath(os.path.abspath(path), root)
-      for kind, picture in pictures.items():
-        file = folder / kind / f'{os.path.splitext(name)[0]}.png'
-        if file.exists():  # Of an image with another suffix.
-          file = folder / kind / f'{name}.png'
-        file.parent.mkdir(parents=True, exist_ok=True)
-        picture.save(file)
-
-    yield write
 
 
 @contextlib.contextmanager

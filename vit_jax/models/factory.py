@@ -15,7 +15,6 @@ import jax
 from vit_jax import fields
 from vit_jax import registry
 from vit_jax import schema
-from vit_jax.models import decoder
 from vit_jax.models import earlier
 from vit_jax.models import variants
 from vit_jax.models import vit
@@ -137,12 +136,8 @@ def build(
   """
   if not config.num_classes:
     config = dataclasses.replace(config, num_classes=num_classes)
-  module: Any = config.build(**options)
-  if config.decoder is None:
-    return module
-  return decoder.with_decoder(type(module))(**{  # type: ignore[arg-type]
-      name: getattr(module, name) for name in type(module).__dataclass_fields__
-      if name not in ('parent', 'name')})
+  module = config.build(**options)
+  return registry.load(registry.DECODER)(module) if config.decoder else module
 
 
 def init(

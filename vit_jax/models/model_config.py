@@ -62,15 +62,6 @@ class ModelConfig:
 
   def __post_init__(self):
     fields.check_range(self, 'num_classes')
-    if self.decoder is not None and not self.has_tokens:
-      raise ValueError(
-          'model.decoder needs the patch tokens of a ViT, but the model is a '
-          f'{self.name}. Leave it out, or choose another model.variant.')
-    layers = self.decoder.layers if self.decoder else ()
-    if layers and (self.axial or max(layers) > self.num_layers > 0):
-      raise ValueError(
-          f'decoder.layers is {layers}, but must be numbers from 1 to depth='
-          f'{self.num_layers}, of layers without axial attention.')
 
   @property
   def compute_dtype(self) -> jnp.dtype:

@@ -7,6 +7,7 @@ import pytest
 
 from tests import random_models
 from vit_jax import tree
+from vit_jax.inference import class_names
 from vit_jax.models import factory
 
 MODEL = {'width': 8, 'depth': 3, 'num_heads': 2, 'mlp_dim': 16, 'patch': 4}
@@ -65,3 +66,13 @@ def test_the_decoder_is_the_head_and_the_rest_is_the_plain_model():
       n for n in names if not n.startswith('head/')}
   assert not factory.inherit({}, {'name': 'vit', 'decoder': {}, 'width': 8}
                             ).get('decoder')
+
+
+def test_classes_of_a_decoder_are_reordered_by_its_last_layer():
+  model = random_models.make(
+      {**random_models.TINY, 'depth': 1, 'num_classes': 3,
+       'decoder': {'widths': (3,)}}, side=8, labels=('cat', 'dog', 'owl'))
+  other = class_names.rename(model, ('owl', 'cat', 'dog'))
+  images = np.random.default_rng(0).normal(size=(2, 8, 8, 3)).astype(np.float32)
+  np.testing.assert_array_equal(
+      other(images)['logits'], model(images)['logits'][..., [2, 0, 1]])

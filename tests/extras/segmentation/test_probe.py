@@ -8,7 +8,8 @@ import pytest
 from sklearn import linear_model
 from sklearn import metrics
 
-from vit_jax.evals import segmentation
+from vit_jax import evals
+from vit_jax.extras.segmentation import probe as segmentation
 
 WIDTH, GRID, PATCH = 5, (3, 2), 4
 IGNORED = 9
@@ -153,3 +154,8 @@ def test_pixels_without_a_class_count_nowhere(toy):
     assert result.class_names[:3] == ('sky', 'sea', 'class 2')
   with pytest.raises(ValueError, match='ignored is 9, but that of the obj'):
     evaluate(toy, masks, masks)
+
+
+def test_the_probe_does_not_average_mirror_images():
+  with pytest.raises(ValueError, match='does not support flip'):
+    evals.parse({'val': {'name': 'segmentation', 'flip': True}})

@@ -53,8 +53,29 @@ class Decoder(nn.Module):
     return einops.rearrange(cells, 'b r c i j w -> b (r i) (c j) w')
 
 
+def attach(module: vit.ViT) -> vit.ViT:
+  """Returns a ViT whose head is the decoder of its config.
+
+  Raises:
+    ValueError: for a model without patch tokens, or layers that it lacks.
+  """
+  config: Any = module.config
+  if not config.has_tokens:
+    raise ValueError(
+        'model.decoder needs the patch tokens of a ViT, but the model is a '
+        f'{config.name}. Leave it out, or choose another model.variant.')
+  wanted = config.decoder.layers
+  if wanted and (config.axial or max(wanted) > config.num_layers):
+    raise ValueError(
+        f'decoder.layers is {wanted}, but must be numbers from 1 to depth='
+        f'{config.num_layers}, of layers without axial attention.')
+  return _with_decoder(type(module))(**{  # type: ignore[arg-type]
+      name: getattr(module, name) for name in type(module).__dataclass_fields__
+      if name not in ('parent', 'name')})
+
+
 @functools.cache
-def with_decoder(kind: type[vit.ViT]) -> type[vit.ViT]:
+def _with_decoder(kind: type[vit.ViT]) -> type[vit.ViT]:
   """Returns a ViT, or another model like it, whose head is the decoder."""
 
   class Segmenter(kind):  # type: ignore[misc, valid-type]

@@ -21,7 +21,7 @@ from vit_jax import fields
 from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
-from vit_jax.evals import pixels
+from vit_jax.extras.segmentation import pixels
 from vit_jax.parallel import multihost
 
 VALUES = pixels.VALUES

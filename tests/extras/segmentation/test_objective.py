@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from tests import toy
+from tests.experiment import test_steps
 from vit_jax import data
 from vit_jax import objectives
-from vit_jax.objectives import segmentation
+from vit_jax.extras.segmentation import objective as segmentation
 
 OBJECTIVE = {'name': 'segmentation', 'classes': ['ground', 'shape']}
 DATA = {'source': 'shapes'}
@@ -95,3 +96,15 @@ def test_values_outside_the_classes_are_errors():
   with pytest.raises(ValueError, match=re.escape(
       'its mask has the value 1, but the 1 classes have the values 0 to 0')):
     next(batches)
+
+
+@pytest.mark.slow  # Compiles training steps.
+def test_devices_and_microbatches_do_not_change_the_steps():
+  test_steps.assert_same_steps(*(toy.build(
+      data=DATA | {'train_ops': [{'op': 'inception_crop'}, {'op': 'flip'}]},
+      devices=devices, batch_size=16, objective=OBJECTIVE,
+      accumulation=accumulation,
+      optimizer={'name': 'sgd', 'learning_rate': 0.3},
+      model={'pooling': 'average', 'patch': 2, 'depth': 2,
+             'decoder': {'widths': [8], 'layers': [1, 2]}})
+                                 for devices, accumulation in ((1, 1), (4, 2))))

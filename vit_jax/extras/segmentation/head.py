@@ -15,7 +15,7 @@ from vit_jax import pixel_classes
 from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
-from vit_jax.evals import pixels
+from vit_jax.extras.segmentation import pixels
 from vit_jax.parallel import multihost
 
 

@@ -1,0 +1,1 @@
+"""Semantic segmentation: the decoder, its objective, evaluators and masks."""
