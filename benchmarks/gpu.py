@@ -69,7 +69,6 @@ def measurements(args):
           for name in ('matmul', *NAMES)]
   rows += [
       # Workers deliver batches in bursts: long rounds.
-      row('ours-unpadded attention=cudnn', 'train', pairs[-1][1], first),
       row('ours-with-input attention=cudnn', 'train', pairs[-1][1], first,
           warm_up=PREFETCHED * (os.cpu_count() or 1),
           round_secs=5 * args.round_secs),

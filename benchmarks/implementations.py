@@ -48,16 +48,6 @@ def ours(setting):
       'flops_per_image': flops.training}
 
 
-def ours_unpadded(setting):
-  """Ours without the token that makes odd lengths even for cuDNN."""
-  import jax
-
-  from vit_jax.models import attention
-  attention.fused_attention = functools.partial(
-      jax.nn.dot_product_attention, implementation='cudnn')
-  return ours(setting)
-
-
 def ours_with_input(setting):
   """Our training step on JPEGs in ArrayRecord files, written to `folder`."""
   photos = pathlib.Path(setting.folder, 'photos')
@@ -284,7 +274,6 @@ def memory(device_library):
 # Required modules and constructor by name.
 IMPLEMENTATIONS = {
     'ours': (('jax', 'flax'), ours),
-    'ours-unpadded': (('jax', 'flax'), ours_unpadded),
     'ours-with-input': (('jax', 'flax'), ours_with_input),
     'cifar10': ((), cifar10),
     'matmul': (('jax',), matmul),

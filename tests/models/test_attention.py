@@ -1,6 +1,5 @@
 """The fused attention kernel: equivalence, and when it is used."""
 
-import functools
 from unittest import mock
 
 import jax
@@ -17,63 +16,33 @@ GPU, CPU, TPU = (mock.Mock(spec=jax.Device, platform=name)
                  for name in ('gpu', 'cpu', 'tpu'))
 
 
-@pytest.mark.parametrize(('tokens', 'groups'), [(4, 3), (5, 3), (5, 1)])
-def test_fused_attention_equals_attention_for_any_number_of_tokens(
-    tokens, groups):
-  rng = np.random.default_rng(tokens)
-  query, key, value, seen = (
-      jnp.asarray(rng.normal(size=(2, tokens, heads, 8)), jnp.float32)
-      for heads in (3, groups, groups, 3))
-
-  def loss(attend):
-    return lambda *qkv: (attend(*qkv) * seen).sum()
-
-  # XLA's form of the same function takes the same arguments as the kernel.
-  fused = functools.partial(attention_lib.fused_attention, implementation='xla')
-  plain = lambda query, *others: attention_lib.dot_product_attention(
-      query, *(attention_lib.repeat_heads(array, 3) for array in others))[0]
-  np.testing.assert_allclose(
-      fused(query, key, value), plain(query, key, value), rtol=1e-5, atol=1e-6)
-  for one, other in zip(*(
-      jax.grad(loss(attend), (0, 1, 2))(query, key, value)
-      for attend in (fused, plain))):
-    np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize('tokens', [4, 5])
-def test_vmap_batches_every_argument_of_the_kernel(monkeypatch, tokens):
-  # The kernel's vmap rule fails if an argument has no groups.
-  seen = []
-
-  @jax.custom_batching.custom_vmap
-  def kernel(query, *others):
-    return query
-
-  @kernel.def_vmap
-  def _(groups, batched, query, *others):
-    seen.append(batched)
-    return query, True
-
-  monkeypatch.setattr(
-      jax.nn, 'dot_product_attention',
-      lambda *qkv, implementation, **lengths: kernel(*qkv, *lengths.values()))
-  groups = jax.ShapeDtypeStruct((2, 3, tokens, 4, 8), jnp.bfloat16)
-  jax.eval_shape(jax.vmap(attention_lib.fused_attention), *[groups] * 3)
-  assert seen == [[True] * (5 if tokens % 2 else 3)]
-
-
 @pytest.fixture
 def calls(monkeypatch):
   """Shapes of the queries of each kernel call; XLA replaces the kernel."""
-  made = []
+  made, function = [], jax.nn.dot_product_attention
 
-  def attend(*qkv):
+  def attend(*qkv, implementation):
+    assert implementation == 'cudnn'
     made.append(qkv[0].shape)
-    return fused(*qkv, implementation='xla')
+    return function(*qkv, implementation='xla')
 
-  fused = attention_lib.fused_attention
-  monkeypatch.setattr(attention_lib, 'fused_attention', attend)
+  monkeypatch.setattr(jax.nn, 'dot_product_attention', attend)
   return made
+
+
+@pytest.mark.parametrize('groups', [1, 3])
+def test_the_kernel_attends_to_groups_of_heads(calls, groups):
+  rng = np.random.default_rng(0)
+  query, key, value = (
+      jnp.asarray(rng.normal(size=(2, 5, heads, 8)), jnp.float32)
+      for heads in (3, groups, groups))
+  np.testing.assert_allclose(
+      attention_lib.without_weights(
+          query, key, value, kernel='cudnn', recompute=False),
+      attention_lib.dot_product_attention(query, *(
+          attention_lib.repeat_heads(array, 3) for array in (key, value)))[0],
+      rtol=1e-5, atol=1e-6)
+  assert calls == [(2, 5, 3, 8)]
 
 
 def trace(section, **options):

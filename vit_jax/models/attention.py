@@ -43,7 +43,8 @@ def without_weights(
     if kernel == 'splash' or query.shape[1] >= splash.MIN_TOKENS:
       return splash.SplashAttention(name='splash')(query, key, value)
   if kernel == 'cudnn':
-    return fused_attention(query, key, value)
+    return jax.nn.dot_product_attention(
+        query, key, value, implementation='cudnn')
   if recompute:
     return recomputed_attention(
         query, *(repeat_heads(array, query.shape[2]) for array in (key, value)))
@@ -55,8 +56,8 @@ def repeat_heads(
 ) -> Float[Array, 'batch keys heads head_dim']:
   """Repeats each head of keys or values for its group of query heads.
 
-  Grouped-query attention, arXiv 2305.13245, section 2.2. `fused_attention`
-  needs no repetition.
+  Grouped-query attention, arXiv 2305.13245, section 2.2. cuDNN needs no
+  repetition.
   """
   repeats = num_heads // array.shape[2]
   return array if repeats == 1 else jnp.repeat(array, repeats, axis=2)
@@ -154,29 +155,3 @@ def _logits(
   logits = jnp.einsum(
       'bqnh,bknh->bnqk', query * query.shape[-1] ** -0.5, key)
   return logits.astype(jnp.float32)
-
-
-def fused_attention(
-    query: Float[Array, 'batch tokens heads head_dim'],
-    key: Float[Array, 'batch tokens groups head_dim'],
-    value: Float[Array, 'batch tokens groups head_dim'],
-    *, implementation: Any = 'cudnn',
-) -> Float[Array, 'batch tokens heads head_dim']:
-  """Attention in one kernel that keeps no attention weights in memory.
-
-  Raises:
-    RuntimeError: without cuDNN.
-  """
-  tokens = query.shape[1]
-  if not tokens % 2:
-    return jax.nn.dot_product_attention(
-        query, key, value, implementation=implementation)
-  # JAX cannot train with an odd number of tokens: pad by one and mask it.
-  padded = [jnp.pad(array, ((0, 0), (0, 1), (0, 0), (0, 0)))
-            for array in (query, key, value)]
-  # The lengths depend on the queries so that `jax.vmap` batches them, too: the
-  # kernel needs one per image.
-  lengths = jnp.where(query[:, 0, 0, 0] == 0, tokens, tokens).astype(jnp.int32)
-  return jax.nn.dot_product_attention(
-      *padded, query_seq_lengths=lengths, key_value_seq_lengths=lengths,
-      implementation=implementation)[:, :tokens]
