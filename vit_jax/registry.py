@@ -48,9 +48,11 @@ FOREIGN = 'vit_jax.extras.zoo.foreign:load'
 
 # Replaces the head of a module by the decoder of its config.
 DECODER = 'vit_jax.extras.segmentation.decoder:attach'
-# Writes the classes of pixels that `predict` finds.
-MASKS = 'vit_jax.extras.segmentation.predicted_masks:writer'
+# Classes of pixels: their shares, arrays and files.
+SEGMENTATION = 'vit_jax.extras.segmentation.predictions'
 
+# Resizes the patch embedding of a model (FlexiViT).
+PATCH = 'vit_jax.extras.zoo.patch_size:resize'
 # Makes text embeddings the head of the image tower of CLIP or SigLIP.
 TEXT_EMBEDDINGS = 'vit_jax.extras.zoo.zero_shot:attach'
 

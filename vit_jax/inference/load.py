@@ -20,7 +20,6 @@ from vit_jax.inference import model as model_lib
 from vit_jax.inference import thresholds
 from vit_jax.models import factory
 from vit_jax.models import positions as positions_lib
-from vit_jax.weights import check
 from vit_jax.weights import open as open_lib
 from vit_jax.weights import overrides as overrides_lib
 
@@ -85,7 +84,7 @@ def load(
   elif not model.has_decoder:
     model = dataclasses.replace(model, thresholds=thresholds.of_run(model, log))
   if patch:
-    model = _with_patch(model, patch, resolution)
+    model = registry.load(registry.PATCH)(model, patch, resolution)
   if positions:
     model = dataclasses.replace(model, positions=positions)
   if text_embeddings:
@@ -104,37 +103,6 @@ def _without_head(model: model_lib.Model) -> model_lib.Model:
           lambda array: array[..., :0], model.params['head'])},
       config=dataclasses.replace(model.config, num_classes=0),
       preprocess=dataclasses.replace(model.preprocess, labels=()))
-
-
-def _with_patch(
-    model: model_lib.Model, patch: Any, resolution: Any,
-) -> model_lib.Model:
-  """Resizes the patch embedding; `resolution` is None to keep that of images.
-
-  Raises:
-    ValueError: if the model has no patch embedding of images, or the images do
-      not divide into patches.
-  """
-  given = overrides_lib.parse({'patch': patch} | (
-      {'resolution': resolution} if resolution else {}))
-  config: Any = model.config
-  if not config.has_patches:
-    raise ValueError(f'patch={patch!r}: only a plain ViT has a patch embedding '
-                     'of images that can be resized. Leave it out.')
-  new = dataclasses.replace(
-      config, variant='', patch=schema.convert(
-          given.model['patch'], int | tuple[int, int], where='patch'))
-  filters = model.params['patches']['kernel']
-  preprocess = preprocessing.override(model.preprocess, given.preprocess)
-  check.check_preprocess(new, preprocess)
-  params = {**model.params, 'patches': {
-      **model.params['patches'],
-      'kernel': positions_lib.resize_filters(filters, new.patch_shape)}}
-  return model.with_params(
-      params, config=config if config.patch_shape == new.patch_shape else new,
-      # The grid of the position embeddings is the same.
-      resolution=new.image_size(config.grid(model.resolution)),
-      preprocess=preprocess)
 
 
 def create(

@@ -20,9 +20,9 @@ from jaxtyping import Float, UInt8
 import numpy as np
 
 from vit_jax import pixel_classes
+from vit_jax import registry
 from vit_jax import types
 from vit_jax.data import preprocessing as preprocessing_lib
-from vit_jax.data.augment import ops as ops_lib
 from vit_jax.inference import attention as attention_maps
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import network as network_lib
@@ -122,7 +122,7 @@ class Model(weights_lib.Weights):
     Raises:
       ValueError: if the model has no head.
     """
-    return self._collect(
+    return self.collect(
         lambda outputs, _: self.decode(
             outputs['logits'], top_k=top_k, activation=activation),
         images, batch_size, flip=flip)
@@ -138,7 +138,8 @@ class Model(weights_lib.Weights):
     if stored == 'none':
       return predictions.estimates(logits, labels=labels)
     if self.has_decoder:
-      return predictions.shares(logits, labels=labels, top_k=top_k)
+      return registry.load(registry.SEGMENTATION).shares(
+          logits, labels=labels, top_k=top_k)
     return predictions.top_classes(
         logits, labels=labels, top_k=top_k, activation=activation or stored,
         thresholds=self.thresholds if activation in (None, stored) else ())
@@ -166,20 +167,8 @@ class Model(weights_lib.Weights):
     Raises:
       ValueError: if the model has no decoder, or images are cropped for it.
     """
-    self.check_segments()
-    return self._collect(
-        lambda outputs, sources: map(
-            self.pixel_classes, sources, outputs['logits']),
-        images, batch_size, flip=flip)
-
-  def check_segments(self) -> None:
-    """Raises a ValueError if `segment` does not apply to the model."""
-    if not self.has_decoder:
-      raise ValueError(
-          f'{self.address or "The model"} has no decoder, and so no classes of '
-          'pixels. Train one with configs/segmentation.py.')
-    ops_lib.check_whole(
-        self.preprocess.ops or (), where='the preprocessing of the model')
+    return registry.load(registry.SEGMENTATION).segment(
+        self, images, batch_size=batch_size, flip=flip)
 
   def pixel_classes(
       self, image: ImageLike, logits: Float[np.ndarray, 'rows columns classes'],
@@ -203,7 +192,7 @@ class Model(weights_lib.Weights):
     Raises:
       ValueError: if the model has no such layer.
     """
-    return np.asarray(self._collect(
+    return np.asarray(self.collect(
         lambda outputs, _: self.extract_layer(outputs, layer), images,
         batch_size, names=(self.layer_output(layer),)))
 
@@ -265,7 +254,7 @@ class Model(weights_lib.Weights):
     if self.config.axial:
       raise ValueError('Axial attention is limited to rows and columns, so '
                        'there is no attention between all tokens.')
-    return self._collect(
+    return self.collect(
         lambda outputs, _: function(
             np.asarray(outputs['layers']['attention'], np.float32)),
         images, batch_size, names=('layers',))
@@ -300,7 +289,7 @@ class Model(weights_lib.Weights):
       if kept:
         yield kept, outputs
 
-  def _collect(
+  def collect(
       self, function: Callable[[dict[str, Any], Any], Iterable[Any]],
       images: ImageLike | Iterable[ImageLike], batch_size: int,
       **options: Any,

@@ -98,8 +98,6 @@ def predict(
   Raises:
     ValueError: if the model has no head, or no image has a result.
   """
-  if masks:
-    model.check_segments()
   count = model.config.num_classes
   decode = functools.partial(model.decode, top_k=count)
   # Raises for a model without a head before any image is read.
@@ -109,8 +107,9 @@ def predict(
   made = Predicted(list(dict.fromkeys(
       name for rows in found.values() for labels in rows for name in labels)),
                    progress)
-  write_masks = (registry.load(registry.MASKS)(masks, model, found)
-                 if masks else contextlib.nullcontext(lambda *_: None))
+  write_masks = (
+      registry.load(registry.SEGMENTATION).mask_writer(masks, model, found)
+      if masks else contextlib.nullcontext(lambda *_: None))
   with progress, write_masks as write_mask, _output(
       output, made.columns, example) as write:
     for paths, outputs in model.outputs(

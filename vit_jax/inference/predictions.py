@@ -94,7 +94,7 @@ def top_classes(
   probabilities = ACTIVATIONS[activation](jnp.asarray(logits, jnp.float32))
   values, classes = jax.device_get(jax.lax.top_k(
       probabilities, min(top_k, probabilities.shape[-1])))
-  return _predictions(values, classes, labels, decide(
+  return named(values, classes, labels, decide(
       np.asarray(probabilities), thresholds) if thresholds else classes[:, :1])
 
 
@@ -112,11 +112,12 @@ def decide(
   return [*map(np.flatnonzero, chosen | others)]
 
 
-def _predictions(
+def named(
     values: Float[np.ndarray, 'batch top'],
     classes: Integer[np.ndarray, 'batch top'], labels: Sequence[str],
     decided: Iterable[Integer[np.ndarray, '_']],
 ) -> list[Prediction]:
+  """Returns the predictions of images by name; `decided` are indices."""
   def names(indices: Integer[np.ndarray, '_']) -> tuple[str, ...]:
     return tuple(labels[i] if i < len(labels) else f'class {i}'
                  for i in indices)
@@ -125,20 +126,6 @@ def _predictions(
       names=names(row), probabilities=tuple(map(float, value)),
       classes=tuple(map(int, row)), decision=names(chosen))
       for row, value, chosen in zip(classes, values, decided)]
-
-
-def shares(
-    logits: Float[Any, 'batch rows columns classes'], *, labels: Sequence[str],
-    top_k: int,
-) -> list[Prediction]:
-  """Returns the most frequent classes of pixels, with their shares."""
-  found = np.asarray(logits).argmax(axis=-1)
-  fractions = np.stack([(found == i).mean(axis=(1, 2))
-                        for i in range(logits.shape[-1])], axis=-1)
-  classes = np.argsort(-fractions, axis=-1, kind='stable')[:, :top_k]
-  return _predictions(
-      np.take_along_axis(fractions, classes, axis=-1), classes, labels,
-      classes[:, :1])
 
 
 def estimates(

@@ -1,29 +1,64 @@
-"""Files with the classes of pixels of images."""
+"""Classes of the pixels of images: their shares, arrays and files."""
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 import contextlib
 import os
 from typing import Any
 
-from jaxtyping import UInt8
+from jaxtyping import Float, UInt8
 import numpy as np
 from PIL import Image
 
 from vit_jax import atomic_files
 from vit_jax import pixel_classes
+from vit_jax.data.augment import ops as ops_lib
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import model as model_lib
+from vit_jax.inference import predictions
+
+
+def check(model: model_lib.Model) -> None:
+  """Raises a `ValueError` without a decoder, or if images are cropped."""
+  if not model.has_decoder:
+    raise ValueError(
+        f'{model.address or "The model"} has no decoder, and so no classes of '
+        'pixels. Train one with configs/segmentation.py.')
+  ops_lib.check_whole(
+      model.preprocess.ops or (), where='the preprocessing of the model')
+
+
+def segment(model: model_lib.Model, images: Any, **options: Any) -> Any:
+  """Returns the class of each pixel of images; see `Model.segment`."""
+  check(model)
+  return model.collect(
+      lambda outputs, sources: map(
+          model.pixel_classes, sources, outputs['logits']), images, **options)
+
+
+def shares(
+    logits: Float[Any, 'batch rows columns classes'], *, labels: Sequence[str],
+    top_k: int,
+) -> list[predictions.Prediction]:
+  """Returns the most frequent classes of pixels, with their shares."""
+  found = np.asarray(logits).argmax(axis=-1)
+  fractions = np.stack([(found == i).mean(axis=(1, 2))
+                        for i in range(logits.shape[-1])], axis=-1)
+  classes = np.argsort(-fractions, axis=-1, kind='stable')[:, :top_k]
+  return predictions.named(
+      np.take_along_axis(fractions, classes, axis=-1), classes, labels,
+      classes[:, :1])
 
 
 @contextlib.contextmanager
-def writer(
+def mask_writer(
     target: str, model: model_lib.Model, paths: Iterable[str],
 ) -> Generator[Callable[[str, Any], None], None, None]:
   """Yields a function that writes the mask and overlay of an image's logits.
 
   Files are at the paths of the images relative to their common folder. An error
-  leaves no files.
+  leaves no files. Raises as `check`.
   """
+  check(model)
   root = os.path.commonpath(
       [os.path.dirname(os.path.abspath(path)) for path in paths])
   count = model.config.num_classes
