@@ -55,6 +55,10 @@ BACKBONES = 'vit_jax.extras.zoo.backbones:table'
 # Says why a name of an earlier version is refused.
 ENDED = 'vit_jax.extras.zoo.removed:sentence'
 
+# Returns the model card of a finished run; card and upload of `convert`.
+CARD = 'vit_jax.extras.cards.model_card:of_run'
+PUBLISH = 'vit_jax.extras.cards.publish'
+
 # Draws the result of an evaluator for `evaluate`.
 FIGURES = 'vit_jax.extras.figures.evaluation_figures:draw'
 
@@ -146,7 +150,6 @@ WEIGHT_FORMATS: Mapping[str, str] = {
     'huggingface': 'vit_jax.extras.zoo.configs.huggingface_export',
     'orbax': 'vit_jax.weights.formats.orbax',
 }
-
 
 
 class NotNamedError(ValueError):
