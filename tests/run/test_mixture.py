@@ -46,5 +46,6 @@ def test_a_run_says_and_counts_how_often_it_sees_each_source(trained):
 
 def test_a_run_does_not_resume_with_another_mixture(trained):
   other = _build(mixture=[{**entry, 'weight': 1} for entry in DATA['mixture']])
-  with pytest.raises(ValueError, match='(?s)trains on another mixture.*weight'):
+  with pytest.raises(ValueError, match=(
+      '(?s)other values of data.mixture. Use .*weight')):
     run_lib.train(other, trained[1])
