@@ -45,7 +45,7 @@ def test_the_readme_shows_a_command_for_every_task():
 def check_arguments(words):
   """Raises if main.py rejects the arguments or the config is missing."""
   command = words.pop(0) if not words[0].startswith('-') else main.DEFAULT
-  _, parser = main.build_parser(command)
+  parser = main.build_parsers()[1][command]
   overrides = [w.removeprefix('--config.') for w in words
                if w.startswith('--config.')]
   if '--' in words:  # Flags of Beam follow.

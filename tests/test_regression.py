@@ -12,7 +12,6 @@ from vit_jax import __main__ as main
 from vit_jax import run as run_lib
 from vit_jax.data.sources import open_source
 from vit_jax.run import initial_weights
-from vit_jax.run import model_card
 from vit_jax.weights import open as open_lib
 
 pytestmark = pytest.mark.slow  # It trains models.
@@ -37,10 +36,6 @@ def test_regression_learns_targets_in_their_units(
   # Predicting the mean has an error of 29.
   assert metrics['test/root_mean_square_error_light'] < 6
   assert metrics['test/r2'] > 0.95
-  card = (tmp_path / 'model_card.md').read_text()
-  assert 'image-classification' not in card and 'model-index' not in card
-  moved = model_card.replace_path(card, '/hub', predicts=True)
-  assert 'main.py predict --model=/hub' in moved
   weights = open_lib.open(tmp_path, which='best')
   labels = opened.splits['train']._labels
   np.testing.assert_allclose(

@@ -10,9 +10,8 @@ if __name__ == '__main__':
   early_signals.catch()  # Before the other imports.
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import contextlib
-import dis
 import importlib.util
 import os
 import pathlib
@@ -50,15 +49,8 @@ COMPILE_CACHE = '~/.cache/vit_jax/xla'
 
 def main(argv: Sequence[str]) -> int:
   """Runs the command line; returns the exit status."""
-  if not argv or argv[0] in ('-h', '--help', 'help'):
-    print(usage())
-    return 0 if argv else 2
-  named = not argv[0].startswith('-')
   try:
-    if named:
-      schema.check_name(
-          argv[0], registry.available(registry.COMMANDS), what='command')
-    return run(argv[0] if named else DEFAULT, argv[1 if named else 0:])
+    return run(argv)
   except BrokenPipeError:
     raise  # See `exit_code`.
   except (ValueError, OSError, RuntimeError, ImportError) as error:
@@ -77,19 +69,35 @@ def print_error(message: str) -> None:
   print(text.replace('\n', '\n  '), file=sys.stderr)
 
 
-def usage() -> str:
-  """Returns the list of commands."""
-  names = registry.available(registry.COMMANDS)
-  width = max(map(len, names))
-  texts = [(module_of(name).__doc__ or '').splitlines()[0] for name in names]
-  lines = [f'  {name:{width}}  {text}' for name, text in zip(names, texts)]
-  return '\n'.join([
-      f'usage: {INVOCATION} [COMMAND] --config=configs/x.py[:name=value,...] '
-      '--workdir=DIR', '',
-      f'commands ({DEFAULT} by default):', *lines, '',
-      f'{INVOCATION} COMMAND --help lists the flags of a command. Change a '
-      'value of the\nconfig by --config.section.key=value, for example '
-      '--config.optimizer.learning_rate=3e-4.'])
+def run(argv: Sequence[str]) -> int:
+  """Parses the command line, runs the command and writes its results."""
+  parser, commands = build_parsers()
+  if not argv:
+    parser.print_help()
+    return 2
+  # Set before the command imports JAX.
+  os.environ.setdefault(
+      'JAX_COMPILATION_CACHE_DIR', os.path.expanduser(COMPILE_CACHE))
+  registry.allow_named(list(argv))
+  config = [each[9:] for each in argv if each.startswith('--config=')]
+  if config and {'-h', '--help'} & {*argv}:
+    commands.get(argv[0], commands[DEFAULT]).print_help()
+    arguments.print_config(config[-1], config_overrides(argv))
+    return 0
+  args = parse_arguments(argv, parser, commands)
+  if args.command not in STOPPABLE:
+    early_signals.release_sigterm()
+  registry.allow(*args.imports)
+  is_first = connect(args)
+  with contextlib.ExitStack() as stack:
+    if not is_first:
+      devnull = stack.enter_context(open(os.devnull, 'w'))
+      stack.enter_context(contextlib.redirect_stdout(devnull))
+    status, results = module_of(args.command).run(args)
+  if args.json and is_first:
+    from vit_jax import atomic_files
+    atomic_files.write_json(args.json, results)
+  return status
 
 
 def module_of(command: str) -> types.ModuleType:
@@ -97,88 +105,57 @@ def module_of(command: str) -> types.ModuleType:
   return registry.load(registry.COMMANDS[command])
 
 
-def run(command: str, argv: Sequence[str]) -> int:
-  """Parses the flags of a command, runs it and writes its results."""
-  # Set before the command imports JAX.
-  os.environ.setdefault(
-      'JAX_COMPILATION_CACHE_DIR', os.path.expanduser(COMPILE_CACHE))
-  module, parser = build_parser(command)
-  registry.allow_named(list(argv))
-  if {'-h', '--help'} & set(argv) and (config := config_of(argv)):
-    parser.print_help()
-    arguments.print_config(config, config_overrides(argv))
-    return 0
-  args = parse_arguments(command, parser, argv)
-  if command not in STOPPABLE:
-    early_signals.release_sigterm()
-  registry.allow(*args.imports)
-  is_first = connect(command, args)
-  with contextlib.ExitStack() as stack:
-    if not is_first:
-      devnull = stack.enter_context(open(os.devnull, 'w'))
-      stack.enter_context(contextlib.redirect_stdout(devnull))
-    status, results = module.run(args)
-  if args.json and is_first:
-    from vit_jax import atomic_files
-    atomic_files.write_json(args.json, results)
-  return status
-
-
-def connect(command: str, args: argparse.Namespace) -> bool:
+def connect(args: argparse.Namespace) -> bool:
   """Connects the processes of a run; returns whether this one is the first."""
   # `doctor` also runs where JAX is not installed.
-  if command not in MULTIPROCESS or not importlib.util.find_spec('jax'):
+  if args.command not in MULTIPROCESS or not importlib.util.find_spec('jax'):
     return True
   from vit_jax.parallel import processes
-  several = processes.start(
+  if not processes.start(
       args.coordinator, args.num_processes, args.process_id,
-      timeout_secs=args.start_timeout, stoppable=command in STOPPABLE)
-  if not several:
+      timeout_secs=args.start_timeout, stoppable=args.command in STOPPABLE):
     return True
   print(processes.describe(), flush=True)
   return processes.is_first()
 
 
 def parse_arguments(
-    command: str, parser: argparse.ArgumentParser, argv: Sequence[str],
+    argv: Sequence[str], parser: argparse.ArgumentParser,
+    commands: Mapping[str, argparse.ArgumentParser],
 ) -> argparse.Namespace:
   """Returns the flags of a command, including `overrides` of its config."""
+  if argv[0] not in ('-h', '--help') and argv[0].startswith('-'):
+    argv = [DEFAULT, *argv]
   # Flags after '--' go to a Beam runner.
   end = list(argv).index('--') if '--' in argv else len(argv)
   argv, runner_flags = list(argv[:end]), list(argv[end + 1:])
   overrides = config_overrides(argv)
-  known = [flag for each in subparsers(parser) for action in each._actions
-           for flag in action.option_strings]
+  rest = [each for each in argv if not each.startswith(CONFIG_FLAG)]
   # Before argparse, which would report a missing --workdir, not the misspelt
   # --workdr.
-  rest = [a for a in argv if not a.startswith(CONFIG_FLAG)]
-  for argument in rest:
-    if argument.startswith('--'):
-      arguments.check_flag(argument.split('=')[0], known)
-  args, unknown = parser.parse_known_args(rest)
-  if unknown:
-    raise ValueError(f'Unknown argument {unknown[0]!r}.')
+  if not argv[0].startswith('-'):
+    schema.check_name(argv[0], list(commands), what='command')
+    known = [flag for each in subparsers(commands[argv[0]])
+             for action in each._actions for flag in action.option_strings]
+    for each in rest:
+      if each.startswith('--'):
+        arguments.check_flag(each.split('=')[0], known)
+  args = parser.parse_args(rest)
   for name, value in vars(args).items():
     # Shells do not expand the ~ of --output=~/x.
     if isinstance(value, str) and value.startswith('~'):
       setattr(args, name, os.path.expanduser(value))
   # `add_data` gives only the section data, which needs no config file.
   if overrides and not (hasattr(args, 'config') or hasattr(args, 'data_dir')):
-    raise ValueError(f'{command} takes no config, but got --config.'
+    raise ValueError(f'{args.command} takes no config, but got --config.'
                      f'{overrides[0]}.')
   if runner_flags and not hasattr(args, 'runner'):
     raise ValueError(
-        f'{command} takes no arguments after --, but got {runner_flags[0]}.')
+        f'{args.command} takes no arguments after --, but got '
+        f'{runner_flags[0]}.')
   args.overrides = [*arguments.short_overrides(args), *overrides]
   args.runner_flags = runner_flags
   return args
-
-
-def config_of(argv: Sequence[str]) -> str | None:
-  """Returns the value of --config."""
-  parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-  parser.add_argument('--config')
-  return parser.parse_known_args(argv)[0].config
 
 
 def config_overrides(argv: Sequence[str]) -> list[str]:
@@ -186,28 +163,43 @@ def config_overrides(argv: Sequence[str]) -> list[str]:
   return [a[len(CONFIG_FLAG):] for a in argv if a.startswith(CONFIG_FLAG)]
 
 
-def build_parser(
-    command: str) -> tuple[types.ModuleType, argparse.ArgumentParser]:
-  """Returns a command's module and the parser of its flags."""
-  module = module_of(command)
+def build_parsers() -> tuple[
+    argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+  """Returns the parser of the command line, and that of each command."""
   parser = argparse.ArgumentParser(
-      prog=f'{INVOCATION} {command}', allow_abbrev=False,
-      description=(module.__doc__ or '').split('\n\n')[0])
-  module.add_arguments(parser)
-  for each in subparsers(parser):
-    each.add_argument(
-        '--json', metavar='PATH',
-        # A default in the subparser would overwrite the parsed value.
-        default=None if each is parser else argparse.SUPPRESS,
-        help='also write the results to this file as JSON')
-    each.add_argument(
-        '--import', dest='imports', action='append', metavar='MODULE',
-        default=[] if each is parser else argparse.SUPPRESS,
-        help='module of your own that the saved config of a run may import; '
-        'those that the command line or a config file names need no flag')
-  if command in MULTIPROCESS:
-    add_process_flags(parser)
-  return module, parser
+      allow_abbrev=False,
+      usage=f'{INVOCATION} [COMMAND] --config=configs/x.py[:name=value,...] '
+      '--workdir=DIR',
+      epilog='Change a value of the config by --config.section.key=value, for '
+      'example --config.optimizer.learning_rate=3e-4.')
+  commands = parser.add_subparsers(
+      dest='command', metavar='COMMAND', title='commands', prog=INVOCATION,
+      help=f'{DEFAULT} by default; COMMAND --help lists its flags')
+  for name in registry.available(registry.COMMANDS):
+    module = module_of(name)
+    text = (module.__doc__ or '').split('\n\n')[0]
+    command = commands.add_parser(
+        name, help=text, description=text, allow_abbrev=False)
+    module.add_arguments(command)
+    for each in subparsers(command):
+      add_common_flags(each, is_task=each is not command)
+    if name in MULTIPROCESS:
+      add_process_flags(command)
+  return parser, commands.choices
+
+
+def add_common_flags(
+    parser: argparse.ArgumentParser, *, is_task: bool) -> None:
+  """Adds the flags of all commands, and of tasks such as `data prepare`."""
+  # A default of a task would overwrite what its command has parsed.
+  parser.add_argument(
+      '--json', metavar='PATH', default=argparse.SUPPRESS if is_task else None,
+      help='also write the results to this file as JSON')
+  parser.add_argument(
+      '--import', dest='imports', action='append', metavar='MODULE',
+      default=argparse.SUPPRESS if is_task else [],
+      help='module of your own that the saved config of a run may import; '
+      'those that the command line or a config file names need no flag')
 
 
 def subparsers(
@@ -243,27 +235,20 @@ def add_process_flags(parser: argparse.ArgumentParser) -> None:
 def message_for_user(error: BaseException) -> str | None:
   """Returns the message of an error that tells the user what to do.
 
-  These are the errors that a `raise` statement of this package raised, and
-  file-system errors that name the file. None for others, which need their
-  traceback; `python -X dev` shows every one.
+  These are the errors that code of this package raises, as `ValueError` or one
+  of its own classes, and file-system errors that name the file. None for those
+  of libraries, which need their traceback; `python -X dev` shows every one.
   """
   if isinstance(error, ModuleNotFoundError) and not (
       error.name or 'vit_jax').startswith('vit_jax'):
     return (f'{error.name} is not installed for {sys.executable}. Activate the '
             'right environment or run pip install -r requirements.txt; '
             '`python main.py doctor` lists what is missing.')
-  last = error.__traceback__
-  while last is not None and last.tb_next is not None:
-    last = last.tb_next
-  assert last is not None
-  # `int('x')` in our code has our frame, too, but another instruction.
-  code = last.tb_frame.f_code
+  raised_in = traceback.extract_tb(error.__traceback__)[-1].filename
   package = pathlib.Path(__file__).resolve().parent
-  if ((isinstance(error, OSError) and error.filename) or (
-      package in pathlib.Path(code.co_filename).resolve().parents
-      and code.co_code[last.tb_lasti] == dis.opmap['RAISE_VARARGS'])):
-    return schema.words(error)
-  return None
+  is_ours = package in pathlib.Path(raised_in).resolve().parents
+  return schema.words(error) if is_ours or (
+      isinstance(error, OSError) and error.filename) else None
 
 
 def exit_code(argv: Sequence[str] | None = None) -> int:

@@ -8,12 +8,27 @@ A field that changes what the parameters of a model compute is declared as
 Fine-tuning inherits it from the checkpoint, load reports show it where it
 differs from the default, and `weights.save` refuses values that another
 library's model cannot have.
+
+The type of a field says whether a run may resume with another value; what it
+says of a section holds for its fields, unless they say otherwise:
+
+    seed: int                   the training goes on differently (`NOTED`)
+    num_threads: Free[int]      nothing that is trained or measured changes
+    eval_ops: Measured[tuple]   only what evaluators measure changes
+    mean: Refused[float]        no: parameters would get other inputs
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import dataclasses
 import math
-from typing import Any
+import typing
+from typing import Annotated, Any, TypeVar
+
+T = TypeVar('T')
+NOTED, FREE, MEASURED, REFUSED = _CHANGES = (
+    'noted', 'free', 'measured', 'refused')
+Free, Measured, Refused = (
+    Annotated[T, FREE], Annotated[T, MEASURED], Annotated[T, REFUSED])
 
 ANY = 'any'
 
@@ -44,6 +59,19 @@ def non_default(config: Any) -> dict[str, Any]:
   return {f.name: getattr(config, f.name) for f in dataclasses.fields(config)
           if f.metadata.get('architecture')
           and getattr(config, f.name) != f.default}
+
+
+def on_change(section: Any, path: Sequence[str]) -> str:
+  """Returns what a changed value at a path of a config means; see above."""
+  found = NOTED
+  for key in path:
+    if dataclasses.is_dataclass(section):
+      hint = typing.get_type_hints(type(section), include_extras=True).get(key)
+      found = next((each for each in getattr(hint, '__metadata__', ())
+                    if each in _CHANGES), found)
+    section = section.get(key) if isinstance(section, Mapping) else (
+        getattr(section, key, None))
+  return found
 
 
 def check_range(

@@ -65,6 +65,10 @@ ENDED = 'vit_jax.extras.zoo.removed:sentence'
 # Finds the thresholds of classes that evaluations during training have chosen.
 THRESHOLDS = 'vit_jax.extras.diagnostics.measured_thresholds:of_run'
 
+# Returns the model card of a finished run; card and upload of `convert`.
+CARD = 'vit_jax.extras.cards.model_card:of_run'
+PUBLISH = 'vit_jax.extras.cards.publish'
+
 # Draws the result of an evaluator for `evaluate`.
 FIGURES = 'vit_jax.extras.figures.evaluation_figures:draw'
 
@@ -157,7 +161,6 @@ WEIGHT_FORMATS: Mapping[str, str] = {
     'huggingface': 'vit_jax.extras.zoo.configs.huggingface_export',
     'orbax': 'vit_jax.weights.formats.orbax',
 }
-
 
 
 class NotNamedError(ValueError):

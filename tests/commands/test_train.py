@@ -215,10 +215,10 @@ def test_help_lists_the_keys_of_a_config_and_short_flags_set_them(
   out = capsys.readouterr().out
   assert '--epochs' in out and f'keys of {config_file}' in out
   assert '  --config.seed=3  (integer)\n      seed of initial' in out
-  _, parser = main.build_parser('train')
-  args = main.parse_arguments('train', parser, [
-      f'--config={config_file}', '--workdir=x', '--epochs=2', '--lr', '1e-3',
-      '--batch-size=8', '--config.seed=4', '--resolution=16'])
+  args = main.parse_arguments([
+      'train', f'--config={config_file}', '--workdir=x', '--epochs=2', '--lr',
+      '1e-3', '--batch-size=8', '--config.seed=4', '--resolution=16'],
+                              *main.build_parsers())
   assert args.overrides == [
       'total.epochs=2.0', 'batch_size=8', 'optimizer.learning_rate=0.001',
       'data.resolution=16', 'seed=4']

@@ -100,21 +100,6 @@ def test_mistakes_are_errors_with_the_key(change, words):
     config_lib.resolve({**SMALL, **change})
 
 
-def test_both_names_of_the_default_split_name_its_evaluator():
-  config = config_lib.resolve(SMALL)
-  assert config_lib.name_in_config('val/loss', config) == 'test/loss'
-  assert config_lib.name_in_config('valid/loss', config) == 'valid/loss'
-  other = config_lib.resolve({**SMALL, 'evals': {'test': {'split': 'test'}}})
-  assert config_lib.name_in_config('val', other) == 'val'
-  assert config_lib.name_in_run('val/loss', ['test/loss']) == 'test/loss'
-
-
-def test_a_flag_for_an_evaluator_that_the_data_name_says_what_to_change(file):
-  with pytest.raises(ValueError, match=(
-      "no evaluator 'val', but test. Logs call test val .* change evals.test")):
-    load(file, 'evals.val.batch_size=8')
-
-
 def test_file_arguments_without_a_default_are_required(tmp_path):
   path = tmp_path / 'one.py'
   path.write_text(FILE.replace('width: int = 8', 'width: int'))

@@ -44,7 +44,7 @@ def _choose(splits, *, split='train', evals=None, multi_label=False, **section):
     (('train', 'val', 'test'), {'best': ''}, ''),
     (('train', 'val', 'test'), {'best': 'test/loss'}, 'test/loss'),
     (('train', 'val', 'test'), {'evals': {'test': {}}}, ''),
-    (('train', 'val', 'test'), {'evals': {'val': TEST}}, 'val_split/accuracy'),
+    (('train', 'val', 'test'), {'evals': {'val': TEST}}, ''),
     (('train', 'validation', 'test'), {'evals': {
         'few': {'name': 'fewshot', **TEST},
         'dev': {'split': 'validation', **TEST}}}, 'dev/accuracy')])
@@ -56,30 +56,30 @@ def test_the_best_checkpoint_is_chosen_on_a_validation_split(
     assert evals[best.split('/')[0]] in ('val', 'validation')
 
 
-@pytest.mark.parametrize(('splits', 'options'), [
-    (('train', 'val'), {}), (('train', 'val', 'test'), {}),
-    (('train', 'val', 'test'), {'evals': {'val': TEST}}),
-    (('train', 'validation', 'test'), {})])
-def test_a_name_in_the_logs_is_accepted_in_the_config(splits, options):
-  shown, evals = _choose(splits, **options)
-  name = shown.split('/')[0] or 'val'  # `test`, called by its split.
-  assert _choose(splits, **options, best=f'{name}/loss') == (
-      f'{name}/loss', evals)
+@pytest.mark.parametrize('name', ['val', 'validation'])
+def test_an_evaluator_that_is_added_is_accepted_in_the_config(name):
+  splits = 'train', name, 'test'
+  shown, evals = _choose(splits)
+  assert shown == f'{name}/accuracy'
+  assert _choose(splits, best=f'{name}/loss') == (f'{name}/loss', evals)
   stop = ((f'{name}/loss', 0.5),)
-  assert name in _choose(splits, **options, best='', stop_below=stop)[1]
+  assert name in _choose(splits, best='', stop_below=stop)[1]
 
 
-@pytest.mark.parametrize(('splits', 'options', 'known'), [
-    (('train', 'test'), {}, 'test'), (('train', 'val'), {}, 'val'),
-    (('train', 'valid', 'test'), {'split': 'train+valid'}, 'test')])
-@pytest.mark.parametrize('setting', ['best', 'stop_below'])
-def test_an_unknown_evaluator_is_an_error_with_the_names_in_the_logs(
-    splits, options, known, setting):
-  metric = 'valid/loss' if known == 'val' else 'val/loss'
-  value = metric if setting == 'best' else ((metric, 0.5),)
+def test_an_evaluator_keeps_its_name_on_any_split():
+  assert _choose(('train', 'val')) == ('', {'test': ''})
+
+
+@pytest.mark.parametrize(('splits', 'options'), [
+    (('train', 'test'), {}), (('train', 'val'), {}),
+    (('train', 'valid', 'test'), {'split': 'train+valid'})])
+@pytest.mark.parametrize(('setting', 'value'), [
+    ('best', 'val/loss'), ('stop_below', (('val/loss', 0.5),))])
+def test_an_unknown_evaluator_is_an_error_with_the_known_ones(
+    splits, options, setting, value):
   with pytest.raises(ValueError, match=(
-      f"checkpoint.{setting} is '{metric}', but no evaluator is called .*"
-      fr'Evaluators: {known}\.')):
+      f"checkpoint.{setting} is 'val/loss', but no evaluator is called .*"
+      r'Evaluators: test\.')):
     _choose(splits, **options, **{setting: value})
 
 

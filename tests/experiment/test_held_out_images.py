@@ -9,7 +9,7 @@ from vit_jax import data
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import manager
 from vit_jax.experiment import config as config_lib
-from vit_jax.run import evaluate_checkpoint
+from vit_jax.run import data_changes
 from vit_jax.run import restore
 
 
@@ -97,7 +97,8 @@ def resume(earlier, experiment, tmp_path):
         earlier.init_state(), labels=earlier.dataset.class_names,
         config=config_lib.to_plain(earlier.config), progress={
             'best': 2.0, 'best_step': 0,
-            'evals': {'test/loss': 2.0, 'old/loss': 1.0}})
+            'evals': {'test/loss': 2.0, 'old/loss': 1.0}},
+        examples=data_changes.record(earlier).to_plain())
   with manager.Checkpoints(
       tmp_path, checkpoint_config.CheckpointConfig()) as checkpoints:
     return restore.restore_or_init(
@@ -106,10 +107,9 @@ def resume(earlier, experiment, tmp_path):
 
 def test_a_run_on_all_images_does_not_resume_with_held_out_ones(
     folder, tmp_path):
-  with pytest.raises(ValueError, match='held out images by data.val_source=.*'
-                     'but the config has data.holdout=0.1'):
-    resume(build(folder, val_source=_other(tmp_path)),
-           build(folder), tmp_path / 'run')
+  with pytest.raises(ValueError, match='images that evals.test now holds out'):
+    resume(build(folder, {'test': {}}, val_source=_other(tmp_path)),
+           build(folder, {'test': {}}), tmp_path / 'run')
 
 
 def _other(root):
@@ -129,19 +129,3 @@ def test_a_best_value_of_other_images_is_forgotten(
   counters = resume(earlier, experiment, tmp_path)
   assert counters.best == kept
   assert counters.evals == ({'test/loss': 2.0} if kept else {})
-
-
-@pytest.mark.parametrize(('section', 'trained', 'noted'), [
-    ({}, {}, False),
-    ({'holdout': 0.5}, {}, True),
-    ({'holdout': 0.5}, {'source': '', 'mixture': [{'source': './x'}]}, True),
-    ({'holdout': 0.5}, {'source': '', 'mixture': [{'source': 'b'}]}, False),
-    ({'holdout': 0.5}, {'source': './x/other'}, False),
-    ({}, {'val_source': 'other'}, True),
-    ({'val_source': './y'}, {'val_source': './y/'}, False),
-    ({'mixture': [{'source': './x'}], 'holdout': 0.5}, {}, True)])
-def test_evaluating_on_other_held_out_images_is_noted(section, trained, noted):
-  note = evaluate_checkpoint.held_out_note(
-      data.parse({'source': './x', **section} if 'mixture' not in section
-                 else section), {'source': './x', **trained})
-  assert ('images that it holds out may have been trained on' in note) == noted

@@ -1,5 +1,6 @@
 """Starts of runs: class names and kept heads."""
 
+import collections
 import dataclasses
 
 from etils import epath
@@ -9,13 +10,17 @@ import pytest
 from tests import random_models
 from tests import toy
 from vit_jax import data
+from vit_jax import fields
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import manager
 from vit_jax.data import renumbered
 from vit_jax.data.sources import open_source
 from vit_jax.data.splits import split_strings
 from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import config_file
 from vit_jax.experiment import fit_weights
+from vit_jax.experiment import reference
+from vit_jax.run import counters as counters_lib
 from vit_jax.run import data_changes
 from vit_jax.run import evaluation
 from vit_jax.run import restore
@@ -126,12 +131,12 @@ def test_the_best_is_forgotten_if_its_evaluator_measures_otherwise(tmp_path):
         progress={'best': 0.5, 'best_step': 0}, labels=DIGITS)
   with manager.Checkpoints(tmp_path, config.checkpoint) as checkpoints:
     for forgets, *changes in (
-        (True, 'data.val_source=b'), (True, 'data.eval_ops=[]'),
+        (True, 'data.eval_ops=[]'),
         (True, 'objective.loss=sigmoid'), (True, 'evals.val.split=train'),
         (True, 'checkpoint.best=val/accuracy'),
         (False, 'data.mixup=0.2', 'data.data_dir=b', 'data.fraction=0.5',
          'data.unreadable=skip', 'data.exclude=b', 'data.split=train[:50%]',
-         'data.max_pixels=9999', 'objective.label_smoothing=0.1',
+         'data.max_pixels=9999',
          'evals.other.split=train',
          'evals.val.batch_size=8', 'batch_size=16', 'seed=1')):
       _, resumed = restore.restore_or_init(
@@ -144,6 +149,37 @@ def test_the_best_is_forgotten_if_its_evaluator_measures_otherwise(tmp_path):
       assert (resumed.counters.best is None) == forgets, changes
       assert ('The best val/loss so far, of step 0, is forgotten' in
               resumed.message) == forgets, changes
+
+
+def test_a_change_of_any_key_means_what_its_field_declares():
+  experiment = toy.build(evals={'val': {}})
+  config, counters = experiment.config, counters_lib.Counters()
+  finished = counters_lib.Counters(step=experiment.total_steps)
+  found = collections.defaultdict(set)
+  for key in reference.keys_of(config):
+    path = tuple(key.name.split('.'))
+    meaning = fields.on_change(config, path)
+    found[meaning].add(key.name)
+    change = config_file.Difference(path, 'old', 'new'), meaning
+    for state, problems in ((counters, {fields.REFUSED}), (
+        finished, {fields.REFUSED, fields.NOTED})):
+      problem = restore._problem(
+          experiment, state, [change], data_problem='', weights=None)
+      assert bool(problem) == (meaning in problems), key.name
+      assert (f"--config.{key.name}='\"old\"'" in problem) == (
+          meaning == fields.REFUSED)
+    assert restore._changes_metrics(*change, name='val') == (
+        meaning == fields.MEASURED or path[0] == 'objective'), key.name
+  assert found[fields.REFUSED] == {f'data.{name}' for name in (
+      'mixture', 'holdout', 'resolution', 'value_range', 'mean', 'std',
+      'target_mean', 'target_std')}
+  assert found[fields.MEASURED] == {'data.eval_ops', *(
+      f'evals.val.{name}' for name in (
+          'name', 'split', 'source', 'flip', 'real_labels'))}
+  assert {'model.remat', 'data.prefetch', 'mesh.fsdp', 'evals.val.every',
+          'init.checkpoint', 'accumulation'} <= found[fields.FREE]
+  assert {'seed', 'batch_size', 'model.width', 'data.mixup',
+          'optimizer.learning_rate'} <= found[fields.NOTED]
 
 
 def test_a_run_that_stopped_early_has_ended_whatever_its_evaluator_measures(

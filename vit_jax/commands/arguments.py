@@ -49,20 +49,6 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
         action='store_true',
         help='average the outputs for each image and its mirror image, which '
         'takes twice as long'),
-    '--max-distance': dict(
-        type=int, default=7, metavar='BITS',
-        help='maximum Hamming distance of the 64-bit hashes of '
-        'near-duplicates, up to 11 (default: %(default)s)'),
-    '--min-similarity': dict(
-        type=float, default=0.9, metavar='R',
-        help='minimum pixel correlation of near-duplicates, up to 1 '
-        '(default: %(default)s)'),
-    '--runner': dict(
-        default='local', metavar='NAME',
-        help="'local', in this process (the default), or the name of an Apache "
-        'Beam runner (requirements-beam.txt), whose flags follow --. To use '
-        'all cores: --runner=DirectRunner -- --direct_num_workers=0 '
-        '--direct_running_mode=multi_processing'),
 }
 
 

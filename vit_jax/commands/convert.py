@@ -9,34 +9,26 @@ The result is loaded again without overrides and compared value by value. With
 from __future__ import annotations
 
 import argparse
-import re
 from typing import Any
 
 from etils import epy
 
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax.commands import arguments
 
 with epy.lazy_imports():
-  from etils import epath
   import jax
   import numpy as np
 
-  from vit_jax import atomic_files
   from vit_jax import console
   from vit_jax import escape
   from vit_jax import tree
-  from vit_jax.checkpoints import paths
   from vit_jax.data import preprocessing
   from vit_jax.inference import load as load_lib
   from vit_jax.inference import model as model_lib
   from vit_jax.inference import thresholds
-  from vit_jax.run import model_card
-  from vit_jax.weights import download
   from vit_jax.weights import save as save_lib
-  from vit_jax.weights import upload
-
-_LIBRARIES = {'timm': 'timm', 'huggingface': 'transformers'}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,29 +47,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--dtype', default='float32', metavar='TYPE',
       help='float32 (default), float16 or bfloat16: type of the arrays in the '
       'file; the last two halve its size and round the parameters')
-  parser.add_argument(
-      '--push', default='', metavar='USER/NAME',
-      help='upload the folder --target to a new or existing repository of the '
-      'Hugging Face hub; log in with `hf auth login`')
-  parser.add_argument(
-      '--licence', default='', metavar='ID',
-      help='licence for --push, such as apache-2.0 (default: that of the card)')
-  parser.add_argument(
-      '--private', action='store_true', help='for --push: a private repository')
+  if registry.exists(registry.PUBLISH):
+    registry.load(registry.PUBLISH).add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Runs the command; returns the exit status and the results."""
   schema.check_name(args.format, save_lib.FORMATS, what='--format')
   schema.check_name(args.dtype, save_lib.DTYPES, what='--dtype')
-  if args.push:
-    if not re.fullmatch(r'[\w.-]+/[\w.-]+', args.push):
-      raise ValueError(f'--push must be USER/NAME; got {args.push!r}.')
-    if args.format not in _LIBRARIES or epath.Path(args.target).suffix:
-      raise ValueError('--push needs --format=timm or huggingface, and a '
-                       '--target without a suffix: a folder.')
   model = arguments.load_model(args, args.source)
-  card, licence = _card(args, model), _licence_text(args)
+  publish = registry.load(registry.PUBLISH).prepare(args, model) if (
+      registry.exists(registry.PUBLISH)) else str
   if args.dtype != 'float32':
     model = model.with_params(jax.tree.map(
         lambda array: array.astype(args.dtype).astype(np.float32),
@@ -88,18 +68,11 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   if model.thresholds:
     print(thresholds.NOT_WRITTEN)
   _verify(model, args.target)
-  if card and epath.Path(args.target).is_dir():
-    name = model_card.FILENAME if args.format == save_lib.ORBAX else 'README.md'
-    atomic_files.write_text(epath.Path(args.target) / name, card)
-  if licence:
-    atomic_files.write_text(epath.Path(args.target) / 'LICENSE', licence)
   console.print_lines(
       f'wrote   {args.target} ({args.format}), '
       f'{tree.num_elements(model.params):,} parameters, loaded again and '
       'compared: bitwise identical')
-  commit = args.push and upload.push(
-      args.target, args.push, private=args.private)
-  if commit:
+  if commit := publish():
     print(f'pushed  hf://{args.push}\n        {commit}')
   return 0, {
       'source': args.source, 'target': args.target, 'format': args.format,
@@ -107,41 +80,6 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
       'model': schema.to_plain(model.config),
       'preprocess': preprocessing.to_plain(model.preprocess), 'notes': notes,
       'commit': commit, 'report': list(model.report)}
-
-
-def _card(args: argparse.Namespace, model: model_lib.Model) -> str:
-  """Returns the model card of a run, or '' if there is none.
-
-  For weights without a card, --push writes a short one.
-  """
-  source = epath.Path(args.source) / model_card.FILENAME
-  path = f'hf://{args.push}' if args.push else args.target
-  predicts = bool(model.config.num_classes)
-  text = model_card.replace_path(
-      source.read_text(), path, predicts=predicts) if source.exists() else ''
-  if text and args.which != paths.AUTO and (
-      paths.find(args.source, which=args.which).name != paths.find(
-          args.source, which=paths.AUTO).name):
-    # They are those of the other checkpoint.
-    text = model_card.without_metrics(text)
-  if not args.push:
-    return text
-  return model_card.for_hub(
-      text or model_card.of_weights(
-          args.push, f'{tree.num_elements(model.params):,} parameters, '
-          f'{model.image_size}. Converted from {args.source}.',
-          predicts=predicts),
-      library=_LIBRARIES[args.format], licence=args.licence)
-
-
-def _licence_text(args: argparse.Namespace) -> str:
-  """Returns the text of the licence to upload, or '' if it is unknown."""
-  if not args.push:
-    return ''
-  source = download.fetch(args.source, log=lambda _: None)
-  files = sorted(path for path in source.iterdir() if path.name.startswith(
-      'LICENSE')) if source.is_dir() else []
-  return files[0].read_text() if files else ''
 
 
 def _verify(model: model_lib.Model, target: str) -> None:

@@ -7,7 +7,6 @@
 from vit_jax.data.augment.mixup import prepare
 from vit_jax.data.augment.operation import Operation
 from vit_jax.data.config import DataConfig
-from vit_jax.data.config import held_out_by
 from vit_jax.data.config import parse
 from vit_jax.data.dataset import class_labels
 from vit_jax.data.dataset import Dataset

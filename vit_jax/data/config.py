@@ -27,6 +27,7 @@ from vit_jax.data.splits import groups as groups_lib
 _OF_SOURCE = ('source', 'split', 'val_source', 'exclude', 'examples_per_class',
               'num_examples', 'fraction', 'sampling')
 
+Scale = float | tuple[float, ...] | Literal['auto', 'measured']
 _LEAST_CROP = 0.75  # Of a side; usual crops keep at least that much.
 
 
@@ -111,15 +112,15 @@ class DataConfig:
     shapes: settings of the source 'shapes'.
   """
   source: str = 'digits'
-  mixture: tuple[mixture_lib.MixtureEntry, ...] = ()
+  mixture: fields.Refused[tuple[mixture_lib.MixtureEntry, ...]] = ()
   val_source: str = ''
-  data_dir: str = ''
+  data_dir: fields.Free[str] = ''
   split: str = 'train'
   target: columns_lib.Kind = ''
   table: columns_lib.TableConfig = columns_lib.TableConfig()
   group: str = ''
-  divided_groups: groups_lib.Divided = 'error'
-  holdout: float = columns_lib.HOLDOUT
+  divided_groups: fields.Free[groups_lib.Divided] = 'error'
+  holdout: fields.Refused[float] = columns_lib.HOLDOUT
   examples_per_class: int | None = None
   allow_fewer: bool = False
   sample_seed: int = 0
@@ -127,25 +128,25 @@ class DataConfig:
   fraction: float | None = None
   sampling: class_sampling.Sampling = 'natural'
   exclude: str = ''
-  resolution: int | tuple[int, int] = 32
+  resolution: fields.Refused[int | tuple[int, int]] = 32
   channels: int = 3
   dtype: multichannel.Dtype = 'uint8'
-  value_range: tuple[float, float] | None = None
+  value_range: fields.Refused[tuple[float, float] | None] = None
   train_ops: tuple[dict[str, Any], ...] = ({'op': 'resize'},)
-  eval_ops: tuple[dict[str, Any], ...] = ({'op': 'resize'},)
-  mean: float | tuple[float, ...] | Literal['auto', 'measured'] = 'auto'
-  std: float | tuple[float, ...] | Literal['auto', 'measured'] = 'auto'
-  target_mean: tuple[float, ...] = ()
-  target_std: tuple[float, ...] = ()
+  eval_ops: fields.Measured[tuple[dict[str, Any], ...]] = ({'op': 'resize'},)
+  mean: fields.Refused[Scale] = 'auto'
+  std: fields.Refused[Scale] = 'auto'
+  target_mean: fields.Refused[tuple[float, ...]] = ()
+  target_std: fields.Refused[tuple[float, ...]] = ()
   max_labels: int = 32
   unreadable: unreadable_lib.Policy = 'error'
   max_pixels: int = limits.MAX_PIXELS
   mixup: float = 0.0
   cutmix: float = 0.0
-  num_workers: int | Literal['auto'] = 0
-  num_threads: int = 2
-  prefetch: int = 4
-  cache_mib: int = 0
+  num_workers: fields.Free[int | Literal['auto']] = 0
+  num_threads: fields.Free[int] = 2
+  prefetch: fields.Free[int] = 4
+  cache_mib: fields.Free[int] = 0
   shapes: shapes_lib.ShapesConfig = shapes_lib.ShapesConfig()
 
   def __post_init__(self):
@@ -298,10 +299,3 @@ class DataConfig:
 def parse(section: Mapping[str, Any]) -> DataConfig:
   """Parses the section `data`, also of earlier versions; see `DataConfig`."""
   return schema.parse(DataConfig, earlier.translate(section), where='data')
-
-
-def held_out_by(section: Mapping[str, Any]) -> str:
-  """Returns the setting of `data` that holds out images without splits."""
-  if section.get('val_source'):
-    return f'data.val_source={files.identity(section["val_source"])}'
-  return f'data.holdout={section.get("holdout", columns_lib.HOLDOUT)}'

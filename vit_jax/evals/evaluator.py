@@ -17,6 +17,7 @@ import numpy as np
 
 from vit_jax import classes
 from vit_jax import data
+from vit_jax import fields
 from vit_jax import metrics as metrics_lib
 from vit_jax import schema
 from vit_jax import types
@@ -217,9 +218,9 @@ class EvaluatorConfig:
   name: str
   split: str = ''
   source: str = ''
-  every: schema.Duration | Literal['auto'] | None = None
-  at_start: bool = False
-  batch_size: int | None = None
+  every: fields.Free[schema.Duration | Literal['auto'] | None] = None
+  at_start: fields.Free[bool] = False
+  batch_size: fields.Free[int | None] = None
   flip: bool = False
 
   # Whether the data must have the classes of the model's head.

@@ -46,10 +46,9 @@ def complete(
         'data.mean and data.std are auto, those of the weights in '
         f'init.checkpoint ({config.init.checkpoint}), which were not read. '
         'Read the config with load_config.load, or set them.')
-  config = config_lib.name_by_split(
-      _with_evaluators(config, dataset, open_data), dataset.eval_split)
-  config = _with_intervals(
-      _with_best(config, dataset), dataset, open_data)
+  config = _with_intervals(_with_best(
+      _with_evaluators(config, dataset, open_data), dataset),
+                           dataset, open_data)
   return dataclasses.replace(
       config, data=data.measured(config.data, dataset),
       model=dataclasses.replace(
@@ -108,8 +107,8 @@ def _with_best(
   copied = next((one for one in periodic.values()
                  if one.split in ('', dataset.eval_split)), None)
   name = next((n for n, one in periodic.items() if one.split in usable), '')
-  if not name and usable and copied:
-    name = usable[0] + config_lib.ADDED * (usable[0] in sections)
+  if not name and copied:
+    name = next((split for split in usable if split not in sections), '')
   best = section.best
   if best == 'auto' and not name and section.patience is not None:
     raise ValueError(
@@ -120,9 +119,8 @@ def _with_best(
   named = [metric.partition('/')[0]
            for _, metric in config_lib.checkpoint_metrics(config)]
   for one in [*named, *[name] * (best == 'auto')]:
-    split = config_lib.validation_split(one)
-    if one not in sections and split in usable and copied:
-      sections[one] = dataclasses.replace(copied, split=split)
+    if one not in sections and one in usable and copied:
+      sections[one] = dataclasses.replace(copied, split=one)
   if best == 'auto':
     best = name and f'{name}/' + sections[name].metrics_on(dataset)[0]
   config = dataclasses.replace(

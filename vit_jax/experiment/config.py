@@ -5,10 +5,9 @@ Everything is checked here, once, before anything is computed. Parsing reads
 no weights and opens no data.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import functools
-import re
 import typing
 from typing import Any, Literal
 
@@ -28,15 +27,6 @@ from vit_jax.models import lora
 from vit_jax.models import model_config
 from vit_jax.parallel import mesh
 from vit_jax.weights import adapt as adapt_lib
-
-# Keys of the section `data` that do not change batches: hosts may differ.
-PER_HOST = ('data_dir', 'num_workers', 'num_threads', 'prefetch', 'cache_mib')
-
-# Suffix of the evaluator that is added for a validation split, if one of the
-# config has the name of the split.
-ADDED = '_split'
-# Both name the evaluator `test` of the default split; see `name_by_split`.
-_DEFAULT_SPLIT = (('test', 'val'), ('val', 'test'))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,14 +48,14 @@ class Config:
   data: data.DataConfig
   objective: objectives.ObjectiveConfig
   optimizer: optim.Config
-  evals: dict[str, evals.EvaluatorConfig]
-  init: adapt_lib.InitConfig
+  evals: fields.Measured[dict[str, evals.EvaluatorConfig]]
+  init: fields.Free[adapt_lib.InitConfig]
   lora: lora.LoraConfig
-  checkpoint: checkpoint_config.CheckpointConfig
-  mesh: mesh.MeshConfig
-  log: log_config.LogConfig
-  card: log_config.CardConfig
-  accumulation: int | Literal['auto'] = 'auto'
+  checkpoint: fields.Free[checkpoint_config.CheckpointConfig]
+  mesh: fields.Free[mesh.MeshConfig]
+  log: fields.Free[log_config.LogConfig]
+  card: fields.Free[log_config.CardConfig]
+  accumulation: fields.Free[int | Literal['auto']] = 'auto'
   averaging: float | None = None
   seed: int = 0
 
@@ -127,16 +117,16 @@ def _check_sections(raw: Mapping[str, Any]) -> None:
 def check_best(config: Config, *, completed: bool) -> None:
   """Raises a `ValueError` if `checkpoint` names an unknown evaluator or metric.
 
-  Before a config is `completed`, evaluators of validation splits may be absent:
-  the data decide whether `test` is called `val`, and whether another evaluator
-  is added for such a split. Afterwards, only the evaluators are checked.
+  Before a config is `completed`, evaluators of validation splits may be absent,
+  because they are added if the data have such a split. Afterwards, only the
+  evaluators are checked.
   """
   section = config.checkpoint
   for setting, metric in checkpoint_metrics(config):
     name = metric.partition('/')[0]
     if completed:
       evaluator_of(config, metric, setting=setting)
-    elif name in config.evals or not validation_split(name):
+    elif name in config.evals or name not in split_strings.VALIDATION:
       metric_mode(config, metric, setting=setting)
     else:
       continue
@@ -155,12 +145,6 @@ def checkpoint_metrics(config: Config) -> list[tuple[str, str]]:
   return [*(('checkpoint.best', metric) for metric in best),
           *(('checkpoint.stop_below', metric)
             for metric, _ in section.stop_below)]
-
-
-def validation_split(evaluator: str) -> str:
-  """Returns the split of an evaluator that the data may add; '' if none."""
-  split = evaluator.removesuffix(ADDED)
-  return split if split in split_strings.VALIDATION else ''
 
 
 def metric_mode(
@@ -208,44 +192,6 @@ def best_mode(config: Config) -> metrics_lib.Mode:
   """Returns 'max' or 'min' for the metric of the best checkpoint."""
   return metric_mode(
       config, config.checkpoint.best, setting='checkpoint.best')
-
-
-def name_by_split(config: Config, eval_split: str) -> Config:
-  """Renames the evaluator `test` to `val` if its default split is that."""
-  section, checkpoint = config.evals.get('test'), config.checkpoint
-  if section is None or section.source or section.split or (
-      'val' in config.evals or eval_split not in split_strings.VALIDATION):
-    return config
-  evaluators = {'val' if name == 'test' else name: one
-                for name, one in config.evals.items()}
-  return dataclasses.replace(
-      config, checkpoint=dataclasses.replace(
-          checkpoint, best=name_in_run(checkpoint.best, evaluators),
-          stop_below=tuple((name_in_run(metric, evaluators), least)
-                           for metric, least in checkpoint.stop_below)),
-      evals=evaluators)
-
-
-def name_in_run(name: str, known: Iterable[str]) -> str:
-  """Returns the name of an evaluator or metric after `name_by_split`.
-
-  Args:
-    name: 'EVALUATOR' or 'EVALUATOR/METRIC', as in the config or the logs.
-    known: names of all evaluators or metrics of the run.
-  """
-  evaluators = {one.partition('/')[0] for one in known}
-  for own, other in _DEFAULT_SPLIT:
-    if own not in evaluators and other in evaluators:
-      return re.sub(f'^{own}(?=/|$)', other, name)
-  return name
-
-
-def name_in_config(name: str, config: Config) -> str:
-  """Returns the name in the config for one in the logs; see `name_in_run`."""
-  own = name.partition('/')[0]
-  return name_in_run(name, [
-      one for one, section in config.evals.items()
-      if one == own or not (section.source or section.split)])
 
 
 def without_evals(config: Config) -> Config:
@@ -298,15 +244,8 @@ def override(config: dict[str, Any], text: str) -> None:
       what='section of the config')
   # Overrides cannot add evaluators, or a misspelt name would do so.
   if keys[0] == 'evals' and len(keys) > 1:
-    known = list(config.get('evals', {}))
-    if keys[1] not in known and validation_split(keys[1]):
-      raise ValueError(
-          f'The config has no evaluator {keys[1]!r}, but '
-          f'{", ".join(known) or "none"}. Logs call test val if its split is a '
-          'validation split: change evals.test. An evaluator that is added for '
-          'a validation split cannot be changed by flags: write it into the '
-          'config file.')
-    schema.check_name(keys[1], known, what='evaluator')
+    schema.check_name(
+        keys[1], list(config.get('evals', {})), what='evaluator of the config')
   if path in _SECTIONS:
     config[path] = _read_section(path, value)
     return

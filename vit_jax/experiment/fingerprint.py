@@ -15,6 +15,7 @@ import zlib
 import flax.traverse_util
 
 from vit_jax import data
+from vit_jax import fields
 from vit_jax.experiment import config as config_lib
 from vit_jax.parallel import coordination
 
@@ -27,11 +28,12 @@ def check_config(config: config_lib.Config) -> None:
   """Raises ValueError in all processes if configs or versions differ."""
   if not coordination.is_distributed():
     return
-  plain = flax.traverse_util.flatten_dict(
-      config_lib.to_plain(config), sep='.')
+  plain = flax.traverse_util.flatten_dict(config_lib.to_plain(config))
   coordination.check_equal('config', {
-      **{f'config.{key}': value for key, value in plain.items()
-         if key.removeprefix('data.') not in config_lib.PER_HOST},
+      **{'.'.join(('config', *path)): value for path, value in plain.items()
+         # Such as the folder of the data, and the number of threads.
+         if not (path[0] == 'data'
+                 and fields.on_change(config, path) == fields.FREE)},
       **_versions()})
 
 

@@ -214,8 +214,8 @@ class ResNetConfig(model_config.ModelConfig):
   name: Literal['resnet'] = fields.switch('resnet')  # type: ignore[assignment]
   backbone: resnet_config.StemConfig | None = fields.switch(
       None, exported={'npz': fields.ANY, 'timm': fields.ANY})
-  remat: layers.Remat = 'none'  # type: ignore[misc]
-  unroll: int = 1
+  remat: fields.Free[layers.Remat] = 'none'  # type: ignore[misc]
+  unroll: fields.Free[int] = 1
 
   def __post_init__(self):
     super().__post_init__()

@@ -76,8 +76,8 @@ class ViTConfig(model_config.ModelConfig):
   attention_dropout: float = 0.0
   stochastic_depth: float = 0.0
   attention: attention_lib.Kernel = 'plain'  # type: ignore[misc]
-  remat: layers.Remat = 'attention'  # type: ignore[misc]
-  unroll: int = 1
+  remat: fields.Free[layers.Remat] = 'attention'  # type: ignore[misc]
+  unroll: fields.Free[int] = 1
 
   has_tokens: ClassVar[bool] = True
   has_patches: ClassVar[bool] = True

@@ -1,6 +1,6 @@
 """Evaluates weights outside of training, with the data of a config."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import functools
 import json
@@ -92,8 +92,7 @@ def config_for(
       **{name: {'name': name}
          for name in registry.available(registry.EVALUATORS)},
       **registry.EVALUATORS_OF_DATASETS}
-  chosen = [config_lib.name_in_config(name, config)
-            for name in evaluators if name] or list(config.evals)
+  chosen = list(filter(None, evaluators)) or list(config.evals)
   if not chosen:
     raise ValueError(
         'The config has no evaluators: its section evals is empty. Use '
@@ -158,37 +157,17 @@ def print_differences(
         f'preprocesses images of this model by {preprocess.sections}')
 
 
-def held_out_note(config: data.DataConfig, trained: Mapping[str, Any]) -> str:
-  """Returns a note if images were held out from the same sources otherwise.
-
-  `trained` is the section `data` of the weights' run, as far as known.
-  """
-  theirs, ours = map(data.held_out_by, (trained, vars(config)))
-  sources = [entry['source'] for entry in trained.get('mixture', ())] or [
-      trained.get('source')]
-  if theirs == ours or not any(source and config.own_source(source) in (
-      None, *config.sources) for source in sources):
-    return ''
-  return (f'note: the weights were trained with {theirs}, but the config has '
-          f'{ours}: images that it holds out may have been trained on')
-
-
 def _notes_on_images(
     experiment: build_lib.Experiment, weights: weights_lib.Weights,
 ) -> list[str]:
   """Returns notes about evaluated images that were, or may be, trained on."""
-  notes, unknown = None, []
-  if weights.run and weights.is_checkpoint:
-    if found := items.read_examples(epath.Path(weights.address)):
-      notes = data_changes.evaluation_notes(
-          experiment, example_sets.Record.of_plain(found))
-    else:
-      unknown = ['note: the checkpoint does not say which images it was '
-                 'trained on, so they are not counted']
-  if notes is None and experiment.dataset.held_out:
-    notes = [held_out_note(
-        experiment.config.data, weights.run.get('data', {}))]
-  return [*filter(None, notes or ()), *unknown]
+  if not (weights.run and weights.is_checkpoint):
+    return []
+  found = items.read_examples(epath.Path(weights.address))
+  return data_changes.evaluation_notes(
+      experiment, example_sets.Record.of_plain(found)) if found else [
+          'note: the checkpoint does not say which images it was trained on, '
+          'so they are not counted']
 
 
 def restore(

@@ -32,7 +32,6 @@ from vit_jax.experiment import model_flops
 from vit_jax.parallel import coordination
 from vit_jax.parallel import device_memory
 from vit_jax.parallel import multihost
-from vit_jax.run import bit_depth
 from vit_jax.run import clock as clock_lib
 from vit_jax.run import evaluation
 from vit_jax.run import log_rows
@@ -115,9 +114,6 @@ def _restore_and_train(
   experiment = start.experiment
   unreadable = unreadable_log.UnreadableRecorder(experiment, files)
   step = start.counters.step
-  if not step:
-    coordination.run_on_first('note', lambda: bit_depth.print_note(
-        experiment.config.data, experiment.dataset))
   watchdog.beat('compiling', step=step, is_start=True)
   # Process 0 decides: other hosts may see stale files.
   summary = coordination.run_on_first('finished', lambda: restore.read_finished(

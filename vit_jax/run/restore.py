@@ -4,7 +4,8 @@
     only weights               their values in a new state
     neither                    random parameters
 
-Defines which config changes are allowed between two starts of a run.
+Each field of the config declares what it means if its value has changed since
+the last start; see `fields`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,13 +18,11 @@ from etils import epath
 
 from vit_jax import classes
 from vit_jax import data
-from vit_jax import evals
+from vit_jax import fields
 from vit_jax import types
 from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import manager
 from vit_jax.data import earlier as earlier_data
-from vit_jax.data import example_sets
-from vit_jax.data.sources import files
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
 from vit_jax.experiment import experiment as experiment_lib
@@ -35,17 +34,6 @@ from vit_jax.run import evaluation
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import weights as weights_lib
-
-# Paths of sections and keys that do not change the result of a run.
-IRRELEVANT = (
-    ('mesh',), ('log',), ('checkpoint',), ('evals',), ('accumulation',),
-    ('init',), ('card',), ('model', 'remat'), ('model', 'unroll'),
-    *(('data', key) for key in (*config_lib.PER_HOST, 'divided_groups')))
-
-# Keys of the section `data` that determine what an evaluator measures.
-_EVAL_DATA = tuple(('data', key) for key in (
-    'source', 'val_source', 'holdout', 'group', 'target', 'table', 'resolution',
-    'channels', 'dtype', 'eval_ops', 'shapes'))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,129 +131,120 @@ def _resume(
     experiment: experiment_lib.Experiment, restored: manager.Restored,
     workdir: epath.Path, weights: weights_lib.Weights | None,
 ) -> Start:
-  """Checks that the run can resume with this config."""
-  config = experiment.config
+  """Compares the run with its checkpoint.
+
+  Raises:
+    ValueError: if it cannot resume with this config, these data or weights.
+  """
   counters = counters_lib.Counters.restore(
       restored.progress, step=int(restored.state.step))
-  # Resolved again, so that settings added since then get their defaults.
-  saved = dict(restored.config)
-  if saved.get('data', {}).get('target') == earlier_data.AUTO:
-    # What was inferred then is declared now; the examples are compared below.
-    saved['data'] = {**saved['data'], 'target': config.data.target,
-                     'table': vars(config.data.table)}
-  earlier = config_lib.name_by_split(
-      config_lib.resolve(saved), experiment.dataset.eval_split)
-  changes = config_file.differences(config_lib.to_plain(earlier), {
-      **config_lib.to_plain(config),
-      **({'accumulation': earlier.num_microbatches}
-         if config.accumulation == 'auto' else {})})
-  data_changed = _compare_data(experiment, restored)
+  earlier = _earlier_config(experiment, restored)
+  changes = _changes(earlier, experiment.config)
+  data_changed = data_changes.compare(
+      restored.examples, data_changes.record(experiment))
   changed_evaluators = tuple(
-      name for name, section in config.evals.items()
+      name for name in experiment.config.evals
       if name in data_changed.evaluators or (name in earlier.evals and any(
-          _changes_metrics(each, name, section) for each in changes)))
-  changed = ('\nChanges of the config since the checkpoint:\n  '
-             + '\n  '.join(map(str, changes))) if changes else ''
-  if data_changed.lines:
-    changed += ('\nChanges of the data since the checkpoint:\n  '
-                + '\n  '.join(data_changed.lines))
-  if not restored.examples:
-    changed += ('\nnote: the checkpoint does not say which images it was '
-                'trained on, so changes of the data are not noticed')
-  best = config.checkpoint.best
+          _changes_metrics(each, meaning, name) for each, meaning in changes)))
+  noted = '\n  '.join(map(str, (each for each, _ in changes)))
+  noted = (f'\nChanges of the config since the checkpoint:\n  {noted}'
+           if changes else '') + data_changed.text
   # A run that has ended keeps its metrics; `loop` notes what they measured.
-  has_ended = evaluation.is_finished(experiment, counters)
-  obsolete = {*changed_evaluators} if not has_ended else set()
-  if earlier.checkpoint.best != best or best.partition('/')[0] in obsolete:
-    if counters.best is not None:
-      changed += (
-          f'\nThe best {earlier.checkpoint.best} so far, of step '
-          f'{counters.best_step:,}, is forgotten: later values are not '
-          'comparable.')
-    counters.forget_best()
-  counters.keep_evals(config.evals.keys() - obsolete)
+  if not evaluation.is_finished(experiment, counters):
+    noted += _forget(
+        counters, changed_evaluators, earlier=earlier, config=experiment.config)
   problem = _problem(
-      experiment, counters, earlier=earlier, weights=weights,
-      data_changed=data_changed,
-      changes_result=not all(each.is_in(*IRRELEVANT) for each in changes))
+      experiment, counters, changes, data_problem=data_changed.problem,
+      weights=weights)
   if problem:
     raise ValueError(
-        f'The run in {workdir} {problem} or use another --workdir.{changed}')
+        f'The run in {workdir} {problem} or use another --workdir.{noted}')
   return Start(
-      counters, f'Resuming from step {counters.step:,} of {workdir}.{changed}',
+      counters, f'Resuming from step {counters.step:,} of {workdir}.{noted}',
       experiment, num_microbatches=earlier.num_microbatches,
       changed_evaluators=changed_evaluators,
       examples=data_changed.record.to_plain())
 
 
-def _compare_data(
+def _earlier_config(
     experiment: experiment_lib.Experiment, restored: manager.Restored,
-) -> data_changes.Changes:
-  """Compares the examples with those of the checkpoint, if it names them."""
-  record = data_changes.record(experiment)
-  return data_changes.compare(
-      example_sets.Record.of_plain(restored.examples), record) if (
-          restored.examples) else data_changes.Changes(record, complete=False)
+) -> config_lib.Config:
+  """Returns the config of the checkpoint.
+
+  It is parsed, so that settings added since then get their defaults.
+  """
+  saved, section = dict(restored.config), experiment.config.data
+  if saved.get('data', {}).get('target') == earlier_data.AUTO:
+    # What was inferred then is declared now; the examples are compared.
+    saved['data'] = {**saved['data'], 'target': section.target,
+                     'table': vars(section.table)}
+  return config_lib.resolve(saved)
+
+
+def _changes(
+    earlier: config_lib.Config, config: config_lib.Config,
+) -> list[tuple[config_file.Difference, str]]:
+  """Returns the changes of a config, and what each means; see `fields`."""
+  if config.accumulation == 'auto':
+    config = dataclasses.replace(config, accumulation=earlier.num_microbatches)
+  return [(each, fields.on_change(config, each.path))
+          for each in config_file.differences(
+              *map(config_lib.to_plain, (earlier, config)))]
 
 
 def _changes_metrics(
-    change: config_file.Difference, name: str, section: evals.EvaluatorConfig,
-) -> bool:
+    change: config_file.Difference, meaning: str, name: str) -> bool:
   """Whether an evaluator measures something else after a change."""
-  objective: tuple[tuple[str, ...], ...] = (
-      (('objective',),) if section.reports_objective
-      else (('objective', 'name'), ('objective', 'loss')))
-  if change.path[-1] in ('source', 'val_source') and change.new and (
-      files.identity(change.old or '') == files.identity(change.new)):
-    return False  # Another spelling.
-  return change.is_in(('evals', name), *_EVAL_DATA, *objective) and (
-      not change.is_in(*(
-          ('evals', name, key) for key in ('every', 'at_start', 'batch_size'))))
+  section, *keys = change.path
+  if section == 'evals' and keys[0] != name:
+    return False
+  return section == 'objective' or meaning == fields.MEASURED
+
+
+def _forget(
+    counters: counters_lib.Counters, changed_evaluators: Sequence[str], *,
+    earlier: config_lib.Config, config: config_lib.Config,
+) -> str:
+  """Forgets metrics that later ones cannot be compared with; returns a note."""
+  counters.keep_evals(config.evals.keys() - {*changed_evaluators})
+  best, step = config.checkpoint.best, counters.best_step
+  if best == earlier.checkpoint.best and (
+      best.partition('/')[0] not in changed_evaluators):
+    return ''
+  is_known = counters.best is not None
+  counters.forget_best()
+  return (f'\nThe best {earlier.checkpoint.best} so far, of step {step:,}, is '
+          'forgotten: later values are not comparable.') if is_known else ''
 
 
 def _problem(
-    experiment: experiment_lib.Experiment, counters: counters_lib.Counters, *,
-    earlier: config_lib.Config, weights: weights_lib.Weights | None,
-    data_changed: data_changes.Changes, changes_result: bool,
+    experiment: experiment_lib.Experiment, counters: counters_lib.Counters,
+    changes: Sequence[tuple[config_file.Difference, str]], *,
+    data_problem: str, weights: weights_lib.Weights | None,
 ) -> str:
   """Explains why a run cannot resume, with advice; '' if it can."""
   step, total = counters.step, experiment.total_steps
+  finished = evaluation.is_finished(experiment, counters)
   if weights is not None and not counters.origin:
     return ('started from random parameters, but the config now starts from '
             f'{weights.address}. Delete the run')
-  theirs, ours = ({**vars(each.data.value_scale), **each.data.target_scale}
-                  for each in (earlier, experiment.config))
-  if theirs != ours:
-    flags = ' '.join(
-        f'--config.data.{name}=' + shlex.quote(json.dumps(value))
-        for name, value in theirs.items() if value != ours[name])
-    return ('scales pixels or targets by other values, as listed below. Use '
-            + flags)
-  if earlier.data.mixture != experiment.config.data.mixture:
-    return ('trains on another mixture, as listed below. Restore data.mixture')
-  held_out = [data.held_out_by(vars(each))
-              for each in (earlier.data, experiment.config.data)]
-  if not data_changed.complete and (
-      experiment.dataset.held_out and held_out[0] != held_out[1]):
-    flag = shlex.quote(f'--config.{held_out[0]}')
-    return (f'held out images by {held_out[0]}, but the config has '
-            f'{held_out[1]}, which would mix images that are trained on with '
-            f'those that are held out. Use {flag}')
-  if data_changed.problem and not evaluation.is_finished(experiment, counters):
-    return data_changed.problem
+  refused = [each for each, meaning in changes if meaning == fields.REFUSED]
+  if refused:
+    return (
+        'cannot go on with other values of '
+        + ' and '.join('.'.join(each.path) for each in refused) + '. Use '
+        + ' '.join(
+            f'--config.{".".join(each.path)}='
+            + shlex.quote(json.dumps(each.old)) for each in refused))
+  if data_problem and not finished:
+    return data_problem
   if step > total:
     return (f'is at step {step:,}, but the config ends at step {total:,}. Set '
             'a longer total')
-  if changes_result and evaluation.is_finished(experiment, counters):
+  if finished and any(meaning == fields.NOTED for _, meaning in changes):
     remedy = ('longer total' if step == total else
               'longer checkpoint.patience or other checkpoint.stop_below')
     return f'is finished, with a different config. Set a {remedy}'
-  old, new = (config.model.grid(config.data.size)
-              for config in (earlier, experiment.config))
-  if old != new:
-    return (f'has position embeddings for {old[0]}x{old[1]} patches, but the '
-            f'config has {new[0]}x{new[1]}. Start a new run from it with '
-            '--config.init.checkpoint')
   return ''
 
 

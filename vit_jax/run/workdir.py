@@ -5,7 +5,7 @@
     metrics.jsonl    metrics, one row at a time (`run.writer`)
     summary.json     final results, written at the end of the run
     curves.png       plots of the metrics
-    model_card.md    description of the model
+    model_card.md    description of the model (`extras/cards`)
     unreadable.jsonl unreadable images, if any (`run.unreadable_log`)
 """
 
@@ -19,6 +19,7 @@ from etils import epath
 import jax
 
 from vit_jax import atomic_files
+from vit_jax import registry
 from vit_jax import untrusted
 from vit_jax.checkpoints import errors
 from vit_jax.experiment import config as config_lib
@@ -26,7 +27,7 @@ from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.run import writer as writer_lib
 
 CONFIG, PARAMETERS = 'config.json', 'parameters.txt'
-SUMMARY, CURVES = 'summary.json', 'curves.png'
+SUMMARY, CURVES, CARD = 'summary.json', 'curves.png', 'model_card.md'
 
 
 def read(path: epath.Path) -> dict[str, Any]:
@@ -102,13 +103,12 @@ class Files:
 
   def write_card(
       self, experiment: experiment_lib.Experiment, summary: Mapping[str, Any],
-      *, origin: str, source_config: Mapping[str, Any],
+      **origin: Any,
   ) -> None:
-    """Writes the model card of a finished run; see `model_card.of_run`."""
-    from vit_jax.run import model_card
-    if self.is_active:
-      with self.explain_errors(model_card.FILENAME):
+    """Writes the model card of a finished run, by the leaf `cards`."""
+    if self.is_active and registry.exists(registry.CARD):
+      with self.explain_errors(CARD):
         atomic_files.write_text(
-            self.path / model_card.FILENAME, model_card.of_run(
+            self.path / CARD, registry.load(registry.CARD)(
                 experiment, summary, workdir=self.path, title=self.title,
-                origin=origin, source_config=source_config))
+                **origin))

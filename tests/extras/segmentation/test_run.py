@@ -136,9 +136,3 @@ def test_other_models_have_no_classes_of_pixels(tmp_path):
   model = load_lib.create(num_classes=2, resolution=8, **toy.CONFIG['model'])
   with pytest.raises(ValueError, match='has no decoder'):
     model.segment(np.zeros((8, 8, 3), np.uint8))
-
-
-def test_the_model_card_names_the_task(trained):
-  card = (trained[0] / 'model_card.md').read_text()
-  assert 'pipeline_tag: image-segmentation' in card
-  assert '**Labels:** one per pixel' in card and 'main.py predict' in card

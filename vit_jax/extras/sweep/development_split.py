@@ -81,7 +81,6 @@ def default_metric(config: config_lib.Config) -> str:
 
 def mode(config: config_lib.Config, metric: str) -> str:
   """Returns 'max' or 'min' for a metric 'evaluator/metric' of a grid run."""
-  metric = config_lib.name_in_config(metric, config)
   found = config_lib.metric_mode(config, metric, setting='sweep.metric')
   name = metric.split('/')[0]
   section = config.evals[name]
@@ -99,8 +98,7 @@ def check_metric(experiment: build_lib.Experiment, metric: str) -> None:
   """Raises if a grid run will not report the metric on its data."""
   config = experiment.config
   evaluators_lib.check_metric(
-      config, config_lib.name_in_run(metric, config.evals),
-      setting='sweep.metric', train_data=experiment.dataset,
+      config, metric, setting='sweep.metric', train_data=experiment.dataset,
       objective_metrics=experiment.objective.metrics,
       open_data=experiment.open_data)
 

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from vit_jax import atomic_files
+from vit_jax import fields
 from vit_jax import run as run_lib
 from vit_jax import untrusted
 from vit_jax.experiment import build as build_lib
@@ -20,7 +21,6 @@ from vit_jax.experiment import config_file
 from vit_jax.experiment import fit_weights
 from vit_jax.parallel import coordination
 from vit_jax.run import initial_weights
-from vit_jax.run import restore
 from vit_jax.run import signals
 from vit_jax.run import watchdog as watchdog_lib
 from vit_jax.run import workdir as workdir_lib
@@ -29,12 +29,6 @@ from vit_jax.training import health
 T = TypeVar('T')
 
 RESULT, RUNS = 'sweep.json', 'runs'
-# Settings that may differ when a sweep resumes. Unlike a single run, it may not
-# change its evaluators.
-_FREE_SETTINGS = tuple(
-    ('config', *path) for path in restore.IRRELEVANT
-    if path not in (('evals',), ('init',)))
-
 
 def build(
     configs: Mapping[str, config_lib.Config], workdir: epath.Path,
@@ -118,29 +112,42 @@ def train(
 
 
 def read_previous(
-    workdir: epath.Path, plan: Mapping[str, Any]) -> dict[str, Any]:
+    workdir: epath.Path, plan: Mapping[str, Any], config: config_lib.Config,
+) -> dict[str, Any]:
   """Returns the result of an earlier start, or {}.
 
   Raises a `ValueError` with the differences if its plan differs.
   """
   # Process 0 reads for all: it soon writes the file again.
   return coordination.run_on_first('previous', functools.partial(
-      _read_previous, workdir / RESULT, plan)) or {}
+      _read_previous, workdir / RESULT, plan, config)) or {}
 
 
 def _read_previous(
-    path: epath.Path, plan: Mapping[str, Any]) -> dict[str, Any]:
+    path: epath.Path, plan: Mapping[str, Any], config: config_lib.Config,
+) -> dict[str, Any]:
   if not path.exists():
     return {}
   old = untrusted.read_json(path)
   changes = [
       str(each) for each in config_file.differences(old.get('plan', {}), plan)
-      if not each.is_in(*_FREE_SETTINGS) and not _is_new_default(each)]
+      if not _is_free(each, config) and not _is_new_default(each)]
   if changes:
     raise ValueError(
         f'{path.parent} holds another sweep. Use another --workdir, or the '
         'same settings:\n  ' + '\n  '.join(changes))
   return old
+
+
+def _is_free(
+    change: config_file.Difference, config: config_lib.Config) -> bool:
+  """Whether a setting may differ when a sweep resumes.
+
+  Unlike a single run, it may not change its evaluators and initial weights.
+  """
+  where, section, *_ = *change.path, ''
+  return where == 'config' and section not in ('evals', 'init') and (
+      fields.on_change(config, change.path[1:]) == fields.FREE)
 
 
 def _is_new_default(change: config_file.Difference) -> bool:

@@ -91,8 +91,7 @@ def make(
   # Resolved, with the microbatches that fit into memory.
   config = config_lib.resolve(weights[names[0]].run)
   final = next(p for p in sweep.points if p.name == names[0]).config
-  evaluator, metric = config_lib.name_in_run(
-      sweep.section.metric, config.evals).split('/')
+  evaluator, metric = sweep.section.metric.split('/')
   experiment = build_lib.build(config_lib.for_evaluation(dataclasses.replace(
       config, evals={**final.evals, _SELECTION: config.evals[evaluator]})))
   shardings = tree.without(experiment.shardings.params, objectives.TEACHER)

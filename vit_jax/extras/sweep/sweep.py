@@ -8,7 +8,6 @@ from typing import Any
 from etils import epath
 
 from vit_jax.experiment import build as build_lib
-from vit_jax.experiment import config as config_lib
 from vit_jax.extras.sweep import development_split
 from vit_jax.extras.sweep import grid as grid_lib
 from vit_jax.extras.sweep import runs
@@ -27,7 +26,8 @@ def open_runs(
     ValueError: if a run cannot be built, or the folder holds another sweep.
   """
   workdir = epath.Path(workdir)
-  previous = runs.read_previous(workdir, sweep.to_plain())
+  previous = runs.read_previous(
+      workdir, sweep.to_plain(), sweep.config)
   rows = {row['name']: row for row in previous.get('grid', ())}
   result = {
       'best': None, 'final': None, **previous, 'plan': sweep.to_plain(),
@@ -147,9 +147,8 @@ def _run_final(
       'runs': metrics,
       'checkpoint': ' or '.join(dict.fromkeys(
           map(log_rows.chosen_checkpoint, summaries.values()))),
-      'statistics': runs.statistics(list(metrics.values()), evaluators=[
-          config_lib.name_in_run(name, next(iter(metrics.values())))
-          for name in reported])}
+      'statistics': runs.statistics(
+          list(metrics.values()), evaluators=reported)}
 
 
 def _grid_row(
@@ -158,7 +157,7 @@ def _grid_row(
   if isinstance(summary, health.NonFiniteError):
     return {'value': None, 'diverged': str(summary).splitlines()[0]}
   metrics = log_rows.chosen_metrics(summary)
-  value = metrics[config_lib.name_in_run(metric, metrics)]
+  value = metrics[metric]
   finite = value is not None and math.isfinite(value)
   return {'value': value if finite else None, 'metrics': metrics}
 

@@ -33,8 +33,7 @@ def run(
   for sweep in tasks.values():
     for metric in sweep.section.report.values():
       config_lib.metric_mode(
-          sweep.config, config_lib.name_in_config(metric, sweep.config),
-          setting='sweep.report')
+          sweep.config, metric, setting='sweep.report')
   with signals.catch() as stop:
     opened = runs.for_each(lambda name: sweep_lib.open_runs(
         tasks[name], workdir / TASKS / name), tasks, what='task')
@@ -62,7 +61,6 @@ def cells(
   for name, task in done.items():
     for label, metric in tasks[name].section.report.items():
       metrics = list(task['final']['runs'].values())
-      metric = config_lib.name_in_run(metric, metrics[0])
       values = [each[metric] for each in metrics]
       statistics = runs.mean_and_std(values)
       if len(values) == 1:

@@ -30,11 +30,13 @@ from etils import epy
 
 from vit_jax import fields
 from vit_jax.commands import arguments
+from vit_jax.extras.curation.commands import flags
 
 with epy.lazy_imports():
   from vit_jax import console
   from vit_jax import data
   from vit_jax.extras.curation import beam_runner
+  from vit_jax.extras.curation import bit_depth
   from vit_jax.extras.curation import check as check_lib
   from vit_jax.extras.curation import describe as describe_lib
   from vit_jax.extras.curation import output
@@ -43,7 +45,6 @@ with epy.lazy_imports():
   from vit_jax.extras.curation import similarity
   from vit_jax.inference import image_files
   from vit_jax.inference import load as load_lib
-  from vit_jax.run import bit_depth
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -105,7 +106,8 @@ def _add_check(tasks: argparse._SubParsersAction) -> None:
       '--model', default='photos', metavar='PATH',
       help='find neighbours by the features of this model, as accepted by the '
       'features command (default: %(default)s, which is part of the package)')
-  arguments.add(parser, '--which', '--max-distance', '--min-similarity')
+  arguments.add(parser, '--which')
+  flags.add(parser, '--max-distance', '--min-similarity')
   parser.set_defaults(run_task=_check)
 
 
@@ -160,7 +162,7 @@ def _add_prepare(tasks: argparse._SubParsersAction) -> None:
       help='reduce images whose shorter side has more than N pixels, and store '
       'them as JPEG if they were JPEG, otherwise as PNG (default: store all '
       'files unchanged)')
-  arguments.add(parser, '--runner')
+  flags.add(parser, '--runner')
   parser.set_defaults(run_task=_prepare)
 
 

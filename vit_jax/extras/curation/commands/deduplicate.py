@@ -18,6 +18,7 @@ from typing import Any
 from etils import epy
 
 from vit_jax.commands import arguments
+from vit_jax.extras.curation.commands import flags
 
 with epy.lazy_imports():
   from etils import epath
@@ -44,12 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--to', required=True, metavar='DIR',
       help='new folder for exclude.txt, pairs.jsonl and pairs.html')
-  arguments.add(parser, '--max-distance', '--min-similarity')
+  flags.add(parser, '--max-distance', '--min-similarity')
   parser.add_argument(
       '--no-crops', action='store_true',
       help='do not search for crops of test images; indexing is ten times as '
       'fast')
-  arguments.add(parser, '--runner')
+  flags.add(parser, '--runner')
 
 
 def run(args: argparse.Namespace) -> tuple[int, Any]:

@@ -1,5 +1,6 @@
 """The card describes a run as text and as metadata of the Hugging Face hub."""
 
+import copy
 import dataclasses
 import json
 import shlex
@@ -11,9 +12,10 @@ import yaml
 
 from tests import toy
 from vit_jax import escape
+from vit_jax import objectives
 from vit_jax import run as run_lib
 from vit_jax.experiment import log_config
-from vit_jax.run import model_card
+from vit_jax.extras.cards import model_card
 from vit_jax.run import writer as writer_lib
 
 CONFIG = toy.config(
@@ -118,3 +120,48 @@ def test_a_number_that_is_none_is_left_out(experiment, workdir):
   (result,) = front(text)['model-index'][0]['results']
   assert 'val/loss' not in {m['name'] for m in result['metrics']}
   assert '| loss | – |' in text and '**Core-hours:** unknown' in text
+
+
+@pytest.mark.parametrize((
+    'dataset', 'objective', 'summary', 'words', 'absent'), [
+    ({}, {}, {'steps': 4, 'images': 24},
+     ['4 steps on 24 images in all, batch size 8 in the end'], []),
+    ({'targets': ('light', 'dark')}, {}, {},
+     ['numbers to predict: light, dark'],
+     ['image-classification', 'model-index']),
+    ({'masks': True}, {'name': 'segmentation'}, {},
+     ['pipeline_tag: image-segmentation', '**Labels:** one per pixel',
+      'main.py predict'], [])],
+    ids=['batch size', 'regression', 'segmentation'])
+def test_a_card_describes_the_kind_of_run(
+    dataset, objective, summary, words, absent, experiment, workdir):
+  config, other = experiment.config, copy.copy(experiment)
+  if objective:
+    config = dataclasses.replace(
+        config, objective=objectives.parse(objective))
+  # Without training such a model.
+  object.__setattr__(other, 'config', config)
+  object.__setattr__(other, 'dataset', dataclasses.replace(
+      experiment.dataset, **dataset))
+  text = model_card.of_run(other, {
+      **json.loads((workdir / 'summary.json').read_text()), **summary},
+                           workdir=workdir)
+  assert all(each in text for each in words)
+  assert not any(each in text for each in absent)
+
+
+def test_the_card_of_a_finished_run_keeps_its_settings(
+    experiment, workdir, tmp_path):
+  folder = shutil.copytree(workdir, tmp_path / 'copy')
+  section = dataclasses.replace(experiment.config.evals['val'], flip=True)
+  later = dataclasses.replace(experiment.config, evals={'val': section})
+  run_lib.train(dataclasses.replace(experiment, config=later), folder)
+  # The metrics were not measured with the new setting.
+  assert (folder / 'model_card.md').read_bytes() == (
+      workdir / 'model_card.md').read_bytes()
+
+
+def test_a_path_in_a_card_is_replaced(workdir):
+  text = (workdir / 'model_card.md').read_text()
+  assert 'main.py predict --model=/hub' in model_card.replace_path(
+      text, '/hub', predicts=True)

@@ -1,6 +1,5 @@
 """Values of 12 bits in files of 16 bits are noted."""
 
-import dataclasses
 import re
 
 import numpy as np
@@ -11,7 +10,7 @@ from tests import hostile
 from tests import in_memory
 from tests import pictures
 from vit_jax import data
-from vit_jax.run import bit_depth
+from vit_jax.extras.curation import bit_depth
 
 UINT16 = {'channels': 1, 'dtype': 'uint16'}
 WIDE = {**UINT16, 'value_range': [0, 65535]}
@@ -30,16 +29,6 @@ def test_12_bit_values_in_16_bit_files_are_noted(
            for pixels in np.uint16([[[0, 9], [1, 3]], [[0, 9], [1, largest]]])]
   note = bit_depth.note(config, in_memory.Arrays(files, [0, 1]))
   assert re.search(words, note) if words else not note
-
-
-@pytest.mark.parametrize(('name', 'noted'), [
-    ('digits', False), ('cifar10:3.0.2', False), ('vtab/dtd', False),
-    ('photos:1.0.0', True), ('./photos', True)])
-def test_published_datasets_are_not_read(name, noted, capsys):
-  config = data.parse({'source': 'digits', **WIDE})
-  dataset = dataclasses.replace(data.open_dataset(config), name=name)
-  bit_depth.print_note(config, dataset)
-  assert bool(capsys.readouterr().out) == noted
 
 
 def test_dark_8_bit_images_are_not_noted():

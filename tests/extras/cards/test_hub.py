@@ -10,12 +10,12 @@ import pytest
 
 from tests import fake_hub
 from tests import random_models
-from tests.run import test_model_card
-from tests.run.test_model_card import _experiment  # noqa: F401
-from tests.run.test_model_card import _workdir  # noqa: F401
+from tests.extras.cards import test_model_card
+from tests.extras.cards.test_model_card import _experiment  # noqa: F401
+from tests.extras.cards.test_model_card import _workdir  # noqa: F401
 import vit_jax
 from vit_jax import __main__ as main
-from vit_jax.run import model_card
+from vit_jax.extras.cards import model_card
 from vit_jax.weights.formats import npz
 
 NAME = 'someone/tiny'
@@ -73,7 +73,7 @@ def test_the_card_of_a_run_is_pushed_with_its_licence(
     hub, source, tmp_path):
   random_models.make({**random_models.TINY, 'gelu': 'exact'}, side=32).save(
       tmp_path / 'run')
-  (tmp_path / 'run' / model_card.FILENAME).write_text(CARD)
+  (tmp_path / 'run' / 'model_card.md').write_text(CARD)
   assert main.main([
       'convert', f'--source={tmp_path}/run', f'--target={tmp_path}/out',
       '--format=timm', f'--push={NAME}']) == 0

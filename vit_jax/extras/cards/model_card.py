@@ -30,7 +30,6 @@ from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import log_config
 from vit_jax.run import log_rows
 
-FILENAME = 'model_card.md'
 MAX_NAMES = 20  # Class names are listed up to this number.
 _HUB = 'hf://'  # Prefix of weights on the Hugging Face hub.
 _USE = '## How to use it'  # Heading of the section with the model's path.

@@ -1,22 +1,13 @@
-"""A note at the start of a run if files of 16 bits hold 12-bit values."""
+"""A note of `data describe` if files of 16 bits hold 12-bit values."""
 
 import numpy as np
 
-from vit_jax import console
 from vit_jax import data
 from vit_jax.data.images import multichannel
-from vit_jax.data.sources import open_source
 from vit_jax.data.sources import protocol
 
 _NUM_SAMPLED = 16  # Images whose bit depth is checked.
 _LARGEST_12, _LARGEST_16 = 4095, 65535
-
-
-def print_note(config: data.DataConfig, dataset: data.Dataset) -> None:
-  """Prints the note of `note`, except for published datasets."""
-  if open_source.is_user_data(dataset.name) and (
-      found := note(config, dataset.source)):
-    console.print_lines(found, in_logs=True)
 
 
 def note(config: data.DataConfig, source: protocol.Source) -> str:

@@ -1,0 +1,1 @@
+"""Model cards of runs, and uploads to the Hugging Face hub."""
