@@ -36,8 +36,6 @@ with epy.lazy_imports():
   from vit_jax.weights import save as save_lib
   from vit_jax.weights import upload
 
-_LIBRARIES = {'timm': 'timm', 'huggingface': 'transformers'}
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the command's flags."""
@@ -46,11 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--target', required=True, metavar='PATH',
       help='new path to write: a file for npz (a .json is written next to '
-      'it), a file or folder for timm, a folder for huggingface and orbax')
+      'it), a folder for timm and orbax')
   parser.add_argument(
       '--format', required=True, metavar='FORMAT',
-      help='npz: format of the published JAX weights; timm and huggingface: '
-      'safetensors of these libraries; orbax: checkpoint of vit_jax')
+      help='npz: format of the published JAX weights; timm: config.json and '
+      'safetensors, which timm and Transformers open; orbax: checkpoint of '
+      'vit_jax')
   parser.add_argument(
       '--dtype', default='float32', metavar='TYPE',
       help='float32 (default), float16 or bfloat16: type of the arrays in the '
@@ -73,9 +72,8 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   if args.push:
     if not re.fullmatch(r'[\w.-]+/[\w.-]+', args.push):
       raise ValueError(f'--push must be USER/NAME; got {args.push!r}.')
-    if args.format not in _LIBRARIES or epath.Path(args.target).suffix:
-      raise ValueError('--push needs --format=timm or huggingface, and a '
-                       '--target without a suffix: a folder.')
+    if args.format != 'timm':
+      raise ValueError('--push needs --format=timm.')
   model = arguments.load_model(args, args.source)
   card, licence = _card(args, model), _licence_text(args)
   if args.dtype != 'float32':
@@ -131,7 +129,7 @@ def _card(args: argparse.Namespace, model: model_lib.Model) -> str:
           args.push, f'{tree.num_elements(model.params):,} parameters, '
           f'{model.image_size}. Converted from {args.source}.',
           predicts=predicts),
-      library=_LIBRARIES[args.format], licence=args.licence)
+      library='timm', licence=args.licence)
 
 
 def _licence_text(args: argparse.Namespace) -> str:

@@ -12,7 +12,6 @@ from collections.abc import Container, Mapping
 import dataclasses
 import pathlib
 from typing import Any
-import zlib
 
 from vit_jax import schema
 from vit_jax import untrusted
@@ -108,7 +107,6 @@ class Metadata:
     data: section `data` of a run.
     objective: section `objective` of a run.
     checksum: that of the arrays in the .npz file, which is another file.
-    files: checksums of the JSON files written for other libraries, by name.
   """
   model: dict[str, Any]
   preprocess: dict[str, Any] | None = None
@@ -117,7 +115,6 @@ class Metadata:
   data: dict[str, Any] = dataclasses.field(default_factory=dict)
   objective: dict[str, Any] = dataclasses.field(default_factory=dict)
   checksum: str = ''
-  files: dict[str, str] = dataclasses.field(default_factory=dict)
 
   def size(self, preprocess: preprocessing.Preprocess) -> tuple[int, int]:
     """Returns the image size of the position embeddings."""
@@ -155,21 +152,6 @@ def json_path(path: str) -> str:
   return path.removesuffix('.npz') + '.json'
 
 
-def checksum(file: pathlib.Path) -> str:
-  """Returns the CRC-32 of a small file."""
-  return f'{zlib.crc32(file.read_bytes()):08x}'
-
-
-def _changed(found: Metadata, path: pathlib.Path) -> tuple[str, ...]:
-  """Returns notes on changed JSON files beside weights."""
-  files = {path.with_name(name): known for name, known in found.files.items()}
-  return tuple(
-      f'{file.name} was changed, but is not read: the settings are those in '
-      'the metadata of the weights. Override them, or convert the weights again'
-      for file, known in files.items()
-      if file.exists() and checksum(file) != known)
-
-
 def read_metadata(opened: array_file.ArrayFile) -> Declared | None:
   """Returns the settings that vit_jax wrote with a file; None if it did not.
 
@@ -189,12 +171,12 @@ def read_metadata(opened: array_file.ArrayFile) -> Declared | None:
     if KEY not in opened.metadata and not (
         isinstance(data, dict) and 'preprocess' in data):
       return None  # Unrelated JSON.
+    data.pop('files', None)  # Of earlier versions.
     found = schema.parse(Metadata, data, where='metadata')
     config = factory.parse(found.model)
     section, notes = fixed_size(found.preprocess or {})
     preprocess = preprocessing.parse(section)
     resolution = found.size(preprocess)
-    notes += _changed(found, pathlib.Path(opened.path))
   except (ValueError, TypeError, AttributeError) as error:
     raise ValueError(f'{source} is malformed: {error}') from error
   arrays = opened.metadata.get(npz.CHECKSUM)

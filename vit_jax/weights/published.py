@@ -7,7 +7,7 @@ declares the rest, if `convert` wrote it. Models with settings that these do not
 have are those of the zoo.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 import dataclasses
 import functools
 import json
@@ -21,7 +21,6 @@ from vit_jax import atomic_files
 from vit_jax import tree
 from vit_jax import untrusted
 from vit_jax.checkpoints import paths
-from vit_jax.models import ablations
 from vit_jax.models import factory
 from vit_jax.models import model_config
 from vit_jax.models import resnet
@@ -38,10 +37,6 @@ from vit_jax.weights.formats import published_names
 
 _RECORDS = (vit.ViTConfig, resnet.HybridConfig, resnet.ResNetConfig)
 FAMILIES = {family.name: family for family in published_names.FAMILIES}
-# Values of settings that the files can hold; others have no array.
-_STORED: Mapping[str, tuple[Any, ...]] = {
-    'position': ('learned', 'none'), 'position_at': ('stem',),
-    'axial': (False,), 'pool_norm': (False,), 'decoder': (None,)}
 
 
 # -------------------------------------------------------------------- reading
@@ -234,28 +229,32 @@ def _resolution(
 # -------------------------------------------------------------------- writing
 
 
-def holds(config: model_config.ModelConfig) -> bool:
-  """Whether `write` is for this kind of model."""
-  return type(config) in (*_RECORDS, ablations.AblationConfig)
-
-
 def write(
     target: str | os.PathLike, model: weights_lib.Weights, *, dtype: str,
 ) -> list[str]:
   """Writes a model and its metadata; see `save.save`."""
-  config: Any = inferred.with_variant(model.config, model.config.variant)
-  for name, values in _STORED.items():
-    if (value := getattr(config, name, values[0])) not in values:
-      raise ValueError(
-          f'The format npz cannot store {name}={value!r}, only '
-          f'{" or ".join(map(repr, values))}. Save the model as orbax.')
+  config: Any = model.config
+  if type(config) not in _RECORDS:
+    raise ValueError(
+        'The format npz is for plain ViTs, hybrids and ResNets, but the model '
+        f'is of {config.name!r}. Save it as orbax.')
   family = FAMILIES['npz' if config.has_tokens else
                      'bit' if config.backbone.preactivation else 'resnet']
   arrays = to_arrays(family, tree.flatten(model.read()))
-  write_file(
-      target, {name: array.astype(dtype) for name, array in arrays.items()},
-      declared_lib.metadata(dataclasses.replace(model, config=config)))
-  return list(differences('npz', family, config))
+  path = os.fspath(target)
+  with (atomic_files.create(path) as file,
+        atomic_files.create(declared_lib.json_path(path)) as json_file):
+    npz.write(file, {
+        name: array.astype(dtype) for name, array in arrays.items()})
+    json_file.write_text(json.dumps({
+        **declared_lib.metadata(model),
+        npz.CHECKSUM: npz.open_file(file).metadata[npz.CHECKSUM],
+    }, indent=2) + '\n')
+  theirs = {**family.settings, **family.backbone}
+  own = {**vars(config), **vars(getattr(config, 'backbone', config))}
+  return [f'the published code computes with {name}={value!r}, this model with '
+          f'{own[name]!r}, which only vit_jax reads, from the .json file'
+          for name, value in theirs.items() if own[name] != value]
 
 
 def to_arrays(
@@ -273,36 +272,3 @@ def to_arrays(
           family.table, name, np.asarray(array, np.float32))
   return {family.prefix + name: np.ascontiguousarray(array)
           for name, array in sorted(arrays.items())}
-
-
-def write_file(
-    target: str | os.PathLike, arrays: Mapping[str, np.ndarray],
-    metadata: Mapping[str, Any],
-) -> None:
-  """Writes an .npz file, and our metadata beside it."""
-  path = os.fspath(target)
-  with (atomic_files.create(path) as file,
-        atomic_files.create(declared_lib.json_path(path)) as json_file):
-    npz.write(file, arrays)
-    json_file.write_text(json.dumps({
-        **metadata, npz.CHECKSUM: npz.open_file(file).metadata[npz.CHECKSUM],
-    }, indent=2) + '\n')
-
-
-def differences(
-    form: str, family: Any, config: Any, *, declared: Iterable[str] = (),
-) -> Iterator[str]:
-  """Yields notes on settings for which the format's library differs.
-
-  The settings of its family are those of the library, except those that it
-  reads from config.json (`declared`).
-  """
-  pairs = [(name, value, getattr(config, name))
-           for name, value in family.settings.items() if name not in declared]
-  if backbone := getattr(config, 'backbone', None):
-    pairs += [(f'backbone.{name}', value, getattr(backbone, name))
-              for name, value in family.backbone.items()]
-  for name, theirs, own in pairs:
-    if own != theirs:
-      yield (f'{form} computes with {name}={theirs!r}, this model with {own!r};'
-             ' only vit_jax reads that from the metadata')

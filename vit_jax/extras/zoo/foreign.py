@@ -36,7 +36,8 @@ from vit_jax.weights.formats import open_file
 
 
 def load(
-    path: str | os.PathLike, overrides: Mapping[str, Any] | None = None,
+    path: str | os.PathLike, overrides: Mapping[str, Any] | None = None, *,
+    metadata: bool = True,
 ) -> weights_lib.Weights:
   """Opens the weights of another codebase; `read` reads their values.
 
@@ -45,6 +46,7 @@ def load(
     overrides: keys of the section `model` and of `Preprocess`, which override
       declared and inferred values; and `prefix`, the prefix of parameter names,
       for a file with several copies of a model.
+    metadata: whether metadata that vit_jax wrote replace config.json.
 
   Raises:
     ValueError: if the file is damaged or of an unknown family, or does not
@@ -61,7 +63,7 @@ def load(
     if file.exists():  # It may name the component that the model lacks.
       config_json.read(file)
     raise
-  declared = declared_lib.read_metadata(opened)
+  declared = declared_lib.read_metadata(opened) if metadata else None
   advice = ''
   if declared is None:
     declared = declared_lib.Declared()

@@ -177,13 +177,18 @@ def _with_overrides(
   return factory.parse({**schema.to_plain(stored), **given})
 
 
-def save(target: str | os.PathLike, model: weights_lib.Weights) -> None:
+def save(
+    target: str | os.PathLike, model: weights_lib.Weights, *, dtype: str,
+) -> list[str]:
   """Saves a workdir with one checkpoint, of step 0; see `weights.save.save`.
 
   Raises:
     FileExistsError: if `target` exists.
-    ValueError: if checkpoints cannot be written to `target`.
+    ValueError: if checkpoints cannot be written to `target`, or for another
+      dtype than float32.
   """
+  if dtype != 'float32':
+    raise ValueError(f'orbax stores float32, but dtype is {dtype!r}.')
   paths.check_writable(target)
   run_config = {
       **declared.metadata(model),
@@ -199,3 +204,4 @@ def save(target: str | os.PathLike, model: weights_lib.Weights) -> None:
         path.absolute() / paths.FOLDER / paths.LATEST / '0',
         {'params': arrays},
         {'config': json.loads(json.dumps(run_config)), 'progress': {}})
+  return []
