@@ -8,7 +8,6 @@ import pytest
 from tests import random_models
 from tests.extras.zoo import zoo_models
 import vit_jax
-from vit_jax import __main__ as main
 from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import removed
 from vit_jax.models import factory
