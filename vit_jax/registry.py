@@ -132,7 +132,7 @@ FILES: Mapping[str, str] = {
 
 # Files of weights that are read, the safest format first.
 WEIGHT_FILES: Mapping[str, str] = {
-    'safetensors': 'vit_jax.weights.formats.safetensors',
+    'safetensors': 'vit_jax.extras.zoo.safetensors',
     'npz': 'vit_jax.weights.formats.npz',
     'pytorch': 'vit_jax.extras.zoo.pytorch',
 }

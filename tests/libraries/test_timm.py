@@ -10,10 +10,10 @@ import vit_jax
 from vit_jax import tree
 from vit_jax.data import preprocessing as preprocessing_lib
 from vit_jax.extras.zoo import backbone_config
+from vit_jax.extras.zoo import safetensors
 from vit_jax.extras.zoo import save as save_lib
 from vit_jax.extras.zoo.configs import timm as timm_config
 from vit_jax.inference import images as images_lib
-from vit_jax.weights.formats import safetensors
 
 torch = pytest.importorskip('torch', reason='torch is not installed')
 timm = pytest.importorskip('timm', reason='timm is not installed')

@@ -60,8 +60,10 @@ def _names(weights: weights_lib.Weights) -> tuple[str, ...]:
 
 def _stored(weights: weights_lib.Weights) -> tuple[float, ...]:
   """Returns the thresholds of `FILE`; () if there are none."""
+  if not weights.is_checkpoint:
+    return ()
   path, names = epath.Path(weights.address) / FILE, _names(weights)
-  if not weights.is_checkpoint or not path.exists():
+  if not path.exists():
     return ()
   found = untrusted.read_json(path)
   by_name = found.get('thresholds')

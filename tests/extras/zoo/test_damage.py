@@ -11,9 +11,9 @@ import pytest
 from tests import random_models
 from tests.extras.zoo import zoo_models
 from vit_jax.extras.zoo import foreign
+from vit_jax.extras.zoo import safetensors
 from vit_jax.weights import download
 from vit_jax.weights.formats import npz
-from vit_jax.weights.formats import safetensors
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import vit_jax
+from vit_jax.extras.zoo import safetensors
 from vit_jax.weights.formats import npz
-from vit_jax.weights.formats import safetensors
 
 GOLDEN = pathlib.Path(__file__).parents[2] / 'golden'
 FILES = sorted(path.stem for path in GOLDEN.glob('*.npz'))

@@ -10,10 +10,10 @@ from tests.extras.zoo import zoo_models
 import vit_jax
 from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import removed
+from vit_jax.extras.zoo import safetensors
 from vit_jax.models import factory
 from vit_jax.weights import declared
 from vit_jax.weights.formats import npz
-from vit_jax.weights.formats import safetensors
 
 VIT = {**random_models.TINY, 'name': 'vit'}
 WORDS = {

@@ -20,6 +20,7 @@ from vit_jax import tree
 from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.extras.zoo import backbone_config as vit_config
 from vit_jax.extras.zoo import foreign
+from vit_jax.extras.zoo import safetensors
 from vit_jax.extras.zoo.arrays import joint
 from vit_jax.extras.zoo.configs import timm_arguments
 from vit_jax.extras.zoo.configs import timm_export
@@ -29,7 +30,6 @@ from vit_jax.models import ablations
 from vit_jax.weights import declared
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.formats import layout
-from vit_jax.weights.formats import safetensors
 
 
 def write(

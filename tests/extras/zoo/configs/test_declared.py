@@ -13,9 +13,9 @@ from tests import random_models
 from tests.extras.zoo import zoo_models
 from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import foreign
+from vit_jax.extras.zoo import safetensors
 from vit_jax.weights import declared
 from vit_jax.weights.formats import npz
-from vit_jax.weights.formats import safetensors
 
 PREPROCESS = preprocessing.parse({
     'resolution': 32, 'mean': (0.1, 0.2, 0.3), 'crop': 0.9,

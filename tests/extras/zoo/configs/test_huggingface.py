@@ -9,8 +9,8 @@ from vit_jax.data import preprocessing
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import resize as resize_lib
 from vit_jax.extras.zoo import foreign
+from vit_jax.extras.zoo import safetensors
 from vit_jax.extras.zoo.configs import huggingface
-from vit_jax.weights.formats import safetensors
 
 HF = {'model_type': 'vit', 'hidden_size': 12, 'num_attention_heads': 3}
 

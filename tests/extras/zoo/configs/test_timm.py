@@ -10,13 +10,13 @@ from tests.extras.zoo import zoo_models
 from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import backbone_config
 from vit_jax.extras.zoo import foreign
+from vit_jax.extras.zoo import safetensors
 from vit_jax.extras.zoo import timm_names
 from vit_jax.extras.zoo.configs import timm
 from vit_jax.extras.zoo.configs import timm_export
 from vit_jax.models import factory
 from vit_jax.weights import declared
 from vit_jax.weights import weights as weights_lib
-from vit_jax.weights.formats import safetensors
 
 TINY = random_models.TINY
 ARGUMENTS = {'img_size': 32, 'embed_dim': 12, 'depth': 2, 'num_heads': 3,

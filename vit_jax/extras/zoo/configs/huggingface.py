@@ -12,11 +12,11 @@ from typing import Any
 from vit_jax import schema
 from vit_jax.data import preprocessing
 from vit_jax.data.images import resize as resize_lib
+from vit_jax.extras.zoo import declared
 from vit_jax.extras.zoo import removed
 from vit_jax.extras.zoo import timm_names
 from vit_jax.extras.zoo.families import families
 from vit_jax.extras.zoo.families import records
-from vit_jax.weights import declared
 
 GELU = {'gelu': 'exact', 'gelu_pytorch_tanh': 'tanh', 'quick_gelu': 'quick',
         'gelu_python': 'exact', 'gelu_new': 'tanh', 'gelu_fast': 'tanh'}

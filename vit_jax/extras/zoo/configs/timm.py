@@ -11,12 +11,12 @@ from typing import Any
 
 from vit_jax import schema
 from vit_jax.data import preprocessing
+from vit_jax.extras.zoo import declared
 from vit_jax.extras.zoo import removed
 from vit_jax.extras.zoo import timm_names
 from vit_jax.extras.zoo.configs import timm_arguments
 from vit_jax.extras.zoo.configs import timm_naflex
 from vit_jax.extras.zoo.families import families as lineages
-from vit_jax.weights import declared
 
 # Arguments that set what the arrays do not show.
 _READ = (
