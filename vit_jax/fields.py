@@ -3,11 +3,9 @@
 A field that changes what the parameters of a model compute is declared as
 
     parallel: bool = fields.switch(False)
-    registers: int = fields.switch(0, exported={'timm': ANY})
 
-Fine-tuning inherits it from the checkpoint, load reports show it where it
-differs from the default, and `weights.save` refuses values that another
-library's model cannot have.
+Fine-tuning inherits it from the checkpoint, and load reports show it where it
+differs from the default.
 
 The type of a field says whether a run may resume with another value; what it
 says of a section holds for its fields, unless they say otherwise:
@@ -30,22 +28,10 @@ NOTED, FREE, MEASURED, REFUSED = _CHANGES = (
 Free, Measured, Refused = (
     Annotated[T, FREE], Annotated[T, MEASURED], Annotated[T, REFUSED])
 
-ANY = 'any'
 
-Exported = str | Mapping[str, str | tuple[Any, ...]]
-
-
-def switch(default: Any, *, exported: Exported | None = None) -> Any:
-  """Returns a dataclass field for an architecture switch.
-
-  Args:
-    default: default value; every format of another library can store it.
-    exported: other values that formats of other libraries can store: `ANY`, or
-      for each format its values or `ANY`. A format that is not named stores
-      only the default.
-  """
-  return dataclasses.field(default=default, metadata={
-      'architecture': True, 'exported': exported or {}})
+def switch(default: Any) -> Any:
+  """Returns a dataclass field for an architecture switch."""
+  return dataclasses.field(default=default, metadata={'architecture': True})
 
 
 def switches(config: Any) -> tuple[str, ...]:
@@ -96,21 +82,3 @@ def check_range(
                f' and below {end:g}' if end < math.inf else
                ' and finite' * isinstance(numbers[0], float))
     raise ValueError(f'{name} must be {lowest}{highest}, but is {value}.')
-
-
-def check_exportable(config: Any, form: str) -> None:
-  """Raises if the format of another library cannot store a switch's value.
-
-  Raises:
-    ValueError: naming the switch and the values that the format can store.
-  """
-  known = {f.name: f for f in dataclasses.fields(config)}
-  for name, value in non_default(config).items():
-    exported = known[name].metadata['exported']
-    if isinstance(exported, Mapping):
-      exported = exported.get(form, ())
-    if exported != ANY and value not in exported:
-      allowed = (known[name].default, *exported)
-      raise ValueError(
-          f'The format {form} cannot store {name}={value!r}, only '
-          f'{" or ".join(map(repr, allowed))}. Save the model as orbax.')

@@ -41,8 +41,6 @@ MODELS: Mapping[str, str] = {
     'backbone': 'vit_jax.extras.zoo.backbone_config:BackboneConfig',
 }
 
-# Writes a model in the formats of other codebases, or a backbone as .npz.
-WRITER = 'vit_jax.extras.zoo.save:write'
 # Finds the model that the arrays of a file belong to.
 FOREIGN = 'vit_jax.extras.zoo.foreign:load'
 
@@ -149,17 +147,16 @@ FILES: Mapping[str, str] = {
 
 # Files of weights that are read, the safest format first.
 WEIGHT_FILES: Mapping[str, str] = {
-    'safetensors': 'vit_jax.weights.formats.safetensors',
+    'safetensors': 'vit_jax.extras.zoo.safetensors',
     'npz': 'vit_jax.weights.formats.npz',
     'pytorch': 'vit_jax.extras.zoo.pytorch',
 }
 
-# `convert --format`: modules that write.
+# `convert --format`: functions that write.
 WEIGHT_FORMATS: Mapping[str, str] = {
-    'npz': 'vit_jax.weights.published',
-    'timm': 'vit_jax.extras.zoo.configs.timm_export',
-    'huggingface': 'vit_jax.extras.zoo.configs.huggingface_export',
-    'orbax': 'vit_jax.weights.formats.orbax',
+    'npz': 'vit_jax.weights.published:write',
+    'timm': 'vit_jax.extras.zoo.save:write',
+    'orbax': 'vit_jax.weights.formats.orbax:save',
 }
 
 

@@ -1,11 +1,10 @@
 """Hugging Face's models and ours compute the same, in both directions."""
 
-import json
-
 import numpy as np
 from PIL import Image
 import pytest
 
+from tests import random_models
 import vit_jax
 from vit_jax.data import preprocessing as preprocessing_lib
 from vit_jax.extras.zoo.configs import huggingface
@@ -17,13 +16,6 @@ transformers = pytest.importorskip(
 
 TINY = {'hidden_size': 24, 'num_hidden_layers': 2, 'num_attention_heads': 2,
         'intermediate_size': 48, 'image_size': 32, 'patch_size': 8}
-
-
-def from_folder(kind, folder):
-  """Returns the module of a folder that contains exactly its keys."""
-  module, report = kind.from_pretrained(folder, output_loading_info=True)
-  assert not any(report.values()), report
-  return module
 
 
 @pytest.mark.parametrize('settings', [
@@ -39,11 +31,18 @@ def test_a_classifier(settings, torch_models, tmp_path):
   theirs.save_pretrained(tmp_path / 'x')
   ours = vit_jax.load(tmp_path / 'x', log=None)
   torch_models.assert_close(ours(images)['logits'], expected)
-  ours.save(tmp_path / 'out', form='huggingface')
-  again = from_folder(kind, tmp_path / 'out')
-  # 'gelu_new' is saved as another name with other rounding errors.
-  np.testing.assert_allclose(
-      torch_models.logits(again, images), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_folder_of_timm_is_opened(torch_models, tmp_path):
+  pytest.importorskip('timm', reason='timm is not installed')
+  ours = random_models.make(
+      {**random_models.TINY, 'gelu': 'exact'}, side=32)
+  ours.save(tmp_path / 'x', form='timm')
+  again = transformers.AutoModelForImageClassification.from_pretrained(
+      tmp_path / 'x')
+  images = torch_models.images()
+  torch_models.assert_close(
+      ours(images)['logits'], torch_models.logits(again, images))
 
 
 def test_a_model_without_a_head_has_the_same_pooler_and_tokens(
@@ -58,9 +57,6 @@ def test_a_model_without_a_head_has_the_same_pooler_and_tokens(
   for name, array in (('tokens', expected.last_hidden_state),
                       ('representation', expected.pooler_output)):
     torch_models.assert_close(found[name], array)
-  ours.save(tmp_path / 'out', form='huggingface')
-  again = torch_models.outputs(from_folder(kind, tmp_path / 'out'), images)
-  assert torch.equal(again.pooler_output, expected.pooler_output)
 
 
 TEXT = {'hidden_size': 16, 'intermediate_size': 16, 'num_hidden_layers': 1,
@@ -156,14 +152,6 @@ def test_a_family_computes_the_same(name, torch_models, tmp_path):
       'logits' if ours.config.num_classes else
       'tokens' if expected.ndim == 3 else 'representation'])
   torch_models.assert_close(found, expected)
-  ours.save(tmp_path / 'out', form='huggingface')
-  kind = json.loads((tmp_path / 'out' / 'config.json').read_text())[
-      'architectures'][0]
-  again = from_folder(getattr(transformers, kind), tmp_path / 'out')
-  found = outputs(again, images)
-  # Positions of Pixio's class tokens are added to these.
-  np.testing.assert_allclose(
-      found, expected, rtol=0, atol=1e-6 * (kind == 'PixioModel'))
 
 
 @pytest.mark.parametrize('name', [
@@ -184,33 +172,6 @@ def test_a_family_of_another_size_computes_the_same(
   found = np.asarray(ours(images)[
       'logits' if ours.config.num_classes else 'representation'])
   torch_models.assert_close(found, expected)
-
-
-@pytest.mark.parametrize('settings', [
-    {}, {'qkv_bias': False}, {'num_cls_tokens': 2, 'num_registers': 1}],
-    ids=str)
-def test_c_radio_is_written_as_it_was(settings, torch_models, tmp_path):
-  theirs = torch_models.perturbed(transformers.RadioModel(
-      transformers.RadioConfig(**DINOV2, max_img_size=32, mlp_ratio=2.5,
-                               norm_mean=[0.1] * 3, **settings)))
-  theirs.save_pretrained(tmp_path / 'x')
-  transformers.CLIPImageProcessor(
-      size={'height': 32, 'width': 32}, do_center_crop=False,
-      do_normalize=False).save_pretrained(tmp_path / 'x')
-  ours = vit_jax.load(tmp_path / 'x', log=None)
-  assert ours.preprocess.mean == (0.1,) * 3
-  ours.save(tmp_path / 'y', form='huggingface')
-  again = from_folder(transformers.RadioModel, tmp_path / 'y')
-  found, expected = again.state_dict(), theirs.state_dict()
-  assert found.keys() == expected.keys()
-  assert all(torch.equal(found[name], expected[name]) for name in expected)
-  images = torch_models.images()
-  expected, found = (torch_models.outputs(m, images) for m in (theirs, again))
-  assert torch.equal(found.last_hidden_state, expected.last_hidden_state)
-  loaded = vit_jax.load(tmp_path / 'y', log=None)
-  assert loaded.preprocess == ours.preprocess
-  processor = transformers.CLIPImageProcessor.from_pretrained(tmp_path / 'y')
-  assert not processor.do_normalize
 
 
 @pytest.mark.parametrize('size', [(64, 64), (32, 32), (40, 24)])
@@ -246,7 +207,7 @@ def test_crops_have_the_offsets_of_transformers(margin):
       np.asarray(ours), theirs.transpose(1, 2, 0))
 
 
-def test_labels_and_preprocessing_are_loaded_and_saved(torch_models, tmp_path):
+def test_labels_and_preprocessing_are_loaded(torch_models, tmp_path):
   labels = {0: 'cat', 1: 'dog', 2: 'eel'}
   theirs = transformers.ViTForImageClassification(transformers.ViTConfig(
       **TINY, id2label=labels, label2id={v: k for k, v in labels.items()}))
@@ -260,9 +221,3 @@ def test_labels_and_preprocessing_are_loaded_and_saved(torch_models, tmp_path):
   assert (found.mean, found.std) == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
   assert found.sections[0]['method'] == 'bicubic'
   assert found.labels == ('cat', 'dog', 'eel')
-  ours.save(tmp_path / 'out', form='huggingface')
-  again = transformers.ViTImageProcessor.from_pretrained(tmp_path / 'out')
-  for name in ('size', 'image_mean', 'image_std', 'resample'):
-    assert getattr(again, name) == getattr(processor, name), name
-  config = transformers.AutoConfig.from_pretrained(tmp_path / 'out')
-  assert config.id2label == labels

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import vit_jax
+from vit_jax.extras.zoo import safetensors
 from vit_jax.extras.zoo import timm_names
-from vit_jax.weights.formats import safetensors
 
 torch = pytest.importorskip('torch', reason='torch is not installed')
 timm = pytest.importorskip('timm', reason='timm is not installed')

@@ -38,11 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--target', required=True, metavar='PATH',
       help='new path to write: a file for npz (a .json is written next to '
-      'it), a file or folder for timm, a folder for huggingface and orbax')
+      'it), a folder for timm and orbax')
   parser.add_argument(
       '--format', required=True, metavar='FORMAT',
-      help='npz: format of the published JAX weights; timm and huggingface: '
-      'safetensors of these libraries; orbax: checkpoint of vit_jax')
+      help='npz: format of the published JAX weights; timm: config.json and '
+      'safetensors, which timm and Transformers open; orbax: checkpoint of '
+      'vit_jax')
   parser.add_argument(
       '--dtype', default='float32', metavar='TYPE',
       help='float32 (default), float16 or bfloat16: type of the arrays in the '

@@ -212,8 +212,7 @@ class ResNetConfig(model_config.ModelConfig):
       slow on CPUs; 99 unrolls whole stages.
   """
   name: Literal['resnet'] = fields.switch('resnet')  # type: ignore[assignment]
-  backbone: resnet_config.StemConfig | None = fields.switch(
-      None, exported={'npz': fields.ANY, 'timm': fields.ANY})
+  backbone: resnet_config.StemConfig | None = fields.switch(None)
   remat: fields.Free[layers.Remat] = 'none'  # type: ignore[misc]
   unroll: fields.Free[int] = 1
 

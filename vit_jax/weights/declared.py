@@ -1,97 +1,40 @@
-"""Settings that a file declares for weights: our own metadata, or config.json.
+"""Settings that vit_jax writes with weights, so that nothing is lost.
 
-vit_jax writes metadata with exported weights, so that nothing is lost:
-
+    checkpoint:  the config of its run, or of `save`
+    npz:         JSON in a file of the same stem, `model.json`
     safetensors: JSON under the key `vit_jax` of the file's metadata
-    npz:         the same JSON in a file of the same stem, `model.json`
 
 It is the only record that is read; a config.json beside it is for others.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 import dataclasses
 import pathlib
 from typing import Any
-import zlib
 
 from vit_jax import schema
 from vit_jax import untrusted
 from vit_jax.checkpoints import paths
 from vit_jax.data import preprocessing
 from vit_jax.models import factory
+from vit_jax.models import model_config
 from vit_jax.models import positions as positions_lib
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.formats import array_file
 from vit_jax.weights.formats import npz
 
 KEY = 'vit_jax'
-# Files beside weights in which timm and Transformers describe them.
-CONFIG_FILES = (
-    'config.json', 'processor_config.json', 'preprocessor_config.json')
-# Settings whose origin every load reports.
-REPORTED = ('mean', 'std', 'ops', *preprocessing.TERMS, 'labels', 'num_heads')
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Declared:
-  """Declared settings; `weights.foreign` compares them with the arrays.
-
-  Attributes:
-    source: file that declares them.
-    families: names of the weight families it can describe; () for any.
-    ours: whether vit_jax wrote it, so that it is complete.
-    model: keys of the section `model`.
-    preprocess: arguments of `preprocessing.parse`.
-    resolution: image height and width of the position embeddings.
-    positions: interpolation of position embeddings.
-    embeds_prefix: whether class token and registers have position embeddings.
-    origins: origins of the keys of `model` and `preprocess` that `source`
-      itself does not declare.
-    notes: lines for the load summary.
-  """
-  source: str = ''
-  families: tuple[str, ...] = ()
-  ours: bool = False
-  model: dict[str, Any] = dataclasses.field(default_factory=dict)
-  preprocess: dict[str, Any] = dataclasses.field(default_factory=dict)
-  resolution: tuple[int, int] | None = None
-  positions: positions_lib.Interpolation | None = None
-  embeds_prefix: bool | None = None
-  origins: dict[str, str] = dataclasses.field(default_factory=dict)
+  """Complete settings of weights; the fields are those of `Weights`."""
+  config: model_config.ModelConfig
+  preprocess: preprocessing.Preprocess
+  resolution: tuple[int, int]
+  positions: positions_lib.Interpolation = 'linear'
   notes: tuple[str, ...] = ()
-
-  def add_defaults(self, preprocess: Mapping[str, Any], origin: str) -> None:
-    """Adds keys of `Preprocess` that are not declared."""
-    for name in preprocess.keys() - self.preprocess.keys():
-      self.preprocess[name] = preprocess[name]
-      self.origins[name] = origin
-
-  def replace(self, preprocess: Mapping[str, Any], origin: str) -> None:
-    """Sets keys of `Preprocess`; operations replace a resize and a crop."""
-    if 'ops' in preprocess:
-      for term in ('keep_aspect', 'crop'):
-        self.preprocess.pop(term, None)
-    self.preprocess |= preprocess
-    self.origins |= dict.fromkeys(preprocess, origin)
-
-  def settings(self, given: Container[str]) -> dict[str, str]:
-    """Returns the origins of `REPORTED`; the caller sets the keys in `given`.
-    """
-    result = {}
-    for name in REPORTED:
-      # Operations declare what the terms of timm describe.
-      key = 'ops' if name in preprocessing.TERMS and (
-          name not in self.preprocess) else name
-      declared = key in self.preprocess or key in self.model
-      result[name] = self.origins.get(key) or (
-          f'declared by {self.source}' if declared else 'assumed')
-    return result | given_settings(given)
-
-
-def given_settings(given: Container[str]) -> dict[str, str]:
-  """Returns the origin of the settings in `REPORTED` that the caller gives."""
-  return {name: weights_lib.GIVEN for name in REPORTED if name in given or (
-      name in preprocessing.TERMS and 'ops' in given)}
+  source: str = ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +51,6 @@ class Metadata:
     data: section `data` of a run.
     objective: section `objective` of a run.
     checksum: that of the arrays in the .npz file, which is another file.
-    files: checksums of the JSON files written for other libraries, by name.
   """
   model: dict[str, Any]
   preprocess: dict[str, Any] | None = None
@@ -117,13 +59,25 @@ class Metadata:
   data: dict[str, Any] = dataclasses.field(default_factory=dict)
   objective: dict[str, Any] = dataclasses.field(default_factory=dict)
   checksum: str = ''
-  files: dict[str, str] = dataclasses.field(default_factory=dict)
 
-  def size(self, preprocess: preprocessing.Preprocess) -> tuple[int, int]:
-    """Returns the image size of the position embeddings."""
-    if self.resolution is None:
-      return preprocess.resolution
-    return preprocessing.parse({'resolution': self.resolution}).resolution
+  def parse(self, source: str) -> Declared:
+    """Returns the typed settings."""
+    config = factory.parse(self.model)
+    section, notes = _fixed_size(self.preprocess or self._of_run())
+    preprocess = preprocessing.parse(section)
+    resolution = preprocess.resolution if self.resolution is None else (
+        preprocessing.parse({'resolution': self.resolution}).resolution)
+    return Declared(
+        config, preprocess, resolution, self.positions, notes, source)
+
+  def _of_run(self) -> dict[str, Any]:
+    """Returns the preprocessing of a run."""
+    section = preprocessing.from_data(self.data)
+    if self.data.get('target_std'):
+      section['activation'] = 'none'
+    elif self.objective.get('loss') == 'sigmoid':
+      section['activation'] = 'sigmoid'
+    return section
 
 
 def metadata(model: weights_lib.Weights) -> dict[str, Any]:
@@ -133,7 +87,7 @@ def metadata(model: weights_lib.Weights) -> dict[str, Any]:
           'resolution': list(model.resolution), 'positions': model.positions}
 
 
-def fixed_size(
+def _fixed_size(
     preprocess: Mapping[str, Any],
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
   """Returns stored preprocessing with images of one size, and notes.
@@ -155,31 +109,16 @@ def json_path(path: str) -> str:
   return path.removesuffix('.npz') + '.json'
 
 
-def checksum(file: pathlib.Path) -> str:
-  """Returns the CRC-32 of a small file."""
-  return f'{zlib.crc32(file.read_bytes()):08x}'
-
-
-def _changed(found: Metadata, path: pathlib.Path) -> tuple[str, ...]:
-  """Returns notes on changed JSON files beside weights."""
-  files = {path.with_name(name): known for name, known in found.files.items()}
-  return tuple(
-      f'{file.name} was changed, but is not read: the settings are those in '
-      'the metadata of the weights. Override them, or convert the weights again'
-      for file, known in files.items()
-      if file.exists() and checksum(file) != known)
-
-
 def read_metadata(opened: array_file.ArrayFile) -> Declared | None:
   """Returns the settings that vit_jax wrote with a file; None if it did not.
 
   Raises:
     ValueError: if the metadata is damaged, or of other weights.
   """
+  path = paths.display(opened.path)
   npz_json = pathlib.Path(json_path(opened.path))
   if KEY in opened.metadata:
-    text = opened.metadata[KEY]
-    source = f'{KEY} in the metadata of {paths.display(opened.path)}'
+    text, source = opened.metadata[KEY], f'{KEY} in the metadata of {path}'
   elif opened.format == 'npz' and untrusted.exists(npz_json):
     text, source = untrusted.read_text(npz_json), paths.display(npz_json)
   else:
@@ -189,51 +128,16 @@ def read_metadata(opened: array_file.ArrayFile) -> Declared | None:
     if KEY not in opened.metadata and not (
         isinstance(data, dict) and 'preprocess' in data):
       return None  # Unrelated JSON.
+    data.pop('files', None)  # Of earlier versions.
     found = schema.parse(Metadata, data, where='metadata')
-    config = factory.parse(found.model)
-    section, notes = fixed_size(found.preprocess or {})
-    preprocess = preprocessing.parse(section)
-    resolution = found.size(preprocess)
-    notes += _changed(found, pathlib.Path(opened.path))
+    result = found.parse(source)
   except (ValueError, TypeError, AttributeError) as error:
     raise ValueError(f'{source} is malformed: {error}') from error
   arrays = opened.metadata.get(npz.CHECKSUM)
   if found.checksum not in ('', arrays):
     raise ValueError(
         f'{source} was written for other weights: the checksum of their arrays '
-        f'is {found.checksum}, but that of {paths.display(opened.path)} is '
-        f'{arrays}. Copy or download both files again, which `convert` wrote '
-        'together; or remove checksum from the .json file if it describes '
-        'these weights.')
-  result = Declared(
-      source=source, ours=True, model=schema.to_plain(config),
-      preprocess={f.name: getattr(preprocess, f.name)
-                  for f in dataclasses.fields(preprocess)},
-      resolution=resolution, positions=found.positions, notes=notes)
-  if config.has_tokens:
-    result.embeds_prefix = config.has_cls and getattr(
-        config, 'position_cls', True)
+        f'is {found.checksum}, but that of {path} is {arrays}. Copy or '
+        'download both files again, which `convert` wrote together; or remove '
+        'checksum from the .json file if it describes these weights.')
   return result
-
-
-def sides(value: Any) -> tuple[int, int]:
-  """Returns an image size, one number or [height, width], as a pair."""
-  height, width = (value, value) if isinstance(value, int) else value
-  return int(height), int(width)
-
-
-def class_names(value: Any) -> tuple[str, ...]:
-  """Returns class names from a list, or from a dict of their indices.
-
-  Raises:
-    ValueError: if the indices are not 0, 1 and so on.
-  """
-  if isinstance(value, Mapping):
-    keys = sorted(value, key=int)
-    if [*map(int, keys)] != [*range(len(keys))]:
-      raise ValueError(
-          f'{len(keys)} class names must have the indices 0 to '
-          f'{len(keys) - 1}, but the first are {", ".join(keys[:8])}. Correct '
-          'id2label or label_names in config.json.')
-    value = [value[key] for key in keys]
-  return tuple(map(str, value))

@@ -28,7 +28,8 @@ from vit_jax.weights import check
 from vit_jax.weights import download
 from vit_jax.weights import published
 from vit_jax.weights import weights as weights_lib
-from vit_jax.weights.formats import open_file
+from vit_jax.weights.formats import array_file
+from vit_jax.weights.formats import npz
 from vit_jax.weights.formats import orbax
 
 Log = Callable[[str], None]
@@ -76,11 +77,10 @@ def _open_file(
     path: pathlib.Path, overrides: Mapping[str, Any],
 ) -> weights_lib.Weights:
   """Opens a published .npz file, or with the zoo any other."""
-  opened = open_file.open_weights(path)
   problem = f'{path} is not a published .npz file.'
-  if opened.format == 'npz':
+  if path.is_file() and array_file.sniff(path) == 'npz':
     try:
-      return published.read(opened, overrides)
+      return published.read(npz.open_file(path), overrides)
     except ValueError as error:
       problem = str(error)
   # Other models have such names, too, so that the zoo decides.

@@ -11,7 +11,9 @@ from vit_jax import registry
 from vit_jax import schema
 from vit_jax.data import preprocessing
 from vit_jax.models import factory
+from vit_jax.models import model_config
 from vit_jax.models import resnet_config
+from vit_jax.weights import weights as weights_lib
 
 
 @functools.cache
@@ -39,6 +41,38 @@ class Overrides:
   model: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   preprocess: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   prefix: str | None = None
+
+  def change(
+      self, stored: model_config.ModelConfig) -> model_config.ModelConfig:
+    """Returns a declared model with settings that no array determines.
+
+    Raises:
+      ValueError: if it would be another model.
+    """
+    given = self.model
+    if fixed := {'name', 'variant', 'backbone'} & given.keys():
+      raise ValueError(
+          f'{", ".join(sorted(fixed))}: the weights declare their model. Leave '
+          'it out.')
+    if stored.has_tokens and 'pooling' in given:
+      # Pooling does not change the class token.
+      given = {'cls': stored.has_cls, **given}
+    return factory.parse({**schema.to_plain(stored), **given})
+
+  @property
+  def settings(self) -> dict[str, str]:
+    """Origins of the settings in `weights.REPORTED` that the caller gives."""
+    given = {*self.model, *self.preprocess}
+    return {name: weights_lib.GIVEN for name in weights_lib.REPORTED
+            if name in given or (
+                name in preprocessing.TERMS and 'ops' in given)}
+
+  @property
+  def notes(self) -> tuple[str, ...]:
+    """A line of the summary about the settings of the caller."""
+    values = {**self.model, **self.preprocess}
+    return (weights_lib.listed(values.items(), start='overrides: '),) * bool(
+        values)
 
 
 def parse(overrides: Mapping[str, Any]) -> Overrides:

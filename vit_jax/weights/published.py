@@ -2,17 +2,18 @@
 
     file ─▶ names ─▶ model config ─▶ compared with the model's parameters
 
-Names and shapes of the arrays determine the model; our metadata beside the file
-declares the rest, if `convert` wrote it. Models with settings that these do not
-have are those of the zoo.
+Our metadata beside the file declare the model, if `convert` wrote it; if not,
+names and shapes of the arrays determine it. Files that hold anything else are
+those of the zoo.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 import dataclasses
-import functools
 import json
+import math
 import os
 import pathlib
+import re
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from vit_jax import atomic_files
 from vit_jax import tree
 from vit_jax import untrusted
 from vit_jax.checkpoints import paths
-from vit_jax.models import ablations
+from vit_jax.data import preprocessing
 from vit_jax.models import factory
 from vit_jax.models import model_config
 from vit_jax.models import resnet
@@ -38,10 +39,9 @@ from vit_jax.weights.formats import published_names
 
 _RECORDS = (vit.ViTConfig, resnet.HybridConfig, resnet.ResNetConfig)
 FAMILIES = {family.name: family for family in published_names.FAMILIES}
-# Values of settings that the files can hold; others have no array.
-_STORED: Mapping[str, tuple[Any, ...]] = {
-    'position': ('learned', 'none'), 'position_at': ('stem',),
-    'axial': (False,), 'pool_norm': (False,), 'decoder': (None,)}
+# The first kernel of a model, after its prefix.
+_STEM = re.compile(
+    r'((?:.*/)?)(embedding|conv_root|root_block/[^/]+)/kernel')
 
 
 # -------------------------------------------------------------------- reading
@@ -59,13 +59,6 @@ class _Found:
   family: published_names.Family
   prefix: str
   matches: tuple[layout.Match, ...]
-
-  @property
-  def left_out(self) -> tuple[str, ...]:
-    """Names of arrays that are not parameters of the model."""
-    used = {self.prefix + name for match in self.matches
-            for name in match.theirs}
-    return tuple(name for name in self.opened.shapes if name not in used)
 
   def convert(
       self, convert: Callable[..., np.ndarray], get: Callable[[str], Any],
@@ -103,159 +96,174 @@ def read(
   """
   given = overrides_lib.parse(overrides)
   found = _find(opened, given.prefix)
+  params = found.convert(layout.our_zeros, opened.shapes.__getitem__)
   declared = declared_lib.read_metadata(opened)
   if declared is None:
-    declared = declared_lib.Declared()
-    others = pathlib.Path(opened.path).with_name('config.json')
-    if untrusted.exists(others):
-      raise ValueError(f'{others} is not that of a published .npz file.')
+    return _build(found, params, _inferred(found, params, given), given)
   try:
-    return _build(found, declared, given)
+    return _build(found, params, dataclasses.replace(
+        declared, config=given.change(declared.config)), given)
   except ValueError as error:
-    if not declared.source:
-      raise
     raise ValueError(f'{declared.source} does not describe the weights: '
                      f'{error}') from error
 
 
 def _find(opened: array_file.ArrayFile, prefix: str | None) -> _Found:
   names = list(opened.shapes)
-  prefixes = [found for found in dict.fromkeys(
-      found for family in published_names.FAMILIES
-      for found in inferred.prefixes(family.table, names))
-              if found.startswith(prefix or '')]
-  if not prefixes:
+  prefixes = {match[1]: None for match in map(_STEM.fullmatch, names) if match}
+  if prefix is None and len(prefixes) != 1:
     raise ValueError(
-        f'The {len(names)} arrays of {opened.path} are not those of a published'
-        f' ViT or ResNet{f" under {prefix!r}" if prefix else ""}. The first '
-        f'arrays: {", ".join(names[:8])}.')
-  if len(prefixes) > 1 and prefix not in prefixes:
-    raise inferred.several_models(
-        opened.path, dict.fromkeys(prefixes, 'ViT or ResNet'))
-  chosen = prefix if prefix in prefixes else prefixes[0]
-  inside = inferred.names_under(chosen, names, prefixes)
-  family = max(published_names.FAMILIES, key=functools.partial(
-      _num_known, inside))
-  matches, problems = layout.matches(family.table, inside)
+        f'{opened.path} holds {len(prefixes)} published ViTs or ResNets, under '
+        f'the prefixes {[*prefixes]}. Choose one: prefix=..., or a file with '
+        f'one. The first arrays: {", ".join(names[:8])}.')
+  prefix = next(iter(prefixes)) if prefix is None else prefix
+  copies = tuple(other for other in prefixes
+                 if other != prefix and other.startswith(prefix))
+  inside = [name.removeprefix(prefix) for name in names
+            if name.startswith(prefix) and not name.startswith(copies)]
+  family, matches, problems = min(
+      ((family, *layout.matches(family.table, inside))
+       for family in published_names.FAMILIES), key=lambda found: len(found[2]))
   if problems:
     raise ValueError(f'{opened.path} looks like a {family.label}, but:\n'
                      + array_file.indented(problems))
-  return _Found(opened, family, chosen, tuple(matches))
-
-
-def _num_known(names: Iterable[str], family: published_names.Family) -> int:
-  return sum(bool(layout.find_row(family.table, name)
-                  or family.table.reason(name)) for name in names)
+  return _Found(opened, family, prefix, tuple(matches))
 
 
 def _build(
-    found: _Found, declared: declared_lib.Declared,
-    given: overrides_lib.Overrides,
+    found: _Found, params: Mapping[str, np.ndarray],
+    declared: declared_lib.Declared, given: overrides_lib.Overrides,
 ) -> weights_lib.Weights:
   """Compares the model with the headers."""
-  opened = found.opened
-  shapes = found.convert(layout.our_zeros, opened.shapes.__getitem__)
-  config = _config(found.family, shapes, declared, given)
-  resolution = _resolution(config, shapes, declared, given)
-  abstract = check.add_empty_head(config, shapes)
+  opened, config = found.opened, declared.config
+  if type(config) not in _RECORDS:
+    raise ValueError(
+        f'The settings are those of model.name={config.name!r}, which the '
+        'published files do not hold.')
+  shapes = check.add_empty_head(config, params)
   check.check_params(
-      config, abstract, resolution, path=opened.path,
+      config, shapes, declared.resolution, path=opened.path,
       theirs={match.ours: match.theirs[0] for match in found.matches})
-  preprocess = inferred.preprocess(config, resolution, declared, given)
-  under = f', under {found.prefix}' if found.prefix else ''
+  preprocess = preprocessing.override(declared.preprocess, given.preprocess)
+  check.check_preprocess(config, preprocess)
+  origin = f'declared by {declared.source}' if declared.source else 'assumed'
+  heads = {} if declared.source else {'num_heads': 'inferred from the arrays'}
+  used = {found.prefix + name for match in found.matches
+          for name in match.theirs}
+  left_out = [name for name in opened.shapes if name not in used]
   return weights_lib.Weights(
       config=config,
       read=lambda: tree.unflatten(check.add_empty_head(
           config, found.convert(layout.to_ours, opened.read))),
-      shapes=tree.unflatten(abstract), resolution=resolution,
-      preprocess=preprocess, positions=declared.positions or 'linear',
+      shapes=tree.unflatten(shapes), resolution=declared.resolution,
+      preprocess=preprocess, positions=declared.positions,
       address=opened.path, kind=found.family.name,
-      description=f'{paths.display(opened.path)}: {found.family.label} '
-      f'({opened.format}{under})',
-      settings=declared.settings({**given.model, **given.preprocess}),
-      notes=tuple(inferred.notes(
-          opened, declared=declared, given=given, size=preprocess.resolution,
-          left_out=found.left_out)),
+      description=f'{paths.display(opened.path)}: {found.family.label} (npz'
+      + f', under {found.prefix}' * bool(found.prefix) + ')',
+      settings={**dict.fromkeys(weights_lib.REPORTED, origin), **heads,
+                **given.settings},
+      notes=(*declared.notes, *given.notes, *inferred.ignored(left_out)),
       report=tuple(inferred.report(
-          opened, matches=found.matches, params=abstract,
-          left_out=found.left_out)))
+          opened, matches=found.matches, params=shapes, left_out=left_out)))
+
+
+# --------------------------------------------------- files without our metadata
+
+
+def _inferred(
+    found: _Found, params: Mapping[str, np.ndarray],
+    given: overrides_lib.Overrides,
+) -> declared_lib.Declared:
+  """Returns the settings of a file without our metadata."""
+  path = pathlib.Path(found.opened.path)
+  if untrusted.exists(path.with_name('config.json')):
+    raise ValueError(f'There is a config.json beside {path}, which published '
+                     '.npz files do not have.')
+  config = _config(found.family, params, given.model)
+  resolution = _resolution(config, params, given.preprocess.get('resolution'))
+  file = pathlib.Path(declared_lib.json_path(str(path)))
+  return declared_lib.Declared(
+      config, preprocessing.parse({'resolution': resolution}), resolution,
+      notes=((f'{file.name} beside it is not that of vit_jax' if file.exists()
+              else f'no {file.name} beside it, which vit_jax writes')
+             + ': settings that are assumed may be wrong',))
 
 
 def _config(
     family: published_names.Family, params: Mapping[str, np.ndarray],
-    declared: declared_lib.Declared, given: overrides_lib.Overrides,
+    given: Mapping[str, Any],
 ) -> model_config.ModelConfig:
-  """Returns the model config; adds the origin of its heads to `declared`."""
-  known = inferred.known_settings(declared, given)
-  name = family.settings.get('name', 'vit')
-  inferred.check_kind(known, name)
+  """Returns the model config of the arrays, with the settings of the caller."""
   section = {**family.settings, 'num_classes': inferred.num_classes(params)}
-  if name == 'vit':
+  if family.settings.get('name') != 'resnet':
     has_cls = 'cls' in params
-    pooling = known.get('pooling') or (
+    pooling = given.get('pooling') or (
         'attention' if 'pooling/probe' in params
         else 'cls' if has_cls else 'average')
     section |= {
         **inferred.encoder(params, family.table),
         'num_heads': inferred.heads(params), 'pooling': pooling,
         'cls': None if has_cls == pooling.startswith('cls') else has_cls}
-    if 'num_heads' not in known:
-      declared.origins['num_heads'] = 'inferred from the arrays'
-  section |= {**known, 'name': name}  # `factory.parse` finds another.
-  section |= inferred.stem(params, family.backbone, known)
-  variant = section.pop('variant', None)
-  config = factory.parse(section)
-  if type(config) not in _RECORDS:
-    raise ValueError(
-        f'The settings are those of model.name={config.name!r}, which the '
-        'published files do not hold.')
-  return inferred.with_variant(config, variant)
+  section |= given
+  if 'variant' in given:  # It sets all dimensions.
+    section = {name: value for name, value in section.items()
+               if name in given or name not in vit.ViTConfig.dimensions}
+    return factory.parse(section)
+  section |= inferred.stem(params, family.backbone, given)
+  return inferred.with_variant(factory.parse(section), None)
 
 
 def _resolution(
     config: Any, params: Mapping[str, np.ndarray],
-    declared: declared_lib.Declared, given: overrides_lib.Overrides,
+    requested: tuple[int, int] | None,
 ) -> tuple[int, int]:
-  """Returns the image size of the position embeddings."""
-  requested = given.preprocess.get('resolution')
-  stored = declared.preprocess.get('resolution')
-  if not config.has_tokens or config.position != 'learned' or (
-      'positions' not in params):
-    return requested or declared.resolution or stored or inferred.DEFAULT_SIZE
-  grid, prefix = inferred.position_grid(
-      config, len(params['positions']), num_prefix=config.num_prefix,
-      embeds_prefix=declared.embeds_prefix, declared=declared.resolution,
-      stored=stored, requested=requested)
-  if prefix != config.num_prefix:
-    raise ValueError('The class token has no position embedding.')
-  return config.image_size(grid)
+  """Returns the image size of the position embeddings.
+
+  Raises:
+    ValueError: if their grid is neither square nor that of `requested`.
+  """
+  if not config.has_tokens or 'positions' not in params:
+    return requested or inferred.DEFAULT_SIZE
+  count = len(params['positions']) - config.num_prefix
+  side = math.isqrt(max(count, 0))
+  if side**2 == count:
+    return config.image_size((side, side))
+  if requested and math.prod(config.grid(requested)) == count:
+    return requested
+  raise ValueError(
+      f'The grid of {count} position embeddings is not square. Set the image '
+      'size that they are for: resolution=(height, width).')
 
 
 # -------------------------------------------------------------------- writing
-
-
-def holds(config: model_config.ModelConfig) -> bool:
-  """Whether `write` is for this kind of model."""
-  return type(config) in (*_RECORDS, ablations.AblationConfig)
 
 
 def write(
     target: str | os.PathLike, model: weights_lib.Weights, *, dtype: str,
 ) -> list[str]:
   """Writes a model and its metadata; see `save.save`."""
-  config: Any = inferred.with_variant(model.config, model.config.variant)
-  for name, values in _STORED.items():
-    if (value := getattr(config, name, values[0])) not in values:
-      raise ValueError(
-          f'The format npz cannot store {name}={value!r}, only '
-          f'{" or ".join(map(repr, values))}. Save the model as orbax.')
+  config: Any = model.config
+  if type(config) not in _RECORDS:
+    raise ValueError(
+        'The format npz is for plain ViTs, hybrids and ResNets, but the model '
+        f'is of {config.name!r}. Save it as orbax.')
   family = FAMILIES['npz' if config.has_tokens else
                      'bit' if config.backbone.preactivation else 'resnet']
   arrays = to_arrays(family, tree.flatten(model.read()))
-  write_file(
-      target, {name: array.astype(dtype) for name, array in arrays.items()},
-      declared_lib.metadata(dataclasses.replace(model, config=config)))
-  return list(differences('npz', family, config))
+  path = os.fspath(target)
+  with (atomic_files.create(path) as file,
+        atomic_files.create(declared_lib.json_path(path)) as json_file):
+    npz.write(file, {
+        name: array.astype(dtype) for name, array in arrays.items()})
+    json_file.write_text(json.dumps({
+        **declared_lib.metadata(model),
+        npz.CHECKSUM: npz.open_file(file).metadata[npz.CHECKSUM],
+    }, indent=2) + '\n')
+  theirs = {**family.settings, **family.backbone}
+  own = {**vars(config), **vars(getattr(config, 'backbone', config))}
+  return [f'the published code computes with {name}={value!r}, this model with '
+          f'{own[name]!r}, which only vit_jax reads, from the .json file'
+          for name, value in theirs.items() if own[name] != value]
 
 
 def to_arrays(
@@ -273,36 +281,3 @@ def to_arrays(
           family.table, name, np.asarray(array, np.float32))
   return {family.prefix + name: np.ascontiguousarray(array)
           for name, array in sorted(arrays.items())}
-
-
-def write_file(
-    target: str | os.PathLike, arrays: Mapping[str, np.ndarray],
-    metadata: Mapping[str, Any],
-) -> None:
-  """Writes an .npz file, and our metadata beside it."""
-  path = os.fspath(target)
-  with (atomic_files.create(path) as file,
-        atomic_files.create(declared_lib.json_path(path)) as json_file):
-    npz.write(file, arrays)
-    json_file.write_text(json.dumps({
-        **metadata, npz.CHECKSUM: npz.open_file(file).metadata[npz.CHECKSUM],
-    }, indent=2) + '\n')
-
-
-def differences(
-    form: str, family: Any, config: Any, *, declared: Iterable[str] = (),
-) -> Iterator[str]:
-  """Yields notes on settings for which the format's library differs.
-
-  The settings of its family are those of the library, except those that it
-  reads from config.json (`declared`).
-  """
-  pairs = [(name, value, getattr(config, name))
-           for name, value in family.settings.items() if name not in declared]
-  if backbone := getattr(config, 'backbone', None):
-    pairs += [(f'backbone.{name}', value, getattr(backbone, name))
-              for name, value in family.backbone.items()]
-  for name, theirs, own in pairs:
-    if own != theirs:
-      yield (f'{form} computes with {name}={theirs!r}, this model with {own!r};'
-             ' only vit_jax reads that from the metadata')

@@ -7,12 +7,10 @@ import numpy as np
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax import tree
-from vit_jax.weights import published
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.formats import array_file
-from vit_jax.weights.formats import orbax
 
-ORBAX, NPZ = 'orbax', 'npz'
+ORBAX = 'orbax'
 FORMATS = tuple(registry.WEIGHT_FORMATS)
 DTYPES = ('float32', 'float16', 'bfloat16')
 
@@ -25,8 +23,7 @@ def save(
 
   Args:
     target: a path, local or at gs://, that does not exist. npz: a file, next to
-      which a .json is written; timm: a .safetensors file, or a folder with a
-      config.json; huggingface and orbax: a folder.
+      which a .json is written; timm and orbax: a folder.
     form: one of `FORMATS`.
     model: the model.
     dtype: one of `DTYPES`; the type of the arrays in the file. Half precision
@@ -43,22 +40,13 @@ def save(
   schema.check_name(
       form, registry.available(registry.WEIGHT_FORMATS), what='format')
   schema.check_name(dtype, DTYPES, what='dtype')
-  if form == ORBAX and dtype != 'float32':
-    raise ValueError(
-        f'The format {ORBAX} stores float32, but dtype is {dtype!r}.')
   for name, array in tree.flatten(model.read()).items():
     array_file.to_float32(np.asarray(array), name=name, path='The model')
-  if form == ORBAX:
-    orbax.save(target, model)
-    return []
-  if registry.is_target(model.config.name):
+  if form != ORBAX and (registry.is_target(model.config.name)
+                        or model.preprocess.channels != 3):
     raise ValueError(
-        f'The format {form} is for models of the library, but the model is '
-        f'{model.config.name}. Save it as orbax.')
-  if model.preprocess.channels != 3:
-    raise ValueError(
-        f'The model has {model.preprocess.channels} input channels, but the '
-        f'format {form} supports three. Save it as orbax.')
-  if form == NPZ and published.holds(model.config):
-    return published.write(target, model, dtype=dtype)
-  return registry.load(registry.WRITER)(target, form, model, dtype=dtype)
+        f'The format {form} is for models of the library with three channels, '
+        f'but the model is {model.config.name} with '
+        f'{model.preprocess.channels}. Save it as orbax.')
+  return registry.load(registry.WEIGHT_FORMATS[form])(
+      target, model, dtype=dtype)

@@ -20,6 +20,8 @@ from vit_jax.models import positions as positions_lib
 
 W = TypeVar('W', bound='Weights')
 _MAX_NAMES = 4  # Names of classes or arrays in a line.
+# Settings whose origin every load reports.
+REPORTED = ('mean', 'std', 'ops', *preprocessing.TERMS, 'labels', 'num_heads')
 GIVEN = 'given'  # Origin of settings that the caller sets.
 
 
@@ -40,8 +42,8 @@ class Weights:
     kind: 'params' or 'average' of a checkpoint, or the family of other weights.
     description: path and format of the file, for the summary.
     run: config of the training run that wrote them; empty for other weights.
-    settings: origin of each setting in `declared.REPORTED`: 'declared by' a
-      file, 'inferred from' arrays or names, 'assumed', or `GIVEN`.
+    settings: origin of each setting in `REPORTED`: 'declared by' a file,
+      'inferred from' arrays or names, 'assumed', or `GIVEN`.
     notes: further lines of the summary.
     report: a line for each parameter that is read or ignored.
   """

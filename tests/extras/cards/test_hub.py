@@ -41,11 +41,9 @@ def push(source, target, *flags, form='timm'):
       f'--push={NAME}', *flags])
 
 
-@pytest.mark.parametrize('form', ['timm', 'huggingface'])
-def test_a_pushed_model_is_complete_and_loads(
-    form, hub, source, tmp_path, capsys):
+def test_a_pushed_model_is_complete_and_loads(hub, source, tmp_path, capsys):
   assert push(source, tmp_path / 'out', '--licence=apache-2.0', '--private',
-              f'--json={tmp_path}/figures.json', form=form) == 0
+              f'--json={tmp_path}/figures.json') == 0
   assert f'pushed  hf://{NAME}' in capsys.readouterr().out
   assert hub.visibility == {NAME: 'private'}
   assert hub.files[NAME] == {
@@ -54,7 +52,7 @@ def test_a_pushed_model_is_complete_and_loads(
       hub.files[NAME])
   card = hub.files[NAME]['README.md'].decode()
   assert 'license: apache-2.0' in card
-  assert f'library_name: {dict(timm="timm").get(form, "transformers")}' in card
+  assert 'library_name: timm' in card
   assert f"vit_jax.load('hf://{NAME}')" in card
   assert json.loads((tmp_path / 'figures.json').read_text())[
       'commit'].startswith(f'{hub.address}/{NAME}/commit/')
@@ -89,7 +87,7 @@ def test_the_card_of_a_run_is_pushed_with_its_licence(
 
 @pytest.mark.parametrize(('flags', 'form', 'words'), [
     ([], 'timm', 'The licence of the weights is unknown'),
-    (['--licence=mit'], 'npz', '--push needs --format=timm or huggingface'),
+    (['--licence=mit'], 'npz', '--push needs --format=timm'),
     (['--licence=mit', '--push=a/b/c'], 'timm',
      "--push must be USER/NAME; got 'a/b/c'")])
 def test_a_mistake_writes_and_uploads_nothing(
@@ -155,13 +153,11 @@ def test_a_converted_folder_has_the_card_with_its_new_path(
     workdir, tmp_path):
   assert not main.main([
       'convert', f'--source={workdir}', f'--target={tmp_path}/hub',
-      '--format=huggingface'])
+      '--format=timm'])
   text = (tmp_path / 'hub' / 'README.md').read_text()
   assert f'--model={tmp_path}/hub photos/' in text
   assert str(workdir) not in text
   assert '## Intended use and limits' in text
-  problem = json.loads((tmp_path / 'hub' / 'config.json').read_text())
-  assert problem['problem_type'] == 'multi_label_classification'
 
 
 def test_another_checkpoint_lacks_the_metrics_of_the_card(
@@ -171,7 +167,7 @@ def test_another_checkpoint_lacks_the_metrics_of_the_card(
   step.rename(step.with_name('1'))
   assert not main.main([
       'convert', f'--source={folder}', f'--target={tmp_path}/hub',
-      '--format=huggingface', '--which=latest'])
+      '--format=timm', '--which=latest'])
   metadata, original = (
       test_model_card.front(path.read_text()) for path in (
           tmp_path / 'hub/README.md', folder / 'model_card.md'))

@@ -5,7 +5,7 @@ import io
 
 from tests import fuzz
 from tests.extras.zoo import zoo_models
-from vit_jax.weights.formats import safetensors
+from vit_jax.extras.zoo import safetensors
 
 
 def readers():

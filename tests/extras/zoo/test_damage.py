@@ -11,9 +11,9 @@ import pytest
 from tests import random_models
 from tests.extras.zoo import zoo_models
 from vit_jax.extras.zoo import foreign
+from vit_jax.extras.zoo import safetensors
 from vit_jax.weights import download
 from vit_jax.weights.formats import npz
-from vit_jax.weights.formats import safetensors
 
 
 @pytest.fixture
@@ -118,8 +118,8 @@ def test_a_disk_that_fails_is_not_taken_for_a_damaged_file(
 @pytest.mark.parametrize('content', [
     b'', b'{"mean": [0.', b'<html>Please log in</html>', b'\xff\xfe{'])
 @pytest.mark.parametrize(('form', 'name'), [
-    ('npz', 'x.json'), ('timm', 'config.json'), ('huggingface', 'config.json'),
-    ('huggingface', 'preprocessor_config.json')])
+    ('npz', 'x.json'), ('timm', 'config.json'),
+    ('timm', 'preprocessor_config.json')])
 def test_damaged_settings_are_an_error(form, name, content, tmp_path):
   random_models.make({**random_models.TINY, 'gelu': 'exact'}, side=32).save(
       tmp_path / 'saved' / 'x.npz' if form == 'npz' else tmp_path / 'saved',

@@ -13,11 +13,11 @@ from tests.extras.zoo import zoo_models
 from vit_jax import tree
 from vit_jax.experiment import fit_weights
 from vit_jax.experiment import load_config
+from vit_jax.extras.zoo import safetensors
 from vit_jax.extras.zoo import save as save_lib
 from vit_jax.extras.zoo.families import families
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import open as open_lib
-from vit_jax.weights.formats import safetensors
 
 
 def test_fine_tuning_interpolates_positions_as_the_code_of_the_weights(

@@ -9,8 +9,8 @@ from tests import random_models
 from tests.extras.zoo import zoo_models
 from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import foreign
+from vit_jax.extras.zoo import safetensors
 from vit_jax.weights.formats import npz
-from vit_jax.weights.formats import safetensors
 
 
 def write(path, family, arrays):

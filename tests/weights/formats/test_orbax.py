@@ -36,7 +36,7 @@ def test_a_new_run_sees_the_class_names_of_a_saved_model(run):
     ({'labels': ['a', 'b']}, 'holds 2 names .* but the model has 5 classes'),
     ({'resolution': 33}, 'resolution: .*33x33 does not divide into patches'),
     ({'patch': 6}, '32x32 does not divide into patches of 6x6'),
-    ({'variant': 'B/16'}, 'variant: the checkpoint declares its model'),
+    ({'variant': 'B/16'}, 'variant: the weights declare their model'),
     ({'num_heads': 4}, 'qkv_bias: expected .* found'),
     ({'prefix': 'x'}, "prefix='x' selects one of several copies")])
 def test_an_override_that_contradicts_a_checkpoint_is_an_error(

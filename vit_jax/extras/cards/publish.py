@@ -24,7 +24,6 @@ with epy.lazy_imports():
   from vit_jax.weights import download
   from vit_jax.weights import save as save_lib
 
-_LIBRARIES = {'timm': 'timm', 'huggingface': 'transformers'}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,10 +48,8 @@ def prepare(
   """
   if args.push and not re.fullmatch(r'[\w.-]+/[\w.-]+', args.push):
     raise ValueError(f'--push must be USER/NAME; got {args.push!r}.')
-  if args.push and (
-      args.format not in _LIBRARIES or epath.Path(args.target).suffix):
-    raise ValueError('--push needs --format=timm or huggingface, and a '
-                     '--target without a suffix: a folder.')
+  if args.push and args.format != 'timm':
+    raise ValueError('--push needs --format=timm.')
   card, licence = _card(args, model), _licence_text(args) if args.push else ''
 
   def publish() -> str:
@@ -90,7 +87,7 @@ def _card(args: argparse.Namespace, model: model_lib.Model) -> str:
           args.push, f'{tree.num_elements(model.params):,} parameters, '
           f'{model.image_size}. Converted from {args.source}.',
           predicts=predicts),
-      library=_LIBRARIES[args.format], licence=args.licence)
+      library='timm', licence=args.licence)
 
 
 def _licence_text(args: argparse.Namespace) -> str:

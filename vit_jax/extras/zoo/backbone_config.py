@@ -18,15 +18,7 @@ from vit_jax.models import model_config
 from vit_jax.models import resnet_config
 from vit_jax.models import vit
 
-_switch, _ANY = fields.switch, fields.ANY
-# Formats that can store any value of a switch.
-_TIMM: fields.Exported = {'timm': _ANY}
-_NPZ_TIMM: fields.Exported = {'npz': _ANY, 'timm': _ANY}
-_POSITIONS: fields.Exported = {'npz': ('none',), 'timm': (
-    'none', 'factorized', 'relative_2d', 'relative_mlp')}
-_POOLINGS: fields.Exported = {
-    'npz': ('average', 'attention'), 'timm': ('average', 'attention')}
-
+_switch = fields.switch
 _Position = Literal['learned', 'none', 'factorized', 'sincos', 'relative_2d',
                     'relative_mlp']
 _Pooling = Literal[
@@ -99,45 +91,44 @@ class BackboneConfig(vit.ViTConfig):
     cosine_head: whether the input of the head is scaled to length 1, so that
       logits are scaled cosines (CLIP, arXiv 2103.00020, section 3.1.2).
   """
-  name: Literal['backbone'] = _switch('backbone', exported=_ANY)  # type: ignore[assignment]
-  width: int = _switch(0, exported=_ANY)
-  depth: int = _switch(0, exported=_ANY)
-  mlp_dim: int = _switch(0, exported=_ANY)
-  num_heads: int = _switch(0, exported=_ANY)
+  name: Literal['backbone'] = _switch('backbone')  # type: ignore[assignment]
+  width: int = _switch(0)
+  depth: int = _switch(0)
+  mlp_dim: int = _switch(0)
+  num_heads: int = _switch(0)
   num_kv_heads: int = _switch(0)
-  patch: int | tuple[int, int] = _switch(0, exported=_ANY)
-  backbone: resnet_config.StemConfig | None = _switch(None, exported=_NPZ_TIMM)
-  cls: bool | None = _switch(None, exported=_ANY)
-  distill_token: bool = _switch(False, exported=_TIMM)  # type: ignore[misc]
-  registers: int = _switch(0, exported=_TIMM)
-  position: _Position = _switch('learned', exported=_POSITIONS)  # type: ignore[assignment]
+  patch: int | tuple[int, int] = _switch(0)
+  backbone: resnet_config.StemConfig | None = _switch(None)
+  cls: bool | None = _switch(None)
+  distill_token: bool = _switch(False)  # type: ignore[misc]
+  registers: int = _switch(0)
+  position: _Position = _switch('learned')  # type: ignore[assignment]
   position_at: Literal['stem', 'shared'] = _switch('stem')
-  position_mlp_dim: int = _switch(128, exported=_TIMM)
-  position_cls: bool = _switch(True, exported=_NPZ_TIMM)
-  rotary: rotary_lib.RotaryConfig | None = _switch(None, exported=_TIMM)
-  stem_norm: Literal['none', 'patches', 'tokens'] = _switch(
-      'none', exported=_TIMM)
-  parallel: bool = _switch(False, exported=_TIMM)
-  paired: bool = _switch(False, exported=_TIMM)
-  post_norm: bool = _switch(False, exported=_TIMM)
-  qkv_bias: bool = _switch(True, exported=_ANY)
-  key_bias: bool = _switch(True, exported=_TIMM)
-  proj_bias: bool = _switch(True, exported=_TIMM)
-  qk_norm: bool = _switch(False, exported=_TIMM)
-  differential: bool = _switch(False, exported=_TIMM)
-  layer_scale: float | None = _switch(None, exported=_TIMM)
-  layer_scale_mlp: bool = _switch(True, exported=_TIMM)
-  mlp: Literal['gelu', 'swiglu'] = _switch('gelu', exported=_TIMM)
-  gelu: Literal['tanh', 'exact', 'quick'] = _switch('tanh', exported=_ANY)  # type: ignore[assignment]
-  inner_norm: Literal['none', 'mlp', 'both'] = _switch('none', exported=_TIMM)
-  norm: Literal['layer', 'rms'] = _switch('layer', exported=_TIMM)
-  layer_norm_epsilon: float = _switch(1e-6, exported=_ANY)
-  final_norm: bool = _switch(True, exported=_NPZ_TIMM)
-  pooling: _Pooling = _switch('cls', exported=_POOLINGS)  # type: ignore[assignment]
-  pool_norm: bool = _switch(False, exported=_TIMM)
-  pool_prefix: bool = _switch(False, exported=_TIMM)
-  pool_heads: int = _switch(0, exported=_TIMM)
-  pool_mlp_dim: int = _switch(0, exported=_TIMM)
+  position_mlp_dim: int = _switch(128)
+  position_cls: bool = _switch(True)
+  rotary: rotary_lib.RotaryConfig | None = _switch(None)
+  stem_norm: Literal['none', 'patches', 'tokens'] = _switch('none')
+  parallel: bool = _switch(False)
+  paired: bool = _switch(False)
+  post_norm: bool = _switch(False)
+  qkv_bias: bool = _switch(True)
+  key_bias: bool = _switch(True)
+  proj_bias: bool = _switch(True)
+  qk_norm: bool = _switch(False)
+  differential: bool = _switch(False)
+  layer_scale: float | None = _switch(None)
+  layer_scale_mlp: bool = _switch(True)
+  mlp: Literal['gelu', 'swiglu'] = _switch('gelu')
+  gelu: Literal['tanh', 'exact', 'quick'] = _switch('tanh')  # type: ignore[assignment]
+  inner_norm: Literal['none', 'mlp', 'both'] = _switch('none')
+  norm: Literal['layer', 'rms'] = _switch('layer')
+  layer_norm_epsilon: float = _switch(1e-6)
+  final_norm: bool = _switch(True)
+  pooling: _Pooling = _switch('cls')  # type: ignore[assignment]
+  pool_norm: bool = _switch(False)
+  pool_prefix: bool = _switch(False)
+  pool_heads: int = _switch(0)
+  pool_mlp_dim: int = _switch(0)
   projection: int = _switch(0)
   cosine_head: bool = _switch(False)
 

@@ -21,22 +21,25 @@ from vit_jax import tree
 from vit_jax import untrusted
 from vit_jax.checkpoints import paths
 from vit_jax.extras.zoo import backbone_config as vit_config
+from vit_jax.extras.zoo import declared as declared_lib
+from vit_jax.extras.zoo import open_file
 from vit_jax.extras.zoo import removed
 from vit_jax.extras.zoo.arrays import infer_architecture
 from vit_jax.extras.zoo.arrays import matching
+from vit_jax.extras.zoo.arrays import position_grid
 from vit_jax.extras.zoo.configs import config_json
 from vit_jax.models import factory
 from vit_jax.models import model_config
 from vit_jax.weights import check
-from vit_jax.weights import declared as declared_lib
+from vit_jax.weights import declared as trunk_declared
 from vit_jax.weights import inferred
 from vit_jax.weights import overrides as overrides_lib
 from vit_jax.weights import weights as weights_lib
-from vit_jax.weights.formats import open_file
 
 
 def load(
-    path: str | os.PathLike, overrides: Mapping[str, Any] | None = None,
+    path: str | os.PathLike, overrides: Mapping[str, Any] | None = None, *,
+    metadata: bool = True,
 ) -> weights_lib.Weights:
   """Opens the weights of another codebase; `read` reads their values.
 
@@ -45,6 +48,7 @@ def load(
     overrides: keys of the section `model` and of `Preprocess`, which override
       declared and inferred values; and `prefix`, the prefix of parameter names,
       for a file with several copies of a model.
+    metadata: whether metadata that vit_jax wrote replace config.json.
 
   Raises:
     ValueError: if the file is damaged or of an unknown family, or does not
@@ -61,13 +65,13 @@ def load(
     if file.exists():  # It may name the component that the model lacks.
       config_json.read(file)
     raise
-  declared = declared_lib.read_metadata(opened)
-  advice = ''
-  if declared is None:
-    declared = declared_lib.Declared()
-    if untrusted.exists(file):
-      declared = config_json.read(file)
-      advice = f'\n{config_json.ADVICE}'
+  ours = trunk_declared.read_metadata(opened) if metadata else None
+  declared, advice = declared_lib.Declared(), ''
+  if ours:
+    declared = declared_lib.of_metadata(ours)
+  elif untrusted.exists(file):
+    declared = config_json.read(file)
+    advice = f'\n{config_json.ADVICE}'
   try:
     return _build(found, declared, given)
   except ValueError as error:
@@ -112,7 +116,7 @@ def _build(
         theirs={match.ours: match.theirs[0] for match in found.matches})
   origin = f'assumed, as for a {found.family.label}'
   declared.add_defaults(found.family.preprocess, origin)
-  preprocess = inferred.preprocess(config, resolution, declared, given)
+  preprocess = declared_lib.preprocess(config, resolution, declared, given)
   under = f', under {found.prefix}' if found.prefix else ''
   return weights_lib.Weights(
       config=config,
@@ -123,8 +127,8 @@ def _build(
       address=opened.path, kind=found.family.name,
       description=f'{paths.display(opened.path)}: {found.family.label} '
       f'({opened.format}{under})',
-      settings=declared.settings({**given.model, **given.preprocess}),
-      notes=tuple(inferred.notes(
+      settings={**declared.settings(), **given.settings},
+      notes=tuple(declared_lib.notes(
           opened, declared=declared, given=given, size=preprocess.resolution,
           left_out=found.left_out, more=_notes(found, declared))),
       report=tuple(inferred.report(
@@ -155,7 +159,7 @@ def _positions(
       config.position == 'relative_2d'):
     count = max((array.shape[-2] for name, array in shapes.items()
                  if name.endswith('relative/offsets')), default=0)
-    grid, _ = inferred.position_grid(
+    grid, _ = position_grid.position_grid(
         config, count, offsets=True, num_prefix=config.num_prefix_offsets,
         embeds_prefix=bool(config.num_prefix), **resolutions)
     return config, config.image_size(grid), 0
@@ -173,7 +177,7 @@ def _positions(
   embeds_prefix = declared.embeds_prefix
   if config.has_cls and 'position_cls' in given.model:
     embeds_prefix = given.model['position_cls']
-  grid, prefix = inferred.position_grid(
+  grid, prefix = position_grid.position_grid(
       config, len(shapes['positions']), **resolutions,
       embeds_prefix=embeds_prefix,
       num_prefix=(config.num_prefix if found.family.embeds_registers else
@@ -189,7 +193,7 @@ def _config(
     declared: declared_lib.Declared, given: overrides_lib.Overrides,
 ) -> model_config.ModelConfig:
   """Returns the model config; adds the origin of its heads to `declared`."""
-  known = inferred.known_settings(declared, given)
+  known = declared_lib.known_settings(declared, given)
   section = infer_architecture.section(
       params, found.family, declared=known, heads_in_shapes=found.has_head_axis)
   if 'width' in section and not section.get('num_heads'):

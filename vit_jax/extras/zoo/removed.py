@@ -42,7 +42,7 @@ REMOVED = (
         arrays=r'(.*/)?ToTokenSequence_0/embedding/kernel'),
     Removed(
         "evaluation at each image's own grid (NaFlex weights load at a fixed "
-        'one)', 'resize_to_patches|--keep-aspect'))
+        'one)', 'resize_to_patches'))
 
 
 def sentence(name: str) -> str:

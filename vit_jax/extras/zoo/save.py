@@ -1,135 +1,87 @@
-"""Writes a model in another codebase's format, atomically."""
+"""Writes a model as a folder of timm, or refuses it.
+
+timm opens the folder, and so does Transformers (`TimmWrapperModel`). A folder
+is complete only if config.json and the arrays alone, without our metadata, are
+read back as the same model.
+"""
 
 from collections.abc import Mapping
 import dataclasses
 import json
 import os
 import pathlib
-import re
 from typing import Any
 
 import numpy as np
 
 from vit_jax import atomic_files
 from vit_jax import fields
-from vit_jax import registry
 from vit_jax import tree
-from vit_jax import types
 from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.extras.zoo import backbone_config as vit_config
+from vit_jax.extras.zoo import foreign
+from vit_jax.extras.zoo import safetensors
 from vit_jax.extras.zoo.arrays import joint
-from vit_jax.extras.zoo.configs import huggingface_export
-from vit_jax.extras.zoo.configs import huggingface_types
-from vit_jax.extras.zoo.configs import timm_architectures
 from vit_jax.extras.zoo.configs import timm_arguments
+from vit_jax.extras.zoo.configs import timm_export
 from vit_jax.extras.zoo.families import families
 from vit_jax.extras.zoo.families import records
 from vit_jax.models import ablations
-from vit_jax.models import model_config
 from vit_jax.weights import declared
-from vit_jax.weights import inferred
-from vit_jax.weights import published
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.formats import layout
-from vit_jax.weights.formats import safetensors
-
-# Settings that config.json declares.
-_DECLARED = {'timm': ('gelu',), 'huggingface': (
-    'gelu', 'layer_norm_epsilon', 'rotary')}
 
 
 def write(
-    target: str | os.PathLike, form: str, model: weights_lib.Weights, *,
-    dtype: str,
+    target: str | os.PathLike, model: weights_lib.Weights, *, dtype: str,
 ) -> list[str]:
   """Writes a model; see `weights.save.save`."""
   preprocess = model.preprocess
-  if form in ('timm', 'huggingface') and (
-      preprocess.pixel_dtype != 'uint8'
-      or preprocess.value_range not in (None, value_scale_lib.DEFAULT_RANGE)):
+  if preprocess.pixel_dtype != 'uint8' or preprocess.value_range not in (
+      None, value_scale_lib.DEFAULT_RANGE):
     raise ValueError(
         f'The model expects pixels of {preprocess.pixel_dtype} with the '
-        f'value_range {preprocess.value_range}, which the format {form} cannot '
-        'express. Save it as orbax.')
-  params = model.read()
+        f'value_range {preprocess.value_range}, which timm cannot express. '
+        'Save it as orbax.')
   if isinstance(model.config, ablations.AblationConfig):
-    fields.check_exportable(model.config, form)
-  model = dataclasses.replace(
-      model, config=vit_config.general(model.config))
-  config: Any = model.config
-  family = _family(form, model)
-  arrays = {name: array.astype(dtype) for name, array in to_arrays(
-      family, _for_format(form, config, params),
-      rows=config.grid(model.resolution)[0]).items()}
-  config = inferred.with_variant(config, config.variant)
-  model = dataclasses.replace(model, config=config)
-  if family.name == 'vit5':
-    arrays |= timm_arguments.vit5_frequencies(config)
-  metadata = declared.metadata(dataclasses.replace(
-      model, config=vit_config.simplest(config)))
-  path = os.fspath(target)
-  declared_settings: tuple[str, ...] = ()
-  if form == 'npz':
-    published.write_file(path, arrays, metadata)
-  elif form == 'timm' and path.endswith('.safetensors'):
-    with atomic_files.create(path) as file:
-      _write_safetensors(file, arrays, metadata)
-  else:
-    _write_folder(path, form, model, arrays, metadata)
-    declared_settings = _DECLARED[form]
-    if getattr(config, 'layer_norm_epsilon', None) in (
-        timm_architectures.EPSILONS):
-      declared_settings += 'layer_norm_epsilon',
-  return list(published.differences(
-      form, family, config, declared=declared_settings))
-
-
-def _write_safetensors(
-    path: pathlib.Path, arrays: Mapping[str, np.ndarray],
-    metadata: Mapping[str, Any],
-) -> None:
-  safetensors.write(path, arrays, metadata={
-      declared.KEY: json.dumps(metadata)})
-
-
-def _write_folder(
-    path: str, form: str, model: weights_lib.Weights,
-    arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any],
-) -> None:
-  """Writes a folder with the JSON files of the library."""
-  config_files = registry.load(
-      registry.WEIGHT_FORMATS[form]).config_files(model)
-  if form == 'huggingface':
-    arrays = {**arrays, **huggingface_export.buffers(
-        config_files['config.json'])}
-  with atomic_files.create(path) as folder:
+    raise ValueError('timm has no ablations of the paper. Save the model as '
+                     'orbax.')
+  params = {name: array.astype(dtype) for name, array in tree.flatten(
+      model.read()).items()}
+  general = dataclasses.replace(model, config=vit_config.general(model.config))
+  content = timm_export.config_json(general)
+  arrays = timm_arrays(general.config, params, model.resolution)
+  with atomic_files.create(os.fspath(target)) as folder:
     folder.mkdir()
-    files = {}
-    for name, content in config_files.items():
-      (folder / name).write_text(json.dumps(content, indent=2) + '\n')
-      files[name] = declared.checksum(folder / name)
-    _write_safetensors(
-        folder / 'model.safetensors', arrays, {**metadata, 'files': files})
+    (folder / 'config.json').write_text(json.dumps(content, indent=2) + '\n')
+    safetensors.write(
+        folder / 'model.safetensors',
+        {name: array.astype(dtype) for name, array in arrays.items()},
+        metadata={declared.KEY: json.dumps(declared.metadata(model))})
+    _check(folder, general.config, params)
+  return []
 
 
-def _family(form: str, model: weights_lib.Weights) -> records.Family:
-  """Returns the family to write."""
-  config: Any = model.config
+def timm_arrays(
+    config: Any, params: Mapping[str, np.ndarray], resolution: tuple[int, int],
+) -> dict[str, np.ndarray]:
+  """Returns parameters, by our names, as timm's arrays, by its names."""
+  if 'registers' in params and timm_arguments.embeds_prefix(config):
+    # timm's registers have position embeddings, too.
+    cls, patches = np.split(
+        np.asarray(params['positions']), [config.num_class_tokens])
+    params = {**params, 'positions': np.concatenate(
+        [cls, np.zeros_like(params['registers']), patches])}
+  return to_arrays(_family(config), params, rows=config.grid(resolution)[0])
+
+
+def _family(config: Any) -> records.Family:
+  """Returns the names of the arrays in timm."""
   if not isinstance(config, vit_config.BackboneConfig):
-    fields.check_exportable(config, form)
     return families.FAMILIES['timm_bit']
-  if form == 'huggingface':
-    found = huggingface_types.TYPES[huggingface_export.model_type(model)]
-    return huggingface_types.in_family(found).written(config)
-  # Names of arrays show whether biases are shared.
-  fields.check_exportable(dataclasses.replace(
-      config, position_at='stem') if config.has_offset_bias else config, form)
-  if form == 'npz':
-    return families.FAMILIES['npz']
   if config.position == 'factorized':
     return families.FAMILIES['naflex']
   family = families.FAMILIES[
-      'vit5' if timm_arguments.is_vit5(config) else
       'sapiens2' if timm_arguments.is_sapiens2(config) else
       'timm_parallel' if config.parallel else
       'timm_paired' if config.paired else 'timm']
@@ -137,22 +89,35 @@ def _family(form: str, model: weights_lib.Weights) -> records.Family:
       family, table=timm_arguments.written(family.table, config))
 
 
-def _for_format(
-    form: str, config: model_config.ModelConfig, params: types.Params,
-) -> dict[str, Any]:
-  """Returns the parameters that the format has, by our names."""
-  flat = tree.flatten(params)
-  if not isinstance(config, vit_config.BackboneConfig):
-    return flat
-  pixio = form == 'huggingface' and config.pooling == 'cls_registers'
-  if 'registers' not in flat or not (pixio or (
-      form == 'timm' and timm_arguments.embeds_prefix(config))):
-    return flat
-  # The registers of timm and Pixio have position embeddings, too.
-  cls, patches = np.split(
-      np.asarray(flat['positions']), [config.num_class_tokens])
-  return {**flat, 'positions': np.concatenate(
-      [cls, np.zeros_like(flat['registers']), patches])}
+def _check(
+    folder: pathlib.Path, config: Any, params: Mapping[str, np.ndarray],
+) -> None:
+  """Raises a ValueError unless timm's files alone are the same model."""
+  try:
+    found = foreign.load(folder, metadata=False)
+  except ValueError as error:
+    raise ValueError(
+        f'timm cannot store the model: {error}\nSave it as orbax.') from error
+  theirs = vit_config.general(found.config)
+  lines = [
+      f'{name}={getattr(config, name)!r} would be {getattr(theirs, name)!r}'
+      for name in fields.switches(config)
+      if _shown(config, name) != _shown(theirs, name)]
+  arrays = tree.flatten(found.read())
+  lines += [f'{name} would have other values' for name, array in params.items()
+            if not np.array_equal(arrays[name], array.astype(np.float32))]
+  if lines:
+    raise ValueError(
+        f'timm cannot store the model: {", ".join(lines)}. Save it as orbax, '
+        'or first load it with the other values: load(path, NAME=VALUE).')
+
+
+def _shown(config: Any, name: str) -> Any:
+  """Returns a setting as far as a model computes with it."""
+  value = getattr(config, 'has_cls' if name == 'cls' else name, None)
+  if name == 'gelu' and config.mlp == 'swiglu':
+    return None
+  return value is not None if name == 'layer_scale' else value
 
 
 def to_arrays(
@@ -184,14 +149,7 @@ def to_arrays(
     # timm names a root without stages differently.
     arrays = {n.replace('backbone.stem.', 'backbone.'): a
               for n, a in arrays.items()}
-  arrays |= {
-      name: np.zeros([length or flat['cls'].shape[-1] for length in shape],
-                     np.float32)
-      for name, shape in family.table.unused.items()}
   if 'head/dense/kernel' not in flat:
     arrays = {n.removeprefix(family.base): a for n, a in arrays.items()}
-  for pattern, replacement in family.written_as.items():
-    arrays = {re.sub(pattern, replacement, n): array
-              for n, array in arrays.items()}
   return {family.prefix + name: np.ascontiguousarray(array)
           for name, array in sorted(arrays.items())}

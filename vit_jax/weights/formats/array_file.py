@@ -41,20 +41,6 @@ class ArrayFile:
   metadata: Mapping[str, str] = dataclasses.field(default_factory=dict)
   tied: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-  def with_tied_names(self) -> tuple['ArrayFile', ...]:
-    """Returns the file with all names of tied arrays, and with one of each.
-
-    The second has their further names instead of the stored ones, as for a
-    module that the saved model held twice.
-    """
-    further = {name: self.shapes[kept] for name, kept in self.tied.items()}
-    stored = set(self.tied.values())
-    others = {name: shape for name, shape in self.shapes.items()
-              if name not in stored}
-    return tuple(
-        dataclasses.replace(self, shapes={**shapes, **further}, tied={})
-        for shapes in (self.shapes, others) if further)
-
   def read(self, name: str) -> np.ndarray:
     """Returns an array as float32.
 

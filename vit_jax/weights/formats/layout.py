@@ -55,8 +55,6 @@ class Table:
     unsupported: reasons why arrays are not read, by regular expressions of
       their names.
     ignored: regular expressions of arrays that belong to other models.
-    unused: shapes of arrays that no output depends on, by name, with 0 for the
-      width; they are not read, and written as zeros.
   """
   name: str
   rows: tuple[Row, ...]
@@ -64,8 +62,6 @@ class Table:
       dataclasses.field(default_factory=dict))
   unsupported: Mapping[str, str] = dataclasses.field(default_factory=dict)
   ignored: Sequence[str] = ()
-  unused: Mapping[str, tuple[int, ...]] = (
-      dataclasses.field(default_factory=dict))
 
   def rename(self, name: str) -> str:
     """Returns the name of an array in the rows."""
@@ -75,8 +71,7 @@ class Table:
 
   def ignores(self, name: str) -> bool:
     """Whether an array is not read."""
-    return self.rename(name) in self.unused or any(
-        re.fullmatch(pattern, name) for pattern in self.ignored)
+    return any(re.fullmatch(pattern, name) for pattern in self.ignored)
 
   def reason(self, name: str) -> str:
     """Returns why an array is not read, or '' for others."""
@@ -310,8 +305,11 @@ def to_theirs(
       continue
     if row.layout:
       left, right = row.layout.split('->')
-      array = einops.rearrange(
-          array, f'{right} -> {left}', **_used(row.layout, lengths))
+      try:
+        array = einops.rearrange(
+            array, f'{right} -> {left}', **_used(row.layout, lengths))
+      except einops.EinopsError:
+        continue
     pattern = _pattern(row.theirs)
     axes = len(pattern.stacked)
     result = {}
@@ -321,7 +319,7 @@ def to_theirs(
     return result
   raise ValueError(
       f'The format {table.name} has no parameter {name} '
-      f'{tuple(array.shape)}.')
+      f'{tuple(array.shape)}. Save the model as orbax.')
 
 
 def find_row(

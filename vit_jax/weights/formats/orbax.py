@@ -26,7 +26,6 @@ from vit_jax.checkpoints import paths
 from vit_jax.data import earlier
 from vit_jax.data import preprocessing
 from vit_jax.models import factory
-from vit_jax.models import model_config
 from vit_jax.weights import adapt
 from vit_jax.weights import check
 from vit_jax.weights import declared
@@ -71,26 +70,26 @@ def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
     if method := run.get('init', {}).get('positions'):
       section['positions'] = method  # Of a run; `save` has no section init.
     saved = schema.parse(declared.Metadata, section, where='config')
-    config = factory.parse(saved.model)
+    found = saved.parse('its config')
+    config, preprocess = found.config, found.preprocess
     head = tree.flatten(shapes).get('head/dense/kernel')
     if head is not None and not config.num_classes:  # Set by the dataset.
       config = dataclasses.replace(config, num_classes=int(head.shape[-1]))
-    preprocess, notes = _preprocess(saved)
     if len(labels) == config.num_classes:
       preprocess = dataclasses.replace(preprocess, labels=labels)
-    resolution = saved.size(preprocess)
-    config.grid(resolution)
+    config.grid(found.resolution)
     check.check_preprocess(config, preprocess)
   return weights_lib.Weights(
       config=config, read=functools.partial(items.read_params, step),
-      shapes=shapes, preprocess=preprocess, resolution=resolution,
-      positions=saved.positions, address=str(step), kind=item,
+      shapes=shapes, preprocess=preprocess, resolution=found.resolution,
+      positions=found.positions, address=str(step), kind=item,
       description=f'{paths.display(step)}: vit_jax checkpoint',
-      notes=(*notes, *('the best checkpoint; which=latest is the last one',) * (
-          which == paths.AUTO and step.parent.name == paths.BEST)),
+      notes=(*found.notes, *(
+          'the best checkpoint; which=latest is the last one',) * (
+              which == paths.AUTO and step.parent.name == paths.BEST)),
       # `save` writes a part of a config, with the preprocessing.
       run=run if saved.preprocess is None else {},
-      settings=dict.fromkeys(declared.REPORTED, 'declared by its config'))
+      settings=dict.fromkeys(weights_lib.REPORTED, 'declared by its config'))
 
 
 def override(
@@ -103,9 +102,9 @@ def override(
         f'prefix={given.prefix!r} selects one of several copies in a file, but '
         f'{weights.address} is a checkpoint of vit_jax. Leave it out.')
   return dataclasses.replace(
-      weights, config=_with_overrides(weights.config, given.model),
+      weights, config=given.change(weights.config),
       preprocess=preprocessing.override(weights.preprocess, given.preprocess),
-      settings={**weights.settings, **declared.given_settings(overrides)})
+      settings={**weights.settings, **given.settings})
 
 
 def for_inference(weights: weights_lib.Weights) -> weights_lib.Weights:
@@ -148,42 +147,18 @@ def _of_model(params: Mapping[str, Any]) -> dict[str, Any]:
           if name not in factory.PRETRAINING_ONLY}
 
 
-def _preprocess(
-    run: declared.Metadata,
-) -> tuple[preprocessing.Preprocess, tuple[str, ...]]:
-  """Returns the preprocessing, and notes."""
-  if run.preprocess is not None:
-    section, notes = declared.fixed_size(run.preprocess)
-    return preprocessing.parse(section), notes
-  section = preprocessing.from_data(run.data)
-  if run.data.get('target_std'):
-    section['activation'] = 'none'
-  elif run.objective.get('loss') == 'sigmoid':
-    section['activation'] = 'sigmoid'
-  return preprocessing.parse(section), ()
-
-
-def _with_overrides(
-    stored: model_config.ModelConfig, given: Mapping[str, Any],
-) -> model_config.ModelConfig:
-  """Returns the model with other settings that its arrays do not determine."""
-  if fixed := {'name', 'variant', 'backbone'} & given.keys():
-    raise ValueError(
-        f'{", ".join(sorted(fixed))}: the checkpoint declares its model. Leave '
-        'it out.')
-  if stored.has_tokens and 'pooling' in given:
-    # Pooling does not change the class token.
-    given = {'cls': stored.has_cls, **given}
-  return factory.parse({**schema.to_plain(stored), **given})
-
-
-def save(target: str | os.PathLike, model: weights_lib.Weights) -> None:
+def save(
+    target: str | os.PathLike, model: weights_lib.Weights, *, dtype: str,
+) -> list[str]:
   """Saves a workdir with one checkpoint, of step 0; see `weights.save.save`.
 
   Raises:
     FileExistsError: if `target` exists.
-    ValueError: if checkpoints cannot be written to `target`.
+    ValueError: if checkpoints cannot be written to `target`, or for another
+      dtype than float32.
   """
+  if dtype != 'float32':
+    raise ValueError(f'orbax stores float32, but dtype is {dtype!r}.')
   paths.check_writable(target)
   run_config = {
       **declared.metadata(model),
@@ -199,3 +174,4 @@ def save(target: str | os.PathLike, model: weights_lib.Weights) -> None:
         path.absolute() / paths.FOLDER / paths.LATEST / '0',
         {'params': arrays},
         {'config': json.loads(json.dumps(run_config)), 'progress': {}})
+  return []

@@ -9,8 +9,8 @@ from tests.extras.zoo import hostile_files
 from tests.extras.zoo import zoo_models
 from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import foreign
+from vit_jax.extras.zoo import safetensors
 from vit_jax.extras.zoo.configs import config_json
-from vit_jax.weights.formats import safetensors
 
 CONFIGS = {'huggingface': zoo_models.HUGGINGFACE_CONFIG,
            'timm': zoo_models.TIMM_CONFIG}

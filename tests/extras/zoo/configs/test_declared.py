@@ -13,9 +13,9 @@ from tests import random_models
 from tests.extras.zoo import zoo_models
 from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import foreign
+from vit_jax.extras.zoo import safetensors
 from vit_jax.weights import declared
 from vit_jax.weights.formats import npz
-from vit_jax.weights.formats import safetensors
 
 PREPROCESS = preprocessing.parse({
     'resolution': 32, 'mean': (0.1, 0.2, 0.3), 'crop': 0.9,
@@ -80,16 +80,18 @@ def test_json_of_another_npz_file_is_an_error(tmp_path):
   assert foreign.load(tmp_path / 'x.npz').preprocess == model.preprocess
 
 
-@pytest.mark.parametrize('form', ['timm', 'huggingface'])
-def test_a_changed_config_beside_our_metadata_is_reported(form, tmp_path):
+def test_a_config_beside_our_metadata_is_not_read(tmp_path):
   model = random_models.make({**random_models.TINY, 'gelu': 'exact'}, side=32)
-  model.save(tmp_path / 'x', form=form)
-  assert not foreign.load(tmp_path / 'x').notes
+  model.save(tmp_path / 'x', form='timm')
   file = tmp_path / 'x/config.json'
   file.write_text(file.read_text().replace('32', '64'))
-  loaded = foreign.load(tmp_path / 'x')
-  assert loaded.notes[0].startswith('config.json was changed, but is not read')
-  assert loaded.preprocess == model.preprocess
+  assert foreign.load(tmp_path / 'x').preprocess == model.preprocess
+
+
+def test_checksums_of_earlier_metadata_are_accepted(tmp_path):
+  text = json.dumps({**json.loads(metadata()), 'files': {'config.json': '0'}})
+  write(tmp_path / 'x', 'timm', text)
+  assert foreign.load(tmp_path / 'x').preprocess == PREPROCESS
 
 
 def test_unrelated_json_next_to_an_npz_is_ignored(tmp_path):
@@ -101,7 +103,7 @@ def test_unrelated_json_next_to_an_npz_is_ignored(tmp_path):
 
 @pytest.mark.parametrize(('family', 'weights', 'settings'), [
     ('npz', 'x.npz', 'x.json'), ('timm', 'x.safetensors', 'config.json'),
-    ('huggingface', 'x.safetensors', 'preprocessor_config.json')])
+    ('timm', 'x.safetensors', 'preprocessor_config.json')])
 def test_settings_that_cannot_be_read_are_not_taken_for_none(
     family, weights, settings, tmp_path, monkeypatch):
   model = random_models.make({**random_models.TINY, 'gelu': 'exact'}, side=32)

@@ -4,17 +4,13 @@ import json
 
 import pytest
 
-from tests import random_models
 from tests.extras.zoo import zoo_models
 from vit_jax.data import preprocessing
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import resize as resize_lib
-from vit_jax.extras.zoo import backbone_config
 from vit_jax.extras.zoo import foreign
+from vit_jax.extras.zoo import safetensors
 from vit_jax.extras.zoo.configs import huggingface
-from vit_jax.extras.zoo.configs import huggingface_export
-from vit_jax.weights import weights as weights_lib
-from vit_jax.weights.formats import safetensors
 
 HF = {'model_type': 'vit', 'hidden_size': 12, 'num_attention_heads': 3}
 
@@ -81,24 +77,6 @@ def test_a_malformed_preprocessor_is_an_error(text, words, tmp_path):
     foreign.load(tmp_path)
 
 
-@pytest.mark.parametrize('settings', [
-    {}, {'ops': [{'op': 'resize', 'shorter': 256, 'method': 'bicubic',
-                  'rounding': 'torchvision'}, {'op': 'central_crop'}]},
-    {'ops': [{'op': 'resize', 'size': 256}, {'op': 'central_crop'}]},
-    {'mean': (0.1, 0.2, 0.3), 'activation': 'sigmoid',
-     'labels': ('a', 'b')}], ids=str)
-def test_exported_preprocessing_is_parsed_back(settings):
-  preprocess = preprocessing.parse({'resolution': 224, **settings})
-  config = backbone_config.general(
-      random_models.config_of(num_classes=len(preprocess.labels)))
-  files = huggingface_export.config_files(weights_lib.Weights.of(
-      {}, config=config, preprocess=preprocess, resolution=(224, 224)))
-  found = preprocessing.parse({
-      **huggingface.parse(files['config.json']).preprocess,
-      **huggingface.parse_preprocessor(files['preprocessor_config.json'])})
-  assert found == preprocess
-
-
 @pytest.mark.parametrize(('processor', 'mean', 'std'), [
     ({'rescale_factor': 1 / 127.5, 'image_mean': [1, 1, 1]}, 0.5, None),
     ({'do_normalize': False}, 0, 1),
@@ -132,26 +110,6 @@ def test_a_config_of_two_towers_needs_only_what_differs_from_the_defaults():
 def test_a_missing_component_is_named(config, words):
   with pytest.raises(ValueError, match=words):
     huggingface.parse(config)
-
-
-@pytest.mark.parametrize(('settings', 'words'), [
-    ({'layer_scale': 1.0, 'num_classes': 5}, "pooling='cls' .* type dinov2"),
-    ({'layer_scale': 1.0, 'num_classes': 0}, 'of the width .* mlp_dim is 20'),
-    ({'pooling': 'attention', 'num_classes': 0, 'patch': (8, 4)}, 'square'),
-    ({'rotary': {'reference': 16}, 'num_heads': 3, 'registers': 2,
-      'position': 'none', 'layer_scale': 1.0}, 'rotary=.*dinov3_vit'),
-    ({'stem_norm': 'tokens', 'pooling': 'average'},
-     "stem_norm='tokens' .* type siglip,"),
-    ({'stem_norm': 'tokens', 'pooling': 'average', 'registers': 2,
-      'cls': True, 'final_norm': False}, 'registers=2 .* type clip,')],
-    ids=str)
-def test_a_model_that_no_type_has_is_refused(settings, words):
-  config = backbone_config.general(random_models.config_of(**settings))
-  model = weights_lib.Weights.of(
-      {}, config=config, preprocess=preprocessing.Preprocess((32, 32)),
-      resolution=(32, 32))
-  with pytest.raises(ValueError, match=words):
-    huggingface_export.config_files(model)
 
 
 def test_the_size_of_an_old_deit_preprocessor_is_a_square():

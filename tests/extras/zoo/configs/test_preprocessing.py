@@ -13,7 +13,6 @@ from vit_jax.data import preprocessing
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import resize as resize_lib
 from vit_jax.experiment import config_file
-from vit_jax.extras.zoo.configs import huggingface_export
 from vit_jax.extras.zoo.configs import timm
 from vit_jax.extras.zoo.configs import timm_export
 
@@ -127,22 +126,13 @@ def test_another_interpolation_changes_nothing_else():
       ops_lib.CentralCrop((32, 24)))
 
 
-@pytest.mark.parametrize('export', [timm_export, huggingface_export])
 @pytest.mark.parametrize('eval_ops', [
     o for o in OPERATIONS if o[-1] != CROP or len(o) == 1], ids=str)
-def test_formats_refuse_operations_that_they_cannot_express(export, eval_ops):
+def test_operations_that_timm_cannot_express_are_refused(eval_ops):
   model = random_models.make(BACKBONE, side=64, ops=eval_ops)
   with pytest.raises(ValueError, match=(
       'resizes once, by a filter of Pillow, .* to 64 x 64, .*npz')):
-    export.config_files(model)
-
-
-def test_transformers_cannot_cover_a_rectangle():
-  model = random_models.make(
-      BACKBONE, side=32, ops=[
-          {'op': 'resize', 'cover': (36, 40)}, CROP])
-  with pytest.raises(ValueError, match='it resizes the shorter side'):
-    huggingface_export.config_files(model)
+    timm_export.config_json(model)
 
 
 @pytest.mark.parametrize(('side', 'before'), [
@@ -150,7 +140,7 @@ def test_transformers_cannot_cover_a_rectangle():
 def test_the_fraction_written_for_timm_gives_the_same_size(side, before):
   model = random_models.make(BACKBONE | {'patch': 4}, side=side, ops=[
           {'op': 'resize', 'shorter': before}, {'op': 'central_crop'}])
-  written = timm_export.config_files(model)['config.json']['pretrained_cfg']
+  written = timm_export.config_json(model)['pretrained_cfg']
   assert int(side / written['crop_pct']) == before  # As timm computes it.
   resize = preprocessing.parse(timm.parse_preprocessing(written)).ops[0]
   assert resize.shorter == before

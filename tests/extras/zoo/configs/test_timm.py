@@ -10,13 +10,13 @@ from tests.extras.zoo import zoo_models
 from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import backbone_config
 from vit_jax.extras.zoo import foreign
+from vit_jax.extras.zoo import safetensors
 from vit_jax.extras.zoo import timm_names
 from vit_jax.extras.zoo.configs import timm
 from vit_jax.extras.zoo.configs import timm_export
 from vit_jax.models import factory
 from vit_jax.weights import declared
 from vit_jax.weights import weights as weights_lib
-from vit_jax.weights.formats import safetensors
 
 TINY = random_models.TINY
 ARGUMENTS = {'img_size': 32, 'embed_dim': 12, 'depth': 2, 'num_heads': 3,
@@ -89,6 +89,10 @@ def test_the_base_of_rotary_positions_is_read():
       'architecture': 'vit_small_patch16_rope_224',
       'model_args': {'rope_temperature': 50.0}}).model
   assert found['rotary'] == {'x_first': True, 'base': 50.0}
+  found = timm.parse({
+      'architecture': 'vit_small_patch16_rope_224',
+      'model_args': {'use_rot_pos_emb': False, 'use_abs_pos_emb': True}}).model
+  assert (found['rotary'], found['position']) == (None, 'learned')
 
 
 @pytest.mark.parametrize(('config', 'words'), [
@@ -205,7 +209,7 @@ def exported(**settings):
       factory.parse({'num_classes': 3, **settings}))
   model = weights_lib.Weights.of(
       {}, config=config, preprocess=PLAIN, resolution=(64, 64))
-  return timm_export.config_files(model)['config.json']
+  return timm_export.config_json(model)
 
 
 def test_a_published_resnet_is_exported_by_its_name():
@@ -226,13 +230,13 @@ def test_a_hybrid_is_exported_as_its_network_with_arguments_for_the_encoder():
     {'variant': 'R200x3'}, {**TINY, **random_models.HYBRID}], ids=str)
 def test_a_network_that_timm_cannot_build_is_an_error(settings):
   with pytest.raises(ValueError, match=(
-      r'timm has no architecture with backbone=.* Write the weights '
-      r'alone: --target=FILE\.safetensors')):
+      r'timm has no architecture with backbone=.* Save the model as orbax')):
     exported(**settings)
 
 
 @pytest.mark.parametrize(('settings', 'names'), [
     ({'mlp': 'swiglu', 'layer_norm_epsilon': 1e-5}, 'layer_norm_epsilon=1e-05'),
+    ({'layer_norm_epsilon': 1e-12}, 'layer_norm_epsilon=1e-12'),
     ({'pool_heads': 3, 'pooling': 'attention'}, 'pool_heads=3'),
     ({'backbone': {'depths': (3, 4, 9)}, 'post_norm': True},
      r'backbone=StemConfig\(.*\)'),
@@ -243,7 +247,7 @@ def test_a_network_that_timm_cannot_build_is_an_error(settings):
      "gelu='quick', pool_prefix=True")], ids=str)
 def test_the_error_names_only_what_the_nearest_architecture_lacks(
     settings, names):
-  with pytest.raises(ValueError, match=f'no architecture with {names}, so no'):
+  with pytest.raises(ValueError, match=f'no architecture with {names}. Save'):
     exported(**{**TINY, 'gelu': 'exact', 'num_heads': 3, **settings})
 
 

@@ -10,9 +10,9 @@ from tests import random_models
 from tests.extras.zoo import zoo_models
 from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import foreign
+from vit_jax.extras.zoo import safetensors
 from vit_jax.extras.zoo import save as save_lib
 from vit_jax.extras.zoo.families import families
-from vit_jax.weights.formats import safetensors
 
 DINOV2 = {'layer_scale': 1e-5, 'num_classes': 0, 'gelu': 'exact'}
 REGISTERS = {**DINOV2, 'registers': 2}

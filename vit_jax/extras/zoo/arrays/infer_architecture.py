@@ -23,7 +23,9 @@ def section(
     ValueError: if an array that every model has is missing.
   """
   name = family.settings.get('name', 'vit')
-  inferred.check_kind(declared, name)
+  if (declared.get('name', name) == 'resnet') != (name == 'resnet'):
+    raise ValueError(
+        f'name: expected {declared["name"]!r}, found the arrays of a {name}.')
   result: dict[str, Any] = {
       **family.settings,
       'num_classes': inferred.num_classes(params)}

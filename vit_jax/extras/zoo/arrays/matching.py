@@ -13,10 +13,16 @@ from vit_jax.extras.zoo.arrays import joint
 from vit_jax.extras.zoo.families import families
 from vit_jax.extras.zoo.families import records
 from vit_jax.models import positions as positions_lib
-from vit_jax.weights import inferred
 from vit_jax.weights.formats import array_file
 from vit_jax.weights.formats import layout
 
+# Optimizer state repeats the names of the parameters. Flax's optimizer target
+# is the parameters themselves.
+_OPTIMIZER = re.compile(
+    r'(.*[/.])?(opt|optim|optimizer|opt_state|optimizer_state)[/.]'
+    r'(?!target/).*')
+# The first kernel of a ViT or ResNet.
+_STEMS = ('patches/kernel', 'backbone/root/kernel')
 # Patches of other models, by the axes of their kernel.
 _OTHER_PATCHES = {
     2: 'flattened patches (NaFlex), read only in files of timm and '
@@ -79,10 +85,26 @@ def find(opened: array_file.ArrayFile, *, prefix: str | None = None) -> Found:
   try:
     return _find(opened, prefix)
   except ValueError:
-    for renamed in opened.with_tied_names():
+    for renamed in with_tied_names(opened):
       with contextlib.suppress(ValueError):
         return _find(renamed, prefix)
     raise
+
+
+def with_tied_names(
+    opened: array_file.ArrayFile) -> tuple[array_file.ArrayFile, ...]:
+  """Returns the file with all names of tied arrays, and with one of each.
+
+  The second has their further names instead of the stored ones, as for a
+  module that the saved model held twice.
+  """
+  further = {name: opened.shapes[kept] for name, kept in opened.tied.items()}
+  stored = set(opened.tied.values())
+  others = {name: shape for name, shape in opened.shapes.items()
+            if name not in stored}
+  return tuple(
+      dataclasses.replace(opened, shapes={**shapes, **further}, tied={})
+      for shapes in (opened.shapes, others) if further)
 
 
 def _find(opened: array_file.ArrayFile, prefix: str | None) -> Found:
@@ -98,7 +120,7 @@ def _find(opened: array_file.ArrayFile, prefix: str | None) -> Found:
       [prefix] if prefix in models else models)}
   complete = [p for p, (_, problems) in results.items() if not problems]
   if len(complete) > 1:
-    raise inferred.several_models(
+    raise several_models(
         opened.path, {p: models[p].label for p in complete})
   prefix = next(iter(complete or results))
   family, (matches, problems) = models[prefix], results[prefix]
@@ -142,7 +164,7 @@ def _matches(
   """
   table = models[prefix].table
   return layout.matches(table, [
-      name for name in inferred.names_under(prefix, names, models)
+      name for name in names_under(prefix, names, models)
       if not table.ignores(name)])
 
 
@@ -163,13 +185,53 @@ def candidates(names: Sequence[str]) -> list[tuple[records.Family, str]]:
 
   return sorted([
       (family, prefix) for family in families.FAMILIES.values()
-      for prefix in inferred.prefixes(family.table, names)],
+      for prefix in prefixes(family.table, names)],
                 key=num_known, reverse=True)
 
 
 def _knows(table: layout.Table, name: str) -> bool:
   return (layout.find_row(table, name) is not None or table.ignores(name)
           or bool(table.reason(name)))
+
+
+# ---------------------------------------------------------------------- names
+
+
+def prefixes(table: layout.Table, names: Sequence[str]) -> list[str]:
+  """Returns prefixes of a model's first kernel, except in optimizer state."""
+  stem = dataclasses.replace(table, rows=tuple(
+      row for row in table.rows if row.ours in _STEMS))
+  found: dict[str, None] = {}
+  for name in names:
+    ends = (0, *(m.end() for m in re.finditer('[/.]', name)))
+    prefix = next((name[:end] for end in ends
+                   if layout.find_row(stem, name[end:])), None)
+    if prefix is not None and not _OPTIMIZER.fullmatch(prefix):
+      found[prefix] = None
+  return list(found)
+
+
+def names_under(
+    prefix: str, names: Iterable[str], others: Iterable[str],
+) -> list[str]:
+  """Returns names below a prefix, without optimizer state and other models.
+
+  `others` are prefixes of all models.
+  """
+  copies = tuple(p for p in others if p != prefix and p.startswith(prefix))
+  inside = (name.removeprefix(prefix) for name in names
+            if name.startswith(prefix) and not name.startswith(copies))
+  return [name for name in inside if not _OPTIMIZER.fullmatch(name)]
+
+
+def several_models(path: str, models: Mapping[str, str]) -> ValueError:
+  """Returns the error for a file with models of these labels, by prefix."""
+  listed = ' and '.join(f'{p!r} ({label})' for p, label in models.items())
+  return ValueError(
+      f'{path} holds more than one model, under the prefixes {listed}. Choose '
+      'one: ' + ' or '.join(f'prefix={p!r}' for p in models) + ' in load(...), '
+      '--set prefix=... in commands. For a run, write it to a file of its own '
+      'by `convert` first.')
 
 
 # --------------------------------------------------------------------- values

@@ -5,10 +5,10 @@ import pathlib
 from vit_jax import untrusted
 from vit_jax.checkpoints import paths
 from vit_jax.data import preprocessing
+from vit_jax.extras.zoo import declared as declared_lib
 from vit_jax.extras.zoo.configs import huggingface
 from vit_jax.extras.zoo.configs import timm
 from vit_jax.extras.zoo.families import families
-from vit_jax.weights import declared as declared_lib
 
 NAME = 'config.json'
 # Transformers uses the first of these files that has the settings. Version 5

@@ -12,15 +12,12 @@ from typing import Any
 from vit_jax import schema
 from vit_jax.data import preprocessing
 from vit_jax.data.images import resize as resize_lib
+from vit_jax.extras.zoo import declared
 from vit_jax.extras.zoo import removed
 from vit_jax.extras.zoo import timm_names
-from vit_jax.extras.zoo.configs import huggingface_types
 from vit_jax.extras.zoo.families import families
-from vit_jax.extras.zoo.families import radio
 from vit_jax.extras.zoo.families import records
-from vit_jax.weights import declared
 
-# The first name of each is written.
 GELU = {'gelu': 'exact', 'gelu_pytorch_tanh': 'tanh', 'quick_gelu': 'quick',
         'gelu_python': 'exact', 'gelu_new': 'tanh', 'gelu_fast': 'tanh'}
 MODEL_KEYS = {
@@ -29,7 +26,13 @@ MODEL_KEYS = {
     'num_attention_heads': 'num_heads', 'qkv_bias': 'qkv_bias',
     'layer_norm_eps': 'layer_norm_epsilon'}
 
-
+_OWN: Mapping[str, records.ModelType] = {
+    kind: one for lineage in families.LINEAGES
+    for kind, one in lineage.types.items()}
+# Values of `model_type`, and what they declare.
+TYPES: Mapping[str, records.ModelType] = {
+    **_OWN, **{kind: _OWN[other] for lineage in families.LINEAGES
+               for kind, other in lineage.read_as.items()}}
 # Components that our models lack, of other model types of these families.
 MISSING: Mapping[str, str] = {
     'vit_mae': 'the decoder of MAE; use the encoder of timm, such as '
@@ -82,9 +85,6 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
     result.resolution = declared.sides(size)
   result.preprocess |= {ours: tuple(inner[f'norm_{ours}'])
                         for ours in ('mean', 'std') if f'norm_{ours}' in inner}
-  if (summary := inner.get('summary_idxs')) not in (None, radio.SUMMARY):
-    result.notes += (f'tokens {summary} are the summary, which is written as '
-                     f'{radio.SUMMARY}',)
   result.model |= _gelu(inner, found)
   for activation, problem in PROBLEM_TYPES.items():
     if config.get('problem_type') == problem:
@@ -92,8 +92,7 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   labels = config.get('id2label') or {}
   architectures = config.get('architectures') or (
       ('Classification',) if found.family == 'huggingface' else ())
-  if found.classifier and any(
-      'Classification' in str(name) for name in architectures):
+  if any('Classification' in str(name) for name in architectures):
     if found.family == 'clip':
       result.model |= found.settings
       result.preprocess.setdefault('activation', 'softmax')
@@ -117,13 +116,13 @@ def _model_type(kind: str | None) -> records.ModelType:
     ValueError: if it is not supported.
   """
   removed.check_name(str(kind))
-  found = huggingface_types.TYPES.get('vit' if kind is None else str(kind))
+  found = TYPES.get('vit' if kind is None else str(kind))
   if found is None:
     missing = MISSING.get(str(kind)) or timm_names.missing_component(str(kind))
     raise ValueError(
         f'model_type is {kind!r}, '
         + (f'which has {missing}: our models lack that component.' if missing
-           else f'expected one of {", ".join(huggingface_types.TYPES)}.'))
+           else f'expected one of {", ".join(TYPES)}.'))
   return found
 
 

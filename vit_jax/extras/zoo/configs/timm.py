@@ -11,25 +11,25 @@ from typing import Any
 
 from vit_jax import schema
 from vit_jax.data import preprocessing
+from vit_jax.extras.zoo import declared
 from vit_jax.extras.zoo import removed
 from vit_jax.extras.zoo import timm_names
 from vit_jax.extras.zoo.configs import timm_arguments
 from vit_jax.extras.zoo.configs import timm_naflex
 from vit_jax.extras.zoo.families import families as lineages
-from vit_jax.weights import declared
 
 # Arguments that set what the arrays do not show.
 _READ = (
     'embed_dim', 'depth', 'patch_size', 'num_heads', 'reg_tokens',
     'num_reg_tokens', 'pool_include_prefix', 'attn_pool_num_heads',
-    'use_post_norm', 'act_layer', 'attn_only_layer_scale')
+    'use_post_norm', 'use_abs_pos_emb', 'act_layer', 'attn_only_layer_scale')
 _KNOWN = (
     *timm_arguments.ALL,
     # Arguments that are read otherwise, or that the arrays determine.
     *timm_naflex.INTERPOLATION, 'img_size', 'num_classes', 'no_embed_class',
     'norm_layer', 'mlp_layer', 'mlp_ratio', 'final_norm', 'layers', 'stem_chs',
     'channels', 'qkv_fused', 'swiglu_align_to', 'attn_pool_mlp_ratio',
-    'num_kv_heads', 'pos_embed_grid_size', 'rope_temperature')
+    'num_kv_heads', 'pos_embed_grid_size')
 # Arguments of training and of the input.
 _UNUSED = re.compile(
     r'((pos|patch|proj|attn)_)?drop_rate|drop_path_rate|weight_init|fix_init'
@@ -71,7 +71,8 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   arguments = {k: v for k, v in (config.get('model_args') or {}).items()
                if v is not None}
   for key, value in arguments.items():
-    if key not in _KNOWN and not _UNUSED.fullmatch(key) and (
+    known = (*_KNOWN, *(() if naflex else timm_arguments.ROTARY))
+    if key not in known and not _UNUSED.fullmatch(key) and (
         (key, value) != ('in_chans', 3)):
       raise ValueError(f'model_args has {key}={value!r}, which is not '
                        'supported.')
@@ -124,12 +125,10 @@ def _parse_vit(
       schema.check_name(str(value), [*map(str, theirs)], what=key)
       value = theirs[value]
     model[ours] = value
-  if 'rope_temperature' in arguments and model.get('rotary'):
-    model['rotary'] = {
-        **model['rotary'], 'base': arguments['rope_temperature']}
   if 'img_size' in arguments:
     result.resolution = declared.sides(arguments['img_size'])
   if implied and 'rotary' in implied:
+    model['rotary'] = timm_arguments.parse_rotary(arguments, implied['rotary'])
     # Attention pooling of the class Eva has all tokens as input.
     model['pool_prefix'] = model['pooling'] == 'attention'
   schema.check_name(arguments.get('norm_layer', 'layernorm'),

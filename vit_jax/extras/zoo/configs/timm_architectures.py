@@ -20,8 +20,6 @@ from vit_jax.models import model_config
 from vit_jax.weights import published_sizes
 from vit_jax.weights import weights as weights_lib
 
-# Epsilons of the norms in timm's architectures. Our metadata has any other.
-EPSILONS = (1e-6, 1e-5)
 # Settings that no architecture has of its own.
 _FREE = (*vit_config.BackboneConfig.dimensions, 'position_mlp_dim')
 _BITS = ('R50x1', 'R50x3', 'R101x1', 'R101x3', 'R152x2', 'R152x4')
@@ -82,7 +80,8 @@ def _nearest(
   values = _compared(config, kind)
   return min(((one.name, [
       name for name, value in _compared(theirs, kind).items()
-      if value != values[name] and (name not in stored or name in one.fixed)])
+      if value != values.get(name, value) and (
+          name not in stored or name in one.fixed)])
               for one, theirs in _configs(kind)),
              key=lambda found: len(found[1]))
 
@@ -99,9 +98,8 @@ def _compared(
       'gelu': config.gelu if config.mlp == 'gelu' else 'exact',
       'backbone': backbone and (
           tuple(backbone.depths), backbone.width, backbone.preactivation)}
-  if config.layer_norm_epsilon not in EPSILONS or (
-      config.stem_norm == 'patches'):  # An argument of AIMv2 sets it.
-    result['layer_norm_epsilon'] = EPSILONS[0]
+  if config.stem_norm == 'patches':  # An argument of AIMv2 sets it.
+    del result['layer_norm_epsilon']
   if kind is timm_arguments.EVA:
     result['pool_prefix'] = config.pool_prefix == (
         config.pooling == 'attention')
@@ -121,5 +119,5 @@ def _no_architecture(
     config: model_config.ModelConfig, *names: str) -> ValueError:
   settings = ', '.join(f'{name}={getattr(config, name)!r}' for name in names)
   return ValueError(
-      f'timm has no architecture with {settings}, so no config.json can be '
-      'written. Write the weights alone: --target=FILE.safetensors.')
+      f'timm has no architecture with {settings}. Save the model as orbax, or '
+      'first load it with other values: load(path, NAME=VALUE).')

@@ -9,12 +9,9 @@ import dataclasses
 import math
 from typing import Any
 
-import numpy as np
-
+from vit_jax import schema
 from vit_jax.extras.zoo import backbone_config as vit_config
-from vit_jax.extras.zoo import rotary as rotary_lib
 from vit_jax.extras.zoo.configs import timm_naflex
-from vit_jax.models import model_config
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.formats import layout
 
@@ -92,6 +89,10 @@ RELPOS = Kind({
     'rel_pos_type': ('position', {
         'relative_2d': 'bias', 'relative_mlp': 'mlp'}),
     'rel_pos_dim': 'position_mlp_dim'})
+# Arguments of rotary positions.
+ROTARY = (
+    'use_rot_pos_emb', 'rope_type', 'rope_temperature', 'rope_rotate_half',
+    'rope_grid_indexing', 'rope_grid_offset', 'ref_feat_shape')
 KINDS: Mapping[str, Kind] = {
     'naflex': NAFLEX, 'vit': VIT, 'eva': EVA, 'beit': BEIT, 'relpos': RELPOS}
 ALL: _Arguments = {name: of for kind in KINDS.values()
@@ -135,31 +136,14 @@ def is_sapiens2(config: vit_config.BackboneConfig) -> bool:
   return is_eva(config) and config.norm == 'rms'
 
 
-def is_vit5(config: vit_config.BackboneConfig) -> bool:
-  """Whether a model is a ViT-5, whose code has timm's names but more arrays."""
-  return config.rotary is not None and bool(config.rotary.register_base)
-
-
-def vit5_frequencies(config: model_config.ModelConfig) -> dict[str, np.ndarray]:
-  """Returns the frequencies that the code of ViT-5 stores, by name."""
-  assert isinstance(config, vit_config.BackboneConfig)
-  rotary = config.rotary
-  assert rotary is not None
-  return {f'blocks.{layer}.attn.{name}.freqs': rotary_lib.frequencies(
-      dataclasses.replace(rotary, base=base), config.head_dim).astype(
-          np.float32) for layer in range(config.depth)
-          for name, base in (('rope', rotary.base),
-                             ('rope_reg', rotary.register_base))}
-
-
 def has_separate_qkv(config: vit_config.BackboneConfig) -> bool:
   """Whether queries, keys and values are separate arrays.
 
   In timm, EVA-02 B and L and Sapiens2 have three arrays.
   """
-  return not is_vit5(config) and (is_sapiens2(config) or (
+  return is_sapiens2(config) or (
       is_eva(config) and config.inner_norm != 'none' and not (
-          is_beit(config) or (config.qkv_bias and config.key_bias))))
+          is_beit(config) or (config.qkv_bias and config.key_bias)))
 
 
 def has_separate_gate(config: vit_config.BackboneConfig) -> bool:
@@ -249,6 +233,32 @@ def _eva_arguments(config: vit_config.BackboneConfig) -> dict[str, Any]:
         'rope_grid_indexing': 'xy' if rotary.x_first else 'ij',
         'rope_grid_offset': rotary.offset,
         'ref_feat_shape': [rotary.reference] * 2 if rotary.reference else None}
+  return result
+
+
+def parse_rotary(
+    arguments: Mapping[str, Any], implied: Mapping[str, Any] | None,
+) -> dict[str, Any] | None:
+  """Returns the section `rotary` of a model of timm's class Eva.
+
+  `implied` is that of its architecture, which arguments override.
+  """
+  if not arguments.get('use_rot_pos_emb', implied is not None):
+    return None
+  result = dict(implied or {})
+  for theirs, ours in (('rope_temperature', 'base'),
+                       ('rope_rotate_half', 'halves'),
+                       ('rope_grid_offset', 'offset')):
+    if theirs in arguments:
+      result[ours] = arguments[theirs]
+  if 'rope_grid_indexing' in arguments:
+    result['x_first'] = arguments['rope_grid_indexing'] == 'xy'
+  if 'ref_feat_shape' in arguments:
+    result['reference'] = arguments['ref_feat_shape'][0]
+  if kind := arguments.get('rope_type'):
+    schema.check_name(kind, ('cat', 'dinov3', 'mixed'), what='rope_type')
+    result |= {'learned': kind == 'mixed', 'coordinates': (
+        'normalized' if kind == 'dinov3' else 'index')}
   return result
 
 

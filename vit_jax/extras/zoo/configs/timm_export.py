@@ -10,8 +10,8 @@ from vit_jax.extras.zoo.configs import timm_arguments
 from vit_jax.weights import weights as weights_lib
 
 
-def config_files(model: weights_lib.Weights) -> dict[str, dict[str, Any]]:
-  """Returns the JSON files of an exported model, by file name.
+def config_json(model: weights_lib.Weights) -> dict[str, Any]:
+  """Returns the content of config.json.
 
   Raises:
     ValueError: if timm has no architecture for the model.
@@ -26,17 +26,14 @@ def config_files(model: weights_lib.Weights) -> dict[str, dict[str, Any]]:
           **_resize_and_crop(preprocess)}}
   if preprocess.labels:
     result['label_names'] = list(preprocess.labels)
-  if isinstance(config, vit_config.BackboneConfig):
-    name, kind = timm_architectures.find(model)
-    result |= {
-        # The arguments override the settings of this architecture.
-        'architecture': name,
-        'global_pool': timm_arguments.POOLING[config.pooling],
-        'num_features': config.width,
-        'model_args': timm_arguments.arguments(model, kind)}
-  else:
-    result['architecture'] = timm_architectures.find_resnet(config)
-  return {'config.json': result}
+  if not isinstance(config, vit_config.BackboneConfig):
+    return {**result, 'architecture': timm_architectures.find_resnet(config)}
+  name, kind = timm_architectures.find(model)
+  return {
+      **result, 'architecture': name, 'num_features': config.width,
+      'global_pool': timm_arguments.POOLING.get(config.pooling),
+      # The arguments override the settings of this architecture.
+      'model_args': timm_arguments.arguments(model, kind)}
 
 
 def _resize_and_crop(preprocess: preprocessing.Preprocess) -> dict[str, Any]:

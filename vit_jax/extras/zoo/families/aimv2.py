@@ -1,7 +1,5 @@
 """AIMv2: arXiv 2411.14402, table 1."""
 
-from typing import Any
-
 from vit_jax.extras.zoo.families import clip
 from vit_jax.extras.zoo.families import names
 from vit_jax.extras.zoo.families import records
@@ -31,12 +29,6 @@ _SETTINGS = {**records.SWIGLU, 'pooling': 'average', 'stem_norm': 'patches',
 _HEADS = {'large': 8, 'huge': 12, '1b': 16, '3b': 24}
 
 
-def _written(config: Any, side: int) -> dict[str, Any]:
-  del side
-  return {'layer_norm_eps': None, 'rms_norm_eps': config.layer_norm_epsilon,
-          'hidden_act': 'silu', 'use_head': False}
-
-
 LINEAGE = records.Lineage(
     arrays=(records.Family(
         'aimv2', 'Hugging Face AIMv2', _NAMES,
@@ -55,6 +47,5 @@ LINEAGE = records.Lineage(
     architectures=(records.Architecture(
         'aimv2_large_patch14_224', fixed=('norm', 'stem_norm')),),
     types={'aimv2_vision_model': records.ModelType(
-        'aimv2', 'Aimv2VisionModel', settings=_SETTINGS, num_heads=8,
-        inner=records.VISION, written=_written)},
+        'aimv2', num_heads=8, inner=records.VISION)},
     read_as={'aimv2': 'aimv2_vision_model'})

@@ -1,7 +1,5 @@
 """BEiT and data2vec: arXiv 2106.08254 (BEiT), 2208.06366 (BEiT v2)."""
 
-from typing import Any
-
 from vit_jax.extras.zoo.families import names
 from vit_jax.extras.zoo.families import records
 from vit_jax.weights.formats import layout
@@ -31,15 +29,6 @@ _SETTINGS = {**records.SCALED, **records.POOL_NORM, 'position': 'relative_2d',
              'cls': True, 'key_bias': False}
 
 
-def _written(config: Any, side: int) -> dict[str, Any]:
-  del side
-  shared = config.position_at == 'shared'
-  return {'use_relative_position_bias': not shared,
-          'use_shared_relative_position_bias': shared,
-          'use_mean_pooling': config.pool_norm,
-          'layer_scale_init_value': config.layer_scale or 0.0}
-
-
 LINEAGE = records.Lineage(
     arrays=(records.Family(
         'beit', 'Hugging Face BEiT', _NAMES,
@@ -55,11 +44,5 @@ LINEAGE = records.Lineage(
         ('beit(v2)?_.*', {'pooling': 'average'}),
         ('beit3_.*', {'layer_norm_epsilon': 1e-5})),
     architectures=(records.Architecture('beit_base_patch16_224', 'beit'),),
-    types={'beit': records.ModelType(
-        'beit', 'BeitModel', 'BeitForImageClassification',
-        {'position': 'relative_2d', 'key_bias': False, 'cls': True},
-        free=('position_at', 'layer_scale', 'pool_norm'), written=_written,
-        implied=lambda config: {
-            'final_norm': not config.pool_norm,
-            'pooling': 'average' if config.pool_norm else 'cls'})},
+    types={'beit': records.ModelType('beit')},
     read_as={'data2vec-vision': 'beit'})  # It computes the same.

@@ -34,14 +34,9 @@ LINEAGE = records.Lineage(
         'vit_base_patch16_clip_224', fixed=('norm',)),),
     types={
         'clip': records.ModelType(
-            'clip', '', 'CLIPForImageClassification', {
-                **_TOKENS, 'pooling': 'average', 'final_norm': False,
-                'cls': True},
-            gelu='quick', inner=records.VISION, absent=('visual_projection',),
-            unused={f'vision_model.post_layernorm.{end}': (0,)
-                    for end in ('weight', 'bias')}),
-        'clip_vision_model': records.ModelType(
-            'clip', 'CLIPVisionModel', 'CLIPVisionModelWithProjection', _TOKENS,
-            gelu='quick', absent=('classifier',))},
+            'clip', {**_TOKENS, 'pooling': 'average', 'final_norm': False,
+                     'cls': True},
+            gelu='quick', inner=records.VISION),
+        'clip_vision_model': records.ModelType('clip', gelu='quick')},
     read_as={'metaclip_2': 'clip',
              'metaclip_2_vision_model': 'clip_vision_model'})

@@ -4,7 +4,6 @@ Meta's names are also those of MAE, I-JEPA, MSN and TIPS.
 """
 
 import dataclasses
-from typing import Any
 
 from vit_jax.extras.zoo.families import names
 from vit_jax.extras.zoo.families import records
@@ -52,7 +51,7 @@ def _dinov2(name: str, more: str = '') -> layout.Table:
       f'{name}.encoder.layer.{{layer}}.', name),
       # A model without a head.
       renames={r'^(embeddings|encoder|layernorm)\.': rf'{name}.\1.'},
-      unused={f'{name}.embeddings.mask_token': (1, 0)})
+      ignored=(rf'({name}\.)?embeddings\.mask_token',))
 
 
 _DINOV2 = _dinov2('dinov2')
@@ -73,38 +72,16 @@ _DINOV3 = layout.Table('dinov3', names.rows(
     final_norm       norm                         norm
     """, 'layer.{layer}.'),
     renames={r'^model\.layer\.': 'layer.'},
-    unused={'embeddings.mask_token': (1, 1, 0)},
+    ignored=(r'embeddings\.mask_token',),
     unsupported={r'.*\.k_proj\.bias': (
         'a bias of the keys, which DINOv3 has not, and no output uses')})
 
-_MLP = {'gelu': ('.weights_',), 'swiglu': ('.mlp.fc',)}
 _REGISTERS = {**records.SCALED, 'registers': 4}
 # arXiv 2508.10104 (DINOv3), section 3.2 and table 2.
 _BASE3 = {**_REGISTERS, 'cls': True}
 _QV_BIAS = {**_BASE3, 'key_bias': False}
 _NO_QKV = {**_BASE3, 'qkv_bias': False}
 _HUGE_PLUS = records.Size(1280, 32, 5120, 20)
-_FREE = ('qkv_bias', 'mlp')
-
-
-def _implied2(config: Any) -> dict[str, Any]:
-  return {**records.scaled(config),
-          'pooling': 'cls_average' if config.num_classes else 'cls'}
-
-
-def _written2(config: Any, side: int) -> dict[str, Any]:
-  del side
-  return {'use_swiglu_ffn': config.mlp == 'swiglu',
-          'mlp_ratio': names.dinov2_ratio(config)}
-
-
-def _written3(config: Any, side: int) -> dict[str, Any]:
-  del side
-  gated = config.mlp == 'swiglu'
-  return {'rope_theta': config.rotary.base, 'key_bias': False,
-          'query_bias': config.qkv_bias, 'value_bias': config.qkv_bias,
-          'use_gated_mlp': gated, **({'hidden_act': 'silu'} if gated else {})}
-
 
 LINEAGE = records.Lineage(
     arrays=(
@@ -118,17 +95,14 @@ LINEAGE = records.Lineage(
                 r'(.*\.)?register_tokens': 'cubic',
                 r'(.*\.)?decoder_pos_embed': 'bicubic',
                 r'target_encoder\..*': 'bicubic'},
-            preprocess=records.IMAGENET, num_heads={1536: 24}, ambiguous=True,
-            other_mlp={'gelu': ('.w12.', '.w3.'), 'swiglu': ('.c_',)}),
+            preprocess=records.IMAGENET, num_heads={1536: 24}, ambiguous=True),
         records.Family(
             'dinov2', 'Hugging Face DINOv2', _DINOV2, settings=records.EXACT,
-            positions='bicubic', preprocess=records.IMAGENET, base='dinov2.',
-            other_mlp=_MLP),
+            positions='bicubic', preprocess=records.IMAGENET, base='dinov2.'),
         records.Family(
             'dinov2_with_registers', 'Hugging Face DINOv2 with registers',
             _DINOV2_REGISTERS, settings=records.EXACT, positions='cubic',
-            preprocess=records.IMAGENET, base='dinov2_with_registers.',
-            other_mlp=_MLP),
+            preprocess=records.IMAGENET, base='dinov2_with_registers.'),
         records.Family(
             'dinov3', 'Hugging Face DINOv3', _DINOV3, settings={
                 'gelu': 'exact', 'layer_norm_epsilon': 1e-5, 'position': 'none',
@@ -176,18 +150,6 @@ LINEAGE = records.Lineage(
         records.Architecture('vit_small_patch16_dinov3', 'eva', fixed=(
             'layer_scale',))),
     types={
-        # Published models have registers, and biases of queries and values or
-        # none.
-        'dinov3_vit': records.ModelType(
-            'dinov3', 'DINOv3ViTModel', free=_FREE, num_heads=6,
-            written=_written3, implied=lambda config: {
-                **records.scaled(config), 'registers': config.registers or 4,
-                'key_bias': not config.qkv_bias}),
-        'dinov2_with_registers': records.ModelType(
-            'dinov2_with_registers', 'Dinov2WithRegistersModel',
-            'Dinov2WithRegistersForImageClassification', free=_FREE,
-            written=_written2, implied=lambda config: {
-                **_implied2(config), 'registers': config.registers or 4}),
-        'dinov2': records.ModelType(
-            'dinov2', 'Dinov2Model', 'Dinov2ForImageClassification', free=_FREE,
-            implied=_implied2, written=_written2)})
+        'dinov3_vit': records.ModelType('dinov3', num_heads=6),
+        'dinov2_with_registers': records.ModelType('dinov2_with_registers'),
+        'dinov2': records.ModelType('dinov2')})

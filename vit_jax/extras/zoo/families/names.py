@@ -106,21 +106,3 @@ def tower(name: str, more: str) -> Table:
               r'vision_model.\1.')},
       ignored=(r'text_model\..*', r'text_projection\..*', 'logit_scale',
                'logit_bias', r'.*\.position_ids'))
-
-
-def dinov2_ratio(config: Any) -> int:
-  """Returns the `mlp_ratio`, an integer, that gives `mlp_dim`.
-
-  Raises:
-    ValueError: if there is none.
-  """
-  for ratio in range(1, 65):
-    hidden = config.width * ratio
-    if config.mlp == 'swiglu':  # Two thirds, to a multiple of 8.
-      hidden = -(-int(hidden * 2 / 3) // 8) * 8
-    if hidden == config.mlp_dim:
-      return ratio
-  raise ValueError(
-      f'DINOv2 in transformers has MLPs of a multiple of the width '
-      f'({config.width}), or two thirds of it for SwiGLU, but mlp_dim is '
-      f'{config.mlp_dim}. Save the model as timm or orbax.')

@@ -1,8 +1,5 @@
 """C-RADIO: arXiv 2412.07679 (C-RADIOv3), 2601.17237 (C-RADIOv4)."""
 
-from typing import Any
-
-from vit_jax.extras.zoo.configs import timm_arguments
 from vit_jax.extras.zoo.families import names
 from vit_jax.extras.zoo.families import records
 from vit_jax.extras.zoo.families import timm
@@ -22,18 +19,7 @@ _NAMES = layout.Table('radio', rows=(
     *(row for row in timm.TIMM.rows if row.theirs.startswith(timm.BLOCK))),
     ignored=(r'patch_generator\.video_embedder\..*',))
 
-SUMMARY = [0, 1]  # Default of `summary_idxs`: tokens of the summary.
 _SCALED = {**records.SCALED, 'registers': 7}
-
-
-def _written(config: Any, side: int) -> dict[str, Any]:
-  tokens = 1 + config.registers
-  classes = min(3, tokens)  # The default.
-  return {
-      'max_img_size': side, 'num_cls_tokens': classes,
-      'num_registers': tokens - classes, 'num_register_tokens': None,
-      'summary_idxs': SUMMARY[:tokens],
-      'mlp_ratio': timm_arguments.mlp_ratio(config.mlp_dim, config.width)}
 
 
 LINEAGE = records.Lineage(
@@ -60,6 +46,4 @@ LINEAGE = records.Lineage(
     # 'linear' has aligned corners.
     positions={r'vit_(base|huge)_patch16_radio_v3': 'linear',
                'vit_.*_radio_.*': 'bilinear_sharp'},
-    types={'radio': records.ModelType(
-        'radio', 'RadioModel', free=('qkv_bias', 'layer_scale', 'registers'),
-        num_heads=16, written=_written)})
+    types={'radio': records.ModelType('radio', num_heads=16)})

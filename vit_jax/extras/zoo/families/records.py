@@ -4,7 +4,7 @@ A file holds all that is known of one family of pretrained models, as a
 `Lineage`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 import dataclasses
 from typing import Any, Literal
 
@@ -50,10 +50,6 @@ class Family:
     normalizes: whether the model itself normalizes images, after the image
       processor.
     undeclared: that of files without config.json.
-    written_as: replacements in the names in files that we write, by regular
-      expression.
-    other_mlp: parts of the names that a model with an MLP lacks, if the arrays
-      of 'gelu' and 'swiglu' have other names.
   """
   name: str
   label: str
@@ -75,14 +71,6 @@ class Family:
   several_cls: str = 'cls'
   normalizes: bool = False
   undeclared: str = ''
-  written_as: Mapping[str, str] = dataclasses.field(default_factory=dict)
-  other_mlp: Mapping[str, tuple[str, ...]] = dataclasses.field(
-      default_factory=dict)
-
-  def written(self, config: Any) -> 'Family':
-    """Returns the family with the names of a model's MLP alone."""
-    absent = self.other_mlp.get(getattr(config, 'mlp', ''), ())
-    return dataclasses.replace(self, table=self.table.without(*absent))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,42 +96,22 @@ class ModelType:
 
   Attributes:
     family: name of a `Family`.
-    base: class of a model without a classifier; '' if there is none.
-    classifier: class of a model with a classifier; '' if there is none.
-    settings: our settings that differ from the family's and a plain ViT's.
-    free: settings that may have any value.
-    implied: returns settings that depend on others of the model.
+    settings: those of a classifier, if they differ from the family's.
     gelu: default of `hidden_act`; '' for that of the family.
     epsilon: default of `layer_norm_eps`; 0 for that of the family.
     num_heads: default of `num_attention_heads`; 0 to use a published size.
     positions: interpolation of position embeddings, if not the family's.
     preprocess: keys of `Preprocess`, unless a file declares them.
     inner: key of the section that holds the settings of the images' model.
-    square: whether images and patches are square.
-    written: returns further keys of config.json for a model and the side of its
-      images; None removes a key.
-    absent: parts of the family's names that the type lacks.
-    renames: replacements in the family's names, by regular expression.
-    unused: as `layout.Table.unused`.
   """
   family: str
-  base: str = ''
-  classifier: str = ''
   settings: Settings = dataclasses.field(default_factory=dict)
-  free: tuple[str, ...] = ()
-  implied: Callable[[Any], Settings] = lambda config: {}
   gelu: str = ''
   epsilon: float = 0.0
   num_heads: int = 12
   positions: positions_lib.Interpolation | None = None
   preprocess: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   inner: str = ''
-  square: bool = True
-  written: Callable[[Any, int], Mapping[str, Any]] = lambda config, side: {}
-  absent: tuple[str, ...] = ()
-  renames: Mapping[str, str] = dataclasses.field(default_factory=dict)
-  unused: Mapping[str, tuple[int, ...]] = dataclasses.field(
-      default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,8 +150,7 @@ class Lineage:
     positions: timm's interpolation of position embeddings, if not cubic. The
       first that matches applies.
     architectures: those that models are written as.
-    types: values of `model_type`. If several have all settings of a model, the
-      first is written.
+    types: values of `model_type`.
     read_as: values of `model_type` that are read as another.
   """
   arrays: tuple[Family, ...] = ()
@@ -220,8 +187,3 @@ IMAGENET = {'mean': preprocessing.IMAGENET_MEAN,
 HALF = {'mean': preprocessing.HALF, 'std': preprocessing.HALF}
 CLIP = {'mean': preprocessing.CLIP_MEAN, 'std': preprocessing.CLIP_STD}
 VISION = 'vision_config'  # A value of `ModelType.inner`.
-
-
-def scaled(config: Any) -> dict[str, Any]:
-  """Returns `ModelType.implied` of types with a layer scale."""
-  return {'layer_scale': config.layer_scale or 1e-5}

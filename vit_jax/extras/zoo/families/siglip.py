@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 import dataclasses
-from typing import Any
 
 from vit_jax.extras.zoo.families import names
 from vit_jax.extras.zoo.families import records
@@ -34,12 +33,6 @@ _BACKBONES: tuple[tuple[str, Mapping, tuple[int, ...]], ...] = (
     ('vit_{}_patch16_siglip_{}', {'giantopt': _GIANTOPT}, (256, 384)),
     ('naflexvit_{}_patch16_siglip', {
         'base': records.B, 'so400m': records.SO400M}, (384,)))
-_AVERAGE = {'pooling': 'average'}
-
-
-def _written(config: Any, side: int) -> dict[str, Any]:
-  del config, side
-  return {'vision_use_head': False}
 
 
 LINEAGE = records.Lineage(
@@ -61,13 +54,7 @@ LINEAGE = records.Lineage(
         '|vit_(base_patch32|so400m_patch16|giantopt_patch16)_siglip_.*'
         '|vit_large_patch16_siglip_(gap_)?512', {'gelu': 'tanh'}),),
     types={
-        'siglip_vision_model': records.ModelType(
-            'siglip', 'SiglipVisionModel', '', records.MAP),
-        'siglip': records.ModelType(
-            'siglip', '', 'SiglipForImageClassification', _AVERAGE,
-            inner=records.VISION, written=_written),
-        'siglip2_vision_model': records.ModelType(
-            'siglip2', 'Siglip2VisionModel', '', records.MAP),
-        'siglip2': records.ModelType(
-            'siglip2', '', 'Siglip2ForImageClassification', _AVERAGE,
-            inner=records.VISION)})
+        'siglip_vision_model': records.ModelType('siglip'),
+        'siglip': records.ModelType('siglip', inner=records.VISION),
+        'siglip2_vision_model': records.ModelType('siglip2'),
+        'siglip2': records.ModelType('siglip2', inner=records.VISION)})

@@ -4,8 +4,6 @@ The files of the paper, AugReg and big_vision are those of the trunk; here are
 timm's and Transformers'.
 """
 
-from typing import Any
-
 from vit_jax.extras.zoo.families import names
 from vit_jax.extras.zoo.families import records
 from vit_jax.weights.formats import layout
@@ -28,15 +26,6 @@ _NAMES = layout.Table('huggingface', names.rows(
 
 _TSB = {'tiny': records.TI, 'small': records.S, 'base': records.B}
 _PATCH16 = {'tiny': records.TI, **records.SBL}
-_QKV = ('qkv_bias',)
-
-
-def _pixio(config: Any, side: int) -> dict[str, Any]:
-  del side
-  return {'n_cls_tokens': 1 + config.registers,
-          'use_swiglu_ffn': config.mlp == 'swiglu',
-          'mlp_ratio': names.dinov2_ratio(config)}
-
 
 LINEAGE = records.Lineage(
     arrays=(records.Family(
@@ -73,21 +62,8 @@ LINEAGE = records.Lineage(
         'deit_base_distilled_patch16_224', fixed=(
             'registers', 'position', 'position_cls')),),
     types={
-        'deit': records.ModelType(
-            'huggingface', 'DeiTModel', 'DeiTForImageClassificationWithTeacher',
-            {'distill_token': True}, free=_QKV, num_heads=0,
-            renames={'^vit': 'deit', '^classifier': 'cls_classifier'}),
-        'pixio': records.ModelType(
-            'huggingface', 'PixioModel', settings={'pooling': 'cls_registers'},
-            free=(*_QKV, 'registers'), epsilon=1e-6, num_heads=16,
-            written=_pixio, renames={'^vit': 'pixio'}),
-        'ijepa': records.ModelType(
-            'huggingface', 'IJepaModel', 'IJepaForImageClassification',
-            {'pooling': 'average'}, free=_QKV, renames={'^vit': 'ijepa'}),
-        'vit': records.ModelType(
-            'huggingface', 'ViTModel', 'ViTForImageClassification', free=_QKV,
-            num_heads=0, square=False, implied=lambda config: {
-                'representation_layer': not config.num_classes}),
-        'vit_msn': records.ModelType(
-            'huggingface', 'ViTMSNModel', 'ViTMSNForImageClassification',
-            free=_QKV, epsilon=1e-6, square=False)})
+        'deit': records.ModelType('huggingface', num_heads=0),
+        'pixio': records.ModelType('huggingface', epsilon=1e-6, num_heads=16),
+        'ijepa': records.ModelType('huggingface'),
+        'vit': records.ModelType('huggingface', num_heads=0),
+        'vit_msn': records.ModelType('huggingface', epsilon=1e-6)})

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from vit_jax.weights.formats import open_file
-from vit_jax.weights.formats import safetensors
+from vit_jax.extras.zoo import open_file
+from vit_jax.extras.zoo import safetensors
 
 TABLE = {'a': 'm-1-of-2.safetensors', 'b': 'm-1-of-2.safetensors',
          'c': 'm-2-of-2.safetensors'}

@@ -4,7 +4,8 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from vit_jax.weights.formats import safetensors as ours
+from vit_jax.extras.zoo import safetensors as ours
+from vit_jax.extras.zoo.arrays import matching
 
 
 def test_a_written_file_has_default_permissions(tmp_path):
@@ -36,6 +37,6 @@ def test_tied_arrays_are_read_by_each_of_their_names(tmp_path):
   assert opened.tied == {'head.weight': 'embed.weight'}
   np.testing.assert_array_equal(opened.read('head.weight'), array)
   np.testing.assert_array_equal(opened.read('bias'), array[0])
-  every, renamed = opened.with_tied_names()
+  every, renamed = matching.with_tied_names(opened)
   assert set(every.shapes) == {'embed.weight', 'bias', 'head.weight'}
   assert renamed.shapes == {'bias': (3,), 'head.weight': (2, 3)}
