@@ -21,7 +21,7 @@ from configs import pretrain
 
 # (RandAugment layers, RandAugment magnitude, mixup) of big_vision's
 # configs/vit_i21k.py. Magnitude 0 still changes images: see
-# vit_jax/data/augment/randaugment.py.
+# vit_jax/extras/augment/randaugment.py.
 AUGMENTATIONS = {
     'none': (0, 0, 0.0),
     'light1': (2, 0, 0.0),

@@ -43,7 +43,7 @@ CONFIG = {
     'model': {'width': 12, 'depth': 2, 'mlp_dim': 24, 'dropout': 0.1,
               'attention_dropout': 0.1, 'stochastic_depth': 0.1},
     'data': {'mixup': 0.2, 'cutmix': 1.0, 'train_ops': [
-        {'op': 'inception_crop'}, {'op': 'flip'}, {'op': 'randaugment'}]},
+        {'op': 'inception_crop'}, {'op': 'flip'}, {'op': 'pad_crop'}]},
     'optimizer': {'weight_decay': 0.1, 'clip_norm': 1.0,
                   'momentum_dtype': 'bfloat16', 'schedule': {
                       'name': 'cosine', 'warmup': {'percent': 10}}},

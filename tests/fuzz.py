@@ -45,7 +45,6 @@ from vit_jax import registry
 from vit_jax import schema
 from vit_jax.data import examples
 from vit_jax.data.images import decode
-from vit_jax.data.images import multichannel
 from vit_jax.data.sources import open_source
 from vit_jax.inference import load as load_lib
 from vit_jax.run import workdir as workdir_lib
@@ -140,8 +139,8 @@ def read_image(path):
       with explained(ValueError):
         image = decode.decode(content, channels=channels, max_pixels=2**20)
         assert image.mode == mode and 0 < image.width * image.height <= 2**20
-    pixels = multichannel.decode(
-        content, channels=3, dtype='float32', max_pixels=2**20).pixels
+    pixels = np.asarray(decode.decode(
+        content, channels=3, dtype='float32', max_pixels=2**20))
     assert pixels.dtype == np.float32 and pixels.shape[2] == 3
   except OSError as error:  # Training would not skip the image.
     raise AssertionError('not a ValueError') from error

@@ -69,12 +69,17 @@ TOY_MODEL = ('width=16', 'depth=1', 'num_heads=2', 'mlp_dim=32', 'patch=8',
              'unroll=1')
 
 
+def load(case):
+  with leaves.skip_deleted():
+    return load_config.load(str(ROOT / 'configs' / case)).values()
+
+
 @pytest.mark.parametrize('case', [
     case for case in CASES if ('22B' not in case or leaves.has(
         registry.MODELS['backbone'])) and (
             'segmentation' not in case or leaves.has(registry.DECODER))])
 def test_configs_build_at_full_size_without_allocating(case):
-  for config in load_config.load(str(ROOT / 'configs' / case)).values():
+  for config in load(case):
     experiment = build_lib.build(
         config, devices=jax.devices()[:1], data_optional=True)
     assert experiment.total_steps > 0
@@ -84,8 +89,7 @@ def test_configs_build_at_full_size_without_allocating(case):
 @pytest.mark.parametrize(('recipe', 'count'), [
     ('resnet', 747_594), ('gpu', 3_721_738)])
 def test_models_for_cifar10_have_the_documented_size(recipe, count):
-  config, = load_config.load(
-      f'{ROOT}/configs/cifar10.py:recipe={recipe}').values()
+  config, = load(f'cifar10.py:recipe={recipe}')
   experiment = build_lib.build(
       config, devices=jax.devices()[:1], data_optional=True)
   assert tree.num_elements(experiment.model_params) == count

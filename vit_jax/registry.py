@@ -117,22 +117,30 @@ OPERATIONS: Mapping[str, str] = {
     'inception_crop': 'vit_jax.data.augment.ops:InceptionCrop',
     'pad_crop': 'vit_jax.data.augment.ops:PadCrop',
     'resize': 'vit_jax.data.images.resize:Resize',
-    'blur': 'vit_jax.data.augment.colour:Blur',
-    'color_jitter': 'vit_jax.data.augment.colour:ColorJitter',
-    'grayscale': 'vit_jax.data.augment.colour:Grayscale',
-    'randaugment': 'vit_jax.data.augment.randaugment:RandAugment',
-    'random_erasing': 'vit_jax.data.augment.colour:RandomErasing',
-    'trivial_augment': 'vit_jax.data.augment.randaugment:TrivialAugment',
+    'blur': 'vit_jax.extras.augment.colour:Blur',
+    'color_jitter': 'vit_jax.extras.augment.colour:ColorJitter',
+    'grayscale': 'vit_jax.extras.augment.colour:Grayscale',
+    'randaugment': 'vit_jax.extras.augment.randaugment:RandAugment',
+    'random_erasing': 'vit_jax.extras.augment.colour:RandomErasing',
+    'trivial_augment': 'vit_jax.extras.augment.randaugment:TrivialAugment',
 }
+
+# Decodes images that are not 8-bit grey or RGB (`data.channels`, `data.dtype`).
+DECODER = 'vit_jax.extras.multichannel.decode:decode'
 
 # `data.source`: functions of the name and the section `data`, by the name or
 # its start up to a slash. Other names are paths or `TFDS`.
 SOURCES: Mapping[str, str] = {
     'digits': 'vit_jax.data.sources.builtin:digits',
     'shapes': 'vit_jax.data.sources.builtin:shapes',
-    'vtab/': 'vit_jax.data.vtab:open_source',
+    'vtab/': 'vit_jax.extras.sweep.vtab:open_source',
 }
 TFDS = 'vit_jax.data.sources.tfds:open_source'
+
+# Sizes of sources without their files: functions of the name.
+PLANNED: Mapping[str, str] = {
+    'vtab/': 'vit_jax.extras.sweep.vtab:planned',
+}
 
 # Paths in `data.source`, by what they hold.
 FILES: Mapping[str, str] = {

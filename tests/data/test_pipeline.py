@@ -12,7 +12,7 @@ from vit_jax import data
 from vit_jax.data import examples
 from vit_jax.data import pipeline
 
-OPS = [{'op': 'inception_crop'}, {'op': 'flip'}, {'op': 'randaugment'}]
+OPS = [{'op': 'inception_crop'}, {'op': 'flip'}, {'op': 'pad_crop'}]
 
 
 def _config(**settings):

@@ -102,3 +102,27 @@ def test_another_range_of_pixels_is_noted():
   assert data.scale_notes(config, trained) == [
       'note: data.value_range is (0, 255), but the weights are for (0, 10000)']
   assert not data.scale_notes(config, value_scale_lib.ValueScale())
+
+
+def dataset_of(images):
+  return dataset_lib.Dataset(
+      name='deep', split='train', num_classes=2,
+      source=in_memory.Arrays(images, [0, 1] * 3))
+
+
+def test_measuring_follows_the_policy_for_training_images():
+  dataset = dataset_of([b'broken', *np.random.default_rng(0).integers(
+      0, 255, (5, 2, 2, 3), np.uint8)])
+  config = data.parse({
+      'resolution': 2, 'mean': 'measured', 'std': 'measured',
+      'unreadable': 'skip'})
+  assert len(data.measured(config, dataset).mean) == 3
+  config = dataclasses.replace(config, unreadable='error')
+  with pytest.raises(ValueError, match='images with --config.data.unreadable'):
+    data.measured(config, dataset)
+
+
+def test_a_constant_channel_cannot_be_measured():
+  config = data.parse({'resolution': 2, 'mean': 'measured', 'std': 'measured'})
+  with pytest.raises(ValueError, match='channel 0 is 0 in all of 6 images'):
+    data.measured(config, dataset_of(np.zeros((6, 2, 2, 3), np.uint8)))

@@ -2,7 +2,6 @@
 
 
 import numpy as np
-from PIL import Image
 import pytest
 
 from vit_jax.data import preprocessing as preprocessing_lib
@@ -62,13 +61,6 @@ def test_a_crop_keeps_the_centre():
   assert np.asarray(shown).mean() > 250
 
 
-def test_several_channels_of_8_bits_are_shown_as_bright_as_they_are():
-  preprocess = preprocessing_lib.parse({
-      'resolution': 8, 'channels': 5, 'mean': 0.5, 'std': 0.5})
-  shown = images_lib.show(np.full((8, 8, 5), 100, np.uint8), preprocess)
-  np.testing.assert_array_equal(shown, np.full((8, 8, 3), 100))
-
-
 @pytest.mark.parametrize(('crop', 'resized'), [
     (0.9, 248), (0.875, 256), (224 / 248, 248), (1.0, 224)])
 def test_the_size_before_the_crop_is_that_of_timm(crop, resized):
@@ -105,19 +97,3 @@ def test_files_that_are_not_images_are_errors_with_their_path(tmp_path):
     images_lib.read(tmp_path / 'missing.jpg', PREPROCESS)
   with pytest.raises(FileNotFoundError, match=r'no such file.*glob\('):
     images_lib.read('no/such/*.png', PREPROCESS)
-
-
-def test_pillow_images_are_read_as_their_files_for_16_bits(tmp_path):
-  preprocess = preprocessing_lib.parse({
-      'resolution': 8, 'channels': 1, 'mean': 0.5, 'std': 0.5,
-      'pixel_dtype': 'uint16', 'value_range': (0, 65535)})
-  exif = Image.Exif()
-  exif[0x0112] = 6  # Orientation: rotated by 90 degrees.
-  path = tmp_path / 'rotated.png'
-  Image.fromarray(np.arange(64, dtype=np.uint16).reshape(8, 8)).save(
-      path, exif=exif)
-  with Image.open(path) as image:
-    np.testing.assert_array_equal(
-        images_lib.read(image, preprocess), images_lib.read(path, preprocess))
-  with pytest.raises(ValueError, match='mode P are colour indices'):
-    images_lib.read(Image.new('P', (8, 8)), preprocess)

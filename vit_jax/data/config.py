@@ -14,7 +14,6 @@ from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
 from vit_jax.data.images import limits
-from vit_jax.data.images import multichannel
 from vit_jax.data.images import resize as resize_lib
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import columns as columns_lib
@@ -130,7 +129,7 @@ class DataConfig:
   exclude: str = ''
   resolution: fields.Refused[int | tuple[int, int]] = 32
   channels: int = 3
-  dtype: multichannel.Dtype = 'uint8'
+  dtype: decode.Dtype = 'uint8'
   value_range: fields.Refused[tuple[float, float] | None] = None
   train_ops: tuple[dict[str, Any], ...] = ({'op': 'resize'},)
   eval_ops: fields.Measured[tuple[dict[str, Any], ...]] = ({'op': 'resize'},)

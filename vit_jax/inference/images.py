@@ -24,8 +24,6 @@ from vit_jax import spelling
 from vit_jax.data import preprocessing as preprocessing_lib
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
-from vit_jax.data.images import multichannel
-from vit_jax.data.images import opaque
 
 ImageLike = str | os.PathLike | Image.Image | np.ndarray
 OnError = Callable[[ImageLike, Exception], None]
@@ -167,12 +165,7 @@ def open_image(
     except ValueError as error:
       raise ValueError(f'{path}: {error}') from error
   if isinstance(image, Image.Image):
-    if not is_viewable(preprocess):
-      return read(multichannel.to_array(image))
-    stored = opaque.raw_mode(image)
-    image = image.copy()
-    opaque.scale_transparent(image, stored)
-    return decode.convert(image, channels=channels)
+    return read(image)
   pixels = np.asarray(image)
   _check_shape(pixels.shape, channels=channels)
   return read(_to_uint8(pixels) if is_viewable(preprocess) else pixels)

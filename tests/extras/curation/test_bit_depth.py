@@ -8,14 +8,18 @@ import pytest
 
 from tests import hostile
 from tests import in_memory
+from tests import leaves
 from tests import pictures
 from vit_jax import data
+from vit_jax import registry
 from vit_jax.extras.curation import bit_depth
 
 UINT16 = {'channels': 1, 'dtype': 'uint16'}
 WIDE = {**UINT16, 'value_range': [0, 65535]}
 
 
+@pytest.mark.skipif(
+    not leaves.has(registry.DECODER), reason='It decodes 16 bits.')
 @pytest.mark.parametrize(('largest', 'encode', 'settings', 'words'), [
     (4095, pictures.encode, {}, 'at most 4,095.*upper 8 of 16 bits'),
     (4095, pictures.encode, WIDE, 'at most 4,095.*value_range ends at 65535'),

@@ -79,8 +79,6 @@ def test_wrong_classes_and_weights_are_errors(section, words):
                         "'supervised' uses no masks"),
     ({'data': {'source': 'digits'}}, 'digits has no segmentation masks'),
     ({'data': DATA | {'mixup': 0.5}}, 'data.mixup and data.cutmix do not'),
-    ({'data': DATA | {'train_ops': [{'op': 'randaugment'}]}},
-     'data.train_ops has RandAugment'),
     ({'model': {'decoder': {'layers': [1, 3]}}}, 'from 1 to depth=1'),
 ])
 def test_contradictions_are_errors_at_the_start(changes, words):

@@ -34,7 +34,7 @@ class Operation:
     return False
 
   def __call__(self, image: Any, rng: np.random.Generator) -> Any:
-    """Returns the changed image: a Pillow image or a `MultichannelImage`."""
+    """Returns the changed image: a result of `decode.decode`."""
     raise NotImplementedError
 
   def at(self, resolution: tuple[int, int]) -> 'Operation':

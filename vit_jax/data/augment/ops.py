@@ -1,8 +1,9 @@
 """Image operations of the host: pure functions of an image and a generator.
 
 Each operation is a record of its settings. The pipeline is `decode`, the
-operations in order, then `to_array`. Images stay Pillow images (or
-`MultichannelImage`) between operations, because resizing a box needs no copy.
+operations in order, then `to_array`. Images stay Pillow images (or what
+`decode` returns in their place) between operations, because resizing a box
+needs no copy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,10 +18,9 @@ from PIL import Image
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax.data.augment import operation
-from vit_jax.data.images import multichannel
 from vit_jax.data.images import resize as resize_lib
 
-Picture = Any  # A Pillow image or a `MultichannelImage`.
+Picture = Any  # A result of `decode.decode`.
 Op = operation.Operation
 
 
@@ -40,8 +40,6 @@ def to_array(
 
 def pixels(image: Picture) -> Real[np.ndarray, 'height width channels']:
   """Returns the pixels of an image."""
-  if isinstance(image, multichannel.MultichannelImage):
-    return image.pixels
   array = np.asarray(image)
   return array[..., None] if array.ndim == 2 else array
 

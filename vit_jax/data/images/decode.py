@@ -4,15 +4,16 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
 import itertools
 import os
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 import warnings
 
 from jaxtyping import Shaped
 import numpy as np
 from PIL import Image
 
+from vit_jax import registry
+from vit_jax import untrusted
 from vit_jax.data.images import limits
-from vit_jax.data.images import multichannel
 from vit_jax.data.images import opaque
 
 # Otherwise repeated in every epoch.
@@ -23,6 +24,9 @@ Image.core.set_blocks_max(8)
 
 Item = TypeVar('Item')
 Result = TypeVar('Result')
+Dtype = Literal['uint8', 'uint16', 'float32']
+
+NUMPY = b'\x93NUMPY'  # Magic bytes of .npy files.
 
 # Pillow decodes without holding the interpreter lock.
 _THREADS = min(8, os.cpu_count() or 1)
@@ -30,19 +34,18 @@ _MODES = {1: 'L', 3: 'RGB'}
 CHUNK = 64  # Images read at a time; twice as many are in memory.
 
 
-def is_picture(*, channels: int, dtype: multichannel.Dtype) -> bool:
+def is_picture(*, channels: int, dtype: Dtype) -> bool:
   """Whether images are decoded as Pillow images: 8-bit grey or RGB."""
   return dtype == 'uint8' and channels in _MODES
 
 
 def decode(
-    image: bytes | Shaped[np.ndarray, '...'], *, channels: int,
-    dtype: multichannel.Dtype = 'uint8', max_pixels: int = limits.MAX_PIXELS,
+    image: bytes | Shaped[np.ndarray, '...'] | Image.Image, *, channels: int,
+    dtype: Dtype = 'uint8', max_pixels: int = limits.MAX_PIXELS,
 ) -> Any:
-  """Decodes an image file or array.
+  """Decodes an image file or array, or converts a Pillow image.
 
-  The result is a Pillow image for uint8 with 1 or 3 channels, and a
-  `multichannel.MultichannelImage` for others. For uint8:
+  The result is a Pillow image for uint8 with 1 or 3 channels:
 
   | file               | 1 channel                  | 3 channels              |
   |--------------------|----------------------------|-------------------------|
@@ -58,20 +61,20 @@ def decode(
 
   The EXIF orientation is applied (a defective EXIF block is ignored). Only the
   first frame of animations and multi-page files is decoded. For other channels
-  and types, see `multichannel.decode`.
+  and types, `registry.DECODER` returns an image with the size, the crop and the
+  flip of a Pillow image, and `resized`.
 
-  `image` is the bytes of an image or .npy file, or uint8 pixels [height,
-  width], [height, width, 1] or [height, width, 3].
+  `image` is the bytes of an image or .npy file, uint8 pixels [height, width],
+  [height, width, 1] or [height, width, 3], or a Pillow image.
 
   Raises:
     ValueError: if the image is invalid, incomplete or too large.
   """
   if not is_picture(channels=channels, dtype=dtype):
-    return multichannel.decode(
+    return registry.load(registry.DECODER)(
         image, channels=channels, dtype=dtype, max_pixels=max_pixels)
-  mode = _MODES[channels]
-  if not isinstance(image, np.ndarray) and image.startswith(multichannel.NUMPY):
-    image = multichannel.load_array(image, max_pixels=max_pixels)
+  if isinstance(image, bytes) and image.startswith(NUMPY):
+    image = load_array(image, max_pixels=max_pixels)
   if isinstance(image, np.ndarray):
     if image.dtype != np.uint8 or image.shape[2:] not in ((), (1,), (3,)):
       raise ValueError(
@@ -81,26 +84,45 @@ def decode(
           'data.value_range).')
     pixels = Image.fromarray(image[..., 0] if image.shape[2:] == (1,)
                              else image)
-    return pixels if pixels.mode == mode else pixels.convert(mode)
-  pixels = limits.open_image(image, max_pixels=max_pixels)
-  stored = opaque.raw_mode(pixels)
-  limits.load(pixels, image)
-  opaque.scale_transparent(pixels, stored, image)
-  return convert(pixels, channels=channels)
+  elif isinstance(image, Image.Image):
+    stored = opaque.raw_mode(image)
+    pixels = image.copy()
+    opaque.scale_transparent(pixels, stored)
+    pixels = _upright_on_white(pixels)
+  else:
+    pixels = limits.open_image(image, max_pixels=max_pixels)
+    stored = opaque.raw_mode(pixels)
+    limits.load(pixels, image)
+    opaque.scale_transparent(pixels, stored, image)
+    pixels = _upright_on_white(pixels)
+  mode = _MODES[channels]
+  return pixels if pixels.mode == mode else pixels.convert(mode)
 
 
-def convert(image: Image.Image, *, channels: int) -> Image.Image:
-  """Converts an open image of any mode as `decode` does; may modify it.
+def _upright_on_white(image: Image.Image) -> Image.Image:
+  """Returns an opaque 8-bit image in its orientation; may modify it."""
+  limits.apply_orientation(image)
+  image = opaque.on_white(image)
+  # Pillow converts Lab to RGB only.
+  return image.convert('RGB') if image.mode == 'LAB' else image
+
+
+def load_array(
+    data: bytes, *, max_pixels: int = limits.MAX_PIXELS) -> np.ndarray:
+  """Returns the array [height, width, ...] of a .npy file.
 
   Raises:
-    ValueError: if its pixels are not 8- or 16-bit integers.
+    ValueError: if the file is damaged, empty or too large, or contains Python
+      objects.
   """
-  limits.apply_orientation(image)
-  mode = _MODES[channels]
-  image = opaque.on_white(image)
-  if image.mode == 'LAB':  # Which Pillow converts to RGB only.
-    image = image.convert('RGB')
-  return image if image.mode == mode else image.convert(mode)
+  try:
+    array = untrusted.parse_npy(data)
+    height, width = (*array.shape, 1, 1)[:2]
+    limits.check_pixels((width, height), max_pixels)
+    return array
+  except Exception as error:
+    raise ValueError(
+        f'not a readable .npy file: {error} ({len(data)} bytes)') from error
 
 
 def read_chunks(

@@ -74,6 +74,11 @@ def describe_error(error: Exception, data: bytes) -> str:
           f'({len(data)} bytes).')
 
 
+def is_deep(image: Image.Image) -> bool:
+  """Returns whether an undecoded file has 16 or more bits per value."""
+  return image.mode in ('I', 'F') or ';16' in str(getattr(image, 'tile', ''))
+
+
 def check_pixels(size: tuple[int, int], max_pixels: int) -> None:
   """Raises a ValueError if (width, height) are empty or too large."""
   width, height = size

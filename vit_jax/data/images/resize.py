@@ -16,7 +16,6 @@ from PIL import Image
 
 from vit_jax.data.augment import operation
 from vit_jax.data.images import limits
-from vit_jax.data.images import multichannel
 
 # 'box' averages whole pixels, 'area' also fractions of pixels.
 Method = Literal['nearest', 'box', 'area', 'bilinear', 'bicubic', 'lanczos']
@@ -34,15 +33,15 @@ def resize(
   """Returns a picture, or a box of it, resized to (width, height).
 
   Args:
-    image: a Pillow image or a `MultichannelImage`.
+    image: a result of `decode.decode`.
     size: width and height of the result.
     method: interpolation.
     antialias: whether the filter grows with the reduction, so that every pixel
       of the image counts.
     box: part of the image to resize; default: all of it.
   """
-  if isinstance(image, multichannel.MultichannelImage):
-    return _resize_channels(image, size, method, antialias, box)
+  if not isinstance(image, Image.Image):
+    return image.resized(size, method=method, antialias=antialias, box=box)
   box = box or (0, 0, image.width, image.height)
   if method == 'area':
     rows = _area_means(np.asarray(image), box[1], box[3], size[1])
@@ -166,22 +165,6 @@ class Resize(operation.Operation):
       longer = round(max(height, width) * (self.shorter / min(height, width)))
     return ((longer, self.shorter) if height > width else
             (self.shorter, longer))
-
-
-def _resize_channels(
-    image: multichannel.MultichannelImage, size: tuple[int, int],
-    method: Method, antialias: bool, box: Box | None,
-) -> multichannel.MultichannelImage:
-  dtype = image.pixels.dtype
-  working = dtype if dtype == np.uint8 else np.dtype(np.float32)
-  resized = np.stack([
-      np.asarray(resize(
-          Image.fromarray(np.ascontiguousarray(channel, working)), size,
-          method=method, antialias=antialias, box=box))
-      for channel in np.moveaxis(image.pixels, -1, 0)], axis=-1)
-  if dtype == np.uint16:  # Filters with negative weights overshoot.
-    resized = np.clip(np.rint(resized), 0, 0xffff)
-  return multichannel.MultichannelImage(resized.astype(dtype))
 
 
 def _area_means(

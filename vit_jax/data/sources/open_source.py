@@ -3,13 +3,14 @@
   'digits', 'shapes'   builtin: no files
   a path               class folders, tables, Parquet, tars, TFDS folders
   'hf://datasets/...'  the Hugging Face hub
-  'vtab/dtd'           vtab: a task of VTAB-1k
+  'vtab/dtd'           a task of VTAB-1k (extras/sweep/vtab.py)
   'module:function'    the user's own: a function of the section `data`
   any other name       tfds: prepared by TensorFlow Datasets
 
 Each kind of source is imported when one is opened; `registry` lists them.
 """
 
+from collections.abc import Mapping
 import dataclasses
 import os
 import typing
@@ -25,8 +26,6 @@ from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import suggest
 from vit_jax.data.splits import groups as groups_lib
-
-_VTAB = 'vtab/'
 
 
 def open_splits(
@@ -88,9 +87,10 @@ def _open(
   return registry.load(registry.TFDS)(name, config)
 
 
-def _target(name: str) -> str | None:
-  """Returns the entry of `registry.SOURCES` for a name, if there is one."""
-  return registry.SOURCES.get(name[:name.find('/') + 1] or name)
+def _target(
+    name: str, table: Mapping[str, str] = registry.SOURCES) -> str | None:
+  """Returns the entry of `registry` for a name, if there is one."""
+  return table.get(name[:name.find('/') + 1] or name)
 
 
 def _open_own(
@@ -227,11 +227,8 @@ def open_planned(name: str) -> protocol.DatasetSplits | None:
 
   Returns None if the table lacks them. Reading an example is an error.
   """
-  if name.startswith(_VTAB):
-    from vit_jax.data import vtab
-    row = vtab.planned(name.removeprefix(_VTAB))
-  else:
-    row = known_datasets.facts(name)
+  target = _target(name, registry.PLANNED)
+  row = (registry.load(target) if target else known_datasets.facts)(name)
   if not row.num_examples or row.num_classes is None:
     return None
   return protocol.DatasetSplits(

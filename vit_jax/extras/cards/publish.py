@@ -25,7 +25,6 @@ with epy.lazy_imports():
   from vit_jax.weights import save as save_lib
 
 
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the flags of uploads."""
   parser.add_argument(

@@ -3,7 +3,8 @@
 import numpy as np
 
 from vit_jax import data
-from vit_jax.data.images import multichannel
+from vit_jax.data.images import decode
+from vit_jax.data.images import limits
 from vit_jax.data.sources import protocol
 
 _NUM_SAMPLED = 16  # Images whose bit depth is checked.
@@ -24,11 +25,11 @@ def note(config: data.DataConfig, source: protocol.Source) -> str:
     try:
       stored = source[number * len(source) // count]['image']
       picture = config.decode(stored)
-      if is_8_bit and not multichannel.is_deep_file(stored):
+      if is_8_bit and not _is_deep(stored):
         return ''
     except Exception:  # Training reports it.
       continue
-    pixels = np.asarray(getattr(picture, 'pixels', picture))
+    pixels = np.asarray(picture)
     # An 8-bit image has the upper half of 16 bits.
     largest = max(largest, int(pixels.max()) << 8 | 255 if is_8_bit
                   else int(pixels.max()))
@@ -45,3 +46,11 @@ def note(config: data.DataConfig, source: protocol.Source) -> str:
       f'of 12 bits, but {used}. Use {remedy}--config.data.value_range='
       f"'[0,{_LARGEST_12}]'" + (
           ', or convert colour images to 8 bits.' if is_8_bit else '.'))
+
+
+def _is_deep(image: bytes | np.ndarray) -> bool:
+  """Returns whether an encoded image has 16 or more bits per value."""
+  if isinstance(image, np.ndarray) or image.startswith(decode.NUMPY):
+    return False  # Arrays of more than 8 bits are not decoded to 8.
+  with limits.open_image(image) as opened:
+    return limits.is_deep(opened)

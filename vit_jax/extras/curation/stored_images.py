@@ -9,7 +9,6 @@ from PIL import Image
 from vit_jax import fields
 from vit_jax.data.images import decode
 from vit_jax.data.images import limits
-from vit_jax.data.images import multichannel
 
 _QUALITY = 95  # Pillow's JPEG quality; higher values mostly add bytes.
 
@@ -55,7 +54,7 @@ class ImageFormat:
     try:
       with limits.open_image(image, max_pixels=self.max_pixels) as header:
         form, mode, size = header.format, header.mode, header.size
-        is_deep = multichannel.is_deep(header)
+        is_deep = limits.is_deep(header)
       if is_deep or not self._is_large(size):
         return bytes(image)
       decoded = decode.decode(image, channels=1 if mode in ('1', 'L') else 3,

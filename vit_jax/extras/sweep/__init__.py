@@ -15,6 +15,7 @@ averages over them, as VTAB does.
   development_split  data, evaluators and metric of the grid runs
   sweep              grid, selection, final runs, `sweep.json`
   tasks              one sweep for each task, and the table of their results
+  vtab               data of the 19 tasks of VTAB-1k
   soup               mean parameters of the grid runs
   runs               consecutive runs in WORKDIR/runs/NAME, resumable
 """

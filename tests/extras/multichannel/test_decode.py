@@ -1,10 +1,11 @@
 """Any number of channels and any dtype is decoded unscaled, or an error."""
 
-import dataclasses
+import io
 import re
 
 import numpy as np
 from PIL import Image
+from PIL import ImageOps
 import pytest
 
 from tests import hostile
@@ -12,9 +13,11 @@ from tests import in_memory
 from tests import pictures
 from vit_jax import data
 from vit_jax.data import dataset as dataset_lib
+from vit_jax.data import preprocessing
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
-from vit_jax.data.images import multichannel
+from vit_jax.extras.multichannel import decode as multichannel
+from vit_jax.inference import images as images_lib
 
 RNG = np.random.default_rng(0)
 DEEP = RNG.integers(0, 10_000, (6, 5, 13), np.uint16)
@@ -117,19 +120,34 @@ def test_multichannel_batches_are_scaled_on_the_device():
       prepared, reflectances, atol=1e-6)
 
 
-def test_measuring_follows_the_policy_for_training_images():
-  dataset = dataset_of(
-      [b'broken', *RNG.integers(0, 255, (5, 2, 2, 3), np.uint8)])
-  config = data.parse({
-      'resolution': 2, 'mean': 'measured', 'std': 'measured',
-      'unreadable': 'skip'})
-  assert len(data.measured(config, dataset).mean) == 3
-  config = dataclasses.replace(config, unreadable='error')
-  with pytest.raises(ValueError, match='images with --config.data.unreadable'):
-    data.measured(config, dataset)
+def test_orientations_are_those_of_pillow():
+  exif = Image.Exif()
+  for orientation in range(1, 9):
+    exif[0x0112] = orientation
+    file = pictures.encode(hostile.picture(), 'PNG', exif=exif)
+    np.testing.assert_array_equal(multichannel.decode(
+        file, channels=3, dtype='uint8').pixels, np.asarray(
+            ImageOps.exif_transpose(Image.open(io.BytesIO(file)))))
 
 
-def test_a_constant_channel_cannot_be_measured():
-  config = data.parse({'resolution': 2, 'mean': 'measured', 'std': 'measured'})
-  with pytest.raises(ValueError, match='channel 0 is 0 in all of 6 images'):
-    data.measured(config, dataset_of(np.zeros((6, 2, 2, 3), np.uint8)))
+def test_several_channels_of_8_bits_are_shown_as_bright_as_they_are():
+  preprocess = preprocessing.parse({
+      'resolution': 8, 'channels': 5, 'mean': 0.5, 'std': 0.5})
+  shown = images_lib.show(np.full((8, 8, 5), 100, np.uint8), preprocess)
+  np.testing.assert_array_equal(shown, np.full((8, 8, 3), 100))
+
+
+def test_pillow_images_are_read_as_their_files_for_16_bits(tmp_path):
+  preprocess = preprocessing.parse({
+      'resolution': 8, 'channels': 1, 'mean': 0.5, 'std': 0.5,
+      'pixel_dtype': 'uint16', 'value_range': (0, 65535)})
+  exif = Image.Exif()
+  exif[0x0112] = 6  # Orientation: rotated by 90 degrees.
+  path = tmp_path / 'rotated.png'
+  Image.fromarray(np.arange(64, dtype=np.uint16).reshape(8, 8)).save(
+      path, exif=exif)
+  with Image.open(path) as image:
+    np.testing.assert_array_equal(
+        images_lib.read(image, preprocess), images_lib.read(path, preprocess))
+  with pytest.raises(ValueError, match='mode P are colour indices'):
+    images_lib.read(Image.new('P', (8, 8)), preprocess)

@@ -4,7 +4,7 @@ import numpy as np
 from PIL import Image
 import pytest
 
-from vit_jax.data.augment import randaugment
+from vit_jax.extras.augment import randaugment
 
 
 def _noise(height, width, mode='RGB'):

@@ -1,24 +1,22 @@
-"""Images with any number of channels, 16-bit integers or floats.
+"""Decodes images with any number of channels, 16-bit integers or floats.
 
-`MultichannelImage` implements the crop and flip of Pillow images; `resize`
-resizes each of its channels like a grey image.
+`MultichannelImage` implements the crop and flip of Pillow images, and resizes
+each of its channels like a grey image.
 
 **Values are never rescaled**: `data.value_range` gives their meaning. A value
 that the batch's dtype cannot hold is an error.
 """
 
 import dataclasses
-from typing import Literal
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from vit_jax import untrusted
+from vit_jax.data.images import decode as decode_lib
 from vit_jax.data.images import limits
+from vit_jax.data.images import resize as resize_lib
 
-Dtype = Literal['uint8', 'uint16', 'float32']
-
-NUMPY = b'\x93NUMPY'  # Magic bytes of .npy files.
 # Modes whose stored numbers are not intensities.
 _INDEXED = ('P', 'PA', '1')
 
@@ -27,6 +25,10 @@ _INDEXED = ('P', 'PA', '1')
 class MultichannelImage:
   """Pixels [height, width, channels] with the methods of a Pillow image."""
   pixels: np.ndarray
+
+  def __array__(
+      self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    return np.array(self.pixels, dtype, copy=copy)
 
   @property
   def size(self) -> tuple[int, int]:
@@ -57,16 +59,30 @@ class MultichannelImage:
     assert method == Image.Transpose.FLIP_LEFT_RIGHT, method
     return MultichannelImage(self.pixels[:, ::-1])
 
+  def resized(
+      self, size: tuple[int, int], **options: Any) -> 'MultichannelImage':
+    """Returns the image with each channel resized by `resize.resize`."""
+    dtype = self.pixels.dtype
+    working = dtype if dtype == np.uint8 else np.dtype(np.float32)
+    resized = np.stack([
+        np.asarray(resize_lib.resize(Image.fromarray(
+            np.ascontiguousarray(channel, working)), size, **options))
+        for channel in np.moveaxis(self.pixels, -1, 0)], axis=-1)
+    if dtype == np.uint16:  # Filters with negative weights overshoot.
+      resized = np.clip(np.rint(resized), 0, 0xffff)
+    return MultichannelImage(resized.astype(dtype))
+
 
 def decode(
-    image: bytes | np.ndarray, *, channels: int, dtype: Dtype,
+    image: bytes | np.ndarray | Image.Image, *, channels: int,
+    dtype: decode_lib.Dtype,
     max_pixels: int = limits.MAX_PIXELS,
 ) -> MultichannelImage:
   """Returns the unscaled pixels of a file or array.
 
-  `image` is pixels [height, width, channels] or [height, width], or the bytes
-  of a .npy file, of a TIFF with one page per channel, or of an image file with
-  one band per channel.
+  `image` is pixels [height, width, channels] or [height, width], a Pillow
+  image, or the bytes of a .npy file, of a TIFF with one page per channel, or of
+  an image file with one band per channel.
 
   Raises:
     ValueError: if the image is invalid, has other channels, or values that
@@ -74,8 +90,13 @@ def decode(
   """
   if isinstance(image, np.ndarray):
     pixels = image
-  elif image.startswith(NUMPY):
-    pixels = load_array(image, max_pixels=max_pixels)
+  elif isinstance(image, Image.Image):
+    _check_intensities(image)
+    image = image.copy()
+    limits.apply_orientation(image)
+    pixels = np.asarray(image)
+  elif image.startswith(decode_lib.NUMPY):
+    pixels = decode_lib.load_array(image, max_pixels=max_pixels)
   else:
     opened = limits.open_image(image, max_pixels=max_pixels)
     try:
@@ -95,49 +116,6 @@ def decode(
   return MultichannelImage(_cast(pixels, dtype))
 
 
-def load_array(
-    data: bytes, *, max_pixels: int = limits.MAX_PIXELS) -> np.ndarray:
-  """Returns the array [height, width, ...] of a .npy file.
-
-  Raises:
-    ValueError: if the file is damaged, empty or too large, or contains Python
-      objects.
-  """
-  try:
-    array = untrusted.parse_npy(data)
-    height, width = (*array.shape, 1, 1)[:2]
-    limits.check_pixels((width, height), max_pixels)
-    return array
-  except Exception as error:
-    raise ValueError(
-        f'not a readable .npy file: {error} ({len(data)} bytes)') from error
-
-
-def is_deep(image: Image.Image) -> bool:
-  """Returns whether an undecoded file has 16 or more bits per value."""
-  return image.mode in ('I', 'F') or ';16' in str(getattr(image, 'tile', ''))
-
-
-def is_deep_file(image: bytes | np.ndarray) -> bool:
-  """Returns whether an encoded image has 16 or more bits per value."""
-  if isinstance(image, np.ndarray) or image.startswith(NUMPY):
-    return False  # Arrays of more than 8 bits are not decoded to 8.
-  with limits.open_image(image) as opened:
-    return is_deep(opened)
-
-
-def to_array(image: Image.Image) -> np.ndarray:
-  """Returns the bands of an opened image in its orientation.
-
-  Raises:
-    ValueError: if its pixels are colour indices.
-  """
-  _check_intensities(image)
-  image = image.copy()
-  limits.apply_orientation(image)
-  return np.asarray(image)
-
-
 def _check_intensities(image: Image.Image) -> None:
   if image.mode in _INDEXED:
     raise ValueError(
@@ -145,7 +123,7 @@ def _check_intensities(image: Image.Image) -> None:
         'Use data.channels=1 or 3 with data.dtype=uint8.')
 
 
-def _cast(pixels: np.ndarray, dtype: Dtype) -> np.ndarray:
+def _cast(pixels: np.ndarray, dtype: decode_lib.Dtype) -> np.ndarray:
   if pixels.dtype.kind not in 'buif':
     raise ValueError(
         f'its values are {pixels.dtype}, but real numbers were expected.')
@@ -165,10 +143,10 @@ def _cast(pixels: np.ndarray, dtype: Dtype) -> np.ndarray:
 
 
 def _read(
-    image: Image.Image, data: bytes, *, channels: int, dtype: Dtype,
+    image: Image.Image, data: bytes, *, channels: int, dtype: decode_lib.Dtype,
 ) -> np.ndarray:
   """Returns the bands of an image file, or its pages as channels."""
-  if is_deep(image) and image.mode[0] not in 'IF' and dtype != 'uint8':
+  if limits.is_deep(image) and image.mode[0] not in 'IF' and dtype != 'uint8':
     raise ValueError(
         'Pillow reads only 8 bits of 16-bit colour. Use data.dtype=uint8, or '
         'convert the file to a .npy array.')

@@ -131,24 +131,20 @@ TASKS: dict[str, Task] = {
 
 
 def _task(name: str) -> Task:
-  return TASKS[schema.check_name(name, list(TASKS), what='VTAB task')]
+  return TASKS[schema.check_name(
+      name.removeprefix('vtab/'), list(TASKS), what='VTAB task')]
 
 
 def open_source(
     name: str, config: data_config.DataConfig) -> protocol.DatasetSplits:
-  """Opens 'vtab/TASK' for the section `data`."""
-  return open_task(name.removeprefix('vtab/'), config.data_dir)
-
-
-def open_task(name: str, data_dir: str) -> protocol.DatasetSplits:
-  """Opens a task: the splits `train800`, `val200` and `test`.
+  """Opens 'vtab/TASK': the splits `train800`, `val200` and `test`.
 
   Raises:
     ValueError: if there is no such task, or its dataset is not prepared.
   """
   task = _task(name)
   records_of, features = tfds_lib.open_records(
-      tfds_folders.find(task.tfds, data_dir))
+      tfds_folders.find(task.tfds, config.data_dir))
   dataset = protocol.DatasetSplits({
       split: tfds_lib.TfdsSource(
           f'{task.tfds} {split}', records, features, 'image', task.label,

@@ -1,0 +1,7 @@
+"""Augmentation that the paper of ViT does not use; see docs/augmentation.md.
+
+`registry.OPERATIONS` lists these operations for `data.train_ops`.
+
+  randaugment   RandAugment and TrivialAugment
+  colour        colour jitter, grey, blur, random erasing
+"""
