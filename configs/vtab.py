@@ -31,7 +31,7 @@ from ml_collections import ConfigDict
 
 from configs import finetune
 
-# arXiv 1910.04867, table 1; vit_jax/data/vtab.py has their data.
+# arXiv 1910.04867, table 1; vit_jax/extras/sweep/vtab.py has their data.
 GROUPS = {
     'natural': (
         'caltech101', 'cifar100', 'dtd', 'oxford_flowers102', 'oxford_iiit_pet',

@@ -70,8 +70,9 @@ TOY_MODEL = ('width=16', 'depth=1', 'num_heads=2', 'mlp_dim=32', 'patch=8',
 
 
 @pytest.mark.parametrize('case', [
-    case for case in CASES if '22B' not in case or leaves.has(
-        registry.MODELS['backbone'])])
+    case for case in CASES if leaves.has(
+        registry.MODELS['backbone'] if '22B' in case else
+        registry.SOURCES['vtab/'] if 'vtab' in case else registry.TFDS)])
 def test_configs_build_at_full_size_without_allocating(case):
   for config in load_config.load(str(ROOT / 'configs' / case)).values():
     experiment = build_lib.build(

@@ -117,9 +117,11 @@ OPERATIONS: Mapping[str, str] = {
 SOURCES: Mapping[str, str] = {
     'digits': 'vit_jax.data.sources.builtin:digits',
     'shapes': 'vit_jax.data.sources.builtin:shapes',
-    'vtab/': 'vit_jax.data.vtab:open_source',
+    'vtab/': 'vit_jax.extras.sweep.vtab:open_source',
 }
 TFDS = 'vit_jax.data.sources.tfds:open_source'
+# Functions of the name that return facts to plan a run without its data.
+PLANNED: Mapping[str, str] = {'vtab/': 'vit_jax.extras.sweep.vtab:planned'}
 
 # Paths in `data.source`, by what they hold.
 FILES: Mapping[str, str] = {

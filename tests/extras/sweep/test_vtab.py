@@ -6,9 +6,9 @@ import pathlib
 import pytest
 
 from vit_jax import __main__ as main
-from vit_jax.data import vtab
 from vit_jax.extras.sweep import grid as grid_lib
 from vit_jax.extras.sweep import tasks as tasks_lib
+from vit_jax.extras.sweep import vtab
 
 pytestmark = [pytest.mark.slow,  # It trains models.
               pytest.mark.usefixtures('one_device')]

@@ -3,7 +3,7 @@
   'digits', 'shapes'   builtin: no files
   a path               class folders, tables, Parquet, tars, TFDS folders
   'hf://datasets/...'  the Hugging Face hub
-  'vtab/dtd'           vtab: a task of VTAB-1k
+  'vtab/dtd'           a task of VTAB-1k, in the leaf `sweep`
   'module:function'    the user's own: a function of the section `data`
   any other name       tfds: prepared by TensorFlow Datasets
 
@@ -25,8 +25,6 @@ from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import suggest
 from vit_jax.data.splits import groups as groups_lib
-
-_VTAB = 'vtab/'
 
 
 def open_splits(
@@ -90,7 +88,12 @@ def _open(
 
 def _target(name: str) -> str | None:
   """Returns the entry of `registry.SOURCES` for a name, if there is one."""
-  return registry.SOURCES.get(name[:name.find('/') + 1] or name)
+  return registry.SOURCES.get(_start(name))
+
+
+def _start(name: str) -> str:
+  """Returns 'vtab/' for 'vtab/dtd', 'digits' for 'digits'."""
+  return name[:name.find('/') + 1] or name
 
 
 def _open_own(
@@ -227,11 +230,8 @@ def open_planned(name: str) -> protocol.DatasetSplits | None:
 
   Returns None if the table lacks them. Reading an example is an error.
   """
-  if name.startswith(_VTAB):
-    from vit_jax.data import vtab
-    row = vtab.planned(name.removeprefix(_VTAB))
-  else:
-    row = known_datasets.facts(name)
+  facts = registry.PLANNED.get(_start(name))
+  row = registry.load(facts)(name) if facts else known_datasets.facts(name)
   if not row.num_examples or row.num_classes is None:
     return None
   return protocol.DatasetSplits(

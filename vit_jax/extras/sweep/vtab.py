@@ -136,19 +136,14 @@ def _task(name: str) -> Task:
 
 def open_source(
     name: str, config: data_config.DataConfig) -> protocol.DatasetSplits:
-  """Opens 'vtab/TASK' for the section `data`."""
-  return open_task(name.removeprefix('vtab/'), config.data_dir)
-
-
-def open_task(name: str, data_dir: str) -> protocol.DatasetSplits:
-  """Opens a task: the splits `train800`, `val200` and `test`.
+  """Opens 'vtab/TASK': the splits `train800`, `val200` and `test`.
 
   Raises:
     ValueError: if there is no such task, or its dataset is not prepared.
   """
-  task = _task(name)
+  task = _task(name.removeprefix('vtab/'))
   records_of, features = tfds_lib.open_records(
-      tfds_folders.find(task.tfds, data_dir))
+      tfds_folders.find(task.tfds, config.data_dir))
   dataset = protocol.DatasetSplits({
       split: tfds_lib.TfdsSource(
           f'{task.tfds} {split}', records, features, 'image', task.label,
@@ -165,8 +160,8 @@ def open_task(name: str, data_dir: str) -> protocol.DatasetSplits:
 
 
 def planned(name: str) -> known_datasets.DatasetFacts:
-  """Returns the sizes of splits and the number of classes, without files."""
-  task = _task(name)
+  """Returns the sizes of splits and the number of classes of 'vtab/TASK'."""
+  task = _task(name.removeprefix('vtab/'))
   return known_datasets.DatasetFacts(
       num_classes=task.num_classes,
       num_examples={TRAIN: 800, VALIDATION: 200, TEST: task.num_test})

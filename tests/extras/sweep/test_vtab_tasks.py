@@ -7,9 +7,9 @@ import pytest
 from tests import own_data
 from tests import pictures
 from vit_jax import data
-from vit_jax.data import vtab
 from vit_jax.data.sources import open_source
 from vit_jax.data.splits import split_strings
+from vit_jax.extras.sweep import vtab
 
 
 def label(task, **example):
@@ -92,7 +92,7 @@ def test_a_dataset_of_one_split_is_tested_on_its_last_fifth(
   monkeypatch.setattr(vtab.tfds_lib, 'open_records', lambda _: (
       {'train': range(images)}, {}))
   test = open_task(task, '').splits['test']
-  assert len(test) == vtab.planned(task).num_examples['test']
+  assert len(test) == vtab.planned(f'vtab/{task}').num_examples['test']
   assert test.key(0).endswith(f'train {images * 4 // 5}')
 
 
