@@ -20,9 +20,9 @@ def _table(header, *rows):
 @pytest.mark.parametrize(('write', 'source', 'flags', 'message'), [
     (_folders('a', 'b'), '', {'table.label': 'x'}, 'data.table describes the'),
     (_folders('train', 'test', 'extra'), '', {'target': 'none'},
-     'lie in train/, but 3 lie in no folder of a split'),
+     r'name a split \(test, train\), but 3 do not: extra/'),
     (_folders('images/train', 'masks/train', 'images/x', 'masks/x'), '',
-     {'target': 'masks'}, 'lie in train/, but 3 lie in no folder of a split'),
+     {'target': 'masks'}, r'name a split \(train\), but 3 do not: x/0'),
     (_folders('images', 'masks'), '', {'target': 'none'}, 'target=masks'),
     (_table('path,label', '1.png,1_000', '2.png,2'), 'labels.csv',
      {'target': 'regression'}, "row 1: '1_000'"),

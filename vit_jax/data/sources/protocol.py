@@ -4,7 +4,7 @@ Sources hold paths and small tables only: Grain sends them to worker processes
 with cloudpickle, and opening one reads no image.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import typing
 from typing import Any, Literal, Protocol
@@ -15,6 +15,7 @@ import numpy as np
 from vit_jax import classes as classes_lib
 
 SEGMENTATION = 'segmentation'  # Key of masks; `mask` already marks padding.
+_SHOWN = 20  # Folders without images in messages.
 NO_IMAGE_LABELS = 'Pixels have labels, images have none.'
 
 
@@ -118,9 +119,8 @@ class Metadata:
 
   @property
   def without_images_note(self) -> str:
-    """Returns the part of a description that names `without_images`, or ''."""
-    return f'no image that can be read in {", ".join(self.without_images)}' * (
-        bool(self.without_images))
+    """The part of a description that names `without_images`, or ''."""
+    return describe_without_images(self.without_images)
 
   def as_classes(self, owner: str, source: str) -> classes_lib.Classes:
     """Returns the names of the classes or regression targets, in their order.
@@ -141,3 +141,9 @@ class DatasetSplits(Metadata):
 def describe_unlabelled(split: str) -> str:
   """Returns the part of a description that names a split without labels."""
   return f'{split} has no labels and is ignored'
+
+
+def describe_without_images(folders: Sequence[str]) -> str:
+  """Returns the part of a description that names `without_images`, or ''."""
+  return f'no image that can be read in {", ".join(folders[:_SHOWN])}' * bool(
+      folders) + ', ...' * (len(folders) > _SHOWN)

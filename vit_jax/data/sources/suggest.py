@@ -6,7 +6,7 @@ another kind are an error only if `data.target` is not declared.
 """
 
 import collections
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence
 import contextlib
 import os
 import re
@@ -22,9 +22,9 @@ from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings
 
-_PATHS = ('path', 'file', 'filename', 'filepath', 'filepaths', 'file_path',
-          'image', 'image_path', 'image_file', 'img', 'img_path', 'images',
-          'image_id', 'jpg', 'jpeg', 'png', 'picture', 'bytes')
+_PATHS = ('file_name', 'path', 'file', 'filename', 'filepath', 'filepaths',
+          'file_path', 'image', 'image_path', 'image_file', 'img', 'img_path',
+          'images', 'image_id', 'jpg', 'jpeg', 'png', 'picture', 'bytes')
 _LABELS = ('label', 'labels', 'class', 'class_name', 'target', 'targets',
            'category', 'categories', 'cls', 'fine_label')
 _SPLITS = ('split', 'subset', 'set', 'partition', 'data_set')
@@ -33,10 +33,10 @@ _WORDS = {'train': 'train', 'training': 'train', 'trn': 'train',
           'test': 'test', 'testing': 'test', 'val': 'val', 'valid': 'val',
           'validation': 'val', 'dev': 'val', 'eval': 'val', 'holdout': 'val'}
 _ARCHIVES = ('.zip', '.tar', '.tgz', '.gz', '.bz2', '.xz', '.7z', '.rar')
-_MIN_SEPARATED = 0.05  # In a smaller fraction of cells, ';' is part of a name.
-_MIN_NUMBERS = 0.9  # In a column of measurements, some cells may be mistyped.
+_SEPARATORS = {'|': 0.0, ';': 0.05}  # More cells than this fraction have it.
+_MAX_TEXTS = 0.1  # In a column of measurements, some cells may be mistyped.
 _MAX_CLASSES, _ROWS_PER_CLASS = 100, 5
-_ROWS, _UNKNOWN = 1000, 'FOLDER'  # Rows of a table that are looked at.
+_ROWS = 1000  # Rows of a table that are looked at.
 Flags = dict[str, str]
 
 
@@ -45,11 +45,9 @@ def _paste(flags: Flags) -> str:
                   for name, value in flags.items())
 
 
-def check_single(
-    column: columns_lib.Column, config: columns_lib.LabelConfig, *, what: str,
-) -> None:
+def check_single(column: columns_lib.Column, *, what: str) -> None:
   """Raises `NoLabels` if a column looks like numbers or several labels."""
-  if not config.target and (flags := _kind([column])):
+  if flags := _kind([column]):
     looks = 'numbers' if flags['target'] == 'regression' else 'several labels'
     raise protocol.NoLabels(
         f'{what} looks like {looks}, but one class per image was expected. To '
@@ -68,20 +66,20 @@ def _kind(columns: Sequence[columns_lib.Column]) -> Flags:
                    for column in columns], axis=0)
     return {} if (ones == 1).all() else {'target': 'multi'}
   cells, codes = columns_lib.encode(columns[0])
-  counts = np.bincount(codes, minlength=len(cells))
-  share = lambda test: np.dot(counts, [*map(test, cells)]) / len(codes)
-  for separator, least in (('|', 0.0), (';', _MIN_SEPARATED)):
-    with_it = share(lambda cell, mark=separator: mark in str(cell))
-    if with_it > 0 and with_it >= least:
+  share = lambda of: np.mean(np.array([*of], float)[codes])
+  for separator, most in _SEPARATORS.items():
+    if share(separator in str(cell) for cell in cells) > most:
       return {'target': 'multi', 'table.separator': separator}
-  numbers = {number for cell in cells if (number := _number(cell)) is not None}
-  texts = share(lambda cell: columns_lib.clean(cell) is not None
-                and _number(cell) is None)
-  is_fraction = any(value % 1 or value < -1 for value in numbers)
-  are_many = not texts and len(numbers) > _MAX_CLASSES and (
-      len(codes) < _ROWS_PER_CLASS * len(numbers))
+  cells = [*map(columns_lib.clean, cells)]
+  numbers = [*map(columns_lib.to_number, cells)]
+  values = {number for number in numbers if number is not None}
+  texts = share(number is None and cell is not None
+                for cell, number in zip(cells, numbers))
+  is_fraction = any(value % 1 or value < -1 for value in values)
+  are_many = not texts and len(values) > max(
+      _MAX_CLASSES, len(codes) / _ROWS_PER_CLASS)
   return {'target': 'regression'} if (
-      is_fraction and texts <= 1 - _MIN_NUMBERS) or are_many else {}
+      is_fraction and texts <= _MAX_TEXTS) or are_many else {}
 
 
 def _is_flags(column: columns_lib.Column) -> bool:
@@ -89,21 +87,17 @@ def _is_flags(column: columns_lib.Column) -> bool:
       columns_lib.to_flag, columns_lib.encode(column)[0])
 
 
-def _number(cell: Any) -> float | None:
-  cell = columns_lib.clean(cell)
-  if isinstance(cell, str) and not columns_lib.NUMBER.fullmatch(cell):
-    return None
-  return float(cell) if isinstance(cell, (int, float, str)) else None
-
-
 # ---------------------------------------------------------------------- tables
 
 
 def columns(
     table: pa.Table, config: columns_lib.LabelConfig, *, where: str,
-    has_paths: bool,
+    has_paths: bool, images: Sequence[str] = (),
 ) -> str:
-  """Returns the error for a table without the usual or declared columns."""
+  """Returns the error for a table without the usual or declared columns.
+
+  `images` are columns of bytes, of which none is declared as images.
+  """
   roles = {**({'path': columns_lib.PATHS[0]} if has_paths else {}),
            **({'label': columns_lib.LABEL} if config.target != 'none' else {})}
   expected = [str(getattr(config.table, role) or usual)
@@ -111,26 +105,19 @@ def columns(
   text = (f'{where} has the columns {", ".join(table.column_names)}, but '
           f'{" and ".join(expected)} {("was", "were")[len(expected) > 1]} '
           'expected.')
+  if images:
+    text = (f'{where} does not declare one column of images; they may be in: '
+            f'{", ".join(images)}.')
   if any(map(files.is_image, table.column_names)):
     return f'{text} Is the first line a header? Add one: file_name,label'
   path = epath.Path(where) if has_paths and os.path.isfile(where) else None
   flags = _for_table(table.slice(0, _ROWS), config, path, has_paths)
+  if images:
+    flags = {'table.path': _find(images, _PATHS) or images[0], **(flags or {})}
   if flags is not None:
     return f'{text} To use them:\n  {_paste(flags)}'
   return f'{text} No column is an obvious choice. Name them: ' + ' '.join(
       f'--config.data.table.{role}=COLUMN' for role in roles)
-
-
-def image_column(
-    found: Sequence[str], rest: pa.Table, config: columns_lib.LabelConfig, *,
-    where: str,
-) -> str:
-  """Returns the error if not one of the columns is declared as images."""
-  name = _find(found, _PATHS) or (found[0] if found else 'COLUMN')
-  labels = _for_table(rest.slice(0, _ROWS), config, None, False) or {}
-  return (f'{where} does not declare one column of images; they may be in: '
-          f'{", ".join(found)}. To use one:\n  '
-          + _paste({'table.path': name, **labels}))
 
 
 def folder_of_images(
@@ -138,7 +125,7 @@ def folder_of_images(
 ) -> str:
   """Returns what to set if images of a table do not exist."""
   flags = _for_table(table.slice(0, _ROWS), config, path, True)
-  if flags and _UNKNOWN not in flags.values():
+  if flags and 'FOLDER' not in flags.values():
     return f' To use those that do:\n  {_paste(flags)}'
   return (' Set their folder (--config.data.table.folder=FOLDER) or suffix '
           '(--config.data.table.suffix=.jpg), or remove these rows.'
@@ -150,39 +137,38 @@ def _for_table(
     has_paths: bool,
 ) -> Flags | None:
   """Returns the flags for a table beside those given; None if unknown."""
-  names, given, flags = table.column_names, config.table, Flags()
-  image = None
+  names, given = table.column_names, config.table
+  image, place = None, Flags()
   if has_paths:
     first = {name: table[name].slice(0, 20).to_pylist() for name in names}
-    tests = [lambda cells: all(map(files.is_image, cells))]
-    if path is not None:
-      tests.append(lambda cells: _UNKNOWN not in _place(
-          cells, path.parent, given).values())
-    image = given.path or _find(names, ('file_name', *_PATHS)) or next((
-        name for test in tests for name in names if test(first[name])), None)
+    places = {name: _place(first[name], path.parent, given) if path else Flags()
+              for name in names}
+    image = given.path or _find(names, _PATHS) or next((
+        name for test in (
+            lambda name: all(map(files.is_image, first[name])),
+            lambda name: path and 'FOLDER' not in places[name].values())
+        for name in names if test(name)), None)
     if image is None:
       return None
-    if not given.path and image not in columns_lib.PATHS:
-      flags['table.path'] = image
-  split = given.split or _find(names, _SPLITS)
-  if split and not given.split and split != columns_lib.SPLIT:
-    flags['table.split'] = split
+    place = places[image]
+  split, labels = given.split or _find(names, _SPLITS), given.labels
+  kind = Flags()
   if config.target != 'none':
-    labels = given.labels or _label_columns(
-        table, {image, split, config.group, _find(names, _IDS)})
+    labels = labels or _label_columns(
+        table, (image, split, config.group, _find(names, _IDS)))
     if not labels:
       return None
-    if not given.labels and labels != (columns_lib.LABEL,):
-      flags['table.label'] = ','.join(labels)
     if not config.target:
-      flags |= _kind([table[name] for name in labels])
-  if path is not None and image is not None:
-    flags |= _place(first[image], path.parent, given)
-  return flags
+      kind = _kind([table[name] for name in labels])
+  chosen = {'path': image, 'split': split, 'label': ','.join(labels)}
+  usual = (*columns_lib.PATHS, columns_lib.SPLIT, columns_lib.LABEL)
+  return {**{f'table.{role}': name for role, name in chosen.items()
+             if name and not getattr(given, role) and name not in usual},
+          **kind, **place}
 
 
 def _label_columns(
-    table: pa.Table, others: Set[str | None]) -> tuple[str, ...]:
+    table: pa.Table, others: Sequence[str | None]) -> tuple[str, ...]:
   """Returns a column with a usual name, the only one, or all flags."""
   left = [name for name in table.column_names if name not in others]
   if named := _find(left, _LABELS):
@@ -206,11 +192,11 @@ def _place(
   folders = [os.path.abspath(given.folder)] if given.folder else [
       '', *files.subfolders(root)]
   found = {(folder, suffix): sum(
-      os.path.exists(root / folder / (name + suffix)) for name in names)
+      os.path.isfile(root / folder / (name + suffix)) for name in names)
            for folder in folders for suffix in suffixes}
   folder, suffix = max(found, key=lambda place: found[place])
   if not found[folder, suffix]:
-    return {'table.folder': _UNKNOWN}
+    return {'table.folder': 'FOLDER'}
   return {name: value for name, value, old in (
       ('table.folder', folder and _shown(root / folder), given.folder),
       ('table.suffix', suffix, given.suffix)) if value != old and not old}
@@ -273,47 +259,41 @@ def _for_folder(root: epath.Path) -> Iterator[Flags]:
 
 
 def _tables(root: epath.Path) -> Flags:
-  """Returns the flags for tables in a folder, or one of each split."""
+  """Returns the flags for a table in a folder, or for one of each split."""
   from vit_jax.data.sources import table_files
-  found = {}
-  for path in files.files_with(root, files.TABLE_SUFFIXES) + [
-      path for name in files.subfolders(root) if _word(name)
-      for path in files.files_with(root / name, files.TABLE_SUFFIXES)]:
-    with contextlib.suppress(ValueError):  # It is malformed.
-      flags = _for_table(table_files.read(path, limit=_ROWS),
-                         columns_lib.DEFAULT, path, True)
-      if flags is not None and _UNKNOWN not in flags.values():
-        found[path] = flags
-  by_split = {_word(path.stem) or _word(path.parent.name): path
-              for path in found}
-  if 'train' in by_split and len(by_split) > 1:
-    other = next(by_split[name] for name in ('test', 'val', *by_split)
-                 if name in by_split and name != 'train')
-    train = by_split['train']
-    return {'source': _shown(train), 'val_source': _shown(other),
-            **found[train]} if found[train] == found[other] else {}
-  path = next(iter(found), None)
-  return {} if path is None else {'source': _shown(path), **found[path]}
+  found: dict[str, Flags] = {}
+  for place in ['', *filter(_word, files.subfolders(root))]:
+    for path in files.files_with(root / place, files.TABLE_SUFFIXES):
+      with contextlib.suppress(ValueError):  # It is malformed.
+        flags = _for_table(table_files.read(path, limit=_ROWS),
+                           columns_lib.DEFAULT, path, True)
+        if flags is not None and 'FOLDER' not in flags.values():
+          found[os.path.join(place, path.name)] = flags
+  chosen = _pair([*found]) or [*found][:1]
+  return {**{flag: _shown(root / path) for flag, path in zip(
+      ('source', 'val_source'), chosen)}, **(found[chosen[0]] if found else {})}
 
 
-def check_folders(root: epath.Path, inside: Mapping[str, Set[str]]) -> None:
+def check_folders(root: epath.Path, paths: Sequence[str]) -> None:
   """Raises `NoLabels` if class folders may be splits, or images of a table.
 
-  `inside` has the subfolders of each class that hold images, '' for itself.
+  `paths` are those of the images.
   """
-  flags = _tables(root) if files.files_with(root, files.TABLE_SUFFIXES) else {}
-  if flags:
+  if files.files_with(root, files.TABLE_SUFFIXES) and (flags := _tables(root)):
     raise protocol.NoLabels(
         f'{root} holds {os.path.basename(flags["source"])}, a table of its '
         f'images. To use the table:\n  {_paste(flags)}\nTo use folders as '
         'classes:\n  --config.data.target=single')
-  with_images = {name for name, below in inside.items() if '' in below}
+  inside: dict[str, set[str]] = {}  # '' for an image of the class itself.
+  for name, *below in (path.split('/')[:-1] for path in paths if '/' in path):
+    inside.setdefault(name, set()).add(below[0] if below else '')
   counts = collections.Counter(
       name for below in inside.values() for name in below if name)
   shared = sorted(name for name, count in counts.items() if count > 1)
   pair = _pair([*inside])
   are_splits = pair and all(map(_word, inside))
-  if are_splits or (with_images < {*inside} and (len(shared) > 1 or pair)):
+  are_nested = not all('' in below for below in inside.values())
+  if are_splits or (are_nested and (len(shared) > 1 or pair)):
     same = f' with the same names ({files.shorten(shared)})' * bool(shared)
     what = ('are named like splits' if are_splits else
             f'have subfolders{same}, so either level may be the classes')
@@ -324,16 +304,27 @@ def check_folders(root: epath.Path, inside: Mapping[str, Set[str]]) -> None:
         + 'If they are the classes:\n  --config.data.target=single')
 
 
-def _pair(names: Sequence[str]) -> tuple[str, str] | None:
-  """Returns the folders of training and evaluation."""
+def check_files(paths: Sequence[epath.Path], *, where: str) -> None:
+  """Raises a ValueError if names of files contain splits in another place."""
+  pair = _pair([path.name for path in paths])
+  if pair and not any(map(split_strings.find_in_file, paths)):
+    flags = {flag: _shown(paths[0].parent / re.sub(r'\d+', '*', name))
+             for flag, name in zip(('source', 'val_source'), pair)}
+    raise ValueError(
+        f'Files of {where} have names of splits, but not as their first word, '
+        f'as train-0.tar and val-0.tar. To use them:\n  {_paste(flags)}')
+
+
+def _pair(names: Sequence[str]) -> list[str]:
+  """Returns the names of training and evaluation; [] without both."""
   found = {_word(name): name for name in reversed(names) if _word(name)}
   other = found.get('test') or found.get('val')
-  return (found['train'], other) if other and 'train' in found else None
+  return [found['train'], other] if other and 'train' in found else []
 
 
 def _word(name: str) -> str | None:
   """Returns the split that is a word of a name: 'test' of 'seg_test-01'."""
-  words = re.split(r'[-_.\s\d]+', name.lower())
+  words = re.split(r'[-_.\s\d/]+', name.lower())
   return next((_WORDS[word] for word in words if word in _WORDS), None)
 
 
@@ -342,24 +333,3 @@ def _unpack(root: epath.Path) -> str:
   found = [os.path.join(name, path.name) for name in ('', *files.subfolders(
       root)) for path in files.files_with(root / name, _ARCHIVES)]
   return f' Unpack {files.shorten(found)} first.' if found else ''
-
-
-def check_files(paths: Sequence[epath.Path], *, where: str) -> None:
-  """Raises a ValueError if names of files contain splits in another place."""
-  of_word: dict[str | None, list[str]] = {}
-  for path in paths:
-    of_word.setdefault(_word(path.stem), []).append(path.name)
-  other = next(filter(of_word.get, ('test', 'val')), None)
-  if not other or 'train' not in of_word or any(
-      map(split_strings.find_in_file, paths)):
-    return
-  suffix, folder = paths[0].suffix, paths[0].parent
-  flags = {}
-  for name, split in (('source', 'train'), ('val_source', other)):
-    first, *more = of_word[split]
-    flags[name] = _shown(folder / (
-        f'{os.path.commonprefix([first, *more])}*{suffix}'  # noqa: RUF071
-        if more else first))
-  raise ValueError(
-      f'Files of {where} have names of splits, but not as their first word '
-      f'(train-0{suffix}, val-0{suffix}). To use them:\n  {_paste(flags)}')
