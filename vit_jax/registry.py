@@ -123,12 +123,15 @@ TFDS = 'vit_jax.data.sources.tfds:open_source'
 # Functions of the name that return facts to plan a run without its data.
 PLANNED: Mapping[str, str] = {'vtab/': 'vit_jax.extras.sweep.vtab:planned'}
 
+# Suggests settings for data beside the conventions, and questions others.
+SUGGESTIONS = 'vit_jax.extras.suggest.suggest'
+
 # Paths in `data.source`, by what they hold.
 FILES: Mapping[str, str] = {
     'hub': 'vit_jax.data.sources.hugging_face:open_hub',
     'folder': 'vit_jax.data.sources.folders:open_folder',
     'table': 'vit_jax.data.sources.tables:open_table',
-    'images': 'vit_jax.data.sources.folders:open_unlabelled',
+    'images': 'vit_jax.data.sources.folders:open_images',
     'Parquet files': 'vit_jax.data.sources.hugging_face:open_parquet',
     'tar files': 'vit_jax.data.sources.webdataset:open_tars',
     'TFDS folder': 'vit_jax.data.sources.tfds:open_folder',

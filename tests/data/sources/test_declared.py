@@ -53,18 +53,6 @@ def test_class_folders_may_have_any_name(tmp_path, names):
   assert own_data.open_splits(tmp_path).num_classes == len(names)
 
 
-@pytest.mark.parametrize('folders', [
-    ['cat/2019', 'cat/2020', 'dog/2019', 'dog/2020'], ['train_a', 'test_a']])
-def test_single_declares_that_folders_are_classes(tmp_path, folders):
-  _folders(*folders)(tmp_path)
-  with pytest.raises(ValueError) as error:
-    own_data.open_splits(tmp_path)
-  assert str(error.value).endswith('\n  --config.data.target=single')
-  opened = own_data.open_splits(tmp_path, target='single')
-  assert opened.class_names == tuple(sorted(
-      {folder.split('/')[0] for folder in folders}))
-
-
 @pytest.mark.parametrize('folders', [['val/a'], ['val/b', 'val/a']])
 def test_evaluated_data_may_lack_classes(tmp_path, folders):
   _folders('train/a', 'train/b', 'train/c')(tmp_path)

@@ -117,7 +117,7 @@ def test_a_small_data_set_holds_out_an_image(tmp_path):
     (['train/cat/x.heic', 'test/cat/0.png', 'test/dog/0.png'],
      r'train has no images: no image that can be read in train/cat \(1 .heic'),
     (['cat/a.png', 'dog/x.heic'],
-     r"(?s)'cat'.*\nno image that can be read in dog \(1 .heic"),
+     r"(?s)'cat'.* no image that can be read in dog \(1 .heic"),
     (['train/cat/a.png', 'train/cat/b.png'], "single class folder 'cat'"),
     (['train/1.png', 'test/1.png'], 'no class folders; it holds test/, train/'),
     (['train/a/1.png', 'train/b/1.png', 'valid/a/1.png'],

@@ -19,14 +19,13 @@ from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import masks
 from vit_jax.data.sources import protocol
-from vit_jax.data.sources import suggest
 from vit_jax.data.sources import table_source
 from vit_jax.data.splits import groups as groups_lib
 from vit_jax.data.splits import split_strings
 
 
 def open_folder(
-    root: epath.Path, config: columns_lib.LabelConfig,
+    paths: Sequence[epath.Path], config: columns_lib.LabelConfig, *, where: str,
 ) -> protocol.DatasetSplits:
   """Opens a folder of images, with the labels of the declared kind.
 
@@ -37,29 +36,44 @@ def open_folder(
     protocol.NoLabels: if it has no class folders.
     ValueError: if there are no images, or labels of another kind.
   """
+  root, = paths
   if config.table != columns_lib.TableConfig():
     raise ValueError(
         f'data.table describes the columns of a table, but {root} is a folder '
         'of images. Remove it, or name the table as data.source.')
-  if config.target == 'masks':
-    return masks.open_masks(root, config)
-  paths, others = files.list_files(root)
-  if not paths or config.target in ('multi', 'regression') or (
-      {masks.IMAGES, masks.MASKS} <= {*files.subfolders(root)}):
-    raise ValueError(suggest.folder(root))
+  images, others = files.list_files(root)
+  has_masks = {masks.IMAGES, masks.MASKS} <= {*files.subfolders(root)}
+  if not images or config.target in ('multi', 'regression') or (
+      has_masks != (config.target == 'masks')):
+    raise protocol.Unconventional(_unusual(root))
+  if has_masks:
+    return masks.open_masks(root, config, where=where)
   notes = files.describe_others(others)
   if config.target == 'none':
-    return open_unlabelled(
-        paths, config, where=os.fspath(root), root=os.fspath(root),
-        notes=notes)
-  return _open_classes(root, paths, config, notes)
+    return _open_unlabelled(images, config, where, where, notes)
+  return _open_classes(root, images, config, notes)
 
 
-def open_unlabelled(
-    paths: Sequence[str], config: columns_lib.LabelConfig, *, where: str,
+def open_images(
+    paths: Sequence[epath.Path], config: columns_lib.LabelConfig, *, where: str,
+) -> protocol.DatasetSplits:
+  """Opens image files without labels.
+
+  Raises:
+    protocol.NoLabels: if labels were expected.
+  """
+  if config.target != 'none':
+    raise protocol.NoLabels(
+        f'The images {where} have no labels. Give their folder, or a table.')
+  root = os.path.commonpath([os.fspath(path.parent) for path in paths])
+  return _open_unlabelled(files.relative_names(paths), config, where, root)
+
+
+def _open_unlabelled(
+    paths: Sequence[str], config: columns_lib.LabelConfig, where: str,
     root: str, notes: Sequence[str] = (),
 ) -> protocol.DatasetSplits:
-  """Opens images without labels; paths are relative to the root, or absolute.
+  """Opens images without labels; paths are relative to the root.
 
   Folders with the names of splits, such as `train/`, are these splits.
   """
@@ -103,10 +117,8 @@ def _open_classes(
   without = protocol.describe_without_images(empty)
   # Data that are only evaluated on may have one class.
   if len(names) < 1 + bool(config.holdout):
-    raise protocol.NoLabels('\n'.join(filter(
-        None, [suggest.folder(root, classes=names), without])))
-  if not config.target and not splits:
-    suggest.check_folders(root, paths)
+    raise protocol.NoLabels(
+        f'{_unusual(root, classes=names)} {without}'.strip())
   tops = [folder.partition('/')[0] for folder in folders]
   if splits and 'train' not in tops:
     raise ValueError(f'{root / "train"} has no images: {without}.')
@@ -140,5 +152,25 @@ def _split_folders(root: epath.Path, paths: Sequence[str]) -> list[str]:
   # Archives are often unpacked into a folder of their own name.
   if splits and ('train' not in splits or others or files.subfolders(
       root / 'train') in ([], ['train'])):
-    raise protocol.NoLabels(suggest.folder(root, splits=splits))
+    raise protocol.NoLabels(_unusual(root, splits=splits))
   return splits
+
+
+def _unusual(
+    root: epath.Path, classes: Sequence[str] = (), splits: Sequence[str] = (),
+) -> str:
+  """Returns the error for a folder that has no usual layout.
+
+  `classes` are its class folders, if any; `splits` those named like splits.
+  """
+  names = [f'{name}/' for name in files.subfolders(root)]
+  others = sorted({*files.names_in(root)} - {name[:-1] for name in names})
+  text = (f'{root} has the single class folder {classes[0]!r}; a classifier '
+          'needs two classes.' if classes else
+          f'{root} has no class folders; it holds '
+          f'{files.shorten([*names, *others], 8) or "nothing"}.')
+  if splits:
+    text += (f' Beside {", ".join(splits)}, only other splits are expected, '
+             'and class folders in train.')
+  return (f'{text} Expected {root}/CLASS/*.jpg, {root}/train/CLASS/*.jpg (or '
+          'val, test), metadata.csv, Parquet or tar files (docs/data.md).')

@@ -24,7 +24,6 @@ from vit_jax import schema
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
-from vit_jax.data.sources import suggest
 from vit_jax.data.sources import table_source
 from vit_jax.data.sources import tables as tables_lib
 
@@ -70,7 +69,7 @@ def open_parquet(
   import datasets  # pylint: disable=g-import-not-at-top
   lengths, has_images = _read_footers(paths)
   if not has_images and len(paths) == 1:
-    return tables_lib.open_table(paths[0], config)
+    return tables_lib.open_table(paths, config, where=where)
   with _explained(where):
     # Unlike `load_dataset`, it does not report to the Hugging Face Hub.
     # It takes paths for patterns.
@@ -163,9 +162,9 @@ def _choose_image(
   found = [name for name, feature in features.items()
            if isinstance(feature, datasets.Image)]
   if len(found) != 1:
-    raise ValueError(suggest.columns(
-        table.drop_columns(binary), config, where=where, has_paths=False,
-        images=found or binary or ['COLUMN']))
+    raise protocol.Unconventional(
+        f'{where} does not declare one column of images; they may be in: '
+        f'{", ".join(found or binary)}.')
   return found[0]
 
 

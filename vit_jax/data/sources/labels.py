@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
-from vit_jax.data.sources import suggest
 
 _Rows = Integer[np.ndarray, 'rows']
 
@@ -104,8 +103,9 @@ def _parse_classes(
     return Labels('multi', _to_lists(
         indices, np.bincount(row_of, minlength=len(column.rows))), names)
   is_free = not (config.target or class_names)
-  if is_free:
-    suggest.check_single(column.column, what=column.title)
+  if is_free and (text := protocol.suggest(
+      'question_labels', column.column, column.title)):
+    raise protocol.NoLabels(text)
   names, indices = _number(column, class_names)
   # Data that are only evaluated on may have one class, or an image of each.
   if config.holdout and (

@@ -13,7 +13,6 @@ from etils import epath
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
-from vit_jax.data.sources import suggest
 from vit_jax.data.sources import table_source
 from vit_jax.data.splits import groups as groups_lib
 
@@ -21,16 +20,13 @@ IMAGES, MASKS = 'images', 'masks'
 
 
 def open_masks(
-    root: epath.Path, config: columns_lib.LabelConfig,
+    root: epath.Path, config: columns_lib.LabelConfig, *, where: str,
 ) -> protocol.DatasetSplits:
   """Opens images with masks of the same path, but another suffix.
 
   Raises:
     ValueError: if an image has no mask, or two.
   """
-  where = os.fspath(root)
-  if not {IMAGES, MASKS} <= {*files.subfolders(root)}:
-    raise ValueError(suggest.folder(root))
   images, others = files.list_files(root, IMAGES)
   found = files.list_images(root, MASKS)
   mask_of = {_stem(path): path for path in found}

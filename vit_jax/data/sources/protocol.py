@@ -13,13 +13,18 @@ from jaxtyping import Integer, UInt64
 import numpy as np
 
 from vit_jax import classes as classes_lib
+from vit_jax import registry
 
 SEGMENTATION = 'segmentation'  # Key of masks; `mask` already marks padding.
 _SHOWN = 20  # Folders without images in messages.
 NO_IMAGE_LABELS = 'Pixels have labels, images have none.'
 
 
-class NoLabels(ValueError):
+class Unconventional(ValueError):
+  """Data that do not follow the conventions of docs/data.md."""
+
+
+class NoLabels(Unconventional):
   """Images have no labels, or none that a classifier could learn."""
 
 
@@ -136,6 +141,12 @@ class Metadata:
 class DatasetSplits(Metadata):
   """A dataset with all its splits: sources by name."""
   splits: Mapping[str, Source]
+
+
+def suggest(function: str, *arguments: Any) -> str:
+  """Returns a text of the leaf of suggestions, or '' if it was deleted."""
+  return getattr(registry.load(registry.SUGGESTIONS), function)(
+      *arguments) if registry.exists(registry.SUGGESTIONS) else ''
 
 
 def describe_unlabelled(split: str) -> str:

@@ -1,6 +1,6 @@
 """Tables of image files: a row per image, with its path and labels."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 import os
@@ -18,15 +18,14 @@ from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import labels as labels_lib
 from vit_jax.data.sources import protocol
-from vit_jax.data.sources import suggest
 from vit_jax.data.sources import table_files
 from vit_jax.data.sources import table_source
 
 
 def open_table(
-    path: epath.Path, config: columns_lib.LabelConfig,
+    paths: Sequence[epath.Path], config: columns_lib.LabelConfig, *, where: str,
 ) -> protocol.DatasetSplits:
-  """Opens a table of image files.
+  """Opens the only one of `paths`, a table of image files.
 
   Keys are relative to the table, so that moving its folder changes none.
 
@@ -34,23 +33,23 @@ def open_table(
     ValueError: if the table is malformed or contradicts itself, columns have
       other names than declared, or images are missing.
   """
-  table, where = table_files.read(path), os.fspath(path)
+  table, root = table_files.read(paths[0]), os.fspath(paths[0].parent)
   config = choose_columns(table, config, where=where)
-  paths = locate(table, path, config)
+  keys = locate(table, paths[0], config)
   used = [*config.table.labels, *filter(
       None, (config.table.split, config.group))]
   columns = {name: table[name] for name in used}
-  first = _first_rows(paths)
+  first = _first_rows(keys)
   if repeated := int((first != np.arange(len(first))).sum()):
     if config.target == 'multi' and len(config.table.labels) == 1:
       label, = config.table.labels
       columns[label] = labels_lib.join_rows(
           columns[label], first, config, where=where)
       used.remove(label)
-    _check_repeated(paths, first, {name: columns[name] for name in used}, where)
+    _check_repeated(keys, first, {name: columns[name] for name in used}, where)
   return table_source.build(table_source.Images(
-      where=where, keys=paths, table=columns, rows=np.unique(first),
-      read=functools.partial(files.read, os.fspath(path.parent), paths),
+      where=where, keys=keys, table=columns, rows=np.unique(first),
+      read=functools.partial(files.read, root, keys),
       notes=[f'{repeated:,} rows repeat an image'] * bool(repeated)), config)
 
 
@@ -83,8 +82,12 @@ def choose_columns(
   if config.target == 'none':
     labels = ()
   if (has_paths and not path) or not (labels or config.target == 'none'):
-    raise protocol.NoLabels(suggest.columns(
-        table, config, where=where, has_paths=has_paths))
+    expected = [path or columns_lib.PATHS[0]] * has_paths + [
+        ','.join(labels) or columns_lib.LABEL] * (config.target != 'none')
+    raise protocol.NoLabels(
+        f'{where} has the columns {", ".join(names)}, but '
+        f'{" and ".join(expected)} {("was", "were")[len(expected) > 1]} '
+        'expected.')
   if config.group in labels:
     raise ValueError(
         f'data.group is {config.group!r}, the label column of {where}, so that '
@@ -167,12 +170,11 @@ def locate(
       missing[row] = path
     paths.append(files.relative_path(path, root))
   if missing:
-    raise ValueError(
+    raise protocol.Unconventional(
         f'{len(missing):,} of {len(paths):,} images of {where} do not exist '
         f'(the first: row {min(missing) + 1}): '
         f'{files.shorten(missing.values())}.'
-        + spelling.hint(missing[min(missing)])
-        + suggest.folder_of_images(table, where, config))
+        + spelling.hint(missing[min(missing)]))
   return columns_lib.texts(paths)
 
 

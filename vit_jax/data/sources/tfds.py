@@ -17,6 +17,7 @@ from vit_jax import schema
 from vit_jax import untrusted
 from vit_jax.data import config as data_config
 from vit_jax.data import known_datasets
+from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import tfds_folders
@@ -149,13 +150,17 @@ def open_source(
   return open_tfds(name, config.data_dir)
 
 
-def open_folder(folder: epath.Path) -> protocol.DatasetSplits:
+def open_folder(
+    paths: Sequence[epath.Path], config: columns_lib.LabelConfig, *, where: str,
+) -> protocol.DatasetSplits:
   """Opens a folder with a `dataset_info.json`, or with versions of it."""
+  del config, where
+  folder, = paths
   if not (folder / 'dataset_info.json').exists():
     folder = folder / tfds_folders.versions(folder)[-1]
   info = tfds_folders.read_info(folder)
-  name, config = info.name or folder.parent.name, info.config_name
-  return _open(folder, f'{name}/{config}' if config else name)
+  name = info.name or folder.parent.name
+  return _open(folder, '/'.join(filter(None, [name, info.config_name])))
 
 
 def open_records(folder: epath.Path) -> tuple[dict[str, Any], Any]:

@@ -1,8 +1,10 @@
 """Suggests settings for data beside the conventions of docs/data.md.
 
-The only place with heuristics. They look at what is there and print flags to
-paste; none of them decides how data are read. Labels that look like those of
-another kind are an error only if `data.target` is not declared.
+The only place with heuristics. They look at what is there and return texts with
+flags to paste; none of them decides how data are read. The trunk raises these
+texts: `advise` extends the error of data that do not open, and a question is
+the error of data that may mean something else, unless `data.target` is
+declared.
 """
 
 import collections
@@ -16,10 +18,11 @@ from typing import Any
 from etils import epath
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
-from vit_jax.data.sources import protocol
+from vit_jax.data.sources import table_files
 from vit_jax.data.splits import split_strings
 
 _PATHS = ('file_name', 'path', 'file', 'filename', 'filepath', 'filepaths',
@@ -45,14 +48,36 @@ def _paste(flags: Flags) -> str:
                   for name, value in flags.items())
 
 
-def check_single(column: columns_lib.Column, *, what: str) -> None:
-  """Raises `NoLabels` if a column looks like numbers or several labels."""
-  if flags := _kind([column]):
-    looks = 'numbers' if flags['target'] == 'regression' else 'several labels'
-    raise protocol.NoLabels(
-        f'{what} looks like {looks}, but one class per image was expected. To '
-        f'use {looks}:\n  {_paste(flags)}\nTo use the cells as names of classes'
-        ':\n  --config.data.target=single')
+def advise(
+    path: epath.Path, config: columns_lib.LabelConfig, error: str) -> str:
+  """Returns how to open a file or folder, to be added to an error."""
+  if '--config.data.' in error:
+    return ''
+  if path.is_dir():
+    return _advise_folder(path)
+  if path.suffix.lower() in {*files.TABLE_SUFFIXES, '.parquet'}:
+    return _advise_table(path, config)
+  return ''
+
+
+def question(
+    kind: str, paths: Sequence[epath.Path], config: columns_lib.LabelConfig,
+) -> str:
+  """Returns what to declare if names may be those of splits; '' if not."""
+  if kind == 'folder':
+    return '' if config.target else _question_folder(paths[0])
+  return _question_files(paths)
+
+
+def question_labels(column: columns_lib.Column, title: str) -> str:
+  """Returns what to declare if a column may hold no classes; '' if it does."""
+  flags = _kind([column])
+  if not flags:
+    return ''
+  looks = 'numbers' if flags['target'] == 'regression' else 'several labels'
+  return (f'{title} looks like {looks}, but one class per image was expected. '
+          f'To use {looks}:\n  {_paste(flags)}\nTo use the cells as names of '
+          'classes:\n  --config.data.target=single')
 
 
 def _kind(columns: Sequence[columns_lib.Column]) -> Flags:
@@ -90,63 +115,51 @@ def _is_flags(column: columns_lib.Column) -> bool:
 # ---------------------------------------------------------------------- tables
 
 
-def columns(
-    table: pa.Table, config: columns_lib.LabelConfig, *, where: str,
-    has_paths: bool, images: Sequence[str] = (),
-) -> str:
-  """Returns the error for a table without the usual or declared columns.
-
-  `images` are columns of bytes, of which none is declared as images.
-  """
-  roles = {**({'path': columns_lib.PATHS[0]} if has_paths else {}),
-           **({'label': columns_lib.LABEL} if config.target != 'none' else {})}
-  expected = [str(getattr(config.table, role) or usual)
-              for role, usual in roles.items()]
-  text = (f'{where} has the columns {", ".join(table.column_names)}, but '
-          f'{" and ".join(expected)} {("was", "were")[len(expected) > 1]} '
-          'expected.')
-  if images:
-    text = (f'{where} does not declare one column of images; they may be in: '
-            f'{", ".join(images)}.')
+def _advise_table(path: epath.Path, config: columns_lib.LabelConfig) -> str:
+  """Returns flags for a table, or Parquet files with images."""
+  table = _head(path)
+  images = [field.name for field in table.schema if pa.types.is_struct(
+      field.type) or pa.types.is_binary(field.type)]
+  is_declared = bool(config.table.path) or b'huggingface' in (
+      table.schema.metadata or {})
+  table = table.drop_columns(images)
   if any(map(files.is_image, table.column_names)):
-    return f'{text} Is the first line a header? Add one: file_name,label'
-  path = epath.Path(where) if has_paths and os.path.isfile(where) else None
-  flags = _for_table(table.slice(0, _ROWS), config, path, has_paths)
-  if images:
+    return ' Is the first line a header? Add one: file_name,label'
+  flags = _for_table(table, config, None if images else path)
+  if images and not is_declared:
     flags = {'table.path': _find(images, _PATHS) or images[0], **(flags or {})}
-  if flags is not None:
-    return f'{text} To use them:\n  {_paste(flags)}'
-  return f'{text} No column is an obvious choice. Name them: ' + ' '.join(
-      f'--config.data.table.{role}=COLUMN' for role in roles)
-
-
-def folder_of_images(
-    table: pa.Table, path: epath.Path, config: columns_lib.LabelConfig,
-) -> str:
-  """Returns what to set if images of a table do not exist."""
-  flags = _for_table(table.slice(0, _ROWS), config, path, True)
   if flags and 'FOLDER' not in flags.values():
-    return f' To use those that do:\n  {_paste(flags)}'
-  return (' Set their folder (--config.data.table.folder=FOLDER) or suffix '
-          '(--config.data.table.suffix=.jpg), or remove these rows.'
-          + _unpack(path.parent))
+    return f' To use them:\n  {_paste(flags)}'
+  return (' No column is an obvious choice. Name the columns '
+          '(--config.data.table.path=COLUMN --config.data.table.label=COLUMN), '
+          'and what is missing of the paths: their folder '
+          '(--config.data.table.folder=FOLDER) or suffix '
+          f'(--config.data.table.suffix=.jpg).{_unpack(path.parent)}')
+
+
+def _head(path: epath.Path) -> pa.Table:
+  """Returns the first rows of a table."""
+  if path.suffix != '.parquet':
+    return table_files.read(path, limit=_ROWS)
+  return pa.Table.from_batches([next(pq.ParquetFile(path).iter_batches(_ROWS))])
 
 
 def _for_table(
     table: pa.Table, config: columns_lib.LabelConfig, path: epath.Path | None,
-    has_paths: bool,
 ) -> Flags | None:
-  """Returns the flags for a table beside those given; None if unknown."""
+  """Returns the flags for a table beside those given; None if unknown.
+
+  `path` is that of a table of paths.
+  """
   names, given = table.column_names, config.table
   image, place = None, Flags()
-  if has_paths:
+  if path is not None:
     first = {name: table[name].slice(0, 20).to_pylist() for name in names}
-    places = {name: _place(first[name], path.parent, given) if path else Flags()
-              for name in names}
+    places = {name: _place(first[name], path.parent, given) for name in names}
     image = given.path or _find(names, _PATHS) or next((
         name for test in (
             lambda name: all(map(files.is_image, first[name])),
-            lambda name: path and 'FOLDER' not in places[name].values())
+            lambda name: 'FOLDER' not in places[name].values())
         for name in names if test(name)), None)
     if image is None:
       return None
@@ -211,32 +224,16 @@ def _shown(path: epath.PathLike) -> str:
 # --------------------------------------------------------------------- folders
 
 
-def folder(
-    root: epath.Path, classes: Sequence[str] = (), splits: Sequence[str] = (),
-) -> str:
-  """Returns the error for a folder that has no usual layout.
-
-  `classes` are its class folders, if any; `splits` those named like splits.
-  """
-  names = [f'{name}/' for name in files.subfolders(root)]
-  others = sorted({*files.names_in(root)} - {name[:-1] for name in names})
-  text = (f'{root} has the single class folder {classes[0]!r}; a classifier '
-          'needs two classes.' if classes else
-          f'{root} has no class folders; it holds '
-          f'{files.shorten([*names, *others], 8) or "nothing"}.')
-  if splits:
-    text += (f' Beside {", ".join(splits)}, only other splits are expected, '
-             'and class folders in train.')
-  text += (f' Expected {root}/CLASS/*.jpg, {root}/train/CLASS/*.jpg (or val, '
-           'test), metadata.csv, Parquet or tar files (docs/data.md).')
+def _advise_folder(root: epath.Path) -> str:
+  """Returns flags for a folder that has no usual layout."""
   if found := next(_for_folder(root), None):
-    return f'{text} To use it:\n  {_paste(found)}'
+    return f' To use it:\n  {_paste(found)}'
   if not files.has_images(root):
-    return (f'{text}{_unpack(root)} Image files have one of the suffixes '
+    return (f'{_unpack(root)} Image files have one of the suffixes '
             f'{" ".join(sorted(files.IMAGE_SUFFIXES))}.')
   if tables := files.files_with(root, files.TABLE_SUFFIXES):
-    return f'{text} To use it:\n  {_paste({"source": _shown(tables[0])})}'
-  return f'{text} Without labels:\n  {_paste({"target": "none"})}'
+    return f' To use it:\n  {_paste({"source": _shown(tables[0])})}'
+  return f' Without labels:\n  {_paste({"target": "none"})}'
 
 
 def _for_folder(root: epath.Path) -> Iterator[Flags]:
@@ -260,13 +257,11 @@ def _for_folder(root: epath.Path) -> Iterator[Flags]:
 
 def _tables(root: epath.Path) -> Flags:
   """Returns the flags for a table in a folder, or for one of each split."""
-  from vit_jax.data.sources import table_files
   found: dict[str, Flags] = {}
   for place in ['', *filter(_word, files.subfolders(root))]:
     for path in files.files_with(root / place, files.TABLE_SUFFIXES):
       with contextlib.suppress(ValueError):  # It is malformed.
-        flags = _for_table(table_files.read(path, limit=_ROWS),
-                           columns_lib.DEFAULT, path, True)
+        flags = _for_table(_head(path), columns_lib.DEFAULT, path)
         if flags is not None and 'FOLDER' not in flags.values():
           found[os.path.join(place, path.name)] = flags
   chosen = _pair([*found]) or [*found][:1]
@@ -274,45 +269,49 @@ def _tables(root: epath.Path) -> Flags:
       ('source', 'val_source'), chosen)}, **(found[chosen[0]] if found else {})}
 
 
-def check_folders(root: epath.Path, paths: Sequence[str]) -> None:
-  """Raises `NoLabels` if class folders may be splits, or images of a table.
-
-  `paths` are those of the images.
-  """
+def _question_folder(root: epath.Path) -> str:
+  """Asks if class folders are splits, or images of a table."""
+  inside: dict[str, set[str]] = {}
+  for name in files.subfolders(root):
+    below = {sub for sub in files.subfolders(root / name)
+             if files.has_images(root / name / sub)}
+    if files.count_images(root / name):  # Of the class itself.
+      below.add('')
+    if below:
+      inside[name] = below
+  if {*inside} & {*split_strings.NAMES}:
+    return ''
   if files.files_with(root, files.TABLE_SUFFIXES) and (flags := _tables(root)):
-    raise protocol.NoLabels(
-        f'{root} holds {os.path.basename(flags["source"])}, a table of its '
-        f'images. To use the table:\n  {_paste(flags)}\nTo use folders as '
-        'classes:\n  --config.data.target=single')
-  inside: dict[str, set[str]] = {}  # '' for an image of the class itself.
-  for name, *below in (path.split('/')[:-1] for path in paths if '/' in path):
-    inside.setdefault(name, set()).add(below[0] if below else '')
+    return (f'{root} holds {os.path.basename(flags["source"])}, a table of its '
+            f'images. To use the table:\n  {_paste(flags)}\nTo use folders as '
+            'classes:\n  --config.data.target=single')
   counts = collections.Counter(
       name for below in inside.values() for name in below if name)
   shared = sorted(name for name, count in counts.items() if count > 1)
   pair = _pair([*inside])
   are_splits = pair and all(map(_word, inside))
   are_nested = not all('' in below for below in inside.values())
-  if are_splits or (are_nested and (len(shared) > 1 or pair)):
-    same = f' with the same names ({files.shorten(shared)})' * bool(shared)
-    what = ('are named like splits' if are_splits else
-            f'have subfolders{same}, so either level may be the classes')
-    raise protocol.NoLabels(
-        f'{root}/{{{files.shorten(sorted(inside))}}} {what}. ' + (
-            f'If these are splits:\n  {_paste(next(_for_folder(root)))}\n'
-            if pair else 'Name one of them as data.source. ')
-        + 'If they are the classes:\n  --config.data.target=single')
+  if not are_splits and not (are_nested and (len(shared) > 1 or pair)):
+    return ''
+  same = f' with the same names ({files.shorten(shared)})' * bool(shared)
+  what = ('are named like splits' if are_splits else
+          f'have subfolders{same}, so either level may be the classes')
+  return (f'{root}/{{{files.shorten(sorted(inside))}}} {what}. ' + (
+      f'If these are splits:\n  {_paste(next(_for_folder(root)))}\n'
+      if pair else 'Name one of them as data.source. ')
+          + 'If they are the classes:\n  --config.data.target=single')
 
 
-def check_files(paths: Sequence[epath.Path], *, where: str) -> None:
-  """Raises a ValueError if names of files contain splits in another place."""
+def _question_files(paths: Sequence[epath.Path]) -> str:
+  """Names files whose splits are not the first words of their names."""
   pair = _pair([path.name for path in paths])
-  if pair and not any(map(split_strings.find_in_file, paths)):
-    flags = {flag: _shown(paths[0].parent / re.sub(r'\d+', '*', name))
-             for flag, name in zip(('source', 'val_source'), pair)}
-    raise ValueError(
-        f'Files of {where} have names of splits, but not as their first word, '
-        f'as train-0.tar and val-0.tar. To use them:\n  {_paste(flags)}')
+  if not pair or any(map(split_strings.find_in_file, paths)):
+    return ''
+  flags = {flag: _shown(paths[0].parent / re.sub(r'\d+', '*', name))
+           for flag, name in zip(('source', 'val_source'), pair)}
+  return (f'Files of {paths[0].parent} have names of splits, but not as their '
+          'first word, as train-0.tar and val-0.tar. To use them:\n  '
+          f'{_paste(flags)}')
 
 
 def _pair(names: Sequence[str]) -> list[str]:
