@@ -128,7 +128,7 @@ def test_hash_splits_are_the_same_for_all_ways_to_write_a_path(
      r'\S*/70.png, \S*/80.png'),
     ('path,label\n', 'holds no rows'), ('', 'holds no rows'),
     ('path,label\n1.png,a,b\n', 'Line 2 of .* has 3 cells.*double quotes'),
-    ('path,path,label\n', "two columns called 'path'"),
+    ('path,path,label\n', "two columns of one name: .'path'"),
     ('path,label,split\n1.png,a,train\n1.png,a,test\n',
      "Rows 1 and 2 .* same image, 1.png, but split is 'train' and 'test'"),
     ('path,label,split\n1.png,a,train\n2.png,b,\n',

@@ -74,18 +74,17 @@ def test_examples_are_read_by_index(folder):
 
 
 def test_a_changed_file_is_scanned_again(folder):
-  tfds_lib.open_folder(folder)
+  own_data.open_path(folder)
   last = folder / 'tiny-train.tfrecord-00002-of-00003'
   last.write_bytes(last.read_bytes() + framed(b'more'))
   with pytest.raises(ValueError, match='has 4 records, but .* says 3'):
-    tfds_lib.open_folder(folder)
+    own_data.open_path(folder)
 
 
 @pytest.mark.parametrize(('damage', 'message'), [
     (lambda b: b[:-1], 'is truncated: it ends at byte'),
     (lambda b: b[:5], 'is truncated: it ends at byte 5'),
     (lambda b: b'\0' + b[1:], 'damaged at byte 0: the checksum of a length'),
-    (lambda b: b'\x1f\x8b' + b[2:], 'compressed'),
     (lambda b: b[:-6] + b'x' + b[-5:], 'checksum of its record differs')])
 def test_a_damaged_file_is_an_error(folder, damage, message):
   last = folder / 'tiny-train.tfrecord-00002-of-00003'

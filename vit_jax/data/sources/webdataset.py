@@ -40,14 +40,12 @@ def open_tars(
     ValueError: if a file is damaged, or labels are invalid.
   """
   indices = offset_index.load_or_build(paths, _scan, kind='tar')
-  # Without a copy, an index stays mapped from its file.
-  found = [one.filter(pc.greater_equal(one['start'], 0)) if (
-      pc.min(one['start']).as_py() or 0) < 0 else one for one in indices]
-  counts = [*map(len, found)]
-  unused = [f'{len(one) - count:,} in {path.name}' for path, one, count in zip(
-      paths, indices, counts) if count < len(one)]
-  notes = [f'labels without an image that can be read: '
-           f'{files.shorten(unused)}'] * bool(unused)
+  # Labels without an image come first.
+  unused = [pc.sum(pc.less(one['start'], 0)).as_py() or 0 for one in indices]
+  found = [one.slice(count) for one, count in zip(indices, unused)]
+  notes = ['labels without an image that can be read: ' + files.shorten(
+      f'{count:,} in {path.name}' for path, count in zip(paths, unused)
+      if count)] * any(unused)
   images = pa.concat_tables(found)
   if not len(images):
     raise ValueError(
@@ -60,7 +58,8 @@ def open_tars(
   return table_source.build(table_source.Images(
       where=where, read=records.read, table=labels, notes=notes,
       keys=columns_lib.FileKeys(shards, records.ends, keys),
-      splits=files.splits_of_files(paths, counts, where=where),
+      splits=files.splits_of_files(
+          paths, [*map(len, found)], where=where),
       class_names=_indices(images[_LABEL]) if config.table.labels == (
           _LABEL,) else None, group_of=lambda row: str(keys[row])), config)
 
@@ -149,21 +148,17 @@ def _scan(path: epath.Path) -> pa.Table:
 def _members(
     file: BinaryIO, path: epath.Path) -> Iterator[tarfile.TarInfo]:
   """Yields the headers of a tar; raises ValueError if it is damaged."""
-  try:
-    with tarfile.open(fileobj=file, mode='r:') as tar:
-      for member in tar:
-        # TarFile would keep all members: 300 MB per million.
-        tar.members.clear()  # type: ignore[attr-defined]
-        yield member
-      file.seek(tar.offset)
-      if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
-        raise tarfile.ReadError('it has no end-of-archive block')
-  except OSError:
-    raise
-  except Exception as error:  # Sizes beyond 64 bits raise many types.
-    raise ValueError(
-        f'{path} is truncated, or not a tar ({error}). Copy it again; '
-        'decompress .tar.gz (gunzip), which has no random access.') from error
+  with (exceptions.naming(
+      f'{path} is truncated, or not a tar (copy it again; decompress .tar.gz, '
+      'which has no random access, with gunzip)'),
+        tarfile.open(fileobj=file, mode='r:') as tar):
+    for member in tar:
+      # TarFile would keep all members: 300 MB per million.
+      tar.members.clear()  # type: ignore[attr-defined]
+      yield member
+    file.seek(tar.offset)
+    if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+      raise ValueError('it has no end-of-archive block')
 
 
 def _split_name(name: str) -> tuple[str, str]:
