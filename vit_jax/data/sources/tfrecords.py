@@ -36,15 +36,13 @@ def open_records(
     ValueError: if a file is truncated, not a TFRecord file, or has another
       number of records.
   """
-  found = {path: count for path, count in zip(paths, counts, strict=True)
-           if count}
-  indices = offset_index.load_or_build(list(found), _scan, kind='tfrecord')
-  for (path, count), table in zip(found.items(), indices):
+  indices = offset_index.load_or_build(paths, _scan, kind='tfrecord')
+  for path, count, table in zip(paths, counts, indices, strict=True):
     if len(table) != count:
       raise ValueError(
-          f'{path} has {len(table):,} records, but '
-          f'dataset_info.json says {count:,}. Copy or prepare it again.')
-  return TfRecords(offset_index.Records.join(found, indices))
+          f'{path} has {len(table):,} records, but dataset_info.json says '
+          f'{count:,}. Copy or prepare it again.')
+  return TfRecords(offset_index.Records.join(paths, indices))
 
 
 def _scan(path: epath.Path) -> pa.Table:
