@@ -75,9 +75,10 @@ def load(case):
 
 
 @pytest.mark.parametrize('case', [
-    case for case in CASES if ('22B' not in case or leaves.has(
-        registry.MODELS['backbone'])) and (
-            'segmentation' not in case or leaves.has(registry.DECODER))])
+    case for case in CASES if leaves.has(
+        registry.MODELS['backbone'] if '22B' in case else
+        registry.DECODER if 'segmentation' in case else
+        registry.SOURCES['vtab/'] if 'vtab' in case else registry.TFDS)])
 def test_configs_build_at_full_size_without_allocating(case):
   for config in load(case):
     experiment = build_lib.build(

@@ -53,7 +53,7 @@ def test_a_restarted_run_names_classes_and_counts_unreadable_images(
       main.main(command)
   assert not main.main(command)
   printed = ' '.join(capsys.readouterr().out.split())
-  assert ('table.csv: single-label, 3 classes: ant, bee, cow (column kind)'
+  assert ('table.csv: single-label, 3 classes: ant, bee, cow (kind)'
           in printed)
   assert 'of 32 images were unreadable' in printed
   section = json.loads((workdir / 'config.json').read_text())['data']

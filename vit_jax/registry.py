@@ -126,7 +126,7 @@ OPERATIONS: Mapping[str, str] = {
 }
 
 # Decodes images that are not 8-bit grey or RGB (`data.channels`, `data.dtype`).
-DECODER = 'vit_jax.extras.multichannel.decode:decode'
+IMAGE_DECODER = 'vit_jax.extras.multichannel.decode:decode'
 
 # `data.source`: functions of the name and the section `data`, by the name or
 # its start up to a slash. Other names are paths or `TFDS`.
@@ -136,6 +136,9 @@ SOURCES: Mapping[str, str] = {
     'vtab/': 'vit_jax.extras.sweep.vtab:open_source',
 }
 TFDS = 'vit_jax.data.sources.tfds:open_source'
+
+# Suggests settings for data beside the conventions, and questions others.
+SUGGESTIONS = 'vit_jax.extras.suggest.suggest'
 
 # Sizes of sources without their files: functions of the name.
 PLANNED: Mapping[str, str] = {
@@ -147,7 +150,7 @@ FILES: Mapping[str, str] = {
     'hub': 'vit_jax.data.sources.hugging_face:open_hub',
     'folder': 'vit_jax.data.sources.folders:open_folder',
     'table': 'vit_jax.data.sources.tables:open_table',
-    'images': 'vit_jax.data.sources.folders:open_unlabelled',
+    'images': 'vit_jax.data.sources.folders:open_images',
     'Parquet files': 'vit_jax.data.sources.hugging_face:open_parquet',
     'tar files': 'vit_jax.data.sources.webdataset:open_tars',
     'TFDS folder': 'vit_jax.data.sources.tfds:open_folder',

@@ -7,9 +7,11 @@ import jax
 from PIL import Image
 import pytest
 
+from tests import leaves
 from tests import own_data
 from tests import pictures
 import vit_jax
+from vit_jax import registry
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.weights import open as open_lib
@@ -54,6 +56,7 @@ KINDS = {
 LOSSES = {'numbers': 'mse', 'several': 'sigmoid'}
 
 
+@pytest.mark.skipif(not leaves.has(registry.SUGGESTIONS), reason='no leaf')
 @pytest.mark.parametrize('kind', KINDS)
 def test_a_run_of_inferred_data_resumes_with_the_pasted_flags(
     tmp_path, capsys, kind):

@@ -20,9 +20,9 @@ def _table(header, *rows):
 @pytest.mark.parametrize(('write', 'source', 'flags', 'message'), [
     (_folders('a', 'b'), '', {'table.label': 'x'}, 'data.table describes the'),
     (_folders('train', 'test', 'extra'), '', {'target': 'none'},
-     'lie in train/, but 3 lie in no folder of a split'),
+     r'name a split \(test, train\), but 3 do not: extra/'),
     (_folders('images/train', 'masks/train', 'images/x', 'masks/x'), '',
-     {'target': 'masks'}, 'lie in train/, but 3 lie in no folder of a split'),
+     {'target': 'masks'}, r'name a split \(train\), but 3 do not: x/0'),
     (_folders('images', 'masks'), '', {'target': 'none'}, 'target=masks'),
     (_table('path,label', '1.png,1_000', '2.png,2'), 'labels.csv',
      {'target': 'regression'}, "row 1: '1_000'"),
@@ -51,18 +51,6 @@ def test_a_list_of_flags_is_no_list_of_classes(tmp_path):
 def test_class_folders_may_have_any_name(tmp_path, names):
   _folders(*names)(tmp_path)
   assert own_data.open_splits(tmp_path).num_classes == len(names)
-
-
-@pytest.mark.parametrize('folders', [
-    ['cat/2019', 'cat/2020', 'dog/2019', 'dog/2020'], ['train_a', 'test_a']])
-def test_single_declares_that_folders_are_classes(tmp_path, folders):
-  _folders(*folders)(tmp_path)
-  with pytest.raises(ValueError) as error:
-    own_data.open_splits(tmp_path)
-  assert str(error.value).endswith('\n  --config.data.target=single')
-  opened = own_data.open_splits(tmp_path, target='single')
-  assert opened.class_names == tuple(sorted(
-      {folder.split('/')[0] for folder in folders}))
 
 
 @pytest.mark.parametrize('folders', [['val/a'], ['val/b', 'val/a']])

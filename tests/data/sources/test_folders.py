@@ -117,7 +117,7 @@ def test_a_small_data_set_holds_out_an_image(tmp_path):
     (['train/cat/x.heic', 'test/cat/0.png', 'test/dog/0.png'],
      r'train has no images: no image that can be read in train/cat \(1 .heic'),
     (['cat/a.png', 'dog/x.heic'],
-     r"(?s)'cat'.*\nThere is no image that can be read in dog \(1 .heic"),
+     r"(?s)'cat'.* no image that can be read in dog \(1 .heic"),
     (['train/cat/a.png', 'train/cat/b.png'], "single class folder 'cat'"),
     (['train/1.png', 'test/1.png'], 'no class folders; it holds test/, train/'),
     (['train/a/1.png', 'train/b/1.png', 'valid/a/1.png'],
@@ -192,5 +192,5 @@ def test_names_that_differ_in_unicode_form_are_one_class(tmp_path):
 def test_a_name_that_is_not_unicode_is_an_error(tmp_path):
   write_classes(tmp_path, 2, classes=('tea', os.fsdecode(b'caf\xe9')))
   with pytest.raises(ValueError, match=re.escape(
-      "'caf\\udce9/0.png' is not Unicode text. Rename the file.")):
+      "'caf\\udce9' is not Unicode text. Rename the file.")):
     own_data.open_path(tmp_path)

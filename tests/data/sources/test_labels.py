@@ -16,7 +16,7 @@ def parse(columns, target='', separator=None, **arguments):
   return labels_lib.parse(
       columns, rows, columns_lib.LabelConfig(
           target, columns_lib.TableConfig(separator=separator)),
-      where='a.csv', **arguments)
+      count=len(rows), where='a.csv', **arguments)
 
 
 def values(parsed):
@@ -34,14 +34,8 @@ def values(parsed):
     ([True, False, True], ('False', 'True'), [1, 0, 1])])
 def test_one_value_per_row_is_a_class(column, names, labels):
   parsed = parse(column)
-  assert (parsed.kind, parsed.class_names) == ('single', names)
-  assert values(parsed) == labels and parsed.num_classes == len(names)
-
-
-def test_indices_of_files_that_declare_them_skip_no_class():
-  parsed = parse(['1', '0', '3', '1'], are_indices=True)
-  assert parsed.class_names == ('0', '1', '2', '3')
-  assert values(parsed) == [1, 0, 3, 1]
+  assert (parsed.kind, parsed.names) == ('single', names)
+  assert values(parsed) == labels
 
 
 @pytest.mark.parametrize(('cells', 'names', 'expected'), [
@@ -51,7 +45,7 @@ def test_indices_of_files_that_declare_them_skip_no_class():
     (['2', '10', '1'], ('2', '10', '1'), [0, 1, 2])])
 def test_cells_are_indices_or_names_of_declared_classes(cells, names, expected):
   parsed = parse(cells, class_names=names)
-  assert parsed.class_names == names and values(parsed) == expected
+  assert parsed.names == names and values(parsed) == expected
 
 
 @pytest.mark.parametrize(('column', 'separator', 'labels'), [
@@ -62,13 +56,13 @@ def test_cells_are_indices_or_names_of_declared_classes(cells, names, expected):
      [[0, 1], [2], [], [0], []])])
 def test_several_labels_in_a_cell_are_multi_label(column, separator, labels):
   parsed = parse(column, 'multi', separator)
-  assert parsed.kind == 'multi' and parsed.class_names == ('cat', 'dog', 'emu')
+  assert parsed.kind == 'multi' and parsed.names == ('cat', 'dog', 'emu')
   assert values(parsed) == labels
 
 
 def test_columns_of_0_and_1_are_one_class_each():
   parsed = parse({'cat': ['1', '0', '0'], 'dog': ['1', '1', '0']}, 'multi')
-  assert parsed.kind == 'multi' and parsed.class_names == ('cat', 'dog')
+  assert parsed.kind == 'multi' and parsed.names == ('cat', 'dog')
   assert values(parsed) == [[0, 1], [1], []]
   exclusive = parse({'cat': [1, 0], 'dog': [0, 1]})
   assert exclusive.kind == 'single' and values(exclusive) == [0, 1]
@@ -78,8 +72,7 @@ def test_columns_of_0_and_1_are_one_class_each():
     ['1.5', '2', '3', ''], [-1, 0, 1, None], [1e3, 0.25, 7, float('nan')]])
 def test_regression_targets_are_vectors_and_nan_if_missing(column):
   parsed = parse({'x': column, 'y': [1, 2, 3, 4]}, 'regression')
-  assert parsed.kind == 'regression' and parsed.targets == ('x', 'y')
-  assert parsed.num_classes == 2 and parsed.class_names is None
+  assert parsed.kind == 'regression' and parsed.names == ('x', 'y')
   assert parsed.values.dtype == np.float32 and parsed.values.shape == (4, 2)
   assert np.isnan(parsed.values)[:, 0].tolist() == [False] * 3 + [True]
 
@@ -93,11 +86,11 @@ def test_regression_targets_are_vectors_and_nan_if_missing(column):
     (['', ''], 'regression', "column 'label' of a.csv is empty"),
     ({'x': ['1', '2'], 'y': ['1', '0']}, 'multi', "'x' .*row 2: '2', but 0 or"),
     ({'x': ['1', '2'], 'y': ['a', 'b']}, '', "'x' .*row 2: '2', but 0 or 1"),
-    ({'x': [1, 0], 'y': [1, 1]}, '', 'row 1 of a.csv has a 1 in 2 of the'),
-    (['a', 'b', 'c'], '', 'all its 3 values differ .*data.table.label'),
-    (['a', 'a'], '', "a single class, 'a'; a classifier needs two"),
+    ({'x': [1, 0], 'y': [1, 1]}, '', "row 1 has a 1 in 2 of column 'x'"),
+    (['a', 'b', 'c'], '', '3 classes in 3 rows: a, b, c. .*data.table.label'),
+    (['a', 'a'], '', '1 classes in 2 rows: a. A classifier needs two'),
     ([1.5, 2.5], 'single', 'row 1: 1.5, but the name of a class'),
-    ([['a'], ['b']], 'single', 'holds lists, .*--config.data.target=multi'),
+    ([['a'], ['b']], 'single', 'holds lists.*--config.data.target=multi'),
     (['a', 'b'], 'multi', r"holds text. .*--config.data.table.separator='\|'")])
 def test_cells_that_cannot_be_labels_are_errors(columns, target, message):
   with pytest.raises(ValueError, match=message):
@@ -115,4 +108,4 @@ def test_the_row_of_a_table_is_named():
   with pytest.raises(ValueError, match='row 21'):
     labels_lib.parse(
         {'label': pa.array(['a', 'b'] * 10 + [None])}, np.arange(10, 21),
-        columns_lib.DEFAULT, where='a.csv')
+        columns_lib.DEFAULT, count=21, where='a.csv')

@@ -5,8 +5,8 @@ import pytest
 
 from tests import own_data
 from vit_jax import data
+from vit_jax.data.sources import files
 from vit_jax.data.sources import open_source
-from vit_jax.data.sources import table_source
 from vit_jax.data.splits import split_strings
 
 
@@ -78,9 +78,9 @@ def test_other_and_missing_files_are_errors(tmp_path, name, written, message):
     (['my_test/0.tar', 'trainer-1.tar'], None),
     (['train-0.tar', 'train-1.tar'], None), (['a.tar', 'b.tar'], None)])
 def test_file_names_contain_the_split(names, splits):
-  find = lambda *names: table_source.splits_of_files(
+  find = lambda *names: files.splits_of_files(
       [*map(epath.Path, names)], [1] * len(names), where='x')
   found = find(*names)
   assert splits == (found if found is None else found.to_pylist())
-  with pytest.raises(ValueError, match=r'split \(train\), but b.tar is not'):
+  with pytest.raises(ValueError, match=r'split \(train\), but 1 do not: b.tar'):
     find('train-0.tar', 'b.tar')

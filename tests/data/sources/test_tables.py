@@ -39,7 +39,7 @@ def test_examples_are_read_by_index(tmp_path):
                             'label': train.label(i)} for i in range(len(train)))
     # In hash order, so that a slice of the split is a sample.
     assert len({train.label(i) for i in range(8)}) == 3
-  assert ('metadata.csv: single-label, 3 classes: cat, dog, emu (column label)'
+  assert ('metadata.csv: single-label, 3 classes: cat, dog, emu (label)'
           in opened.description)
 
 
@@ -128,7 +128,7 @@ def test_hash_splits_are_the_same_for_all_ways_to_write_a_path(
      r'\S*/70.png, \S*/80.png'),
     ('path,label\n', 'holds no rows'), ('', 'holds no rows'),
     ('path,label\n1.png,a,b\n', 'Line 2 of .* has 3 cells.*double quotes'),
-    ('path,path,label\n', "two columns called 'path'"),
+    ('path,path,label\n', "two columns of one name: .'path'"),
     ('path,label,split\n1.png,a,train\n1.png,a,test\n',
      "Rows 1 and 2 .* same image, 1.png, but split is 'train' and 'test'"),
     ('path,label,split\n1.png,a,train\n2.png,b,\n',
@@ -138,7 +138,7 @@ def test_hash_splits_are_the_same_for_all_ways_to_write_a_path(
      '1 of the classes of .* have no image in train, only in other splits: b'),
     ('path,label,split\n1.png,,train\n2.png,b,test\n',
      'training images of .* have no labels'),
-    ('path,label\n,a\n1.png,b\n', '1 rows of .* have no image path .*row 1'),
+    ('path,label\n,a\n1.png,b\n', '1 of 2 images of .* do not exist .*row 1'),
     ('path,label\n1.png,cat\n2.png,dog\n1.png,dog\n',
      "Rows 1 and 3 .* 1.png, but label is 'cat' and 'dog'.*target=multi"),
     ('path,label\n1.png,a\n2.png,"b\n3.png,a\n',
@@ -175,9 +175,9 @@ def test_an_open_table_keeps_no_python_object_per_example():
   def retained_bytes(count):
     tracemalloc.start()
     keys = columns_lib.texts(f'{i}.png' for i in range(count))
-    opened = table_source.build(
-        bytes, keys, {'class': pa.array(str(i % 2) for i in range(count))},
-        config, where='a table')
+    opened = table_source.build(table_source.Images(
+        where='a table', read=bytes, keys=keys, table={
+            'class': pa.array(str(i % 2) for i in range(count))}), config)
     gc.collect()
     found = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()

@@ -42,7 +42,8 @@ def prepare(tmp_path):
 
 @pytest.fixture
 def open_tfds(tmp_path):
-  return lambda name: tfds_lib.open_tfds(name, str(tmp_path))
+  return lambda name: tfds_lib.open_source(
+      name, data.parse({'data_dir': str(tmp_path)}))
 
 
 def test_images_are_undecoded_and_classes_named(
@@ -50,7 +51,7 @@ def test_images_are_undecoded_and_classes_named(
   files = ('ILSVRC2012_val_00000002.JPEG', 'ILSVRC2012_val_00000001.JPEG')
   prepare(files=files)
   monkeypatch.setenv('TFDS_DATA_DIR', str(tmp_path))
-  opened = tfds_lib.open_tfds('tiny', '')
+  opened = tfds_lib.open_source('tiny', data.parse({}))
   source = opened.splits['train']
   assert len(source) == 2 and not opened.multi_label
   assert opened.num_classes == 3 and opened.class_names == ('a', 'b', 'c')

@@ -19,7 +19,7 @@ WIDE = {**UINT16, 'value_range': [0, 65535]}
 
 
 @pytest.mark.skipif(
-    not leaves.has(registry.DECODER), reason='It decodes 16 bits.')
+    not leaves.has(registry.IMAGE_DECODER), reason='It decodes 16 bits.')
 @pytest.mark.parametrize(('largest', 'encode', 'settings', 'words'), [
     (4095, pictures.encode, {}, 'at most 4,095.*upper 8 of 16 bits'),
     (4095, pictures.encode, WIDE, 'at most 4,095.*value_range ends at 65535'),

@@ -66,7 +66,7 @@ def test_set_selects_the_label_column_of_a_table(tmp_path, capsys):
   assert '--config.data.table.label=COLUMN' in capsys.readouterr().out
   for flag in ('--set=', '--config.data.'):
     assert _check(tmp_path, f'{flag}table.label=breed') == 0
-    assert 'classes: a, b (column breed)' in capsys.readouterr().out
+    assert 'classes: a, b (breed)' in capsys.readouterr().out
   assert _check(tmp_path, '--set=target=multi', '--set=target.label=x') == 2
   assert "target is 'multi', not a section" in capsys.readouterr().err
   for flag in ('--set=', '--config.data.'):

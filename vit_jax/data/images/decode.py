@@ -61,7 +61,7 @@ def decode(
 
   The EXIF orientation is applied (a defective EXIF block is ignored). Only the
   first frame of animations and multi-page files is decoded. For other channels
-  and types, `registry.DECODER` returns an image with the size, the crop and the
+  and types, `registry.IMAGE_DECODER` returns an image with the size, the crop and the
   flip of a Pillow image, and `resized`.
 
   `image` is the bytes of an image or .npy file, uint8 pixels [height, width],
@@ -71,7 +71,7 @@ def decode(
     ValueError: if the image is invalid, incomplete or too large.
   """
   if not is_picture(channels=channels, dtype=dtype):
-    return registry.load(registry.DECODER)(
+    return registry.load(registry.IMAGE_DECODER)(
         image, channels=channels, dtype=dtype, max_pixels=max_pixels)
   if isinstance(image, bytes) and image.startswith(NUMPY):
     image = load_array(image, max_pixels=max_pixels)

@@ -19,7 +19,7 @@ HOLDOUT = 0.1  # Default of `data.holdout`.
 IGNORED = 'data.target is none: labels are ignored.'
 PATHS, LABEL, SPLIT = ('file_name', 'path'), 'label', 'split'  # Usual names.
 
-NUMBER = re.compile(r'[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?')
+_NUMBER = re.compile(r'[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?')
 _INTEGER = re.compile(r'-?\d{1,18}')
 # As pandas writes them beside empty cells; '007' is a name.
 _WHOLE = re.compile(r'(-?(?:0|[1-9]\d{0,17}))(?:\.0*)?')
@@ -80,6 +80,14 @@ def with_columns(config: LabelConfig, **roles: Any) -> LabelConfig:
       config, table=dataclasses.replace(config.table, **roles))
 
 
+def decode(column: Column) -> pa.Array:
+  """Returns a column in one piece, without a dictionary."""
+  if isinstance(column, pa.ChunkedArray):
+    column = column.combine_chunks()
+  return (column.dictionary_decode() if pa.types.is_dictionary(column.type)
+          else column)
+
+
 def encode(column: Column) -> tuple[list[Any], Integer[np.ndarray, 'rows']]:
   """Returns the distinct cells of a column, and the number of that of each row.
 
@@ -88,25 +96,41 @@ def encode(column: Column) -> tuple[list[Any], Integer[np.ndarray, 'rows']]:
   Raises:
     ValueError: if the cells are lists.
   """
-  if isinstance(column, pa.ChunkedArray):
-    column = column.combine_chunks()
+  column = decode(column)
   if pa.types.is_nested(column.type):
     raise ValueError(
         f'A column holds lists or objects ({column.type}), but one value per '
-        'row was expected.')
-  if pa.types.is_dictionary(column.type) and column.null_count:
-    column = column.dictionary_decode()  # The index of a null is none.
-  if not pa.types.is_dictionary(column.type):
-    column = column.dictionary_encode('encode')
-  return column.dictionary.to_pylist(), column.indices.to_numpy(
-      zero_copy_only=False)
+        'row was expected. Several classes: --config.data.target=multi.')
+  column = column.dictionary_encode('encode')
+  return column.dictionary.to_pylist(), column.indices.to_numpy()
 
 
-def repeat(cells: Sequence[str], counts: Sequence[int]) -> pa.DictionaryArray:
-  """Returns a column with each of the cells in `counts` consecutive rows."""
-  names = list(dict.fromkeys(cells))
-  return pa.DictionaryArray.from_arrays(
-      np.repeat(np.array([*map(names.index, cells)], np.int32), counts), names)
+def of_codes(
+    cells: Sequence[str | None], codes: Integer[np.ndarray, 'rows'],
+) -> pa.DictionaryArray:
+  """Returns a column with the cell of each code."""
+  return pa.array(cells, pa.string()).dictionary_encode().take(pa.array(codes))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FileKeys:
+  """Keys of rows by their file, whose rows end at `ends`, and their own key.
+
+  The file is always part of the key, so that an added file renames no example.
+  Without own keys, they are numbered in each file.
+  """
+  files: Sequence[str]
+  ends: Integer[np.ndarray, 'files']
+  keys: Column | None = None
+
+  def __len__(self) -> int:
+    return int(self.ends[-1])
+
+  def __getitem__(self, row: int) -> str:
+    file = int(np.searchsorted(self.ends, row, side='right'))
+    if self.keys is not None:
+      return f'{self.files[file]}/{self.keys[row]}'
+    return f'{self.files[file]} {row - (self.ends[file - 1] if file else 0)}'
 
 
 def texts(items: Iterable[str]) -> pa.Array:
@@ -131,10 +155,10 @@ def apply(
 
 
 def are_filled(column: Column) -> Bool[np.ndarray, 'rows']:
-  """Returns whether the cell of each row is not empty."""
+  """Returns whether the cell of each row is not empty, nor -1."""
   if pa.types.is_nested(column.type):
     return np.array([bool(cell) for cell in column.to_pylist()], bool)
-  return apply(column, lambda cell: clean(cell) is not None, bool)
+  return apply(column, lambda cell: clean(cell) not in (None, -1), bool)
 
 
 def compact(numbers: Integer[np.ndarray, '*shape']) -> np.ndarray:
@@ -169,6 +193,13 @@ def to_integer(cell: Any) -> int | None:
   if isinstance(cell, str) and (match := _WHOLE.fullmatch(cell)):
     return int(match[1])
   return cell if type(cell) is int else None
+
+
+def to_number(cell: Any) -> float | None:
+  """Returns a clean cell as a number; None for others, such as '1_000'."""
+  is_number = _NUMBER.fullmatch(cell) if isinstance(cell, str) else (
+      isinstance(cell, (int, float)))
+  return float(cell) if is_number else None
 
 
 def to_flag(cell: Any) -> bool | None:

@@ -14,11 +14,13 @@ import re
 from typing import Any
 
 from etils import epath
+import numpy as np
 import pyarrow as pa
 
 from vit_jax import atomic_files
 from vit_jax import spelling
 from vit_jax.data import known_datasets
+from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.splits import split_strings
 
 TABLE_SUFFIXES = frozenset({'.csv', '.tsv', '.jsonl', '.ndjson'})
@@ -172,6 +174,48 @@ def _entries(path: epath.Path) -> list[tuple[str, bool]]:
 
 def _is_visible(name: str) -> bool:
   return not name.startswith('.') and name.lower() not in _SYSTEM_NAMES
+
+
+# ---------------------------------------------------------------------- splits
+
+
+def _check_splits(
+    found: Sequence[str | None], paths: Sequence[os.PathLike | str], *,
+    where: str,
+) -> list[str] | None:
+  """Returns the split found in each path; None if they do not differ.
+
+  Raises:
+    ValueError: if only some paths name a split.
+  """
+  names = [name for name in found if name is not None]
+  if len(names) < len(found) and names:
+    raise ValueError(
+        f'Some paths of {where} name a split ({", ".join(sorted({*names}))}), '
+        f'but {len(found) - len(names):,} do not: {paths[found.index(None)]}. '
+        'Move or rename them, or name those to use: '
+        "--config.data.source='FOLDER/train-*'")
+  return names if len({*names}) > 1 else None
+
+
+def splits_of_folders(
+    paths: Sequence[str], *, where: str) -> columns_lib.Column | None:
+  """Returns the top folder of each path if `train` is one of them."""
+  tops = [path.partition('/')[0] for path in paths]
+  found = _check_splits(
+      [top if top in split_strings.NAMES else None for top in tops], paths,
+      where=where) if 'train' in tops else None
+  return found and columns_lib.texts(found)
+
+
+def splits_of_files(
+    paths: Sequence[os.PathLike], counts: Sequence[int], *, where: str,
+) -> columns_lib.Column | None:
+  """Returns the split of each row of files; None if they do not differ."""
+  found = _check_splits(
+      [*map(split_strings.find_in_file, paths)], paths, where=where)
+  return found and columns_lib.of_codes(
+      found, np.repeat(np.arange(len(found)), counts))
 
 
 # -------------------------------------------------------------------- patterns

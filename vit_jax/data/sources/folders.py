@@ -8,28 +8,86 @@
 These are the layouts of torchvision, timm and `datasets`.
 """
 
-import collections
 from collections.abc import Sequence
-import dataclasses
 import functools
 import os
 
 from etils import epath
+import numpy as np
 
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import masks
 from vit_jax.data.sources import protocol
-from vit_jax.data.sources import suggest
 from vit_jax.data.sources import table_source
 from vit_jax.data.splits import groups as groups_lib
 from vit_jax.data.splits import split_strings
 
-_SHOWN = 20  # Folders without images in messages.
+
+def open_folder(
+    paths: Sequence[epath.Path], config: columns_lib.LabelConfig, *, where: str,
+) -> protocol.DatasetSplits:
+  """Opens a folder of images, with the labels of the declared kind.
+
+  Hidden files and files of systems and network drives (`__MACOSX`) are ignored.
+  Other files are counted.
+
+  Raises:
+    protocol.NoLabels: if it has no class folders.
+    ValueError: if there are no images, or labels of another kind.
+  """
+  root, = paths
+  if config.table != columns_lib.TableConfig():
+    raise ValueError(
+        f'data.table describes the columns of a table, but {root} is a folder '
+        'of images. Remove it, or name the table as data.source.')
+  images, others = files.list_files(root)
+  has_masks = {masks.IMAGES, masks.MASKS} <= {*files.subfolders(root)}
+  if not images or config.target in ('multi', 'regression') or (
+      has_masks != (config.target == 'masks')):
+    raise protocol.Unconventional(_unusual(root))
+  if has_masks:
+    return masks.open_masks(root, config, where=where)
+  notes = files.describe_others(others)
+  if config.target == 'none':
+    return _open_unlabelled(images, config, where, where, notes)
+  return _open_classes(root, images, config, notes)
 
 
-def open_classes(
-    root: epath.Path, config: columns_lib.LabelConfig,
+def open_images(
+    paths: Sequence[epath.Path], config: columns_lib.LabelConfig, *, where: str,
+) -> protocol.DatasetSplits:
+  """Opens image files without labels.
+
+  Raises:
+    protocol.NoLabels: if labels were expected.
+  """
+  if config.target != 'none':
+    raise protocol.NoLabels(
+        f'The images {where} have no labels. Give their folder, or a table.')
+  root = os.path.commonpath([os.fspath(path.parent) for path in paths])
+  return _open_unlabelled(files.relative_names(paths), config, where, root)
+
+
+def _open_unlabelled(
+    paths: Sequence[str], config: columns_lib.LabelConfig, where: str,
+    root: str, notes: Sequence[str] = (),
+) -> protocol.DatasetSplits:
+  """Opens images without labels; paths are relative to the root.
+
+  Folders with the names of splits, such as `train/`, are these splits.
+  """
+  texts = columns_lib.texts(paths)
+  return table_source.build(table_source.Images(
+      where=where, read=functools.partial(files.read, root, texts), keys=texts,
+      table=groups_lib.find_in_paths(paths, config.group, where=where),
+      splits=files.splits_of_folders(paths, where=where), notes=notes),
+                            columns_lib.with_columns(config, label=()))
+
+
+def _open_classes(
+    root: epath.Path, paths: Sequence[str], config: columns_lib.LabelConfig,
+    notes: Sequence[str],
 ) -> protocol.DatasetSplits:
   """Opens class folders.
 
@@ -38,127 +96,81 @@ def open_classes(
 
   Images come in hash order, so that 'train[:90%]' is a sample of the split.
   Classes are numbered in the order of `columns.sort_names`, over all splits.
-  Hidden files and files of systems and network drives (`__MACOSX`) are ignored.
-  Other files, images outside class folders, and class folders without images
-  are named and counted.
+  Images outside class folders, and class folders without images are named.
 
   Raises:
     protocol.NoLabels: if there are no class folders, or only one.
     ValueError: if a class is not in `train`, or splits have other names.
   """
-  where, paths = os.fspath(root), list[str]()
-  rows: list[tuple[str, str, int]] = []  # Split, class, number of images.
-  empty: list[str] = []
-  others: collections.Counter[str] = collections.Counter()
-  split_of = _split_folders(root)
-  inside: dict[str, set[str]] = {}
-  for folder, split in split_of.items():
-    for name in files.subfolders(root / folder):
-      path = os.path.join(folder, name)
-      images, other = files.list_files(root, path)
-      if images:
-        others += other
-        paths += images
-        rows.append((split, columns_lib.clean(name) or name, len(images)))
-        inside[path] = {image[len(path) + 1:].rpartition('/')[0].partition(
-            '/')[0] for image in images}
-      else:
-        empty.append(f'{path} ({files.describe(other) or "no files"})')
-  without = 'no image that can be read in ' + files.shorten(empty, _SHOWN)
-  names = columns_lib.sort_names({name for _, name, _ in rows})
+  where, splits = os.fspath(root), _split_folders(root, paths)
+  depth = 1 + bool(splits)
+  folders, codes = columns_lib.encode(columns_lib.texts(
+      '/'.join(path.split('/')[:depth]) * (path.count('/') >= depth)
+      for path in paths))  # '' for an image in no class folder.
+  classes = [columns_lib.clean(folder.rpartition('/')[2]) for folder in folders]
+  names = columns_lib.sort_names({*filter(None, classes)})
+  empty = tuple(
+      f'{folder} ({files.describe(others) or "no files"})'
+      for parent in splits or [''] for name in files.subfolders(root / parent)
+      if (folder := os.path.join(parent, name)) not in folders
+      for others in [files.list_files(root, folder)[1]])
+  without = protocol.describe_without_images(empty)
   # Data that are only evaluated on may have one class.
   if len(names) < 1 + bool(config.holdout):
     raise protocol.NoLabels(
-        suggest.folder(root, classes=names)
-        + f'\nThere is {without}.' * bool(empty))
-  if not config.target:
-    suggest.check_folders(root, inside if '' in split_of else {})
-  splits, classes, counts = zip(*rows)
-  if 'train' not in splits:
+        f'{_unusual(root, classes=names)} {without}'.strip())
+  tops = [folder.partition('/')[0] for folder in folders]
+  if splits and 'train' not in tops:
     raise ValueError(f'{root / "train"} has no images: {without}.')
-  loose = sum(files.count_images(root / folder)
-              for folder, split in split_of.items() if split in splits)
-  texts = columns_lib.texts(paths)
+  in_class = np.array([*map(bool, folders)])[codes]
+  unlabelled = [split for split in splits if split not in tops
+                and files.has_images(root / split)]
+  loose = sum(paths[row].partition('/')[0] not in unlabelled
+              for row in np.flatnonzero(~in_class).tolist())
   # Independent of the location of the class folders.
-  prefix = 'train/' if {*split_of} != {''} and {*splits} == {'train'} else ''
-  opened = table_source.build(
-      functools.partial(files.read, where, texts), texts,
-      {'class': columns_lib.repeat(classes, counts),
-       **groups_lib.find_in_paths(paths, config.group, where=where)},
-      columns_lib.with_columns(config, label=('class',)), where=where,
-      splits=columns_lib.repeat(splits, counts), class_names=names,
+  prefix = 'train/' if {*filter(None, tops)} == {'train'} and splits else ''
+  texts = columns_lib.texts(paths)
+  return table_source.build(table_source.Images(
+      where=where, read=functools.partial(files.read, where, texts), keys=texts,
+      table={'class folders': columns_lib.of_codes(classes, codes),
+             **groups_lib.find_in_paths(paths, config.group, where=where)},
+      rows=np.flatnonzero(in_class), class_names=names,
+      splits=columns_lib.of_codes(tops, codes) if splits else None,
       group_of=lambda row: paths[row].removeprefix(prefix),
       order_by=lambda row: '/'.join(paths[row].split('/')[-2:]),
-      labels_from='class folders', unlabelled=[
-          split for folder, split in split_of.items()
-          if split not in splits and files.has_images(root / folder)],
-      notes=[*files.describe_others(others), *[without] * bool(empty),
-             *[f'not read: {loose:,} images in no class folder']
-             * bool(loose)])
-  return dataclasses.replace(opened, without_images=tuple(empty))
+      unlabelled=unlabelled, without_images=empty, notes=[
+          *notes, *[f'not read: {loose:,} images in no class folder']
+          * bool(loose)]),
+      columns_lib.with_columns(config, label=('class folders',)))
 
 
-def open_unlabelled(
-    paths: Sequence[str], config: columns_lib.LabelConfig, *, where: str,
-    root: str, notes: Sequence[str] = (),
-) -> protocol.DatasetSplits:
-  """Opens images without labels; paths are relative to the root, or absolute.
-
-  Folders with the names of splits, such as `train/`, are these splits.
-  """
-  tops = [path.partition('/')[0] for path in paths]
-  texts = columns_lib.texts(paths)
-  return table_source.build(
-      functools.partial(files.read, root, texts), texts,
-      groups_lib.find_in_paths(paths, config.group, where=where),
-      columns_lib.with_columns(config, label=()), where=where,
-      splits=split_strings.check_folders(tops, paths, where=where),
-      notes=notes)
-
-
-def open_folder(
-    root: epath.Path, config: columns_lib.LabelConfig,
-) -> protocol.DatasetSplits:
-  """Opens a folder of images, with the labels of the declared kind.
-
-  Raises:
-    protocol.NoLabels: if it has no class folders.
-    ValueError: if there are no images, or labels of another kind.
-  """
-  if config.table != columns_lib.TableConfig():
-    raise ValueError(
-        f'data.table describes the columns of a table, but {root} is a folder '
-        'of images. Remove it, or name the table as data.source.')
-  if config.target == 'masks':
-    return masks.open_masks(root, config)
-  if config.target in ('multi', 'regression') or (
-      {masks.IMAGES, masks.MASKS} <= {*files.subfolders(root)}):
-    raise ValueError(suggest.folder(root))
-  if config.target == 'none':
-    return _open_all(root, config)
-  return open_classes(root, config)
-
-
-def _open_all(
-    root: epath.Path, config: columns_lib.LabelConfig,
-) -> protocol.DatasetSplits:
-  paths, others = files.list_files(root)
-  if not paths:
-    raise ValueError(suggest.folder(root))
-  return open_unlabelled(
-      paths, config, where=os.fspath(root), root=os.fspath(root),
-      notes=files.describe_others(others))
-
-
-def _split_folders(root: epath.Path) -> dict[str, str]:
-  """Returns the split of each folder; {'': 'train'} if folders are classes."""
+def _split_folders(root: epath.Path, paths: Sequence[str]) -> list[str]:
+  """Returns the folders of splits, or [] if folders are classes."""
   folders = files.subfolders(root)
   splits = [name for name in folders if name in split_strings.NAMES]
-  if not splits:
-    return {'': 'train'}
+  others = {path.partition('/')[0] for path in paths if '/' in path} - {*splits}
   # Archives are often unpacked into a folder of their own name.
-  if 'train' not in splits or files.subfolders(root / 'train') in (
-      [], ['train']) or any(
-          files.has_images(root / name) for name in {*folders} - {*splits}):
-    raise protocol.NoLabels(suggest.folder(root, splits=splits))
-  return {name: name for name in splits}
+  if splits and ('train' not in splits or others or files.subfolders(
+      root / 'train') in ([], ['train'])):
+    raise protocol.NoLabels(_unusual(root, splits=splits))
+  return splits
+
+
+def _unusual(
+    root: epath.Path, classes: Sequence[str] = (), splits: Sequence[str] = (),
+) -> str:
+  """Returns the error for a folder that has no usual layout.
+
+  `classes` are its class folders, if any; `splits` those named like splits.
+  """
+  names = [f'{name}/' for name in files.subfolders(root)]
+  others = sorted({*files.names_in(root)} - {name[:-1] for name in names})
+  text = (f'{root} has the single class folder {classes[0]!r}; a classifier '
+          'needs two classes.' if classes else
+          f'{root} has no class folders; it holds '
+          f'{files.shorten([*names, *others], 8) or "nothing"}.')
+  if splits:
+    text += (f' Beside {", ".join(splits)}, only other splits are expected, '
+             'and class folders in train.')
+  return (f'{text} Expected {root}/CLASS/*.jpg, {root}/train/CLASS/*.jpg (or '
+          'val, test), metadata.csv, Parquet or tar files (docs/data.md).')

@@ -15,22 +15,17 @@ import re
 from typing import Any
 
 from etils import epath
-from jaxtyping import Int64
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from vit_jax import exceptions
 from vit_jax import schema
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
-from vit_jax.data.sources import offset_index
 from vit_jax.data.sources import protocol
-from vit_jax.data.sources import suggest
 from vit_jax.data.sources import table_source
 from vit_jax.data.sources import tables as tables_lib
-from vit_jax.data.splits import split_strings
 
 _PREFIX = 'hf://datasets/'
 
@@ -58,8 +53,8 @@ def open_hub(
   lengths = [len(split) for split in found.values()]
   return _open(
       [*found.values()], config, where=address, names=list(found),
-      lengths=lengths, splits=columns_lib.repeat(
-          [split_strings.split_name(name) for name in found], lengths))
+      lengths=lengths, splits=columns_lib.of_codes(
+          [*found], np.repeat(np.arange(len(found)), lengths)))
 
 
 def open_parquet(
@@ -74,7 +69,7 @@ def open_parquet(
   import datasets  # pylint: disable=g-import-not-at-top
   lengths, has_images = _read_footers(paths)
   if not has_images and len(paths) == 1:
-    return tables_lib.open_table(paths[0], config)
+    return tables_lib.open_table(paths, config, where=where)
   with _explained(where):
     # Unlike `load_dataset`, it does not report to the Hugging Face Hub.
     # It takes paths for patterns.
@@ -82,7 +77,7 @@ def open_parquet(
         [glob.escape(os.fspath(path)) for path in paths], keep_in_memory=False)
   return _open(
       [converted], config, where=where, names=files.relative_names(paths),
-      lengths=lengths, splits=table_source.splits_of_files(
+      lengths=lengths, splits=files.splits_of_files(
           paths, lengths, where=where))
 
 
@@ -98,58 +93,60 @@ def _open(
     names: Sequence[str], lengths: Sequence[int],
     splits: columns_lib.Column | None,
 ) -> protocol.DatasetSplits:
-  """Builds splits of the Arrow files of `datasets`, which are read at offsets.
+  """Builds splits of the Arrow files of `datasets`.
 
   Rows are those of files or splits of known `lengths`.
   """
-  paths = [epath.Path(file['filename'])
-           for one in converted for file in one.cache_files]
-  mapped = [pa.memory_map(os.fspath(path)).read_buffer() for path in paths]
-  tables = [pa.ipc.open_stream(content).read_all() for content in mapped]
-  table, features = pa.concat_tables(tables), converted[0].features
-  image = _choose_image(table, features, config, where)
-  rest = table.drop_columns([field.name for field in table.schema
-                             if _holds_bytes(field.type)])
+  paths = tuple(file['filename'] for one in converted
+                for file in one.cache_files)
+  table, features = _read_arrow(paths), converted[0].features
+  images = _Images(paths, _choose_image(table, features, config, where))
+  table = table.drop_columns(_bytes_columns(table.schema))
   class_names = _class_names(features)
-  given = config.table.split
+  if splits is not None and not config.table.split:
+    # A column called `split` gives way to the names of files or splits.
+    table = table.drop_columns({columns_lib.SPLIT} & {*table.column_names})
   config = tables_lib.choose_columns(
-      rest, config, where=where, has_paths=False,
+      table, config, where=where, has_paths=False,
       declared=next(iter(class_names)) if len(class_names) == 1 else None)
-  columns = {name: table[name] for name in (
-      *config.table.labels, *filter(None, [config.group]))}
-  declared = None
-  if len(config.table.labels) == 1:
-    label, = config.table.labels
-    declared = class_names.get(label)
-    if declared and not pa.types.is_nested(columns[label].type):
-      # `datasets` writes -1 for a missing class.
-      columns[label] = pc.if_else(
-          pc.equal(columns[label], -1), None, columns[label])
-  records = offset_index.Records.join(paths, [
-      _locate(one.column(image), content.address)
-      for one, content in zip(tables, mapped)])
-  # A column called `split` gives way to the names of files or splits.
-  if config.table.split and (splits is None or given):
-    splits = table_source.parse_splits(
-        table[config.table.split], config.table.split, where)
-  return table_source.build(
-      functools.partial(_read_image, records),
-      _Keys(names, np.cumsum(lengths)), columns, config, where=where,
-      splits=splits, class_names=declared)
+  return table_source.build(table_source.Images(
+      where=where, read=images.read, table=table, splits=splits,
+      keys=columns_lib.FileKeys(names, np.cumsum(lengths)),
+      class_names=class_names.get(','.join(config.table.labels))), config)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Keys:
-  """Names of rows by their file or split, whose rows end at `ends`."""
-  names: Sequence[str]
-  ends: Int64[np.ndarray, 'files']
+class _Images:
+  """A column of images, bytes or {'bytes', 'path'}, of Arrow files.
 
-  def __len__(self) -> int:
-    return int(self.ends[-1])
+  Each process maps the files to its memory.
+  """
+  paths: tuple[str, ...]
+  column: str
 
-  def __getitem__(self, row: int) -> str:
-    file = int(np.searchsorted(self.ends, row, side='right'))
-    return f'{self.names[file]} {row - (self.ends[file - 1] if file else 0)}'
+  def __reduce__(self):
+    return _Images, (self.paths, self.column)
+
+  @functools.cached_property
+  def _cells(self) -> pa.ChunkedArray:
+    return _read_arrow(self.paths)[self.column]
+
+  def read(self, row: int) -> bytes:
+    cell = self._cells[row].as_py()
+    content = cell['bytes'] if isinstance(cell, dict) else cell
+    if not content:
+      raise ValueError(
+          'the image is empty, or stored as a path only, not as bytes. Write '
+          'the data set with its images (Hugging Face: '
+          'embed_external_files=True), or download its files and open their '
+          'folder.')
+    return content
+
+
+def _read_arrow(paths: Sequence[str]) -> pa.Table:
+  """Returns a table that stays in its files."""
+  return pa.concat_tables(
+      pa.ipc.open_stream(pa.memory_map(path)).read_all() for path in paths)
 
 
 def _choose_image(
@@ -158,78 +155,42 @@ def _choose_image(
 ) -> str:
   """Returns the column of images, declared by the file or by the user."""
   import datasets  # pylint: disable=g-import-not-at-top
-  binary = [field.name for field in table.schema if _holds_bytes(field.type)]
+  binary = _bytes_columns(table.schema)
   if config.table.path:
-    schema.check_name(
+    return schema.check_name(
         config.table.path, binary, what=f'column of image bytes of {where}')
-    return config.table.path
   found = [name for name, feature in features.items()
            if isinstance(feature, datasets.Image)]
   if len(found) != 1:
-    raise ValueError(suggest.image_column(
-        found or binary, table.drop_columns(binary), config, where=where))
+    raise protocol.Unconventional(
+        f'{where} does not declare one column of images; they may be in: '
+        f'{", ".join(found or binary)}.')
   return found[0]
-
-
-def _locate(images: pa.ChunkedArray, address: int) -> pa.Table:
-  """Returns the places of images, bytes or {'bytes', 'path'}, in a file.
-
-  The file is mapped to memory at `address`.
-  """
-  starts, ends = [], []
-  for chunk in images.chunks:
-    while pa.types.is_struct(chunk.type):
-      chunk = chunk.field('bytes')
-    _, offsets, content = chunk.buffers()
-    width = 64 if pa.types.is_large_binary(chunk.type) else 32
-    places = np.frombuffer(offsets, f'int{width}').astype(np.int64)[
-        chunk.offset:chunk.offset + len(chunk) + 1] + (
-            content.address - address if content else 0)
-    starts.append(places[:-1])
-    ends.append(places[1:])
-  empty = np.zeros(0, np.int64)
-  first, last = (np.concatenate([empty, *of]) for of in (starts, ends))
-  return pa.table({'start': first, 'size': last - first})
-
-
-def _read_image(records: offset_index.Records, row: int) -> bytes:
-  if not records.sizes[row]:
-    raise ValueError(
-        'the image is empty, or stored as a path only, not as bytes. Write the '
-        'data set with its images (Hugging Face: embed_external_files=True), '
-        'or download its files and open their folder.')
-  return records.read(row)
 
 
 def _read_footers(paths: Sequence[epath.Path]) -> tuple[list[int], bool]:
   """Returns the number of rows of each file, and whether columns hold bytes.
 
   Raises:
-    ValueError: if a file is damaged, or columns or class names differ: the same
-      class index would then be different classes.
+    ValueError: if a file is damaged, or class names differ: the same class
+      index would then be different classes.
   """
   import datasets  # pylint: disable=g-import-not-at-top
-  lengths, has_images = list[int](), False
-  first: Any = None
+  footers = []
   for path in paths:
     with (exceptions.naming(f'{path} is truncated, or not a Parquet file'),
           path.open('rb') as file):
-      footer = pq.ParquetFile(file)
-      features = datasets.Features.from_arrow_schema(footer.schema_arrow)
-    lengths.append(footer.metadata.num_rows)
-    has_images |= any(
-        _holds_bytes(field.type) for field in footer.schema_arrow)
-    first = first or features
-    for what, ours, theirs in (
-        ('columns', [*features], [*first]),
-        ('class names', _class_names(features), _class_names(first))):
-      if sorted(ours) != sorted(theirs) or (
-          what == 'class names' and ours != theirs):
-        raise ValueError(
-            f'{path} and {paths[0]} have different {what}: {ours} and {theirs}.'
-            ' Files of one dataset must have the same; name the files to use: '
-            '--config.data.source=FOLDER/NAME*.parquet')
-  return lengths, has_images
+      footers.append(pq.ParquetFile(file))
+  names_of = [_class_names(datasets.Features.from_arrow_schema(
+      footer.schema_arrow)) for footer in footers]
+  for path, names in zip(paths, names_of):
+    if names != names_of[0]:
+      raise ValueError(
+          f'{path} and {paths[0]} have different class names: {names} and '
+          f'{names_of[0]}. Files of one dataset must have the same; name the '
+          'files to use: --config.data.source=FOLDER/NAME*.parquet')
+  return [footer.metadata.num_rows for footer in footers], any(
+      _bytes_columns(footer.schema_arrow) for footer in footers)
 
 
 def _class_names(features: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -241,8 +202,11 @@ def _class_names(features: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
           for column, names in found.items() if names}
 
 
-def _holds_bytes(kind: pa.DataType) -> bool:
-  if pa.types.is_struct(kind):
-    index = kind.get_field_index('bytes')
-    return index >= 0 and _holds_bytes(kind.field(index).type)
-  return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+def _bytes_columns(columns: pa.Schema) -> list[str]:
+  """Returns the names of columns of bytes, or of structs with `bytes`."""
+  def holds_bytes(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind) and 'bytes' in kind.names:
+      kind = kind.field('bytes').type
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+  return [field.name for field in columns if holds_bytes(field.type)]

@@ -13,25 +13,20 @@ from etils import epath
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
-from vit_jax.data.sources import suggest
 from vit_jax.data.sources import table_source
 from vit_jax.data.splits import groups as groups_lib
-from vit_jax.data.splits import split_strings
 
 IMAGES, MASKS = 'images', 'masks'
 
 
 def open_masks(
-    root: epath.Path, config: columns_lib.LabelConfig,
+    root: epath.Path, config: columns_lib.LabelConfig, *, where: str,
 ) -> protocol.DatasetSplits:
   """Opens images with masks of the same path, but another suffix.
 
   Raises:
     ValueError: if an image has no mask, or two.
   """
-  where = os.fspath(root)
-  if not {IMAGES, MASKS} <= {*files.subfolders(root)}:
-    raise ValueError(suggest.folder(root))
   images, others = files.list_files(root, IMAGES)
   found = files.list_images(root, MASKS)
   mask_of = {_stem(path): path for path in found}
@@ -46,19 +41,20 @@ def open_masks(
         f'{len(missing)} of {len(images)} images in {root}/{IMAGES} have no '
         f'mask of the same name in {MASKS}/: {files.shorten(missing)}.'
         if images else f'There are no images in {root}/{IMAGES}.')
-  tops = [_stem(path).partition('/')[0] for path in images]
   texts = columns_lib.texts(images)
-  used = columns_lib.texts(mask_of[_stem(path)] for path in images)
-  unused = sorted({*found} - {*used.to_pylist()})
-  return table_source.build(
-      functools.partial(files.read, where, texts), texts,
-      groups_lib.find_in_paths(images, config.group, where=where),
-      columns_lib.with_columns(config, label=()), where=where,
-      splits=split_strings.check_folders(tops, images, where=where),
-      read_mask=functools.partial(files.read, where, used), notes=[
-          *[f'masks without an image: {len(unused):,} '
-            f'({files.shorten(unused)})'] * bool(unused),
-          *files.describe_others(others)])
+  used = [mask_of[_stem(path)] for path in images]
+  unused = sorted({*found} - {*used})
+  return table_source.build(table_source.Images(
+      where=where, read=functools.partial(files.read, where, texts), keys=texts,
+      table=groups_lib.find_in_paths(images, config.group, where=where),
+      splits=files.splits_of_folders(
+          [*map(_stem, images)], where=where),
+      read_mask=functools.partial(
+          files.read, where, columns_lib.texts(used)), notes=[
+              *[f'masks without an image: {len(unused):,} '
+                f'({files.shorten(unused)})'] * bool(unused),
+              *files.describe_others(others)]),
+                            columns_lib.with_columns(config, label=()))
 
 
 def _stem(path: str) -> str:

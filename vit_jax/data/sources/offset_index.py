@@ -12,7 +12,6 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import os
 import typing
 from typing import BinaryIO
@@ -21,11 +20,12 @@ from etils import epath
 from jaxtyping import Int64, UInt
 import numpy as np
 import pyarrow as pa
+from pyarrow import feather
 
 from vit_jax import atomic_files
 from vit_jax.data.sources import columns as columns_lib
+from vit_jax.data.splits import split_strings
 
-_VERSION = '7'
 _THREADS = 8
 _STAMP = b'stamp'
 
@@ -36,18 +36,60 @@ def load_or_build(
 ) -> list[pa.Table]:
   """Returns the index of each file; `build` scans a file that has none."""
   with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
-    stamps = list(pool.map(_stamp, paths))
-    saved = list(pool.map(functools.partial(_load, kind=kind), paths, stamps))
+    saved = [*pool.map(functools.partial(_load, kind=kind), paths)]
     if saved.count(None) > _THREADS:
       print(f'Indexing {saved.count(None):,} files once ...', flush=True)
+    return [*pool.map(
+        lambda path, table: _build(path, build, kind) if table is None else (
+            table), paths, saved)]
 
-    def finish(index: int) -> pa.Table:
-      if (table := saved[index]) is None:
-        table = build(paths[index])
-        _save(paths[index], stamps[index], table, kind)
-      return table
 
-    return list(pool.map(finish, range(len(paths))))
+def _build(
+    path: epath.Path, build: Callable[[epath.Path], pa.Table], kind: str,
+) -> pa.Table:
+  """Scans a file and saves its index."""
+  stamp, sink = _stamp(path), pa.BufferOutputStream()
+  table = build(path).replace_schema_metadata({_STAMP: stamp})
+  feather.write_feather(table, sink, compression='uncompressed')
+  for place in _index_paths(path, kind):
+    with contextlib.suppress(OSError):  # Read-only or full: try the next place.
+      atomic_files.write_bytes(place, sink.getvalue().to_pybytes())
+      break
+  return table
+
+
+def _load(path: epath.Path, kind: str) -> pa.Table | None:
+  """Returns the saved index of a file if the file is unchanged."""
+  for place in _index_paths(path, kind):
+    with contextlib.suppress(OSError, pa.ArrowInvalid):  # There is none.
+      table = feather.read_table(os.fspath(place), memory_map=True)
+      if (table.schema.metadata or {}).get(_STAMP) == _stamp(path):
+        return table
+  return None
+
+
+def _stamp(path: epath.Path) -> bytes:
+  """Returns the file's size and times.
+
+  Copying programs may set the modification time, but not the ctime. Mounted
+  buckets renumber inodes, so inodes are not included.
+  """
+  if atomic_files.is_remote(path):
+    remote = path.stat()
+    return f'8 {remote.length} {remote.mtime}'.encode()
+  local = os.stat(path)
+  return f'8 {local.st_size} {local.st_mtime_ns} {local.st_ctime_ns}'.encode()
+
+
+def _index_paths(path: epath.Path, kind: str) -> list[epath.Path]:
+  """Returns the possible paths of an index: next to the file, in the cache."""
+  name = f'.{path.name}.{kind}-index.arrow'  # Hidden from glob patterns.
+  is_remote = atomic_files.is_remote(path)
+  text = os.fspath(path) if is_remote else os.path.abspath(path)
+  cache = epath.Path(os.environ.get('XDG_CACHE_HOME') or '~/.cache')
+  cached = (cache.expanduser() / 'vit_jax'
+            / f'{split_strings.stable_hash(text):016x}' / name)
+  return [cached] if is_remote else [path.parent / name, cached]
 
 
 def open_parts(path: epath.PathLike) -> BinaryIO:
@@ -103,49 +145,3 @@ class Records:
           f'{self.path(index)} ends within a record: it was changed while it '
           'was read.')
     return data
-
-
-def _stamp(path: epath.Path) -> str:
-  """Returns the file's size and times.
-
-  Copying programs may set the modification time, but not the ctime. Mounted
-  buckets renumber inodes, so inodes are not included.
-  """
-  if atomic_files.is_remote(path):
-    remote = path.stat()
-    return f'{_VERSION} {remote.length} {remote.mtime}'
-  local = os.stat(path)
-  return f'{_VERSION} {local.st_size} {local.st_mtime_ns} {local.st_ctime_ns}'
-
-
-def _index_paths(path: epath.Path, kind: str) -> list[epath.Path]:
-  """Returns the possible paths of an index: next to the file, in the cache."""
-  name = f'.{path.name}.{kind}-index.arrow'  # Hidden from glob patterns.
-  text = os.fspath(
-      path if atomic_files.is_remote(path) else os.path.abspath(path))
-  digest = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-  cache = epath.Path(os.environ.get('XDG_CACHE_HOME') or '~/.cache')
-  return [path.parent / name, cache.expanduser() / 'vit_jax' / digest / name]
-
-
-def _load(path: epath.Path, stamp: str, kind: str) -> pa.Table | None:
-  for place in _index_paths(path, kind):
-    if place.exists():
-      with contextlib.suppress(OSError, pa.ArrowInvalid):  # It is replaced.
-        table = pa.ipc.open_file(
-            pa.py_buffer(place.read_bytes()) if atomic_files.is_remote(place)
-            else pa.memory_map(os.fspath(place))).read_all()
-        if (table.schema.metadata or {}).get(_STAMP) == stamp.encode():
-          return table
-  return None
-
-
-def _save(path: epath.Path, stamp: str, table: pa.Table, kind: str) -> None:
-  sink = pa.BufferOutputStream()
-  table = table.replace_schema_metadata({_STAMP: stamp})
-  with pa.ipc.new_file(sink, table.schema) as writer:
-    writer.write_table(table)
-  for place in _index_paths(path, kind):
-    with contextlib.suppress(OSError):  # Read-only or full: try the next place.
-      atomic_files.write_bytes(place, sink.getvalue().to_pybytes())
-      return

@@ -3,7 +3,7 @@
   'digits', 'shapes'   builtin: no files
   a path               class folders, tables, Parquet, tars, TFDS folders
   'hf://datasets/...'  the Hugging Face hub
-  'vtab/dtd'           a task of VTAB-1k (extras/sweep/vtab.py)
+  'vtab/dtd'           a task of VTAB-1k, in the leaf `sweep`
   'module:function'    the user's own: a function of the section `data`
   any other name       tfds: prepared by TensorFlow Datasets
 
@@ -24,7 +24,6 @@ from vit_jax.data import known_datasets
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
-from vit_jax.data.sources import suggest
 from vit_jax.data.splits import groups as groups_lib
 
 
@@ -64,11 +63,9 @@ def open_splits(
 
 def _check_undeclared(config: columns_lib.LabelConfig, name: str) -> None:
   """Raises a ValueError if settings of files are set for another source."""
-  if dataclasses.replace(
-      config, group='', divided_groups='error',
-      holdout=config.holdout or columns_lib.HOLDOUT,
-      target='' if config.target == 'masks' else config.target,
-  ) != columns_lib.DEFAULT:
+  if (config.target not in ('', 'masks')
+      or config.table != columns_lib.TableConfig()
+      or config.holdout not in (0, columns_lib.HOLDOUT)):
     raise ValueError(
         'data.target, data.table and data.holdout describe your own files, '
         f'but data.source is {name!r}, which declares its labels and splits. '
@@ -136,68 +133,61 @@ def _open_path(
     name: str, config: columns_lib.LabelConfig) -> protocol.DatasetSplits:
   if name.startswith('hf://'):
     return registry.load(registry.FILES['hub'])(name, config)
-  paths = files.expand(name)
-  where = name
+  kind, paths = _find(name, files.expand(name))
+  where = name if len(paths) > 1 else os.fspath(paths[0])
+  if kind == 'TFDS folder':
+    _check_undeclared(config, where)
+  if text := protocol.suggest('question', kind, paths, config):
+    raise protocol.NoLabels(text)
+  try:
+    return registry.load(registry.FILES[kind])(paths, config, where=where)
+  except protocol.Unconventional as error:
+    raise type(error)(str(error) + protocol.suggest(
+        'advise', paths[0], config, str(error))) from error
+
+
+def _find(
+    name: str, paths: list[epath.Path]) -> tuple[str, list[epath.Path]]:
+  """Returns how files are opened (`registry.FILES`), and those to open.
+
+  Raises:
+    ValueError: if a folder holds data of two kinds, or files have several.
+  """
   if len(paths) == 1 and paths[0].is_dir():
-    root, where = paths[0], os.fspath(paths[0])
-    found = _files_in(root)
-    if found == 'TFDS folder':
-      _check_undeclared(config, where)
-      return registry.load(registry.FILES[found])(root)
-    if isinstance(found, str):
-      return registry.load(registry.FILES[found])(root, config)
-    paths = found
+    from vit_jax.data.sources import tfds_folders
+    root, = paths
+    if tfds_folders.is_prepared(root):
+      return 'TFDS folder', paths
+    tables = files.files_with(root, {*files.TABLE_SUFFIXES, '.parquet'})
+    found = [of for of in (
+        [path for path in tables if path.stem == 'metadata'],
+        [path for path in files.files_below(root, '.parquet')
+         if path.stem != 'metadata'], files.files_below(root, '.tar')) if of]
+    if found and found[0][0].stem != 'metadata':
+      folders = [root / name for name in files.subfolders(root)
+                 if files.has_images(root / name)]
+      found += [folders] * (len(folders) > 1)
+    if not found:
+      return 'folder', paths
+    if len(found) > 1:
+      raise ValueError(
+          f'{root} (data.source) holds {files.shorten(found[0])} and '
+          f'{files.shorten(found[1])}. Name those to use: '
+          "--config.data.source='FOLDER/*.parquet'")
+    paths = found[0]
   suffixes = {path.suffix.lower() for path in paths}
   kind = next((kind for kind, known in (
       ('table', files.TABLE_SUFFIXES), ('Parquet files', {'.parquet'}),
       ('tar files', {'.tar'}), ('images', files.IMAGE_SUFFIXES))
                if suffixes <= known), '')
-  open_files = registry.load(registry.FILES[kind]) if kind else None
-  if open_files is None or (kind == 'table' and len(paths) > 1):
+  if not kind or (kind == 'table' and len(paths) > 1):
     raise ValueError(
-        f'{where} (data.source) has {len(paths):,} files of type '
+        f'{name} (data.source) has {len(paths):,} files of type '
         f'{", ".join(sorted(suffixes))}. Expected a folder, one table (.csv, '
         '.tsv, .jsonl, .parquet), or files of one type: .parquet or .tar '
         '(WebDataset, not compressed) with images, or images without labels. '
         'A table of validation data is data.val_source.')
-  if kind == 'table':
-    return open_files(paths[0], config)
-  suggest.check_files(paths, where=where)
-  if kind != 'images':
-    return open_files(paths, config, where=where)
-  if config.target != 'none':
-    raise protocol.NoLabels(
-        f'The images {where} have no labels. Give their folder, or a table.')
-  texts = [*map(os.fspath, paths)]
-  root_of = os.path.commonpath([*map(os.path.dirname, texts)])
-  return open_files(
-      [files.relative_path(path, root_of) for path in texts], config,
-      where=where, root=root_of)
-
-
-def _files_in(root: epath.Path) -> str | list[epath.Path]:
-  """Returns the files in a folder that hold its data, or how it is opened."""
-  from vit_jax.data.sources import tfds_folders
-  if tfds_folders.is_prepared(root):
-    return 'TFDS folder'
-  found = [paths for paths in (
-      [path for path in files.files_with(
-          root, {*files.TABLE_SUFFIXES, '.parquet'})
-       if path.stem == 'metadata'],
-      files.files_below(root, '.parquet'),
-      files.files_below(root, '.tar')) if paths]
-  others = {path for paths in found[1:] for path in paths} - {*found[0]} if (
-      found) else {*()}
-  folders = [root / name for name in files.subfolders(root)] if found and (
-      found[0][0].stem != 'metadata') else []
-  if sum(map(files.has_images, folders)) > 1:
-    others |= {*folders}
-  if others:
-    raise ValueError(
-        f'{root} (data.source) holds {files.shorten(found[0])} and '
-        f'{files.shorten(sorted(others))}. Name those to use: '
-        "--config.data.source='FOLDER/*.parquet'")
-  return found[0] if found else 'folder'
+  return kind, paths
 
 
 def is_user_data(name: str) -> bool:

@@ -4,7 +4,7 @@ Sources hold paths and small tables only: Grain sends them to worker processes
 with cloudpickle, and opening one reads no image.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import typing
 from typing import Any, Literal, Protocol
@@ -13,12 +13,18 @@ from jaxtyping import Integer, UInt64
 import numpy as np
 
 from vit_jax import classes as classes_lib
+from vit_jax import registry
 
 SEGMENTATION = 'segmentation'  # Key of masks; `mask` already marks padding.
+_SHOWN = 20  # Folders without images in messages.
 NO_IMAGE_LABELS = 'Pixels have labels, images have none.'
 
 
-class NoLabels(ValueError):
+class Unconventional(ValueError):
+  """Data that do not follow the conventions of docs/data.md."""
+
+
+class NoLabels(Unconventional):
   """Images have no labels, or none that a classifier could learn."""
 
 
@@ -118,9 +124,8 @@ class Metadata:
 
   @property
   def without_images_note(self) -> str:
-    """Returns the part of a description that names `without_images`, or ''."""
-    return f'no image that can be read in {", ".join(self.without_images)}' * (
-        bool(self.without_images))
+    """The part of a description that names `without_images`, or ''."""
+    return describe_without_images(self.without_images)
 
   def as_classes(self, owner: str, source: str) -> classes_lib.Classes:
     """Returns the names of the classes or regression targets, in their order.
@@ -138,6 +143,18 @@ class DatasetSplits(Metadata):
   splits: Mapping[str, Source]
 
 
+def suggest(function: str, *arguments: Any) -> str:
+  """Returns a text of the leaf of suggestions, or '' if it was deleted."""
+  return getattr(registry.load(registry.SUGGESTIONS), function)(
+      *arguments) if registry.exists(registry.SUGGESTIONS) else ''
+
+
 def describe_unlabelled(split: str) -> str:
   """Returns the part of a description that names a split without labels."""
   return f'{split} has no labels and is ignored'
+
+
+def describe_without_images(folders: Sequence[str]) -> str:
+  """Returns the part of a description that names `without_images`, or ''."""
+  return f'no image that can be read in {", ".join(folders[:_SHOWN])}' * bool(
+      folders) + ', ...' * (len(folders) > _SHOWN)

@@ -4,7 +4,6 @@ The csv module keeps cells as text ('007' is a class name) and is strict about
 quotes and row lengths, which `datasets` and `pyarrow.csv` are not.
 """
 
-import collections
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 import csv
 import io
@@ -28,46 +27,34 @@ def read(path: epath.Path, *, limit: int | None = None) -> pa.Table:
   Raises:
     ValueError: if the file is empty or malformed, with the line.
   """
-  where = os.fspath(path)
-  if path.suffix.lower() == '.parquet':
+  where, suffix = os.fspath(path), path.suffix.lower()
+  if suffix == '.parquet':
     with exceptions.naming(f'{where} is truncated, or not a Parquet file'):
       return pq.read_table(path).slice(0, limit)
   lines = io.TextIOWrapper(
       io.BytesIO(untrusted.read_text(path).encode()), 'utf-8', newline='')
-  names: list[str] | None = None
-  rows: Iterator[Any]
-  if path.suffix.lower() in ('.jsonl', '.ndjson'):
-    rows = _read_json(lines, where)
-  else:
-    names, rows = _read_csv(
-        lines, where, '\t' if path.suffix.lower() == '.tsv' else '')
+  rows = _read_json(lines, where) if suffix in ('.jsonl', '.ndjson') else (
+      _read_csv(lines, where, '\t' if suffix == '.tsv' else ''))
   rows, chunks = itertools.islice(rows, limit), []
   while chunk := [*itertools.islice(rows, _CHUNK)]:
-    chunks.append(to_table(chunk, names, where=where))
+    chunks.append(to_table(chunk, where=where))
   if not chunks:
     raise ValueError(f'{where} holds no rows.')
   with exceptions.naming(f'A column of {where} holds values of several types'):
     return pa.concat_tables(chunks, promote_options='permissive')
 
 
-def to_table(
-    rows: Sequence[Any], names: Sequence[str] | None = None, *, where: str,
-) -> pa.Table:
-  """Returns rows of cells, or JSON objects without `names`, as a table.
+def to_table(rows: Sequence[Mapping[str, Any]], *, where: str) -> pa.Table:
+  """Returns rows of cells by column as a table.
 
   Raises:
     ValueError: if a column holds values of several types.
   """
-  def cells(i: int, name: str) -> list[Any]:
-    return [row[i] for row in rows] if names else [
-        row.get(name) for row in rows]
-
   columns = {}
-  for i, name in enumerate(
-      names or dict.fromkeys(itertools.chain.from_iterable(rows))):
+  for name in dict.fromkeys(itertools.chain.from_iterable(rows)):
     with exceptions.naming(
         f'Column {name!r} of {where} holds values of several types'):
-      columns[name] = pa.array(cells(i, name))
+      columns[name] = pa.array([row.get(name) for row in rows])
   return pa.table(columns)
 
 
@@ -87,8 +74,8 @@ def _read_json(
 
 def _read_csv(
     lines: io.TextIOWrapper, where: str, delimiter: str,
-) -> tuple[list[str], Iterator[list[str]]]:
-  """Returns the header of a CSV file, and its rows.
+) -> Iterator[Mapping[str, Any]]:
+  """Yields the rows of a CSV file by the names of its header.
 
   The default delimiter is the first of ',', ';' and tab that the header has.
   """
@@ -97,38 +84,29 @@ def _read_csv(
   delimiter = delimiter or next(
       (mark for mark in ',;\t' if mark in first), ',')
   reader = csv.reader(lines, delimiter=delimiter, strict=True)
-
-  def not_empty() -> Iterator[list[str]]:
-    last = 0
-    while True:
-      # An unclosed quote would swallow all later rows.
-      with exceptions.naming(
-          f'The row of {where} that begins at line {last + 1} is not valid CSV '
-          '(a quote within quotes must be doubled)'):
-        row = next(reader, None)
-      if row is None:
-        return
-      last = reader.line_num
-      if row:
-        yield row
-
-  found = not_empty()
-  header = [name.strip() for name in next(found, [])]
-  repeated = [name for name, n in collections.Counter(header).items() if n > 1]
-  if repeated:
-    raise ValueError(f'{where} has two columns called {repeated[0]!r}.')
-
-  def rows() -> Iterator[list[str]]:
-    for row in found:
-      if len(row) != len(header):
-        raise ValueError(
-            f'Line {reader.line_num} of {where} has {len(row)} cells, but the '
-            f'header has {len(header)}: {delimiter.join(row)[:80]!r}. Put '
-            f'double quotes around a cell that contains {delimiter!r}.')
-      if wrong := [cell for cell in row if '\n' in cell]:
-        raise ValueError(
-            f'A cell of {where} has a line break, up to line '
-            f'{reader.line_num}: {wrong[0][:60]!r}. Is a quote not closed?')
-      yield row
-
-  return header, rows()
+  header: list[str] = []
+  while True:
+    # An unclosed quote would swallow all later rows.
+    with exceptions.naming(
+        f'The row of {where} that begins at line {reader.line_num + 1} is not '
+        'valid CSV (a quote within quotes must be doubled)'):
+      row = next(reader, None)
+    if row is None:
+      return
+    if not row:
+      continue
+    if not header:
+      header = [name.strip() for name in row]
+      if len({*header}) < len(header):
+        raise ValueError(f'{where} has two columns of one name: {header}.')
+      continue
+    if len(row) != len(header):
+      raise ValueError(
+          f'Line {reader.line_num} of {where} has {len(row)} cells, but the '
+          f'header has {len(header)}: {delimiter.join(row)[:80]!r}. Put '
+          f'double quotes around a cell that contains {delimiter!r}.')
+    if wrong := [cell for cell in row if '\n' in cell]:
+      raise ValueError(
+          f'A cell of {where} has a line break, up to line '
+          f'{reader.line_num}: {wrong[0][:60]!r}. Is a quote not closed?')
+    yield dict(zip(header, row))

@@ -1,17 +1,18 @@
 """Splits of a dataset whose labels are columns of a table.
 
 Class folders, tables, Parquet, the Hugging Face hub and WebDataset all end
-here: `build` takes a function that reads an image, the keys and the label
-columns, and returns splits.
+here: `build` takes a function that reads an image, the keys and the columns,
+and returns splits.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
-import os
+import functools
 from typing import Any
 
 from jaxtyping import Integer, UInt, UInt64
 import numpy as np
+import pyarrow as pa
 
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
@@ -26,150 +27,164 @@ _Rows = Integer[np.ndarray, '_']
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TableSource(protocol.Source):
-  """One split of a table.
-
-  `rows` index the images, `numbers` the labels and the hashes of groups.
-  """
+  """Some `rows` of a table, which are those of labels and hashes of groups."""
   read: Callable[[int], bytes]
   read_mask: Callable[[int], bytes] | None
   keys: Any
-  parsed: labels_lib.ParsedLabels
+  parsed: labels_lib.Labels
+  groups: UInt64[np.ndarray, 'rows'] | None
   rows: UInt[np.ndarray, 'examples']
-  numbers: UInt[np.ndarray, 'examples']
-  groups: UInt64[np.ndarray, 'labels'] | None = None
 
   def __len__(self) -> int:
     return len(self.rows)
 
   def __getitem__(self, index: int) -> dict[str, Any]:
     row = int(self.rows[index])
-    example = {'image': self.read(row), 'label': self.label(index)}
+    example = {'image': self.read(row), 'label': self.parsed[row]}
     if self.read_mask is not None:
       example[protocol.SEGMENTATION] = self.read_mask(row)
     return example
 
   def label(self, index: int) -> Any:
-    return self.parsed[int(self.numbers[index])]
+    return self.parsed[int(self.rows[index])]
 
   def labels_of(self, indices: Integer[np.ndarray, '_']) -> Iterable[Any]:
-    return map(self.parsed.__getitem__, self.numbers[indices].tolist())
+    return map(self.parsed.__getitem__, self.rows[indices].tolist())
 
   def groups_of(
       self, indices: Integer[np.ndarray, '_'],
   ) -> UInt64[np.ndarray, '_'] | None:
-    return None if self.groups is None else self.groups[self.numbers[indices]]
+    return None if self.groups is None else self.groups[self.rows[indices]]
 
   def key(self, index: int) -> str:
     return str(self.keys[int(self.rows[index])])
 
 
-def build(
-    read: Callable[[int], bytes], keys: Any,
-    table: Mapping[str, columns_lib.Column], config: columns_lib.LabelConfig, *,
-    where: str, splits: columns_lib.Column | None = None,
-    read_mask: Callable[[int], bytes] | None = None,
-    class_names: Sequence[str] | None = None, are_indices: bool = False,
-    row_numbers: _Rows | None = None,
-    group_of: Callable[[int], str] | None = None,
-    order_by: Callable[[int], str] | None = None, labels_from: str = '',
-    unlabelled: Sequence[str] = (), notes: Sequence[str] = (),
-) -> protocol.DatasetSplits:
-  """Parses labels and assigns rows to splits.
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Images:
+  """Rows of a table with an image each, as an opener finds them.
 
-  Args:
+  Attributes:
+    where: file names, for messages.
     read: returns the content of a row's image file.
     keys: name of each row's image, the same on every machine.
-    table: label columns by name, and one called `config.group`, if that is set.
-    config: kind of labels and their columns; without columns, the images have
-      no labels.
-    where: file names, for messages.
-    splits: split of each row; default: a part is held out by a hash.
+    table: columns with the labels, splits and groups that a config names.
+    rows: rows that are used, in increasing order; default: all.
+    splits: split of each row, unless the config names a column; default: a part
+      is held out by a hash.
     read_mask: returns the content of a row's mask, if there are masks.
     class_names: declared by the file.
-    are_indices: see `labels.parse`.
-    row_numbers: see `labels.parse`.
-    group_of: without `config.group`, returns a text by which rows stay together
+    group_of: without `data.group`, returns a text by which rows stay together
       in a hold-out; default: the keys.
     order_by: rows of a split are ordered by the hash of their group, if there
       are groups, and the hash of the text that this returns for a row; default:
       the keys.
-    labels_from: origin of the labels; default: the names of the columns.
     unlabelled: further splits, whose images have no labels.
+    without_images: see `protocol.Metadata`.
     notes: added to the description.
+  """
+  where: str
+  read: Callable[[int], bytes]
+  keys: Any
+  table: pa.Table | Mapping[str, columns_lib.Column]
+  rows: _Rows | None = None
+  splits: columns_lib.Column | None = None
+  read_mask: Callable[[int], bytes] | None = None
+  class_names: Sequence[str] | None = None
+  group_of: Callable[[int], str] | None = None
+  order_by: Callable[[int], str] | None = None
+  unlabelled: Sequence[str] = ()
+  without_images: tuple[str, ...] = ()
+  notes: Sequence[str] = ()
+
+  def key(self, row: int) -> str:
+    return str(self.keys[row])
+
+
+def build(
+    images: Images, config: columns_lib.LabelConfig) -> protocol.DatasetSplits:
+  """Parses labels and assigns rows to splits.
+
+  `config` names the label columns; without any, the images have no labels.
 
   Raises:
     protocol.NoLabels: if a classifier could learn nothing from the labels.
     ValueError: if there are no training rows, or invalid labels.
   """
-  columns = {name: table[name] for name in config.table.labels}
-  rows_of = _rows_of_splits(splits, len(keys), config, where)
-  missing = _unlabelled_splits(columns, rows_of, where) if columns else []
-  unlabelled = sorted({*unlabelled} - {*rows_of} | {*missing})
+  columns = {name: images.table[name] for name in config.table.labels}
+  rows_of = _rows_of_splits(images, config)
+  missing = _unlabelled_splits(columns, rows_of, images.where)
+  unlabelled = sorted({*images.unlabelled} - {*rows_of} | {*missing})
   rows_of = {name: of for name, of in rows_of.items() if name not in missing}
-  kept = np.sort(np.concatenate([*rows_of.values()]))
   parsed = labels_lib.parse(
-      columns, kept, config, where=where, class_names=class_names,
-      are_indices=are_indices, row_numbers=row_numbers) if columns else (
-          labels_lib.none(len(kept)))
-  numbers_of = {name: np.searchsorted(kept, of) for name, of in rows_of.items()}
-  hashes = lambda text_of: split_strings.stable_hashes(
-      map(text_of, kept.tolist()), len(kept))
-  key_of = lambda row: str(keys[row])
-  order, groups = hashes(order_by or key_of), None
-  if config.group:
-    groups = groups_lib.hashes(
-        table[config.group], group=config.group, where=where)[kept]
-  by_hash = len(numbers_of) == 1 and bool(config.holdout)
-  few: list[str] = []
-  if by_hash:
-    numbers_of, few = _hold_out(
-        groups if groups is not None else
-        hashes(group_of or key_of) if group_of or order_by else order,
-        parsed, config.holdout, unlabelled)
+      columns, np.sort(np.concatenate([*rows_of.values()])), config,
+      count=len(images.keys), where=images.where,
+      class_names=images.class_names)
+  groups = groups_lib.hashes(
+      images.table[config.group], group=config.group,
+      where=images.where) if config.group else None
+  rows_of, held_out, notes = _divide(
+      images, config, rows_of, parsed, groups, unlabelled)
+  eval_split = split_strings.choose_eval_split([*rows_of])
+  return protocol.DatasetSplits(
+      {name: TableSource(images.read, images.read_mask, images.keys, parsed,
+                         groups, columns_lib.compact(rows))
+       for name, rows in rows_of.items()},
+      num_classes=len(parsed.names) or 1,
+      class_names=parsed.names if parsed.kind in ('single', 'multi') else None,
+      multi_label=parsed.kind == 'multi', eval_split=eval_split,
+      targets=parsed.names if parsed.kind == 'regression' else (),
+      held_out=held_out, unlabelled=tuple(unlabelled),
+      without_images=images.without_images,
+      no_labels='' if columns else protocol.NO_IMAGE_LABELS
+      if images.read_mask else columns_lib.IGNORED,
+      description='; '.join(filter(None, [
+          f'{images.where}: ' + (
+              'masks' if images.read_mask else parsed.describe())
+          + f' ({files.shorten(columns, 4)})' * bool(columns),
+          ', '.join(f'{name} {len(of):,}' for name, of in rows_of.items())
+          + ', chosen by a hash' * held_out + f', evaluated on {eval_split}' * (
+              eval_split not in ('test', 'train')),
+          *map(protocol.describe_unlabelled, unlabelled), *images.notes,
+          protocol.describe_without_images(images.without_images), *notes])))
+
+
+def _divide(
+    images: Images, config: columns_lib.LabelConfig,
+    rows_of: Mapping[str, _Rows], parsed: labels_lib.Labels,
+    groups: UInt64[np.ndarray, 'rows'] | None, unlabelled: Sequence[str],
+) -> tuple[dict[str, _Rows], bool, list[str]]:
+  """Returns the rows of splits in order, whether one is held out, and notes."""
+  @functools.cache
+  def hashes(text_of: Callable[[int], str]) -> UInt64[np.ndarray, 'rows']:
+    count = len(images.keys)
+    return split_strings.stable_hashes(map(text_of, range(count)), count)
+
+  notes: list[str] = []
+  if held_out := len(rows_of) == 1 and bool(config.holdout):
+    rows_of, notes = _hold_out(
+        rows_of['train'], hashes(images.group_of or images.key)
+        if groups is None else groups, parsed, config.holdout, unlabelled)
   elif config.holdout not in (0, columns_lib.HOLDOUT):
     raise ValueError(
-        f'data.holdout is {config.holdout}, but {where} has splits '
-        f'({", ".join(numbers_of)}). Remove it.')
+        f'data.holdout is {config.holdout}, but {images.where} has splits '
+        f'({", ".join(rows_of)}). Remove it.')
   # In hash order, so that 'train[:50%]' is a sample; groups are ordered first.
-  rank = np.argsort(np.lexsort(
-      (order,) if groups is None else (order, groups)))
-  chosen = {name: of[np.argsort(rank[of])] for name, of in sorted(
-      numbers_of.items(), key=lambda pair: (pair[0] != 'train', pair[0]))}
-  _check_trained(parsed, chosen, where)
+  by = [hashes(images.order_by or images.key),
+        *([] if groups is None else [groups])]
+  rows_of = {
+      name: rows_of[name][np.lexsort([key[rows_of[name]] for key in by])]
+      for name in sorted(rows_of, key=lambda name: (name != 'train', name))}
+  _check_trained(parsed, rows_of, images.where)
   if groups is not None:
-    of_split = {split: groups[of] for split, of in chosen.items()}
-    few = ['groups: ' + ', '.join(
+    of_split = {split: groups[rows] for split, rows in rows_of.items()}
+    notes = ['groups: ' + ', '.join(
         f'{split} {len(np.unique(of)):,}' for split, of in of_split.items()),
-           *few, *groups_lib.check_undivided(
-               of_split, lambda split, i: str(table[config.group][int(
-                   kept[chosen[split][i]])]),
-               where=where, divided=config.divided_groups)]
-  eval_split = split_strings.choose_eval_split(list(chosen))
-  labels_from = labels_from or (
-      f'column{"s" * (len(columns) > 1)} {files.shorten(columns, 4)}')
-  content = (f'{parsed.describe()} ({labels_from})' if columns else
-             'masks' if read_mask else 'no labels')
-  return protocol.DatasetSplits(
-      {name: TableSource(
-          read, read_mask, keys, parsed, columns_lib.compact(kept[of]),
-          columns_lib.compact(of), groups) for name, of in chosen.items()},
-      num_classes=parsed.num_classes, class_names=parsed.class_names,
-      multi_label=parsed.kind == 'multi', eval_split=eval_split,
-      targets=parsed.targets, held_out=by_hash, unlabelled=tuple(unlabelled),
-      no_labels='' if columns else protocol.NO_IMAGE_LABELS if read_mask else (
-          columns_lib.IGNORED),
-      description='; '.join([
-          f'{where}: {content}', _describe_splits(chosen, eval_split, by_hash),
-          *map(protocol.describe_unlabelled, unlabelled), *notes, *few]))
-
-
-def _describe_splits(
-    chosen: Mapping[str, _Rows], eval_split: str, by_hash: bool) -> str:
-  """Returns 'train 90, test 10, chosen by a hash'."""
-  return (', '.join(f'{name} {len(of):,}' for name, of in chosen.items())
-          + ', chosen by a hash' * by_hash
-          + f', evaluated on {eval_split}' * (
-              eval_split not in ('test', 'train')))
+             *notes, *groups_lib.check_undivided(
+                 of_split, lambda split, i: str(
+                     images.table[config.group][int(rows_of[split][i])]),
+                 where=images.where, divided=config.divided_groups)]
+  return rows_of, held_out, notes
 
 
 def _unlabelled_splits(
@@ -177,6 +192,8 @@ def _unlabelled_splits(
     where: str,
 ) -> list[str]:
   """Returns the splits without labels, or raises `NoLabels` for `train`."""
+  if not columns:
+    return []
   filled = np.any([*map(columns_lib.are_filled, columns.values())], axis=0)
   missing = [split for split, rows in rows_of.items()
              if not filled[rows].any()]
@@ -187,88 +204,67 @@ def _unlabelled_splits(
   return missing
 
 
-def parse_splits(
-    column: columns_lib.Column, name: str, where: str) -> columns_lib.Column:
-  """Returns the split of each row; raises ValueError if one is missing."""
-  found = columns_lib.apply(column, lambda cell: split_strings.split_name(
-      columns_lib.clean(cell)), object)
-  empty = np.flatnonzero(found == '')
-  if len(empty):
-    raise ValueError(
-        f'{len(empty):,} of {len(found):,} rows of {where} have no split in '
-        f'column {name!r} (the first: row {empty[0] + 1}). Fill them in, or '
-        'remove the column: splits are then made by a hash.')
-  return columns_lib.texts(found)
-
-
-def splits_of_files(
-    paths: Sequence[os.PathLike], counts: Sequence[int], *, where: str,
-) -> columns_lib.Column | None:
-  """Returns the split of each row of files; None if they do not differ.
-
-  Raises:
-    ValueError: if only some names contain a split.
-  """
-  found = [*map(split_strings.find_in_file, paths)]
-  if len({*found}) == 1:
-    return None
-  if None in found:
-    named = ', '.join(sorted(filter(None, {*found})))
-    raise ValueError(
-        f'Some files of {where} are named after a split ({named}), but '
-        f'{paths[found.index(None)]} is not. Rename it, or name the files to '
-        "use: --config.data.source='FOLDER/train-*'")
-  return columns_lib.repeat([str(split) for split in found], counts)
-
-
 def _rows_of_splits(
-    splits: columns_lib.Column | None, count: int,
-    config: columns_lib.LabelConfig, where: str,
-) -> dict[str, _Rows]:
+    images: Images, config: columns_lib.LabelConfig) -> dict[str, _Rows]:
   """Returns the rows of each split, of which one must be `train`.
 
   Without a hold-out, a single split is used as a whole, such as `val.csv`.
+
+  Raises:
+    ValueError: if there is no `train`, or a row has no split.
   """
-  names, codes = (['train'], None) if splits is None else (
-      columns_lib.encode(splits))
-  if codes is None or (len(names) == 1 and not config.holdout):
-    return {'train': np.arange(count)}
+  rows = np.arange(len(images.keys)) if images.rows is None else images.rows
+  name = config.table.split
+  splits = images.table[name] if name else images.splits
+  if splits is None:
+    return {'train': rows}
+  found = columns_lib.apply(splits, lambda cell: split_strings.split_name(
+      columns_lib.clean(cell)), object)[rows]
+  if len(empty := rows[found == '']):
+    raise ValueError(
+        f'{len(empty):,} of {len(rows):,} rows of {images.where} have no split '
+        f'in column {name!r} (the first: row {empty[0] + 1}). Fill them in, or '
+        'remove the column: splits are then made by a hash.')
+  names = [*dict.fromkeys(found)]
+  if len(names) == 1 and not config.holdout:
+    return {'train': rows}
   if 'train' not in names:
     raise ValueError(
-        f'{where} has no training split; its splits: '
+        f'{images.where} has no training split; its splits: '
         f'{files.shorten(sorted(names), 8)}. One must be called train.')
-  return {name: np.flatnonzero(codes == i) for i, name in enumerate(names)}
+  return {name: rows[found == name] for name in names}
 
 
 def _hold_out(
-    groups: UInt64[np.ndarray, 'rows'], parsed: labels_lib.ParsedLabels,
+    rows: _Rows, groups: UInt64[np.ndarray, 'rows'], parsed: labels_lib.Labels,
     fraction: float, unlabelled: Sequence[str],
 ) -> tuple[dict[str, _Rows], list[str]]:
   """Holds out a fraction of the groups, given by their hashes; and notes.
 
   The part is called `test` unless that is an unlabelled split.
   """
-  classes, names = None, parsed.class_names or ()
-  if parsed.kind == 'single':
-    classes = np.asarray(parsed.values)
-  held = holdout.hold_out(groups, classes, names=names, fraction=fraction)
+  classes = parsed.values[rows] if parsed.kind == 'single' else None
+  held = holdout.hold_out(
+      groups[rows], classes, names=parsed.names, fraction=fraction)
   name = next((name for name in ('test', 'val') if name not in unlabelled),
               'held_out')
-  return {'train': np.flatnonzero(~held), name: np.flatnonzero(held)}, (
-      [] if classes is None else holdout.describe_few(classes, held, names))
+  return {'train': rows[~held], name: rows[held]}, (
+      [] if classes is None else
+      holdout.describe_few(classes, held, parsed.names))
 
 
 def _check_trained(
-    parsed: labels_lib.ParsedLabels,
-    numbers: Mapping[str, _Rows], where: str) -> None:
+    parsed: labels_lib.Labels, rows_of: Mapping[str, _Rows], where: str,
+) -> None:
   """Raises if a class occurs in evaluation splits only."""
   if parsed.kind != 'single':
     return
-  labels = np.asarray(parsed.values)
-  missing = np.setdiff1d(labels, labels[numbers['train']])
-  if missing.size:
-    names = [(parsed.class_names or ())[i] for i in missing]
+  missing = np.setdiff1d(
+      parsed.values[np.concatenate([*rows_of.values()])],
+      parsed.values[rows_of['train']])
+  if len(missing):
     raise ValueError(
         f'{len(missing)} of the classes of {where} have no image in train, '
-        f'only in other splits: {files.shorten(names, 8)}. Add images to '
-        'train, or remove these. Upper and lower case matter.')
+        'only in other splits: '
+        f'{files.shorten((parsed.names[i] for i in missing), 8)}. Add images '
+        'to train, or remove these. Upper and lower case matter.')

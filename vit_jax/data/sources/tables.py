@@ -1,6 +1,6 @@
 """Tables of image files: a row per image, with its path and labels."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 import os
@@ -18,25 +18,39 @@ from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import labels as labels_lib
 from vit_jax.data.sources import protocol
-from vit_jax.data.sources import suggest
 from vit_jax.data.sources import table_files
 from vit_jax.data.sources import table_source
 
 
 def open_table(
-    path: epath.Path, config: columns_lib.LabelConfig,
+    paths: Sequence[epath.Path], config: columns_lib.LabelConfig, *, where: str,
 ) -> protocol.DatasetSplits:
-  """Opens a table of image files.
+  """Opens the only one of `paths`, a table of image files.
+
+  Keys are relative to the table, so that moving its folder changes none.
 
   Raises:
     ValueError: if the table is malformed or contradicts itself, columns have
       other names than declared, or images are missing.
   """
-  table, where = table_files.read(path), os.fspath(path)
+  table, root = table_files.read(paths[0]), os.fspath(paths[0].parent)
   config = choose_columns(table, config, where=where)
-  paths = locate(table, path, config)
-  return open_images(
-      paths, table, config, where=where, root=os.fspath(path.parent))
+  keys = locate(table, paths[0], config)
+  used = [*config.table.labels, *filter(
+      None, (config.table.split, config.group))]
+  columns = {name: table[name] for name in used}
+  first = _first_rows(keys)
+  if repeated := int((first != np.arange(len(first))).sum()):
+    if config.target == 'multi' and len(config.table.labels) == 1:
+      label, = config.table.labels
+      columns[label] = labels_lib.join_rows(
+          columns[label], first, config, where=where)
+      used.remove(label)
+    _check_repeated(keys, first, {name: columns[name] for name in used}, where)
+  return table_source.build(table_source.Images(
+      where=where, keys=keys, table=columns, rows=np.unique(first),
+      read=functools.partial(files.read, root, keys),
+      notes=[f'{repeated:,} rows repeat an image'] * bool(repeated)), config)
 
 
 def choose_columns(
@@ -53,100 +67,53 @@ def choose_columns(
     declared: label column that the file declares, if none is called `label`.
 
   Raises:
-    protocol.NoLabels: if there is no label column, with flags to paste.
-    ValueError: if another column is missing, likewise.
+    protocol.NoLabels: if there is no label or image column, with flags to
+      paste.
+    ValueError: if a declared column is missing.
   """
   names, given = table.column_names, config.table
-  for name in (given.path if has_paths else None, given.split, config.group,
-               *given.labels):
-    if name:
-      schema.check_name(name, names, what=f'column of {where}')
+  for name in filter(None, (given.path if has_paths else '', given.split,
+                            config.group, *given.labels)):
+    schema.check_name(name, names, what=f'column of {where}')
   found = lambda *usual: next((name for name in usual if name in names), None)
   path = given.path or found(*columns_lib.PATHS)
-  label = found(columns_lib.LABEL) or declared
-  labels = given.labels or (label,) * bool(label)
-  needs_labels = config.target != 'none'
-  if has_paths and path is None:
-    raise ValueError(suggest.columns(
-        table, config, where=where, has_paths=True))
-  if needs_labels and not labels:
-    raise protocol.NoLabels(suggest.columns(
-        table, config, where=where, has_paths=has_paths))
-  if needs_labels and config.group in labels:
+  labels = given.labels or tuple(filter(
+      None, [found(columns_lib.LABEL) or declared]))
+  if config.target == 'none':
+    labels = ()
+  if (has_paths and not path) or not (labels or config.target == 'none'):
+    expected = [path or columns_lib.PATHS[0]] * has_paths + [
+        ','.join(labels) or columns_lib.LABEL] * (config.target != 'none')
+    raise protocol.NoLabels(
+        f'{where} has the columns {", ".join(names)}, but '
+        f'{" and ".join(expected)} {("was", "were")[len(expected) > 1]} '
+        'expected.')
+  if config.group in labels:
     raise ValueError(
         f'data.group is {config.group!r}, the label column of {where}, so that '
         'each class would be one group. Name another column.')
   return columns_lib.with_columns(
-      config, path=path, label=labels if needs_labels else (),
+      config, path=path, label=labels,
       split=given.split or found(columns_lib.SPLIT))
 
 
-def open_images(
-    paths: pa.Array, table: pa.Table, config: columns_lib.LabelConfig, *,
-    where: str, root: str, splits: columns_lib.Column | None = None,
-) -> protocol.DatasetSplits:
-  """Returns the dataset of image files with one table row each.
-
-  Args:
-    paths: path of each row's image, relative to `root` or absolute. Rows of
-      one image must have equal labels or, in `multi`, are joined.
-    table: the table.
-    config: its columns.
-    where: names the table in messages.
-    root: keys are relative to it, so that moving it changes no key.
-    splits: the split of each row, in place of a column.
-  """
-  if config.table.split:
-    splits = table_source.parse_splits(
-        table[config.table.split], config.table.split, where)
-  names = (*config.table.labels, *filter(None, [config.group]))
-  columns = {name: table[name] for name in names}
-  unique, notes, first = paths.dictionary_encode(), [], None
-  if len(unique.dictionary) < len(paths):
-    of, first = _number_images(unique)
-    is_joined = config.target == 'multi' and len(config.table.labels) == 1
-    _check_repeated(paths, of, first, {
-        **{name: column for name, column in columns.items()
-           if not (is_joined and name in config.table.labels)},
-        **({'split': splits} if splits is not None else {})}, where)
-    columns = {name: labels_lib.join_rows(column, of, config, where=where)
-               if is_joined and name in config.table.labels else
-               column.take(first) for name, column in columns.items()}
-    splits = None if splits is None else splits.take(first)
-    paths = unique.dictionary
-    notes = [f'{len(of) - len(first):,} rows repeat an image']
-  return table_source.build(
-      functools.partial(files.read, root, paths), paths, columns, config,
-      where=where, splits=splits, notes=notes, row_numbers=first)
-
-
-def _number_images(
-    paths: pa.DictionaryArray,
-) -> tuple[Integer[np.ndarray, 'rows'], Integer[np.ndarray, 'paths']]:
-  """Returns the number of the image of each row, and each image's first row.
-
-  Images are numbered by their first rows.
-  """
-  of = paths.indices.to_numpy()
-  return of, np.unique(of, return_index=True)[1]
+def _first_rows(paths: pa.Array) -> Integer[np.ndarray, 'rows']:
+  """Returns the first row of the image of each row."""
+  of = paths.dictionary_encode().indices.to_numpy()
+  return np.unique(of, return_index=True)[1][of]
 
 
 def _check_repeated(
-    paths: pa.Array, of: Integer[np.ndarray, 'rows'],
-    first: Integer[np.ndarray, 'paths'],
+    paths: pa.Array, first: Integer[np.ndarray, 'rows'],
     columns: Mapping[str, columns_lib.Column], where: str,
 ) -> None:
-  """Raises if rows of one image differ in a column."""
+  """Raises if a row differs from the first one of its image in a column."""
   for name, column in columns.items():
-    if pa.types.is_nested(column.type):
-      continue  # Not single labels.
     cells, codes = columns_lib.encode(column)
-    wrong = np.flatnonzero(codes != codes[first[of]])
-    if len(wrong):
-      row, before = int(wrong[0]), int(first[of[wrong[0]]])
+    for row in np.flatnonzero(codes != codes[first])[:1]:
       raise ValueError(
-          f'Rows {before + 1} and {row + 1} of {where} are the same image, '
-          f'{paths[row]}, but {name} is {cells[codes[before]]!r} and '
+          f'Rows {first[row] + 1} and {row + 1} of {where} are the same image, '
+          f'{paths[row]}, but {name} is {cells[codes[first[row]]]!r} and '
           f'{cells[codes[row]]!r}. Remove the wrong row; several labels of an '
           'image are joined with --config.data.target=multi.')
 
@@ -169,9 +136,8 @@ def read_rows(
         table, dataclasses.replace(config, target='none'), where=where)
   paths = locate(table, path, config)
   if config.target != 'multi':
-    _check_repeated(
-        paths, *_number_images(paths.dictionary_encode()),
-        {name: table[name] for name in config.table.labels}, where)
+    _check_repeated(paths, _first_rows(paths), {
+        name: table[name] for name in config.table.labels}, where)
   found: dict[str, list[dict[str, Any]]] = {}
   for image, row in zip(paths.to_pylist(), table.select(
       list(config.table.labels)).to_pylist() or [{}] * len(paths)):
@@ -187,35 +153,28 @@ def locate(
   Raises:
     ValueError: if images are missing, with their number and the first ones.
   """
-  written = ['' if cell is None else str(cell).strip()
-             for cell in table[str(config.table.path)].to_pylist()]
-  if '' in written:
-    raise ValueError(
-        f'{written.count(""):,} rows of {where} have no image path (the first: '
-        f'row {written.index("") + 1}).')
   root = os.fspath(where.parent)
   folder = config.table.folder or root
   if not atomic_files.is_remote(folder):
     folder = os.path.abspath(folder)
   listing = functools.cache(_names_in)
-  paths, missing = list[str](), list[str]()
-  first = len(written)
-  for name in written:
-    name = name.replace('\\', '/') + config.table.suffix
-    path = name if atomic_files.is_remote(name) else os.path.join(folder, name)
+  paths, missing = list[str](), dict[int, str]()
+  for row, cell in enumerate(table[str(config.table.path)].to_pylist()):
+    name = '' if cell is None else str(cell).strip().replace('\\', '/')
+    path = name + config.table.suffix
     files.check_address(path, where=f'image of {where}')
     if not atomic_files.is_remote(path):
-      path = os.path.normpath(path)
-    if os.path.basename(path) not in listing(os.path.dirname(path)):
-      missing.append(path)
-      first = min(first, len(paths))
+      path = os.path.join(folder, path)
+      path = path if atomic_files.is_remote(path) else os.path.normpath(path)
+    if not name or os.path.basename(path) not in listing(os.path.dirname(path)):
+      missing[row] = path
     paths.append(files.relative_path(path, root))
   if missing:
-    raise ValueError(
+    raise protocol.Unconventional(
         f'{len(missing):,} of {len(paths):,} images of {where} do not exist '
-        f'(the first: row {first + 1}): {files.shorten(missing)}.'
-        + spelling.hint(missing[0])
-        + suggest.folder_of_images(table, where, config))
+        f'(the first: row {min(missing) + 1}): '
+        f'{files.shorten(missing.values())}.'
+        + spelling.hint(missing[min(missing)]))
   return columns_lib.texts(paths)
 
 

@@ -17,6 +17,7 @@ from vit_jax import schema
 from vit_jax import untrusted
 from vit_jax.data import config as data_config
 from vit_jax.data import known_datasets
+from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import tfds_folders
@@ -53,29 +54,29 @@ class TfdsSource(protocol.Source):
   folder: str = ''
 
   @functools.cached_property
-  def _images(self) -> list[str]:
+  def _skipped(self) -> dict[str, Any]:
+    """Decoders that leave images undecoded, by feature."""
     import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
-    return [name for name, feature in self.features.items()
-            if name == self.image or isinstance(feature, tfds.features.Image)]
+    return {name: tfds.decode.SkipDecoding()
+            for name, feature in self.features.items()
+            if name == self.image or isinstance(feature, tfds.features.Image)}
 
   @functools.cached_property
   def _others(self) -> Any:
-    return _select(self.features, {*self.features} - {*self._images})
+    return _select(self.features, {*self.features} - {*self._skipped})
 
   def __len__(self) -> int:
     return len(self.records)
 
   def __getitem__(self, index: int) -> dict[str, Any]:
-    import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
     with exceptions.replaced_by(_explain_record):
       example = self.features.deserialize_example_np(
-          self.records[index],
-          decoders={name: tfds.decode.SkipDecoding() for name in self._images})
+          self.records[index], decoders=self._skipped)
       image = example[self.image]
       found = {'image': self.decode(image) if self.decode else image,
                'label': self.read_label(example)}
-      if _MASK in example:
-        found[protocol.SEGMENTATION] = example[_MASK]
+    if _MASK in example:
+      found[protocol.SEGMENTATION] = example[_MASK]
     if _FILE in example:  # ImageNet; other label sets refer to it.
       found[_FILE] = bytes(example[_FILE]).decode()
     return found
@@ -91,12 +92,11 @@ class TfdsSource(protocol.Source):
   def labels_of(self, indices: Integer[np.ndarray, '_']) -> Iterable[Any]:
     # Many records are read together in a fraction of the time.
     for start in range(0, len(indices), _BLOCK):
-      block = indices[start:start + _BLOCK]
+      block = indices[start:start + _BLOCK].tolist()
       try:
-        found = [*map(self._parse_label,
-                      self.records.__getitems__(block.tolist()))]
+        found = [*map(self._parse_label, self.records.__getitems__(block))]
       except Exception:  # One by one, which names the damaged record.
-        found = [*super().labels_of(block)]
+        found = [*map(self.label, block)]
       yield from found
 
   def groups_of(
@@ -133,33 +133,36 @@ def _explain_record(error: Exception) -> Exception | None:
       'prepare the files again.')
 
 
-def open_tfds(name: str, data_dir: str) -> protocol.DatasetSplits:
+def open_source(
+    name: str, config: data_config.DataConfig) -> protocol.DatasetSplits:
   """Opens 'NAME[/CONFIG][:VERSION]' in `data_dir` or TFDS's default directory.
 
   Raises:
     ValueError: if it is missing or not readable, with the command that prepares
       or converts it.
   """
-  return _open(tfds_folders.find(name, data_dir), name)
+  return _open(tfds_folders.find(name, config.data_dir), name)
 
 
-def open_source(
-    name: str, config: data_config.DataConfig) -> protocol.DatasetSplits:
-  """Opens a dataset for the section `data`."""
-  return open_tfds(name, config.data_dir)
-
-
-def open_folder(folder: epath.Path) -> protocol.DatasetSplits:
+def open_folder(
+    paths: Sequence[epath.Path], config: columns_lib.LabelConfig, *, where: str,
+) -> protocol.DatasetSplits:
   """Opens a folder with a `dataset_info.json`, or with versions of it."""
+  del config, where
+  folder, = paths
   if not (folder / 'dataset_info.json').exists():
     folder = folder / tfds_folders.versions(folder)[-1]
   info = tfds_folders.read_info(folder)
-  name, config = info.name or folder.parent.name, info.config_name
-  return _open(folder, f'{name}/{config}' if config else name)
+  name = info.name or folder.parent.name
+  return _open(folder, '/'.join(filter(None, [name, info.config_name])))
 
 
 def open_records(folder: epath.Path) -> tuple[dict[str, Any], Any]:
-  """Returns each split's serialised examples by index, and their features."""
+  """Returns each split's serialised examples by index, and their features.
+
+  Raises:
+    ValueError: if files of a split are missing.
+  """
   from array_record.python import array_record_data_source
   import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
   form, found = tfds_folders.file_format(folder), dict[str, Any]()
@@ -169,15 +172,20 @@ def open_records(folder: epath.Path) -> tuple[dict[str, Any], Any]:
     for split, info in builder.info.splits.items():
       info = info.replace(filename_template=info.filename_template.replace(
           filetype_suffix=form))
-      _check_files(info.filepaths, info.shard_lengths, folder)
+      paths = [path for path, count in zip(
+          info.filepaths, info.shard_lengths, strict=True) if count]
+      missing = [path.name for path in paths if not path.exists()]
+      if missing:
+        raise ValueError(
+            f'{len(missing)} of {len(paths)} files are missing in {folder}: '
+            f'{files.shorten(missing)}. Copy them there, or prepare the '
+            'dataset again.')
       if form == 'tfrecord':
         found[split] = tfrecords.open_records(
-            info.filepaths, counts=info.shard_lengths)
-      elif info.num_examples:
-        found[split] = array_record_data_source.ArrayRecordDataSource(
-            info.file_instructions)
+            paths, counts=[*filter(None, info.shard_lengths)])
       else:  # ArrayRecordDataSource fails without files.
-        found[split] = ()
+        found[split] = array_record_data_source.ArrayRecordDataSource(
+            info.file_instructions) if paths else ()
   return found, builder.info.features
 
 
@@ -188,53 +196,39 @@ def _select(features: Any, names: Iterable[str]) -> Any:
       {name: features[name] for name in names if name in features})
 
 
-def _check_files(
-    paths: Sequence[epath.Path], counts: Sequence[int], folder: epath.Path,
-) -> None:
-  """Raises if files of a split are missing."""
-  missing = [path for path, count in zip(paths, counts, strict=True)
-             if count and not path.exists()]
-  if missing:
-    raise ValueError(
-        f'{len(missing)} of {sum(map(bool, counts))} files are missing in '
-        f'{folder}: {files.shorten(path.name for path in missing)}. Copy them '
-        'there, or prepare the dataset again.')
-
-
 def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
   facts = known_datasets.facts(name)
   records_of, features = open_records(folder)
   label = facts.label or ('label' if 'label' in features else 'labels')
   for feature in (facts.image, *filter(None, [facts.label])):
     schema.check_name(feature, list(features), what=f'feature of {name}')
-  if label in features:
-    opened = interpret_label(features[label], facts, name=f'{name}.{label}')
-  else:
-    opened = protocol.DatasetSplits({}, num_classes=1, no_labels=(
-        f'{name} has no labels: its features are {", ".join(features)}.'))
+  opened = interpret_label(
+      features[label], facts, name=f'{name}.{label}') if (
+          label in features) else protocol.DatasetSplits(
+              {}, num_classes=1, no_labels=f'{name} has no labels: its '
+              f'features are {", ".join(features)}.')
   parse: Callable[[Any], Any] = np.asarray if opened.multi_label else int
   if opened.targets:
     parse = lambda value: np.atleast_1d(np.asarray(value, np.float32))
   read_label = lambda example: (
       0 if opened.no_labels else parse(example[label]))
-  read = _select(features, (facts.image, label, _MASK, _FILE))
   # Keys lack the version, so subsets are the same with and without it.
   splits: dict[str, protocol.Source] = {
-      split: TfdsSource(f'{name.partition(":")[0]} {split}', records, read,
-                        facts.image, read_label, folder=os.fspath(folder),
-                        groups=tfds_folders.read_groups(
-                            folder, split, len(records)) if (
-                                tfds_folders.GROUP in features) else None)
+      split: TfdsSource(
+          f'{name.partition(":")[0]} {split}', records,
+          _select(features, (facts.image, label, _MASK, _FILE)), facts.image,
+          read_label, folder=os.fspath(folder),
+          groups=tfds_folders.read_groups(folder, split, len(records)) if (
+              tfds_folders.GROUP in features) else None)
       for split, records in records_of.items()}
-  opened = dataclasses.replace(opened, splits=splits)
   if {*splits} == {*split_strings.names('+'.join(facts.parts.values()))}:
     # Configs of earlier versions select parts of `full`.
+    whole = dataclasses.replace(opened, splits=splits)
     splits = {**splits, **{
-        part: split_strings.select_split(opened, split, name=name)
+        part: split_strings.select_split(whole, split, name=name)
         for part, split in facts.parts.items()}}
-  may_be_empty = opened.multi_label or bool(opened.targets)
-  unlabelled = tuple(split for split, source in splits.items()
-                     if _is_unlabelled(source, may_be_empty=may_be_empty))
+  unlabelled = tuple(split for split, source in splits.items() if (
+      _is_unlabelled(source, every=opened.kind in ('multi', 'regression'))))
   eval_split = facts.eval_split  # The published split, else a guess.
   labelled = [split for split in splits if split not in unlabelled]
   if not known_datasets.is_known(name) and set(labelled) - {'train'}:
@@ -246,24 +240,19 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
           *groups_lib.check_sources(splits, where=name, divided='allow')]))
 
 
-def _is_unlabelled(source: protocol.Source, *, may_be_empty: bool) -> bool:
-  """Whether each label is empty, missing or -1.
+def _is_unlabelled(source: protocol.Source, *, every: bool) -> bool:
+  """Whether each label is empty, -1 or NaN, or all of its values are.
 
-  Reads a sample, or all if single labels `may_be_empty`, up to the first label.
+  Reads a sample or, as single labels may be empty, `every` label up to the
+  first one.
   """
-  step = 1 if may_be_empty else max(1, len(source) // _SAMPLE)
+  step = 1 if every else max(1, len(source) // _SAMPLE)
+  labels = (np.asarray(source.label(i)) for i in range(0, len(source), step))
   try:
     return len(source) > 0 and all(
-        _is_missing(source.label(i))
-        for i in range(0, len(source), step))
+        np.all((label == -1) | (label != label)) for label in labels)
   except (OSError, ValueError):  # Damaged: reported when it is used.
     return False
-
-
-def _is_missing(label: Any) -> bool:
-  """Whether a label is empty, -1 or NaN, or all of its values are."""
-  values = np.asarray(label)
-  return bool(np.all((values == -1) | (values != values)))
 
 
 def interpret_label(
@@ -274,8 +263,12 @@ def interpret_label(
   Raises:
     ValueError: if the number of classes is unknown.
   """
-  targets = _targets(feature, name.rpartition('.')[2])
-  if targets:
+  import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
+  label = name.rpartition('.')[2]
+  if isinstance(feature, tfds.features.Tensor) and len(
+      feature.shape) < 2 and None not in feature.shape and np.issubdtype(
+          feature.np_dtype, np.floating):
+    targets = _targets(feature.doc.desc, label, math.prod(feature.shape))
     return protocol.DatasetSplits(
         {}, num_classes=len(targets), targets=targets)
   element = getattr(feature, 'feature', feature)  # Unwraps a sequence.
@@ -294,19 +287,13 @@ def interpret_label(
       multi_label=is_list if facts.multi_label is None else facts.multi_label)
 
 
-def _targets(feature: Any, label: str) -> tuple[str, ...]:
-  """Returns the names of regression targets; () if labels are classes.
+def _targets(text: str | None, label: str, count: int) -> tuple[str, ...]:
+  """Returns the names of regression targets.
 
   `data prepare` writes them, as JSON, into the feature's description.
   """
-  import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
-  if (not isinstance(feature, tfds.features.Tensor)
-      or not np.issubdtype(feature.np_dtype, np.floating)
-      or len(feature.shape) > 1 or None in feature.shape):
-    return ()
-  count = math.prod(feature.shape)
   try:
-    names = untrusted.parse_json(feature.doc.desc or '')
+    names = untrusted.parse_json(text or '')
   except ValueError:
     names = None
   if isinstance(names, list) and len(names) == count:

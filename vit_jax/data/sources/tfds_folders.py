@@ -1,5 +1,6 @@
 """Folders of TensorFlow Datasets: DATA_DIR/NAME[/CONFIG]/VERSION."""
 
+import fnmatch
 import os
 import re
 from typing import Any
@@ -40,9 +41,7 @@ def find(name: str, data_dir: str) -> epath.Path:
              f'--data_dir={root} --file_format=array_record')
   folder = _find_config(path, root)
   found = versions(folder)
-  pattern = re.compile(re.escape(version or '*').replace(r'\*', '.*'))
-  matching = [v for v in found if pattern.fullmatch(v)]
-  if matching:
+  if matching := fnmatch.filter(found, version or '*'):
     file_format(folder / matching[-1])
     return folder / matching[-1]
   if found:

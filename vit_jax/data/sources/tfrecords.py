@@ -36,15 +36,13 @@ def open_records(
     ValueError: if a file is truncated, not a TFRecord file, or has another
       number of records.
   """
-  found = {path: count for path, count in zip(paths, counts, strict=True)
-           if count}
-  indices = offset_index.load_or_build(list(found), _scan, kind='tfrecord')
-  for (path, count), table in zip(found.items(), indices):
+  indices = offset_index.load_or_build(paths, _scan, kind='tfrecord')
+  for path, count, table in zip(paths, counts, indices, strict=True):
     if len(table) != count:
       raise ValueError(
-          f'{path} has {len(table):,} records, but '
-          f'dataset_info.json says {count:,}. Copy or prepare it again.')
-  return TfRecords(offset_index.Records.join(found, indices))
+          f'{path} has {len(table):,} records, but dataset_info.json says '
+          f'{count:,}. Copy or prepare it again.')
+  return TfRecords(offset_index.Records.join(paths, indices))
 
 
 def _scan(path: epath.Path) -> pa.Table:
@@ -53,18 +51,16 @@ def _scan(path: epath.Path) -> pa.Table:
   num_bytes = path.stat().length
   with offset_index.open_parts(path) as file:
     while position < num_bytes:
-      header = file.read(_HEADER.size)
-      is_whole = len(header) == _HEADER.size
-      size, crc = _HEADER.unpack(header) if is_whole else (0, 0)
-      if is_whole and crc != masked_crc(header[:8]):
-        raise ValueError(
-            f'{path} is not a TFRecord file, or damaged at byte {position:,}: '
-            'the checksum of a length differs.'
-            + (' It is compressed (gzip); decompress it.'
-               if header[:2] == b'\x1f\x8b' else ''))
+      header = file.read(_HEADER.size).ljust(_HEADER.size, b'\0')
+      size, crc = _HEADER.unpack(header)
       starts.append(position + _HEADER.size)
       sizes.append(size)
-      position += _HEADER.size + size + _FOOTER.size
+      if starts[-1] <= num_bytes and crc != masked_crc(header[:8]):
+        raise ValueError(
+            f'{path} is not a TFRecord file (compressed ones must be '
+            f'decompressed), or damaged at byte {position:,}: the checksum of '
+            'a length differs.')
+      position = starts[-1] + size + _FOOTER.size
       if position > num_bytes:
         raise ValueError(
             f'{path} is truncated: it ends at byte {num_bytes:,}, within a '

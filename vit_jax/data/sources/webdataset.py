@@ -9,15 +9,12 @@ once, headers and labels only, and images are then read at their offsets.
 `datasets` would copy all images to a cache.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-import dataclasses
+from collections.abc import Iterator, Sequence
 import os
 import tarfile
 from typing import Any, BinaryIO
 
 from etils import epath
-from jaxtyping import Int64
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -43,71 +40,59 @@ def open_tars(
     ValueError: if a file is damaged, or labels are invalid.
   """
   indices = offset_index.load_or_build(paths, _scan, kind='tar')
-  # Without a copy, an index stays mapped from its file.
-  found = [one.filter(pc.greater_equal(one['start'], 0)) if (
-      pc.min(one['start']).as_py() or 0) < 0 else one for one in indices]
-  counts = [*map(len, found)]
-  unused = [f'{len(one) - count:,} in {path.name}' for path, one, count in zip(
-      paths, indices, counts) if count < len(one)]
-  notes = [f'labels without an image that can be read: '
-           f'{files.shorten(unused)}'] * bool(unused)
+  # Labels without an image come first.
+  unused = [pc.sum(pc.less(one['start'], 0)).as_py() or 0 for one in indices]
+  found = [one.slice(count) for one, count in zip(indices, unused)]
+  notes = ['labels without an image that can be read: ' + files.shorten(
+      f'{count:,} in {path.name}' for path, count in zip(paths, unused)
+      if count)] * any(unused)
   images = pa.concat_tables(found)
   if not len(images):
     raise ValueError(
         f'{where} holds no images. Expected members KEY.jpg (or .png, .webp, '
         f'...) and KEY.cls. {"".join(notes)}'.strip())
-  records, keys = offset_index.Records.join(paths, found), images['key']
   labels, config = _choose_labels(images, config, where)
-  splits = table_source.splits_of_files(paths, counts, where=where)
-  if split := config.table.split:
-    splits = table_source.parse_splits(labels[split], split, where)
+  records, keys = offset_index.Records.join(paths, found), images['key']
   shards = [os.path.splitext(name)[0] for name in files.relative_names(paths)]
   # Equal keys may be the same image: hash splits keep them together.
-  return table_source.build(
-      records.read, Keys(shards, records.ends, keys), labels, config,
-      where=where, group_of=lambda row: str(keys[row]), notes=notes,
-      splits=splits, are_indices=config.table.labels == (_LABEL,))
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Keys:
-  """Names of images: those in the tar, after their shard as they may repeat.
-
-  It is always part of the name, so that an added shard renames no example.
-  """
-  shards: Sequence[str]
-  ends: Int64[np.ndarray, 'shards']
-  keys: pa.ChunkedArray
-
-  def __len__(self) -> int:
-    return len(self.keys)
-
-  def __getitem__(self, row: int) -> str:
-    shard = int(np.searchsorted(self.ends, row, side='right'))
-    return f'{self.shards[shard]}/{self.keys[row]}'
+  return table_source.build(table_source.Images(
+      where=where, read=records.read, table=labels, notes=notes,
+      keys=columns_lib.FileKeys(shards, records.ends, keys),
+      splits=files.splits_of_files(
+          paths, [*map(len, found)], where=where),
+      class_names=_indices(images[_LABEL]) if config.table.labels == (
+          _LABEL,) else None, group_of=lambda row: str(keys[row])), config)
 
 
 def _choose_labels(
     images: pa.Table, config: columns_lib.LabelConfig, where: str,
-) -> tuple[Mapping[str, columns_lib.Column], columns_lib.LabelConfig]:
-  """Returns the labels and groups: `.cls`, or values of `.json`."""
-  labels, table = config.table.labels, {_LABEL: images[_LABEL]}
+) -> tuple[pa.Table, columns_lib.LabelConfig]:
+  """Returns the labels, splits and groups: `.cls`, or values of `.json`."""
+  names = [*config.table.labels * (config.target != 'none'),
+           *filter(None, [config.table.split, config.group])]
+  values = _read_json(images, where) if names else images
+  for name in names:
+    schema.check_name(
+        name, values.column_names, what=f'key of the JSON of {where}')
   if config.target == 'none':
-    config, labels = columns_lib.with_columns(config, label=()), ()
-  elif not labels:
-    if images[_LABEL].null_count == len(images):
-      raise protocol.NoLabels(
-          f'The images of {where} have no labels. Expected a member KEY.cls '
-          'for each KEY.jpg, or a value of KEY.json: '
-          '--config.data.table.label=NAME')
-    config = columns_lib.with_columns(config, label=(_LABEL,))
-  if names := [*labels, *filter(None, [config.table.split, config.group])]:
-    values = _read_json(images, where)
-    for name in names:
-      schema.check_name(
-          name, values.column_names, what=f'key of the JSON of {where}')
-      table[name] = values[name]
-  return table, config
+    return values, columns_lib.with_columns(config, label=())
+  if config.table.labels:
+    return values, config
+  if images[_LABEL].null_count == len(images):
+    raise protocol.NoLabels(
+        f'The images of {where} have no labels. Expected a member KEY.cls for '
+        'each KEY.jpg, or a value of KEY.json: --config.data.table.label=NAME')
+  return pa.table({
+      **dict(zip(values.column_names, values.columns)), _LABEL: images[_LABEL],
+  }), columns_lib.with_columns(config, label=(_LABEL,))
+
+
+def _indices(column: columns_lib.Column) -> list[str] | None:
+  """Returns '0' to the largest label, if all are integers, else None."""
+  found = [columns_lib.to_integer(columns_lib.clean(cell))
+           for cell in columns_lib.encode(column)[0] if cell]
+  return None if None in found else [
+      *map(str, range(max(found) + 1))]  # type: ignore
 
 
 def _read_json(images: pa.Table, where: str) -> pa.Table:
@@ -163,21 +148,17 @@ def _scan(path: epath.Path) -> pa.Table:
 def _members(
     file: BinaryIO, path: epath.Path) -> Iterator[tarfile.TarInfo]:
   """Yields the headers of a tar; raises ValueError if it is damaged."""
-  try:
-    with tarfile.open(fileobj=file, mode='r:') as tar:
-      for member in tar:
-        # TarFile would keep all members: 300 MB per million.
-        tar.members.clear()  # type: ignore[attr-defined]
-        yield member
-      file.seek(tar.offset)
-      if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
-        raise tarfile.ReadError('it has no end-of-archive block')
-  except OSError:
-    raise
-  except Exception as error:  # Sizes beyond 64 bits raise many types.
-    raise ValueError(
-        f'{path} is truncated, or not a tar ({error}). Copy it again; '
-        'decompress .tar.gz (gunzip), which has no random access.') from error
+  with (exceptions.naming(
+      f'{path} is truncated, or not a tar (copy it again; decompress .tar.gz, '
+      'which has no random access, with gunzip)'),
+        tarfile.open(fileobj=file, mode='r:') as tar):
+    for member in tar:
+      # TarFile would keep all members: 300 MB per million.
+      tar.members.clear()  # type: ignore[attr-defined]
+      yield member
+    file.seek(tar.offset)
+    if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+      raise ValueError('it has no end-of-archive block')
 
 
 def _split_name(name: str) -> tuple[str, str]:

@@ -12,7 +12,6 @@ from typing import Any
 
 from jaxtyping import Integer, UInt64
 import numpy as np
-import pyarrow as pa
 
 from vit_jax import schema
 from vit_jax.data.sources import columns as columns_lib
@@ -48,26 +47,6 @@ def find_in_file(path: os.PathLike) -> str | None:
   folder, name = os.path.split(path)
   words = re.split(r'[\W\d_]', name)[0], os.path.basename(folder)
   return next((word for word in words if word in NAMES), None)
-
-
-def check_folders(
-    tops: Sequence[str], paths: Sequence[str], *, where: str,
-) -> pa.Array | None:
-  """Returns the split of each path, the name of its top folder.
-
-  None if no folder has the name of a split.
-
-  Raises:
-    ValueError: if only some paths lie in the folder of a split.
-  """
-  if 'train' not in tops:
-    return None
-  outside = [path for top, path in zip(tops, paths) if top not in NAMES]
-  if outside:
-    raise ValueError(
-        f'Images of {where} lie in train/, but {len(outside):,} lie in no '
-        f'folder of a split ({", ".join(NAMES)}): {outside[0]}. Move them.')
-  return columns_lib.texts(tops)
 
 
 def choose_eval_split(splits: Sequence[str]) -> str:

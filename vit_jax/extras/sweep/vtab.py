@@ -142,7 +142,7 @@ def open_source(
   Raises:
     ValueError: if there is no such task, or its dataset is not prepared.
   """
-  task = _task(name)
+  task = _task(name.removeprefix('vtab/'))
   records_of, features = tfds_lib.open_records(
       tfds_folders.find(task.tfds, config.data_dir))
   dataset = protocol.DatasetSplits({
@@ -161,8 +161,8 @@ def open_source(
 
 
 def planned(name: str) -> known_datasets.DatasetFacts:
-  """Returns the sizes of splits and the number of classes, without files."""
-  task = _task(name)
+  """Returns the sizes of splits and the number of classes of 'vtab/TASK'."""
+  task = _task(name.removeprefix('vtab/'))
   return known_datasets.DatasetFacts(
       num_classes=task.num_classes,
       num_examples={TRAIN: 800, VALIDATION: 200, TEST: task.num_test})

@@ -129,6 +129,19 @@ def test_files_of_splits_are_named_by_their_first_word(tmp_path):
           'source': 'my-train-*.tar', 'val_source': 'my-val-*.tar'}
 
 
+@pytest.mark.parametrize('folders', [
+    ['cat/2019', 'cat/2020', 'dog/2019', 'dog/2020'], ['train_a', 'test_a']])
+def test_single_declares_that_folders_are_classes(tmp_path, folders):
+  own_data.write(tmp_path, *(
+      f'{folder}/{i}.png' for folder in folders for i in range(3)))
+  with pytest.raises(ValueError) as error:
+    own_data.open_splits(tmp_path)
+  assert str(error.value).endswith('\n  --config.data.target=single')
+  opened = own_data.open_splits(tmp_path, target='single')
+  assert opened.class_names == tuple(sorted(
+      {folder.split('/')[0] for folder in folders}))
+
+
 @pytest.mark.parametrize('row', [
     'images/{0}.png,{2}.5', 'images/{0}.png,a|{1}'])
 def test_a_declared_kind_is_not_questioned(tmp_path, row):

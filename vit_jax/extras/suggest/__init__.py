@@ -1,0 +1,1 @@
+"""Suggests settings for data that do not follow the conventions."""
