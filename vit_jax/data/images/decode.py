@@ -61,8 +61,8 @@ def decode(
 
   The EXIF orientation is applied (a defective EXIF block is ignored). Only the
   first frame of animations and multi-page files is decoded. For other channels
-  and types, `registry.IMAGE_DECODER` returns an image with the size, the crop and the
-  flip of a Pillow image, and `resized`.
+  and types, `registry.IMAGE_DECODER` returns an image with the size, the crop
+  and the flip of a Pillow image, and `resized`.
 
   `image` is the bytes of an image or .npy file, uint8 pixels [height, width],
   [height, width, 1] or [height, width, 3], or a Pillow image.
