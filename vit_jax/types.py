@@ -8,8 +8,8 @@ import flax.struct
 import jax
 
 # A batch from the pipeline, or a batch prepared for the model on the device.
-#   image [batch, height, width, channels]: uint8 from the pipeline; prepared:
-#     normalised float32.
+#   image [batch, height, width, channels]: stored values, such as uint8, from
+#     the pipeline; prepared: float32 in [0, 1], which objectives normalise.
 #   label [batch]: class index. Several classes per example: [batch, max_labels]
 #     indices padded with -1; prepared: [batch, classes] k-hot or soft.
 #     Regression: [batch, targets] float32, standardised, NaN if unknown.

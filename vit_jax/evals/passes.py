@@ -41,7 +41,7 @@ def mean(
 def total(
     split: evaluator.Split, function: Callable[[Any, types.Batch], Any],
 ) -> Callable[[Any, evaluator.OnBatch], Any]:
-  """Returns the sum of `function` over all batches, on every host.
+  """Returns a function that sums `function` over all batches, on every host.
 
   `function` (params, batch) returns arrays that do not depend on padding, and
   will be jitted.
@@ -87,7 +87,9 @@ def gather(
     function: Callable[[types.Params, types.Batch], types.Outputs],
     finish: Callable[[Values], T],
 ) -> Callable[[types.Params, evaluator.OnBatch], T]:
-  """Returns `finish` of the values of all examples, on every host.
+  """Returns a function that collects the values of all examples, on every host.
+
+  It returns what `finish` makes of them.
 
   Args:
     split: the examples.

@@ -64,7 +64,8 @@ class Experiment:
     model: the linen module.
     objective: function from parameters, prepared batch and key to the loss and
       metrics of each example.
-    prepare: function from a batch of the pipeline and a key to model inputs.
+    prepare: function from a batch of the pipeline and a key to a prepared one;
+      see `types.Batch`.
     init_params: returns the random parameters of step 0, boxed with the names
       of their axes.
     boxed_params: shapes of these parameters.
@@ -217,10 +218,11 @@ class Experiment:
     if step is not None:
       return step if hasattr(step, 'lower') else self._jit(step)
     microbatches = self.config.num_microbatches
-    # Gradients are reduced once per batch, not per microbatch, except those of
-    # convolutions, which only a ViT surely lacks: per-device kernel gradients
-    # are grouped convolutions, for which the compiler would move images between
-    # devices. Attention kernels for TPUs need `keep_batch_split`.
+    # With `replicas`, gradients are reduced once per batch, not once per
+    # microbatch. Not for models with convolutions: their kernel gradients on
+    # each device are grouped convolutions, for which the compiler would move
+    # images between devices. Attention kernels for TPUs need
+    # `keep_batch_split`.
     model = factory.for_devices(self.config.model, [*self.mesh.devices.flat])
     local = (microbatches > 1 and model.has_patches
              and model.attention in ('plain', 'cudnn'))

@@ -49,8 +49,9 @@ class Made:
 def complete(experiment: Experiment) -> None:
   """Sets the derived parts of an experiment, and its record `made`.
 
-  Derives those that are None, and those that `made`, the record of the
-  experiment that this one is a copy of, derived of something else.
+  A part is derived if it is None. In a copy by `dataclasses.replace`, a part
+  is derived again if the original experiment had derived it from other inputs
+  than the copy has; `made` records these inputs.
 
   Raises:
     ValueError: if a part that an earlier call replaced depends on one that is
@@ -185,7 +186,7 @@ def _optimizer(experiment: Experiment) -> optim.Optimizer:
 def _prepare(
     experiment: Experiment,
 ) -> Callable[[types.Batch, jax.Array], types.Batch]:
-  """Returns the function from a batch of the pipeline to model inputs."""
+  """Returns the function from a batch of the pipeline to a prepared one."""
   config = experiment.config
   prepare = data.prepare(
       config.data, experiment.dataset,

@@ -1,7 +1,7 @@
-"""Forms of attention that need less memory than the equation in `vit.py`.
+"""Forms of attention, with the results of the equation in `vit.py` up to rounding.
 
-They recompute weights in the backward pass, or are fused kernels of cuDNN or
-for TPUs; results are the same up to rounding. Logits have the dtype of the
+Most need less memory than the equation: they recompute the weights in the
+backward pass, or are fused kernels of cuDNN or for TPUs. Logits have the dtype of the
 queries, because an array that is quadratic in tokens causes most of the memory
 traffic; the softmax is computed in float32.
 """
@@ -33,10 +33,12 @@ def without_weights(
     value: Float[Array, 'batch tokens value_groups channels'],
     *, kernel: Kernel, recompute: bool,
 ) -> Float[Array, 'batch tokens heads channels'] | None:
-  """Returns the attended values by a fused kernel, or recomputed.
+  """Returns attention by a form that never keeps the weights, or None.
 
-  None if `kernel` is 'plain', also for 'auto', and not to `recompute`. Called
-  in a compact module, of which the kernel for TPUs is a submodule.
+  A fused kernel if `kernel` selects one ('auto': for many tokens), otherwise
+  `recomputed_attention` if `recompute` is set, otherwise None: the caller
+  applies the equation. Called in a compact module, of which the kernel for TPUs
+  is a submodule.
   """
   if kernel in ('splash', 'auto'):
     from vit_jax.models import splash  # Imports Pallas.
