@@ -1,9 +1,9 @@
-"""Forms of attention, with the results of the equation in `vit.py` up to rounding.
+"""Forms of attention, with the results of the equation in `vit.py`.
 
 Most need less memory than the equation: they recompute the weights in the
-backward pass, or are fused kernels of cuDNN or for TPUs. Logits have the dtype of the
-queries, because an array that is quadratic in tokens causes most of the memory
-traffic; the softmax is computed in float32.
+backward pass, or are fused kernels of cuDNN or for TPUs. Logits have the dtype
+of the queries, because an array that is quadratic in tokens causes most of the
+memory traffic; the softmax is computed in float32.
 """
 
 from collections.abc import Callable

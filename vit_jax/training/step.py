@@ -82,7 +82,8 @@ def build(
     loss: the objective.
     tx: the optimizer.
     prepare: converts a batch of the pipeline to a prepared one, see
-      `types.Batch`. It receives the whole batch, so that mixup does not depend on `accumulation`.
+      `types.Batch`. It receives the whole batch, so that mixup does not depend
+      on `accumulation`.
     key: random key; step s uses `fold_in(key, s)`.
     accumulation: number of microbatches. The gradient is that of the batch.
     replicas: number of devices that hold all parameters and sum their gradients

@@ -1,5 +1,5 @@
 """Images with any number of channels, 16-bit integers or floats.
 
 `registry.IMAGE_DECODER` names `decode.decode`, which reads the images of all
-other `data.channels` and `data.dtype` than 8-bit grey and RGB; see docs/data.md.
+other `data.channels` and `data.dtype` than 8-bit grey and RGB: docs/data.md.
 """
