@@ -72,7 +72,8 @@ TOY_MODEL = ('width=16', 'depth=1', 'num_heads=2', 'mlp_dim=32', 'patch=8',
 @pytest.mark.parametrize('case', [
     case for case in CASES if ('22B' not in case or leaves.has(
         registry.MODELS['backbone'])) and (
-            'segmentation' not in case or leaves.has(registry.DECODER))])
+            'segmentation' not in case or leaves.has(registry.DECODER)) and (
+            'continue' not in case or leaves.has(registry.THRESHOLDS))])
 def test_configs_build_at_full_size_without_allocating(case):
   for config in load_config.load(str(ROOT / 'configs' / case)).values():
     experiment = build_lib.build(
