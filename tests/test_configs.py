@@ -78,6 +78,7 @@ def load(case):
     case for case in CASES if leaves.has(
         registry.MODELS['backbone'] if '22B' in case else
         registry.DECODER if 'segmentation' in case else
+        registry.THRESHOLDS if 'continue' in case else
         registry.SOURCES['vtab/'] if 'vtab' in case else registry.TFDS)])
 def test_configs_build_at_full_size_without_allocating(case):
   for config in load(case):

@@ -98,7 +98,7 @@ EVALUATORS: Mapping[str, str] = {
     'segmentation_head':
         'vit_jax.extras.segmentation.head:SegmentationHeadConfig',
     'shift': 'vit_jax.extras.diagnostics.shift:ShiftConfig',
-    'spread': 'vit_jax.evals.spread:SpreadConfig',
+    'spread': 'vit_jax.extras.diagnostics.spread:SpreadConfig',
 }
 
 # `evaluate --evaluators`: sections for known datasets.

@@ -254,7 +254,7 @@ def test_features_of_a_layer_are_those_of_the_model_for_every_objective():
   for name, settings in OBJECTIVES.items():
     built = toy.build(
         model={'head_bias': 0.0}, objective={'name': name, **settings},
-        evals={layer: {'name': 'spread', 'feature': layer}
+        evals={layer: {'name': 'knn', 'feature': layer}
                for layer in ('mean', 'mean:1')})
     params = built.init_state().params
     found[name] = {
@@ -270,7 +270,7 @@ def test_features_of_a_layer_are_those_of_the_model_for_every_objective():
     ('patches', 'evals.x.feature is .patches., which is not a vector'),
     ('tokns', 'Did you mean .tokens.')])
 def test_features_that_the_model_lacks_are_errors(layer, words):
-  built = toy.build(evals={'x': {'name': 'spread', 'feature': layer}})
+  built = toy.build(evals={'x': {'name': 'knn', 'feature': layer}})
   with pytest.raises(ValueError, match=words):
     built.evaluate('x', built.init_state().params)
 

@@ -11,7 +11,7 @@ from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
 
-# Of `spread`.
+# Reported by `spread`.
 SPREAD = (evaluator.Metric('feature_rank', 'Feature rank'),
           evaluator.Metric('feature_std'))
 # Below these, features are reported as collapsed.

@@ -13,7 +13,6 @@ import os
 from typing import Any, TypeGuard
 
 from etils import epath
-import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 import numpy as np
@@ -104,21 +103,15 @@ def batches(
 
 def check_batch(images: Any, preprocess: preprocessing_lib.Preprocess) -> None:
   """Raises a `ValueError` unless `images` is a preprocessed batch."""
-  if not isinstance(images, (jax.Array, np.ndarray)):
+  shape, channels = getattr(images, 'shape', ()), preprocess.channels
+  dtype = getattr(images, 'dtype', type(images).__name__)
+  if len(shape) != 4 or shape[-1] != channels or (
+      not jnp.issubdtype(dtype, jnp.floating)):
     raise ValueError(
-        'Images must be an array of floats, but are '
-        f'{type(images).__name__}. Use np.asarray(images, np.float32).')
-  shape, dtype = images.shape, images.dtype
-  channels = preprocess.channels
-  if len(shape) != 4 or shape[-1] != channels:
-    raise ValueError(
-        f'Images must be [batch, height, width, {channels}], but are '
-        f'{list(shape)}. Channels come last.')
-  if not jnp.issubdtype(dtype, jnp.floating):
-    raise ValueError(
-        'Images must be floats in the value range of the model, but are '
-        f'{dtype}. Use (images / 255 - mean) / std of model.preprocess: '
-        f'mean {preprocess.mean}, std {preprocess.std}.')
+        f'Images must be an array [batch, height, width, {channels}] of floats '
+        'in the value range of the model, (images / 255 - mean) / std with '
+        f'mean {preprocess.mean} and std {preprocess.std}, but are '
+        f'{list(shape)} {dtype}. Channels come last.')
 
 
 def is_viewable(preprocess: preprocessing_lib.Preprocess) -> bool:

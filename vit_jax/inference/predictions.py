@@ -57,20 +57,17 @@ def finite(
     dtype: of the model, for the message.
     on_error: called with each other image; None raises a `ValueError` instead.
   """
-  rows = []
-  for row, source in enumerate(sources):
-    wrong = next((name for name, value in outputs.items()
-                  if name != 'layers' and not np.isfinite(value[row]).all()),
-                 None)
-    if wrong is None:
-      rows.append(row)
-      continue
+  wrong = {row: name for row in range(len(sources))
+           for name, value in outputs.items()
+           if name != 'layers' and not np.isfinite(value[row]).all()}
+  for row, name in wrong.items():
     error = ValueError(
-        f'the {wrong} of the model are not finite (NaN or infinity) for this '
+        f'the {name} of the model are not finite (NaN or infinity) for this '
         f'image. The weights are damaged, or overflow in {dtype}.')
     if on_error is None:
       raise error
-    on_error(source, error)
+    on_error(sources[row], error)
+  rows = [row for row in range(len(sources)) if row not in wrong]
   # A slice without padding copies nothing.
   kept = slice(len(rows)) if len(rows) == len(sources) else rows
   return tuple(sources[row] for row in rows), {

@@ -201,34 +201,17 @@ class AxialBlock(nn.Module):
     return tokens, {'row': rows, 'column': columns} if self.capture else {}
 
 
-class Encoder(nn.Module):
-  """`depth` blocks, which may add `positions`; see `vit.Encoder`.
+class Encoder(vit.Encoder):
+  """`depth` blocks, which may add the shared `positions`.
 
   Axial blocks have their intermediates under `row` and `column`, with attention
   [depth, batch, rows, heads, columns, columns] and [depth, batch, columns,
   heads, rows, rows].
   """
   config: AblationConfig
-  train: bool
-  capture: vit.Capture
-  grid: tuple[int, int]
-
-  @nn.compact
-  def __call__(
-      self, tokens: vit.Tokens, positions: Float[Array, '...'] | None,
-  ) -> tuple[vit.Tokens, dict[str, Any]]:
-    c = self.config
-    kind, settings = self.block()
-    blocks = layers.scan(
-        kind, length=c.depth, unroll=c.unroll, remat=c.remat, num_shared=1)
-    if self.train and not self.is_initializing():
-      blocks = layers.map_params(
-          blocks, lambda params: layers.cast(params, dtype=c.compute_dtype))
-    return blocks(*settings, name='layers')(
-        tokens, jnp.arange(c.depth), positions)
+  grid: tuple[int, int] = (0, 0)
 
   def block(self) -> tuple[Any, tuple[Any, ...]]:
-    """Returns the module of a layer, and its attributes."""
     return AxialBlock if self.config.axial else Block, (
         self.config, self.train, self.capture, self.grid)
 

@@ -193,11 +193,6 @@ def scan(
       metadata_params={nn.PARTITION_NAME: 'layers'})
 
 
-def map_params(module: Any, function: Callable[[Any], Any]) -> Any:
-  """Returns a module that applies a function to its parameters first."""
-  return nn.map_variables(module, 'params', function)
-
-
 def cast(
     params: Any, *, dtype: jnp.dtype, exact: tuple[str, ...] = ('_norm',),
 ) -> Any:

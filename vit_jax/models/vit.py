@@ -263,21 +263,25 @@ class Encoder(nn.Module):
 
   Returns the tokens of the last block and the captured intermediates of all:
   `attention` [depth, batch, heads, tokens, tokens], `after_attention` and
-  `after_mlp` [depth, batch, tokens, width].
+  `after_mlp` [depth, batch, tokens, width]. Other models have `shared` inputs
+  of all blocks.
   """
   config: ViTConfig
   train: bool
   capture: Capture
 
   @nn.compact
-  def __call__(self, tokens: Tokens) -> tuple[Tokens, dict[str, Any]]:
+  def __call__(
+      self, tokens: Tokens, *shared: Any) -> tuple[Tokens, dict[str, Any]]:
     c = self.config
     kind, settings = self.block()
-    blocks = layers.scan(kind, length=c.depth, unroll=c.unroll, remat=c.remat)
+    blocks = layers.scan(kind, length=c.depth, unroll=c.unroll, remat=c.remat,
+                         num_shared=len(shared))
     if self.train and not self.is_initializing():
-      blocks = layers.map_params(
-          blocks, lambda params: layers.cast(params, dtype=c.compute_dtype))
-    return blocks(*settings, name='layers')(tokens, jnp.arange(c.depth))
+      blocks = nn.map_variables(blocks, 'params', lambda params: layers.cast(
+          params, dtype=c.compute_dtype))
+    return blocks(*settings, name='layers')(
+        tokens, jnp.arange(c.depth), *shared)
 
   def block(self) -> tuple[Any, tuple[Any, ...]]:
     """Returns the module of a layer, and its attributes."""

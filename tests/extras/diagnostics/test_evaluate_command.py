@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+from PIL import Image
 import pytest
 
 from tests import pictures
@@ -10,6 +11,7 @@ from tests import toy
 from tests.commands.conftest import wide_terminal  # noqa: F401
 from tests.commands.test_evaluate import config_file  # noqa: F401
 from tests.commands.test_evaluate import evaluate  # noqa: F401
+from tests.commands.test_evaluate import foreign  # noqa: F401
 from tests.commands.test_evaluate import pets  # noqa: F401
 from tests.commands.test_evaluate import trained  # noqa: F401
 import vit_jax
@@ -132,3 +134,35 @@ def test_thresholds_that_cannot_be_stored_are_errors(
     evaluate, one_device, trained, capsys, flags, words):  # noqa: F811
   assert evaluate(f'--workdir={trained}', *flags)[0] == 2
   assert words in ' '.join(capsys.readouterr().err.split())
+
+
+def test_features_of_weights_with_a_sigmoid_are_measured_on_numbers(
+    evaluate, trained, tmp_path):  # noqa: F811
+  model = vit_jax.load(trained, log=None)
+  dataclasses.replace(model, preprocess=dataclasses.replace(
+      model.preprocess, activation='sigmoid')).save(
+          tmp_path / 'x.npz', form='npz')
+  rows = ['path,label,split']
+  for index in range(16):
+    name = f'{index}.png'
+    Image.fromarray(np.full((8, 8, 3), index, np.uint8)).save(tmp_path / name)
+    rows.append(f'{name},{index / 2},{"train" if index < 8 else "test"}')
+  (tmp_path / 'weights.csv').write_text('\n'.join(rows))
+  status, figures = evaluate(
+      f'--workdir={tmp_path / "x.npz"}', '--evaluators=spread',
+      '--config=configs/finetune.py:batch_size=8,resolution=8,'
+      f'dataset={tmp_path / "weights.csv"}', '--config.evals.spread.split=test',
+      '--config.data.target=regression')
+  assert status == 0
+  assert figures['metrics']['spread/examples'] == 8
+
+
+@pytest.mark.parametrize('objective', ['lejepa', 'mae'])
+def test_features_need_no_parameters_of_the_objective(
+    evaluate, one_device, foreign, objective, capsys):  # noqa: F811
+  status, figures = evaluate(
+      f'--workdir={foreign}', '--evaluators=knn', '--config.evals.knn.k=3',
+      f'--config=configs/continue.py:checkpoint={foreign},data=digits,'
+      f'resolution=8,local_size=4,objective={objective}')
+  assert status == 0 and 'knn/accuracy' in figures['metrics']
+  assert 'new ' not in capsys.readouterr().out

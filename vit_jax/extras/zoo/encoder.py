@@ -133,7 +133,7 @@ class Encoder(nn.Module):
         kind, length=c.depth, unroll=c.unroll, remat=c.remat, num_shared=1)
     folded = self.train and not self.is_initializing()
     if folded:
-      blocks = layers.map_params(blocks, lambda params: layers.cast(
+      blocks = nn.map_variables(blocks, 'params', lambda params: layers.cast(
           _fold_layer_scale(params), dtype=c.compute_dtype, exact=_EXACT))
     return blocks(*settings, folded, name='layers')(
         tokens, jnp.arange(c.depth), shared)
