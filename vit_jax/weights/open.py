@@ -69,7 +69,7 @@ def open(
   if base:
     raise _no_adapters(base, address)
   return dataclasses.replace(
-      _open_file(download.local(path, log=log), overrides),
+      _open_file(download.local(path), overrides),
       address=os.fspath(address))
 
 
@@ -78,7 +78,7 @@ def _open_file(
 ) -> weights_lib.Weights:
   """Opens a published .npz file, or with the zoo any other."""
   problem = f'{path} is not a published .npz file.'
-  if path.is_file() and array_file.sniff(path) == 'npz':
+  if path.is_file() and array_file.format_of(path) == 'npz':
     try:
       return published.read(npz.open_file(path), overrides)
     except ValueError as error:
