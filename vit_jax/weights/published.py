@@ -30,6 +30,7 @@ from vit_jax.weights import check
 from vit_jax.weights import declared as declared_lib
 from vit_jax.weights import inferred
 from vit_jax.weights import overrides as overrides_lib
+from vit_jax.weights import published_sizes
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.formats import array_file
 from vit_jax.weights.formats import layout
@@ -193,7 +194,8 @@ def _config(
                if name in given or name not in vit.ViTConfig.dimensions}
     return factory.parse(section)
   section |= inferred.stem(params, family.backbone, given)
-  return inferred.with_variant(factory.parse(section), None)
+  config = factory.parse(section)
+  return dataclasses.replace(config, variant=published_sizes.variant(config))
 
 
 def _resolution(
