@@ -28,14 +28,13 @@ class Hub:
     files: content by 'USER/NAME' and file name.
     visibility: by 'USER/NAME'.
     denied: whether uploads are denied.
-    damaged: whether downloads of large files have a wrong last byte.
     failing: names of files that are answered with the status 503.
   """
 
   def __init__(self):
     self.address = ''
     self.files, self.visibility = {}, {}
-    self.denied = self.damaged = False
+    self.denied = False
     self.failing = set()
 
   def listing(self, repository):
@@ -99,8 +98,6 @@ def _handler(hub):
         return
       digest = hashlib.sha256(content).hexdigest()
       headers = [('X-Repo-Commit', 40 * 'a'), ('ETag', f'"{digest}"')]
-      if hub.damaged and match[2].endswith(_LFS):
-        content = content[:-1] + bytes([content[-1] ^ 1])
       self._send(content, headers=headers)
 
     do_HEAD = do_GET

@@ -24,10 +24,7 @@ def check_preprocess(
     ValueError: if images do not divide into patches, or the number of labels
       is not the number of classes.
   """
-  try:
-    config.grid(preprocess.resolution)
-  except ValueError as error:
-    raise ValueError(f'resolution: {error}') from error
+  config.grid(preprocess.resolution)
   labels = len(preprocess.labels)
   if labels and labels != config.num_classes:
     raise ValueError(

@@ -9,7 +9,7 @@ server has said that there is none: without them, the weights would load with
 assumed settings, now and later.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 import contextlib
 import functools
 import hashlib
@@ -17,6 +17,7 @@ import os
 import pathlib
 import re
 import shutil
+import tempfile
 
 from etils import epath
 import huggingface_hub
@@ -88,16 +89,17 @@ def bundled() -> Mapping[str, epath.Path]:
   return {file.stem: file for file in sorted(folder.glob('*.npz'))}
 
 
-def local(path: epath.Path, *, log: Log = print) -> pathlib.Path:
+def local(path: epath.Path) -> pathlib.Path:
   """Returns a local folder or file with the content of `path`."""
   if not atomic_files.is_remote(path):
     return pathlib.Path(path)
   target = _cache_folder(os.fspath(path))
   with _explained(os.fspath(path)):
-    # `is_file` would also be False, and leave a file out, if a bucket fails.
+    # `is_dir` would be False, and a file left out, if a bucket fails.
     files = [file for file in path.iterdir() if not file.stat().is_directory]
   for file in files:
-    _fetch_once(os.fspath(file), target / file.name, log, check=_check_any)
+    if not (target / file.name).exists():
+      _download(os.fspath(file), target / file.name)
   return target
 
 
@@ -122,7 +124,18 @@ def _fetch_file(address: str, log: Log) -> epath.Path:
   path = _cache_folder(url) / name
   if name.endswith('.npz') and '?' not in url and not path.exists():
     _fetch_settings(url, path.with_suffix('.json'))
-  _fetch_once(url, path, log, check=_check_weights, sha256=sha256)
+  verb = 'cached ' if path.exists() else 'fetched'
+  if not path.exists():
+    _download(url, path)
+  try:
+    found = _check(path, sha256)
+  except ValueError as error:
+    path.unlink(missing_ok=True)  # Another process may be first.
+    raise ValueError(
+        f'{url} was discarded, and the next call downloads it again: '
+        f'{str(error).replace(f"{path.parent}{os.sep}", "")}') from error
+  log(f'{verb} {url}\n        {path}, {path.stat().st_size:,} bytes, '
+      f'sha256 {found}')
   return epath.Path(path)
 
 
@@ -132,98 +145,66 @@ def _fetch_settings(url: str, path: pathlib.Path) -> None:
   Buckets that deny the right to list answer 403 for a missing object, but also
   for one that may not be read, so that 403 is an error as well.
   """
-  path.unlink(missing_ok=True)
   try:
     _download(declared.json_path(url), path)
     untrusted.parse_json(untrusted.read_text(path))
   except FileNotFoundError:
-    return
+    path.unlink(missing_ok=True)
   except (OSError, ValueError) as error:
     path.unlink(missing_ok=True)
     raise OSError(f'{declared.json_path(url)} cannot be read: {error} It may '
                   f'hold the settings of {url}. {_NO_JSON}') from error
 
 
-def _fetch_once(
-    url: str, path: pathlib.Path, log: Log, *,
-    check: Callable[[pathlib.Path], object], sha256: str = '',
-) -> None:
-  """Downloads a file unless it is there, and checks it in either case.
-
-  Raises:
-    ValueError: if it is damaged or has another hash. It is removed.
-  """
-  verb = 'cached ' if path.exists() else 'fetched'
-  if not path.exists():
-    _download(url, path)
-  try:
-    with path.open('rb') as file:
-      found = hashlib.file_digest(file, 'sha256').hexdigest()
-    check(path)
-    if sha256 and found != sha256.lower():
-      raise ValueError(
-          f'{path} has SHA-256 {found}, but {sha256} was expected. If the next '
-          'download has it, too, do not use the file.')
-  except ValueError as error:
-    path.unlink(missing_ok=True)  # Another process may be first.
-    raise ValueError(
-        f'{url} was discarded, and the next call downloads it again: '
-        f'{str(error).replace(f"{path.parent}{os.sep}", "")}') from error
-  log(f'{verb} {url}\n        {path}, {path.stat().st_size:,} bytes, '
-      f'sha256 {found}')
-
-
 def _download(url: str, path: pathlib.Path) -> None:
-  with atomic_files.create(path) as part, part.open('wb') as sink, (
-      _explained(url)):
-    if url.startswith(('http://', 'https://')):
-      file_download.http_get(url, sink)
-    else:
-      import fsspec
-      with fsspec.open(url, 'rb') as stream:
-        shutil.copyfileobj(stream, sink)
+  """Replaces a file by the content of an address, as soon as it is there."""
+  path.parent.mkdir(parents=True, exist_ok=True)
+  with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+    part = pathlib.Path(folder) / path.name
+    with part.open('wb') as sink, _explained(url):
+      if url.startswith(('http://', 'https://')):
+        file_download.http_get(url, sink)
+      else:
+        import fsspec
+        with fsspec.open(url, 'rb') as stream:
+          shutil.copyfileobj(stream, sink)
+    os.replace(part, path)
 
 
-def _check_weights(path: pathlib.Path) -> None:
-  """Raises a ValueError unless a file of weights is complete.
+def _check(path: pathlib.Path, sha256: str) -> str:
+  """Returns the hash of a file of weights.
 
   A server may have sent something else, such as a login page. The directory of
   an archive, or the header of .safetensors, declares how long the file is.
+
+  Raises:
+    ValueError: if the file is incomplete, or has another hash.
   """
   form = array_file.format_of(path)
+  if registry.exists(registry.WEIGHT_FILES[form]):
+    registry.load(registry.WEIGHT_FILES[form]).check_complete(path)
   if form == 'npz':
     declared.read_metadata(npz.open_file(path))
-  elif registry.exists(registry.WEIGHT_FILES[form]):
-    registry.load(registry.WEIGHT_FILES[form]).check_complete(path)
-
-
-def _check_any(path: pathlib.Path) -> None:
-  """Checks a file of a folder, which may hold more than weights."""
-  if path.suffix in ('.npz', '.safetensors') or (
-      array_file.sniff(path) == 'pytorch'):
-    _check_weights(path)
-  elif path.suffix == '.json':
-    untrusted.read_json(path)
-
-
-@contextlib.contextmanager
-def _explained(url: str) -> Generator[None, None, None]:
-  """Explains the exceptions of remote file systems."""
-  try:
-    yield
-  except ImportError as error:
+  with path.open('rb') as file:
+    found = hashlib.file_digest(file, 'sha256').hexdigest()
+  if sha256 and found != sha256.lower():
     raise ValueError(
-        f'{url} cannot be read: {error}. Install the library for such '
-        'addresses (etils[epath-gcs] and gcsfs for gs://), or download the '
-        'file and name its path.') from error
-  except Exception as error:
-    response = getattr(error, 'response', None)
-    if isinstance(error, FileNotFoundError) or getattr(
-        response, 'status_code', None) in (404, 410):
-      raise FileNotFoundError(f'There is nothing at {url}.') from error
-    raise OSError(
+        f'{path} has SHA-256 {found}, but {sha256} was expected. If the next '
+        'download has it, too, do not use the file.')
+  return found
+
+
+def _explained(url: str) -> contextlib.AbstractContextManager[None]:
+  """Explains the exceptions of remote file systems."""
+  def rewrite(error: Exception) -> Exception:
+    status = getattr(getattr(error, 'response', None), 'status_code', None)
+    if isinstance(error, FileNotFoundError) or status in (404, 410):
+      return FileNotFoundError(f'There is nothing at {url}.')
+    return OSError(
         f'{url} could not be fetched: {type(error).__name__}: '
-        f'{exceptions.first_line(error)}.') from error
+        f'{exceptions.first_line(error)}.')
+
+  return exceptions.replaced_by(rewrite)
 
 
 def _fetch_hub(text: str, log: Log) -> epath.Path:

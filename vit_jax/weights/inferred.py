@@ -5,11 +5,8 @@ parameters by our names, of which only names and shapes are used.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-import dataclasses
 from typing import Any
 
-from vit_jax.models import model_config
-from vit_jax.weights import published_sizes
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.formats import array_file
 from vit_jax.weights.formats import layout
@@ -70,17 +67,6 @@ def stem(
     depths.append(1 + (0 if units is None else len(units)))
   return {'backbone': {'depths': tuple(depths), 'width': int(root.shape[-1]),
                        **settings, **known.get('backbone', {})}}
-
-
-def with_variant(
-    config: model_config.ModelConfig, variant: str | None,
-) -> model_config.ModelConfig:
-  """Returns the config with the variant of its dimensions; None to find it."""
-  if variant is None:
-    variant = published_sizes.variant(config)
-  elif variant and not published_sizes.has_dimensions(config, variant):
-    variant = ''
-  return dataclasses.replace(config, variant=variant)
 
 
 def ignored(left_out: Sequence[str]) -> tuple[str, ...]:

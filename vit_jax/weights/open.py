@@ -63,14 +63,19 @@ def open(
   if num_heads:
     overrides['num_heads'] = num_heads
   path = download.fetch(address, log=log)
-  if paths.is_run(path):
-    weights = orbax.open_run(path, which=which)
-    return orbax.override(_merged(weights, base=base), overrides)
-  if base:
-    raise _no_adapters(base, address)
-  return dataclasses.replace(
-      _open_file(download.local(path, log=log), overrides),
-      address=os.fspath(address))
+  is_run = paths.is_run(path)
+  weights = orbax.open_run(path, which=which) if is_run else (
+      dataclasses.replace(_open_file(download.local(path), overrides),
+                          address=os.fspath(address)))
+  adapters = schema.parse(
+      lora.LoraConfig, weights.run.get('lora', {}), where='lora')
+  if adapters.rank:
+    weights = _merged(weights, adapters, base=base)
+  elif base:
+    raise ValueError(
+        f'base={base!r} is for adapters, but {os.fspath(address)} holds none. '
+        'Leave it out.')
+  return orbax.override(weights, overrides) if is_run else weights
 
 
 def _open_file(
@@ -78,7 +83,7 @@ def _open_file(
 ) -> weights_lib.Weights:
   """Opens a published .npz file, or with the zoo any other."""
   problem = f'{path} is not a published .npz file.'
-  if path.is_file() and array_file.sniff(path) == 'npz':
+  if path.is_file() and array_file.format_of(path) == 'npz':
     try:
       return published.read(npz.open_file(path), overrides)
     except ValueError as error:
@@ -99,28 +104,16 @@ def open_model(
           else weights)
 
 
-def _no_adapters(base: str, address: epath.PathLike) -> ValueError:
-  return ValueError(
-      f'base={base!r} is for adapters, but {os.fspath(address)} holds none. '
-      'Leave it out.')
-
-
 def _merged(
-    weights: weights_lib.Weights, *, base: str,
+    weights: weights_lib.Weights, config: lora.LoraConfig, *, base: str,
 ) -> weights_lib.Weights:
-  """Merges the adapters of a LoRA run; returns other weights unchanged.
+  """Merges the adapters of a LoRA run.
 
   The checkpoint of a LoRA run holds adapters and names their base. The base is
   opened at the address in the checkpoint, or at `base`, compared with the hash
   in the checkpoint, and fitted to the model as at the start of the run. Then
   the adapters are added.
   """
-  config = schema.parse(
-      lora.LoraConfig, weights.run.get('lora', {}), where='lora')
-  if not config.rank:
-    if base:
-      raise _no_adapters(base, weights.address)
-    return weights
   folder = epath.Path(weights.address)
   with items.explain_errors(folder):
     progress = items.read_config(folder / 'progress')

@@ -20,7 +20,6 @@ import numpy as np
 
 from vit_jax import atomic_files
 from vit_jax import tree
-from vit_jax import untrusted
 from vit_jax.checkpoints import paths
 from vit_jax.data import preprocessing
 from vit_jax.models import factory
@@ -31,6 +30,7 @@ from vit_jax.weights import check
 from vit_jax.weights import declared as declared_lib
 from vit_jax.weights import inferred
 from vit_jax.weights import overrides as overrides_lib
+from vit_jax.weights import published_sizes
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.formats import array_file
 from vit_jax.weights.formats import layout
@@ -63,22 +63,10 @@ class _Found:
   def convert(
       self, convert: Callable[..., np.ndarray], get: Callable[[str], Any],
   ) -> dict[str, np.ndarray]:
-    """Returns the parameters by our names, from `get(name)` of arrays.
-
-    Raises:
-      ValueError: if shapes do not fit the name table.
-    """
-    params, problems = {}, []
-    for match in self.matches:
-      try:
-        params[match.ours] = convert(
-            [get(self.prefix + name) for name in match.theirs], match)
-      except ValueError as error:
-        problems.append(str(error))
-    if problems:
-      raise ValueError(f'{self.opened.path} has arrays of unexpected shapes:\n'
-                       + array_file.indented(problems))
-    return params
+    """Returns the parameters by our names, from `get(name)` of arrays."""
+    return {match.ours: convert([get(self.prefix + name)
+                                 for name in match.theirs], match)
+            for match in self.matches}
 
 
 def read(
@@ -175,13 +163,9 @@ def _inferred(
     given: overrides_lib.Overrides,
 ) -> declared_lib.Declared:
   """Returns the settings of a file without our metadata."""
-  path = pathlib.Path(found.opened.path)
-  if untrusted.exists(path.with_name('config.json')):
-    raise ValueError(f'There is a config.json beside {path}, which published '
-                     '.npz files do not have.')
   config = _config(found.family, params, given.model)
   resolution = _resolution(config, params, given.preprocess.get('resolution'))
-  file = pathlib.Path(declared_lib.json_path(str(path)))
+  file = pathlib.Path(declared_lib.json_path(found.opened.path))
   return declared_lib.Declared(
       config, preprocessing.parse({'resolution': resolution}), resolution,
       notes=((f'{file.name} beside it is not that of vit_jax' if file.exists()
@@ -210,7 +194,8 @@ def _config(
                if name in given or name not in vit.ViTConfig.dimensions}
     return factory.parse(section)
   section |= inferred.stem(params, family.backbone, given)
-  return inferred.with_variant(factory.parse(section), None)
+  config = factory.parse(section)
+  return dataclasses.replace(config, variant=published_sizes.variant(config))
 
 
 def _resolution(

@@ -14,7 +14,7 @@ from vit_jax.weights.formats import array_file
 
 def test_a_pickle_needs_torch(tmp_path, monkeypatch):
   (tmp_path / 'x.pth').write_bytes(pickle.dumps({'a': 1}, protocol=2))
-  assert array_file.sniff(tmp_path / 'x.pth') == 'pytorch'
+  assert array_file.format_of(tmp_path / 'x.pth') == 'pytorch'
   monkeypatch.setitem(sys.modules, 'torch', None)
   with pytest.raises(ValueError, match='torch is not installed. Install it'):
     pytorch.open_file(tmp_path / 'x.pth')

@@ -18,7 +18,6 @@ from tests.objectives import test_masked_patch
 from tests.optim import test_layer_decay
 from tests.parallel import test_golden_shardings
 from tests.weights import test_adapt
-from tests.weights import test_download
 from tests.weights import test_published_sizes
 from tests.weights.formats import test_orbax
 from tests.weights.formats.test_orbax import run  # noqa: F401
@@ -115,14 +114,6 @@ def test_an_override_that_contradicts_a_checkpoint_is_an_error(run):  # noqa: F8
     {'position': 'relative_mlp'}], ids=str)
 def test_positions_of_every_kind_fit_a_model_of_another_grid(settings):
   test_adapt.test_positions_of_every_kind_fit_a_model_of_another_grid(settings)
-
-
-def test_weights_and_their_settings_are_downloaded_once(
-    site, tmp_path, cached_files):
-  test_download.check_downloaded_once(
-      'timm', 'x.safetensors', site=site, tmp_path=tmp_path,
-      cached_files=cached_files, model=random_models.make(
-          {**random_models.TINY, 'gelu': 'exact'}, side=32))
 
 
 @pytest.mark.parametrize(('objective', 'section'), [

@@ -105,6 +105,17 @@ def known_settings(
   return known | dict(given.model)
 
 
+def with_variant(
+    config: model_config.ModelConfig, variant: str | None,
+) -> model_config.ModelConfig:
+  """Returns the config with the variant of its dimensions; None to find it."""
+  if variant is None:
+    variant = published_sizes.variant(config)
+  elif variant and not published_sizes.has_dimensions(config, variant):
+    variant = ''
+  return dataclasses.replace(config, variant=variant)
+
+
 def preprocess(
     config: model_config.ModelConfig, resolution: tuple[int, int],
     declared: Declared, given: overrides_lib.Overrides,

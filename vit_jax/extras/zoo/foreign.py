@@ -204,5 +204,5 @@ def _config(
   elif 'width' in section and 'num_heads' not in known:
     declared.origins['num_heads'] = 'inferred from the arrays'
   variant = section.pop('variant', None)
-  return inferred.with_variant(
+  return declared_lib.with_variant(
       vit_config.general(factory.parse(section)), variant)

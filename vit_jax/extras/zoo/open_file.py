@@ -1,5 +1,6 @@
 """Opens a file of weights, or the one in a folder, by its content."""
 
+import contextlib
 import pathlib
 
 from vit_jax import registry
@@ -28,19 +29,12 @@ def open_weights(path: pathlib.Path) -> array_file.ArrayFile:
   return registry.load(registry.WEIGHT_FILES[form]).open_file(path)
 
 
-def check_complete(path: pathlib.Path) -> None:
-  """Raises a ValueError unless a file of weights is complete.
-
-  The directory of an archive, or the header of .safetensors, declares how long
-  the file is; values are not read.
-  """
-  form = array_file.format_of(path)
-  registry.load(registry.WEIGHT_FILES[form]).check_complete(path)
-
-
 def _open_folder(folder: pathlib.Path) -> array_file.ArrayFile:
   held = sorted(folder.iterdir())
-  formats = {path: array_file.sniff(path) for path in held if path.is_file()}
+  formats = {}
+  for path in filter(pathlib.Path.is_file, held):
+    with contextlib.suppress(ValueError):  # It holds no weights.
+      formats[path] = array_file.format_of(path)
   indices = {path: form for path in held for end, form in _SHARDS.items()
              if path.name.endswith(end)}
   # A folder may hold the same weights in several formats.

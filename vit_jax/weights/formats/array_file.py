@@ -50,8 +50,12 @@ class ArrayFile:
     return to_float32(self.load(name), name=name, path=self.path)
 
 
-def sniff(path: pathlib.Path) -> Format | None:
-  """Returns the format of a file by its content; None if unknown."""
+def format_of(path: pathlib.Path) -> Format:
+  """Returns the format of a file by its content.
+
+  Raises:
+    ValueError: if it is not a file of weights.
+  """
   with path.open('rb') as file:
     start = file.read(30)
     # torch.save writes ARCHIVE/data.pkl or ARCHIVE/.format_version first; its
@@ -60,28 +64,17 @@ def sniff(path: pathlib.Path) -> Format | None:
   if start[:4] in (b'PK\x03\x04', b'PK\x05\x06'):
     return 'pytorch' if member.endswith(
         (b'/data.pkl', b'/.format_version', b'/version')) else 'npz'
+  size = path.stat().st_size
   if start[8:9] == b'{' and int.from_bytes(start[:8], 'little') < max(
-      path.stat().st_size, 100_000_000):
+      size, 100_000_000):
     return 'safetensors'
   # A pickle of protocol 2 that begins with the magic number of old torch.save.
-  return 'pytorch' if start[:2] == b'\x80\x02' else None
-
-
-def format_of(path: pathlib.Path, name: str = '') -> Format:
-  """Returns the format of a file; `name` replaces its path in the error.
-
-  Raises:
-    ValueError: if it is not a file of weights.
-  """
-  found = sniff(path)
-  if found is None:
-    with path.open('rb') as file:
-      start = file.read(16)
-    raise ValueError(
-        f'{name or path} is not a file of weights, or truncated: '
-        f'{path.stat().st_size:,} bytes that begin with {start!r}. Expected '
-        '.npz, .safetensors or a PyTorch state dict.')
-  return found
+  if start[:2] == b'\x80\x02':
+    return 'pytorch'
+  raise ValueError(
+      f'{path} is not a file of weights, or truncated: {size:,} bytes that '
+      f'begin with {start[:16]!r}. Expected .npz, .safetensors or a PyTorch '
+      'state dict.')
 
 
 def to_float32(

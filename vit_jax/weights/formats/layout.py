@@ -69,20 +69,10 @@ class Table:
       name = re.sub(pattern, replacement, name)
     return name
 
-  def ignores(self, name: str) -> bool:
-    """Whether an array is not read."""
-    return any(re.fullmatch(pattern, name) for pattern in self.ignored)
-
   def reason(self, name: str) -> str:
     """Returns why an array is not read, or '' for others."""
     return next((text for pattern, text in self.unsupported.items()
                  if re.fullmatch(pattern, name)), '')
-
-  def without(self, *parts: str) -> 'Table':
-    """Returns a table that does not write names with one of these parts."""
-    return dataclasses.replace(self, rows=tuple(
-        dataclasses.replace(row, read_only=row.read_only or any(
-            part in row.theirs for part in parts)) for row in self.rows))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -54,10 +54,6 @@ def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
         lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype),
         items.read_shapes(step / item))
     labels = items.read_labels(step, sums)
-  if 'model' not in run:
-    raise ValueError(
-        f'The config of the checkpoint {step} has no section model. Use '
-        'another checkpoint.')
 
   def explain(error: Exception) -> Exception | None:
     return None if isinstance(error, registry.NotNamedError) else ValueError(
@@ -161,11 +157,7 @@ def save(
     raise ValueError(f'orbax stores float32, but dtype is {dtype!r}.')
   paths.check_writable(target)
   run_config = {
-      **declared.metadata(model),
-      'data': {'resolution': list(model.resolution),
-               'mean': list(model.preprocess.mean),
-               'std': list(model.preprocess.std)},
-      'origin': model.origin}
+      **declared.metadata(model), 'origin': model.origin}
   arrays = tree.unflatten({
       name: jnp.asarray(array)
       for name, array in tree.flatten(model.read()).items() if array.size})

@@ -15,7 +15,6 @@ from vit_jax.extras.zoo import timm_names
 from vit_jax.extras.zoo.configs import timm
 from vit_jax.extras.zoo.configs import timm_export
 from vit_jax.models import factory
-from vit_jax.weights import declared
 from vit_jax.weights import weights as weights_lib
 
 TINY = random_models.TINY
@@ -158,7 +157,7 @@ def test_settings_at_the_top_level_of_an_older_file_are_read(labels, tmp_path):
       'keep_aspect': True, 'crop': 0.9, 'interpolation': 'lanczos',
       'labels': tuple('abcde')})
   assert loaded.settings == {
-      **dict.fromkeys(declared.REPORTED,
+      **dict.fromkeys(weights_lib.REPORTED,
                       f'declared by {tmp_path / "config.json"}'),
       'ops': 'assumed', 'keep_aspect': 'assumed, as timm does for this file'}
 

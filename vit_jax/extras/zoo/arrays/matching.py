@@ -165,7 +165,7 @@ def _matches(
   table = models[prefix].table
   return layout.matches(table, [
       name for name in names_under(prefix, names, models)
-      if not table.ignores(name)])
+      if not _ignores(table, name)])
 
 
 def candidates(names: Sequence[str]) -> list[tuple[records.Family, str]]:
@@ -180,7 +180,7 @@ def candidates(names: Sequence[str]) -> list[tuple[records.Family, str]]:
     return any(_matching_any(pattern, names)
                for pattern in found[0].positions_by) + sum(
         _knows(table, name[len(prefix):]) if name.startswith(prefix)
-        else table.ignores(name.removeprefix(parent))
+        else _ignores(table, name.removeprefix(parent))
         for name in names if name.startswith(parent))
 
   return sorted([
@@ -189,8 +189,13 @@ def candidates(names: Sequence[str]) -> list[tuple[records.Family, str]]:
                 key=num_known, reverse=True)
 
 
+def _ignores(table: layout.Table, name: str) -> bool:
+  """Whether an array is not read."""
+  return any(re.fullmatch(pattern, name) for pattern in table.ignored)
+
+
 def _knows(table: layout.Table, name: str) -> bool:
-  return (layout.find_row(table, name) is not None or table.ignores(name)
+  return (layout.find_row(table, name) is not None or _ignores(table, name)
           or bool(table.reason(name)))
 
 
