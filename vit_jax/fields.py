@@ -22,13 +22,13 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 import math
 import typing
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 T = TypeVar('T')
-NOTED, FREE, MEASURED, REFUSED = _CHANGES = (
-    'noted', 'free', 'measured', 'refused')
-Free, Measured, Refused = (
-    Annotated[T, FREE], Annotated[T, MEASURED], Annotated[T, REFUSED])
+NOTED, FREE, MEASURED, REFUSED = 'noted', 'free', 'measured', 'refused'
+Free: TypeAlias = Annotated[T, 'free']
+Measured: TypeAlias = Annotated[T, 'measured']
+Refused: TypeAlias = Annotated[T, 'refused']
 
 ANY = 'any'
 
@@ -68,7 +68,7 @@ def on_change(section: Any, path: Sequence[str]) -> str:
     if dataclasses.is_dataclass(section):
       hint = typing.get_type_hints(type(section), include_extras=True).get(key)
       found = next((each for each in getattr(hint, '__metadata__', ())
-                    if each in _CHANGES), found)
+                    if each in (FREE, MEASURED, REFUSED)), found)
     section = section.get(key) if isinstance(section, Mapping) else (
         getattr(section, key, None))
   return found
@@ -96,21 +96,3 @@ def check_range(
                f' and below {end:g}' if end < math.inf else
                ' and finite' * isinstance(numbers[0], float))
     raise ValueError(f'{name} must be {lowest}{highest}, but is {value}.')
-
-
-def check_exportable(config: Any, form: str) -> None:
-  """Raises if the format of another library cannot store a switch's value.
-
-  Raises:
-    ValueError: naming the switch and the values that the format can store.
-  """
-  known = {f.name: f for f in dataclasses.fields(config)}
-  for name, value in non_default(config).items():
-    exported = known[name].metadata['exported']
-    if isinstance(exported, Mapping):
-      exported = exported.get(form, ())
-    if exported != ANY and value not in exported:
-      allowed = (known[name].default, *exported)
-      raise ValueError(
-          f'The format {form} cannot store {name}={value!r}, only '
-          f'{" or ".join(map(repr, allowed))}. Save the model as orbax.')

@@ -53,7 +53,7 @@ def write(
         'express. Save it as orbax.')
   params = model.read()
   if isinstance(model.config, ablations.AblationConfig):
-    fields.check_exportable(model.config, form)
+    _check_exportable(model.config, form)
   model = dataclasses.replace(
       model, config=vit_config.general(model.config))
   config: Any = model.config
@@ -116,13 +116,13 @@ def _family(form: str, model: weights_lib.Weights) -> records.Family:
   """Returns the family to write."""
   config: Any = model.config
   if not isinstance(config, vit_config.BackboneConfig):
-    fields.check_exportable(config, form)
+    _check_exportable(config, form)
     return families.FAMILIES['timm_bit']
   if form == 'huggingface':
     found = huggingface_types.TYPES[huggingface_export.model_type(model)]
     return huggingface_types.in_family(found).written(config)
   # Names of arrays show whether biases are shared.
-  fields.check_exportable(dataclasses.replace(
+  _check_exportable(dataclasses.replace(
       config, position_at='stem') if config.has_offset_bias else config, form)
   if form == 'npz':
     return families.FAMILIES['npz']
@@ -195,3 +195,21 @@ def to_arrays(
               for n, array in arrays.items()}
   return {family.prefix + name: np.ascontiguousarray(array)
           for name, array in sorted(arrays.items())}
+
+
+def _check_exportable(config: Any, form: str) -> None:
+  """Raises if the format of another library cannot store a switch's value.
+
+  Raises:
+    ValueError: naming the switch and the values that the format can store.
+  """
+  known = {f.name: f for f in dataclasses.fields(config)}
+  for name, value in fields.non_default(config).items():
+    exported = known[name].metadata['exported']
+    if isinstance(exported, Mapping):
+      exported = exported.get(form, ())
+    if exported != fields.ANY and value not in exported:
+      allowed = (known[name].default, *exported)
+      raise ValueError(
+          f'The format {form} cannot store {name}={value!r}, only '
+          f'{" or ".join(map(repr, allowed))}. Save the model as orbax.')
