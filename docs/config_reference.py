@@ -3,7 +3,7 @@
     python -m docs.config_reference
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 import dataclasses
 import pathlib
 import typing
@@ -14,11 +14,17 @@ from vit_jax import objectives
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax.experiment import config as config_lib
-from vit_jax.experiment import reference
+from vit_jax.extras.keys import reference
 from vit_jax.models import factory
 from vit_jax.models import model_config
+from vit_jax.optim import config as optim_config
 
 PATH = pathlib.Path(__file__).with_name('config.md')
+ZOO = pathlib.Path(__file__).with_name('zoo.md')
+_MARK = '<!-- Keys of leaves, by python -m docs.config_reference -->'
+# Records that all others of their section extend.
+_COMMON = (
+    optim_config.CommonConfig, evals.EvaluatorConfig, model_config.ModelConfig)
 _INTRODUCTION = """# Config keys
 
 A config file needs only the values that differ from these defaults. A flag such
@@ -28,50 +34,67 @@ Quote lists: `--config.data.mean='[0.5,0.5,0.5]'`; a flag's `none` means
 `null`. A *duration* has one unit: `{'steps': N}`, `{'examples': N}`,
 `{'epochs': N}` or `{'percent': N}` of the run; as a flag,
 `--config.total.epochs=90`. NAME in `evals.NAME` is any name that you choose.
-This page is written by `python -m docs.config_reference`.
+Keys of all names are those of each record of a section. Those of today's
+backbones are in [zoo.md](zoo.md). `python -m docs.config_reference` writes
+this page.
 """
 
 
 def markdown() -> str:
   """Returns the page docs/config.md."""
-  sections: dict[str, tuple[Any, ...]] = {
-      name: _records(hint)
-      for name, hint in typing.get_type_hints(config_lib.Config).items()}
-  sections['evals'] = tuple(
-      evals.config_type(name, where='evals') for name in registry.EVALUATORS)
-  sections['objective'] = tuple(
-      map(objectives.config_type, registry.OBJECTIVES))
-  sections['model'] = (model_config.ModelConfig, *map(
-      factory.record, registry.MODELS))
   tables = [_table('Top level', [
       key for key in reference.fields(config_lib.Config, '')
-      if not sections[key.name]])]
-  for name, records in sections.items():
+      if not _sections()[key.name]])]
+  return '\n'.join([_INTRODUCTION, *tables, *_tables(of_leaves=False)])
+
+
+def with_keys_of_leaves(page: str) -> str:
+  """Returns the page docs/zoo.md, which ends with the keys of leaves."""
+  return page.partition(_MARK)[0] + '\n'.join(
+      [f'{_MARK}\n', *_tables(of_leaves=True)])
+
+
+def _sections() -> dict[str, tuple[Any, ...]]:
+  """Returns the records of each section; those that others extend are first."""
+  return {
+      **{name: _records(hint)
+         for name, hint in typing.get_type_hints(config_lib.Config).items()},
+      'optimizer': (optim_config.CommonConfig, *_records(
+          typing.get_type_hints(config_lib.Config)['optimizer'])),
+      'evals': (evals.EvaluatorConfig, *(
+          evals.config_type(name, where='evals')
+          for name in registry.EVALUATORS)),
+      'objective': tuple(map(objectives.config_type, registry.OBJECTIVES)),
+      'model': (model_config.ModelConfig, *map(
+          factory.record, registry.MODELS))}
+
+
+def _tables(*, of_leaves: bool) -> Iterator[str]:
+  """Yields the tables of the records of leaves, or of the trunk.
+
+  A key is in the table of the record that the others extend.
+  """
+  for name, records in _sections().items():
+    prefix = 'evals.NAME.' if name == 'evals' else f'{name}.'
     for record in records:
-      kind = ''
-      if len(records) > 1:
-        # The name of any optimizer of Optax has no default.
-        kind = ' with name ' + (
-            f'`{record.name}`' if hasattr(record, 'name') else
-            reference.descriptions(record)['name'].rstrip('.'))
-      prefix = 'evals.NAME.' if name == 'evals' else f'{name}.'
-      keys = list(_expanded(record, prefix))
-      if name == 'model':  # Without the keys of the record that it extends.
-        base = record.__base__
-        kind, keys = _model(record), [
-            key for key in keys if not dataclasses.is_dataclass(base)
-            or key not in _expanded(base, prefix)]
-      tables.append(_table(f'`{name}`{kind}', keys))
-  return '\n'.join([_INTRODUCTION, *tables])
+      bases = [one for one in records if one in record.__mro__[1:]]
+      known = {key for one in bases for key in _expanded(one, prefix)}
+      keys = [key for key in _expanded(record, prefix) if key not in known]
+      if keys and of_leaves == record.__module__.startswith('vit_jax.extras'):
+        kind = _kind(record, bases) if len(records) > 1 else ''
+        yield _table(f'`{name}`{kind}', keys)
 
 
-def _model(record: Any) -> str:
-  """Returns the end of the title of a model's table."""
-  if record is model_config.ModelConfig:
+def _kind(record: Any, bases: Sequence[Any]) -> str:
+  """Returns the end of the title of the table of a record."""
+  if record in _COMMON:
     return ' of all names'
-  base = record.__base__
-  return f' with name `{record.name}`' + (
-      f': also those of `{base.name}`, and' * bool(base.name))
+  # The name of any optimizer of Optax has no default.
+  name = f'`{record.name}`' if hasattr(record, 'name') else (
+      reference.descriptions(record)['name'].rstrip('.'))
+  also = [f'`{one.name}`' for one in bases if one not in _COMMON]
+  return f' with name {name}' + (
+      f': also those of {" and ".join(also)}, and' if also else '')
 
 
 def _table(title: str, keys: Iterable[reference.Key]) -> str:
@@ -87,8 +110,10 @@ def _expanded(record: Any, prefix: str) -> Iterator[reference.Key]:
   """Yields the keys of a record and of records in its fields."""
   hints = typing.get_type_hints(record)
   for key in reference.fields(record, prefix):
-    yield key
-    for inner in _records(hints[key.name.removeprefix(prefix)]):
+    hint = hints[key.name.removeprefix(prefix)]
+    if not set(reference.members(hint)) <= {*_records(hint)}:
+      yield key  # Not only a section.
+    for inner in _records(hint):
       yield from _expanded(inner, f'{key.name}.')
 
 
@@ -101,3 +126,4 @@ def _records(hint: Any) -> tuple[Any, ...]:
 
 if __name__ == '__main__':
   PATH.write_text(markdown())
+  ZOO.write_text(with_keys_of_leaves(ZOO.read_text()))

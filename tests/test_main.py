@@ -2,6 +2,7 @@
 
 import itertools
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -26,7 +27,7 @@ def test_help_lists_each_command(capsys):
     main.main(['--help'])
   output = capsys.readouterr().out
   for name in leaves.COMMANDS:
-    assert f'{name} ' in output
+    assert re.search(rf'^ +{name}\s', output, re.MULTILINE)
   assert 'Converts weights to another format and verifies' in output
 
 
@@ -42,10 +43,6 @@ def test_each_command_explains_its_flags(command, capsys):
     (['trian'], "Did you mean 'train'?"),
     (['train', '--config=c.py', '--wrkdir=x', '--workdir=x'],
      'Did you mean --workdir?'),
-    (['--config=c.py', '--workdir=x', '--learning-rate=1'],
-     'Did you mean --lr or --config.optimizer.learning_rate?'),
-    (['evaluate', '--workdir=x', '--batch_size=1'],
-     'Did you mean --config.batch_size?'),
     (['--config=configs/cifar.py', '--workdir=x'],
      "Did you mean 'configs/cifar10.py'?"),
     (['--config=configs/cifar10.py:epoch=1', '--workdir=x'],
@@ -54,10 +51,12 @@ def test_each_command_explains_its_flags(command, capsys):
       '--config.optimizer.lerning_rate=1'], "Did you mean 'learning_rate'?"),
     (['evaluate', '--workdir=nowhere'], '/nowhere.'),
     (['--confg=configs/cifar10.py'], 'Did you mean --config?'),
-    (['doctor', '--config.seed=1'], 'takes no config'),
     (['predict', '--model=x', '--steps=3', 'a.png'], "'--steps'"),
     (['train', '--config=c.py', '--workdir=x', '--epochs=3'], 'c.py'),
-    (['doctor', '--', '--region=x'], 'doctor takes no arguments after --'),
+    (['evaluate', '--workdir=x', '--', '--region=x'],
+     'evaluate takes no arguments after --'),
+    (['convert', '--source=x', '--target=y', '--format=npz',
+      '--config.seed=1'], 'takes no config'),
 ])
 def test_a_mistake_is_one_line_and_status_2(argv, words, capsys):
   assert main.main(argv) == 2
@@ -87,7 +86,7 @@ def test_an_error_of_a_library_keeps_its_traceback(monkeypatch):
 
   monkeypatch.setattr(main, 'run', run)
   with pytest.raises(ValueError, match='invalid literal'):
-    main.main(['doctor'])
+    main.main(['train'])
 
 
 def test_a_missing_package_is_named_with_the_install_command(

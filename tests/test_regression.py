@@ -11,7 +11,7 @@ import vit_jax
 from vit_jax import __main__ as main
 from vit_jax import run as run_lib
 from vit_jax.data.sources import open_source
-from vit_jax.run import initial_weights
+from vit_jax.experiment import fit_weights
 from vit_jax.weights import open as open_lib
 
 pytestmark = pytest.mark.slow  # It trains models.
@@ -73,7 +73,7 @@ def test_a_kept_head_and_a_resumed_run_keep_the_scale_of_their_targets(
     experiment = toy.build(**toy.config(**{**CONFIG, **changes}))
     run_lib.train(
         experiment, tmp_path / name,
-        weights=initial_weights.open_weights(experiment.config, tmp_path))
+        weights=fit_weights.open_initial(experiment.config, tmp_path))
     rows = (tmp_path / name / 'metrics.jsonl').read_text().splitlines()
     return next(row for row in map(json.loads, rows)
                 if 'test/r2' in row)['test/r2']

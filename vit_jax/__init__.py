@@ -60,9 +60,9 @@ def train(
   Returns the content of `summary.json`.
   """
   from vit_jax import run as run_lib
-  from vit_jax.run import initial_weights
-  return run_lib.train(experiment, workdir, weights=(
-      initial_weights.open_weights(experiment.config, workdir)))
+  from vit_jax.experiment import fit_weights
+  return run_lib.train(experiment, workdir, weights=fit_weights.open_initial(
+      experiment.config, workdir))
 
 
 def evaluate(
@@ -88,15 +88,12 @@ def evaluate(
   """
   from vit_jax import registry
   from vit_jax.run import evaluate_checkpoint
+  from vit_jax.run import evaluate_weights
   registry.allow_named([evaluators, overrides, source])
   weights = evaluate_checkpoint.open_weights(path, which=which)
-  results = evaluate_checkpoint.results(*evaluate_checkpoint.restore(
-      evaluate_checkpoint.config_for(
-          weights, config, evaluators=evaluators, overrides=overrides,
-          source=source),
-      weights))
-  return {key: value for name, result in results
-          for key, value in result.metrics_of(name).items()}
+  return evaluate_weights.evaluate(evaluate_checkpoint.config_for(
+      weights, config, evaluators=evaluators, overrides=overrides,
+      source=source), weights)['metrics']
 
 
 def list_models(pattern: str = '*') -> list[str]:

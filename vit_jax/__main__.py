@@ -82,7 +82,9 @@ def run(argv: Sequence[str]) -> int:
   config = [each[9:] for each in argv if each.startswith('--config=')]
   if config and {'-h', '--help'} & {*argv}:
     commands.get(argv[0], commands[DEFAULT]).print_help()
-    arguments.print_config(config[-1], config_overrides(argv))
+    if registry.exists(registry.KEYS):
+      registry.load(registry.KEYS).print_config(
+          config[-1], config_overrides(argv))
     return 0
   args = parse_arguments(argv, parser, commands)
   if args.command not in STOPPABLE:

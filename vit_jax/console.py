@@ -1,6 +1,6 @@
 """Terminal output shared by all commands: tables, numbers, sizes, durations."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 import textwrap
 from typing import Any
 
@@ -121,16 +121,6 @@ def format_metric(
     return '–'
   return (format_percent(value, digits=2) if is_fraction
           else format_number(value, digits=digits))
-
-
-def format_statistics(values: Mapping[str, Any], *, is_fraction: bool) -> str:
-  """Formats `mean` and `std` of a metric over runs: '97.22 ± 0.13 %'."""
-  mean, std = values['mean'], values['std']
-  if mean is None or std is None:
-    return format_metric(mean, is_fraction=is_fraction)
-  if is_fraction:
-    return f'{100 * mean:.2f} ± {100 * std:.2f} %'
-  return f'{format_number(mean)} ± {format_number(std)}'
 
 
 def shorten(text: str, width: int) -> str:

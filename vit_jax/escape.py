@@ -1,7 +1,7 @@
-"""Escapes text of unknown origin for terminals, spreadsheets and Markdown.
+"""Escapes text of unknown origin for terminals and spreadsheets.
 
-Names of files, classes and arrays can contain terminal commands, line breaks,
-formulas and markup. `wrap` is here because errors are also printed where the
+Names of files, classes and arrays can contain terminal commands, line breaks
+and formulas. `wrap` is here because errors are also printed where the
 libraries of `console` are missing.
 """
 
@@ -17,8 +17,6 @@ _CONTROLS = re.compile(
 # https://owasp.org/www-community/attacks/CSV_Injection
 _NUMBER = re.compile(r'[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?', re.ASCII)
 _FORMULA = ('=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠')
-# Also keeps bare addresses from becoming links: www.example.org, https://, a@b.
-_MARKUP = re.compile(r'[\\`*_\[\]<>|~$&!:@]|(?<=www)\.', re.IGNORECASE)
 
 
 def line(text: str) -> str:
@@ -52,13 +50,3 @@ def csv_cell(value: Any) -> Any:
   is_formula = isinstance(value, str) and value.startswith(
       _FORMULA) and not _NUMBER.fullmatch(value)
   return f"'{value}" if is_formula else value
-
-
-def markdown(text: str) -> str:
-  """Returns text that Markdown shows as it is."""
-  return _MARKUP.sub(r'\\\g<0>', line(text))
-
-
-def code(text: str) -> str:
-  """Returns text as a Markdown code span."""
-  return f"`{line(text).replace('`', chr(39))}`"

@@ -20,13 +20,13 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 import math
 import typing
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 T = TypeVar('T')
-NOTED, FREE, MEASURED, REFUSED = _CHANGES = (
-    'noted', 'free', 'measured', 'refused')
-Free, Measured, Refused = (
-    Annotated[T, FREE], Annotated[T, MEASURED], Annotated[T, REFUSED])
+NOTED, FREE, MEASURED, REFUSED = 'noted', 'free', 'measured', 'refused'
+Free: TypeAlias = Annotated[T, 'free']
+Measured: TypeAlias = Annotated[T, 'measured']
+Refused: TypeAlias = Annotated[T, 'refused']
 
 
 def switch(default: Any) -> Any:
@@ -54,7 +54,7 @@ def on_change(section: Any, path: Sequence[str]) -> str:
     if dataclasses.is_dataclass(section):
       hint = typing.get_type_hints(type(section), include_extras=True).get(key)
       found = next((each for each in getattr(hint, '__metadata__', ())
-                    if each in _CHANGES), found)
+                    if each in (FREE, MEASURED, REFUSED)), found)
     section = section.get(key) if isinstance(section, Mapping) else (
         getattr(section, key, None))
   return found

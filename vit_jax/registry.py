@@ -29,7 +29,7 @@ COMMANDS: Mapping[str, str] = {
     'convert': 'vit_jax.commands.convert',
     'export': 'vit_jax.extras.serve.commands.export',
     'benchmark': 'vit_jax.extras.plan.commands.benchmark',
-    'doctor': 'vit_jax.commands.doctor',
+    'doctor': 'vit_jax.extras.doctor.commands.doctor',
 }
 
 # `model.name`: config records; the most general last.
@@ -66,6 +66,9 @@ THRESHOLDS = 'vit_jax.extras.diagnostics.measured_thresholds:of_run'
 # Returns the model card of a finished run; card and upload of `convert`.
 CARD = 'vit_jax.extras.cards.model_card:of_run'
 PUBLISH = 'vit_jax.extras.cards.publish'
+
+# Describes the keys of configs for --help and misspelt flags.
+KEYS = 'vit_jax.extras.keys.reference'
 
 # Draws the result of an evaluator for `evaluate`.
 FIGURES = 'vit_jax.extras.figures.evaluation_figures:draw'

@@ -143,25 +143,6 @@ def test_a_workdir_that_cannot_be_created_is_a_storage_error(
     pass
 
 
-@pytest.mark.parametrize('is_new', [False, True])
-def test_a_deleted_or_replaced_workdir_is_one_clear_error(tmp_path, is_new):
-  workdir = tmp_path / 'run'
-  with pytest.raises(errors.StorageError, match=(
-      f'^{workdir}, or .lock in it, was deleted, moved or replaced')) as caught:
-    with lock.hold(workdir) as check:
-      check()
-      workdir.rename(tmp_path / 'moved')
-      if is_new:
-        workdir.mkdir()
-        (workdir / lock.FILENAME).write_text('process 1 on another host')
-      with pytest.raises(errors.StorageError, match='was deleted'):
-        check()
-      raise FileNotFoundError(errno.ENOENT, 'gone', '10/_METADATA')  # Orbax.
-  assert isinstance(caught.value.__cause__, FileNotFoundError)
-  with pytest.raises(FileNotFoundError), lock.hold(tmp_path / 'moved'):
-    raise FileNotFoundError(errno.ENOENT, 'gone', 'image.png')
-
-
 def test_a_file_system_without_locks_is_used_without_one(tmp_path, monkeypatch):
   flock = mock.Mock(side_effect=OSError(errno.ENOLCK, 'No locks available'))
   monkeypatch.setattr(lock.fcntl, 'flock', flock)

@@ -83,11 +83,17 @@ def test_an_unknown_evaluator_is_an_error_with_the_known_ones(
     _choose(splits, **options, **{setting: value})
 
 
-def test_a_metric_that_is_not_measured_never_stops_a_run_silently():
-  with pytest.raises(ValueError, match=(
-      "stop_below is 'test/r2', which is not measured .*test/accuracy")):
-    toy.build(evals={'test': {}},
-              checkpoint={'stop_below': [['test/r2', 0.5]]})
+@pytest.mark.parametrize(('section', 'words'), [
+    ({'stop_below': [['test/r2', 0.5]]},
+     "stop_below is 'test/r2', which is not measured .*test/accuracy"),
+    ({'best': 'test/acuracy'}, 'which is not measured .*test/accuracy'),
+    ({'best': 'tst/accuracy'}, "evaluator is called 'tst'"),
+    ({'best': 'test/loss', 'patience': 2},
+     'its evaluator runs at the end only')])
+def test_a_metric_that_is_not_measured_never_stops_a_run_silently(
+    section, words):
+  with pytest.raises(ValueError, match=words):
+    toy.build(evals={'test': {}}, checkpoint=section)
 
 
 def test_patience_without_a_validation_split_is_an_error():

@@ -286,7 +286,7 @@ def test_initial_weights_may_move_but_not_appear_before_a_run_resumes(
     ({'seed': 1}, r'(?s)is finished, with a different config. Set a longer '
      r'checkpoint.patience.*seed: 0 -> 1'),
     ({'total': {'steps': 19}}, 'at step 20, but the config ends at step 19'),
-    ({'data': {'resolution': [4, 16]}}, '2x2 patches, but .* 1x4'),
+    ({'data': {'resolution': [4, 16]}}, 'Use --config.data.resolution=8 or'),
     ({'data': {'mean': (0.1, 0.2, 0.3)}}, (
         '(?s)Use --config.data.mean=0.5 or .*'
         r'mean: 0.5 -> \[0.1, 0.2, 0.3\]')),
@@ -390,10 +390,9 @@ def test_a_workdir_that_is_moved_while_training_ends_the_run(
 
   monkeypatch.setattr(writer_lib.MetricWriter, 'write', moved_at_step_12)
   with pytest.raises(errors.StorageError, match=(
-      f'{workdir}, or .lock in it, was deleted, moved or replaced')):
+      f'Cannot write .*checkpoint.* to {workdir}/checkpoints')):
     train(scripted(base), workdir)
   assert not (workdir / writer_lib.FILENAME).exists()
-  assert max(row['step'] for row in toy.rows(tmp_path / 'moved')) == 12
 
 
 def test_tensorboard_shows_the_first_images(stopped):

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 
 from etils import epath
+import flax.traverse_util
 import numpy as np
 import pytest
 
@@ -19,7 +20,6 @@ from vit_jax.data.splits import split_strings
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
 from vit_jax.experiment import fit_weights
-from vit_jax.experiment import reference
 from vit_jax.run import counters as counters_lib
 from vit_jax.run import data_changes
 from vit_jax.run import evaluation
@@ -156,20 +156,19 @@ def test_a_change_of_any_key_means_what_its_field_declares():
   config, counters = experiment.config, counters_lib.Counters()
   finished = counters_lib.Counters(step=experiment.total_steps)
   found = collections.defaultdict(set)
-  for key in reference.keys_of(config):
-    path = tuple(key.name.split('.'))
-    meaning = fields.on_change(config, path)
-    found[meaning].add(key.name)
+  for path in flax.traverse_util.flatten_dict(config_lib.to_plain(config)):
+    key, meaning = '.'.join(path), fields.on_change(config, path)
+    found[meaning].add(key)
     change = config_file.Difference(path, 'old', 'new'), meaning
     for state, problems in ((counters, {fields.REFUSED}), (
         finished, {fields.REFUSED, fields.NOTED})):
       problem = restore._problem(
           experiment, state, [change], data_problem='', weights=None)
-      assert bool(problem) == (meaning in problems), key.name
-      assert (f"--config.{key.name}='\"old\"'" in problem) == (
+      assert bool(problem) == (meaning in problems), key
+      assert (f"--config.{key}='\"old\"'" in problem) == (
           meaning == fields.REFUSED)
     assert restore._changes_metrics(*change, name='val') == (
-        meaning == fields.MEASURED or path[0] == 'objective'), key.name
+        meaning == fields.MEASURED or path[0] == 'objective'), key
   assert found[fields.REFUSED] == {f'data.{name}' for name in (
       'mixture', 'holdout', 'resolution', 'value_range', 'mean', 'std',
       'target_mean', 'target_std')}

@@ -6,18 +6,16 @@ way, so a killed run never blocks a restart. Buckets and file systems without
 locks are not protected.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 import contextlib
 import datetime
 import fcntl
-import functools
 import os
 import socket
 
 from etils import epath
 
 from vit_jax import atomic_files
-from vit_jax import exceptions
 from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import paths
 
@@ -25,12 +23,8 @@ FILENAME = '.lock'
 
 
 @contextlib.contextmanager
-def hold(
-    workdir: epath.PathLike) -> Generator[Callable[[], None], None, None]:
+def hold(workdir: epath.PathLike) -> Generator[None, None, None]:
   """Creates a workdir and locks it while the context is active.
-
-  Yields a function that raises a `StorageError` once the workdir was deleted or
-  replaced: it would be written to without a lock.
 
   Raises:
     ValueError: if another run holds the lock, with its process and host, or
@@ -39,37 +33,14 @@ def hold(
   """
   workdir = epath.Path(workdir).expanduser()
   paths.check_writable(workdir)
-  check: Callable[[], None] = lambda: None
   with contextlib.ExitStack() as stack:
     with errors.explain_errors('the workdir', workdir):
       workdir.mkdir(parents=True, exist_ok=True)
       if not atomic_files.is_remote(workdir):
         # Unbuffered, as a write to a full disk must not be repeated on closing.
-        file = stack.enter_context(open(
-            workdir / FILENAME, 'ab+', buffering=0))
-        _lock(file, workdir)
-        file.seek(0)
-        check = functools.partial(_check_same, workdir, file.read())
-
-    def deleted(error: Exception) -> errors.StorageError | None:
-      try:
-        check()
-      except errors.StorageError as found:
-        return found
-      return None
-
-    with exceptions.replaced_by(deleted):  # Errors of Orbax name other files.
-      yield check
-
-
-def _check_same(workdir: epath.Path, content: bytes) -> None:
-  with contextlib.suppress(FileNotFoundError):
-    if (workdir / FILENAME).read_bytes() == content:
-      return
-  raise errors.StorageError(
-      f'{workdir}, or {FILENAME} in it, was deleted, moved or replaced while '
-      'this run was active there. Move it back, or use another --workdir: a '
-      'save in progress may have created the folder again.')
+        _lock(stack.enter_context(open(
+            workdir / FILENAME, 'ab+', buffering=0)), workdir)
+    yield
 
 
 def _lock(file, workdir: epath.Path) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 import difflib
-import textwrap
 from typing import Any
 
 from etils import epy
 
+from vit_jax import registry
 from vit_jax import schema
 
 with epy.lazy_imports():
@@ -21,13 +21,9 @@ with epy.lazy_imports():
   from vit_jax.data import config as data_config
   from vit_jax.data import earlier
   from vit_jax.data.sources import columns as columns_lib
-  from vit_jax.experiment import config as config_lib
-  from vit_jax.experiment import load_config
-  from vit_jax.experiment import reference
   from vit_jax.inference import image_files
   from vit_jax.inference import load as load_lib
   from vit_jax.inference import model as model_lib
-  from vit_jax.models import vit
 
 
 # Flags of several commands, with the arguments of `add_argument`.
@@ -143,11 +139,10 @@ def check_flag(flag: str, known: Sequence[str]) -> None:
   if flag in known:
     return
   given, meant = flag.replace('_', '-'), {name: [name] for name in known}
-  if '--config' in known and not difflib.get_close_matches(
-      given, known, cutoff=0.8):
+  if '--config' in known and registry.exists(registry.KEYS) and not (
+      difflib.get_close_matches(given, known, cutoff=0.8)):
     short = {key: name for name, (key, _) in _SHORT_FLAGS.items()}
-    for key in (*reference.names(config_lib.Config),
-                *reference.names(vit.ViTConfig, 'model.')):
+    for key in registry.load(registry.KEYS).names_of_configs():
       last = key.rpartition('.')[2].replace('_', '-')
       meant.setdefault(f'--{last}', []).extend([
           *{short.get(key, '')}.intersection(known), f'--config.{key}'])
@@ -156,22 +151,6 @@ def check_flag(flag: str, known: Sequence[str]) -> None:
   raise ValueError(
       f'Unknown flag {flag!r}.' + f' Did you mean {hint}?' * bool(hint)
       + f' Known: {", ".join(known)}.')
-
-
-def print_config(specification: str, overrides: Sequence[str]) -> None:
-  """Prints each key of a config with its value, type and description."""
-  try:
-    stages = load_config.load(specification, overrides)
-  except ValueError:
-    # Configs for fine-tuning take the model from a checkpoint.
-    stages = load_config.load(specification, ['model.variant=B/16', *overrides])
-  for stage, config in stages.items():
-    print(f'\nkeys of {specification}' + f', stage {stage}' * bool(stage))
-    for key in reference.keys_of(config):
-      print(f'  --config.{key.name}={key.value}  ({key.type})')
-      print(textwrap.fill(
-          key.description, 79, initial_indent=' ' * 6,
-          subsequent_indent=' ' * 6))
 
 
 def short_overrides(args: argparse.Namespace) -> list[str]:

@@ -79,10 +79,12 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   config = evaluate_weights.with_settings(
       config, flip=args.flip, sensitivity=args.sensitivity)
   run_folder = arguments.run_folder(args.workdir)
-  return 0, evaluate_weights.evaluate(
+  results = evaluate_weights.evaluate(
       config, weights, _show, store_thresholds=args.store_thresholds,
       output=(epath.Path(args.output) if args.output else
               run_folder and run_folder / 'evals'))
+  print(f'checkpoint  {weights.address} ({weights.kind})')
+  return 0, results
 
 
 def _show(

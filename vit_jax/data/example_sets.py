@@ -67,12 +67,6 @@ class ExampleSet:
     one, two = self.labels[ours], other.labels[theirs]
     return both[(one != two) & (one != _UNKNOWN) & (two != _UNKNOWN)]
 
-  def label_of(
-      self, keys: UInt64[np.ndarray, 'keys']) -> UInt32[np.ndarray, 'keys']:
-    """Returns the hashes of the labels of some of its keys."""
-    assert self.keys is not None and self.labels is not None
-    return self.labels[np.searchsorted(self.keys, keys)]
-
   def names(self, keys: UInt64[np.ndarray, '_']) -> list[str]:
     """Returns the keys with these hashes."""
     assert self.keys is not None and self.places is not None

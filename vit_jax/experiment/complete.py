@@ -126,7 +126,7 @@ def _with_best(
   config = dataclasses.replace(
       config, checkpoint=dataclasses.replace(section, best=best),
       evals=sections)
-  config_lib.check_best(config, completed=True)
+  config_lib.check_best(config)
   return config
 
 

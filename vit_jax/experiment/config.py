@@ -100,7 +100,6 @@ def resolve(raw: Mapping[str, Any]) -> Config:
     raise ValueError(
         f'batch_size {config.batch_size} does not divide into '
         f'{config.accumulation} microbatches (accumulation).')
-  check_best(config, completed=False)
   return config
 
 
@@ -114,28 +113,20 @@ def _check_sections(raw: Mapping[str, Any]) -> None:
           f'{name} must be a section with keys, but is {section!r}.')
 
 
-def check_best(config: Config, *, completed: bool) -> None:
-  """Raises a `ValueError` if `checkpoint` names an unknown evaluator or metric.
+def check_best(config: Config) -> None:
+  """Raises if `checkpoint` names an evaluator that is unknown or runs too late.
 
-  Before a config is `completed`, evaluators of validation splits may be absent,
-  because they are added if the data have such a split. Afterwards, only the
-  evaluators are checked.
+  Only for a completed config: data with a validation split add an evaluator.
   """
-  section = config.checkpoint
   for setting, metric in checkpoint_metrics(config):
-    name = metric.partition('/')[0]
-    if completed:
-      evaluator_of(config, metric, setting=setting)
-    elif name in config.evals or name not in split_strings.VALIDATION:
-      metric_mode(config, metric, setting=setting)
-    else:
-      continue
-    if setting == 'checkpoint.best' and section.patience is not None and (
-        config.evals[name].every is None):
+    section = evaluator_of(config, metric, setting=setting)
+    if (setting == 'checkpoint.best' and section.every is None
+        and config.checkpoint.patience is not None):
       raise ValueError(
-          f'checkpoint.patience waits for {section.best} to improve, but '
-          f'evals.{name} runs at the end only. Set '
-          f'--config.evals.{name}.every.epochs=1 or similar.')
+          f'checkpoint.patience waits for {metric} to improve, but its '
+          'evaluator runs at the end only. Set '
+          f'--config.evals.{metric.partition("/")[0]}.every.epochs=1 or '
+          'similar.')
 
 
 def checkpoint_metrics(config: Config) -> list[tuple[str, str]]:
@@ -192,12 +183,6 @@ def best_mode(config: Config) -> metrics_lib.Mode:
   """Returns 'max' or 'min' for the metric of the best checkpoint."""
   return metric_mode(
       config, config.checkpoint.best, setting='checkpoint.best')
-
-
-def without_evals(config: Config) -> Config:
-  """Returns the config of a run without evaluators or a best checkpoint."""
-  return dataclasses.replace(
-      config, evals={}, checkpoint=checkpoint_config.CheckpointConfig())
 
 
 def for_evaluation(config: Config) -> Config:

@@ -183,10 +183,6 @@ class Difference(NamedTuple):
   def __str__(self) -> str:
     return f'{".".join(self.path)}: {self.old!r} -> {self.new!r}'
 
-  def is_in(self, *sections: tuple[str, ...]) -> bool:
-    """Whether the value is, or is part of, one of the sections."""
-    return any(self.path[:len(each)] == each for each in sections)
-
 
 def differences(
     old: Any, new: Any, path: tuple[str, ...] = (),

@@ -1,7 +1,10 @@
 """Fits weights to the model of an experiment."""
 
+from collections.abc import Callable
 import dataclasses
+import os
 
+from etils import epath
 import jax
 import numpy as np
 
@@ -25,18 +28,28 @@ def open_address(
   return open_lib.open(address, which=which, num_heads=num_heads, log=None)
 
 
-def open_initial(config: config_lib.Config) -> weights_lib.Weights | None:
-  """Opens the weights at `init.checkpoint`, if it is set."""
-  init = config.init
-  if init.stage:
+def open_initial(
+    config: config_lib.Config, workdir: epath.PathLike = '',
+    opener: Callable[..., weights_lib.Weights] = open_address,
+) -> weights_lib.Weights | None:
+  """Opens the weights that a run starts from, if any.
+
+  Args:
+    config: config of the run.
+    workdir: its folder, in whose folder that of an earlier stage is.
+    opener: opens an address, such as a function that keeps what it has opened.
+  """
+  init, address = config.init, config.init.checkpoint
+  if init.stage and not workdir:
     raise ValueError(
         f'init.stage is {init.stage!r}, whose weights only the workdir of all '
         "stages holds. Set init.stage to '' and init.checkpoint to the workdir "
         'of that stage, or start from random parameters: '
         'init_state(random=True).')
-  return open_address(
-      init.checkpoint, init.which, getattr(config.model, 'num_heads', 0)
-  ) if init.checkpoint else None
+  if init.stage:
+    address = os.fspath(epath.Path(workdir).parent / init.stage)
+  return opener(address, init.which, getattr(config.model, 'num_heads', 0)
+                ) if address else None
 
 
 def start(

@@ -8,6 +8,7 @@ the checkpoint or other weights are opened for that.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 import functools
+import types
 from typing import Any
 
 from vit_jax import console
@@ -42,17 +43,14 @@ def open_weights(
 
 def opener() -> Callable[..., weights_lib.Weights]:
   """Returns `open_weights` that opens the same weights once."""
-  found: dict[tuple[str, str, int], weights_lib.Weights] = {}
+  found: dict[tuple[str, str], weights_lib.Weights] = {}
 
   def open_once(
       checkpoint: str, which: str, num_heads: int) -> weights_lib.Weights:
-    key = checkpoint, which, num_heads
-    if key not in found:
-      found[key] = open_weights(*key)
-      # A completed config has the number of heads that was inferred.
-      inferred = getattr(found[key].config, 'num_heads', num_heads)
-      found[checkpoint, which, inferred] = found[key]
-    return found[key]
+    # A completed config has the number of heads that was inferred.
+    if (checkpoint, which) not in found:
+      found[checkpoint, which] = open_weights(checkpoint, which, num_heads)
+    return found[checkpoint, which]
 
   return open_once
 
@@ -60,6 +58,7 @@ def opener() -> Callable[..., weights_lib.Weights]:
 def load(
     config: Source, overrides: Sequence[str] = (), *,
     open_weights: Callable[..., weights_lib.Weights] | None = open_weights,
+    sections: Mapping[str, Any] = types.MappingProxyType({}),
 ) -> dict[str, config_lib.Config]:
   """Returns the stages of a config file, by name.
 
@@ -72,6 +71,7 @@ def load(
       'stages.pretrain.batch_size=64' for one.
     open_weights: opens the weights at `init.checkpoint`, which complete the
       section `model` and the scale of pixels; None leaves them open.
+    sections: sections in place of those of each stage, before the overrides.
 
   Raises:
     ValueError, FileNotFoundError: as `config_file.read` and `config.resolve`,
@@ -80,7 +80,7 @@ def load(
   raw = dict(config_file.read(config) if isinstance(config, str) else config)
   raw.pop('sweep', None)  # Read by `sweep.plan`.
   stages = raw.pop('stages', None) or {'': {}}
-  merged = {name: config_lib.merge(raw, stage)
+  merged = {name: {**config_lib.merge(raw, stage), **sections}
             for name, stage in stages.items()}
   # Overrides of a single stage come last, so that they take precedence.
   for override in sorted(overrides, key=lambda o: o.startswith('stages.')):

@@ -11,7 +11,6 @@ chip's memory bandwidth and links.
 
 from collections.abc import Sequence
 import dataclasses
-import glob
 
 from vit_jax import schema
 
@@ -122,8 +121,3 @@ def utilisation(
   """Returns the fraction of the devices' peak FLOP/s, or None if unknown."""
   row = find(kind)
   return flops_per_sec / (row.peak_flops * devices) if row else None
-
-
-def has_tpu() -> bool:
-  """Returns whether this process can see a TPU."""
-  return bool(glob.glob('/dev/accel*') + glob.glob('/dev/vfio/[0-9]*'))

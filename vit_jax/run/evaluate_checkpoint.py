@@ -1,9 +1,7 @@
 """Evaluates weights outside of training, with the data of a config."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 import dataclasses
-import functools
-import json
 from typing import Any
 
 from etils import epath
@@ -13,7 +11,6 @@ from vit_jax import classes
 from vit_jax import console as console_lib
 from vit_jax import data
 from vit_jax import escape
-from vit_jax import evals
 from vit_jax import objectives
 from vit_jax import registry
 from vit_jax import schema
@@ -71,17 +68,16 @@ def config_for(
     ValueError: if there is no config, or no such evaluator.
   """
   is_model = isinstance(weights, model_lib.Model)
-  # The weights determine the model, so the config may leave it open, and those
-  # that it starts training from are not read.
-  first = ([f'model={json.dumps(schema.to_plain(weights.config))}']
-           if is_model else [])
   # Overrides of evaluators wait for the addition of those the config lacks.
   later = [o for o in overrides if o.startswith('evals.')]
-  now = [*first, *(o for o in overrides if o not in later)]
+  now = [o for o in overrides if o not in later]
   if specification:
+    # The weights determine the model, so the config may leave it open, and
+    # those that it starts training from are not read.
     config = load_config.load_one(
-        specification, now, stage=stage,
-        open_weights=None if is_model else load_config.open_weights)
+        specification, now, stage=stage, **{
+            'sections': {'model': schema.to_plain(weights.config)},
+            'open_weights': None} if is_model else {})
   elif weights.run:
     config = config_lib.resolve_with(weights.run, now)
   else:
@@ -211,17 +207,3 @@ def restore(
       print(escape.line(
           f'{row.status} {row.name}: {row.old_shape} -> {row.new_shape}'))
   return experiment, frozen_weights.with_teacher(experiment, params)
-
-
-def results(
-    experiment: build_lib.Experiment, params: types.Params,
-    beat: Callable[[str], None] = lambda name: None,
-) -> Iterator[tuple[str, evals.Result]]:
-  """Runs the evaluators; yields the name and the result of each.
-
-  `beat` is called with the evaluator's name at the start and after each batch.
-  """
-  for name in experiment.evaluators:
-    beat(name)
-    yield name, experiment.evaluate(
-        name, params, functools.partial(beat, name))

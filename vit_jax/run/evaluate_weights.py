@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 import dataclasses
+import functools
 import time
 from typing import Any
 
@@ -22,11 +23,13 @@ from vit_jax.weights import weights as weights_lib
 
 # Takes the name of an evaluator, its result and its seconds.
 Show = Callable[[build_lib.Experiment, str, evals.Result, float], object]
+_SILENT: Show = lambda *_: None
 
 
 def evaluate(
-    config: config_lib.Config, weights: weights_lib.Weights, show: Show, *,
-    output: epath.Path | None = None, store_thresholds: bool = False,
+    config: config_lib.Config, weights: weights_lib.Weights,
+    show: Show = _SILENT, *, output: epath.Path | None = None,
+    store_thresholds: bool = False,
 ) -> dict[str, Any]:
   """Runs the evaluators; returns their metrics and tables as plain data.
 
@@ -46,11 +49,14 @@ def evaluate(
   ) as watchdog, coordination.explain_lost_processes():
     experiment, params = evaluate_checkpoint.restore(config, weights)
     stored = store_thresholds and _threshold_evaluator(experiment, weights)
-    is_first, start = jax.process_index() == 0, time.monotonic()
+    is_first = jax.process_index() == 0
     draws = is_first and output is not None and registry.exists(
         registry.FIGURES)
-    for name, result in evaluate_checkpoint.results(
-        experiment, params, lambda name: watchdog.beat(f'evaluating {name}')):
+    for name in experiment.evaluators:
+      beat = functools.partial(watchdog.beat, f'evaluating {name}')
+      beat()
+      start = time.monotonic()
+      result = experiment.evaluate(name, params, beat)
       show(experiment, name, result, time.monotonic() - start)
       for path in registry.load(registry.FIGURES)(
           name, result, output) if draws else ():
@@ -63,8 +69,6 @@ def evaluate(
         tables[name] = {
             **{key: table.tolist() for key, table in result.tables.items()},
             'class_names': result.class_names}
-      start = time.monotonic()
-  print(f'checkpoint  {weights.address} ({weights.kind})')
   return {'checkpoint': weights.address, 'parameters': weights.kind,
           'metrics': metrics, 'tables': tables}
 

@@ -95,13 +95,6 @@ def chosen_metrics(content: Mapping[str, Any]) -> Mapping[str, Any]:
   return (content.get('best') or {}).get('metrics') or content['metrics']
 
 
-def chosen_checkpoint(content: Mapping[str, Any]) -> str:
-  """Returns 'best checkpoint by val/accuracy' or 'last checkpoint'."""
-  best = content.get('best') or {}
-  return (f'best checkpoint by {best["metric"]}' if best.get('metrics')
-          else 'last checkpoint')
-
-
 def describe_early_stop(
     section: checkpoint_config.CheckpointConfig,
     counters: counters_lib.Counters) -> str:

@@ -85,16 +85,15 @@ def train(
     watchdog = stack.enter_context(watchdog_lib.Watchdog(
         experiment.config.log, 'opening the workdir'))
     stack.enter_context(coordination.explain_lost_processes())
-    checks: list[Callable[[], None]] = []  # Of process 0, which holds the lock.
-    coordination.run_on_first('lock', lambda: checks.append(
-        stack.enter_context(lock.hold(workdir))))
+    coordination.run_on_first(
+        'lock', lambda: stack.enter_context(lock.hold(workdir)))
     checkpoints = stack.enter_context(
         manager.Checkpoints(workdir, experiment.config.checkpoint))
     # Entered again here, so that closing the checkpoints sees a LostError.
     stack.enter_context(coordination.explain_lost_processes())
     multihost.connect_cpus(experiment.mesh)
     files = workdir_lib.Files(
-        workdir, title, checkpoints.describe_latest, tuple(checks))
+        workdir, title, checkpoints.describe_latest)
     return _restore_and_train(
         experiment, files, checkpoints, stop, watchdog, weights, profile_steps)
 

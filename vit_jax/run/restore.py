@@ -189,7 +189,7 @@ def _changes(
     config = dataclasses.replace(config, accumulation=earlier.num_microbatches)
   return [(each, fields.on_change(config, each.path))
           for each in config_file.differences(
-              *map(config_lib.to_plain, (earlier, config)))]
+              config_lib.to_plain(earlier), config_lib.to_plain(config))]
 
 
 def _changes_metrics(

@@ -15,7 +15,6 @@ from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fit_weights
 from vit_jax.experiment import load_config
 from vit_jax.run import curves as plots
-from vit_jax.run import initial_weights
 from vit_jax.run import loop
 from vit_jax.run import watchdog as watchdog_lib
 from vit_jax.run import workdir as workdir_lib
@@ -67,10 +66,11 @@ def train(
     # A finished stage is not kept: its compiled programs take memory.
     experiment, path = experiments.pop(name), workdir / name
     declared |= config_lib.declared_metrics(experiment.config)
+    with watchdog_lib.Watchdog(log, 'opening the initial weights'):
+      weights = fit_weights.open_initial(experiment.config, path, opener)
     summaries[name] = loop.train(
         experiment, path, title=name, profile_steps=profile_steps,
-        weights=initial_weights.open_weights(
-            experiment.config, path, opener))
+        weights=weights)
   if jax.process_index() == 0 and list(stages) != ['']:
     atomic_files.write_json(
         workdir / workdir_lib.SUMMARY, {'stages': summaries})

@@ -9,7 +9,7 @@
     unreadable.jsonl unreadable images, if any (`run.unreadable_log`)
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 import contextlib
 import dataclasses
 from typing import Any
@@ -46,26 +46,21 @@ class Files:
     path: the workdir.
     title: name of the run, or ''.
     describe_latest: returns a sentence about the checkpoint to resume from.
-    checks: functions that raise an error if the workdir must not be written to.
   """
   path: epath.Path
   title: str
   describe_latest: Callable[[], str]
-  checks: tuple[Callable[[], None], ...] = ()
 
   @property
   def is_active(self) -> bool:
     """Whether this process writes."""
     return jax.process_index() == 0
 
-  @contextlib.contextmanager
-  def explain_errors(self, what: str) -> Generator[None, None, None]:
-    """Checks that the workdir is still this run's; explains storage errors."""
-    with errors.explain_errors(
-        what, self.path, resume=self.describe_latest):
-      for check in self.checks:
-        check()
-      yield
+  def explain_errors(
+      self, what: str) -> contextlib.AbstractContextManager[None]:
+    """Explains errors of writing a file."""
+    return errors.explain_errors(
+        what, self.path, resume=self.describe_latest)
 
   def write_start(self, experiment: experiment_lib.Experiment) -> None:
     """Writes the resolved config and the table of parameters."""

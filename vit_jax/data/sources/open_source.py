@@ -190,12 +190,6 @@ def _find(
   return kind, paths
 
 
-def is_user_data(name: str) -> bool:
-  """Whether a name denotes data that the user collected or prepared."""
-  return not _target(name) and (
-      files.is_path(name) or not known_datasets.is_known(name))
-
-
 @dataclasses.dataclass(frozen=True)
 class PlannedSplit(protocol.Source):
   """A split of known length whose files are not available."""

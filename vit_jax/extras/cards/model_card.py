@@ -30,6 +30,8 @@ from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import log_config
 from vit_jax.run import log_rows
 
+# Also keeps bare addresses from becoming links: www.example.org, https://, a@b.
+_MARKUP = re.compile(r'[\\`*_\[\]<>|~$&!:@]|(?<=www)\.', re.IGNORECASE)
 MAX_NAMES = 20  # Class names are listed up to this number.
 _HUB = 'hf://'  # Prefix of weights on the Hugging Face hub.
 _USE = '## How to use it'  # Heading of the section with the model's path.
@@ -58,9 +60,10 @@ def of_run(
   card = huggingface_hub.ModelCard.from_template(
       _metadata(title, experiment, results, origin),
       template_path=str(pathlib.Path(__file__).with_suffix('.md.jinja')),
-      console=console, escape=escape, words=_words, count='{:,}'.format,
+      console=console, markdown=_markdown, code=_code, words=_words,
+      count='{:,}'.format,
       operations=lambda ops: '; '.join(map(_words, ops)) or 'none',
-      names=lambda several: ', '.join(map(escape.markdown, several)),
+      names=lambda several: ', '.join(map(_markdown, several)),
       title=title, config=config, model=config.model, dataset=dataset,
       summary=summary, results=results,
       class_names=names if len(names) <= MAX_NAMES else (),
@@ -85,7 +88,7 @@ def of_weights(repository: str, description: str, *, predicts: bool) -> str:
   use = _use(f'hf://{repository}', predicts=predicts)
   return (f'---\n{data.to_yaml().strip()}\n---\n\n'
           f'# {repository.split("/")[1]}\n\n'
-          f'{escape.markdown(description)}\n\n{use}\n')
+          f'{_markdown(description)}\n\n{use}\n')
 
 
 def for_hub(text: str, *, library: str, licence: str) -> str:
@@ -210,3 +213,13 @@ def _value(value: Any) -> str:
   if isinstance(value, Mapping):  # A duration, {'percent': 10}, and the like.
     return ' '.join(f'{v} {k}' for k, v in value.items() if v is not None)
   return value if isinstance(value, str) else json.dumps(value)
+
+
+def _markdown(text: str) -> str:
+  """Returns text that Markdown shows as it is."""
+  return _MARKUP.sub(r'\\\g<0>', escape.line(text))
+
+
+def _code(text: str) -> str:
+  """Returns text as a Markdown code span."""
+  return f"`{escape.line(text).replace('`', chr(39))}`"

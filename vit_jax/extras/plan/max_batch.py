@@ -14,9 +14,9 @@ import jax
 
 from vit_jax import console
 from vit_jax.experiment import build as build_lib
-from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import load_config
 from vit_jax.extras.plan import step_cost
+from vit_jax.extras.plan import workload
 from vit_jax.run import curves as plots
 
 FIRST_GUESS = 256
@@ -115,7 +115,7 @@ def _cost_by_batch(
         f'--max-batch needs a config without stages, but {specification} has '
         f'{", ".join(stages)}.')
   config = dataclasses.replace(
-      config_lib.without_evals(stages['']), accumulation=1)
+      workload.without_evals(stages['']), accumulation=1)
 
   def cost_of(batch: int) -> step_cost.StepCost:
     return step_cost.compile_step(build_lib.build(

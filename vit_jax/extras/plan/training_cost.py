@@ -23,6 +23,7 @@ from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import model_flops
 from vit_jax.extras.plan import paper_costs
 from vit_jax.extras.plan import roofline
+from vit_jax.extras.plan import workload
 from vit_jax.models import factory
 from vit_jax.parallel import hardware
 from vit_jax.parallel import mesh as mesh_lib
@@ -59,7 +60,7 @@ def stage_cost(
   """Counts the training cost of a config, without data or accelerators."""
   # These do not affect the count.
   config = dataclasses.replace(
-      config_lib.without_evals(config), mesh=mesh_lib.MeshConfig(),
+      workload.without_evals(config), mesh=mesh_lib.MeshConfig(),
       accumulation=1)
   experiment = build_lib.build(
       config, jax.devices()[:1], data_optional=True)

@@ -1,7 +1,9 @@
 """Config of the benchmarked training step: softmax loss, Adam, no dropout."""
 
 from collections.abc import Sequence
+import dataclasses
 
+from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.experiment import config as config_lib
 
 TRAIN_OPS = [{'op': 'inception_crop'}, {'op': 'flip'}]
@@ -26,3 +28,9 @@ def config(
       'optimizer': {'name': 'adam', 'learning_rate': 1e-4,
                     'schedule': {'name': 'constant'}},
   }, overrides)
+
+
+def without_evals(config: config_lib.Config) -> config_lib.Config:
+  """Returns the config of a run without evaluators or a best checkpoint."""
+  return dataclasses.replace(
+      config, evals={}, checkpoint=checkpoint_config.CheckpointConfig())

@@ -20,7 +20,6 @@ from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
 from vit_jax.experiment import fit_weights
 from vit_jax.parallel import coordination
-from vit_jax.run import initial_weights
 from vit_jax.run import signals
 from vit_jax.run import watchdog as watchdog_lib
 from vit_jax.run import workdir as workdir_lib
@@ -102,8 +101,7 @@ def train(
       yield name, summary
       continue
     experiment, path = experiments.pop(name), workdir / RUNS / name
-    weights = initial_weights.open_weights(
-        experiment.config, path, opener)
+    weights = fit_weights.open_initial(experiment.config, path, opener)
     try:
       yield name, run_lib.train(experiment, path, title=name, weights=weights)
     except health.NonFiniteError as error:

@@ -146,7 +146,7 @@ def _run_final(
   return {
       'runs': metrics,
       'checkpoint': ' or '.join(dict.fromkeys(
-          map(log_rows.chosen_checkpoint, summaries.values()))),
+          map(_chosen_checkpoint, summaries.values()))),
       'statistics': runs.statistics(
           list(metrics.values()), evaluators=reported)}
 
@@ -198,3 +198,10 @@ def edges(result: Mapping[str, Any]) -> list[str]:
           f'{field}={value} is the {word} value of the grid: one beyond it may '
           'be better')
   return warnings
+
+
+def _chosen_checkpoint(content: Mapping[str, Any]) -> str:
+  """Returns 'best checkpoint by val/accuracy' or 'last checkpoint'."""
+  best = content.get('best') or {}
+  return (f'best checkpoint by {best["metric"]}' if best.get('metrics')
+          else 'last checkpoint')

@@ -38,13 +38,13 @@ with epy.lazy_imports():
   from vit_jax import atomic_files
   from vit_jax import console
   from vit_jax.experiment import build as build_lib
-  from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import fit_batch
   from vit_jax.experiment import load_config
   from vit_jax.extras.plan import max_batch
   from vit_jax.extras.plan import report as plan_report
   from vit_jax.extras.plan import step_cost
   from vit_jax.extras.plan import topology
+  from vit_jax.extras.plan import workload
 
 # arXiv 2010.11929, figure 12: models and resolutions.
 MODELS = 'R50x1,R50x2,R152x4,B/32,B/16,L/32,L/16,H/14'
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   for name, config in stages.items():
     # Evaluators need their own data and do not affect the step.
     experiment = build_lib.build(
-        config_lib.without_evals(config), devices, data_optional=True)
+        workload.without_evals(config), devices, data_optional=True)
     experiment, cost = step_cost.compile_fitting_step(experiment)
     print('\n' if rows else '', end='')
     if args.sharding:

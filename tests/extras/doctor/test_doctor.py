@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 
-from vit_jax.commands import doctor
+from vit_jax.extras.doctor.commands import doctor
 
 
 def test_a_working_machine_can_train(capsys):
@@ -66,7 +66,8 @@ def test_a_failing_device_is_reported_without_traceback(monkeypatch):
 
 def test_doctor_runs_with_the_standard_library_only():
   # -S hides all installed packages.
-  code = ('import argparse, sys; from vit_jax.commands import doctor; '
+  code = ('import argparse, sys; '
+          'from vit_jax.extras.doctor.commands import doctor; '
           'sys.exit(doctor.run(argparse.Namespace())[0])')
   result = subprocess.run(
       [sys.executable, '-S', '-c', code], cwd=doctor.ROOT,

@@ -5,6 +5,7 @@ Uses only the standard library, so that it runs where nothing is installed.
 
 import argparse
 from collections.abc import Sequence
+import glob
 import importlib.metadata
 import os
 import pathlib
@@ -13,10 +14,8 @@ import shutil
 import sys
 from typing import Any, NamedTuple
 
-from vit_jax.parallel import hardware
-
 GIB = 2**30
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[4]
 INSTALL = f'{sys.executable} -m pip install'
 
 
@@ -93,7 +92,7 @@ def check_devices(has_gpu: bool) -> list[Check]:
             f'unset JAX_PLATFORMS; {_how_to_install(f"-{name}", package)}')
       for name, package, exists in (
           ('gpu', 'jax[cuda13]', has_gpu),
-          ('tpu', 'jax[tpu]', hardware.has_tpu()))
+          ('tpu', 'jax[tpu]', _has_tpu()))
       if exists and jax.default_backend() == 'cpu']
 
 
@@ -124,3 +123,8 @@ def _satisfies(version: str, wanted: str) -> bool:
   except ImportError:
     return True  # A missing `packaging` has its own check.
   return specifiers.SpecifierSet(wanted).contains(version, prereleases=True)
+
+
+def _has_tpu() -> bool:
+  """Returns whether this process can see a TPU."""
+  return bool(glob.glob('/dev/accel*') + glob.glob('/dev/vfio/[0-9]*'))

@@ -3,16 +3,20 @@
 The descriptions come from the "Attributes" sections of the records' docstrings.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
 import inspect
 import json
 import re
+import textwrap
 import types
 import typing
 from typing import Any, ClassVar, Literal
 
 from vit_jax import schema
+from vit_jax.experiment import config as config_lib
+from vit_jax.experiment import load_config
+from vit_jax.models import vit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +52,28 @@ def names(record: Any, prefix: str = '') -> Iterator[str]:
       yield from names(one, f'{prefix}{name}.')
     if not inner and typing.get_origin(hint) is not ClassVar:
       yield prefix + name
+
+
+def names_of_configs() -> Iterator[str]:
+  """Yields the names of the keys of configs, with those of a ViT."""
+  yield from names(config_lib.Config)
+  yield from names(vit.ViTConfig, 'model.')
+
+
+def print_config(specification: str, overrides: Sequence[str]) -> None:
+  """Prints each key of a config with its value, type and description."""
+  try:
+    stages = load_config.load(specification, overrides)
+  except ValueError:
+    # Configs for fine-tuning take the model from a checkpoint.
+    stages = load_config.load(specification, ['model.variant=B/16', *overrides])
+  for stage, config in stages.items():
+    print(f'\nkeys of {specification}' + f', stage {stage}' * bool(stage))
+    for key in keys_of(config):
+      print(f'  --config.{key.name}={key.value}  ({key.type})')
+      print(textwrap.fill(
+          key.description, 79, initial_indent=' ' * 6,
+          subsequent_indent=' ' * 6))
 
 
 def fields(record: Any, prefix: str) -> Iterator[Key]:

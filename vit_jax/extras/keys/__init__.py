@@ -1,0 +1,1 @@
+"""Every key of a config: for docs/config.md, --help and misspelt flags."""
