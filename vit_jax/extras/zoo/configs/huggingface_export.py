@@ -10,6 +10,7 @@ from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import backbone_config as vit_config
 from vit_jax.extras.zoo.configs import huggingface
 from vit_jax.extras.zoo.configs import huggingface_types
+from vit_jax.extras.zoo.configs import resize_and_crop
 from vit_jax.extras.zoo.families import families
 from vit_jax.weights import weights as weights_lib
 
@@ -130,8 +131,7 @@ def _preprocessor(preprocess: preprocessing.Preprocess) -> dict[str, Any]:
       'do_resize': True, 'do_rescale': True, 'rescale_factor': 1 / 255,
       'do_normalize': True, 'image_mean': list(preprocess.mean),
       'image_std': list(preprocess.std)}
-  resize, _ = preprocess.check_resize_and_crop(
-      'transformers', remedy='Save the model as orbax or npz.')
+  resize = resize_and_crop.check(preprocess, 'transformers')
   if resize.cover and (height != width or resize.least[0] != resize.least[1]):
     raise ValueError(
         f'transformers cannot express the operations {preprocess.sections}: it '
