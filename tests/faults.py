@@ -27,6 +27,7 @@ import time
 
 import numpy as np
 
+from tests import leaves
 from tests import toy
 from vit_jax import tree
 from vit_jax.checkpoints import items
@@ -42,7 +43,7 @@ CONFIG = {
     'averaging': 0.9,
     'model': {'width': 12, 'depth': 2, 'mlp_dim': 24, 'dropout': 0.1,
               'attention_dropout': 0.1, 'stochastic_depth': 0.1},
-    'data': {'mixup': 0.2, 'cutmix': 1.0, 'train_ops': [
+    'data': {'mixup': leaves.MIXUP, 'cutmix': 5 * leaves.MIXUP, 'train_ops': [
         {'op': 'inception_crop'}, {'op': 'flip'}, {'op': 'pad_crop'}]},
     'optimizer': {'weight_decay': 0.1, 'clip_norm': 1.0,
                   'momentum_dtype': 'bfloat16', 'schedule': {

@@ -13,6 +13,7 @@ def has(target):
   return extras != 'extras' or registry.exists(f'{package}.extras.{leaf}')
 
 
+MIXUP = 0.2 * has(registry.MIXERS['mixup'])  # A value of `data.mixup`.
 COMMANDS = [name for name, target in registry.COMMANDS.items() if has(target)]
 
 

@@ -10,6 +10,7 @@ from PIL import Image
 import pytest
 
 from tests import faults
+from tests import leaves
 from tests import toy
 from vit_jax import __main__ as main
 from vit_jax import run as run_lib
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.slow
 CONFIG = toy.config(
     total={'steps': 4}, batch_size=16, model={'dropout': 0.1},
     data={'channels': 1, 'split': 'train[:320]',
-          'train_ops': ({'op': 'inception_crop'},), 'mixup': 0.2},
+          'train_ops': ({'op': 'inception_crop'},), 'mixup': leaves.MIXUP},
     optimizer={'name': 'sgd', 'learning_rate': 0.3, 'clip_norm': 1.0},
     mesh={'fsdp': 2},
     # The last batch of 16 is padded.

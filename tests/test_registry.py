@@ -18,7 +18,8 @@ from vit_jax.experiment import config_file
 from vit_jax.models import factory
 
 TABLES = ('COMMANDS', 'MODELS', 'OBJECTIVES', 'EVALUATORS', 'OPERATIONS',
-          'SOURCES', 'FILES', 'WEIGHT_FILES', 'WEIGHT_FORMATS')
+          'MIXERS', 'SOURCES', 'PLANNED', 'FILES', 'WEIGHT_FILES',
+          'WEIGHT_FORMATS')
 OWN = """
 import dataclasses
 from vit_jax import data, evals, objectives
@@ -69,7 +70,9 @@ def test_the_registry_imports_nothing_of_the_package():
 
 
 @pytest.mark.parametrize('target', filter(leaves.has, [
-    registry.TFDS, registry.FIGURES, *(
+    registry.TFDS, registry.FIGURES, registry.REAL_LABELS, registry.MIXTURE,
+    registry.SAMPLER, registry.EXCLUDE, registry.DECODER, registry.MEASURE,
+    registry.IMAGE_DECODER, registry.TEXT_EMBEDDINGS, registry.PUBLISH, *(
         target for table in TABLES
         for target in getattr(registry, table).values())]))
 def test_every_name_leads_to_what_exists(target):
@@ -87,7 +90,7 @@ def test_a_run_imports_only_the_sources_and_operations_that_it_uses():
   unused = {
       'folders', 'masks', 'tables', 'table_files', 'table_source',
       'hugging_face', 'webdataset', 'tfds', 'tfds_folders', 'vtab',
-      'validation', 'imagenet_real', 'randaugment', 'colour', 'mae', 'lejepa',
+      'validation', 'randaugment', 'colour', 'mixing', 'mae', 'lejepa',
       'distill', 'fewshot', 'knn', 'roc', 'decoder', 'safetensors',
       'pytorch'}
   assert not [

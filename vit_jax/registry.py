@@ -113,6 +113,9 @@ EVALUATORS_OF_DATASETS: Mapping[str, Mapping[str, str]] = {
                   'mappings': './objectnet-1.0/mappings'},
 }
 
+# `evals.NAME.real_labels`: returns a dataset with the labels of a file.
+REAL_LABELS = 'vit_jax.extras.real_labels.imagenet:with_real_labels'
+
 # `op` in `data.train_ops` and `data.eval_ops`: records of operations.
 OPERATIONS: Mapping[str, str] = {
     'central_crop': 'vit_jax.data.augment.ops:CentralCrop',
@@ -128,8 +131,26 @@ OPERATIONS: Mapping[str, str] = {
     'trivial_augment': 'vit_jax.extras.augment.randaugment:TrivialAugment',
 }
 
+# `data.mixup` and `data.cutmix`: functions of images, labels, key and alpha.
+MIXERS: Mapping[str, str] = {
+    'mixup': 'vit_jax.extras.augment.mixing:mixup',
+    'cutmix': 'vit_jax.extras.augment.mixing:cutmix',
+}
+
+# `data.mixture`: a module that unites datasets and orders the draws from them.
+MIXTURE = 'vit_jax.extras.mixture.mixture'
+
+# `data.sampling`: maps draws to examples, other than natural.
+SAMPLER = 'vit_jax.extras.mixture.class_sampler:build'
+
+# `data.exclude`: leaves out the examples that a list names.
+EXCLUDE = 'vit_jax.extras.curation.exclude:exclude'
+
 # Decodes images that are not 8-bit grey or RGB (`data.channels`, `data.dtype`).
 IMAGE_DECODER = 'vit_jax.extras.multichannel.decode:decode'
+
+# `data.mean=measured`: mean and standard deviation of training images.
+MEASURE = 'vit_jax.extras.multichannel.measure:measure'
 
 # `data.source`: functions of the name and the section `data`, by the name or
 # its start up to a slash. Other names are paths or `TFDS`.

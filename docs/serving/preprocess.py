@@ -80,7 +80,7 @@ def _decode_rgb(data):
   image = limits.open_image(data, max_pixels=MAX_PIXELS, formats=FORMATS)
   stored = opaque.raw_mode(image)
   image.load()
-  opaque.scale_transparent(image, stored, data)
+  opaque.scale_transparent(image, stored)
   limits.apply_orientation(image)
   image = opaque.on_white(image)
   return image if image.mode == 'RGB' else image.convert('RGB')

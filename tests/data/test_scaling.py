@@ -3,7 +3,6 @@
 import dataclasses
 import re
 
-import jax
 import numpy as np
 import pytest
 
@@ -48,23 +47,6 @@ def test_batches_hold_standardised_targets_and_nan_where_missing():
   assert np.isnan(found[20:]).all()  # Padding.
 
 
-def test_mixup_blends_targets_and_a_blend_with_nan_is_nan():
-  config = data.measured(parsed(mixup=0.5), DATASET)
-  (batch,) = data.eval_batches(config, DATASET, batch_size=20)
-  prepare = data.prepare(config, DATASET)
-  mixed = prepare(batch, jax.random.key(1), train=True)
-  label = batch['label']
-  partner = np.roll(label, 1, axis=0)
-  # The weight of the mixture, from the first target.
-  share = np.nanmean((mixed['label'] - partner)[:, 0] / (label - partner)[:, 0])
-  assert 0 < share < 1
-  np.testing.assert_allclose(
-      mixed['label'], share * label + (1 - share) * partner, atol=1e-3)
-  assert np.isnan(mixed['label'][0, 1]) and np.isnan(mixed['label'][1, 1])
-  untouched = prepare(batch, None, train=False)
-  np.testing.assert_array_equal(untouched['label'], label)
-
-
 @pytest.mark.parametrize(('section', 'labels', 'message'), [
     ({}, np.full((20, 2), 7.0), "'light' is missing or equal in all exa"),
     ({}, np.full((20, 2), np.nan), "'light' is missing or equal"),
@@ -102,27 +84,3 @@ def test_another_range_of_pixels_is_noted():
   assert data.scale_notes(config, trained) == [
       'note: data.value_range is (0, 255), but the weights are for (0, 10000)']
   assert not data.scale_notes(config, value_scale_lib.ValueScale())
-
-
-def dataset_of(images):
-  return dataset_lib.Dataset(
-      name='deep', split='train', num_classes=2,
-      source=in_memory.Arrays(images, [0, 1] * 3))
-
-
-def test_measuring_follows_the_policy_for_training_images():
-  dataset = dataset_of([b'broken', *np.random.default_rng(0).integers(
-      0, 255, (5, 2, 2, 3), np.uint8)])
-  config = data.parse({
-      'resolution': 2, 'mean': 'measured', 'std': 'measured',
-      'unreadable': 'skip'})
-  assert len(data.measured(config, dataset).mean) == 3
-  config = dataclasses.replace(config, unreadable='error')
-  with pytest.raises(ValueError, match='images with --config.data.unreadable'):
-    data.measured(config, dataset)
-
-
-def test_a_constant_channel_cannot_be_measured():
-  config = data.parse({'resolution': 2, 'mean': 'measured', 'std': 'measured'})
-  with pytest.raises(ValueError, match='channel 0 is 0 in all of 6 images'):
-    data.measured(config, dataset_of(np.zeros((6, 2, 2, 3), np.uint8)))

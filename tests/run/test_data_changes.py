@@ -9,9 +9,11 @@ from etils import epath
 import numpy as np
 import pytest
 
+from tests import leaves
 from tests import own_data
 from tests import pictures
 from tests import toy
+from vit_jax import registry
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import paths
@@ -179,7 +181,8 @@ def test_evaluating_on_images_that_are_still_trained_on_is_no_error(
 
 
 @pytest.mark.parametrize('settings', [
-    {'split': 'train[:50%]'}, {'exclude': 'exclude.txt'}])
+    {'split': 'train[:50%]'},
+    *[{'exclude': 'exclude.txt'}] * leaves.has(registry.EXCLUDE)])
 def test_training_images_do_not_become_held_out_by_settings(
     table, tmp_path, settings):
   save(build(table.write()), tmp_path / 'run')

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests import leaves
 from tests import random_models
 from tests import toy
 from vit_jax import __main__ as main
@@ -32,7 +33,7 @@ def trained(tmp_path_factory):
       devices=2, total={'steps': 6}, averaging=0.5, mesh={'fsdp': 2},
       objective={'name': 'distill', 'teacher': str(teacher), 'weight': 0.5,
                  'feature_weight': 0.1},
-      data={'mixup': 0.2},
+      data={'mixup': leaves.MIXUP},
       evals={'test': {'split': 'test', 'batch_size': 120},
              'loss': {'name': 'objective', 'batch_size': 120}},
       checkpoint={'every': {'steps': 3}, 'keep': 2})

@@ -8,10 +8,12 @@ import flax.traverse_util
 import numpy as np
 import pytest
 
+from tests import leaves
 from tests import random_models
 from tests import toy
 from vit_jax import data
 from vit_jax import fields
+from vit_jax import registry
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import manager
 from vit_jax.data import renumbered
@@ -61,6 +63,7 @@ def test_a_run_resumes_only_with_the_classes_of_its_checkpoint(
     assert 'class names' not in start(rename(experiment, same), tmp_path)
 
 
+@pytest.mark.skipif(not leaves.has(registry.MIXTURE), reason='It mixes data.')
 def test_a_resumed_run_numbers_the_classes_as_its_checkpoint(
     tmp_path, monkeypatch):
   """Another file system, or an order of numbers as text, may change them."""

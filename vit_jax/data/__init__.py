@@ -4,21 +4,20 @@
 `eval_batches`, and `prepare` each batch on the device; see `pipeline`.
 """
 
-from vit_jax.data.augment.mixup import prepare
 from vit_jax.data.augment.operation import Operation
 from vit_jax.data.config import DataConfig
 from vit_jax.data.config import parse
-from vit_jax.data.dataset import class_labels
 from vit_jax.data.dataset import Dataset
 from vit_jax.data.dataset import IGNORED
 from vit_jax.data.dataset import match_classes
-from vit_jax.data.dataset import open_dataset
 from vit_jax.data.dataset import with_classes
 from vit_jax.data.dataset import with_masks
 from vit_jax.data.images.unreadable import UnreadableCounter
 from vit_jax.data.images.unreadable import UnreadableLog
 from vit_jax.data.mixture import describe as describe_mixture
 from vit_jax.data.mixture import images_seen
+from vit_jax.data.on_device import prepare
+from vit_jax.data.open import open_dataset
 from vit_jax.data.pipeline import abstract_batch
 from vit_jax.data.pipeline import eval_batches
 from vit_jax.data.pipeline import train_batches
@@ -28,4 +27,5 @@ from vit_jax.data.scaling import scale_notes
 from vit_jax.data.sources.protocol import DatasetSplits
 from vit_jax.data.sources.protocol import Metadata
 from vit_jax.data.sources.protocol import Source
+from vit_jax.data.splits.class_sampling import class_labels
 from vit_jax.data.splits.class_sampling import TooFewExamples

@@ -182,7 +182,7 @@ class DataConfig:
         raise ValueError(
             f'{name} is {value!r}, but mixture chooses the training images. '
             f'Leave it out, or set --config.data.{name}={expected}.')
-    mixture_lib.check(self.mixture)
+    mixture_lib.mixer().check(self.mixture)
 
   def _check_normalisation(self) -> None:
     if self.value_range is None and self.dtype != 'uint8':
@@ -272,15 +272,6 @@ class DataConfig:
     return ops_lib.build(
         getattr(self, where), size=self.size, where=where,
         any_channels=not self.is_picture)
-
-  def mixing_note(self, batch_size: int) -> str:
-    """Returns a note if there are no images to mix."""
-    used = ' and '.join(f'data.{name}' for name in ('mixup', 'cutmix')
-                        if getattr(self, name) > 0)
-    return '' if not used or batch_size > 1 else (
-        f'note: {used} would mix the images of a batch, but batch_size is 1: '
-        'nothing is mixed. Use a larger batch_size (accumulation saves '
-        'memory), or 0 for no mixing.')
 
   def crop_note(self) -> str:
     """Returns a note if evaluation crops away most of a resized image."""

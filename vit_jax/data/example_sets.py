@@ -11,7 +11,7 @@ are compared by the names and sizes of the files.
 """
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 from typing import Any
 
@@ -111,7 +111,8 @@ def of_dataset(
     origin: see `ExampleSet`.
   """
   count = len(dataset)
-  leaves = list(_leaves(dataset.source))
+  leaves = [(*renumbered.unwrap(leaf), indices)
+            for leaf, indices in split_strings.leaves(dataset.source)]
   prints = [leaf.fingerprint for _, leaf, _ in leaves]
   if count > MAX_KEYS:
     prints += [dataset.source.key(i) for i in range(0, count, count // _SAMPLE)]
@@ -133,18 +134,6 @@ def of_dataset(
   keys, places = np.unique(np.concatenate(hashes), return_index=True)
   return ExampleSet(count, origin, fingerprint, keys, np.concatenate(
       labels)[places], places, dataset)
-
-
-def _leaves(
-    source: protocol.Source,
-    indices: Integer[np.ndarray, '_'] | None = None, name: str = '',
-) -> Iterator[tuple[str, protocol.Source, Integer[np.ndarray, '_']]]:
-  """Yields the names in a mixture, sources and indices of a selection."""
-  for leaf, chosen in split_strings.leaves(source, indices):
-    if isinstance(leaf, renumbered.Renumbered):
-      yield from _leaves(leaf.source, chosen, leaf.name or name)
-    else:
-      yield name, leaf, chosen
 
 
 def _hash_labels(
@@ -217,16 +206,6 @@ class Record:
         {name: tuple(sets[i] for i in of)
          for name, of in plain['evals'].items()},
         decode(plain['earlier'], np.uint64))
-
-
-def join(records: Sequence[Record]) -> Record:
-  """Returns the first record, which trained on the images of all."""
-  first, *others = records
-  if first.train.keys is None:
-    return first
-  trained = [one.trained for one in others if one.trained is not None]
-  return dataclasses.replace(first, earlier=np.setdiff1d(
-      np.concatenate([first.earlier, *trained]), first.train.keys))
 
 
 def encode(array: Shaped[np.ndarray, '_']) -> str:

@@ -20,11 +20,27 @@ HostBatch = dict[str, np.ndarray]
 IGNORED = dataset_lib.IGNORED
 
 
+def padding(
+    config: data_config.DataConfig, dataset: dataset_lib.Dataset) -> HostBatch:
+  """Returns the batch row of no example: zeros, of mask 0."""
+  row = {'image': np.zeros(config.image_shape, config.dtype),
+         'label': np.zeros((), np.int32), 'mask': np.zeros((), np.float32)}
+  if dataset.targets:
+    row['label'] = np.full(len(dataset.targets), np.nan, np.float32)
+  elif dataset.multi_label:
+    row['label'] = np.full(config.max_labels, -1, np.int32)
+  if dataset.masks:
+    row[protocol.SEGMENTATION] = np.zeros(config.size, np.uint8)
+  if config.unreadable == 'skip':
+    row[unreadable_lib.KEY] = np.asarray(unreadable_lib.NONE)
+  return row
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class LoadExample:
   """Maps (index, generator) to a batch row.
 
-  Indices beyond the dataset are padding: zeros, with mask 0.
+  Indices beyond the dataset give `padding`.
   """
   dataset: dataset_lib.Dataset
   config: data_config.DataConfig
@@ -44,19 +60,21 @@ class LoadExample:
         for op in self.ops))
 
   def __call__(self, index: int, rng: np.random.Generator) -> HostBatch:
+    row = padding(self.config, self.dataset)
     if index >= self.dataset.num_examples:
-      return self._padding(unreadable_lib.NONE)
+      return row
     found, unreadable = self._read_next(
         index, self.config.unreadable, replace=self.train)
+    if unreadable:
+      row[unreadable_lib.KEY] = np.asarray(index)
     if found is None:
-      return self._padding(index)
+      return row
     read, image, example = found
     with self.dataset.naming(read):
       mask = self._mask(example, image.size) if self.dataset.masks else None
-      pixels, mask = self._augment(image, rng, mask)
-      row = self._row(
-          pixels, self._encode_label(example['label']),
-          mask=1, skipped=index if unreadable else unreadable_lib.NONE)
+      row['image'], mask = self._augment(image, rng, mask)
+      row['label'] = self._encode_label(example['label'])
+      row['mask'] = np.asarray(1, np.float32)
       if mask is not None:
         row[protocol.SEGMENTATION] = mask
       return row
@@ -157,24 +175,6 @@ class LoadExample:
           cache[index] = {'image': pixels, 'label': example['label']}
           cache.num_bytes += pixels.nbytes
       return image, example
-
-  def _padding(self, skipped: int) -> HostBatch:
-    label = (np.full(len(self.dataset.targets), np.nan, np.float32)
-             if self.dataset.targets
-             else self._encode_label([] if self.dataset.multi_label else 0))
-    image = np.zeros(self.config.image_shape, self.config.dtype)
-    row = self._row(image, label, mask=0, skipped=skipped)
-    if self.dataset.masks:
-      row[protocol.SEGMENTATION] = np.zeros(self.config.size, np.uint8)
-    return row
-
-  def _row(
-      self, image: np.ndarray, label: np.ndarray, *, mask: int, skipped: int,
-  ) -> HostBatch:
-    row = {'image': image, 'label': label, 'mask': np.asarray(mask, np.float32)}
-    if self.config.unreadable == 'skip':
-      row[unreadable_lib.KEY] = np.asarray(skipped, np.int64)
-    return row
 
   def _encode_label(
       self, label: Any,

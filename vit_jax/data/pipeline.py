@@ -4,7 +4,7 @@
   LoadExample      reads, decodes and augments one example
   train_batches    shuffled every epoch, augmented, endless
   eval_batches     every example once, in order, the last batch padded
-  mixup.prepare    on the device: normalisation, mixup, CutMix
+  on_device        prepares a batch on the device: scaled pixels, mixed labels
 
 **The batch at a step is a pure function of (seed, step).** Grain computes
 example i of the endless shuffled stream from the seed and i alone, so there is
@@ -23,15 +23,14 @@ from typing import Literal
 from absl import flags
 import grain
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from vit_jax import registry
 from vit_jax.data import config as data_config
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import examples
 from vit_jax.data import mixture
 from vit_jax.data.images import unreadable as unreadable_lib
-from vit_jax.data.sources import protocol
 from vit_jax.data.splits import class_sampling
 
 Batches = Generator[examples.HostBatch, None, None]  # Closing ends workers.
@@ -74,19 +73,26 @@ def train_batches(
   """
   load = examples.LoadExample(dataset, config, train=True)
   seed %= 2**32  # Grain's seeds have 32 bits.
-  stream = mixture.shuffled_epochs(dataset.num_examples, seed=seed)
+  stream = shuffled_epochs(dataset.num_examples, seed=seed)
   if config.mixture:
-    stream = stream.map_with_index(mixture.order(
+    stream = stream.map_with_index(mixture.mixer().order(
         config.mixture, dataset.source, seed=seed, batch_size=batch_size))
   if config.sampling != 'natural':
-    stream = stream.map_with_index(class_sampling.build(
-        dataset_lib.class_labels(dataset, setting='data.sampling'),
+    stream = stream.map_with_index(registry.load(registry.SAMPLER)(
+        class_sampling.class_labels(dataset, setting='data.sampling'),
         sampling=config.sampling, seed=seed))
   stream = stream.random_map(load).batch(_shard_size(batch_size, num_shards))
   workers = config.num_workers
   return _iterate(
       _select(stream, shards, num_shards, start_step), load,
       choose_workers(load) if workers == 'auto' else workers, unreadable)
+
+
+def shuffled_epochs(length: int, *, seed: int) -> grain.MapDataset:
+  """Returns the endless stream of indices, shuffled every epoch."""
+  # Grain rounds the length of `repeat()` up beyond an index.
+  return grain.MapDataset.range(length).seed(seed).shuffle().repeat(
+      2**62 // length)
 
 
 def eval_batches(
@@ -237,12 +243,6 @@ def abstract_batch(
     batch_size: int,
 ) -> dict[str, jax.ShapeDtypeStruct]:
   """Returns the shapes and dtypes of a host batch."""
-  shapes = {
-      'image': (config.image_shape, config.dtype),
-      'label': (((len(dataset.targets),), jnp.float32) if dataset.targets else
-                ((config.max_labels,) * dataset.multi_label, jnp.int32)),
-      'mask': ((), jnp.float32),
-      **({protocol.SEGMENTATION: (config.size, jnp.uint8)}
-         if dataset.masks else {})}
-  return {name: jax.ShapeDtypeStruct((batch_size, *shape), dtype)
-          for name, (shape, dtype) in shapes.items()}
+  return {name: jax.ShapeDtypeStruct((batch_size, *array.shape), array.dtype)
+          for name, array in examples.padding(config, dataset).items()
+          if name != unreadable_lib.KEY}

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 from typing import Any, Literal
 
+import numpy as np
+
 from vit_jax import fields
 from vit_jax import schema
 from vit_jax.data import value_scale as value_scale_lib
@@ -88,43 +90,6 @@ class Preprocess:
     ops = tuple(op.scaled(scale) for op in self.ops or ())
     return dataclasses.replace(self, resolution=resolution, ops=ops)
 
-  @property
-  def resize_and_crop(
-      self) -> tuple[resize_lib.Resize, ops_lib.CentralCrop] | None:
-    """The only resize, by Pillow, and the crop to the resolution.
-
-    None for other operations.
-    """
-    match self.ops:
-      case (resize_lib.Resize(antialias=True) as resize, *rest) if (
-          resize.method != 'area'):
-        crop = rest[0] if rest else ops_lib.CentralCrop(self.resolution)
-        if len(rest) < 2 and isinstance(crop, ops_lib.CentralCrop) and (
-            crop.size == self.resolution) and (
-                rest or resize.size == self.resolution):
-          return resize, crop
-    return None
-
-  def check_resize_and_crop(
-      self, user: str, *, remedy: str,
-  ) -> tuple[resize_lib.Resize, ops_lib.CentralCrop]:
-    """Returns `resize_and_crop`.
-
-    Args:
-      user: library or program that knows no other operations.
-      remedy: sentence on what to do.
-
-    Raises:
-      ValueError: for other operations.
-    """
-    if self.resize_and_crop:
-      return self.resize_and_crop
-    height, width = self.resolution
-    raise ValueError(
-        f'{user} resizes once, by a filter of Pillow, and then crops the '
-        f'centre to {height} x {width}, but the image operations of the model '
-        f'are {self.sections}. {remedy}')
-
 
 @dataclasses.dataclass(frozen=True)
 class ResizeAndCrop:
@@ -152,16 +117,18 @@ class ResizeAndCrop:
     Raises:
       ValueError: if they do not describe its operations.
     """
-    if found := preprocess.resize_and_crop:
-      resize, crop = found
+    ops, sections = preprocess.ops or (), preprocess.sections
+    if ops and sections[0]['op'] == 'resize' and 'rounding' in sections[-1]:
+      rounding = sections[-1]['rounding']
       terms = cls(
-          keep_aspect=resize.size is None, interpolation=resize.method,
-          crop=min(1.0, min(preprocess.resolution) / min(resize.least)))
-      if terms.ops(preprocess.resolution, crop.rounding) == preprocess.ops:
-        return terms, crop.rounding
+          keep_aspect='size' not in sections[0],
+          crop=min(1.0, min(preprocess.resolution) / min(ops[0].least)),
+          interpolation=sections[0]['method'])
+      if terms.ops(preprocess.resolution, rounding) == ops:
+        return terms, rounding
     raise ValueError(
-        f'The image operations of the model, {preprocess.sections}, are not '
-        'described by keep_aspect and crop. Override ops instead.')
+        f'The image operations of the model, {sections}, are not described by '
+        'keep_aspect and crop. Override ops instead.')
 
   def ops(
       self, resolution: tuple[int, int],
@@ -203,12 +170,9 @@ def parse(section: Mapping[str, Any]) -> Preprocess:
       for name, value in section.items()}
   channels = section.get('channels', 3)
   for name, count in (('resolution', 2), ('mean', channels), ('std', channels)):
-    value = section.get(name)
-    if isinstance(value, (list, tuple)) and len(value) == 1 and (
-        name != 'resolution'):
-      (value,) = value
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-      section[name] = (value,) * count
+    value = np.asarray(section.get(name))
+    if value.size == 1 and value.dtype.kind in 'if':
+      section[name] = (value.item(),) * count
   terms = {name: section.pop(name) for name in TERMS if name in section}
   sections = section.pop('ops', None)
   result = schema.parse(Preprocess, section, where='preprocess')

@@ -16,7 +16,7 @@ class Renumbered(protocol.Source):
   """A source whose classes are numbered as in other data.
 
   Attributes:
-    source: the source.
+    source: a source that is no selection of others.
     numbers: new index of each class; empty to keep the labels.
     name: added to keys, unless they contain the name of the dataset.
   """
@@ -35,12 +35,12 @@ class Renumbered(protocol.Source):
     return self._renumber(self.source.label(index))
 
   def labels_of(self, indices: Integer[np.ndarray, '_']) -> Iterable[Any]:
-    return map(self._renumber, split_strings.labels(self.source, indices))
+    return map(self._renumber, self.source.labels_of(indices))
 
   def groups_of(
       self, indices: Integer[np.ndarray, '_'],
   ) -> UInt64[np.ndarray, '_'] | None:
-    return split_strings.groups(self.source, indices)
+    return self.source.groups_of(indices)
 
   def key(self, index: int) -> str:
     key = self.source.key(index)
@@ -59,9 +59,19 @@ class Renumbered(protocol.Source):
 
 
 def renumber(
-    source: protocol.Source, numbers: tuple[int, ...]) -> protocol.Source:
+    source: protocol.Source, numbers: tuple[int, ...], name: str = '',
+) -> protocol.Source:
   """Returns a source with these numbers of its classes, in the same parts."""
   if isinstance(source, split_strings.Subset):
     return split_strings.Subset(tuple(
-        (Renumbered(part, numbers), chosen) for part, chosen in source.parts))
-  return Renumbered(source, numbers)
+        (renumber(part, numbers, name), chosen)
+        for part, chosen in source.parts))
+  return Renumbered(source, numbers, name)
+
+
+def unwrap(source: protocol.Source) -> tuple[str, protocol.Source]:
+  """Returns the name of a source in a mixture or '', and the source itself."""
+  name = ''
+  while isinstance(source, Renumbered):
+    name, source = source.name or name, source.source
+  return name, source

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from vit_jax import registry
 from vit_jax.data import config as data_config
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import examples
 from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.data.splits import split_strings
-
-_NUM_IMAGES = 512  # For mean and std of pixels.
 
 
 def measured(
@@ -24,8 +23,8 @@ def measured(
   regression. Fills in placeholders for a planned dataset.
   """
   if config.mean == 'measured':
-    mean, std = (0.5, 0.5) if dataset.planned else (
-        _measure_pixels(config, dataset))
+    mean, std = (0.5, 0.5) if dataset.planned else registry.load(
+        registry.MEASURE)(config, dataset)
     config = dataclasses.replace(config, mean=mean, std=std)
   config = dataclasses.replace(config, **vars(config.value_scale))
   if not dataset.targets or config.target_mean:
@@ -58,35 +57,6 @@ def _measure_targets(
           f'{name}. Remove it, or set data.target_mean and data.target_std.')
   return (tuple(map(float, np.nanmean(values, axis=0))),
           tuple(map(float, np.nanstd(values, axis=0))))
-
-
-def _measure_pixels(
-    config: data_config.DataConfig, dataset: dataset_lib.Dataset,
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-  """Returns the mean and std of each channel, for images scaled to [0, 1].
-
-  Raises:
-    ValueError: if a channel is constant.
-  """
-  load = examples.LoadExample(dataset, config, train=False)
-  count = min(_NUM_IMAGES, dataset.num_examples)
-  sums = np.zeros((2, config.channels))
-  scale = value_scale_lib.ValueScale(value_range=config.value_range)
-  for i in range(count):
-    scaled = scale.to_unit(
-        load.image(i * dataset.num_examples // count)).astype(np.float64)
-    sums += [scaled.mean((0, 1)), np.square(scaled).mean((0, 1))]
-  mean, square = sums / count
-  variance = square - np.square(mean)
-  if not np.all(variance > 1e-12):
-    channel = int(np.argmin(np.nan_to_num(variance)))
-    raise ValueError(
-        f'data.std cannot be measured: channel {channel} is {mean[channel]:g} '
-        f'in all of {count} images of {dataset.title}. Set '
-        'data.mean and data.std, one value per channel.')
-  # Four digits are the same on machines whose JPEG decoders round differently.
-  return (tuple(float(f'{m:.4g}') for m in mean),
-          tuple(float(f'{s:.4g}') for s in np.sqrt(variance)))
 
 
 def inherit(

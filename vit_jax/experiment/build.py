@@ -58,7 +58,6 @@ def build(
         config.model, dtype=earlier['model']['dtype']))
   config = complete.complete(config, dataset, open_data, devices)
   note(config.data.crop_note())
-  note(config.data.mixing_note(config.batch_size))
   experiment = Experiment(
       config=config, devices=tuple(devices), dataset=dataset,
       teacher=_teacher(config, dataset, note), open_data=open_data,

@@ -13,6 +13,7 @@ import numpy as np
 from vit_jax import data
 from vit_jax import evals
 from vit_jax import objectives
+from vit_jax import registry
 from vit_jax import types
 from vit_jax.data import examples
 from vit_jax.data.splits import class_sampling as class_sampling_lib
@@ -51,8 +52,7 @@ def opener(
         config.data, split=split, source=own, data_optional=data_optional,
         labelled=config.objective.uses_labels and not masks)
     if real_labels and not dataset.planned:
-      from vit_jax.data import imagenet_real
-      dataset = imagenet_real.with_real_labels(dataset, real_labels)
+      dataset = registry.load(registry.REAL_LABELS)(dataset, real_labels)
     dataset = data.with_classes(
         dataset, train_data.classes,
         subset=bool(config.data.mixture) and own in config.data.sources)
@@ -61,11 +61,8 @@ def opener(
     if dataset.planned:
       return dataset, ranks
     if per_class:
-      drawn, ranks = class_sampling_lib.draw_per_class(
-          dataset.source, per_class, num_classes=dataset.num_classes,
-          name=dataset.title, seeds=seeds,
-          allow_fewer=allow_fewer)
-      dataset = dataclasses.replace(dataset, source=drawn)
+      dataset, ranks = class_sampling_lib.draw_per_class(
+          dataset, per_class, seeds=seeds, allow_fewer=allow_fewer)
     if masks and not dataset.masks:
       dataset = data.with_masks(dataset)
     return dataset, ranks

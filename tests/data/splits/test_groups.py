@@ -14,7 +14,6 @@ from tests import own_data
 from tests import pictures
 from tests import toy
 from vit_jax import data
-from vit_jax.data import imagenet_real
 from vit_jax.data.splits import groups as groups_lib
 from vit_jax.data.splits import holdout
 from vit_jax.data.splits import split_strings
@@ -269,35 +268,6 @@ def test_an_evaluator_of_another_source_with_trained_groups_is_an_error(
     toy.build(**changes)
   changes['data']['divided_groups'] = 'allow'
   assert toy.build(**changes)
-
-
-def test_wrapped_sources_and_mixtures_pass_groups_on(tmp_path):
-  for name, names in (('a', NAMES[:50]), ('b', NAMES[50:])):
-    write_folders(tmp_path / name, names)
-  config = data.parse({'group': PATTERN, 'mixture': [
-      {'source': str(tmp_path / 'a'), 'split': 'train[:60%]'},
-      {'source': str(tmp_path / 'b')}]})
-  mixed = data.open_dataset(config)
-  rest = data.open_dataset(
-      config, source=str(tmp_path / 'a'), split='train[60%:]')
-  assert not patients_of(mixed.source) & patients_of(rest.source)
-  groups = split_strings.groups(mixed.source)
-  assert len({*groups.tolist()}) == len(patients_of(mixed.source))
-  relabelled = imagenet_real.Relabelled(mixed.source, [])
-  np.testing.assert_array_equal(split_strings.groups(relabelled), groups)
-
-
-def test_groups_divided_by_the_sources_of_a_mixture_are_an_error(tmp_path):
-  for name in 'ab':  # Equal names of other patients, perhaps.
-    own_data.write(tmp_path / name, *(
-        f'{label(n)}/{n}{name}.png' for n in NAMES[:40 + 9 * (name == 'b')]))
-  section = {'group': PATTERN, 'mixture': [
-      {'source': str(tmp_path / 'a')}, {'source': str(tmp_path / 'b')}]}
-  with pytest.raises(ValueError, match='groups of data.mixture have images in'):
-    data.open_dataset(data.parse(section))
-  opened = data.open_dataset(
-      data.parse({**section, 'divided_groups': 'allow'}))
-  assert 'groups of data.mixture' in opened.description
 
 
 def test_sources_of_groups_keep_eight_bytes_per_example(tmp_path):

@@ -1,7 +1,6 @@
 """Subsets by keys are stable and nested, and overlap in the same examples."""
 
 import dataclasses
-import re
 
 import numpy as np
 import pytest
@@ -89,10 +88,6 @@ def test_classes_without_an_image_in_a_part_are_named(settings):
   assert opened.description == (
       f'{len(missing)} of 10 classes have no image in these {len(opened)}: '
       f'{", ".join(missing[:8])}')
-  if 'split' in settings:
-    mixed = data.open_dataset(data.parse({'source': '', 'mixture': [
-        {'source': 'digits', **settings}]}))
-    assert opened.description in mixed.description
 
 
 @pytest.mark.parametrize('settings', [
@@ -111,61 +106,6 @@ def test_a_subset_of_a_known_data_set_needs_no_files():
   config = data.parse({'source': 'jft', 'num_examples': 400_000_000})
   with pytest.raises(ValueError, match='400,000,000, but jft train has 303,0'):
     data.open_dataset(config, data_optional=True)
-
-
-# ----------------------------------------------------------------- exclusion
-
-
-@pytest.fixture(name='folder')
-def _folder(tmp_path):
-  own_data.write(tmp_path, 'mine/test/a/0.png', *(
-      f'mine/train/{"ab"[i % 2]}/{i}.png' for i in range(12)))
-  return tmp_path
-
-
-def _open(folder, keys, **settings):
-  path = folder / 'exclude.txt'
-  path.write_text(''.join(f'{key}\n' for key in keys))
-  return data.open_dataset(data.parse({
-      'source': str(folder / 'mine'), 'exclude': str(path), **settings}))
-
-
-def _keys(dataset):
-  return [dataset.source.key(i) for i in range(len(dataset))]
-
-
-def test_listed_examples_are_removed_and_order_is_kept(folder):
-  whole = _keys(_open(folder, [], exclude=''))
-  out = whole[3], whole[7]
-  dataset = _open(folder, out)
-  assert _keys(dataset) == [key for key in whole if key not in out]
-  assert dataset.excluded.startswith('2 examples are excluded by ')
-  assert dataset[3]['image'].decode() == f'mine/{whole[4]}'
-  part = _open(folder, whole[:1] + whole[-2:], split='train[:50%]')
-  assert _keys(part) == whole[1:6]
-  assert '2 of its keys match no example of this split' in part.excluded
-
-
-def test_useless_lists_are_errors(folder):
-  with pytest.raises(ValueError, match=re.escape(
-      "the list has 'train/a/12.png'")):
-    _open(folder, ['train/a/12.png'])
-  with pytest.raises(ValueError, match='names every example'):
-    _open(folder, _keys(_open(folder, [], exclude='')))
-  with pytest.raises(ValueError, match='main.py deduplicate'):
-    _open(folder, [], exclude=str(folder / 'nowhere.txt'))
-
-
-def test_numbered_examples_are_excluded_by_name_and_number(tmp_path):
-  path = tmp_path / 'keys.txt'
-  path.write_text('numbers 7\nnumbers 4999\nothers 8\nnumbers 70000\n')
-  numbers = in_memory.Numbers(5000)
-  source = split_strings.Subset(
-      ((numbers, range(5, 10)), (numbers, range(4000, 5000))))
-  rest, excluded = subsets.exclude(source, str(path), name='numbers')
-  assert [rest.label(i) for i in range(6)] == [5, 6, 8, 9, 4000, 4001]
-  assert len(rest) == 1003
-  assert excluded.startswith('2 examples') and '(2 of its keys' in excluded
 
 
 DIGITS = data.DataConfig(source='digits', resolution=8)

@@ -13,7 +13,7 @@ import pytest
 from tests import pictures
 from vit_jax import __main__ as main
 from vit_jax import data
-from vit_jax.data.splits import subsets
+from vit_jax.extras.curation import exclude
 from vit_jax.extras.curation import output
 from vit_jax.extras.curation import search
 from vit_jax.extras.curation import selection as selection_lib
@@ -107,7 +107,7 @@ def test_keys_may_have_any_character_but_a_line_break(found, tmp_path, key):
   pair = dataclasses.replace(found.pairs[0], key=key)
   output.write_pairs(epath.Path(tmp_path), [pair])
   assert (tmp_path / 'exclude.txt').read_bytes() == os.fsencode(f'{key}\n')
-  assert subsets._read_keys(f'{tmp_path}/exclude.txt') == {key}
+  assert exclude._read_keys(f'{tmp_path}/exclude.txt') == {key}
   with pytest.raises(ValueError, match='has several lines'):
     output.write_pairs(epath.Path(tmp_path), [
         dataclasses.replace(pair, key=f'{key}\n.jpg')])

@@ -9,10 +9,7 @@ from PIL import ImageOps
 import pytest
 
 from tests import hostile
-from tests import in_memory
 from tests import pictures
-from vit_jax import data
-from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import preprocessing
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
@@ -92,32 +89,6 @@ def test_operations_agree_with_pillow(section):
 def test_unsuitable_images_are_errors(image, channels, dtype, message):
   with pytest.raises(ValueError, match=re.escape(message)):
     multichannel.decode(image, channels=channels, dtype=dtype)
-
-
-def dataset_of(images):
-  return dataset_lib.Dataset(
-      name='deep', split='train', num_classes=2,
-      source=in_memory.Arrays(images, [0, 1] * 3))
-
-
-def test_multichannel_batches_are_scaled_on_the_device():
-  config = data.parse({
-      'channels': 13, 'dtype': 'uint16', 'value_range': [0, 10_000],
-      'resolution': 8, 'mean': 'measured', 'std': 'measured'})
-  dataset = dataset_of([
-      hostile.npy(RNG.integers(c, 10_000, (8, 8, 13), np.uint16))
-      for c in range(6)])
-  with pytest.raises(ValueError, match='data.mean is not measured yet'):
-    _ = config.value_scale
-  config = data.measured(config, dataset)
-  (batch,) = data.eval_batches(config, dataset, batch_size=6)
-  assert batch['image'].dtype == np.uint16
-  prepared = data.prepare(config, dataset)(batch, None, train=False)['image']
-  reflectances = batch['image'] / 10_000
-  np.testing.assert_allclose(
-      config.mean, reflectances.mean((0, 1, 2)), rtol=1e-3)
-  np.testing.assert_allclose(
-      prepared, reflectances, atol=1e-6)
 
 
 def test_orientations_are_those_of_pillow():

@@ -75,36 +75,36 @@ def decode(
         image, channels=channels, dtype=dtype, max_pixels=max_pixels)
   if isinstance(image, bytes) and image.startswith(NUMPY):
     image = load_array(image, max_pixels=max_pixels)
-  if isinstance(image, np.ndarray):
-    if image.dtype != np.uint8 or image.shape[2:] not in ((), (1,), (3,)):
-      raise ValueError(
-          f'its pixels are {image.dtype} {list(image.shape)}, but uint8 '
-          '[height, width, 1 or 3] was expected. Channels come last. Set '
-          'data.channels and data.dtype (uint16 or float32, with '
-          'data.value_range).')
-    pixels = Image.fromarray(image[..., 0] if image.shape[2:] == (1,)
-                             else image)
-  elif isinstance(image, Image.Image):
-    stored = opaque.raw_mode(image)
-    pixels = image.copy()
-    opaque.scale_transparent(pixels, stored)
-    pixels = _upright_on_white(pixels)
-  else:
-    pixels = limits.open_image(image, max_pixels=max_pixels)
-    stored = opaque.raw_mode(pixels)
-    limits.load(pixels, image)
-    opaque.scale_transparent(pixels, stored, image)
-    pixels = _upright_on_white(pixels)
+  pixels = (_from_array(image) if isinstance(image, np.ndarray) else
+            _opaque(image, max_pixels))
   mode = _MODES[channels]
   return pixels if pixels.mode == mode else pixels.convert(mode)
 
 
-def _upright_on_white(image: Image.Image) -> Image.Image:
-  """Returns an opaque 8-bit image in its orientation; may modify it."""
-  limits.apply_orientation(image)
-  image = opaque.on_white(image)
+def _from_array(image: Shaped[np.ndarray, '...']) -> Image.Image:
+  if image.dtype != np.uint8 or image.shape[2:] not in ((), (1,), (3,)):
+    raise ValueError(
+        f'its pixels are {image.dtype} {list(image.shape)}, but uint8 '
+        '[height, width, 1 or 3] was expected. Channels come last. Set '
+        'data.channels and data.dtype (uint16 or float32, with '
+        'data.value_range).')
+  return Image.fromarray(
+      image[..., 0] if image.shape[2:] == (1,) else image)
+
+
+def _opaque(image: bytes | Image.Image, max_pixels: int) -> Image.Image:
+  """Returns the 8-bit pixels of a file on white, in their orientation."""
+  if isinstance(image, Image.Image):
+    stored, pixels = opaque.raw_mode(image), image.copy()
+  else:
+    pixels = limits.open_image(image, max_pixels=max_pixels)
+    stored = opaque.raw_mode(pixels)
+    limits.load(pixels, image)
+  opaque.scale_transparent(pixels, stored)
+  limits.apply_orientation(pixels)
+  pixels = opaque.on_white(pixels)
   # Pillow converts Lab to RGB only.
-  return image.convert('RGB') if image.mode == 'LAB' else image
+  return pixels.convert('RGB') if pixels.mode == 'LAB' else pixels
 
 
 def load_array(

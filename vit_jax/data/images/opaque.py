@@ -7,17 +7,13 @@ This module needs NumPy and Pillow only; the server in docs/serving uses it,
 too.
 """
 
-import io
-
 import numpy as np
 from PIL import Image
-from PIL import ImageChops
 from PIL import ImageFile
 
 # Factors by which Pillow scales grey to 8 bits, but not its transparent colour.
 _FACTORS = {'L;2': 85, 'L;4': 17}
 _COLOUR_16 = 'RGB;16B'
-_LOWER_BYTES = 'RGB;16L'  # Takes the second of two bytes, not the first.
 
 
 def raw_mode(image: Image.Image) -> str:
@@ -26,15 +22,11 @@ def raw_mode(image: Image.Image) -> str:
   return str(tiles[0].args) if image.format == 'PNG' and tiles else ''
 
 
-def scale_transparent(
-    image: Image.Image, stored: str, data: bytes | None = None) -> None:
+def scale_transparent(image: Image.Image, stored: str) -> None:
   """Makes the transparent colour of a decoded PNG comparable, in place.
 
-  Args:
-    image: decoded.
-    stored: its `raw_mode` before it was decoded.
-    data: the file. Without it, colours of 16 bits are compared by their upper
-      8 bits.
+  Colours of 16 bits are compared by their upper 8 bits. `stored` is the
+  `raw_mode` of the image before it was decoded.
   """
   colour = image.info.get('transparency')
   if colour is None:
@@ -42,24 +34,7 @@ def scale_transparent(
   if stored in _FACTORS:
     image.info['transparency'] = colour * _FACTORS[stored]
   elif stored == _COLOUR_16:
-    upper = tuple(value >> 8 for value in colour)
-    image.info['transparency'] = upper
-    if data is not None:
-      with Image.open(io.BytesIO(data), formats=['PNG']) as lower:
-        lower.tile = [lower.tile[0]._replace(args=_LOWER_BYTES)]
-        alpha = ImageChops.lighter(
-            _differs(image, upper),
-            _differs(lower, tuple(value & 0xff for value in colour)))
-      del image.info['transparency']
-      image.putalpha(alpha)
-
-
-def _differs(image: Image.Image, colour: tuple[int, ...]) -> Image.Image:
-  """Returns a mask: 0 where RGB pixels have the colour, else 255."""
-  red, green, blue = (
-      band.point([255 * (i != value) for i in range(256)])
-      for band, value in zip(image.split(), colour))
-  return ImageChops.lighter(red, ImageChops.lighter(green, blue))
+    image.info['transparency'] = tuple(value >> 8 for value in colour)
 
 
 def on_white(image: Image.Image) -> Image.Image:

@@ -10,7 +10,7 @@ Each batch row carries the index of the unreadable example that it replaces, so
 counts do not depend on the number of workers.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 import dataclasses
 import sys
 from typing import Literal
@@ -24,7 +24,6 @@ Policy = Literal['error', 'skip']
 KEY = 'unreadable'  # Host batch entry: index of the skipped example, or NONE.
 NONE = -1
 MAX_REPLACEMENTS = 32  # Consecutive examples to try before giving up.
-_SHOWN = 5  # Unreadable images in messages.
 
 
 class UnreadableError(ValueError):
@@ -82,12 +81,3 @@ class UnreadableCounter:
       self.count += 1
       for unreadable in find(int(index)):
         self.log.add(unreadable)
-
-
-def describe(examples: Sequence[Unreadable], *, total: int) -> str:
-  """Returns a list of the first unreadable images of a dataset."""
-  count = len(examples)
-  return '\n- '.join([
-      f'{count:,} of {total:,} images cannot be read',
-      *(one.error for one in examples[:_SHOWN]),
-      *[f'... and {count - _SHOWN:,} more'] * (count > _SHOWN)])

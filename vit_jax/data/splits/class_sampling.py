@@ -1,34 +1,22 @@
-"""Class-balanced sampling of training examples, and k examples per class.
-
-  natural    every example once per epoch
-  sqrt       each class in proportion to the square root of its examples
-  balanced   every class equally often
-
-Draws of 'sqrt' and 'balanced' are independent, with replacement, as in other
-libraries. Draw i is a pure function of (seed, i).
-"""
+"""The classes of all examples, and k examples per class."""
 
 from collections.abc import Mapping, Sequence
 import dataclasses
 from typing import Any, Literal
 
-from jaxtyping import Float64, Int64, UInt
+from jaxtyping import Int64
 import numpy as np
 
-from vit_jax.data.sources import columns as columns_lib
+from vit_jax.data import dataset as dataset_lib
 from vit_jax.data.sources import files
-from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings
 from vit_jax.data.splits import subsets
 
-Sampling = Literal['natural', 'balanced', 'sqrt']
-
-# A class is drawn in proportion to this power of its number of examples.
-_POWERS = {'natural': 1.0, 'sqrt': 0.5, 'balanced': 0.0}
+Sampling = Literal['natural', 'balanced', 'sqrt']  # `data.sampling`.
 
 
 def class_labels(
-    source: protocol.Source, *, num_classes: int, name: str, setting: str,
+    dataset: dataset_lib.Dataset, *, setting: str,
 ) -> Int64[np.ndarray, 'examples']:
   """Returns the class of every example; reads every label, but no image.
 
@@ -40,18 +28,19 @@ def class_labels(
   def single(label: Any) -> int:
     if np.ndim(label):
       raise ValueError(
-          f'{setting} needs one class per image, but {name} has several labels '
-          'or regression targets. Leave it out.')
+          f'{setting} needs one class per image, but {dataset.title} has '
+          'several labels or regression targets. Leave it out.')
     return int(label)
 
-  labels = np.fromiter(
-      map(single, split_strings.labels(source)), np.int64, len(source))
-  invalid = (labels < 0) | (labels >= num_classes)
+  labels = np.fromiter(map(
+      single, split_strings.labels(dataset.source)), np.int64, len(dataset))
+  invalid = (labels < 0) | (labels >= dataset.num_classes)
   if invalid.any():
     index = int(np.flatnonzero(invalid)[0])
-    raise ValueError(
-        f'Example {index} of {name} ({source.key(index)}) has class '
-        f'{labels[index]}, but there are {num_classes:,}, numbered from 0.')
+    with dataset.naming(index):
+      raise ValueError(
+          f'it has the class {labels[index]}, but there are '
+          f'{dataset.num_classes:,}, numbered from 0.')
   return labels
 
 
@@ -68,9 +57,9 @@ class TooFewExamples(ValueError):
 
 
 def draw_per_class(
-    source: protocol.Source, count: int, *, num_classes: int, name: str,
-    seeds: Sequence[int] = (0,), allow_fewer: bool = False,
-) -> tuple[split_strings.Subset, Int64[np.ndarray, 'seeds examples']]:
+    dataset: dataset_lib.Dataset, count: int, *, seeds: Sequence[int] = (0,),
+    allow_fewer: bool = False,
+) -> tuple[dataset_lib.Dataset, Int64[np.ndarray, 'seeds examples']]:
   """Draws `count` examples of each class by a hash of seed and key.
 
   With groups, by a hash of seed and group, then of seed and key. A smaller draw
@@ -85,14 +74,14 @@ def draw_per_class(
     ValueError: if a class has fewer (TooFewExamples), or an example several
       labels.
   """
-  labels = class_labels(
-      source, num_classes=num_classes, name=name, setting='examples_per_class')
+  source = dataset.source
+  labels = class_labels(dataset, setting='examples_per_class')
   few = {label: number for label, number in enumerate(
       np.bincount(labels).tolist()) if 0 < number < count}
   if few and not allow_fewer:
     raise TooFewExamples(
-        f'examples_per_class is {count}, but {name} has fewer of {len(few):,} '
-        'classes (class: examples): '
+        f'examples_per_class is {count}, but {dataset.title} has fewer of '
+        f'{len(few):,} classes (class: examples): '
         f'{files.shorten((f"{k}: {v}" for k, v in few.items()), 10)}.', few)
   ranks = np.full((len(seeds), len(source)), -1)
   groups = split_strings.groups(source)
@@ -107,39 +96,5 @@ def draw_per_class(
         labels[order], labels[order])
     row[order] = np.where(rank < count, rank, -1)
   chosen = np.any(ranks >= 0, axis=0)
-  return split_strings.Subset.where(source, chosen), ranks[:, chosen]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class ClassSampler:
-  """Maps draw i of the endless stream to the index of an example.
-
-  Attributes:
-    examples: indices of the examples, ordered by class.
-    bounds: where each class begins and ends in `examples`.
-    cumulative: sums of the probabilities of the classes.
-    seed: seed of the draws.
-  """
-  examples: UInt[np.ndarray, 'examples']
-  bounds: Int64[np.ndarray, 'bounds']
-  cumulative: Float64[np.ndarray, 'classes']
-  seed: int
-
-  def __call__(self, draw: int, shuffled: int) -> int:
-    """Returns the index of an example, instead of that of a shuffled epoch."""
-    del shuffled
-    rng = np.random.default_rng([self.seed, draw])
-    label = np.searchsorted(
-        self.cumulative, rng.random() * self.cumulative[-1], side='right')
-    return int(self.examples[rng.integers(*self.bounds[label:label + 2])])
-
-
-def build(
-    labels: Int64[np.ndarray, 'examples'], *, sampling: Sampling, seed: int,
-) -> ClassSampler:
-  """Returns the sampler for examples with these labels."""
-  counts = np.bincount(labels)
-  weights = np.where(counts, counts.astype(np.float64)**_POWERS[sampling], 0)
-  return ClassSampler(
-      columns_lib.compact(np.argsort(labels, kind='stable')),
-      np.append(0, np.cumsum(counts)), np.cumsum(weights), seed)
+  return dataclasses.replace(dataset, source=split_strings.Subset.where(
+      source, chosen)), ranks[:, chosen]

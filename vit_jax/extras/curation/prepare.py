@@ -25,7 +25,6 @@ from vit_jax import atomic_files
 from vit_jax import data
 from vit_jax import schema
 from vit_jax.data import known_datasets
-from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import open_source
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import tfds_folders
@@ -38,6 +37,7 @@ from vit_jax.extras.curation import stored_images
 
 _PLAN = '.plan.json'
 _UNREADABLE = 'unreadable.jsonl'
+_SHOWN = 5  # Unreadable images in messages.
 _SAMPLE = 64  # Examples of a split that determine features and shard sizes.
 
 
@@ -223,8 +223,10 @@ def _report_unreadable(planned: Plan, rows: Sequence[dict[str, str]]) -> str:
     return ''
   total = sum(shard.last - shard.first for shard in planned.all_shards)
   atomic_files.write_json_lines(path, rows)
-  text = unreadable_lib.describe(
-      [unreadable_lib.Unreadable(**row) for row in rows], total=total)
+  text = '\n- '.join([
+      f'{len(rows):,} of {total:,} images cannot be read',
+      *(row['error'] for row in rows[:_SHOWN]),
+      *[f'... and {len(rows) - _SHOWN:,} more'] * (len(rows) > _SHOWN)])
   if not planned.skip_unreadable:
     raise ValueError(
         f'{planned.name}: {text}\nSee {path}. Repair these images and run the '

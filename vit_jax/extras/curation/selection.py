@@ -12,8 +12,8 @@ from typing import Any
 
 from PIL import Image
 
+from vit_jax import data
 from vit_jax.data import config as data_config
-from vit_jax.data import dataset as dataset_lib
 from vit_jax.data.images import decode
 from vit_jax.data.sources import files
 
@@ -41,9 +41,9 @@ class Selection:
     return data_config.parse(json.loads(self.section))
 
   @functools.lru_cache(maxsize=64)  # noqa: B019 (keeps 64 selections.)
-  def open(self) -> dataset_lib.Dataset:
+  def open(self) -> data.Dataset:
     """Opens the dataset; cached per process."""
-    return dataset_lib.open_dataset(self.config)
+    return data.open_dataset(self.config)
 
   def image(self, index: int) -> Image.Image:
     """Returns an image as 8-bit RGB; raises a `ValueError` if unreadable."""
@@ -70,7 +70,7 @@ def parse(text: str, settings: Mapping[str, Any]) -> Selection:
   source, *split = _parse_source(text)
   if not split:
     config = data_config.parse({**settings, 'source': source})
-    split = [dataset_lib.open_dataset(config, split='').split]
+    split = [data.open_dataset(config, split='').split]
   return build(source, split[0], settings)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from etils import epath
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from vit_jax import data
 from vit_jax import fields
@@ -169,8 +170,18 @@ def average(
 def _examples(addresses: Sequence[str]) -> dict[str, Any]:
   """Returns the images that the averaged runs trained on; {} if unknown."""
   found = [items.read_examples(epath.Path(address)) for address in addresses]
-  return example_sets.join([*map(
-      example_sets.Record.of_plain, found)]).to_plain() if all(found) else {}
+  return join([*map(example_sets.Record.of_plain, found)]).to_plain() if all(
+      found) else {}
+
+
+def join(records: Sequence[example_sets.Record]) -> example_sets.Record:
+  """Returns the first record, which trained on the images of all."""
+  first, *others = records
+  if first.train.keys is None:
+    return first
+  trained = [one.trained for one in others if one.trained is not None]
+  return dataclasses.replace(first, earlier=np.setdiff1d(
+      np.concatenate([first.earlier, *trained]), first.train.keys))
 
 
 def _write(

@@ -5,6 +5,7 @@ from typing import Any
 
 from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import backbone_config as vit_config
+from vit_jax.extras.zoo.configs import resize_and_crop
 from vit_jax.extras.zoo.configs import timm_architectures
 from vit_jax.extras.zoo.configs import timm_arguments
 from vit_jax.weights import weights as weights_lib
@@ -42,8 +43,7 @@ def _resize_and_crop(preprocess: preprocessing.Preprocess) -> dict[str, Any]:
   Raises:
     ValueError: if timm cannot express the operations.
   """
-  resize, _ = preprocess.check_resize_and_crop(
-      'timm', remedy='Save the model as orbax or npz.')
+  resize = resize_and_crop.check(preprocess, 'timm')
   before = resize.least
   resolution = preprocess.resolution
   # timm resizes to int(side / crop_pct), which may round down to a pixel less.

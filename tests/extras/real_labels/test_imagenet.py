@@ -9,7 +9,8 @@ import pytest
 from tests import in_memory
 from tests import toy
 from vit_jax import data
-from vit_jax.data import imagenet_real
+from vit_jax.data.splits import split_strings
+from vit_jax.extras.real_labels import imagenet as imagenet_real
 
 CLASSES = 3
 # Labels of images 1 to 6; the third has none.
@@ -101,3 +102,10 @@ def test_invalid_label_files_are_errors(files, text):
     imagenet_real.with_real_labels(dataset([1]), str(path))
   with pytest.raises(ValueError, match='Cannot read .*missing'):
     imagenet_real.with_real_labels(dataset([1]), str(files / 'missing'))
+
+
+def test_groups_are_kept():
+  source = Named(np.zeros((2, 8, 8, 3), np.uint8), [1, 2])
+  source.groups_of = lambda indices: np.uint64([7, 8])[indices]
+  np.testing.assert_array_equal(split_strings.groups(
+      imagenet_real.Relabelled(source, [])), [7, 8])

@@ -1,4 +1,4 @@
-"""Scaling of pixels, mixup and CutMix against their formulas."""
+"""Mixup and CutMix against their formulas."""
 
 import functools
 
@@ -7,10 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests import in_memory
+from tests import pictures
+from tests import toy
 from vit_jax import data
 from vit_jax import losses
-from vit_jax.data import value_scale as value_scale_lib
-from vit_jax.data.augment import mixup
+from vit_jax.data import dataset as dataset_lib
 
 CLASSES = 8
 
@@ -25,7 +27,7 @@ def _batch():
 
 def _prepare(*, multi_label=False, distributions=False, **settings):
   config = data.parse({'value_range': [0, 1], **settings})
-  return mixup.prepare(config, data.Metadata(
+  return data.prepare(config, data.Metadata(
       num_classes=CLASSES, multi_label=multi_label),
       distributions=distributions)
 
@@ -38,18 +40,6 @@ def _jitted(train, **settings):
 def _run(batch, seed, *, train=True, **settings):
   result = _jitted(train, **settings)(batch, jax.random.key(seed))
   return jax.tree.map(np.asarray, result)
-
-
-def test_pixels_are_normalised_per_channel():
-  image = np.random.default_rng(0).integers(
-      0, 256, (2, 4, 5, 3), dtype=np.uint8)
-  mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-  scale = value_scale_lib.ValueScale(mean, std)
-  result = scale.normalize(scale.to_unit(jnp.asarray(image)))
-  assert result.dtype == jnp.float32
-  np.testing.assert_allclose(
-      result, (image / 255 - np.array(mean)) / np.array(std), rtol=1e-5,
-      atol=1e-6)
 
 
 @pytest.mark.parametrize(('alpha', 'train'), [(0.0, True), (1.0, False)])
@@ -133,14 +123,41 @@ def test_softmax_losses_of_k_hot_labels_are_mixed_by_the_weights_of_images(
       found, (weights * of_images.T).sum(-1), rtol=1e-5)
 
 
-def test_k_hot_needs_no_communication():
-  mesh = jax.sharding.Mesh(np.array(jax.devices()), ('data',))
-  rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec('data'))
-  labels = jax.ShapeDtypeStruct((64, 32), jnp.int32, sharding=rows)
-  compiled = jax.jit(
-      functools.partial(mixup.k_hot, num_classes=30_000), out_shardings=rows,
-  ).lower(labels).compile()
-  for collective in ('all-gather', 'all-reduce', 'all-to-all', 'permute'):
-    assert collective not in compiled.as_text()
-  # The array [batch, labels, classes] is never materialised.
-  assert compiled.memory_analysis().temp_size_in_bytes < 2**20
+def test_mixup_blends_targets_and_a_blend_with_nan_is_nan():
+  dataset = dataset_lib.Dataset(
+      name='lamps', split='train', num_classes=2, targets=('light', 'dark'),
+      source=in_memory.Arrays(*in_memory.brightness(20)))
+  config = data.measured(
+      data.parse({'resolution': 8, 'mixup': 0.5}), dataset)
+  (batch,) = data.eval_batches(config, dataset, batch_size=20)
+  prepare = data.prepare(config, dataset)
+  mixed = prepare(batch, jax.random.key(1), train=True)
+  label = batch['label']
+  partner = np.roll(label, 1, axis=0)
+  # The weight of the mixture, from the first target.
+  share = np.nanmean((mixed['label'] - partner)[:, 0] / (label - partner)[:, 0])
+  assert 0 < share < 1
+  np.testing.assert_allclose(
+      mixed['label'], share * label + (1 - share) * partner, atol=1e-3)
+  assert np.isnan(mixed['label'][0, 1]) and np.isnan(mixed['label'][1, 1])
+  untouched = prepare(batch, None, train=False)
+  np.testing.assert_array_equal(untouched['label'], label)
+
+
+@pytest.mark.parametrize(('loss', 'label_sum'), [
+    ('softmax', 1), ('sigmoid', 3)])
+def test_only_a_softmax_loss_mixes_distributions(tmp_path, loss, label_sum):
+  rows = ['path,label']
+  for i in range(8):
+    pictures.save(tmp_path / f'{i}.png', pictures.picture(i, side=8))
+    rows.append(f'{i}.png,a|b|{"cdef"[i % 4]}')
+  (tmp_path / 'train.csv').write_text('\n'.join(rows))
+  built = toy.build(
+      data={'source': f'{tmp_path}/train.csv', 'mixup': 1.0, 'target': 'multi',
+            'table': {'separator': '|'}}, objective={
+          'name': 'supervised', 'loss': loss}, evals={})
+  batches = built.batches(start_step=0)
+  label = built.prepare(next(batches), jax.random.key(0))['label']
+  batches.close()
+  assert ((label > 0) & (label < 1)).any()
+  np.testing.assert_allclose(label.sum(-1), label_sum, rtol=1e-5)

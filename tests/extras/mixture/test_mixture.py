@@ -10,9 +10,11 @@ import pytest
 from tests import in_memory
 from tests import own_data
 from tests import toy
+from tests.data.splits import test_groups as grouped
 from vit_jax import data
-from vit_jax.data import mixture
+from vit_jax.data import mixture as mixture_lib
 from vit_jax.data.splits import split_strings
+from vit_jax.extras.mixture import mixture
 
 # 3 : 1, so that digits repeat and the drawings do not.
 MIXTURE = {
@@ -43,7 +45,7 @@ def _join(*batches):
 
 def _draws(lengths, weights, count, *, batch_size=8):
   """Returns (source, index) of the first draws of a mixture."""
-  entries = [mixture.MixtureEntry(str(k), weight=weight)
+  entries = [mixture_lib.MixtureEntry(str(k), weight=weight)
              for k, weight in enumerate(weights)]
   index_of = mixture.order(entries, split_strings.Subset(tuple(
       (in_memory.Numbers(length), range(length)) for length in lengths)),
@@ -159,7 +161,7 @@ def test_classes_are_matched_by_name(folders):
 
 def _unite(*names, label):
   """Returns a mixture of two-class sources with an example in each split."""
-  return mixture.unite([*map(mixture.MixtureEntry, '01'[:len(names)])], {
+  return mixture.unite([*map(mixture_lib.MixtureEntry, '01'[:len(names)])], {
       str(i): in_memory.opened(
           {split: ([None], [label]) for split in ('train', 'test')},
           num_classes=2, class_names=one, multi_label=isinstance(label, list))
@@ -245,3 +247,38 @@ def test_settings_that_a_mixture_would_change_are_errors():
   with pytest.raises(ValueError, match='data.mixture has weights of its own'):
     toy.build(data=MIXTURE, objective={
         'name': 'supervised', 'class_weights': 'inverse'})
+
+
+def test_classes_without_an_image_are_named():
+  mixed = data.open_dataset(data.parse({'source': '', 'mixture': [
+      {'source': 'digits', 'split': 'train[:5]'}]}))
+  assert 'of 10 classes have no image in these 5' in mixed.description
+
+
+def test_mixtures_pass_groups_on(tmp_path):
+  for name, part in (('a', slice(50)), ('b', slice(50, None))):
+    grouped.write_folders(tmp_path / name, grouped.NAMES[part])
+  config = data.parse({'group': grouped.PATTERN, 'mixture': [
+      {'source': str(tmp_path / 'a'), 'split': 'train[:60%]'},
+      {'source': str(tmp_path / 'b')}]})
+  mixed = data.open_dataset(config)
+  rest = data.open_dataset(
+      config, source=str(tmp_path / 'a'), split='train[60%:]')
+  patients = grouped.patients_of(mixed.source)
+  assert not patients & grouped.patients_of(rest.source)
+  groups = split_strings.groups(mixed.source)
+  assert len({*groups.tolist()}) == len(patients)
+
+
+def test_groups_divided_by_the_sources_of_a_mixture_are_an_error(tmp_path):
+  for name in 'ab':  # Equal names of other patients, perhaps.
+    own_data.write(tmp_path / name, *(
+        f'{grouped.label(n)}/{n}{name}.png'
+        for n in grouped.NAMES[:40 + 9 * (name == 'b')]))
+  section = {'group': grouped.PATTERN, 'mixture': [
+      {'source': str(tmp_path / 'a')}, {'source': str(tmp_path / 'b')}]}
+  with pytest.raises(ValueError, match='groups of data.mixture have images in'):
+    data.open_dataset(data.parse(section))
+  opened = data.open_dataset(
+      data.parse({**section, 'divided_groups': 'allow'}))
+  assert 'groups of data.mixture' in opened.description

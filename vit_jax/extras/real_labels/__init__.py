@@ -1,0 +1,1 @@
+"""Reassessed labels of ImageNet; `registry.REAL_LABELS` names the module."""
