@@ -132,7 +132,7 @@ def test_hash_splits_are_the_same_for_all_ways_to_write_a_path(
     ('path,label,split\n1.png,a,train\n1.png,a,test\n',
      "Rows 1 and 2 .* same image, 1.png, but split is 'train' and 'test'"),
     ('path,label,split\n1.png,a,train\n2.png,b,\n',
-     "1 of 2 rows of .* have no split in column 'split' .*row 2"),
+     '1 of 2 rows of .* have no split .*row 2'),
     ('path,label,split\n1.png,a,test\n2.png,b,val\n', 'no training split'),
     ('path,label,split\n1.png,a,train\n2.png,b,test\n3.png,a,train\n',
      '1 of the classes of .* have no image in train, only in other splits: b'),
@@ -169,15 +169,13 @@ def test_an_unknown_declared_column_is_an_error(tmp_path, role):
 
 
 def test_an_open_table_keeps_no_python_object_per_example():
-  config = columns_lib.LabelConfig(
-      table=columns_lib.TableConfig(label=('class',)))
-
   def retained_bytes(count):
     tracemalloc.start()
     keys = columns_lib.texts(f'{i}.png' for i in range(count))
     opened = table_source.build(table_source.Images(
-        where='a table', read=bytes, keys=keys, table={
-            'class': pa.array(str(i % 2) for i in range(count))}), config)
+        where='a table', read=bytes, keys=keys, labels={
+            'class': pa.array(str(i % 2) for i in range(count))}),
+                              columns_lib.DEFAULT)
     gc.collect()
     found = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
