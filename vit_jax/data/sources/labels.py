@@ -99,7 +99,7 @@ def _parse_classes(
     names, indices = _number(labels, class_names)
     if pa.types.is_nested(column.column.type):
       _check_unlike_flags(labels, indices, names)
-    return Labels('multi', _to_lists(
+    return Labels('multi', to_lists(
         indices, np.bincount(row_of, minlength=len(column.rows))), names)
   is_free = not (config.target or class_names)
   if is_free and (text := protocol.suggest(
@@ -227,22 +227,7 @@ def split_cells(
   return column.filter(pa.array(kept)), row_of[kept]
 
 
-def join_rows(
-    column: columns_lib.Column, of: Integer[np.ndarray, 'rows'],
-    config: columns_lib.LabelConfig, *, where: str,
-) -> pa.Array:
-  """Returns the list of labels of each row, with those of rows `of` it."""
-  items, row_of = split_cells(column, config, f'the labels of {where}')
-  owner, (_, codes) = of[row_of], columns_lib.encode(items)
-  # Each label of an image once, in the order of its rows.
-  kept = np.sort(np.unique(owner * (codes.max(initial=0) + 1) + codes,
-                           return_index=True)[1])
-  kept = kept[np.argsort(owner[kept], kind='stable')]
-  return _to_lists(items.take(pa.array(kept)), np.bincount(
-      owner[kept], minlength=len(of)))
-
-
-def _to_lists(
+def to_lists(
     values: Any, sizes: Integer[np.ndarray, 'rows']) -> pa.ListArray:
   """Returns lists of given sizes of consecutive values."""
   return pa.ListArray.from_arrays(
@@ -273,7 +258,7 @@ def _parse_flags(
                     for cells in columns], axis=1)
   ones = flags.sum(axis=1)
   if is_multi:
-    return Labels('multi', _to_lists(
+    return Labels('multi', to_lists(
         np.nonzero(flags)[1].astype(np.int32), ones), names)
   if len(wrong := np.flatnonzero(ones != 1)):
     raise ValueError(

@@ -43,7 +43,7 @@ def open_table(
         ('split', columns['splits']), (config.group, columns['groups']))
               if column is not None}
     if config.target == 'multi' and len(labels) == 1:
-      columns['labels'] = {name: labels_lib.join_rows(
+      columns['labels'] = {name: _join_rows(
           column, first, config, where=where)
                            for name, column in labels.items()}
     else:
@@ -103,6 +103,21 @@ def _first_rows(paths: pa.Array) -> Integer[np.ndarray, 'rows']:
   """Returns the first row of the image of each row."""
   of = paths.dictionary_encode().indices.to_numpy()
   return np.unique(of, return_index=True)[1][of]
+
+
+def _join_rows(
+    column: columns_lib.Column, of: Integer[np.ndarray, 'rows'],
+    config: columns_lib.LabelConfig, *, where: str,
+) -> pa.Array:
+  """Returns the list of labels of each row, with those of rows `of` it."""
+  items, row_of = labels_lib.split_cells(
+      column, config, f'the labels of {where}')
+  # Each label of an image once, in the order of its rows.
+  pairs = pa.table({'row': of[row_of], 'label': items}).group_by(
+      ['row', 'label'], use_threads=False).aggregate([]).sort_by('row')
+  return labels_lib.to_lists(
+      columns_lib.decode(pairs['label']),
+      np.bincount(pairs['row'].to_numpy(), minlength=len(of)))
 
 
 def _check_repeated(
