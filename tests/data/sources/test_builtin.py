@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from vit_jax import data
 from vit_jax.data.sources import builtin
 from vit_jax.data.sources import shapes as shapes_lib
 
@@ -21,8 +22,13 @@ def test_digits_are_split_evenly_over_classes_and_never_change():
   assert int(test.indices.sum()) == 323972
 
 
+def _open(size, **settings):
+  return builtin.shapes('shapes', data.parse({
+      'resolution': size, 'shapes': settings}))
+
+
 def _splits(size=(32, 32), **settings):
-  return builtin.open_shapes(shapes_lib.ShapesConfig(**settings), size).splits
+  return _open(size, **settings).splits
 
 
 def test_an_image_is_a_function_of_seed_and_index():
@@ -51,7 +57,7 @@ def test_any_size_can_be_drawn():
 
 
 def test_multi_labels_name_two_strokes_a_colour_and_a_texture():
-  opened = builtin.open_shapes(shapes_lib.ShapesConfig(), (8, 8))
+  opened = _open((8, 8))
   seen, groups = set(), ('upper ', 'lower ', ' shape', ' background')
   for i in range(1000):
     names = [opened.class_names[j] for j in opened.splits['train'].label(i)]

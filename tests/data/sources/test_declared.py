@@ -13,39 +13,6 @@ def _folders(*folders, each=3):
       for i in range(each)))
 
 
-def _table(header, *rows):
-  return lambda root: own_data.write_table(root, header, rows)
-
-
-@pytest.mark.parametrize(('write', 'source', 'flags', 'message'), [
-    (_folders('a', 'b'), '', {'table.label': 'x'}, 'data.table describes the'),
-    (_folders('train', 'test', 'extra'), '', {'target': 'none'},
-     r'name a split \(test, train\), but 3 do not: extra/'),
-    (_folders('images/train', 'masks/train', 'images/x', 'masks/x'), '',
-     {'target': 'masks'}, r'name a split \(train\), but 3 do not: x/0'),
-    (_folders('images', 'masks'), '', {'target': 'none'}, 'target=masks'),
-    (_table('path,label', '1.png,1_000', '2.png,2'), 'labels.csv',
-     {'target': 'regression'}, "row 1: '1_000'"),
-    (_table('path,label', '1.png,nan', '2.png,2'), 'labels.csv',
-     {'target': 'regression'}, "row 1: 'nan'"),
-    (_table('path,label', '1.png,"a\n2.png,b\n3.png,a"', '4.png,b'),
-     'labels.csv', {}, 'has a line break'),
-    (_table('path,label', '1.png,a', '1.png,a', '2.png,b', '3.png,-1'),
-     'labels.csv', {}, "row 4: '-1'")])
-def test_contradictions_are_errors(tmp_path, write, source, flags, message):
-  write(tmp_path)
-  with pytest.raises(ValueError, match=message):
-    own_data.open_splits(tmp_path / source if source else tmp_path, **flags)
-
-
-def test_a_list_of_flags_is_no_list_of_classes(tmp_path):
-  own_data.write(tmp_path, *(f'{i}.png' for i in range(4)))
-  (tmp_path / 'a.jsonl').write_text('\n'.join(
-      f'{{"path": "{i}.png", "label": [0, {i % 2}, 1]}}' for i in range(4)))
-  with pytest.raises(ValueError, match="Row 1 .* has the label '0' twice"):
-    own_data.open_splits(tmp_path / 'a.jsonl', target='multi')
-
-
 @pytest.mark.parametrize('names', [
     [f'{i:04}' for i in range(150)], ['0.5', '1.0', '1.5'], ['a;b', 'c;d']])
 def test_class_folders_may_have_any_name(tmp_path, names):

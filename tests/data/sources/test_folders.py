@@ -111,24 +111,6 @@ def test_a_small_data_set_holds_out_an_image(tmp_path):
   assert own_data.sizes(own_data.open_path(tmp_path)) == {'train': 2, 'test': 1}
 
 
-@pytest.mark.parametrize(('paths', 'message'), [
-    (['train/cat/a.png', 'train/dog/b.png', 'test/cat/c.png', 'test/Dog/d.png'],
-     '1 of the classes .* only in other splits: Dog. .*lower case'),
-    (['train/cat/x.heic', 'test/cat/0.png', 'test/dog/0.png'],
-     r'train has no images: no image that can be read in train/cat \(1 .heic'),
-    (['cat/a.png', 'dog/x.heic'],
-     r"(?s)'cat'.* no image that can be read in dog \(1 .heic"),
-    (['train/cat/a.png', 'train/cat/b.png'], "single class folder 'cat'"),
-    (['train/1.png', 'test/1.png'], 'no class folders; it holds test/, train/'),
-    (['train/a/1.png', 'train/b/1.png', 'valid/a/1.png'],
-     'no class folders; it holds train/, valid/'),
-    (['val/a/1.png', 'val/b/1.png'], 'no class folders; it holds val/')])
-def test_errors_name_what_was_found(tmp_path, paths, message):
-  own_data.write(tmp_path, *paths)
-  with pytest.raises(ValueError, match=message):
-    own_data.open_path(tmp_path)
-
-
 @pytest.mark.parametrize('parent', ['', 'train/'])
 @pytest.mark.parametrize(('names', 'content'), [
     ([f'{i}.HEIC' for i in range(12)], '12 .heic'), (['1', '2'],

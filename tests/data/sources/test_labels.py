@@ -16,7 +16,7 @@ def parse(columns, target='', separator=None, **arguments):
   return labels_lib.parse(
       columns, rows, columns_lib.LabelConfig(
           target, columns_lib.TableConfig(separator=separator)),
-      count=len(rows), where='a.csv', **arguments)
+      where='a.csv', **arguments)
 
 
 def values(parsed):
@@ -108,4 +108,4 @@ def test_the_row_of_a_table_is_named():
   with pytest.raises(ValueError, match='row 21'):
     labels_lib.parse(
         {'label': pa.array(['a', 'b'] * 10 + [None])}, np.arange(10, 21),
-        columns_lib.DEFAULT, count=21, where='a.csv')
+        columns_lib.DEFAULT, where='a.csv')

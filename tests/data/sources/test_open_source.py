@@ -44,13 +44,6 @@ def test_sizes_for_planning_come_from_the_table():
   assert open_source.open_planned('cifar1') is None
 
 
-def test_two_layouts_in_a_folder_are_an_error(tmp_path):
-  own_data.write(tmp_path, 'a.tar', 'b.parquet')
-  with pytest.raises(ValueError, match=(
-      r'holds \S*/b.parquet and \S*/a.tar. Name those to use')):
-    opened(tmp_path)
-
-
 def test_only_metadata_is_read_beside_class_folders(tmp_path):
   own_data.write(tmp_path, *(f'{"ab"[i % 2]}/{i}.jpg' for i in range(6)))
   latin = 'größe,ort\n1,Köln\n'.encode('latin-1')
@@ -59,17 +52,6 @@ def test_only_metadata_is_read_beside_class_folders(tmp_path):
   (tmp_path / 'notes.csv').rename(tmp_path / 'metadata.csv')
   with pytest.raises(ValueError, match='metadata.csv is not UTF-8'):
     opened(tmp_path)
-
-
-@pytest.mark.parametrize(('name', 'written', 'message'), [
-    ('a.tar.gz', ['a.tar.gz'], '1 files of type .gz. Expected a folder, one'),
-    ('*.csv', ['a.csv', 'b.csv'], '2 files of type .csv. .*data.val_source'),
-    ('x.csv', [], 'x.csv does not exist.*a table'),
-    ('*.tar', [], r'No file matches .*\*.tar')])
-def test_other_and_missing_files_are_errors(tmp_path, name, written, message):
-  own_data.write(tmp_path, *written)
-  with pytest.raises(ValueError, match=message):
-    opened(tmp_path / name)
 
 
 @pytest.mark.parametrize(('names', 'splits'), [

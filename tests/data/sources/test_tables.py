@@ -122,62 +122,14 @@ def test_hash_splits_are_the_same_for_all_ways_to_write_a_path(
   assert found[0] == found[1] == found[2] == found[3]
 
 
-@pytest.mark.parametrize(('text', 'message'), [
-    ('path,label\n1.png,a\n70.png,b\n80.png,a\n',
-     r'2 of 3 images of .*labels.csv do not exist .*row 2.: '
-     r'\S*/70.png, \S*/80.png'),
-    ('path,label\n', 'holds no rows'), ('', 'holds no rows'),
-    ('path,label\n1.png,a,b\n', 'Line 2 of .* has 3 cells.*double quotes'),
-    ('path,path,label\n', "two columns of one name: .'path'"),
-    ('path,label,split\n1.png,a,train\n1.png,a,test\n',
-     "Rows 1 and 2 .* same image, 1.png, but split is 'train' and 'test'"),
-    ('path,label,split\n1.png,a,train\n2.png,b,\n',
-     "1 of 2 rows of .* have no split in column 'split' .*row 2"),
-    ('path,label,split\n1.png,a,test\n2.png,b,val\n', 'no training split'),
-    ('path,label,split\n1.png,a,train\n2.png,b,test\n3.png,a,train\n',
-     '1 of the classes of .* have no image in train, only in other splits: b'),
-    ('path,label,split\n1.png,,train\n2.png,b,test\n',
-     'training images of .* have no labels'),
-    ('path,label\n,a\n1.png,b\n', '1 of 2 images of .* do not exist .*row 1'),
-    ('path,label\n1.png,cat\n2.png,dog\n1.png,dog\n',
-     "Rows 1 and 3 .* 1.png, but label is 'cat' and 'dog'.*target=multi"),
-    ('path,label\n1.png,a\n2.png,"b\n3.png,a\n',
-     'begins at line 3 is not valid CSV'),
-    ('path,label\n1.png,"a"b"\n', 'begins at line 2 is not valid CSV')])
-def test_errors_name_the_row(tmp_path, text, message):
-  own_data.write(tmp_path, '1.png', '2.png', '3.png')
-  with pytest.raises(ValueError, match=message):
-    own_data.open_path(write(tmp_path, text, images=0))
-
-
-@pytest.mark.parametrize(('text', 'message'), [
-    ('{"path": "1.png"}\n[1]\n', 'Line 2 of .* must be an object'),
-    ('{"path": "1.png"}\n{"path"}\n', 'Line 2 of .* is not JSON'),
-    ('{"label": 1}\n{"label": "a"}\n', "'label' of .* values of several types"),
-    ('{"path": "1.png", "lable": 1}\n', 'path, lable, but .*label were exp')])
-def test_errors_of_json_lines(tmp_path, text, message):
-  with pytest.raises(ValueError, match=message):
-    own_data.open_path(write(tmp_path, text, 'a.jsonl', images=0))
-
-
-@pytest.mark.parametrize('role', ['path', 'label', 'split'])
-def test_an_unknown_declared_column_is_an_error(tmp_path, role):
-  table = own_data.write_table(tmp_path, 'path,label,split', [
-      '1.png,a,train', '2.png,b,train'])
-  with pytest.raises(ValueError, match=f"'{role}s'. Did you mean '{role}'"):
-    own_data.open_path(table, **{role: f'{role}s'})
-
-
 def test_an_open_table_keeps_no_python_object_per_example():
-  config = columns_lib.LabelConfig(
-      table=columns_lib.TableConfig(label=('class',)))
-
   def retained_bytes(count):
     tracemalloc.start()
     keys = columns_lib.texts(f'{i}.png' for i in range(count))
     opened = table_source.build(table_source.Images(
-        where='a table', read=bytes, keys=keys, table={
-            'class': pa.array(str(i % 2) for i in range(count))}), config)
+        where='a table', read=bytes, keys=keys, labels={
+            'class': pa.array(str(i % 2) for i in range(count))}),
+                              columns_lib.DEFAULT)
     gc.collect()
     found = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()

@@ -151,16 +151,6 @@ def test_other_formats_get_the_command_that_converts_them(prepare, open_tfds):
   assert open_tfds('tiny').splits['train'].label(1) == 2
 
 
-@pytest.mark.parametrize(('name', 'train', 'test'), [
-    ('eurosat', 'train[:21600]', 'train[21600:]'),
-    ('resisc45', 'train[:25200]', 'train[25200:]'),
-    ('imagenet21k', 'full[51200:]', 'full[:51200]')])
-def test_data_sets_with_one_split_have_published_parts(name, train, test):
-  row = known_datasets.facts(name)
-  assert row.parts == {'train': train, 'test': test}
-  assert row.eval_split == 'test'
-
-
 def test_published_test_images_are_not_trained_on(
     prepare, open_tfds, tmp_path, monkeypatch):
   for name, parts in (('eurosat', ('train[:6]', 'train[6:]')),

@@ -152,26 +152,6 @@ def test_a_truncated_tar_is_an_error(tmp_path, cut):
     own_data.open_path(path)
 
 
-@pytest.mark.parametrize(('members', 'table', 'message'), [
-    ([('1.png', b''), ('2.png', b'')], {}, 'have no labels. .*KEY.cls'),
-    (pairs(0, 4, 'json'), {}, 'have no labels. .*table.label=NAME'),
-    ([('1.cls', b'0')], {}, 'holds no images'),
-    ([*pairs(0, 4), ('deep.er/0001.jpg', b'')], {},
-     "0001.jpg' and another image of 'deep.er/0001'"),
-    ([*pairs(0, 4), ('deep.er/0001.cls', b'')], {},
-     "0001.cls' and another label of 'deep.er/0001'"),
-    (pairs(0, 4, 'json'), {'label': 'clas'}, "'clas'. Did you mean 'class'"),
-    ([*pairs(0, 4), ('deep.er/0001.json', b'{')], {'label': 'class'},
-     '0001.json of .* is not JSON'),
-    ([*pairs(0, 3), ('x.png', b'')], {}, '1 of 4 cells .*row 4: None'),
-    (pairs(0, 4, 'json'), {'label': 'class', 'group': 'patients'},
-     "Unknown key of the JSON .*'patients'")])
-def test_errors_name_the_member(tmp_path, members, table, message):
-  own_data.write_tar(tmp_path / 'a.tar', members)
-  with pytest.raises(ValueError, match=message):
-    own_data.open_path(tmp_path / 'a.tar', **table)
-
-
 def test_links_are_an_error(tmp_path):
   with tarfile.open(tmp_path / 'a.tar', 'w') as tar:
     member = tarfile.TarInfo('9.png')

@@ -40,9 +40,17 @@ def digits(
 
 def shapes(
     name: str, config: data_config.DataConfig) -> protocol.DatasetSplits:
-  """Opens the source 'shapes'."""
+  """Opens the source 'shapes', with images of the size of the batch."""
   del name
-  return open_shapes(config.shapes, config.size)
+  section, names = config.shapes, config.shapes.class_names
+  return protocol.DatasetSplits(
+      {'train': shapes_lib.Shapes(
+          section, config.size, section.num_examples, 0),
+       'test': shapes_lib.Shapes(
+           section, config.size, section.num_test_examples,
+           shapes_lib.TEST_OFFSET)},
+      num_classes=len(names), class_names=names,
+      multi_label=section.label == 'multi')
 
 
 @functools.cache
@@ -66,16 +74,3 @@ def open_digits() -> protocol.DatasetSplits:
       {split: ArraySource('digits', images[indices], labels[indices], indices)
        for split, indices in (('train', train), ('test', test))},
       num_classes=10, class_names=tuple(map(str, range(10))))
-
-
-def open_shapes(
-    config: shapes_lib.ShapesConfig, size: tuple[int, int],
-) -> protocol.DatasetSplits:
-  """Returns the drawn shapes, with images of (height, width) `size`."""
-  names = config.class_names
-  return protocol.DatasetSplits(
-      {'train': shapes_lib.Shapes(config, size, config.num_examples, 0),
-       'test': shapes_lib.Shapes(
-           config, size, config.num_test_examples, shapes_lib.TEST_OFFSET)},
-      num_classes=len(names), class_names=names,
-      multi_label=config.label == 'multi')

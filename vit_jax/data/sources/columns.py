@@ -74,12 +74,6 @@ class LabelConfig:
 DEFAULT = LabelConfig()
 
 
-def with_columns(config: LabelConfig, **roles: Any) -> LabelConfig:
-  """Returns a config with other columns in `table`."""
-  return dataclasses.replace(
-      config, table=dataclasses.replace(config.table, **roles))
-
-
 def decode(column: Column) -> pa.Array:
   """Returns a column in one piece, without a dictionary."""
   if isinstance(column, pa.ChunkedArray):

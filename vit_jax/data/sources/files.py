@@ -82,9 +82,7 @@ def shorten(items: Iterable[Any], most: int = 3) -> str:
 
 def names_in(path: epath.Path) -> list[str]:
   """Returns the names in a folder; a million files take a second."""
-  if atomic_files.is_remote(path):
-    return [entry.name for entry in path.iterdir()]
-  return os.listdir(path)
+  return [entry.name for entry in _scan(path)]
 
 
 def subfolders(path: epath.Path) -> list[str]:
@@ -92,22 +90,13 @@ def subfolders(path: epath.Path) -> list[str]:
   return [name for name, is_folder in _entries(path) if is_folder]
 
 
-def count_images(path: epath.Path) -> int:
-  """Returns the number of visible images in a folder, not in its subfolders."""
-  return sum(is_image(name) for name, _ in _entries(path))
-
-
-def list_images(root: epath.Path, folder: str = '') -> list[str]:
-  """Returns the paths, relative to the root, of images below a folder."""
-  return list_files(root, folder)[0]
-
-
 def list_files(
     root: epath.Path, folder: str = '',
 ) -> tuple[list[str], collections.Counter[str]]:
-  """Returns the images as `list_images`, and the number of other files.
+  """Returns the images below a folder, and the number of other files.
 
-  These are counted by suffix, or as 'without suffix'.
+  Paths are relative to the root. Other files are counted by suffix, or as
+  'without suffix'.
   """
   paths: list[str] = []
   others: collections.Counter[str] = collections.Counter()
@@ -127,11 +116,6 @@ def list_files(
 def suffix_of(name: str) -> str:
   """Returns the suffix of a file in lower case, or 'without suffix'."""
   return os.path.splitext(name)[1].lower() or 'without suffix'
-
-
-def describe_others(others: Mapping[str, int]) -> list[str]:
-  """Returns a note on files that are not read, if there are any."""
-  return [f'not read: {describe(others)}'] * bool(others)
 
 
 def describe(others: Mapping[str, int]) -> str:
@@ -164,12 +148,13 @@ def files_below(root: epath.Path, suffix: str) -> list[epath.Path]:
 
 def _entries(path: epath.Path) -> list[tuple[str, bool]]:
   """Returns the visible names in a folder, sorted, and which are folders."""
-  # Fast for a million files; the kind of an image file is not looked up, which
-  # is slow in buckets.
-  entries: Any = (
-      path.iterdir() if atomic_files.is_remote(path) else os.scandir(path))
+  # The kind of an image file is not looked up, which is slow in buckets.
   return sorted((entry.name, not is_image(entry.name) and entry.is_dir())
-                for entry in entries if _is_visible(entry.name))
+                for entry in _scan(path) if _is_visible(entry.name))
+
+
+def _scan(path: epath.Path) -> Iterable[Any]:
+  return path.iterdir() if atomic_files.is_remote(path) else os.scandir(path)
 
 
 def _is_visible(name: str) -> bool:
@@ -179,43 +164,44 @@ def _is_visible(name: str) -> bool:
 # ---------------------------------------------------------------------- splits
 
 
-def _check_splits(
-    found: Sequence[str | None], paths: Sequence[os.PathLike | str], *,
-    where: str,
-) -> list[str] | None:
-  """Returns the split found in each path; None if they do not differ.
-
-  Raises:
-    ValueError: if only some paths name a split.
-  """
-  names = [name for name in found if name is not None]
-  if len(names) < len(found) and names:
-    raise ValueError(
-        f'Some paths of {where} name a split ({", ".join(sorted({*names}))}), '
-        f'but {len(found) - len(names):,} do not: {paths[found.index(None)]}. '
-        'Move or rename them, or name those to use: '
-        "--config.data.source='FOLDER/train-*'")
-  return names if len({*names}) > 1 else None
-
-
 def splits_of_folders(
     paths: Sequence[str], *, where: str) -> columns_lib.Column | None:
   """Returns the top folder of each path if `train` is one of them."""
   tops = [path.partition('/')[0] for path in paths]
-  found = _check_splits(
-      [top if top in split_strings.NAMES else None for top in tops], paths,
-      where=where) if 'train' in tops else None
-  return found and columns_lib.texts(found)
+  found = [top if top in split_strings.NAMES else None for top in tops]
+  return _check_splits(found, paths, [1] * len(paths), where) if (
+      'train' in found) else None
 
 
 def splits_of_files(
     paths: Sequence[os.PathLike], counts: Sequence[int], *, where: str,
 ) -> columns_lib.Column | None:
   """Returns the split of each row of files; None if they do not differ."""
-  found = _check_splits(
-      [*map(split_strings.find_in_file, paths)], paths, where=where)
-  return found and columns_lib.of_codes(
-      found, np.repeat(np.arange(len(found)), counts))
+  return _check_splits(
+      [*map(split_strings.find_in_file, paths)], paths, counts, where)
+
+
+def _check_splits(
+    found: Sequence[str | None], paths: Sequence[os.PathLike | str],
+    counts: Sequence[int], where: str,
+) -> columns_lib.Column | None:
+  """Returns the split found in each path, `counts` times.
+
+  None if they do not differ.
+
+  Raises:
+    ValueError: if only some paths name a split.
+  """
+  names = {name for name in found if name is not None}
+  if names and None in found:
+    raise ValueError(
+        f'Some paths of {where} name a split ({", ".join(sorted(names))}), but '
+        f'{found.count(None):,} do not: {paths[found.index(None)]}. Move or '
+        "rename them, or name those to use: --config.data.source='FOLDER/"
+        "train-*'")
+  return columns_lib.of_codes(
+      found, np.repeat(np.arange(len(found)), counts)) if (
+          len(names) > 1) else None
 
 
 # -------------------------------------------------------------------- patterns
@@ -233,21 +219,19 @@ def expand(name: str) -> list[epath.Path]:
   if not atomic_files.is_remote(name):
     name = os.path.abspath(os.path.expanduser(name))
   literal = epath.Path(name)
-  if literal.exists():
-    return [literal]
-  if not (_GLOB.search(name) or _BRACES.search(name)):
+  paths = [literal] if literal.exists() else [
+      path for one in expand_braces(name) for path in _glob(one)]
+  missing = [path for path in paths if not path.exists()]
+  if missing == [literal]:
     raise ValueError(
         f'{literal} does not exist.{spelling.hint(name)} '
         f'Expected a folder of images ({literal}/train/CLASS/*.jpg, or '
         f'{literal}/CLASS/*.jpg), a table of them (.csv, .tsv, .jsonl), '
         'Parquet files, or WebDataset tars.')
-  paths = [path for one in expand_braces(name) for path in _glob(one)]
-  missing = [path for path in paths if not path.exists()]
-  if not paths or missing:
+  if missing or not paths:
     raise ValueError(
-        f'{len(missing)} of {len(paths)} files of {name} do not '
-        f'exist: {shorten(missing)}.' if paths else
-        f'No file matches {name}.')
+        f'{len(missing)} of {len(paths)} files of {name} do not exist: '
+        f'{shorten(missing)}.' if paths else f'No file matches {name}.')
   return sorted(set(paths))
 
 

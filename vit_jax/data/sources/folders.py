@@ -9,7 +9,6 @@ These are the layouts of torchvision, timm and `datasets`.
 """
 
 from collections.abc import Sequence
-import functools
 import os
 
 from etils import epath
@@ -20,7 +19,6 @@ from vit_jax.data.sources import files
 from vit_jax.data.sources import masks
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_source
-from vit_jax.data.splits import groups as groups_lib
 from vit_jax.data.splits import split_strings
 
 
@@ -46,9 +44,9 @@ def open_folder(
   if not images or config.target in ('multi', 'regression') or (
       has_masks != (config.target == 'masks')):
     raise protocol.Unconventional(_unusual(root))
+  notes = [f'not read: {files.describe(others)}'] * bool(others)
   if has_masks:
-    return masks.open_masks(root, config, where=where)
-  notes = files.describe_others(others)
+    return masks.open_masks(images, config, where=where, notes=notes)
   if config.target == 'none':
     return _open_unlabelled(images, config, where, where, notes)
   return _open_classes(root, images, config, notes)
@@ -77,12 +75,9 @@ def _open_unlabelled(
 
   Folders with the names of splits, such as `train/`, are these splits.
   """
-  texts = columns_lib.texts(paths)
-  return table_source.build(table_source.Images(
-      where=where, read=functools.partial(files.read, root, texts), keys=texts,
-      table=groups_lib.find_in_paths(paths, config.group, where=where),
-      splits=files.splits_of_folders(paths, where=where), notes=notes),
-                            columns_lib.with_columns(config, label=()))
+  return table_source.build(table_source.Images.of_files(
+      paths, config, where=where, root=root, notes=notes,
+      splits=files.splits_of_folders(paths, where=where)), config)
 
 
 def _open_classes(
@@ -129,19 +124,16 @@ def _open_classes(
               for row in np.flatnonzero(~in_class).tolist())
   # Independent of the location of the class folders.
   prefix = 'train/' if {*filter(None, tops)} == {'train'} and splits else ''
-  texts = columns_lib.texts(paths)
-  return table_source.build(table_source.Images(
-      where=where, read=functools.partial(files.read, where, texts), keys=texts,
-      table={'class folders': columns_lib.of_codes(classes, codes),
-             **groups_lib.find_in_paths(paths, config.group, where=where)},
-      rows=np.flatnonzero(in_class), class_names=names,
+  return table_source.build(table_source.Images.of_files(
+      paths, config, where=where, root=where,
+      labels={'class folders': columns_lib.of_codes(classes, codes)},
       splits=columns_lib.of_codes(tops, codes) if splits else None,
+      rows=np.flatnonzero(in_class), class_names=names,
       group_of=lambda row: paths[row].removeprefix(prefix),
       order_by=lambda row: '/'.join(paths[row].split('/')[-2:]),
       unlabelled=unlabelled, without_images=empty, notes=[
           *notes, *[f'not read: {loose:,} images in no class folder']
-          * bool(loose)]),
-      columns_lib.with_columns(config, label=('class folders',)))
+          * bool(loose)]), config)
 
 
 def _split_folders(root: epath.Path, paths: Sequence[str]) -> list[str]:

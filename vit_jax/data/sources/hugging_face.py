@@ -103,16 +103,16 @@ def _open(
   images = _Images(paths, _choose_image(table, features, config, where))
   table = table.drop_columns(_bytes_columns(table.schema))
   class_names = _class_names(features)
-  if splits is not None and not config.table.split:
-    # A column called `split` gives way to the names of files or splits.
-    table = table.drop_columns({columns_lib.SPLIT} & {*table.column_names})
-  config = tables_lib.choose_columns(
+  _, columns = tables_lib.choose_columns(
       table, config, where=where, has_paths=False,
       declared=next(iter(class_names)) if len(class_names) == 1 else None)
+  if splits is not None and not config.table.split:
+    # A column called `split` gives way to the names of files or splits.
+    columns['splits'] = splits
   return table_source.build(table_source.Images(
-      where=where, read=images.read, table=table, splits=splits,
+      where=where, read=images.read, **columns,
       keys=columns_lib.FileKeys(names, np.cumsum(lengths)),
-      class_names=class_names.get(','.join(config.table.labels))), config)
+      class_names=class_names.get(','.join(columns['labels']))), config)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

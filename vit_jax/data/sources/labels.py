@@ -50,16 +50,15 @@ class Labels:
 
 def parse(
     columns: Mapping[str, columns_lib.Column], rows: _Rows,
-    config: columns_lib.LabelConfig, *, count: int, where: str,
+    config: columns_lib.LabelConfig, *, where: str,
     class_names: Sequence[str] | None = None,
 ) -> Labels:
   """Parses label columns; without any, there are no labels.
 
   Args:
     columns: label columns by name.
-    rows: rows with labels, at least one; others get any label.
+    rows: rows with labels, at least one, in order; others get any label.
     config: kind of the labels.
-    count: number of all rows.
     where: names the file in errors.
     class_names: declared by the file; cells are class indices or names.
 
@@ -68,7 +67,7 @@ def parse(
     ValueError: if cells are not labels of that kind.
   """
   if not columns:
-    return Labels('none', np.zeros(count, np.uint8))
+    return Labels('none', np.zeros(rows[-1] + 1, np.uint8))
   cells = [_Cells(column.take(pa.array(rows)), rows,
                   f'column {name!r} of {where}')
            for name, column in columns.items()]
@@ -80,13 +79,13 @@ def parse(
         cells, tuple(columns), is_multi=config.target == 'multi')
   else:
     found = _parse_classes(cells[0], config, class_names)
-  if len(rows) == count:
+  if len(rows) == rows[-1] + 1:
     return found
-  place = np.zeros(count, np.int64)
+  place = np.zeros(rows[-1] + 1, np.int64)
   place[rows] = np.arange(len(rows))
-  return dataclasses.replace(found, values=(
-      found.values.take(pa.array(place)) if found.kind == 'multi' else
-      found.values[place]))
+  return dataclasses.replace(found, values=found.values.take(place, axis=0)
+                             if isinstance(found.values, np.ndarray) else
+                             found.values.take(pa.array(place)))
 
 
 def _parse_classes(
@@ -100,7 +99,7 @@ def _parse_classes(
     names, indices = _number(labels, class_names)
     if pa.types.is_nested(column.column.type):
       _check_unlike_flags(labels, indices, names)
-    return Labels('multi', _to_lists(
+    return Labels('multi', to_lists(
         indices, np.bincount(row_of, minlength=len(column.rows))), names)
   is_free = not (config.target or class_names)
   if is_free and (text := protocol.suggest(
@@ -151,51 +150,58 @@ def _check_unlike_flags(
     cells: _Cells, indices: Int32[np.ndarray, 'cells'], names: Sequence[str],
 ) -> None:
   """Raises if a row has a label twice, as the list [0, 1, 0] has."""
-  pairs = cells.rows * len(names) + indices
-  first = np.unique(pairs, return_index=True)[1]
-  if len(first) < len(pairs):
-    twice = np.setdiff1d(np.arange(len(pairs)), first)[0]
+  pairs, counts = np.unique(
+      cells.rows * len(names) + indices, return_counts=True)
+  for pair in pairs[counts > 1][:1]:
+    row, label = divmod(int(pair), len(names))
     raise ValueError(
-        f'Row {cells.rows[twice] + 1} of {cells.title} has the label '
-        f'{names[indices[twice]]!r} twice. Lists hold the classes of an image, '
-        'not a 0 or 1 for each.')
+        f'Row {row + 1} of {cells.title} has the label {names[label]!r} twice. '
+        'Lists hold the classes of an image, not a 0 or 1 for each.')
 
 
 def _number(
     cells: _Cells, class_names: Sequence[str] | None,
 ) -> tuple[tuple[str, ...], Int32[np.ndarray, 'cells']]:
   """Returns the class names, and the class index of each cell."""
-  if class_names is not None:
-    index = {columns_lib.clean(name): i for i, name in enumerate(class_names)}
-
-    def find(cell: Any) -> int | None:
-      # A number is an index, even if the names are numbers.
-      found = columns_lib.to_integer(cell)
-      found = index.get(cell, found) if isinstance(cell, str) else found
-      return found if found in range(len(class_names)) else None
-
-    return tuple(class_names), cells.apply(
-        find, np.int32, expected=f'one of {len(class_names):,} classes that '
-        f'the file declares, from 0: {files.shorten(class_names, 4)},')
   distinct, _ = cells.encoded
   if not distinct:
     raise ValueError(f'{cells.title} holds no labels.')
+  if class_names is None:
+    return _number_names(cells)
+  index = {columns_lib.clean(name): i for i, name in enumerate(class_names)}
+
+  def find(cell: Any) -> int | None:
+    # A number is an index, even if the names are numbers.
+    found = columns_lib.to_integer(cell)
+    found = index.get(cell, found) if isinstance(cell, str) else found
+    return found if found in range(len(class_names)) else None
+
+  return tuple(class_names), cells.apply(
+      find, np.int32, expected=f'one of {len(class_names):,} classes that the '
+      f'file declares, from 0: {files.shorten(class_names, 4)},')
+
+
+def _number_names(
+    cells: _Cells) -> tuple[tuple[str, ...], Int32[np.ndarray, 'cells']]:
+  """Numbers the names of classes in their order."""
+  distinct, codes = cells.encoded
   are_integers = None not in map(columns_lib.to_integer, distinct)
 
   def to_name(cell: Any) -> str | None:
-    is_name = isinstance(cell, (str, int)) and (
-        columns_lib.to_integer(cell) or 0) >= 0
-    return str(columns_lib.to_integer(cell) if are_integers else cell) if (
-        is_name) else None
+    number = columns_lib.to_integer(cell)
+    if not isinstance(cell, (str, int)) or (number or 0) < 0:
+      return None
+    return str(number if are_integers else cell)
 
   texts = cells.apply(
       to_name, object, expected='the name of a class or an integer from 0 '
       '(numbers: --config.data.target=regression; without a label: fill it in, '
       'or remove the row)')
   names = columns_lib.sort_names({*texts})
-  index = {name: i for i, name in enumerate(names)}
-  return tuple(names), cells.apply(
-      lambda cell: index[to_name(cell)], np.int32, expected='')
+  index: dict[str | None, int] = {
+      name: i for i, name in enumerate(names)}
+  return tuple(names), np.array(
+      [index[to_name(cell)] for cell in distinct], np.int32)[codes]
 
 
 def split_cells(
@@ -221,22 +227,7 @@ def split_cells(
   return column.filter(pa.array(kept)), row_of[kept]
 
 
-def join_rows(
-    column: columns_lib.Column, of: Integer[np.ndarray, 'rows'],
-    config: columns_lib.LabelConfig, *, where: str,
-) -> pa.Array:
-  """Returns the list of labels of each row, with those of rows `of` it."""
-  items, row_of = split_cells(column, config, f'the labels of {where}')
-  owner, (_, codes) = of[row_of], columns_lib.encode(items)
-  # Each label of an image once, in the order of its rows.
-  kept = np.sort(np.unique(owner * (codes.max(initial=0) + 1) + codes,
-                           return_index=True)[1])
-  kept = kept[np.argsort(owner[kept], kind='stable')]
-  return _to_lists(items.take(pa.array(kept)), np.bincount(
-      owner[kept], minlength=len(of)))
-
-
-def _to_lists(
+def to_lists(
     values: Any, sizes: Integer[np.ndarray, 'rows']) -> pa.ListArray:
   """Returns lists of given sizes of consecutive values."""
   return pa.ListArray.from_arrays(
@@ -246,11 +237,9 @@ def _to_lists(
 def _parse_numbers(cells: _Cells) -> Float32[np.ndarray, 'rows']:
   """Parses a column of numbers; empty cells are missing."""
   def to_number(cell: Any) -> float | None:
-    if cell is None:
-      return np.nan
-    found = columns_lib.to_number(cell)
-    return None if found is None or abs(
-        found) > np.finfo(np.float32).max else found
+    found = np.nan if cell is None else columns_lib.to_number(cell)
+    is_large = found is not None and abs(found) > np.finfo(np.float32).max
+    return None if is_large else found
 
   found = cells.apply(
       to_number, np.float32, expected='a finite number or an empty cell')
@@ -269,7 +258,7 @@ def _parse_flags(
                     for cells in columns], axis=1)
   ones = flags.sum(axis=1)
   if is_multi:
-    return Labels('multi', _to_lists(
+    return Labels('multi', to_lists(
         np.nonzero(flags)[1].astype(np.int32), ones), names)
   if len(wrong := np.flatnonzero(ones != 1)):
     raise ValueError(

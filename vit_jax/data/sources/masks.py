@@ -4,57 +4,57 @@
     ROOT/masks/1.png          ROOT/masks/train/1.png
 """
 
+from collections.abc import Sequence
 import functools
 import glob
 import os
-
-from etils import epath
 
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_source
-from vit_jax.data.splits import groups as groups_lib
 
 IMAGES, MASKS = 'images', 'masks'
 
 
 def open_masks(
-    root: epath.Path, config: columns_lib.LabelConfig, *, where: str,
+    paths: Sequence[str], config: columns_lib.LabelConfig, *, where: str,
+    notes: Sequence[str],
 ) -> protocol.DatasetSplits:
   """Opens images with masks of the same path, but another suffix.
+
+  Args:
+    paths: all images and masks, relative to the root.
+    config: the group of each image.
+    where: the root.
+    notes: added to the description.
 
   Raises:
     ValueError: if an image has no mask, or two.
   """
-  images, others = files.list_files(root, IMAGES)
-  found = files.list_images(root, MASKS)
-  mask_of = {_stem(path): path for path in found}
-  if len(mask_of) < len(found):
-    first, second = (next((a, b) for a, b in zip(
-        sorted(found), sorted(found)[1:]) if _stem(a) == _stem(b)))
-    raise ValueError(
-        f'{root} has two masks of one image, {first} and {second}. Remove one.')
+  images = [path for path in paths if path.startswith(f'{IMAGES}/')]
+  mask_of: dict[str, str] = {}
+  for path in paths:
+    if path.startswith(f'{MASKS}/') and (
+        other := mask_of.setdefault(_stem(path), path)) != path:
+      raise ValueError(
+          f'{where} has two masks of one image, {other} and {path}. Remove '
+          'one.')
   missing = [path for path in images if _stem(path) not in mask_of]
   if missing or not images:
     raise ValueError(
-        f'{len(missing)} of {len(images)} images in {root}/{IMAGES} have no '
+        f'{len(missing)} of {len(images)} images in {where}/{IMAGES} have no '
         f'mask of the same name in {MASKS}/: {files.shorten(missing)}.'
-        if images else f'There are no images in {root}/{IMAGES}.')
-  texts = columns_lib.texts(images)
-  used = [mask_of[_stem(path)] for path in images]
-  unused = sorted({*found} - {*used})
-  return table_source.build(table_source.Images(
-      where=where, read=functools.partial(files.read, where, texts), keys=texts,
-      table=groups_lib.find_in_paths(images, config.group, where=where),
-      splits=files.splits_of_folders(
-          [*map(_stem, images)], where=where),
-      read_mask=functools.partial(
-          files.read, where, columns_lib.texts(used)), notes=[
-              *[f'masks without an image: {len(unused):,} '
-                f'({files.shorten(unused)})'] * bool(unused),
-              *files.describe_others(others)]),
-                            columns_lib.with_columns(config, label=()))
+        if images else f'There are no images in {where}/{IMAGES}.')
+  stems = [*map(_stem, images)]
+  unused = sorted(mask_of[stem] for stem in {*mask_of} - {*stems})
+  used = columns_lib.texts(mask_of[stem] for stem in stems)
+  return table_source.build(table_source.Images.of_files(
+      images, config, where=where, root=where,
+      read_mask=functools.partial(files.read, where, used),
+      splits=files.splits_of_folders(stems, where=where), notes=[
+          *[f'masks without an image: {len(unused):,} '
+            f'({files.shorten(unused)})'] * bool(unused), *notes]), config)
 
 
 def _stem(path: str) -> str:

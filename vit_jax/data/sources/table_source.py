@@ -12,7 +12,6 @@ from typing import Any
 
 from jaxtyping import Integer, UInt, UInt64
 import numpy as np
-import pyarrow as pa
 
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
@@ -68,14 +67,14 @@ class Images:
     where: file names, for messages.
     read: returns the content of a row's image file.
     keys: name of each row's image, the same on every machine.
-    table: columns with the labels, splits and groups that a config names.
+    labels: label columns by name; without any, the images have no labels.
+    splits: split of each row; default: a part is held out by a hash.
+    groups: group of each row (`data.group`).
     rows: rows that are used, in increasing order; default: all.
-    splits: split of each row, unless the config names a column; default: a part
-      is held out by a hash.
     read_mask: returns the content of a row's mask, if there are masks.
     class_names: declared by the file.
-    group_of: without `data.group`, returns a text by which rows stay together
-      in a hold-out; default: the keys.
+    group_of: without `groups`, returns a text by which rows stay together in a
+      hold-out; default: the keys.
     order_by: rows of a split are ordered by the hash of their group, if there
       are groups, and the hash of the text that this returns for a row; default:
       the keys.
@@ -86,9 +85,11 @@ class Images:
   where: str
   read: Callable[[int], bytes]
   keys: Any
-  table: pa.Table | Mapping[str, columns_lib.Column]
-  rows: _Rows | None = None
+  labels: Mapping[str, columns_lib.Column] = dataclasses.field(
+      default_factory=dict)
   splits: columns_lib.Column | None = None
+  groups: columns_lib.Column | None = None
+  rows: _Rows | None = None
   read_mask: Callable[[int], bytes] | None = None
   class_names: Sequence[str] | None = None
   group_of: Callable[[int], str] | None = None
@@ -96,6 +97,18 @@ class Images:
   unlabelled: Sequence[str] = ()
   without_images: tuple[str, ...] = ()
   notes: Sequence[str] = ()
+
+  @classmethod
+  def of_files(
+      cls, paths: Sequence[str], config: columns_lib.LabelConfig, *, where: str,
+      root: str, **more: Any,
+  ) -> 'Images':
+    """Returns files, whose paths are relative to the root."""
+    keys = columns_lib.texts(paths)
+    return cls(
+        where=where, read=functools.partial(files.read, root, keys), keys=keys,
+        groups=groups_lib.find_in_paths(paths, config.group, where=where),
+        **more)
 
   def key(self, row: int) -> str:
     return str(self.keys[row])
@@ -105,24 +118,19 @@ def build(
     images: Images, config: columns_lib.LabelConfig) -> protocol.DatasetSplits:
   """Parses labels and assigns rows to splits.
 
-  `config` names the label columns; without any, the images have no labels.
-
   Raises:
     protocol.NoLabels: if a classifier could learn nothing from the labels.
     ValueError: if there are no training rows, or invalid labels.
   """
-  columns = {name: images.table[name] for name in config.table.labels}
   rows_of = _rows_of_splits(images, config)
-  missing = _unlabelled_splits(columns, rows_of, images.where)
+  missing = _unlabelled_splits(images.labels, rows_of, images.where)
   unlabelled = sorted({*images.unlabelled} - {*rows_of} | {*missing})
   rows_of = {name: of for name, of in rows_of.items() if name not in missing}
   parsed = labels_lib.parse(
-      columns, np.sort(np.concatenate([*rows_of.values()])), config,
-      count=len(images.keys), where=images.where,
-      class_names=images.class_names)
-  groups = groups_lib.hashes(
-      images.table[config.group], group=config.group,
-      where=images.where) if config.group else None
+      images.labels, np.sort(np.concatenate([*rows_of.values()])), config,
+      where=images.where, class_names=images.class_names)
+  groups = None if images.groups is None else groups_lib.hashes(
+      images.groups, group=config.group, where=images.where)
   rows_of, held_out, notes = _divide(
       images, config, rows_of, parsed, groups, unlabelled)
   eval_split = split_strings.choose_eval_split([*rows_of])
@@ -136,12 +144,12 @@ def build(
       targets=parsed.names if parsed.kind == 'regression' else (),
       held_out=held_out, unlabelled=tuple(unlabelled),
       without_images=images.without_images,
-      no_labels='' if columns else protocol.NO_IMAGE_LABELS
+      no_labels='' if images.labels else protocol.NO_IMAGE_LABELS
       if images.read_mask else columns_lib.IGNORED,
       description='; '.join(filter(None, [
           f'{images.where}: ' + (
               'masks' if images.read_mask else parsed.describe())
-          + f' ({files.shorten(columns, 4)})' * bool(columns),
+          + f' ({files.shorten(images.labels, 4)})' * bool(images.labels),
           ', '.join(f'{name} {len(of):,}' for name, of in rows_of.items())
           + ', chosen by a hash' * held_out + f', evaluated on {eval_split}' * (
               eval_split not in ('test', 'train')),
@@ -176,13 +184,14 @@ def _divide(
       name: rows_of[name][np.lexsort([key[rows_of[name]] for key in by])]
       for name in sorted(rows_of, key=lambda name: (name != 'train', name))}
   _check_trained(parsed, rows_of, images.where)
-  if groups is not None:
+  if groups is not None and images.groups is not None:
+    names = images.groups
     of_split = {split: groups[rows] for split, rows in rows_of.items()}
     notes = ['groups: ' + ', '.join(
         f'{split} {len(np.unique(of)):,}' for split, of in of_split.items()),
              *notes, *groups_lib.check_undivided(
-                 of_split, lambda split, i: str(
-                     images.table[config.group][int(rows_of[split][i])]),
+                 of_split,
+                 lambda split, i: str(names[int(rows_of[split][i])]),
                  where=images.where, divided=config.divided_groups)]
   return rows_of, held_out, notes
 
@@ -214,16 +223,14 @@ def _rows_of_splits(
     ValueError: if there is no `train`, or a row has no split.
   """
   rows = np.arange(len(images.keys)) if images.rows is None else images.rows
-  name = config.table.split
-  splits = images.table[name] if name else images.splits
-  if splits is None:
+  if images.splits is None:
     return {'train': rows}
-  found = columns_lib.apply(splits, lambda cell: split_strings.split_name(
-      columns_lib.clean(cell)), object)[rows]
+  parse = lambda cell: split_strings.split_name(columns_lib.clean(cell))
+  found = columns_lib.apply(images.splits, parse, object)[rows]
   if len(empty := rows[found == '']):
     raise ValueError(
         f'{len(empty):,} of {len(rows):,} rows of {images.where} have no split '
-        f'in column {name!r} (the first: row {empty[0] + 1}). Fill them in, or '
+        f'(the first: row {empty[0] + 1}). Fill them in, or '
         'remove the column: splits are then made by a hash.')
   names = [*dict.fromkeys(found)]
   if len(names) == 1 and not config.holdout:

@@ -34,30 +34,32 @@ def open_table(
       other names than declared, or images are missing.
   """
   table, root = table_files.read(paths[0]), os.fspath(paths[0].parent)
-  config = choose_columns(table, config, where=where)
-  keys = locate(table, paths[0], config)
-  used = [*config.table.labels, *filter(
-      None, (config.table.split, config.group))]
-  columns = {name: table[name] for name in used}
+  path, columns = choose_columns(table, config, where=where)
+  keys = locate(table[path], paths[0], config)
   first = _first_rows(keys)
+  labels = columns['labels']
   if repeated := int((first != np.arange(len(first))).sum()):
-    if config.target == 'multi' and len(config.table.labels) == 1:
-      label, = config.table.labels
-      columns[label] = labels_lib.join_rows(
-          columns[label], first, config, where=where)
-      used.remove(label)
-    _check_repeated(keys, first, {name: columns[name] for name in used}, where)
+    others = {name: column for name, column in (
+        ('split', columns['splits']), (config.group, columns['groups']))
+              if column is not None}
+    if config.target == 'multi' and len(labels) == 1:
+      columns['labels'] = {name: _join_rows(
+          column, first, config, where=where)
+                           for name, column in labels.items()}
+    else:
+      others |= labels
+    _check_repeated(keys, first, others, where)
   return table_source.build(table_source.Images(
-      where=where, keys=keys, table=columns, rows=np.unique(first),
-      read=functools.partial(files.read, root, keys),
+      where=where, read=functools.partial(files.read, root, keys), keys=keys,
+      rows=np.unique(first), **columns,
       notes=[f'{repeated:,} rows repeat an image'] * bool(repeated)), config)
 
 
 def choose_columns(
     table: pa.Table, config: columns_lib.LabelConfig, *, where: str,
     has_paths: bool = True, declared: str | None = None,
-) -> columns_lib.LabelConfig:
-  """Returns the config with the image, label and split column of a table.
+) -> tuple[str, dict[str, Any]]:
+  """Returns the name of the image column, and fields of `Images`.
 
   Args:
     table: the table.
@@ -67,15 +69,14 @@ def choose_columns(
     declared: label column that the file declares, if none is called `label`.
 
   Raises:
-    protocol.NoLabels: if there is no label or image column, with flags to
-      paste.
+    protocol.NoLabels: if there is no label or image column.
     ValueError: if a declared column is missing.
   """
   names, given = table.column_names, config.table
   for name in filter(None, (given.path if has_paths else '', given.split,
                             config.group, *given.labels)):
     schema.check_name(name, names, what=f'column of {where}')
-  found = lambda *usual: next((name for name in usual if name in names), None)
+  found = lambda *usual: next((name for name in usual if name in names), '')
   path = given.path or found(*columns_lib.PATHS)
   labels = given.labels or tuple(filter(
       None, [found(columns_lib.LABEL) or declared]))
@@ -92,15 +93,31 @@ def choose_columns(
     raise ValueError(
         f'data.group is {config.group!r}, the label column of {where}, so that '
         'each class would be one group. Name another column.')
-  return columns_lib.with_columns(
-      config, path=path, label=labels,
-      split=given.split or found(columns_lib.SPLIT))
+  column = lambda name: table[name] if name else None
+  return path, {'labels': {name: table[name] for name in labels},
+                'splits': column(given.split or found(columns_lib.SPLIT)),
+                'groups': column(config.group)}
 
 
 def _first_rows(paths: pa.Array) -> Integer[np.ndarray, 'rows']:
   """Returns the first row of the image of each row."""
   of = paths.dictionary_encode().indices.to_numpy()
   return np.unique(of, return_index=True)[1][of]
+
+
+def _join_rows(
+    column: columns_lib.Column, of: Integer[np.ndarray, 'rows'],
+    config: columns_lib.LabelConfig, *, where: str,
+) -> pa.Array:
+  """Returns the list of labels of each row, with those of rows `of` it."""
+  items, row_of = labels_lib.split_cells(
+      column, config, f'the labels of {where}')
+  # Each label of an image once, in the order of its rows.
+  pairs = pa.table({'row': of[row_of], 'label': items}).group_by(
+      ['row', 'label'], use_threads=False).aggregate([]).sort_by('row')
+  return labels_lib.to_lists(
+      columns_lib.decode(pairs['label']),
+      np.bincount(pairs['row'].to_numpy(), minlength=len(of)))
 
 
 def _check_repeated(
@@ -130,23 +147,24 @@ def read_rows(
   """
   table, where = table_files.read(path), os.fspath(path)
   try:
-    config = choose_columns(table, config, where=where)
+    column, columns = choose_columns(table, config, where=where)
   except protocol.NoLabels:
-    config = choose_columns(
+    column, columns = choose_columns(
         table, dataclasses.replace(config, target='none'), where=where)
-  paths = locate(table, path, config)
+  paths, labels = locate(table[column], path, config), columns['labels']
   if config.target != 'multi':
-    _check_repeated(paths, _first_rows(paths), {
-        name: table[name] for name in config.table.labels}, where)
+    _check_repeated(paths, _first_rows(paths), labels, where)
   found: dict[str, list[dict[str, Any]]] = {}
-  for image, row in zip(paths.to_pylist(), table.select(
-      list(config.table.labels)).to_pylist() or [{}] * len(paths)):
-    found.setdefault(os.path.join(path.parent, image), []).append(row)
+  for image, *cells in zip(
+      paths.to_pylist(), *(of.to_pylist() for of in labels.values())):
+    found.setdefault(os.path.join(path.parent, image), []).append(
+        dict(zip(labels, cells)))
   return found
 
 
 def locate(
-    table: pa.Table, where: epath.Path, config: columns_lib.LabelConfig,
+    column: columns_lib.Column, where: epath.Path,
+    config: columns_lib.LabelConfig,
 ) -> pa.Array:
   """Returns the paths of a table's images, relative to its folder if below it.
 
@@ -159,7 +177,7 @@ def locate(
     folder = os.path.abspath(folder)
   listing = functools.cache(_names_in)
   paths, missing = list[str](), dict[int, str]()
-  for row, cell in enumerate(table[str(config.table.path)].to_pylist()):
+  for row, cell in enumerate(column.to_pylist()):
     name = '' if cell is None else str(cell).strip().replace('\\', '/')
     path = name + config.table.suffix
     files.check_address(path, where=f'image of {where}')

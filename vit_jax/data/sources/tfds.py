@@ -18,10 +18,8 @@ from vit_jax import untrusted
 from vit_jax.data import config as data_config
 from vit_jax.data import known_datasets
 from vit_jax.data.sources import columns as columns_lib
-from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import tfds_folders
-from vit_jax.data.sources import tfrecords
 from vit_jax.data.splits import groups as groups_lib
 from vit_jax.data.splits import split_strings
 
@@ -157,38 +155,6 @@ def open_folder(
   return _open(folder, '/'.join(filter(None, [name, info.config_name])))
 
 
-def open_records(folder: epath.Path) -> tuple[dict[str, Any], Any]:
-  """Returns each split's serialised examples by index, and their features.
-
-  Raises:
-    ValueError: if files of a split are missing.
-  """
-  from array_record.python import array_record_data_source
-  import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
-  form, found = tfds_folders.file_format(folder), dict[str, Any]()
-  # Reads only the files, because the builder's own code needs TensorFlow.
-  with exceptions.naming(os.fspath(folder)):
-    builder = tfds.builder_from_directory(folder)
-    for split, info in builder.info.splits.items():
-      info = info.replace(filename_template=info.filename_template.replace(
-          filetype_suffix=form))
-      paths = [path for path, count in zip(
-          info.filepaths, info.shard_lengths, strict=True) if count]
-      missing = [path.name for path in paths if not path.exists()]
-      if missing:
-        raise ValueError(
-            f'{len(missing)} of {len(paths)} files are missing in {folder}: '
-            f'{files.shorten(missing)}. Copy them there, or prepare the '
-            'dataset again.')
-      if form == 'tfrecord':
-        found[split] = tfrecords.open_records(
-            paths, counts=[*filter(None, info.shard_lengths)])
-      else:  # ArrayRecordDataSource fails without files.
-        found[split] = array_record_data_source.ArrayRecordDataSource(
-            info.file_instructions) if paths else ()
-  return found, builder.info.features
-
-
 def _select(features: Any, names: Iterable[str]) -> Any:
   """Returns TFDS features without those that are not needed."""
   import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
@@ -198,7 +164,7 @@ def _select(features: Any, names: Iterable[str]) -> Any:
 
 def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
   facts = known_datasets.facts(name)
-  records_of, features = open_records(folder)
+  records_of, features = tfds_folders.open_records(folder)
   label = facts.label or ('label' if 'label' in features else 'labels')
   for feature in (facts.image, *filter(None, [facts.label])):
     schema.check_name(feature, list(features), what=f'feature of {name}')

@@ -14,6 +14,7 @@ from vit_jax import schema
 from vit_jax import untrusted
 from vit_jax.data import known_datasets
 from vit_jax.data.sources import files
+from vit_jax.data.sources import tfrecords
 
 GROUP = 'group_hash'  # Feature of examples with groups, written by `prepare`.
 _INSTALL = '  pip install tensorflow tensorflow-datasets\n'
@@ -39,8 +40,17 @@ def find(name: str, data_dir: str) -> epath.Path:
   path, _, version = name.partition(':')
   command = (f'tfds build {path if "*" in version else name} '
              f'--data_dir={root} --file_format=array_record')
-  folder = _find_config(path, root)
+  folder = root / path
   found = versions(folder)
+  configs = [] if found or not folder.is_dir() else [
+      name for name in files.subfolders(folder) if versions(folder / name)]
+  if len(configs) > 1:
+    raise ValueError(
+        f'{path} has several configs in {root}; give one of '
+        f'{", ".join(f"{path}/{config}" for config in configs)}.')
+  if configs:
+    folder = folder / configs[0]
+    found = versions(folder)
   if matching := fnmatch.filter(found, version or '*'):
     file_format(folder / matching[-1])
     return folder / matching[-1]
@@ -56,20 +66,6 @@ def find(name: str, data_dir: str) -> epath.Path:
       'Give the directory that has it as --config.data.data_dir=DIR, or, for a '
       'folder of images, its path with a slash: ./my_images. If TFDS lists it, '
       f'prepare it once, on any machine, with\n{_INSTALL}  {command}')
-
-
-def _find_config(path: str, root: epath.Path) -> epath.Path:
-  """Returns the folder of the only config of a dataset."""
-  folder = root / path
-  if versions(folder) or not folder.is_dir():
-    return folder
-  configs = [config for config in files.subfolders(folder)
-             if versions(folder / config)]
-  if len(configs) > 1:
-    raise ValueError(
-        f'{path} has several configs in {root}; give one of '
-        f'{", ".join(f"{path}/{config}" for config in configs)}.')
-  return folder / configs[0] if configs else folder
 
 
 def versions(folder: epath.Path) -> list[str]:
@@ -130,3 +126,35 @@ def file_format(folder: epath.Path) -> str:
       f'TFRecord. Convert them once, which adds files, with\n{_INSTALL}'
       f'  tfds convert_format --dataset_version_dir={folder} '
       '--out_file_format=array_record')
+
+
+def open_records(folder: epath.Path) -> tuple[dict[str, Any], Any]:
+  """Returns each split's serialised examples by index, and their features.
+
+  Raises:
+    ValueError: if files of a split are missing.
+  """
+  from array_record.python import array_record_data_source
+  import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
+  form, found = file_format(folder), dict[str, Any]()
+  # Reads only the files, because the builder's own code needs TensorFlow.
+  with exceptions.naming(os.fspath(folder)):
+    builder = tfds.builder_from_directory(folder)
+    for split, info in builder.info.splits.items():
+      info = info.replace(filename_template=info.filename_template.replace(
+          filetype_suffix=form))
+      paths = [path for path, count in zip(
+          info.filepaths, info.shard_lengths, strict=True) if count]
+      missing = [path.name for path in paths if not path.exists()]
+      if missing:
+        raise ValueError(
+            f'{len(missing)} of {len(paths)} files are missing in {folder}: '
+            f'{files.shorten(missing)}. Copy them there, or prepare the '
+            'dataset again.')
+      if form == 'tfrecord':
+        found[split] = tfrecords.open_records(
+            paths, counts=[*filter(None, info.shard_lengths)])
+      else:  # ArrayRecordDataSource fails without files.
+        found[split] = array_record_data_source.ArrayRecordDataSource(
+            info.file_instructions) if paths else ()
+  return found, builder.info.features

@@ -51,40 +51,41 @@ def open_tars(
     raise ValueError(
         f'{where} holds no images. Expected members KEY.jpg (or .png, .webp, '
         f'...) and KEY.cls. {"".join(notes)}'.strip())
-  labels, config = _choose_labels(images, config, where)
   records, keys = offset_index.Records.join(paths, found), images['key']
   shards = [os.path.splitext(name)[0] for name in files.relative_names(paths)]
+  columns = _choose_columns(images, config, where)
+  if columns['splits'] is None:
+    columns['splits'] = files.splits_of_files(
+        paths, [*map(len, found)], where=where)
   # Equal keys may be the same image: hash splits keep them together.
   return table_source.build(table_source.Images(
-      where=where, read=records.read, table=labels, notes=notes,
+      where=where, read=records.read, notes=notes, **columns,
       keys=columns_lib.FileKeys(shards, records.ends, keys),
-      splits=files.splits_of_files(
-          paths, [*map(len, found)], where=where),
-      class_names=_indices(images[_LABEL]) if config.table.labels == (
-          _LABEL,) else None, group_of=lambda row: str(keys[row])), config)
+      class_names=_indices(images[_LABEL]) if _LABEL in columns[
+          'labels'] else None, group_of=lambda row: str(keys[row])), config)
 
 
-def _choose_labels(
+def _choose_columns(
     images: pa.Table, config: columns_lib.LabelConfig, where: str,
-) -> tuple[pa.Table, columns_lib.LabelConfig]:
-  """Returns the labels, splits and groups: `.cls`, or values of `.json`."""
-  names = [*config.table.labels * (config.target != 'none'),
-           *filter(None, [config.table.split, config.group])]
-  values = _read_json(images, where) if names else images
-  for name in names:
-    schema.check_name(
-        name, values.column_names, what=f'key of the JSON of {where}')
-  if config.target == 'none':
-    return values, columns_lib.with_columns(config, label=())
-  if config.table.labels:
-    return values, config
-  if images[_LABEL].null_count == len(images):
+) -> dict[str, Any]:
+  """Returns labels (`.cls`, or values of `.json`), splits and groups."""
+  names = config.table.labels if config.target != 'none' else ()
+  if config.target != 'none' and not names and (
+      images[_LABEL].null_count == len(images)):
     raise protocol.NoLabels(
         f'The images of {where} have no labels. Expected a member KEY.cls for '
         'each KEY.jpg, or a value of KEY.json: --config.data.table.label=NAME')
-  return pa.table({
-      **dict(zip(values.column_names, values.columns)), _LABEL: images[_LABEL],
-  }), columns_lib.with_columns(config, label=(_LABEL,))
+  values = _read_json(images, where) if (
+      names or config.table.split or config.group) else images
+
+  def column(name: str | None) -> columns_lib.Column | None:
+    return values[schema.check_name(
+        name, values.column_names, what=f'key of the JSON of {where}')] if (
+            name) else None
+
+  labels = {name: column(name) for name in names} or {_LABEL: images[_LABEL]}
+  return {'labels': labels if config.target != 'none' else {},
+          'splits': column(config.table.split), 'groups': column(config.group)}
 
 
 def _indices(column: columns_lib.Column) -> list[str] | None:

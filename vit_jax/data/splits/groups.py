@@ -25,16 +25,14 @@ _NAMED = 3  # Groups that a message names.
 
 def find_in_paths(
     paths: Sequence[str], pattern: str, *, where: str,
-) -> dict[str, columns_lib.Column]:
-  """Returns a column, called like the pattern, of what it finds in each path.
-
-  Returns no column without a pattern.
+) -> columns_lib.Column | None:
+  """Returns what a pattern finds in each path; None without a pattern.
 
   Raises:
     ValueError: if the pattern is wrong, or does not match a path.
   """
   if not pattern:
-    return {}
+    return None
   usage = ('For images without a table, data.group is a regular expression '
            r"with one group, such as '(P\d+)_', which is searched in the path "
            f'of each image relative to {where}.')
@@ -55,7 +53,7 @@ def find_in_paths(
         f'data.group {pattern} finds no group in {len(missing):,} of '
         f'{len(paths):,} images: {files.shorten(missing)}. {usage} Each image '
         'needs a group.')
-  return {pattern: columns_lib.texts(found)}
+  return columns_lib.texts(found)
 
 
 def hashes(

@@ -275,7 +275,7 @@ def _question_folder(root: epath.Path) -> str:
   for name in files.subfolders(root):
     below = {sub for sub in files.subfolders(root / name)
              if files.has_images(root / name / sub)}
-    if files.count_images(root / name):  # Of the class itself.
+    if any(map(files.is_image, files.names_in(root / name))):  # Its own.
       below.add('')
     if below:
       inside[name] = below

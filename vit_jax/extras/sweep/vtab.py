@@ -143,7 +143,7 @@ def open_source(
     ValueError: if there is no such task, or its dataset is not prepared.
   """
   task = _task(name.removeprefix('vtab/'))
-  records_of, features = tfds_lib.open_records(
+  records_of, features = tfds_folders.open_records(
       tfds_folders.find(task.tfds, config.data_dir))
   dataset = protocol.DatasetSplits({
       split: tfds_lib.TfdsSource(
