@@ -89,7 +89,7 @@ def test_smallnorb_uses_the_second_half_of_its_test_split(tiny_vtab):
 def test_a_dataset_of_one_split_is_tested_on_its_last_fifth(
     monkeypatch, task, images):
   monkeypatch.setattr(vtab.tfds_folders, 'find', lambda *_: None)
-  monkeypatch.setattr(vtab.tfds_lib, 'open_records', lambda _: (
+  monkeypatch.setattr(vtab.tfds_folders, 'open_records', lambda _: (
       {'train': range(images)}, {}))
   test = open_task(task, '').splits['test']
   assert len(test) == vtab.planned(task).num_examples['test']
