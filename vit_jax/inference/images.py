@@ -105,7 +105,8 @@ def batches(
 
 def check_batch(images: Any, preprocess: preprocessing_lib.Preprocess) -> None:
   """Raises a `ValueError` unless `images` is a preprocessed batch."""
-  shape, channels = getattr(images, 'shape', ()), preprocess.channels
+  shape: tuple[int, ...] = getattr(images, 'shape', ())
+  channels = preprocess.channels
   dtype = getattr(images, 'dtype', type(images).__name__)
   if len(shape) != 4 or shape[-1] != channels or (
       not jnp.issubdtype(dtype, jnp.floating)):
