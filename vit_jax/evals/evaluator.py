@@ -246,11 +246,6 @@ class EvaluatorConfig:
     """Whether the results depend on the parameters of the head."""
     return self.uses_head
 
-  @property
-  def num_passes(self) -> int:
-    """Forward passes per image."""
-    return 1 + self.flip
-
   def resolve(self, dataset: data.Metadata) -> 'EvaluatorConfig':
     """Returns the config with the settings that depend on the labels."""
     del dataset

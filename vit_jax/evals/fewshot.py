@@ -38,10 +38,6 @@ EPSILON = 1e-5  # Keeps constant features finite.
 LINEAR_PENALTIES = tuple(10.0 ** i for i in range(1, -6, -1))
 _BLOCK_ROWS = 8192  # Images scored at a time: 65 MB for 1,000 classes.
 
-Standardise = Callable[
-    [Float[np.ndarray, 'examples width']],
-    Float64[np.ndarray, 'examples width_and_bias']]
-
 
 @dataclasses.dataclass(frozen=True)
 class FewshotConfig(features_lib.FeatureEvaluatorConfig):
@@ -216,14 +212,15 @@ def _share_correct(
   return float(np.mean(labels == np.concatenate([*map(predict, blocks)])))
 
 
-def standardiser(train: Float[np.ndarray, 'examples width']) -> Standardise:
+def standardiser(
+    train: Float[np.ndarray, 'examples width'],
+) -> Callable[[np.ndarray], np.ndarray]:
   """Returns a function that standardises features and appends the bias."""
   train = train.astype(np.float64)
   mean, std = train.mean(axis=0), train.std(axis=0) + EPSILON
 
   def standardise(
-      features: Float[np.ndarray, 'examples width'],
-  ) -> Float64[np.ndarray, 'examples width_and_bias']:
+      features: np.ndarray) -> Float64[np.ndarray, 'examples width_and_bias']:
     columns = (features.astype(np.float64) - mean) / std
     return np.pad(columns, ((0, 0), (0, 1)), constant_values=BIAS)
 

@@ -149,7 +149,7 @@ def _with_intervals(
   auto = {name: section for name, section in config.evals.items()
           if section.every == 'auto'}
   images = sum(
-      section.num_passes * open_data(split, section.source)[0].num_examples
+      (1 + section.flip) * open_data(split, section.source)[0].num_examples
       for section in auto.values()
       for split in {section.split, section.fit_split} - {None})
   # The best checkpoint is evaluated again at the end.

@@ -57,8 +57,10 @@ def names_of(weights: weights_lib.Weights) -> tuple[str, ...]:
 
 def _stored(weights: weights_lib.Weights) -> tuple[float, ...]:
   """Returns the thresholds of `FILE`; () if there are none."""
+  if not weights.is_checkpoint:
+    return ()  # Its address may be that of a web page.
   path, names = epath.Path(weights.address) / FILE, names_of(weights)
-  if not weights.is_checkpoint or not path.exists():
+  if not path.exists():
     return ()
   found = untrusted.read_json(path)
   by_name = found.get('thresholds')

@@ -57,13 +57,10 @@ class AblationConfig(vit.ViTConfig):
       raise ValueError(
           f"position '2d' needs an even width, but it is {self.width}.")
 
-  @property
-  def takes_any_tokens(self) -> bool:
-    return self.takes_any_grid and not self.axial
-
-  @property
-  def takes_any_grid(self) -> bool:
-    return self.position_at == 'stem' and self.position != 'relative'
+  takes_any_tokens = property(lambda self: (
+      self.takes_any_grid and not self.axial))
+  takes_any_grid = property(lambda self: (
+      self.position_at == 'stem' and self.position != 'relative'))
 
   def build(self, *, grid: tuple[int, int] | None = None) -> nn.Module:
     return Ablation(self, grid)
@@ -220,16 +217,9 @@ class Ablation(vit.ViT):
   """ViT with another position embedding or axial attention."""
   config: AblationConfig
 
-  def embed(self, patches: vit.Embedded, grid: tuple[int, int]) -> vit.Tokens:
-    tokens = self.with_cls(patches)
-    if self.config.position_at != 'stem':
-      return tokens
-    positions = embeddings(self.param, self.config, self.grid or grid)
-    if positions is None:
-      return tokens
-    return tokens + positions_lib.resize_positions(
-        positions, old_grid=self.grid or grid, new_grid=grid,
-        method='bilinear').astype(tokens.dtype)
+  def position_embeddings(self, grid: tuple[int, int]) -> jax.Array | None:
+    return embeddings(self.param, self.config, grid) if (
+        self.config.position_at == 'stem') else None
 
   def encode(
       self, tokens: vit.Tokens, grid: tuple[int, int], *, train: bool,

@@ -174,23 +174,22 @@ class Head(nn.Module):
     return self.dense(representation)
 
 
-def scan(
-    block: Any, *, length: int, unroll: int, remat: Remat,
-    num_shared: int = 0,
-) -> Any:
+def scan(block: Any, config: Any, *, num_shared: int) -> Any:
   """Returns a module of stacked layers: one compiled body for all.
 
   Parameters are stacked along a leading axis, named 'layers'. Neither `unroll`
-  nor `remat` changes results or parameters. `num_shared` is the number of
-  arguments that all layers use, after the tokens and the layer's number.
+  nor `remat` of the config changes results or parameters. `num_shared` is the
+  number of arguments that all `config.depth` layers use, after the tokens and
+  the layer's number.
   """
-  if remat != 'none':
-    block = nn.remat(block, prevent_cse=False, policy=REMAT_POLICIES[remat])
+  if config.remat != 'none':
+    block = nn.remat(
+        block, prevent_cse=False, policy=REMAT_POLICIES[config.remat])
   return nn.scan(
       block, variable_axes={'params': 0, 'intermediates': 0},
       split_rngs={'params': True, 'dropout': True},
-      in_axes=(0, *(nn.broadcast,) * num_shared), length=length, unroll=unroll,
-      metadata_params={nn.PARTITION_NAME: 'layers'})
+      in_axes=(0, *(nn.broadcast,) * num_shared), length=config.depth,
+      unroll=config.unroll, metadata_params={nn.PARTITION_NAME: 'layers'})
 
 
 def cast(

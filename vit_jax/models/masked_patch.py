@@ -80,7 +80,8 @@ class MaskedPatch(nn.Module):
     tokens = tokens[:, self.config.num_prefix:]
     if indices is not None:
       tokens = jnp.take_along_axis(tokens, indices[..., None], axis=1)
-    return {**outputs, 'predictions': self.masked_patch.predict(tokens)}
+    predictions = self.masked_patch.prediction(tokens.astype(jnp.float32))
+    return {**outputs, 'predictions': predictions}
 
 
 class _MaskedPatch(nn.Module):
@@ -127,12 +128,6 @@ class _MaskedPatch(nn.Module):
     return self.blocks(jnp.concatenate([
         embedded[:, :prefix],
         self.replace(embedded[:, prefix:], sources)], axis=1), grid, train)
-
-  def predict(
-      self, tokens: Float[Array, 'batch predicted width'],
-  ) -> Float[Array, 'batch predicted outputs']:
-    """Returns the predictions of each token."""
-    return self.prediction(tokens.astype(jnp.float32))
 
 
 class _Decoder(nn.Module):

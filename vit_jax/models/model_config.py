@@ -57,6 +57,10 @@ class ModelConfig:
   remat: ClassVar[str] = 'none'
   has_tokens: ClassVar[bool] = False  # Outputs of layers, with attention.
   has_patches: ClassVar[bool] = False  # Tokens of patches of the image itself.
+  # Whether the encoder takes any subset of the patches: positions are added
+  # once, before it. Whether a compiled function can change their grid.
+  takes_any_tokens: ClassVar[bool] = False
+  takes_any_grid: ClassVar[bool] = False
   # Last parts of the names of parameters that depend on the grid.
   position_params: ClassVar[tuple[str, ...]] = ('positions',)
 
@@ -67,19 +71,6 @@ class ModelConfig:
   def compute_dtype(self) -> jnp.dtype:
     """`dtype` as a JAX dtype."""
     return jnp.dtype(self.dtype)
-
-  @property
-  def takes_any_tokens(self) -> bool:
-    """Whether the encoder takes any subset of the patches.
-
-    Positions are then added once, before the encoder.
-    """
-    return False
-
-  @property
-  def takes_any_grid(self) -> bool:
-    """Whether a compiled function can change the grid of the positions."""
-    return False
 
   @property
   def output_width(self) -> int:

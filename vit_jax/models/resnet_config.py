@@ -2,10 +2,6 @@
 
 import dataclasses
 
-from vit_jax import fields
-
-_switch = fields.switch
-
 GROUPS = 32  # Groups of a group norm (arXiv 1912.11370, section 3.2).
 
 

@@ -275,8 +275,7 @@ class Encoder(nn.Module):
       self, tokens: Tokens, *shared: Any) -> tuple[Tokens, dict[str, Any]]:
     c = self.config
     kind, settings = self.block()
-    blocks = layers.scan(kind, length=c.depth, unroll=c.unroll, remat=c.remat,
-                         num_shared=len(shared))
+    blocks = layers.scan(kind, c, num_shared=len(shared))
     if self.train and not self.is_initializing():
       blocks = nn.map_variables(blocks, 'params', lambda params: layers.cast(
           params, dtype=c.compute_dtype))
@@ -389,15 +388,19 @@ class ViT(nn.Module):
 
   def embed(self, patches: Embedded, grid: tuple[int, int]) -> Tokens:
     """Returns z_0 = [class; x_1 E; ...; x_N E] + E_pos (equation 1)."""
-    c, tokens = self.config, self.with_cls(patches)
-    positions = positions_lib.embeddings(
-        self.param, c.position, self.grid or grid, c.width,
-        num_prefix=c.num_prefix)
+    tokens = self.with_cls(patches)
+    positions = self.position_embeddings(self.grid or grid)
     if positions is None:
       return tokens
     return tokens + positions_lib.resize_positions(
         positions, old_grid=self.grid or grid, new_grid=grid,
         method='bilinear').astype(tokens.dtype)
+
+  def position_embeddings(self, grid: tuple[int, int]) -> jax.Array | None:
+    """Returns E_pos, [tokens, width], if anything is added to the stem."""
+    c = self.config
+    return positions_lib.embeddings(
+        self.param, c.position, grid, c.width, num_prefix=c.num_prefix)
 
   def encode(
       self, tokens: Tokens, grid: tuple[int, int], *, train: bool,

@@ -113,7 +113,14 @@ def build(
     body = optax.cosine_decay_schedule(peak, decay_steps, alpha=config.end)
   else:
     timescale = to_steps(config.timescale or _RSQRT_TIMESCALE)
-    body = _rsqrt_schedule(peak, timescale=timescale)
+    if timescale < 1:
+      raise ValueError(
+          'optimizer.schedule.timescale must be at least one step, but is '
+          f'{timescale}.')
+    # During the warm-up the count is negative and the result unused; a NaN
+    # would trip `jax_debug_nans`.
+    body = lambda count: peak * jax.lax.rsqrt(
+        1.0 + jnp.maximum(count, 0) / timescale)
   if warmup:
     rise = optax.linear_schedule(0.0, peak, warmup)
     body = optax.join_schedules([rise, body], [warmup])
@@ -127,17 +134,6 @@ def build(
     return rate
 
   return schedule
-
-
-def _rsqrt_schedule(peak: float, *, timescale: int) -> optax.Schedule:
-  if timescale < 1:
-    raise ValueError(
-        'optimizer.schedule.timescale must be at least one step, but is '
-        f'{timescale}.')
-  # During the warm-up the count is negative and the result unused; a NaN would
-  # trip `jax_debug_nans`.
-  return lambda count: peak * jax.lax.rsqrt(
-      1.0 + jnp.maximum(count, 0) / timescale)
 
 
 def _check_lengths(

@@ -129,8 +129,7 @@ class Encoder(nn.Module):
     """Applies blocks, whose attention uses what is `shared`, if anything."""
     c = self.config
     kind, settings = self.block()
-    blocks = layers.scan(
-        kind, length=c.depth, unroll=c.unroll, remat=c.remat, num_shared=1)
+    blocks = layers.scan(kind, c, num_shared=1)
     folded = self.train and not self.is_initializing()
     if folded:
       blocks = nn.map_variables(blocks, 'params', lambda params: layers.cast(
