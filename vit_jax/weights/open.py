@@ -83,11 +83,11 @@ def _open_file(
 ) -> weights_lib.Weights:
   """Opens a published .npz file, or with the zoo any other."""
   problem = f'{path} is not a published .npz file.'
-  if path.is_file() and array_file.format_of(path) == 'npz':
-    try:
+  try:
+    if path.is_file() and array_file.format_of(path) == 'npz':
       return published.read(npz.open_file(path), overrides)
-    except ValueError as error:
-      problem = str(error)
+  except ValueError as error:
+    problem = str(error)
   # Other models have such names, too, so that the zoo decides.
   if registry.exists(registry.FOREIGN):
     return registry.load(registry.FOREIGN)(path, overrides)

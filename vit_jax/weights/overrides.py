@@ -12,7 +12,6 @@ from vit_jax import schema
 from vit_jax.data import preprocessing
 from vit_jax.models import factory
 from vit_jax.models import model_config
-from vit_jax.models import resnet_config
 from vit_jax.weights import weights as weights_lib
 
 
@@ -91,16 +90,10 @@ def parse(overrides: Mapping[str, Any]) -> Overrides:
   if 'resolution' in preprocess:
     preprocess['resolution'] = checked.resolution
   return Overrides(
-      model={name: _model_value(name, value)
+      model={name: schema.to_plain(schema.convert(
+          value, _fields()[name], where=name))
              for name, value in overrides.items() if name in _fields()},
       preprocess=preprocess, prefix=schema.convert(
           overrides.get('prefix'), str | None, where='prefix'))
 
 
-def _model_value(name: str, value: Any) -> Any:
-  if name == 'backbone' and isinstance(value, Mapping):
-    # It may be incomplete; the arrays determine the rest.
-    schema.parse(resnet_config.StemConfig, {'depths': (), **value},
-                 where=name)
-    return dict(value)
-  return schema.to_plain(schema.convert(value, _fields()[name], where=name))

@@ -99,16 +99,14 @@ def read(
 def _find(opened: array_file.ArrayFile, prefix: str | None) -> _Found:
   names = list(opened.shapes)
   prefixes = {match[1]: None for match in map(_STEM.fullmatch, names) if match}
-  if prefix is None and len(prefixes) != 1:
+  if len(prefixes) != 1 or prefix not in (None, *prefixes):
     raise ValueError(
-        f'{opened.path} holds {len(prefixes)} published ViTs or ResNets, under '
-        f'the prefixes {[*prefixes]}. Choose one: prefix=..., or a file with '
-        f'one. The first arrays: {", ".join(names[:8])}.')
-  prefix = next(iter(prefixes)) if prefix is None else prefix
-  copies = tuple(other for other in prefixes
-                 if other != prefix and other.startswith(prefix))
+        f'Expected one published ViT or ResNet in {opened.path}, found '
+        f'{len(prefixes)}, under the prefixes {[*prefixes]}. The first arrays: '
+        f'{", ".join(names[:8])}.')
+  prefix, = prefixes
   inside = [name.removeprefix(prefix) for name in names
-            if name.startswith(prefix) and not name.startswith(copies)]
+            if name.startswith(prefix)]
   family, matches, problems = min(
       ((family, *layout.matches(family.table, inside))
        for family in published_names.FAMILIES), key=lambda found: len(found[2]))

@@ -9,6 +9,7 @@ from tests import random_models
 from tests.commands import test_convert
 from tests.commands.test_convert import source  # noqa: F401
 from tests.weights import test_save as trunk
+import vit_jax
 
 save = trunk.save
 
@@ -45,3 +46,10 @@ def test_half_precision_halves_the_file_and_rounds_once(
     source, tmp_path, capsys):  # noqa: F811
   test_convert.test_half_precision_halves_the_file_and_rounds_once(
       'timm', 'bfloat16', source, tmp_path, capsys)
+
+
+def test_a_note_names_the_epsilons_of_a_network_in_timm(tmp_path):
+  model = vit_jax.create('R+Ti/16', num_classes=3, resolution=32)
+  notes = model.save(tmp_path / 'x', form='timm')
+  assert 'backbone.std_epsilon=0.0, this model with 1e-05' in ' '.join(notes)
+  assert vit_jax.load(tmp_path / 'x', log=None).config == model.config

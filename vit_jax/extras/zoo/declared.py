@@ -7,9 +7,12 @@ from typing import Any
 
 from vit_jax import schema
 from vit_jax.data import preprocessing
+from vit_jax.extras.zoo import backbone_config as vit_config
 from vit_jax.models import model_config
 from vit_jax.models import positions as positions_lib
+from vit_jax.models import resnet_config
 from vit_jax.models import variants
+from vit_jax.models import vit
 from vit_jax.weights import check
 from vit_jax.weights import declared as trunk
 from vit_jax.weights import inferred
@@ -99,10 +102,32 @@ def known_settings(
   if 'variant' in given.model:
     if 'num_heads' not in given.model:
       check.check_num_heads(given.model['variant'], known.get('num_heads', 0))
-    known |= published_sizes.dimensions(given.model['variant'])
+    known |= dimensions(given.model['variant'])
     known['name'] = variants.section(given.model['variant'])['name']
     declared.origins['num_heads'] = weights_lib.GIVEN
   return known | dict(given.model)
+
+
+def dimensions(name: str) -> dict[str, Any]:
+  """Returns the keys of the section `model` that a variant determines."""
+  section = variants.section(name)
+  stem = section.get('backbone')
+  keys = vit.ViTConfig.dimensions if 'width' in section else ('name',)
+  return {**{key: section[key] for key in keys}, 'backbone': stem and {
+      'depths': tuple(stem['depths']),
+      'width': stem.get('width', resnet_config.StemConfig.width)}}
+
+
+def has_dimensions(config: model_config.ModelConfig, name: str) -> bool:
+  """Whether a model has the dimensions of a variant."""
+  return _dimensions(config) == dimensions(name)
+
+
+def _dimensions(config: model_config.ModelConfig) -> dict[str, Any]:
+  stem = getattr(config, 'backbone', None)
+  keys = vit.ViTConfig.dimensions if config.has_tokens else ('name',)
+  return {**{key: getattr(config, key) for key in keys}, 'backbone': stem and {
+      'depths': stem.depths, 'width': stem.width}}
 
 
 def with_variant(
@@ -110,8 +135,8 @@ def with_variant(
 ) -> model_config.ModelConfig:
   """Returns the config with the variant of its dimensions; None to find it."""
   if variant is None:
-    variant = published_sizes.variant(config)
-  elif variant and not published_sizes.has_dimensions(config, variant):
+    variant = published_sizes.variant(vit_config.simplest(config))
+  elif variant and not has_dimensions(config, variant):
     variant = ''
   return dataclasses.replace(config, variant=variant)
 

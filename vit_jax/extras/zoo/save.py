@@ -58,8 +58,7 @@ def write(
         folder / 'model.safetensors',
         {name: array.astype(dtype) for name, array in arrays.items()},
         metadata={declared.KEY: json.dumps(declared.metadata(model))})
-    _check(folder, general.config, params)
-  return []
+    return _check(folder, general.config, params)
 
 
 def timm_arrays(
@@ -91,8 +90,12 @@ def _family(config: Any) -> records.Family:
 
 def _check(
     folder: pathlib.Path, config: Any, params: Mapping[str, np.ndarray],
-) -> None:
-  """Raises a ValueError unless timm's files alone are the same model."""
+) -> list[str]:
+  """Raises a ValueError unless timm's files alone are the same model.
+
+  Returns:
+    Notes on the small numbers in the norms of a ResNet, which no file has.
+  """
   try:
     found = foreign.load(folder, metadata=False)
   except ValueError as error:
@@ -105,11 +108,17 @@ def _check(
       if _shown(config, name) != _shown(theirs, name)]
   arrays = tree.flatten(found.read())
   lines += [f'{name} would have other values' for name, array in params.items()
-            if not np.array_equal(arrays[name], array.astype(np.float32))]
+            if name not in arrays or not np.array_equal(
+                arrays[name], array.astype(np.float32))]
   if lines:
     raise ValueError(
         f'timm cannot store the model: {", ".join(lines)}. Save it as orbax, '
         'or first load it with the other values: load(path, NAME=VALUE).')
+  stem = vars(config.backbone) if config.backbone else {}
+  return [f'timm computes with backbone.{name}={value!r}, this model with '
+          f'{stem[name]!r}, which only vit_jax reads, from the metadata'
+          for name, value in vars(theirs.backbone).items()
+          if stem[name] != value] if stem else []
 
 
 def _shown(config: Any, name: str) -> Any:
@@ -117,6 +126,8 @@ def _shown(config: Any, name: str) -> Any:
   value = getattr(config, 'has_cls' if name == 'cls' else name, None)
   if name == 'gelu' and config.mlp == 'swiglu':
     return None
+  if name == 'backbone':
+    return value and (value.depths, value.width, value.preactivation)
   return value is not None if name == 'layer_scale' else value
 
 

@@ -13,13 +13,13 @@ import zlib
 
 import numpy as np
 
+from vit_jax import exceptions
 from vit_jax import untrusted
 from vit_jax.weights.formats import array_file
 
 CHECKSUM = 'checksum'  # Key of the metadata.
 # Usual headers take 120 bytes. Deeply nested ones exhaust the parser's stack.
 MAX_HEADER_BYTES = 4096
-_MAX_CHARACTERS = 200
 
 
 def open_file(path: str | pathlib.Path) -> array_file.ArrayFile:
@@ -73,10 +73,9 @@ def _shape(
     shape, _, dtype = untrusted.read_npy_header(stream)
   # The header is a Python literal, whose parser raises many types.
   except Exception as error:
-    reason = ' '.join(str(error).split())[:_MAX_CHARACTERS]
     raise ValueError(
         f'{path}: {name} is not an array that NumPy wrote: '
-        f'{type(error).__name__}: {reason}') from error
+        f'{type(error).__name__}: {exceptions.first_line(error)}') from error
   if dtype.hasobject:
     raise ValueError(
         f'{path}: {name} is an array of Python objects, which could run any '

@@ -11,13 +11,13 @@ from typing import Any
 from vit_jax import fields
 from vit_jax.extras.zoo import backbone_config as vit_config
 from vit_jax.extras.zoo import backbones
+from vit_jax.extras.zoo import declared
 from vit_jax.extras.zoo import timm_names
 from vit_jax.extras.zoo.configs import timm_arguments
 from vit_jax.extras.zoo.families import families
 from vit_jax.extras.zoo.families import records
 from vit_jax.models import factory
 from vit_jax.models import model_config
-from vit_jax.weights import published_sizes
 from vit_jax.weights import weights as weights_lib
 
 # Settings that no architecture has of its own.
@@ -64,7 +64,7 @@ def find_resnet(config: model_config.ModelConfig) -> str:
     ValueError: if timm has none.
   """
   for name in _BITS:
-    if published_sizes.has_dimensions(config, name):
+    if declared.has_dimensions(config, name):
       return f'resnetv2_{name[1:]}_bit'
   raise _no_architecture(config, 'backbone')
 
