@@ -3,7 +3,6 @@
 import pytest
 
 from tests import own_data
-from vit_jax import __main__ as main
 from vit_jax import spelling
 from vit_jax.checkpoints import paths
 from vit_jax.data.sources import files
@@ -35,18 +34,6 @@ def test_a_missing_path_says_how_an_existing_one_differs(
   with pytest.raises((ValueError, FileNotFoundError), match=(
       f'{tmp_path / existing} exists; the name differs in {difference}')):
     find(str(tmp_path / written))
-
-
-def test_a_new_run_names_a_workdir_that_looks_the_same(tmp_path, capsys):
-  (tmp_path / DECOMPOSED).mkdir()
-  assert main.main([
-      'train', '--config=configs/pretrain.py',
-      f'--config.data.source={tmp_path}/x',
-      f'--workdir={tmp_path}/{COMPOSED}'])
-  printed = ' '.join(capsys.readouterr().out.split())
-  assert (f'note: the run in {tmp_path}/{COMPOSED} is new. '
-          f'{tmp_path}/{DECOMPOSED} exists; the name differs in Unicode') in (
-              printed)
 
 
 def test_paths_that_look_different_and_broken_links_are_no_hints(tmp_path):

@@ -42,10 +42,8 @@ def naming(what: str) -> contextlib.AbstractContextManager[None]:
 
 def causes(error: BaseException) -> Iterator[BaseException]:
   """Yields an exception and those that led to it, the latest first."""
-  seen: set[int] = set()
   link: BaseException | None = error
-  while link is not None and id(link) not in seen:
-    seen.add(id(link))
+  while link is not None:
     yield link
     link = link.__cause__ or (
         None if link.__suppress_context__ else link.__context__)

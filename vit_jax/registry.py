@@ -67,6 +67,12 @@ THRESHOLDS = 'vit_jax.extras.diagnostics.measured_thresholds:of_run'
 CARD = 'vit_jax.extras.cards.model_card:of_run'
 PUBLISH = 'vit_jax.extras.cards.publish'
 
+# Writes metrics to Weights & Biases.
+WANDB = 'vit_jax.extras.tracking.weights_and_biases'
+
+# Compares the examples of a run with those of its checkpoint.
+CHANGES = 'vit_jax.extras.changes.data_changes'
+
 # Describes the keys of configs for --help and misspelt flags.
 KEYS = 'vit_jax.extras.keys.reference'
 

@@ -3,9 +3,7 @@
 import json
 import math
 import struct
-import sys
 import time
-import types
 
 import numpy as np
 import pytest
@@ -178,22 +176,3 @@ def test_tensorboard_shows_images(tmp_path):
   found = summaries(tmp_path)
   for name, columns in (('bytes', 12), ('bands', 6)):
     assert (found[name].image.height, found[name].image.width) == (4, columns)
-
-
-def test_weights_and_biases_gets_the_same_rows(tmp_path, monkeypatch):
-  calls = []
-
-  def init(**options):
-    calls.append(options)
-    return types.SimpleNamespace(
-        log=lambda values, step: calls.append((step, values)),
-        finish=lambda: calls.append('finish'))
-
-  monkeypatch.setitem(sys.modules, 'wandb', types.SimpleNamespace(init=init))
-  for _ in range(2):  # The second start continues the same run.
-    write(tmp_path, (10, {'train/loss': 2.5}), wandb_config={'seed': 1})
-  assert calls[0] == calls[3] and calls[0]['config'] == {'seed': 1}
-  assert calls[1:3] == [(10, {'train/loss': 2.5}), 'finish']
-  monkeypatch.setitem(sys.modules, 'wandb', None)
-  with pytest.raises(ImportError, match='pip install wandb'):
-    writer_lib.MetricWriter(tmp_path, wandb_config={})

@@ -231,14 +231,12 @@ def override(config: dict[str, Any], text: str) -> None:
   if keys[0] == 'evals' and len(keys) > 1:
     schema.check_name(
         keys[1], list(config.get('evals', {})), what='evaluator of the config')
-  if path in _SECTIONS:
-    config[path] = _read_section(path, value)
-    return
-  change: Any = (_read_section(path, value)
-                 if keys[0] == 'evals' and len(keys) == 2 else value)
+  change: Any = value
+  if path in _SECTIONS or (keys[0] == 'evals' and len(keys) == 2):
+    change = _read_section(path, value)
   for key in reversed(keys):
     change = {key: change}
-  config.update(merge(config, change))
+  config.update(change if path in _SECTIONS else merge(config, change))
 
 
 def _read_section(path: str, text: str) -> dict[str, Any]:

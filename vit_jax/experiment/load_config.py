@@ -6,15 +6,13 @@ A stage that starts from weights takes missing fields of its model from them;
 the checkpoint or other weights are opened for that.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import functools
-import types
 from typing import Any
 
 from vit_jax import console
 from vit_jax import data
 from vit_jax import escape
-from vit_jax import fields
 from vit_jax import schema
 from vit_jax.checkpoints import paths
 from vit_jax.experiment import config as config_lib
@@ -58,7 +56,7 @@ def opener() -> Callable[..., weights_lib.Weights]:
 def load(
     config: Source, overrides: Sequence[str] = (), *,
     open_weights: Callable[..., weights_lib.Weights] | None = open_weights,
-    sections: Mapping[str, Any] = types.MappingProxyType({}),
+    prepare: Callable[[dict[str, Any]], dict[str, Any]] = dict,
 ) -> dict[str, config_lib.Config]:
   """Returns the stages of a config file, by name.
 
@@ -71,7 +69,7 @@ def load(
       'stages.pretrain.batch_size=64' for one.
     open_weights: opens the weights at `init.checkpoint`, which complete the
       section `model` and the scale of pixels; None leaves them open.
-    sections: sections in place of those of each stage, before the overrides.
+    prepare: changes the plain data of each stage, before the overrides.
 
   Raises:
     ValueError, FileNotFoundError: as `config_file.read` and `config.resolve`,
@@ -80,7 +78,7 @@ def load(
   raw = dict(config_file.read(config) if isinstance(config, str) else config)
   raw.pop('sweep', None)  # Read by `sweep.plan`.
   stages = raw.pop('stages', None) or {'': {}}
-  merged = {name: {**config_lib.merge(raw, stage), **sections}
+  merged = {name: prepare(config_lib.merge(raw, stage))
             for name, stage in stages.items()}
   # Overrides of a single stage come last, so that they take precedence.
   for override in sorted(overrides, key=lambda o: o.startswith('stages.')):
@@ -151,34 +149,9 @@ def inherit(
         f'{raw["init"].get("stage") or raw["init"].get("checkpoint")} names no '
         'metric of its best checkpoint. Set its checkpoint.best, such as '
         'test/accuracy.')
-  section = raw.get('model', {})
-  model = factory.inherit(section, trained['model'])
-  for note in _variant_notes(section, model, trained['model']):
-    console.print_lines(escape.line(note), in_logs=True)
-  return {**raw, 'model': model, 'data': data.inherit(
-      raw.get('data', {}), trained.get('data', {}))}
-
-
-def _variant_notes(
-    section: Mapping[str, Any], completed: Mapping[str, Any],
-    trained: Mapping[str, Any],
-) -> Iterator[str]:
-  """Yields a note for each setting of a variant that the weights differ in.
-
-  Dimensions are left out: the shapes of arrays are compared with them.
-  """
-  variant = section.get('variant')
-  if not variant:
-    return
-  config, theirs = factory.parse(completed), factory.parse(trained)
-  left_out = {*section, *config.dimensions, 'name', 'decoder'}
-  for name in fields.switches(config):
-    if name in left_out or not hasattr(theirs, name):
-      continue
-    ours, other = getattr(config, name), getattr(theirs, name)
-    if ours != other:
-      yield (f'note: model.{name} is {ours}, as in the variant {variant}, but '
-             f'{other} in the initial weights. Set it to keep theirs.')
+  return {
+      **raw, 'model': factory.inherit(raw.get('model', {}), trained['model']),
+      'data': data.inherit(raw.get('data', {}), trained.get('data', {}))}
 
 
 def load_one(

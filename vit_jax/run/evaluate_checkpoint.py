@@ -1,6 +1,6 @@
 """Evaluates weights outside of training, with the data of a config."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 from typing import Any
 
@@ -17,7 +17,6 @@ from vit_jax import schema
 from vit_jax import types
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths as checkpoint_paths
-from vit_jax.data import example_sets
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fit_weights
@@ -28,7 +27,6 @@ from vit_jax.inference import model as model_lib
 from vit_jax.models import factory
 from vit_jax.objectives import supervised
 from vit_jax.parallel import multihost
-from vit_jax.run import data_changes
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import download
 from vit_jax.weights import open as open_lib
@@ -68,49 +66,54 @@ def config_for(
     ValueError: if there is no config, or no such evaluator.
   """
   is_model = isinstance(weights, model_lib.Model)
-  # Overrides of evaluators wait for the addition of those the config lacks.
-  later = [o for o in overrides if o.startswith('evals.')]
-  now = [o for o in overrides if o not in later]
+
+  def prepare(sections: Mapping[str, Any]) -> dict[str, Any]:
+    model = {'model': schema.to_plain(weights.config)} if is_model else {}
+    return {**sections, **model, 'evals': _evaluators(
+        sections.get('evals', {}), evaluators, source)}
+
   if specification:
-    # The weights determine the model, so the config may leave it open, and
-    # those that it starts training from are not read.
+    # The weights determine the model, so those that the config starts training
+    # from are not read.
     config = load_config.load_one(
-        specification, now, stage=stage, **{
-            'sections': {'model': schema.to_plain(weights.config)},
-            'open_weights': None} if is_model else {})
+        specification, overrides, stage=stage, prepare=prepare,
+        **{'open_weights': None} if is_model else {})
   elif weights.run:
-    config = config_lib.resolve_with(weights.run, now)
+    config = config_lib.resolve_with(prepare(weights.run), overrides)
   else:
     raise ValueError(
         f'{weights.address or "The model"} has no config of a training run, '
         'which selects data and evaluators. Use --config=configs/x.py.')
-  known: dict[str, Any] = {
-      **{name: {'name': name}
-         for name in registry.available(registry.EVALUATORS)},
-      **registry.EVALUATORS_OF_DATASETS}
-  chosen = list(filter(None, evaluators)) or list(config.evals)
-  if not chosen:
-    raise ValueError(
-        'The config has no evaluators: its section evals is empty. Use '
-        f'--evaluators. Known: {", ".join(known)}.')
-  raw = config_lib.to_plain(config)
-  for i, name in enumerate(chosen):
-    if registry.is_target(name):  # 'module:Name' is called Name.
-      chosen[i] = name.rpartition(':')[2]
-      known[chosen[i]] = {'name': name}
-  for name in chosen:
-    schema.check_name(
-        name, list(dict.fromkeys([*config.evals, *known])),
-        what='evaluator (--evaluators)')
-    raw['evals'].setdefault(name, known.get(name))
-    if source:
-      raw['evals'][name] |= {'source': source, 'split': ''}
-  found = config_lib.resolve_with(raw, later).evals
-  config = dataclasses.replace(
-      config, evals={name: found[name] for name in chosen})
   if is_model:
     config = dataclasses.replace(config, model=weights.config)
   return _as_trained(config, weights)
+
+
+def _evaluators(
+    sections: Mapping[str, Any], names: Sequence[str], source: str,
+) -> dict[str, Any]:
+  """Returns the sections of evaluators by name, of a config or with defaults.
+
+  Without names, they are those of the config. One called 'module:Name' becomes
+  Name. `source` replaces their data.
+  """
+  defaults = {**{name: {'name': name}
+                 for name in registry.available(registry.EVALUATORS)},
+              **registry.EVALUATORS_OF_DATASETS}
+  known = {**sections, **defaults, **sections}  # Those of the config first.
+  found: dict[str, Any] = {}
+  for name in list(filter(None, names)) or sections:
+    if registry.is_target(name):
+      found[name.rpartition(':')[2]] = {'name': name}
+    else:
+      found[name] = known[schema.check_name(
+          name, list(known), what='evaluator (--evaluators)')]
+  if not found:
+    raise ValueError(
+        'The config has no evaluators: its section evals is empty. Use '
+        f'--evaluators. Known: {", ".join(defaults)}.')
+  return {name: {**section, 'source': source, 'split': ''} if source
+          else section for name, section in found.items()}
 
 
 def _as_trained(
@@ -157,13 +160,11 @@ def _notes_on_images(
     experiment: build_lib.Experiment, weights: weights_lib.Weights,
 ) -> list[str]:
   """Returns notes about evaluated images that were, or may be, trained on."""
-  if not (weights.run and weights.is_checkpoint):
+  if not (weights.run and weights.is_checkpoint
+          and registry.exists(registry.CHANGES)):
     return []
-  found = items.read_examples(epath.Path(weights.address))
-  return data_changes.evaluation_notes(
-      experiment, example_sets.Record.of_plain(found)) if found else [
-          'note: the checkpoint does not say which images it was trained on, '
-          'so they are not counted']
+  return registry.load(registry.CHANGES).evaluation_notes(
+      experiment, items.read_examples(epath.Path(weights.address)))
 
 
 def restore(

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 import json
 import shlex
+import types as python_types
 from typing import Any
 
 from etils import epath
@@ -19,6 +20,7 @@ from etils import epath
 from vit_jax import classes
 from vit_jax import data
 from vit_jax import fields
+from vit_jax import registry
 from vit_jax import types
 from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import manager
@@ -29,7 +31,6 @@ from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import fit_weights
 from vit_jax.experiment import frozen_weights
 from vit_jax.run import counters as counters_lib
-from vit_jax.run import data_changes
 from vit_jax.run import evaluation
 from vit_jax.run import workdir as workdir_lib
 from vit_jax.weights import adapt as adapt_lib
@@ -96,13 +97,13 @@ def restore_or_init(
         experiment, experiment.init_state(random=True))
     return state, Start(counters_lib.Counters(), (
         f'Starting from random parameters (seed {experiment.config.seed}).'),
-        experiment, examples=data_changes.record(experiment).to_plain())
+        experiment, examples=_changes_of_data(experiment).examples)
   params = weights.read()
   state, report = fit_weights.start(experiment, weights.with_params(params))
   return frozen_weights.add(experiment, state), Start(counters_lib.Counters(
       origin=weights.address,
       base=checksums.identity(params) if adapted else ''), report,
-      experiment, examples=data_changes.record(experiment).to_plain())
+      experiment, examples=_changes_of_data(experiment).examples)
 
 
 def _match_classes(
@@ -140,8 +141,7 @@ def _resume(
       restored.progress, step=int(restored.state.step))
   earlier = _earlier_config(experiment, restored)
   changes = _changes(earlier, experiment.config)
-  data_changed = data_changes.compare(
-      restored.examples, data_changes.record(experiment))
+  data_changed = _changes_of_data(experiment, restored.examples)
   changed_evaluators = tuple(
       name for name in experiment.config.evals
       if name in data_changed.evaluators or (name in earlier.evals and any(
@@ -163,7 +163,18 @@ def _resume(
       counters, f'Resuming from step {counters.step:,} of {workdir}.{noted}',
       experiment, num_microbatches=earlier.num_microbatches,
       changed_evaluators=changed_evaluators,
-      examples=data_changed.record.to_plain())
+      examples=data_changed.examples)
+
+
+def _changes_of_data(
+    experiment: experiment_lib.Experiment,
+    earlier: Mapping[str, Any] | None = None,
+) -> Any:
+  """Returns what the leaf `changes` finds; see `data_changes.Changes`."""
+  if registry.exists(registry.CHANGES):
+    return registry.load(registry.CHANGES).of_run(experiment, earlier)
+  return python_types.SimpleNamespace(
+      examples={}, text='', evaluators=(), problem='')
 
 
 def _earlier_config(

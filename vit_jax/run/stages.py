@@ -9,7 +9,7 @@ import jax
 from vit_jax import atomic_files
 from vit_jax import console as console_lib
 from vit_jax import metrics as metrics_lib
-from vit_jax import spelling
+from vit_jax import registry
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fit_weights
@@ -43,9 +43,7 @@ def train(
   opener = load_config.opener()
   stages = load_config.load(specification, overrides, open_weights=opener)
   if any(config.log.wandb for config in stages.values()):
-    writer_lib.import_wandb()
-  if not workdir.exists() and (hint := spelling.hint(str(workdir))):
-    console_lib.print_lines(f'note: the run in {workdir} is new.{hint}')
+    registry.load(registry.WANDB).check()
   summaries: dict[str, Any] = {}
   declared: dict[str, metrics_lib.Metric] = {}
   # All stages are built first, so that errors in any of them appear at once.

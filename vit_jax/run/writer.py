@@ -14,7 +14,6 @@ keys, the later one counts.
 
 from collections.abc import Iterable, Mapping, Sequence
 import contextlib
-import hashlib
 import json
 import math
 import os
@@ -30,6 +29,7 @@ from tensorboardX.proto import event_pb2
 
 from vit_jax import atomic_files
 from vit_jax import pictures
+from vit_jax import registry
 from vit_jax import untrusted
 
 FILENAME = 'metrics.jsonl'
@@ -83,7 +83,7 @@ class MetricWriter:
       self._add_event(step=limit, session_log=event_pb2.SessionLog(
           status=event_pb2.SessionLog.START))
     if wandb_config is not None:
-      self._wandb = _start_wandb(workdir, wandb_config)
+      self._wandb = registry.load(registry.WANDB).start(workdir, wandb_config)
 
   def write(self, step: int, scalars: Mapping[str, Any]) -> None:
     """Writes one row of numbers or one-element arrays; in a bucket, later."""
@@ -154,27 +154,6 @@ class MetricWriter:
     atomic_files.write_json_lines(self._path, rows)
     if not atomic_files.is_remote(self._path):
       self._file = open(self._path, 'a')  # noqa: SIM115
-
-
-def import_wandb() -> Any:
-  """Returns the module; raises an ImportError if it is not installed."""
-  try:
-    import wandb
-  except ImportError as error:
-    raise ImportError(
-        'log.wandb needs wandb: pip install wandb, then wandb login.'
-    ) from error
-  return wandb
-
-
-def _start_wandb(workdir: epath.Path, config: Mapping[str, Any]) -> Any:
-  """Starts or resumes the run of a workdir in Weights & Biases."""
-  wandb = import_wandb()
-  path = os.fspath(workdir)
-  return wandb.init(
-      project='vit_jax', name=workdir.name, config=dict(config),
-      id=hashlib.sha256(path.encode()).hexdigest()[:16], resume='allow',
-      dir=None if atomic_files.is_remote(workdir) else path)
 
 
 def read_rows(workdir: epath.PathLike) -> list[dict[str, Any]]:

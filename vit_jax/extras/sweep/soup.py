@@ -12,18 +12,17 @@ from typing import Any
 from etils import epath
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from vit_jax import data
 from vit_jax import fields
 from vit_jax import objectives
+from vit_jax import registry
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import paths
-from vit_jax.data import example_sets
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import frozen_weights
@@ -170,18 +169,8 @@ def average(
 def _examples(addresses: Sequence[str]) -> dict[str, Any]:
   """Returns the images that the averaged runs trained on; {} if unknown."""
   found = [items.read_examples(epath.Path(address)) for address in addresses]
-  return join([*map(example_sets.Record.of_plain, found)]).to_plain() if all(
-      found) else {}
-
-
-def join(records: Sequence[example_sets.Record]) -> example_sets.Record:
-  """Returns the first record, which trained on the images of all."""
-  first, *others = records
-  if first.train.keys is None:
-    return first
-  trained = [one.trained for one in others if one.trained is not None]
-  return dataclasses.replace(first, earlier=np.setdiff1d(
-      np.concatenate([first.earlier, *trained]), first.train.keys))
+  return registry.load(registry.CHANGES).join(found) if (
+      registry.exists(registry.CHANGES)) else {}
 
 
 def _write(

@@ -14,9 +14,9 @@ import numpy as np
 
 from vit_jax import console
 from vit_jax import data
-from vit_jax.data import example_sets
 from vit_jax.data.sources import files
 from vit_jax.experiment import experiment as experiment_lib
+from vit_jax.extras.changes import example_sets
 
 _Keys = UInt64[np.ndarray, '_']
 
@@ -75,6 +75,25 @@ class Changes:
   text: str = ''
   evaluators: tuple[str, ...] = ()
   problem: str = ''
+
+  @property
+  def examples(self) -> dict[str, Any]:
+    """The record as plain data, for checkpoints."""
+    return self.record.to_plain()
+
+
+def of_run(
+    experiment: experiment_lib.Experiment,
+    earlier: Mapping[str, Any] | None = None,
+) -> Changes:
+  """Returns the changes since a checkpoint, with the record of the run.
+
+  Args:
+    experiment: the experiment.
+    earlier: the examples in the checkpoint; None for a new run.
+  """
+  found = record(experiment)
+  return Changes(found) if earlier is None else compare(earlier, found)
 
 
 def compare(plain: Mapping[str, Any], new: example_sets.Record) -> Changes:
@@ -163,10 +182,17 @@ def _examples(one: example_sets.ExampleSet, keys: _Keys) -> str:
 
 
 def evaluation_notes(
-    experiment: experiment_lib.Experiment, trained_on: example_sets.Record,
+    experiment: experiment_lib.Experiment, plain: Mapping[str, Any],
 ) -> list[str]:
-  """Returns notes about evaluated images that were, or may be, trained on."""
-  trained, notes = trained_on.trained, []
+  """Returns notes about evaluated images that were, or may be, trained on.
+
+  `plain` is the record in the checkpoint.
+  """
+  if not plain:
+    return ['note: the checkpoint does not say which images it was trained on, '
+            'so they are not counted']
+  notes, trained_on = [], example_sets.Record.of_plain(plain)
+  trained = trained_on.trained
   for name, section in experiment.config.evals.items():
     dataset = experiment.data_of(name)
     measured = _of_dataset(
@@ -189,3 +215,18 @@ def _is_one_of(source: str, trained: Sequence[str]) -> bool:
   return source in trained or any(
       os.path.basename(source) == os.path.basename(one)
       and os.path.isabs(one) and not os.path.exists(one) for one in trained)
+
+
+def join(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+  """Returns the first record, which trained on the images of all.
+
+  Returns {} if one is unknown.
+  """
+  if not all(records):
+    return {}
+  first, *others = map(example_sets.Record.of_plain, records)
+  if first.train.keys is None:
+    return first.to_plain()
+  trained = [one.trained for one in others if one.trained is not None]
+  return dataclasses.replace(first, earlier=np.setdiff1d(
+      np.concatenate([first.earlier, *trained]), first.train.keys)).to_plain()

@@ -3,6 +3,7 @@
 An image that was trained on is never measured on as a held-out one.
 """
 
+import dataclasses
 import shutil
 
 from etils import epath
@@ -17,9 +18,11 @@ from vit_jax import registry
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import paths
-from vit_jax.data import example_sets
+from vit_jax.data import renumbered
+from vit_jax.data.sources import open_source
 from vit_jax.experiment import config as config_lib
-from vit_jax.run import data_changes
+from vit_jax.extras.changes import data_changes
+from vit_jax.extras.changes import example_sets
 from vit_jax.run import evaluate_checkpoint
 from vit_jax.run import loop
 from vit_jax.run import restore
@@ -313,3 +316,32 @@ def test_evaluating_counts_images_that_were_trained_on(tmp_path, capsys):
             'images were trained on (') in text
   _, text = printed('evals.test.split=train')
   assert 'evals.test: 36 of these 36 images were trained on' in text
+
+
+def test_a_run_on_all_images_does_not_resume_with_held_out_ones(tmp_path):
+  own_data.write(tmp_path / 'all', *(
+      f'{"ab"[i % 2]}/{i}.png' for i in range(60)))
+  own_data.write(tmp_path / 'other', 'a/x.png', 'b/y.png')
+  save(build(tmp_path / 'all', {'test': {}}, val_source=str(
+      tmp_path / 'other')), tmp_path / 'run')
+  with pytest.raises(ValueError, match='images that evals.test now holds out'):
+    resume(build(tmp_path / 'all', {'test': {}}), tmp_path / 'run')
+
+
+def test_classes_that_are_numbered_otherwise_are_no_change(
+    table, tmp_path, monkeypatch):
+  before = build(table.write())
+  save(before, tmp_path / 'run')
+
+  def reversed_classes(*args, open_splits=open_source.open_splits, **options):
+    opened = open_splits(*args, **options)
+    return dataclasses.replace(
+        opened, class_names=opened.class_names[::-1], splits={
+            name: renumbered.Renumbered(
+                source, tuple(reversed(range(opened.num_classes))))
+            for name, source in opened.splits.items()})
+
+  monkeypatch.setattr(open_source, 'open_splits', reversed_classes)
+  resumed = resume(build(table.write()), tmp_path / 'run')
+  assert resumed.examples == data_changes.record(before).to_plain()
+  assert 'label' not in resumed.message and not resumed.changed_evaluators

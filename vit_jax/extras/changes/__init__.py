@@ -1,0 +1,1 @@
+"""Changes of the examples of a run since its checkpoint."""
