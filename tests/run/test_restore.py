@@ -134,9 +134,9 @@ def test_the_best_is_forgotten_if_its_evaluator_measures_otherwise(tmp_path):
         (True, 'data.eval_ops=[]'),
         (True, 'objective.loss=sigmoid'), (True, 'evals.val.split=train'),
         (True, 'checkpoint.best=val/accuracy'),
-        (False, 'data.mixup=0.2', 'data.data_dir=b', 'data.fraction=0.5',
-         'data.unreadable=skip', 'data.exclude=b', 'data.split=train[:50%]',
-         'data.max_pixels=9999',
+        (False, f'data.mixup={leaves.MIXUP}', 'data.data_dir=b',
+         'data.fraction=0.5', 'data.unreadable=skip', 'data.exclude=b',
+         'data.split=train[:50%]', 'data.max_pixels=9999',
          'evals.other.split=train',
          'evals.val.batch_size=8', 'batch_size=16', 'seed=1')):
       _, resumed = restore.restore_or_init(

@@ -19,7 +19,6 @@ with epy.lazy_imports():
   from vit_jax import untrusted
   from vit_jax.checkpoints import paths as checkpoint_paths
   from vit_jax.data import config as data_config
-  from vit_jax.data import earlier
   from vit_jax.data.sources import columns as columns_lib
   from vit_jax.inference import image_files
   from vit_jax.inference import load as load_lib
@@ -217,7 +216,9 @@ def _data_keys(
         f'--config.data.KEY=VALUE, but got --config.{args.overrides[0]}.')
   found = parse_overrides([
       *texts, *(text.partition('.')[2] for text in args.overrides)])
-  earlier.check_flags(found)
+  for name in found:  # Former keys are read from saved configs only.
+    schema.check_name(
+        name, [*vars(data_config.DataConfig())], what='key of data')
   if found.get('target', '') is None:
     found['target'] = 'none'  # A kind of labels.
   return found

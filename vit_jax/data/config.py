@@ -22,10 +22,6 @@ from vit_jax.data.sources import shapes as shapes_lib
 from vit_jax.data.splits import class_sampling
 from vit_jax.data.splits import groups as groups_lib
 
-# Settings that choose training images, in place of which there is a mixture.
-_OF_SOURCE = ('source', 'split', 'val_source', 'exclude', 'examples_per_class',
-              'num_examples', 'fraction', 'sampling')
-
 Scale = float | tuple[float, ...] | Literal['auto', 'measured']
 _LEAST_CROP = 0.75  # Of a side; usual crops keep at least that much.
 
@@ -167,22 +163,12 @@ class DataConfig:
       raise ValueError(
           'val_source and holdout exclude each other. Give one of them.')
     if self.mixture:
-      self._check_mixture()
+      if self.source == DataConfig.source:
+        object.__setattr__(self, 'source', '')
+      mixture_lib.mixer().check(self)
     self._check_normalisation()
     self.build_ops(train=True)  # Raises errors in their settings.
     self.build_ops(train=False)
-
-  def _check_mixture(self) -> None:
-    if self.source == DataConfig.source:
-      object.__setattr__(self, 'source', '')
-    for name in _OF_SOURCE:
-      value = getattr(self, name)
-      expected = '' if name == 'source' else getattr(DataConfig, name)
-      if value != expected:
-        raise ValueError(
-            f'{name} is {value!r}, but mixture chooses the training images. '
-            f'Leave it out, or set --config.data.{name}={expected}.')
-    mixture_lib.mixer().check(self.mixture)
 
   def _check_normalisation(self) -> None:
     if self.value_range is None and self.dtype != 'uint8':

@@ -18,15 +18,13 @@ def translate(section: Mapping[str, Any]) -> dict[str, Any]:
 
   Keys that ended are left out, and `table.key` becomes `group`. A target
   'auto', which all saved sections had, is dropped; `table.folder` was relative
-  to the table then.
-
-  Raises:
-    ValueError: if flags set former keys.
+  to the table then. Former keys that flags set stay, which is an error.
   """
-  check_flags(_flags(section))
-  kept = {key: value for key, value in section.items() if key not in _ENDED}
+  kept = {key: value for key, value in section.items()
+          if key not in _ENDED or isinstance(value, schema.FlagText)}
   table = kept.get('table')
-  if isinstance(table, Mapping) and 'key' in table:
+  if isinstance(table, Mapping) and 'key' in table and not isinstance(
+      table['key'], schema.FlagText):
     kept['group'] = kept.get('group') or table['key'] or ''
     kept['table'] = {key: of for key, of in table.items() if key != 'key'}
   if kept.get('target') == AUTO:
@@ -50,24 +48,3 @@ def declare(
     return dict(section)
   has_masks = label_kind == 'none' and epath.Path(source, 'masks').is_dir()
   return {**translate(section), 'target': 'masks' if has_masks else label_kind}
-
-
-def _flags(section: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the part of a section that flags set."""
-  return {key: _flags(value) if isinstance(value, Mapping) else value
-          for key, value in section.items()
-          if isinstance(value, (Mapping, schema.FlagText))}
-
-
-def check_flags(section: Mapping[str, Any]) -> None:
-  """Raises a ValueError if flags of the section set former keys."""
-  for name in section.keys() & _ENDED:
-    raise ValueError(
-        f'data.{name} is {section[name]}, but data.unreadable=error or skip '
-        'replaces it, for training and evaluation. Remove it; `data check` '
-        'finds unreadable images.')
-  table = section.get('table')
-  if isinstance(table, Mapping) and 'key' in table:
-    raise ValueError(
-        'data.table.key is called data.group now, for class folders and other '
-        f'sources as well. Use --config.data.group={table["key"]}.')

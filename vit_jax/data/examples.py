@@ -73,7 +73,8 @@ class LoadExample:
     with self.dataset.naming(read):
       mask = self._mask(example, image.size) if self.dataset.masks else None
       row['image'], mask = self._augment(image, rng, mask)
-      row['label'] = self._encode_label(example['label'])
+      if not self.dataset.is_unlabelled:  # Labels may be -1.
+        row['label'] = self._encode_label(example['label'])
       row['mask'] = np.asarray(1, np.float32)
       if mask is not None:
         row[protocol.SEGMENTATION] = mask
@@ -184,8 +185,6 @@ class LoadExample:
       return standardise(
           label, self.dataset.targets, mean=self.config.target_mean,
           std=self.config.target_std)
-    if self.dataset.is_unlabelled:  # Its labels may be -1.
-      label = [] if self.dataset.multi_label else 0
     indices = np.unique(np.asarray(label, np.int64))
     num_classes, max_labels = self.dataset.num_classes, self.config.max_labels
     invalid = indices[(indices < 0) | (indices >= num_classes)]

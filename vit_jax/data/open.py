@@ -44,7 +44,6 @@ def open_dataset(
   name = ' + '.join(config.sources) if source is None else source
   # Files that are not trained on need no part for training.
   whole = split == '' and source not in (None, *config.sources)
-  own_split = split is None and source is None
   opened = _open_splits(
       config, source, whole=whole, data_optional=data_optional)
   if labelled and opened.no_labels:
@@ -67,17 +66,14 @@ def open_dataset(
     name = config.val_source
   elif whole and wanted == 'train':
     wanted = 'all'
-  excluded = ''
-  # Also from the neighbours of k-NN, and others that are fitted to.
-  if config.exclude and source is None and not opened.planned and (
-      {*split_strings.names(wanted)} <= {*split_strings.names(
-          split_strings.expand_all(config.split, opened.splits))}):
-    examples, excluded = registry.load(registry.EXCLUDE)(
-        examples, config.exclude, name=f'{name} {wanted}',
-        may_match_none=not own_split)
   dataset = dataset_lib.Dataset(
-      name=name, split=wanted, source=examples, excluded=excluded,
+      name=name, split=wanted, source=examples,
       **{**vars(opened), 'splits': tuple(opened.splits)})
+  own_split = split is None and source is None
+  if config.exclude and source is None and not opened.planned:
+    dataset = _exclude(
+        dataset, config, trained=split_strings.expand_all(
+            config.split, opened.splits), may_match_none=not own_split)
   if own_split:
     dataset = _reduce(dataset, config)
     if is_mixed or len(dataset) < sum(
@@ -117,6 +113,23 @@ def _advise_labels(no_labels: str) -> str:
   gap = '\n' if '\n' in no_labels else ' '  # Flags are pasted.
   return (f'{no_labels}{gap}To train without labels, use an objective such as '
           'mae (docs/data.md).')
+
+
+def _exclude(
+    dataset: dataset_lib.Dataset, config: data_config.DataConfig, *,
+    trained: str, may_match_none: bool,
+) -> dataset_lib.Dataset:
+  """Leaves out the examples that `data.exclude` names from training splits.
+
+  Also from the neighbours of k-NN, and others that are fitted to.
+  """
+  if not {*split_strings.names(dataset.split)} <= {
+      *split_strings.names(trained)}:
+    return dataset
+  examples, summary = registry.load(registry.EXCLUDE)(
+      dataset.source, config.exclude, name=dataset.title,
+      may_match_none=may_match_none)
+  return dataclasses.replace(dataset, source=examples, excluded=summary)
 
 
 def _reduce(

@@ -81,23 +81,19 @@ def hashes(
 def check_present(
     splits: Mapping[str, protocol.Source], group: str, *, name: str) -> None:
   """Raises a ValueError if groups are configured, but no split has any."""
-  if group and not any(_has_groups(source) for source in splits.values()):
+  if group and not any(map(split_strings.has_groups, splits.values())):
     raise ValueError(
         f'data.group is {group!r}, but {name} has no groups: only your own '
         'files (class folders, tables, Parquet, WebDataset, the Hugging Face '
         'Hub) have, and what `data prepare` wrote of them. Remove it.')
 
 
-def _has_groups(source: protocol.Source) -> bool:
-  return split_strings.groups(source, np.zeros(0, np.int64)) is not None
-
-
 def check_all_have(
     splits: Mapping[str, protocol.Source], *, where: str, divided: Divided,
 ) -> None:
   """Raises a ValueError if only some splits have groups, unless 'allow'."""
-  has = {name: _has_groups(source) for name, source in splits.items()
-         if len(source)}
+  has = {name: split_strings.has_groups(source)
+         for name, source in splits.items() if len(source)}
   if divided != 'allow' and any(has.values()) and not all(has.values()):
     raise ValueError(
         f'{" and ".join(n for n in has if has[n])} of {where} have groups '

@@ -120,16 +120,17 @@ def leaves(
     start += len(chosen)
 
 
-def labels(
-    source: protocol.Source,
-    indices: Integer[np.ndarray, 'chosen'] | None = None,
-) -> Iterator[Any]:
-  """Yields the labels of a selection; sources read many of them at a time.
-
-  `indices`, in increasing order, restricts the selection; default: all of it.
-  """
-  for leaf, chosen in leaves(source, indices):
+def labels(source: protocol.Source) -> Iterator[Any]:
+  """Yields the labels of a selection; sources read many of them at a time."""
+  for leaf, chosen in leaves(source):
     yield from leaf.labels_of(chosen)
+
+
+def has_groups(source: protocol.Source) -> bool:
+  """Whether a selection, or a part of it, has groups."""
+  none = np.zeros(0, np.int64)  # No indices of a large source are made.
+  return any(
+      leaf.groups_of(none) is not None for leaf, _ in leaves(source, none))
 
 
 def groups(
@@ -139,11 +140,10 @@ def groups(
   """Returns the hashes of the groups of a selection; None without groups.
 
   An example of a source without groups, beside others, is its own group. For
-  `indices`, see `labels`.
+  `indices`, see `leaves`.
   """
-  none = np.zeros(0, np.int64)
-  if all(leaf.groups_of(none) is None for leaf, _ in leaves(source, none)):
-    return None  # Before all indices of a large source are made.
+  if not has_groups(source):
+    return None
   return np.concatenate([
       stable_hashes(map(leaf.key, chosen.tolist()), len(chosen))
       if (found := leaf.groups_of(chosen)) is None else found
@@ -208,7 +208,7 @@ def select_split(
         for part, *bounds in _parse_split(opened.splits, split, name)))
   if not len(source):
     whole = ' Parts have whole groups (data.group).' * any(
-        groups(one) is not None for one in opened.splits.values())
+        map(has_groups, opened.splits.values()))
     raise ValueError(
         f'The split {split!r} of {name} has no examples. Lengths: '
         f'{_lengths(opened.splits)}. Give another, such as "train[:90%]".'

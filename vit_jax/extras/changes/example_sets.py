@@ -15,13 +15,12 @@ from collections.abc import Mapping, Sequence
 import dataclasses
 from typing import Any
 
-from jaxtyping import Int64, Integer, Shaped, UInt32, UInt64
+from jaxtyping import Int64, Shaped, UInt32, UInt64
 import numpy as np
 
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import renumbered
 from vit_jax.data.sources import files
-from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings
 from vit_jax.data.splits import subsets
 
@@ -111,36 +110,33 @@ def of_dataset(
     origin: see `ExampleSet`.
   """
   count = len(dataset)
-  leaves = [(*renumbered.unwrap(leaf), indices)
-            for leaf, indices in split_strings.leaves(dataset.source)]
-  prints = [leaf.fingerprint for _, leaf, _ in leaves]
+  leaves = list(split_strings.leaves(dataset.source))
+  prints = [renumbered.unwrap(leaf)[1].fingerprint for leaf, _ in leaves]
   if count > MAX_KEYS:
     prints += [dataset.source.key(i) for i in range(0, count, count // _SAMPLE)]
   fingerprint = f'{split_strings.stable_hash(chr(0).join(prints)):016x}' if any(
       prints) else ''
   if count > MAX_KEYS:
     return ExampleSet(count, origin, fingerprint, dataset=dataset)
-  hashes, labels, start = [], [], 0
-  for name, leaf, indices in leaves:
+  hashes, labels = [], []
+  for leaf, indices in leaves:
+    name, origin_source = renumbered.unwrap(leaf)
     of_leaf = origin_of(name or dataset.name) if len(sources) > 1 else ''
     hashes.append(subsets.hash_keys(
-        split_strings.Subset(((leaf, indices),)),
+        split_strings.Subset(((origin_source, indices),)),
         prefix=f'{of_leaf} ' if of_leaf in sources else ''))
     labels.append(
         np.full(len(indices), _UNKNOWN, np.uint32)
         if leaf.numbering is not None or dataset.no_labels else
-        _hash_labels(dataset.source, np.arange(start, start + len(indices))))
-    start += len(indices)
+        _hash_labels(list(leaf.labels_of(indices))))
   keys, places = np.unique(np.concatenate(hashes), return_index=True)
   return ExampleSet(count, origin, fingerprint, keys, np.concatenate(
       labels)[places], places, dataset)
 
 
 def _hash_labels(
-    source: protocol.Source, indices: Integer[np.ndarray, 'examples'],
-) -> UInt32[np.ndarray, 'examples']:
+    labels: Sequence[Any]) -> UInt32[np.ndarray, 'examples']:
   """Returns a hash of each label, which is not `_UNKNOWN`."""
-  labels = list(split_strings.labels(source, indices))
   hashes = (
       subsets.hash_numbers('label', np.array(labels, np.int64))
       if all(isinstance(label, int) for label in labels) else

@@ -19,6 +19,7 @@ import math
 import numpy as np
 
 from vit_jax import classes
+from vit_jax.data import config as data_config
 from vit_jax.data import mixture as mixture_lib
 from vit_jax.data import pipeline
 from vit_jax.data import renumbered
@@ -29,10 +30,22 @@ from vit_jax.data.splits import split_strings
 
 Entries = mixture_lib.Entries
 
+# Settings that choose training images, in place of which there is a mixture.
+_OF_SOURCE = ('source', 'split', 'val_source', 'exclude', 'examples_per_class',
+              'num_examples', 'fraction', 'sampling')
 
-def check(entries: Entries) -> None:
-  """Raises a `ValueError` for entries that repeat or contradict each other."""
-  spelled: dict[str, str] = {}
+
+def check(config: data_config.DataConfig) -> None:
+  """Raises a `ValueError` for settings that contradict each other."""
+  for name in _OF_SOURCE:
+    value = getattr(config, name)
+    expected = '' if name == 'source' else getattr(
+        data_config.DataConfig, name)
+    if value != expected:
+      raise ValueError(
+          f'{name} is {value!r}, but mixture chooses the training images. '
+          f'Leave it out, or set --config.data.{name}={expected}.')
+  entries, spelled = config.mixture, dict[str, str]()
   for entry in entries:
     first = spelled.setdefault(files.identity(entry.source), entry.source)
     if first != entry.source:
