@@ -52,8 +52,9 @@ def open_hub(
         **match.groupdict(), keep_in_memory=False)
   lengths = [len(split) for split in found.values()]
   return _open(
-      [*found.values()], config, where=address, names=list(found),
-      lengths=lengths, splits=columns_lib.of_codes(
+      [*found.values()], config, where=address,
+      keys=columns_lib.FileKeys([*found], np.cumsum(lengths)),
+      splits=columns_lib.of_codes(
           [*found], np.repeat(np.arange(len(found)), lengths)))
 
 
@@ -76,9 +77,9 @@ def open_parquet(
     converted = datasets.Dataset.from_parquet(
         [glob.escape(os.fspath(path)) for path in paths], keep_in_memory=False)
   return _open(
-      [converted], config, where=where, names=files.relative_names(paths),
-      lengths=lengths, splits=files.splits_of_files(
-          paths, lengths, where=where))
+      [converted], config, where=where, keys=columns_lib.FileKeys(
+          files.relative_names(paths), np.cumsum(lengths)),
+      splits=files.splits_of_files(paths, lengths, where=where))
 
 
 def _explained(where: str) -> contextlib.AbstractContextManager[None]:
@@ -90,28 +91,22 @@ def _explained(where: str) -> contextlib.AbstractContextManager[None]:
 
 def _open(
     converted: Sequence[Any], config: columns_lib.LabelConfig, *, where: str,
-    names: Sequence[str], lengths: Sequence[int],
-    splits: columns_lib.Column | None,
+    keys: columns_lib.FileKeys, splits: columns_lib.Column | None,
 ) -> protocol.DatasetSplits:
-  """Builds splits of the Arrow files of `datasets`.
-
-  Rows are those of files or splits of known `lengths`.
-  """
+  """Builds splits of the Arrow files of `datasets`."""
   paths = tuple(file['filename'] for one in converted
                 for file in one.cache_files)
   table, features = _read_arrow(paths), converted[0].features
-  images = _Images(paths, _choose_image(table, features, config, where))
-  table = table.drop_columns(_bytes_columns(table.schema))
-  class_names = _class_names(features)
+  binary, class_names = _bytes_columns(table.schema), _class_names(features)
+  image = _choose_image(binary, features, config, where)
   _, columns = tables_lib.choose_columns(
-      table, config, where=where, has_paths=False,
+      table.drop_columns(binary), config, where=where, has_paths=False,
       declared=next(iter(class_names)) if len(class_names) == 1 else None)
   if splits is not None and not config.table.split:
     # A column called `split` gives way to the names of files or splits.
     columns['splits'] = splits
   return table_source.build(table_source.Images(
-      where=where, read=images.read, **columns,
-      keys=columns_lib.FileKeys(names, np.cumsum(lengths)),
+      where=where, read=_Images(paths, image).read, keys=keys, **columns,
       class_names=class_names.get(','.join(columns['labels']))), config)
 
 
@@ -150,12 +145,11 @@ def _read_arrow(paths: Sequence[str]) -> pa.Table:
 
 
 def _choose_image(
-    table: pa.Table, features: Mapping[str, Any],
+    binary: Sequence[str], features: Mapping[str, Any],
     config: columns_lib.LabelConfig, where: str,
 ) -> str:
   """Returns the column of images, declared by the file or by the user."""
   import datasets  # pylint: disable=g-import-not-at-top
-  binary = _bytes_columns(table.schema)
   if config.table.path:
     return schema.check_name(
         config.table.path, binary, what=f'column of image bytes of {where}')

@@ -10,6 +10,7 @@
 Each kind of source is imported when one is opened; `registry` lists them.
 """
 
+from collections.abc import Mapping
 import dataclasses
 import os
 import typing
@@ -74,7 +75,7 @@ def _check_undeclared(config: columns_lib.LabelConfig, name: str) -> None:
 def _open(
     name: str, config: data_config.DataConfig, labels: columns_lib.LabelConfig,
 ) -> protocol.DatasetSplits:
-  if target := _target(name):
+  if target := _entry(registry.SOURCES, name):
     return registry.load(target)(name, config)
   if files.is_path(name):
     return open_path(name, labels)
@@ -83,14 +84,9 @@ def _open(
   return registry.load(registry.TFDS)(name, config)
 
 
-def _target(name: str) -> str | None:
-  """Returns the entry of `registry.SOURCES` for a name, if there is one."""
-  return registry.SOURCES.get(_start(name))
-
-
-def _start(name: str) -> str:
-  """Returns 'vtab/' for 'vtab/dtd', 'digits' for 'digits'."""
-  return name[:name.find('/') + 1] or name
+def _entry(names: Mapping[str, str], name: str) -> str | None:
+  """Returns the entry of 'digits', or of 'vtab/' for 'vtab/dtd'."""
+  return names.get(name[:name.find('/') + 1] or name)
 
 
 def _open_own(
@@ -140,8 +136,8 @@ def _open_path(
   where = name if len(paths) > 1 else os.fspath(paths[0])
   if kind == 'TFDS folder':
     _check_undeclared(config, where)
-  if text := protocol.suggest('question', kind, paths, config):
-    raise protocol.NoLabels(text)
+  if text := protocol.suggest('question_files', paths):
+    raise ValueError(text)
   try:
     return registry.load(registry.FILES[kind])(paths, config, where=where)
   except protocol.Unconventional as error:
@@ -195,7 +191,7 @@ def _find(
 
 def is_user_data(name: str) -> bool:
   """Whether a name denotes data that the user collected or prepared."""
-  return not _target(name) and (
+  return not _entry(registry.SOURCES, name) and (
       files.is_path(name) or not known_datasets.is_known(name))
 
 
@@ -220,7 +216,7 @@ def open_planned(name: str) -> protocol.DatasetSplits | None:
 
   Returns None if the table lacks them. Reading an example is an error.
   """
-  facts = registry.PLANNED.get(_start(name))
+  facts = _entry(registry.PLANNED, name)
   row = registry.load(facts)(name) if facts else known_datasets.facts(name)
   if not row.num_examples or row.num_classes is None:
     return None
