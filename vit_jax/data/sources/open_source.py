@@ -179,6 +179,10 @@ def _find(
       ('table', files.TABLE_SUFFIXES), ('Parquet files', {'.parquet'}),
       ('tar files', {'.tar'}), ('images', files.IMAGE_SUFFIXES))
                if suffixes <= known), '')
+  if kind == 'Parquet files' and len(paths) == 1:
+    from vit_jax.data.sources import table_files
+    if not table_files.holds_images(paths[0]):
+      kind = 'table'
   if not kind or (kind == 'table' and len(paths) > 1):
     raise ValueError(
         f'{name} (data.source) has {len(paths):,} files of type '

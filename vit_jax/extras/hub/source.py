@@ -24,6 +24,7 @@ from vit_jax import schema
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
+from vit_jax.data.sources import table_files
 from vit_jax.data.sources import table_source
 from vit_jax.data.sources import tables as tables_lib
 
@@ -61,16 +62,14 @@ def open_hub(
 def open_parquet(
     paths: Sequence[epath.Path], config: columns_lib.LabelConfig, *, where: str,
 ) -> protocol.DatasetSplits:
-  """Opens Parquet files as one dataset.
+  """Opens Parquet files with images as one dataset.
 
   Raises:
     ValueError: if a file is damaged, files have different columns, or images or
       labels are not found.
   """
   import datasets  # pylint: disable=g-import-not-at-top
-  lengths, has_images = _read_footers(paths)
-  if not has_images and len(paths) == 1:
-    return tables_lib.open_table(paths, config, where=where)
+  lengths = _read_footers(paths)
   with _explained(where):
     # Unlike `load_dataset`, it does not report to the Hugging Face Hub.
     # It takes paths for patterns.
@@ -97,7 +96,8 @@ def _open(
   paths = tuple(file['filename'] for one in converted
                 for file in one.cache_files)
   table, features = _read_arrow(paths), converted[0].features
-  binary, class_names = _bytes_columns(table.schema), _class_names(features)
+  binary = table_files.image_columns(table.schema)
+  class_names = _class_names(features)
   image = _choose_image(binary, features, config, where)
   _, columns = tables_lib.choose_columns(
       table.drop_columns(binary), config, where=where, has_paths=False,
@@ -162,8 +162,8 @@ def _choose_image(
   return found[0]
 
 
-def _read_footers(paths: Sequence[epath.Path]) -> tuple[list[int], bool]:
-  """Returns the number of rows of each file, and whether columns hold bytes.
+def _read_footers(paths: Sequence[epath.Path]) -> list[int]:
+  """Returns the number of rows of each file.
 
   Raises:
     ValueError: if a file is damaged, or class names differ: the same class
@@ -183,8 +183,7 @@ def _read_footers(paths: Sequence[epath.Path]) -> tuple[list[int], bool]:
           f'{path} and {paths[0]} have different class names: {names} and '
           f'{names_of[0]}. Files of one dataset must have the same; name the '
           'files to use: --config.data.source=FOLDER/NAME*.parquet')
-  return [footer.metadata.num_rows for footer in footers], any(
-      _bytes_columns(footer.schema_arrow) for footer in footers)
+  return [footer.metadata.num_rows for footer in footers]
 
 
 def _class_names(features: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -194,13 +193,3 @@ def _class_names(features: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
       for column, feature in features.items()}
   return {column: tuple(map(str, names))
           for column, names in found.items() if names}
-
-
-def _bytes_columns(columns: pa.Schema) -> list[str]:
-  """Returns the names of columns of bytes, or of structs with `bytes`."""
-  def holds_bytes(kind: pa.DataType) -> bool:
-    if pa.types.is_struct(kind) and 'bytes' in kind.names:
-      kind = kind.field('bytes').type
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-
-  return [field.name for field in columns if holds_bytes(field.type)]
