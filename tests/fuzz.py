@@ -36,6 +36,7 @@ import pyarrow.parquet as pq
 import tensorflow_datasets as tfds
 
 from tests import hostile
+from tests import leaves
 from tests import pictures
 from tests import random_models
 from tests import tfds_files
@@ -303,7 +304,8 @@ def readers():
       'folder': Reader('names', read_folder, [
           b'\n'.join(names[:2]), b'\n'.join(names)]),
       'tar': Reader('x.tar', read_data, [tar]),
-      'parquet': Reader('x.parquet', read_parquet, [arrow]),
+      **({'parquet': Reader('x.parquet', read_parquet, [arrow])} if (
+          leaves.has(registry.FILES['hub'])) else {}),
       **{name.removesuffix('.json'): Reader(
           name, in_folder, [tfrecord[name]], tfrecord)
          for name in ('dataset_info.json', 'features.json')},
@@ -326,7 +328,8 @@ def readers():
   if registry.exists(registry.FOREIGN):
     hostile_files = importlib.import_module('tests.extras.zoo.hostile_files')
     found |= hostile_files.readers()
-  found['parquet'].open(arrow)  # Imports `datasets`: takes seconds.
+  if 'parquet' in found:
+    found['parquet'].open(arrow)  # Imports `datasets`: takes seconds.
   return found
 
 

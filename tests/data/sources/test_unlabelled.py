@@ -1,6 +1,5 @@
 """Images without labels are opened from every layout."""
 
-import datasets
 import pytest
 
 from tests import own_data
@@ -46,19 +45,9 @@ def _tar(root):
       (f'{i}.png', (root / f'{i}.png').read_bytes()) for i in range(COUNT)))
 
 
-def _parquet(root):
-  _folder('{}.png')(root)
-  datasets.Dataset.from_dict(
-      {'image': [{'bytes': (root / f'{i}.png').read_bytes()}
-                 for i in range(COUNT)]},
-      features=datasets.Features({'image': datasets.Image()})).to_parquet(
-          root / 'a.parquet')
-  return root / 'a.parquet'
-
-
 LAYOUTS = {
     'flat': _folder('{}.png'), 'one folder': _folder('all/{}.png'),
-    'splits': _splits, 'glob': _glob, 'tar': _tar, 'parquet': _parquet,
+    'splits': _splits, 'glob': _glob, 'tar': _tar,
     'only paths': _table('path', ''), 'empty': _table('path,label', ','),
     'constant': _table('path,label', ',cat'),
     'captions': _table('path,label', ',text {}'),

@@ -114,6 +114,9 @@ def _open_classes(
   if len(names) < 1 + bool(config.holdout):
     raise protocol.NoLabels(
         f'{_unusual(root, classes=names)} {without}'.strip())
+  if not (config.target or splits) and (
+      text := protocol.suggest('question_folder', root, paths)):
+    raise protocol.NoLabels(text)
   tops = [folder.partition('/')[0] for folder in folders]
   if splits and 'train' not in tops:
     raise ValueError(f'{root / "train"} has no images: {without}.')

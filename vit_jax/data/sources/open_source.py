@@ -75,7 +75,7 @@ def _check_undeclared(config: columns_lib.LabelConfig, name: str) -> None:
 def _open(
     name: str, config: data_config.DataConfig, labels: columns_lib.LabelConfig,
 ) -> protocol.DatasetSplits:
-  if target := _target(name):
+  if target := _entry(registry.SOURCES, name):
     return registry.load(target)(name, config)
   if files.is_path(name):
     return open_path(name, labels)
@@ -84,10 +84,9 @@ def _open(
   return registry.load(registry.TFDS)(name, config)
 
 
-def _target(
-    name: str, table: Mapping[str, str] = registry.SOURCES) -> str | None:
-  """Returns the entry of `registry` for a name, if there is one."""
-  return table.get(name[:name.find('/') + 1] or name)
+def _entry(names: Mapping[str, str], name: str) -> str | None:
+  """Returns the entry of 'digits', or of 'vtab/' for 'vtab/dtd'."""
+  return names.get(name[:name.find('/') + 1] or name)
 
 
 def _open_own(
@@ -137,8 +136,8 @@ def _open_path(
   where = name if len(paths) > 1 else os.fspath(paths[0])
   if kind == 'TFDS folder':
     _check_undeclared(config, where)
-  if text := protocol.suggest('question', kind, paths, config):
-    raise protocol.NoLabels(text)
+  if text := protocol.suggest('question_files', paths):
+    raise ValueError(text)
   try:
     return registry.load(registry.FILES[kind])(paths, config, where=where)
   except protocol.Unconventional as error:
@@ -180,6 +179,10 @@ def _find(
       ('table', files.TABLE_SUFFIXES), ('Parquet files', {'.parquet'}),
       ('tar files', {'.tar'}), ('images', files.IMAGE_SUFFIXES))
                if suffixes <= known), '')
+  if kind == 'Parquet files' and len(paths) == 1:
+    from vit_jax.data.sources import table_files
+    if not table_files.holds_images(paths[0]):
+      kind = 'table'
   if not kind or (kind == 'table' and len(paths) > 1):
     raise ValueError(
         f'{name} (data.source) has {len(paths):,} files of type '
@@ -211,8 +214,8 @@ def open_planned(name: str) -> protocol.DatasetSplits | None:
 
   Returns None if the table lacks them. Reading an example is an error.
   """
-  target = _target(name, registry.PLANNED)
-  row = (registry.load(target) if target else known_datasets.facts)(name)
+  facts = _entry(registry.PLANNED, name)
+  row = registry.load(facts)(name) if facts else known_datasets.facts(name)
   if not row.num_examples or row.num_classes is None:
     return None
   return protocol.DatasetSplits(

@@ -44,6 +44,22 @@ def read(path: epath.Path, *, limit: int | None = None) -> pa.Table:
     return pa.concat_tables(chunks, promote_options='permissive')
 
 
+def holds_images(path: epath.Path) -> bool:
+  """Whether a Parquet file has columns of bytes."""
+  with exceptions.naming(f'{path} is truncated, or not a Parquet file'):
+    return bool(image_columns(pq.read_schema(path)))
+
+
+def image_columns(schema: pa.Schema) -> list[str]:
+  """Returns the names of columns of bytes, or of structs with `bytes`."""
+  def holds_bytes(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind) and 'bytes' in kind.names:
+      kind = kind.field('bytes').type
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+  return [field.name for field in schema if holds_bytes(field.type)]
+
+
 def to_table(rows: Sequence[Mapping[str, Any]], *, where: str) -> pa.Table:
   """Returns rows of cells by column as a table.
 

@@ -86,7 +86,7 @@ def choose_columns(
     expected = [path or columns_lib.PATHS[0]] * has_paths + [
         ','.join(labels) or columns_lib.LABEL] * (config.target != 'none')
     raise protocol.NoLabels(
-        f'{where} has the columns {", ".join(names)}, but '
+        f'{where} has the columns {", ".join(names) or "(none)"}, but '
         f'{" and ".join(expected)} {("was", "were")[len(expected) > 1]} '
         'expected.')
   if config.group in labels:

@@ -82,12 +82,10 @@ def with_real_labels(
 def _read(path: epath.Path) -> list[list[int]]:
   try:
     labels = untrusted.parse_json(untrusted.read_text(path))
-    if not (isinstance(labels, list) and labels and all(
-        isinstance(entry, list) and all(
-            isinstance(i, int) and i >= 0 for i in entry)
-        for entry in labels)):
+    if not labels or not all(
+        type(i) is int and i >= 0 for entry in labels for i in entry):
       raise ValueError('it is not a list of lists of class indices')
-  except (OSError, ValueError) as error:
+  except (OSError, TypeError, ValueError) as error:
     raise ValueError(
         f'Cannot read {path} (real_labels): {error}. Download real.json of '
         'https://github.com/google-research/reassessed-imagenet.') from error

@@ -60,15 +60,6 @@ def advise(
   return ''
 
 
-def question(
-    kind: str, paths: Sequence[epath.Path], config: columns_lib.LabelConfig,
-) -> str:
-  """Returns what to declare if names may be those of splits; '' if not."""
-  if kind == 'folder':
-    return '' if config.target else _question_folder(paths[0])
-  return _question_files(paths)
-
-
 def question_labels(column: columns_lib.Column, title: str) -> str:
   """Returns what to declare if a column may hold no classes; '' if it does."""
   flags = _kind([column])
@@ -269,18 +260,14 @@ def _tables(root: epath.Path) -> Flags:
       ('source', 'val_source'), chosen)}, **(found[chosen[0]] if found else {})}
 
 
-def _question_folder(root: epath.Path) -> str:
-  """Asks if class folders are splits, or images of a table."""
-  inside: dict[str, set[str]] = {}
-  for name in files.subfolders(root):
-    below = {sub for sub in files.subfolders(root / name)
-             if files.has_images(root / name / sub)}
-    if any(map(files.is_image, files.names_in(root / name))):  # Its own.
-      below.add('')
-    if below:
-      inside[name] = below
-  if {*inside} & {*split_strings.NAMES}:
-    return ''
+def question_folder(root: epath.Path, paths: Sequence[str]) -> str:
+  """Returns what to declare if class folders may be splits, or of a table.
+
+  `paths` are those of the images. Returns '' if there is no doubt.
+  """
+  inside: dict[str, set[str]] = {}  # '' for an image of the class itself.
+  for name, *below in (path.split('/')[:-1] for path in paths if '/' in path):
+    inside.setdefault(name, set()).add(below[0] if below else '')
   if files.files_with(root, files.TABLE_SUFFIXES) and (flags := _tables(root)):
     return (f'{root} holds {os.path.basename(flags["source"])}, a table of its '
             f'images. To use the table:\n  {_paste(flags)}\nTo use folders as '
@@ -302,8 +289,11 @@ def _question_folder(root: epath.Path) -> str:
           + 'If they are the classes:\n  --config.data.target=single')
 
 
-def _question_files(paths: Sequence[epath.Path]) -> str:
-  """Names files whose splits are not the first words of their names."""
+def question_files(paths: Sequence[epath.Path]) -> str:
+  """Returns what to declare if splits are not the first words of file names.
+
+  Returns '' if there is no doubt.
+  """
   pair = _pair([path.name for path in paths])
   if not pair or any(map(split_strings.find_in_file, paths)):
     return ''

@@ -24,6 +24,7 @@ from vit_jax import schema
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
+from vit_jax.data.sources import table_files
 from vit_jax.data.sources import table_source
 from vit_jax.data.sources import tables as tables_lib
 
@@ -52,33 +53,32 @@ def open_hub(
         **match.groupdict(), keep_in_memory=False)
   lengths = [len(split) for split in found.values()]
   return _open(
-      [*found.values()], config, where=address, names=list(found),
-      lengths=lengths, splits=columns_lib.of_codes(
+      [*found.values()], config, where=address,
+      keys=columns_lib.FileKeys([*found], np.cumsum(lengths)),
+      splits=columns_lib.of_codes(
           [*found], np.repeat(np.arange(len(found)), lengths)))
 
 
 def open_parquet(
     paths: Sequence[epath.Path], config: columns_lib.LabelConfig, *, where: str,
 ) -> protocol.DatasetSplits:
-  """Opens Parquet files as one dataset.
+  """Opens Parquet files with images as one dataset.
 
   Raises:
     ValueError: if a file is damaged, files have different columns, or images or
       labels are not found.
   """
   import datasets  # pylint: disable=g-import-not-at-top
-  lengths, has_images = _read_footers(paths)
-  if not has_images and len(paths) == 1:
-    return tables_lib.open_table(paths, config, where=where)
+  lengths = _read_footers(paths)
   with _explained(where):
     # Unlike `load_dataset`, it does not report to the Hugging Face Hub.
     # It takes paths for patterns.
     converted = datasets.Dataset.from_parquet(
         [glob.escape(os.fspath(path)) for path in paths], keep_in_memory=False)
   return _open(
-      [converted], config, where=where, names=files.relative_names(paths),
-      lengths=lengths, splits=files.splits_of_files(
-          paths, lengths, where=where))
+      [converted], config, where=where, keys=columns_lib.FileKeys(
+          files.relative_names(paths), np.cumsum(lengths)),
+      splits=files.splits_of_files(paths, lengths, where=where))
 
 
 def _explained(where: str) -> contextlib.AbstractContextManager[None]:
@@ -90,28 +90,23 @@ def _explained(where: str) -> contextlib.AbstractContextManager[None]:
 
 def _open(
     converted: Sequence[Any], config: columns_lib.LabelConfig, *, where: str,
-    names: Sequence[str], lengths: Sequence[int],
-    splits: columns_lib.Column | None,
+    keys: columns_lib.FileKeys, splits: columns_lib.Column | None,
 ) -> protocol.DatasetSplits:
-  """Builds splits of the Arrow files of `datasets`.
-
-  Rows are those of files or splits of known `lengths`.
-  """
+  """Builds splits of the Arrow files of `datasets`."""
   paths = tuple(file['filename'] for one in converted
                 for file in one.cache_files)
   table, features = _read_arrow(paths), converted[0].features
-  images = _Images(paths, _choose_image(table, features, config, where))
-  table = table.drop_columns(_bytes_columns(table.schema))
+  binary = table_files.image_columns(table.schema)
   class_names = _class_names(features)
+  image = _choose_image(binary, features, config, where)
   _, columns = tables_lib.choose_columns(
-      table, config, where=where, has_paths=False,
+      table.drop_columns(binary), config, where=where, has_paths=False,
       declared=next(iter(class_names)) if len(class_names) == 1 else None)
   if splits is not None and not config.table.split:
     # A column called `split` gives way to the names of files or splits.
     columns['splits'] = splits
   return table_source.build(table_source.Images(
-      where=where, read=images.read, **columns,
-      keys=columns_lib.FileKeys(names, np.cumsum(lengths)),
+      where=where, read=_Images(paths, image).read, keys=keys, **columns,
       class_names=class_names.get(','.join(columns['labels']))), config)
 
 
@@ -150,12 +145,11 @@ def _read_arrow(paths: Sequence[str]) -> pa.Table:
 
 
 def _choose_image(
-    table: pa.Table, features: Mapping[str, Any],
+    binary: Sequence[str], features: Mapping[str, Any],
     config: columns_lib.LabelConfig, where: str,
 ) -> str:
   """Returns the column of images, declared by the file or by the user."""
   import datasets  # pylint: disable=g-import-not-at-top
-  binary = _bytes_columns(table.schema)
   if config.table.path:
     return schema.check_name(
         config.table.path, binary, what=f'column of image bytes of {where}')
@@ -168,8 +162,8 @@ def _choose_image(
   return found[0]
 
 
-def _read_footers(paths: Sequence[epath.Path]) -> tuple[list[int], bool]:
-  """Returns the number of rows of each file, and whether columns hold bytes.
+def _read_footers(paths: Sequence[epath.Path]) -> list[int]:
+  """Returns the number of rows of each file.
 
   Raises:
     ValueError: if a file is damaged, or class names differ: the same class
@@ -189,8 +183,7 @@ def _read_footers(paths: Sequence[epath.Path]) -> tuple[list[int], bool]:
           f'{path} and {paths[0]} have different class names: {names} and '
           f'{names_of[0]}. Files of one dataset must have the same; name the '
           'files to use: --config.data.source=FOLDER/NAME*.parquet')
-  return [footer.metadata.num_rows for footer in footers], any(
-      _bytes_columns(footer.schema_arrow) for footer in footers)
+  return [footer.metadata.num_rows for footer in footers]
 
 
 def _class_names(features: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -200,13 +193,3 @@ def _class_names(features: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
       for column, feature in features.items()}
   return {column: tuple(map(str, names))
           for column, names in found.items() if names}
-
-
-def _bytes_columns(columns: pa.Schema) -> list[str]:
-  """Returns the names of columns of bytes, or of structs with `bytes`."""
-  def holds_bytes(kind: pa.DataType) -> bool:
-    if pa.types.is_struct(kind) and 'bytes' in kind.names:
-      kind = kind.field('bytes').type
-    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
-
-  return [field.name for field in columns if holds_bytes(field.type)]

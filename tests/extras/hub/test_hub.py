@@ -172,3 +172,14 @@ def test_a_path_of_parquet_files_is_no_pattern(
   write(tmp_path / name / 'x.parquet', 0, 12)
   write(tmp_path / sibling / 'x.parquet', 0, 3)
   assert_complete(own_data.open_path(tmp_path / name), 12)
+
+
+def test_images_without_labels_are_opened_for_objectives_without_labels(
+    tmp_path):
+  datasets.Dataset.from_dict(
+      {'image': [{'bytes': b'%d' % i} for i in range(20)]},
+      features=datasets.Features({'image': datasets.Image()})).to_parquet(
+          tmp_path / 'a.parquet')
+  opened = own_data.open_path(tmp_path, labelled=False)
+  assert 'has the columns (none), but label was expected' in opened.no_labels
+  assert sum(own_data.sizes(opened).values()) == 20
