@@ -8,13 +8,13 @@ import pytest
 
 from vit_jax import metrics
 from vit_jax.evals import features
-from vit_jax.evals import pixels
 from vit_jax.evals import regression
 from vit_jax.run import curves as plots
 
+_IOU = metrics.Metric('mean_iou', 'Mean IoU', is_fraction=True)
 DECLARED = (
     metrics.LOSS, metrics.ACCURACY, metrics.PRECISION_AT_1,
-    *regression.RegressionConfig().metrics(), *pixels.METRICS,
+    *regression.RegressionConfig().metrics(), _IOU,
     *features.SPREAD, metrics.MEAN_AVERAGE_PRECISION)
 
 
