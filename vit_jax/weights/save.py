@@ -42,11 +42,9 @@ def save(
   schema.check_name(dtype, DTYPES, what='dtype')
   for name, array in tree.flatten(model.read()).items():
     array_file.to_float32(np.asarray(array), name=name, path='The model')
-  if form != ORBAX and (registry.is_target(model.config.name)
-                        or model.preprocess.channels != 3):
+  if form != ORBAX and model.preprocess.channels != 3:
     raise ValueError(
-        f'The format {form} is for models of the library with three channels, '
-        f'but the model is {model.config.name} with '
-        f'{model.preprocess.channels}. Save it as orbax.')
+        f'The model has {model.preprocess.channels} input channels, but the '
+        f'format {form} supports three. Save it as orbax.')
   return registry.load(registry.WEIGHT_FORMATS[form])(
       target, model, dtype=dtype)

@@ -26,10 +26,14 @@ from vit_jax.extras.zoo.configs import timm_arguments
 from vit_jax.extras.zoo.configs import timm_export
 from vit_jax.extras.zoo.families import families
 from vit_jax.extras.zoo.families import records
-from vit_jax.models import ablations
+from vit_jax.models import resnet
+from vit_jax.models import vit
 from vit_jax.weights import declared
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.formats import layout
+
+_RECORDS = (vit.ViTConfig, resnet.HybridConfig, resnet.ResNetConfig,
+            vit_config.BackboneConfig)
 
 
 def write(
@@ -43,9 +47,9 @@ def write(
         f'The model expects pixels of {preprocess.pixel_dtype} with the '
         f'value_range {preprocess.value_range}, which timm cannot express. '
         'Save it as orbax.')
-  if isinstance(model.config, ablations.AblationConfig):
-    raise ValueError('timm has no ablations of the paper. Save the model as '
-                     'orbax.')
+  if type(model.config) not in _RECORDS:
+    raise ValueError(
+        f'timm has no model of {model.config.name!r}. Save it as orbax.')
   params = {name: array.astype(dtype) for name, array in tree.flatten(
       model.read()).items()}
   general = dataclasses.replace(model, config=vit_config.general(model.config))

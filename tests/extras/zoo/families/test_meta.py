@@ -12,6 +12,7 @@ from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import foreign
 from vit_jax.extras.zoo import safetensors
 from vit_jax.extras.zoo import save as save_lib
+from vit_jax.extras.zoo.configs import timm_arguments
 from vit_jax.extras.zoo.families import families
 
 DINOV2 = {'layer_scale': 1e-5, 'num_classes': 0, 'gelu': 'exact'}
@@ -68,7 +69,8 @@ def test_metas_names_are_read(settings, rename, others, tmp_path):
   arrays = {rename(name): array for name, array in
             save_lib.to_arrays(
                 dataclasses.replace(
-                    family, table=family.table.without('.fc1_')),
+                    family, table=timm_arguments.without(
+                        family.table, '.fc1_')),
                 written).items()}
   arrays |= {name: np.zeros(shape, np.float32)
              for name, shape in others.items()}

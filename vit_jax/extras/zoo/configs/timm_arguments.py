@@ -161,8 +161,8 @@ def has_separate_gate(config: vit_config.BackboneConfig) -> bool:
 def written(
     table: layout.Table, config: vit_config.BackboneConfig) -> layout.Table:
   """Returns the table of a family with the rows that a model has in timm."""
-  absent = (
-      '.mlp_bias' if config.qkv_bias else '.in_proj.bias',
+  return without(
+      table, '.mlp_bias' if config.qkv_bias else '.in_proj.bias',
       *(('_out_proj.',) if config.differential else ('.out_proj.',)),
       *(('.ls1.', '.ls2.') if is_eva(config) else ('.gamma_',)),
       *(('rel_pos.',) if is_beit(config) else
@@ -170,9 +170,13 @@ def written(
       *(('attn.qkv.', 'v}_bias') if has_separate_qkv(config)
         else ('v}_proj.',)),
       *(('.fc1.',) if has_separate_gate(config) else ('.fc1_x.', '.fc1_g.')))
+
+
+def without(table: layout.Table, *parts: str) -> layout.Table:
+  """Returns a table that does not write names with one of these parts."""
   return dataclasses.replace(table, rows=tuple(
       dataclasses.replace(row, read_only=row.read_only or any(
-          part in row.theirs for part in absent)) for row in table.rows))
+          part in row.theirs for part in parts)) for row in table.rows))
 
 
 def arguments(model: weights_lib.Weights, kind: Kind) -> dict[str, Any]:
