@@ -171,7 +171,7 @@ def test_metrics_of_the_objective_may_choose_the_best_checkpoint(
     objective, metric, mode):
   assert config_lib.best_mode(_resolve(objective, metric)) == mode
   with pytest.raises(ValueError, match="metric in checkpoint.best 'iou'"):
-    _resolve(objective, 'iou')
+    config_lib.best_mode(_resolve(objective, 'iou'))
 
 
 def test_the_metric_of_the_objective_must_be_measured_on_the_data():

@@ -21,8 +21,6 @@ with epy.lazy_imports():
   from etils import epath
 
   from vit_jax import console as console_lib
-  from vit_jax import evals
-  from vit_jax.experiment import build as build_lib
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import log_config
   from vit_jax.run import evaluate_checkpoint
@@ -80,25 +78,11 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
       config, flip=args.flip, sensitivity=args.sensitivity)
   run_folder = arguments.run_folder(args.workdir)
   results = evaluate_weights.evaluate(
-      config, weights, _show, store_thresholds=args.store_thresholds,
+      config, weights, prints=True, store_thresholds=args.store_thresholds,
       output=(epath.Path(args.output) if args.output else
               run_folder and run_folder / 'evals'))
   print(f'checkpoint  {weights.address} ({weights.kind})')
   return 0, results
-
-
-def _show(
-    experiment: build_lib.Experiment, name: str, result: evals.Result,
-    secs: float,
-) -> None:
-  dataset = experiment.data_of(name)
-  if dataset.without_images:
-    console_lib.print_lines(f'note: {dataset.without_images_note}')
-  images = console_lib.format_count(int(result.metrics['examples']), 'image')
-  title = f'{name}: {dataset.title}, {images} in {secs:.1f} s'
-  console_lib.table(title, *evaluate_weights.table(experiment, name, result))
-  for heading, details in result.details:
-    console_lib.table(heading, *details)
 
 
 def _find(

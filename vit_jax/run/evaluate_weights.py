@@ -1,6 +1,5 @@
 """Runs the evaluators of a config on weights, and keeps what they find."""
 
-from collections.abc import Callable
 import dataclasses
 import functools
 import time
@@ -21,14 +20,10 @@ from vit_jax.run import evaluate_checkpoint
 from vit_jax.run import watchdog as watchdog_lib
 from vit_jax.weights import weights as weights_lib
 
-# Takes the name of an evaluator, its result and its seconds.
-Show = Callable[[build_lib.Experiment, str, evals.Result, float], object]
-_SILENT: Show = lambda *_: None
-
 
 def evaluate(
-    config: config_lib.Config, weights: weights_lib.Weights,
-    show: Show = _SILENT, *, output: epath.Path | None = None,
+    config: config_lib.Config, weights: weights_lib.Weights, *,
+    prints: bool = False, output: epath.Path | None = None,
     store_thresholds: bool = False,
 ) -> dict[str, Any]:
   """Runs the evaluators; returns their metrics and tables as plain data.
@@ -36,8 +31,7 @@ def evaluate(
   Args:
     config: config of the evaluation; see `evaluate_checkpoint.config_for`.
     weights: what is evaluated.
-    show: called with the experiment, name, result and seconds of each
-      evaluator.
+    prints: whether to print tables of the metrics.
     output: folder for figures; None draws none.
     store_thresholds: stores the thresholds that an evaluator chooses with the
       checkpoint.
@@ -57,7 +51,8 @@ def evaluate(
       beat()
       start = time.monotonic()
       result = experiment.evaluate(name, params, beat)
-      show(experiment, name, result, time.monotonic() - start)
+      if prints:
+        _print(experiment, name, result, time.monotonic() - start)
       for path in registry.load(registry.FIGURES)(
           name, result, output) if draws else ():
         print(f'figure      {path}')
@@ -73,7 +68,21 @@ def evaluate(
           'metrics': metrics, 'tables': tables}
 
 
-def table(
+def _print(
+    experiment: build_lib.Experiment, name: str, result: evals.Result,
+    secs: float,
+) -> None:
+  dataset = experiment.data_of(name)
+  if dataset.without_images:
+    console.print_lines(f'note: {dataset.without_images_note}')
+  images = console.format_count(int(result.metrics['examples']), 'image')
+  console.table(f'{name}: {dataset.title}, {images} in {secs:.1f} s',
+                *_table(experiment, name, result))
+  for heading, details in result.details:
+    console.table(heading, *details)
+
+
+def _table(
     experiment: build_lib.Experiment, name: str, result: evals.Result,
 ) -> tuple[list[str], list[list[Any]]]:
   """Returns the headings and rows of a table of the metrics of an evaluator."""

@@ -51,9 +51,8 @@ def test_a_source_of_evaluators_is_used_whole_unless_they_name_a_split(folders):
 
 def test_a_run_names_what_it_evaluates_on():
   experiment = toy.build(
-      data={'val_source': 'digits'}, checkpoint={'best': 'test/accuracy'},
-      evals={'test': {}, 'knn': {'name': 'knn'}})
-  assert experiment.config.checkpoint.best == 'val/accuracy'
+      data={'val_source': 'digits'}, evals={
+          'test': {}, 'knn': {'name': 'knn'}})
   assert [*map(experiment.describe_evaluator, experiment.config.evals)] == [
-      'val evaluates on 360 images of digits, split val',
+      'test evaluates on 360 images of digits, split val',
       'knn evaluates on 360 images of digits, split val, with 1,437 of train']

@@ -134,7 +134,7 @@ def test_evaluators_of_the_selection_are_not_reported(
       'test'}
 
 
-def test_an_evaluator_that_runs_rename_selects_among_them(
+def test_an_evaluator_of_the_development_split_selects(
     file, tmp_path, training):
   for i in range(12):
     pictures.save(tmp_path / ('train', 'val')[i > 7] / 'ab'[i % 2] / f'{i}.png',
@@ -142,7 +142,7 @@ def test_an_evaluator_that_runs_rename_selects_among_them(
   sweep = grid_lib.plan(
       file, [f'data.source={tmp_path}', 'evals={"a": {"split": "train[:2]"}}'],
       development={'evals': {'test': {}}})['']
-  assert sweep.section.metric == 'test/accuracy'  # Runs report val/accuracy.
+  assert sweep.section.metric == 'test/accuracy'
   result = sweep_lib.run(sweep, tmp_path / 'sweep')
   assert result['best']['name'] == 'learning_rate=0.01'
 
