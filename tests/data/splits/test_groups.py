@@ -149,6 +149,12 @@ def test_patterns_that_do_not_fit_are_errors(tmp_path, group, message):
     open_split(tmp_path, group)
 
 
+def test_images_in_no_class_folder_need_no_group(tmp_path):
+  own_data.write(tmp_path, *(
+      f'train/{label(name)}/{name}.png' for name in NAMES), 'test/x.png')
+  assert patients_of(open_split(tmp_path, PATTERN))
+
+
 @pytest.mark.parametrize('cell', ['', ' '])
 def test_rows_without_a_group_are_an_error(tmp_path, cell):
   table = own_data.write_table(tmp_path, 'path,label,patient', [

@@ -121,19 +121,22 @@ def _open_classes(
   if splits and 'train' not in tops:
     raise ValueError(f'{root / "train"} has no images: {without}.')
   in_class = np.array([*map(bool, folders)])[codes]
-  unlabelled = [split for split in splits if split not in tops
-                and files.has_images(root / split)]
-  loose = sum(paths[row].partition('/')[0] not in unlabelled
-              for row in np.flatnonzero(~in_class).tolist())
+  inside, outside = (
+      [paths[row] for row in np.flatnonzero(of).tolist()]
+      for of in (in_class, ~in_class))
+  outside, codes = [path.partition('/')[0] for path in outside], codes[in_class]
+  unlabelled = [name for name in splits if name in outside
+                and name not in tops]
+  loose = sum(name not in unlabelled for name in outside)
   # Independent of the location of the class folders.
   prefix = 'train/' if {*filter(None, tops)} == {'train'} and splits else ''
   return table_source.build(table_source.Images.of_files(
-      paths, config, where=where, root=where,
+      inside, config, where=where, root=where,
       labels={'class folders': columns_lib.of_codes(classes, codes)},
       splits=columns_lib.of_codes(tops, codes) if splits else None,
-      rows=np.flatnonzero(in_class), class_names=names,
-      group_of=lambda row: paths[row].removeprefix(prefix),
-      order_by=lambda row: '/'.join(paths[row].split('/')[-2:]),
+      class_names=names,
+      group_of=lambda row: inside[row].removeprefix(prefix),
+      order_by=lambda row: '/'.join(inside[row].split('/')[-2:]),
       unlabelled=unlabelled, without_images=empty, notes=[
           *notes, *[f'not read: {loose:,} images in no class folder']
           * bool(loose)]), config)
