@@ -1,4 +1,4 @@
 """A trained segmentation model."""
 
-from tests.run.test_segmentation import scenes  # noqa: F401
-from tests.run.test_segmentation import trained  # noqa: F401
+from tests.extras.segmentation.test_run import scenes  # noqa: F401
+from tests.extras.segmentation.test_run import trained  # noqa: F401
