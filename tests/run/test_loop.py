@@ -379,22 +379,6 @@ def test_a_failed_log_write_names_the_last_checkpoint(
   assert int(paths.find(tmp_path).name) in (15, 20)
 
 
-def test_a_workdir_that_is_moved_while_training_ends_the_run(
-    base, tmp_path, monkeypatch):
-  workdir, write = tmp_path / 'run', writer_lib.MetricWriter.write
-
-  def moved_at_step_12(self, step, scalars):
-    write(self, step, scalars)
-    if step == 12 and workdir.exists():
-      workdir.rename(tmp_path / 'moved')
-
-  monkeypatch.setattr(writer_lib.MetricWriter, 'write', moved_at_step_12)
-  with pytest.raises(errors.StorageError, match=(
-      f'Cannot write .*checkpoint.* to {workdir}/checkpoints')):
-    train(scripted(base), workdir)
-  assert not (workdir / writer_lib.FILENAME).exists()
-
-
 def test_tensorboard_shows_the_first_images(stopped):
   workdir, found = stopped[-1], {}
   for event in test_writer.read_events(workdir):
