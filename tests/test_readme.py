@@ -61,9 +61,10 @@ def check_arguments(words):
   if start:
     separator = ',' if ':' in specification else ':'
     specification += f'{separator}model=B/16'
-  load_config.load(str(ROOT / specification),
-                   [o for o in overrides if o not in start],
-                   open_weights=None if start else load_config.open_weights)
+  with leaves.skip_deleted():
+    load_config.load(
+        str(ROOT / specification), [o for o in overrides if o not in start],
+        open_weights=None if start else load_config.open_weights)
 
 
 def is_kept(line):
