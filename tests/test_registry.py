@@ -133,6 +133,12 @@ def test_errors_of_ones_own_names_say_what_is_expected(
     parse(section)
 
 
+def test_a_deleted_leaf_is_named():
+  with pytest.raises(
+      registry.DeletedError, match='extras.gone.page:draw was deleted'):
+    registry.load('vit_jax.extras.gone.page:draw')
+
+
 def test_only_functions_that_declare_it_are_sources(own):
   registry.allow('own_names')
   for name in ('own_names:other', 'os:abort', 'own_names:Loss'):

@@ -201,6 +201,10 @@ WEIGHT_FORMATS: Mapping[str, str] = {
 }
 
 
+class DeletedError(ValueError):
+  """A leaf is needed that was deleted from this copy."""
+
+
 class NotNamedError(ValueError):
   """Only a checkpoint names a module, which is not imported."""
 
@@ -285,14 +289,16 @@ def load(target: str) -> Any:
   config file, too, after all installed ones.
 
   Raises:
-    ValueError: for a module that only a checkpoint names, that does not exist,
-      or that lacks the name.
+    ValueError: for a module that only a checkpoint names, that does not exist
+      (a leaf may have been deleted), or that lacks the name.
   """
   module, _, name = target.partition(':')
   if module.partition('.')[0] == __name__.partition('.')[0]:
-    found = importlib.import_module(module)
+    found = _import(module, missing=DeletedError(
+        f'{target} was deleted from this copy of vit_jax. Restore its folder, '
+        'or leave out the settings and flags that use it.'))
   else:
-    found = sys.modules.get(module) or _import(module, target)
+    found = sys.modules.get(module) or _import_of_user(module, target)
   if name and not hasattr(found, name):
     known = [each for each, value in vars(found).items() if callable(value)]
     raise ValueError(
@@ -302,7 +308,7 @@ def load(target: str) -> Any:
   return getattr(found, name) if name else found
 
 
-def _import(module: str, target: str) -> Any:
+def _import_of_user(module: str, target: str) -> Any:
   """Imports a module of the user."""
   if module not in _allowed:
     raise NotNamedError(
@@ -313,14 +319,19 @@ def _import(module: str, target: str) -> Any:
   # Kept, because processes that read data import the module, too.
   folders = [*dict.fromkeys([*_folders, os.getcwd()])]
   sys.path += [each for each in folders if each not in sys.path]
+  return _import(module, missing=ValueError(
+      f'{target}: there is no module {module}. Expected it to be installed, '
+      f'or below one of the folders {", ".join(folders)}.'))
+
+
+def _import(module: str, *, missing: ValueError) -> Any:
+  """Imports a module; `missing` is the error if it does not exist."""
   try:
     return importlib.import_module(module)
   except ModuleNotFoundError as error:
     if not f'{module}.'.startswith(f'{error.name}.'):
       raise  # A module that it imports.
-    raise ValueError(
-        f'{target}: there is no module {module}. Expected it to be installed, '
-        f'or below one of the folders {", ".join(folders)}.') from error
+    raise missing from error
 
 
 def find(
