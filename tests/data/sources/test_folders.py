@@ -135,7 +135,7 @@ def test_an_empty_class_folder_of_an_evaluator_is_a_note(tmp_path):
   assert opened.description.endswith(note)
   experiment = toy.build(data={'source': str(tmp_path / 'x')}, evals={
       'test': {}, 'other': {
-          'name': 'knn', 'source': str(tmp_path / 'y')}})
+          'name': 'knn', 'k': 2, 'source': str(tmp_path / 'y')}})
   notes = [*map(experiment.describe_evaluator, ('test', 'other'))]
   assert 'no image' not in notes[0] and notes[1].endswith(f'; {note}')
 
