@@ -1,14 +1,13 @@
 """Preprocesses images as training does, and names the predicted classes.
 
-Needs NumPy, Pillow, limits.py and opaque.py only. Settings are in the JSON
-file next to the model.
+Needs NumPy, Pillow and image_file.py only. Settings are in the JSON file next
+to the model.
 """
 
 import json
 
-import limits
+import image_file
 import numpy as np
-import opaque
 from PIL import Image
 
 FORMATS = ('JPEG', 'PNG', 'WEBP', 'GIF', 'BMP')
@@ -34,7 +33,8 @@ def read_settings(path):
 
 def to_array(data, settings):
   """Decodes and preprocesses an image to float32 [height, width, 3]."""
-  image = _decode_rgb(data)
+  image = image_file.read(
+      data, max_pixels=MAX_PIXELS, formats=FORMATS).convert('RGB')
   for op in settings['ops']:
     image = (_resize if op['op'] == 'resize' else _crop)(image, op)
   low, high = settings['value_range'] or (0, 255)
@@ -73,17 +73,6 @@ def _crop(image, op):
   if left < 0 or top < 0:
     raise ValueError(f'{image.height} x {image.width} is too small.')
   return image.crop((left, top, left + width, top + height))
-
-
-def _decode_rgb(data):
-  """Composites transparency on white; keeps the upper 8 of 16 bits."""
-  image = limits.open_image(data, max_pixels=MAX_PIXELS, formats=FORMATS)
-  stored = opaque.raw_mode(image)
-  image.load()
-  opaque.scale_transparent(image, stored)
-  limits.apply_orientation(image)
-  image = opaque.on_white(image)
-  return image if image.mode == 'RGB' else image.convert('RGB')
 
 
 def top_classes(logits, settings, top_k=5):

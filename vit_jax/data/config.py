@@ -13,7 +13,7 @@ from vit_jax.data import mixture as mixture_lib
 from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
-from vit_jax.data.images import limits
+from vit_jax.data.images import image_file
 from vit_jax.data.images import resize as resize_lib
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import columns as columns_lib
@@ -135,7 +135,7 @@ class DataConfig:
   target_std: fields.Refused[tuple[float, ...]] = ()
   max_labels: int = 32
   unreadable: unreadable_lib.Policy = 'error'
-  max_pixels: int = limits.MAX_PIXELS
+  max_pixels: int = image_file.MAX_PIXELS
   mixup: float = 0.0
   cutmix: float = 0.0
   num_workers: fields.Free[int | Literal['auto']] = 0
@@ -151,7 +151,7 @@ class DataConfig:
     fields.check_range(
         self, 'channels', 'num_threads', 'prefetch', 'max_labels',
         'examples_per_class', 'num_examples', low=1)
-    fields.check_range(self, 'max_pixels', low=1, most=limits.LARGEST)
+    fields.check_range(self, 'max_pixels', low=1, most=image_file.LARGEST)
     fields.check_range(self, 'holdout', low=0.001, most=0.9)
     fields.check_range(self, 'fraction', above=0, most=1)
     sizes = (self.examples_per_class, self.num_examples, self.fraction)

@@ -12,7 +12,7 @@ from PIL import Image
 from vit_jax.data import config as data_config
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data.augment import ops as ops_lib
-from vit_jax.data.images import limits
+from vit_jax.data.images import image_file
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import protocol
 
@@ -234,7 +234,7 @@ def read_mask(
   """
   if isinstance(mask, bytes):
     try:
-      file = limits.open_image(mask, max_pixels=max_pixels)
+      file = image_file.open_image(mask, max_pixels=max_pixels)
       file.load()
       mask = np.asarray(file)
     except Exception as error:

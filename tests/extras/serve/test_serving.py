@@ -90,7 +90,7 @@ def test_the_server_returns_the_predictions_of_the_model(tmp_path, model):
   argv = ['export', f'--model={tmp_path}/mine', '--format=jax', '--server',
           f'--output={tmp_path}/model.stablehlo']
   assert main.main(argv) == 0
-  assert not (tmp_path / 'limits.py').is_symlink()
+  assert not (tmp_path / 'image_file.py').is_symlink()
   responses = []
   with serving(tmp_path, 'model.stablehlo') as address:
     with request.urlopen(f'{address}/health') as response:
@@ -118,7 +118,7 @@ def test_the_server_returns_the_predictions_of_the_model(tmp_path, model):
 @pytest.fixture(scope='module')
 def modules():
   """The modules of the server that do not need a model, by name."""
-  names = ('limits', 'opaque', 'preprocess', 'worker')
+  names = ('image_file', 'preprocess', 'worker')
   with pytest.MonkeyPatch.context() as patch:
     patch.syspath_prepend(FOLDER)  # Its processes import them, too.
     yield {name: importlib.import_module(name) for name in names}

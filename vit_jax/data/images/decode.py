@@ -13,8 +13,7 @@ from PIL import Image
 
 from vit_jax import registry
 from vit_jax import untrusted
-from vit_jax.data.images import limits
-from vit_jax.data.images import opaque
+from vit_jax.data.images import image_file
 
 # Otherwise repeated in every epoch.
 warnings.filterwarnings('ignore', 'Corrupt EXIF', module=r'PIL\.')
@@ -41,7 +40,7 @@ def is_picture(*, channels: int, dtype: Dtype) -> bool:
 
 def decode(
     image: bytes | Shaped[np.ndarray, '...'] | Image.Image, *, channels: int,
-    dtype: Dtype = 'uint8', max_pixels: int = limits.MAX_PIXELS,
+    dtype: Dtype = 'uint8', max_pixels: int = image_file.MAX_PIXELS,
 ) -> Any:
   """Decodes an image file or array, or converts a Pillow image.
 
@@ -76,7 +75,8 @@ def decode(
   if isinstance(image, bytes) and image.startswith(NUMPY):
     image = load_array(image, max_pixels=max_pixels)
   pixels = (_from_array(image) if isinstance(image, np.ndarray) else
-            _opaque(image, max_pixels))
+            image_file.convert(image) if isinstance(image, Image.Image) else
+            image_file.read(image, max_pixels=max_pixels))
   mode = _MODES[channels]
   return pixels if pixels.mode == mode else pixels.convert(mode)
 
@@ -92,23 +92,8 @@ def _from_array(image: Shaped[np.ndarray, '...']) -> Image.Image:
       image[..., 0] if image.shape[2:] == (1,) else image)
 
 
-def _opaque(image: bytes | Image.Image, max_pixels: int) -> Image.Image:
-  """Returns the 8-bit pixels of a file on white, in their orientation."""
-  if isinstance(image, Image.Image):
-    stored, pixels = opaque.raw_mode(image), image.copy()
-  else:
-    pixels = limits.open_image(image, max_pixels=max_pixels)
-    stored = opaque.raw_mode(pixels)
-    limits.load(pixels, image)
-  opaque.scale_transparent(pixels, stored)
-  limits.apply_orientation(pixels)
-  pixels = opaque.on_white(pixels)
-  # Pillow converts Lab to RGB only.
-  return pixels.convert('RGB') if pixels.mode == 'LAB' else pixels
-
-
 def load_array(
-    data: bytes, *, max_pixels: int = limits.MAX_PIXELS) -> np.ndarray:
+    data: bytes, *, max_pixels: int = image_file.MAX_PIXELS) -> np.ndarray:
   """Returns the array [height, width, ...] of a .npy file.
 
   Raises:
@@ -118,7 +103,7 @@ def load_array(
   try:
     array = untrusted.parse_npy(data)
     height, width = (*array.shape, 1, 1)[:2]
-    limits.check_pixels((width, height), max_pixels)
+    image_file.check_pixels((width, height), max_pixels)
     return array
   except Exception as error:
     raise ValueError(

@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from vit_jax.data.augment import operation
-from vit_jax.data.images import limits
+from vit_jax.data.images import image_file
 
 # 'box' averages whole pixels, 'area' also fractions of pixels.
 Method = Literal['nearest', 'box', 'area', 'bilinear', 'bicubic', 'lanczos']
@@ -116,11 +116,11 @@ class Resize(operation.Operation):
     if image.size == (width, height):
       return image
     # 1 x 60,000 to a shorter side of 224 would be 3 billion pixels.
-    if width * height > max(limits.MAX_PIXELS, image.width * image.height):
+    if width * height > max(image_file.MAX_PIXELS, image.width * image.height):
       raise ValueError(
           f'an image of {image.height} x {image.width} would be resized to '
-          f'{height:,} x {width:,}, more than {limits.MAX_PIXELS:,} pixels. '
-          'Crop it first.')
+          f'{height:,} x {width:,}, more than {image_file.MAX_PIXELS:,} '
+          'pixels. Crop it first.')
     return resize(
         image, (width, height), method=self.method, antialias=self.antialias)
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from vit_jax import data
 from vit_jax.data.images import decode
-from vit_jax.data.images import limits
+from vit_jax.data.images import image_file
 from vit_jax.data.sources import protocol
 
 _NUM_SAMPLED = 16  # Images whose bit depth is checked.
@@ -52,5 +52,5 @@ def _is_deep(image: bytes | np.ndarray) -> bool:
   """Returns whether an encoded image has 16 or more bits per value."""
   if isinstance(image, np.ndarray) or image.startswith(decode.NUMPY):
     return False  # Arrays of more than 8 bits are not decoded to 8.
-  with limits.open_image(image) as opened:
-    return limits.is_deep(opened)
+  with image_file.open_image(image) as opened:
+    return image_file.is_deep(opened)

@@ -21,7 +21,7 @@ from vit_jax import data
 from vit_jax import untrusted
 from vit_jax.data import examples
 from vit_jax.data.images import decode
-from vit_jax.data.images import limits
+from vit_jax.data.images import image_file
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import tfds_folders
 from vit_jax.data.splits import split_strings
@@ -101,7 +101,7 @@ def infer_features(
 def _header(image: bytes) -> tuple[str, str]:
   """Returns format and mode of an image file; '' if it is unreadable."""
   try:
-    with limits.open_image(image) as opened:
+    with image_file.open_image(image) as opened:
       return str(opened.format), opened.mode
   except ValueError:
     return '', ''

@@ -8,7 +8,7 @@ from PIL import Image
 
 from vit_jax import fields
 from vit_jax.data.images import decode
-from vit_jax.data.images import limits
+from vit_jax.data.images import image_file
 
 _QUALITY = 95  # Pillow's JPEG quality; higher values mostly add bytes.
 
@@ -22,7 +22,7 @@ class ImageFormat:
       all sizes.
   """
   shorter_side: int = 0
-  max_pixels: int = limits.MAX_PIXELS
+  max_pixels: int = image_file.MAX_PIXELS
 
   def __post_init__(self):
     fields.check_range(self, 'shorter_side')
@@ -52,9 +52,9 @@ class ImageFormat:
     if not self.shorter_side:
       return bytes(image)
     try:
-      with limits.open_image(image, max_pixels=self.max_pixels) as header:
+      with image_file.open_image(image, max_pixels=self.max_pixels) as header:
         form, mode, size = header.format, header.mode, header.size
-        is_deep = limits.is_deep(header)
+        is_deep = image_file.is_deep(header)
       if is_deep or not self._is_large(size):
         return bytes(image)
       decoded = decode.decode(image, channels=1 if mode in ('1', 'L') else 3,

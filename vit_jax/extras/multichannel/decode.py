@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from vit_jax.data.images import decode as decode_lib
-from vit_jax.data.images import limits
+from vit_jax.data.images import image_file
 from vit_jax.data.images import resize as resize_lib
 
 # Modes whose stored numbers are not intensities.
@@ -76,7 +76,7 @@ class MultichannelImage:
 def decode(
     image: bytes | np.ndarray | Image.Image, *, channels: int,
     dtype: decode_lib.Dtype,
-    max_pixels: int = limits.MAX_PIXELS,
+    max_pixels: int = image_file.MAX_PIXELS,
 ) -> MultichannelImage:
   """Returns the unscaled pixels of a file or array.
 
@@ -93,18 +93,18 @@ def decode(
   elif isinstance(image, Image.Image):
     _check_intensities(image)
     image = image.copy()
-    limits.apply_orientation(image)
+    image_file.apply_orientation(image)
     pixels = np.asarray(image)
   elif image.startswith(decode_lib.NUMPY):
     pixels = decode_lib.load_array(image, max_pixels=max_pixels)
   else:
-    opened = limits.open_image(image, max_pixels=max_pixels)
+    opened = image_file.open_image(image, max_pixels=max_pixels)
     try:
       pixels = _read(opened, image, channels=channels, dtype=dtype)
     except ValueError:
       raise
     except Exception as error:
-      raise ValueError(limits.describe_error(error, image)) from error
+      raise ValueError(image_file.describe_error(error, image)) from error
   if pixels.ndim == 2:
     pixels = pixels[..., None]
   if pixels.ndim != 3 or pixels.shape[-1] != channels:
@@ -146,15 +146,16 @@ def _read(
     image: Image.Image, data: bytes, *, channels: int, dtype: decode_lib.Dtype,
 ) -> np.ndarray:
   """Returns the bands of an image file, or its pages as channels."""
-  if limits.is_deep(image) and image.mode[0] not in 'IF' and dtype != 'uint8':
+  if dtype != 'uint8' and (
+      image_file.is_deep(image) and image.mode[0] not in 'IF'):
     raise ValueError(
         'Pillow reads only 8 bits of 16-bit colour. Use data.dtype=uint8, or '
         'convert the file to a .npy array.')
   _check_intensities(image)
   if image.format != 'TIFF' or not (
       getattr(image, 'n_frames', 1) == channels > 1):
-    limits.load(image, data)
-    limits.apply_orientation(image)
+    image_file.load(image, data)
+    image_file.apply_orientation(image)
     return np.asarray(image)
   arrays, size, mode = [], image.size, image.mode
   for number in range(channels):
@@ -164,6 +165,6 @@ def _read(
           f'its page {number} has the size and mode {image.size} {image.mode}, '
           f'but the first has {size} {mode}. Expected {channels} pages of the '
           'same size, each with one band.')
-    limits.load(image, data)  # Pillow applies the orientation of a TIFF.
+    image_file.load(image, data)  # Pillow applies the orientation of a TIFF.
     arrays.append(np.asarray(image))
   return np.stack(arrays, axis=-1)

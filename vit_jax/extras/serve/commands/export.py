@@ -55,7 +55,7 @@ BATCH_SIZES = (1, 2, 5)
 MAX_IMAGES, MAX_CALIBRATION = 32, 256
 # Lost accuracy, and share of images of the same class, that are accepted.
 MAX_LOSS, MIN_AGREEMENT = 0.01, 0.95
-SERVER = ('limits.py', 'opaque.py', 'preprocess.py', 'server.py', 'worker.py')
+SERVER = ('image_file.py', 'preprocess.py', 'server.py', 'worker.py')
 SUFFIXES = {'jax': '.stablehlo', 'onnx': '.onnx'}
 
 

@@ -1,17 +1,18 @@
-"""Opens image files, or raises one ValueError for all that Pillow may raise.
+"""Reads image files, or raises one ValueError for all that Pillow may raise.
 
 Only `FORMATS` are opened, at most `max_pixels` and Pillow's own limits apply,
 and truncated files are errors. A crafted file can still take much time and
 memory: the server in docs/serving, which uses this module, decodes in a process
 with limits.
 
-This module needs Pillow only.
+This module needs NumPy and Pillow only.
 """
 
 import contextlib
 import io
 import re
 
+import numpy as np
 import PIL
 from PIL import Image
 from PIL import ImageFile
@@ -26,6 +27,32 @@ _REFUSED = {
     'JPEG 2000': re.compile(rb'\xff\x4f\xff\x51|\0\0\0\x0cjP  '),
     'AVIF': re.compile(rb'.{4}ftyp.{0,64}avi[fs]', re.DOTALL),
     'PNM in ASCII': re.compile(rb'P[123]\s')}
+# Pillow compares the transparent colour of a PNG (its tRNS chunk) with decoded
+# pixels, which for grey of 2 and 4 bits and colour of 16 bits have another
+# scale: factors for grey, and 8 bits less for colour.
+_GREY_FACTORS = {'L;2': 85, 'L;4': 17}
+_COLOUR_16 = 'RGB;16B'
+
+
+def read(
+    data: bytes, *, max_pixels: int = MAX_PIXELS,
+    formats: tuple[str, ...] = FORMATS,
+) -> Image.Image:
+  """Returns the 8-bit pixels of a file, upright and on white.
+
+  Raises:
+    ValueError: if the image is invalid, incomplete or too large.
+  """
+  image = open_image(data, max_pixels=max_pixels, formats=formats)
+  stored = _raw_mode(image)
+  load(image, data)
+  return _upright_on_white(image, stored)
+
+
+def convert(image: Image.Image) -> Image.Image:
+  """Returns the 8-bit pixels of a Pillow image, upright and on white."""
+  stored = _raw_mode(image)
+  return _upright_on_white(image.copy(), stored)
 
 
 def open_image(
@@ -90,3 +117,61 @@ def check_pixels(size: tuple[int, int], max_pixels: int) -> None:
         f'maximum is {max_pixels:,}. Make it smaller' + (
             '; or, if a config is used, raise data.max_pixels (4 to 25 bytes '
             'per pixel and thread)' * (width * height <= LARGEST)) + '.')
+
+
+def _upright_on_white(image: Image.Image, stored: str) -> Image.Image:
+  """Changes a decoded image; `stored` is its `_raw_mode` before that."""
+  _scale_transparent(image, stored)
+  apply_orientation(image)
+  image = _on_white(image)
+  # Pillow converts Lab to RGB only.
+  return image.convert('RGB') if image.mode == 'LAB' else image
+
+
+def _raw_mode(image: Image.Image) -> str:
+  """Returns how a PNG stores its pixels; '' once it is decoded."""
+  tiles = image.tile if isinstance(image, ImageFile.ImageFile) else ()
+  return str(tiles[0].args) if image.format == 'PNG' and tiles else ''
+
+
+def _scale_transparent(image: Image.Image, stored: str) -> None:
+  """Makes the transparent colour of a decoded PNG comparable, in place.
+
+  Colours of 16 bits are compared by their upper 8 bits. `stored` is the
+  `_raw_mode` of the image before it was decoded.
+  """
+  colour = image.info.get('transparency')
+  if colour is None:
+    return
+  if stored in _GREY_FACTORS:
+    image.info['transparency'] = colour * _GREY_FACTORS[stored]
+  elif stored == _COLOUR_16:
+    image.info['transparency'] = tuple(value >> 8 for value in colour)
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+  """Returns an 8-bit image without transparency.
+
+  Of 16-bit grey, the upper 8 bits are kept; Pillow would clip the values.
+
+  Raises:
+    ValueError: if pixels are floats or integers above 65,535.
+  """
+  transparent = image.info.get('transparency')
+  if image.mode in ('I', 'F') or image.mode.startswith('I;'):
+    values = np.asarray(image)
+    if values.dtype.kind == 'f' or values.min() < 0 or values.max() > 0xffff:
+      raise ValueError(
+          f'pixels of mode {image.mode} span {values.min()} to {values.max()}, '
+          'but 0 to 65535 was expected. Convert the file to 8 or 16 bits.')
+    grey = (values.astype(np.uint32) >> 8).astype(np.uint8)
+    if transparent is not None:
+      grey[values == transparent] = 255
+    return Image.fromarray(grey)
+  if transparent is None and image.mode not in (
+      'LA', 'PA', 'La', 'RGBA', 'RGBa'):
+    return image
+  if image.mode in ('La', 'RGBa'):  # Premultiplied alpha is undone first.
+    image = image.convert({'La': 'LA', 'RGBa': 'RGBA'}[image.mode])
+  image = image.convert('RGBA')
+  return Image.alpha_composite(Image.new('RGBA', image.size, 'white'), image)

@@ -1,0 +1,1 @@
+../../vit_jax/data/images/image_file.py

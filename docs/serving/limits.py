@@ -1,1 +1,0 @@
-../../vit_jax/data/images/limits.py
