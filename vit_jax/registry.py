@@ -128,7 +128,7 @@ OPERATIONS: Mapping[str, str] = {
     'flip': 'vit_jax.data.augment.ops:Flip',
     'inception_crop': 'vit_jax.data.augment.ops:InceptionCrop',
     'pad_crop': 'vit_jax.data.augment.ops:PadCrop',
-    'resize': 'vit_jax.data.images.resize:Resize',
+    'resize': 'vit_jax.data.augment.ops:Resize',
     'blur': 'vit_jax.extras.augment.colour:Blur',
     'color_jitter': 'vit_jax.extras.augment.colour:ColorJitter',
     'grayscale': 'vit_jax.extras.augment.colour:Grayscale',

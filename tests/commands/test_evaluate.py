@@ -13,7 +13,6 @@ import vit_jax
 from vit_jax import __main__ as main
 from vit_jax import run as run_lib
 from vit_jax.data.augment import ops as ops_lib
-from vit_jax.data.images import resize as resize_lib
 from vit_jax.experiment.config_file import read as read_config
 from vit_jax.inference import load as load_lib
 
@@ -128,7 +127,7 @@ def test_weights_are_evaluated_with_their_scale_of_pixels(
   model = vit_jax.load(trained, log=None)
   dataclasses.replace(model, preprocess=dataclasses.replace(
       model.preprocess, mean=(0.2,) * 3, ops=(
-          resize_lib.Resize(shorter=9), ops_lib.CentralCrop((8, 8))))).save(
+          ops_lib.Resize(shorter=9), ops_lib.CentralCrop((8, 8))))).save(
               tmp_path / 'x.npz', form='npz')
   accuracies = []
   for flags in ((), ('--config.data.mean=0.2',), ('--config.data.mean=0.5',)):

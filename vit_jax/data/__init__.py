@@ -4,7 +4,7 @@
 `eval_batches`, and `prepare` each batch on the device; see `pipeline`.
 """
 
-from vit_jax.data.augment.operation import Operation
+from vit_jax.data.augment.ops import Operation
 from vit_jax.data.config import DataConfig
 from vit_jax.data.config import parse
 from vit_jax.data.dataset import Dataset

@@ -252,7 +252,7 @@ class DataConfig:
         image, channels=self.channels, dtype=self.dtype,
         max_pixels=self.max_pixels)
 
-  def build_ops(self, *, train: bool) -> tuple[ops_lib.Op, ...]:
+  def build_ops(self, *, train: bool) -> tuple[ops_lib.Operation, ...]:
     """Returns the image operations of training or evaluation."""
     where = 'train_ops' if train else 'eval_ops'
     return ops_lib.build(

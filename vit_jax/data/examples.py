@@ -45,8 +45,8 @@ class LoadExample:
   dataset: dataset_lib.Dataset
   config: data_config.DataConfig
   train: bool
-  ops: tuple[ops_lib.Op, ...] = dataclasses.field(init=False)
-  mask_ops: tuple[ops_lib.Op | None, ...] = dataclasses.field(init=False)
+  ops: tuple[ops_lib.Operation, ...] = dataclasses.field(init=False)
+  mask_ops: tuple[ops_lib.Operation | None, ...] = dataclasses.field(init=False)
 
   def __post_init__(self):
     object.__setattr__(self, 'ops', self.config.build_ops(train=self.train))

@@ -18,6 +18,7 @@ from vit_jax.data.sources import protocol
 
 Batch = Mapping[str, Any]  # Arrays of the host or the device.
 
+
 def k_hot(
     label: Integer[Array, 'batch max_labels'], *, num_classes: int,
 ) -> Float[Array, 'batch classes']:
@@ -34,12 +35,11 @@ def prepare(
   """Returns the function (batch, key, train) -> batch to run on the device.
 
   `image` becomes float32 in [0, 1], which objectives and evaluators normalise
-  for the model. `label` becomes k-hot [batch, classes]
-  for multi-label data, and soft [batch, classes] in training with mixup or
-  CutMix; otherwise class indices and regression targets stay as they are. With
-  mixup and CutMix, each batch gets one of both at random. Mixup blends
-  regression targets; a blend with an unknown target (NaN) is unknown. `key` may
-  be None without mixing.
+  for the model. `label` becomes k-hot [batch, classes] for multi-label data,
+  and soft [batch, classes] in training with mixup or CutMix; otherwise class
+  indices and regression targets stay as they are. With mixup and CutMix, each
+  batch gets one of both at random. Mixup blends regression targets; a blend
+  with an unknown target (NaN) is unknown. `key` may be None without mixing.
 
   With `distributions`, for softmax losses, k-hot labels are divided by their
   sum before they are mixed. Otherwise an image with k labels would get k times

@@ -64,7 +64,7 @@ class Preprocess:
             f'channels, but is {getattr(self, name)}.')
     fields.check_range(self, 'std', above=0)
     if self.ops is None:
-      object.__setattr__(self, 'ops', (resize_lib.Resize(self.resolution),))
+      object.__setattr__(self, 'ops', (ops_lib.Resize(self.resolution),))
 
   @property
   def value_scale(self) -> value_scale_lib.ValueScale:
@@ -133,18 +133,18 @@ class ResizeAndCrop:
   def ops(
       self, resolution: tuple[int, int],
       rounding: resize_lib.Rounding = 'torchvision',
-  ) -> tuple[ops_lib.Op, ...]:
+  ) -> tuple[ops_lib.Operation, ...]:
     """Returns the operations for a resolution."""
     # Rounded down as in timm; 224 / (224 / 248) may be slightly less than 248.
     target = height, width = (int(resolution[0] / self.crop + 1e-9),
                               int(resolution[1] / self.crop + 1e-9))
     if not self.keep_aspect:
-      resize = resize_lib.Resize(target, method=self.interpolation)
+      resize = ops_lib.Resize(target, method=self.interpolation)
     elif height == width:
-      resize = resize_lib.Resize(
+      resize = ops_lib.Resize(
           shorter=height, method=self.interpolation, rounding=rounding)
     else:
-      resize = resize_lib.Resize(cover=target, method=self.interpolation)
+      resize = ops_lib.Resize(cover=target, method=self.interpolation)
     if resize.size == resolution:
       return resize,
     return resize, ops_lib.CentralCrop(resolution, rounding)
@@ -198,7 +198,7 @@ def build_ops(
   """
   if not isinstance(sections, (list, tuple)):
     raise ValueError(f'ops must be a list, but is {sections!r}.')
-  if all(isinstance(op, ops_lib.Op) for op in sections):
+  if all(isinstance(op, ops_lib.Operation) for op in sections):
     return tuple(sections)
   if method:
     sections = [{'method': method, **section}

@@ -6,7 +6,7 @@ operations in order, then `to_array`. Images stay Pillow images (or what
 needs no copy.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import math
 from typing import Any, ClassVar, Literal
@@ -15,13 +15,67 @@ from jaxtyping import Real
 import numpy as np
 from PIL import Image
 
+from vit_jax import fields
 from vit_jax import registry
 from vit_jax import schema
-from vit_jax.data.augment import operation
+from vit_jax.data.images import image_file
 from vit_jax.data.images import resize as resize_lib
 
 Picture = Any  # A result of `decode.decode`.
-Op = operation.Operation
+
+
+class Operation:
+  """Base of all operations."""
+  # The mask of an image 'follows' the operation, also with interpolation
+  # 'nearest', or 'stays' as it is; 'none' is an error.
+  masks: ClassVar[Literal['follows', 'nearest', 'stays', 'none']] = 'none'
+  # Whether images need not be 8-bit grey or RGB.
+  any_channels: ClassVar[bool] = False
+  is_random: ClassVar[bool] = True  # Whether it uses the generator.
+
+  @property
+  def least(self) -> tuple[int, int] | None:
+    """Smallest height and width of the result; None if unknown or random."""
+    return None
+
+  @property
+  def keeps_whole(self) -> bool:
+    """Whether it resizes whole images to a fixed size."""
+    return False
+
+  def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
+    """Returns the changed image: a result of `decode.decode`."""
+    raise NotImplementedError
+
+  def at(self, resolution: tuple[int, int]) -> 'Operation':
+    """Returns the operation with `size`, if None, set to the resolution."""
+    if getattr(self, 'size', resolution) is None:
+      return dataclasses.replace(self, size=resolution)  # type: ignore[type-var]
+    return self
+
+  def scaled(
+      self, scale: Callable[[tuple[int, int]], tuple[int, int]]) -> 'Operation':
+    """Returns the operation for another resolution; `scale` changes sizes."""
+    size = getattr(self, 'size', None)
+    if size is None:
+      return self
+    return dataclasses.replace(self, size=scale(size))  # type: ignore[type-var]
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomOp(Operation):
+  """An operation that changes only a share of the images."""
+  probability: float = 0.5
+
+  def __post_init__(self):
+    fields.check_range(self, 'probability', most=1)
+
+  def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
+    return self.change(image, rng) if rng.random() < self.probability else image
+
+  def change(self, image: Picture, rng: np.random.Generator) -> Picture:
+    """Returns the changed image."""
+    raise NotImplementedError
 
 
 def to_array(
@@ -45,7 +99,102 @@ def pixels(image: Picture) -> Real[np.ndarray, 'height width channels']:
 
 
 @dataclasses.dataclass(frozen=True)
-class CentralCrop(operation.Operation):
+class Resize(Operation):
+  """Resizes to a size, or keeps the aspect ratio and sets a smallest size.
+
+  At most one of `size`, `shorter` and `cover` is set; default: `size` is the
+  resolution.
+
+  Attributes:
+    size: output size, ignoring the aspect ratio.
+    shorter: length of the shorter side.
+    cover: (height, width) that the image covers after resizing, exactly in one
+      of them.
+    method: interpolation; 'area' is that of TensorFlow, the others are
+      Pillow's.
+    antialias: False interpolates between the nearest pixels only, as
+      `tf.image.resize` does by default.
+    rounding: 'tensorflow' (big_vision) rounds the longer side to the nearest
+      pixel; 'torchvision' (also timm, Hugging Face) rounds it down.
+  """
+  masks: ClassVar = 'nearest'
+  any_channels: ClassVar = True
+  is_random: ClassVar = False
+
+  size: resize_lib.Size | None = None
+  shorter: int | None = None
+  cover: resize_lib.Size | None = None
+  method: resize_lib.Method = 'bilinear'
+  antialias: bool = True
+  rounding: resize_lib.Rounding = 'tensorflow'
+
+  def __post_init__(self):
+    if [self.size, self.shorter, self.cover].count(None) < 2:
+      raise ValueError('resize takes one of size, shorter and cover.')
+    resize_lib.store_pairs(self, 'size', 'cover')
+    if not self.antialias and self.method not in resize_lib.POINTWISE:
+      raise ValueError(
+          'antialias=False needs the method '
+          f'{" or ".join(resize_lib.POINTWISE)}; got {self.method!r}.')
+
+  def __call__(self, image: Any, rng: np.random.Generator) -> Any:
+    height, width = self.target(image.height, image.width)
+    if image.size == (width, height):
+      return image
+    # 1 x 60,000 to a shorter side of 224 would be 3 billion pixels.
+    if width * height > max(image_file.MAX_PIXELS, image.width * image.height):
+      raise ValueError(
+          f'an image of {image.height} x {image.width} would be resized to '
+          f'{height:,} x {width:,}, more than {image_file.MAX_PIXELS:,} '
+          'pixels. Crop it first.')
+    return resize_lib.resize(
+        image, (width, height), method=self.method, antialias=self.antialias)
+
+  @property
+  def least(self) -> tuple[int, int]:
+    """Smallest height and width of a resized image."""
+    return resize_lib.height_width(self.size or self.cover or self.shorter or 1)
+
+  @property
+  def keeps_whole(self) -> bool:
+    return self.size is not None
+
+  def at(self, resolution: tuple[int, int]) -> Operation:
+    return self if self.shorter or self.cover else super().at(resolution)
+
+  def scaled(
+      self, scale: Callable[[tuple[int, int]], tuple[int, int]],
+  ) -> Operation:
+    if self.cover is not None:
+      return dataclasses.replace(self, cover=scale(self.least))
+    if self.shorter is None:
+      return super().scaled(scale)
+    height, width = scale((self.shorter, self.shorter))
+    return dataclasses.replace(self, shorter=height) if height == width else (
+        # A crop of another shape may not fit into the shorter side.
+        dataclasses.replace(self, shorter=None, cover=(height, width)))
+
+  def target(self, height: int, width: int) -> tuple[int, int]:
+    """Returns the height and width of a resized image."""
+    if self.size is not None:
+      return self.least
+    if self.cover is not None:
+      rows, columns = self.least
+      scale = max(rows / height, columns / width)
+      # timm rounds this size to the nearest pixel, too.
+      return (max(rows, round(height * scale)),
+              max(columns, round(width * scale)))
+    assert self.shorter is not None
+    if self.rounding == 'torchvision':  # Exact: no product of a rounded scale.
+      longer = self.shorter * max(height, width) // min(height, width)
+    else:
+      longer = round(max(height, width) * (self.shorter / min(height, width)))
+    return ((longer, self.shorter) if height > width else
+            (self.shorter, longer))
+
+
+@dataclasses.dataclass(frozen=True)
+class CentralCrop(Operation):
   """Crops the centre; default size: the resolution.
 
   If a margin is odd, `rounding` 'tensorflow' rounds half of it down, and
@@ -80,7 +229,7 @@ class CentralCrop(operation.Operation):
 
 
 @dataclasses.dataclass(frozen=True)
-class InceptionCrop(operation.Operation):
+class InceptionCrop(Operation):
   """Resizes a random crop of random area and aspect ratio (Inception crop).
 
   Szegedy et al., "Going Deeper with Convolutions", section 6
@@ -171,7 +320,7 @@ class InceptionCrop(operation.Operation):
 
 
 @dataclasses.dataclass(frozen=True)
-class PadCrop(operation.Operation):
+class PadCrop(Operation):
   """Pads with zeros and crops the original size at random (CIFAR style).
 
   He et al. (https://arxiv.org/abs/1512.03385), section 4.2.
@@ -188,7 +337,7 @@ class PadCrop(operation.Operation):
 
 
 @dataclasses.dataclass(frozen=True)
-class Flip(operation.RandomOp):
+class Flip(RandomOp):
   """Mirrors left to right with the given probability."""
   masks: ClassVar = 'follows'
   any_channels: ClassVar = True
@@ -197,7 +346,7 @@ class Flip(operation.RandomOp):
     return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
 
 
-def for_mask(op: Op, *, where: str) -> Op | None:
+def for_mask(op: Operation, *, where: str) -> Operation | None:
   """Returns the operation for the mask of an image; None if it stays as it is.
 
   Raises:
@@ -213,7 +362,7 @@ def for_mask(op: Op, *, where: str) -> Op | None:
   return op if op.masks == 'follows' else None
 
 
-def check_whole(ops: Sequence[Op], *, where: str) -> None:
+def check_whole(ops: Sequence[Operation], *, where: str) -> None:
   """Raises a ValueError unless the operations resize the whole image."""
   if not all(op.keeps_whole for op in ops):
     raise ValueError(
@@ -221,7 +370,7 @@ def check_whole(ops: Sequence[Op], *, where: str) -> None:
         "pixels of an image need a resize only: [{'op': 'resize'}].")
 
 
-def to_sections(ops: Sequence[Op]) -> list[dict[str, Any]]:
+def to_sections(ops: Sequence[Operation]) -> list[dict[str, Any]]:
   """Returns operations as plain data, with all settings; inverse of `build`."""
   names = {target: name for name, target in registry.OPERATIONS.items()}
 
@@ -237,7 +386,7 @@ def to_sections(ops: Sequence[Op]) -> list[dict[str, Any]]:
 def build(
     sections: Sequence[Mapping[str, Any]], *, size: tuple[int, int],
     where: str, any_channels: bool = False,
-) -> tuple[Op, ...]:
+) -> tuple[Operation, ...]:
   """Builds operations from sections such as {'op': 'flip'}.
 
   `size` is the default (height, width), and `where` the config key for
@@ -255,7 +404,7 @@ def build(
     name = settings.pop('op')
     kind = registry.find(
         name, registry.OPERATIONS, what=f'{place}.op',
-        kind=operation.Operation)
+        kind=Operation)
     if any_channels and not kind.any_channels:
       raise ValueError(
           f'{place}: {name} needs 8-bit grey or RGB images, unlike '

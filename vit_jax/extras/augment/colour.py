@@ -10,11 +10,11 @@ from PIL import ImageEnhance
 from PIL import ImageFilter
 
 from vit_jax import fields
-from vit_jax.data.augment import operation
+from vit_jax.data.augment import ops as ops_lib
 
 
 @dataclasses.dataclass(frozen=True)
-class ColorJitter(operation.RandomOp):
+class ColorJitter(ops_lib.RandomOp):
   """Changes brightness, contrast, saturation and hue, in random order.
 
   Factors are uniform in [1 - x, 1 + x]; the hue turns by up to `hue` of a full
@@ -58,7 +58,7 @@ def _turn_hue(image: Image.Image, turn: float) -> Image.Image:
 
 
 @dataclasses.dataclass(frozen=True)
-class Grayscale(operation.RandomOp):
+class Grayscale(ops_lib.RandomOp):
   """Removes the colours with the given probability (SimCLR: 0.2)."""
   masks: ClassVar = 'stays'
 
@@ -70,7 +70,7 @@ class Grayscale(operation.RandomOp):
 
 
 @dataclasses.dataclass(frozen=True)
-class Blur(operation.RandomOp):
+class Blur(ops_lib.RandomOp):
   """Blurs with a Gaussian of random sigma in pixels (SimCLR: 0.1 to 2)."""
   masks: ClassVar = 'stays'
 
@@ -88,7 +88,7 @@ class Blur(operation.RandomOp):
 
 
 @dataclasses.dataclass(frozen=True)
-class RandomErasing(operation.RandomOp):
+class RandomErasing(ops_lib.RandomOp):
   """Fills a random rectangle with noise (arXiv 1708.04896, algorithm 1).
 
   Put it after the crop.

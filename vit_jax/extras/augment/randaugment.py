@@ -18,7 +18,7 @@ from PIL import ImageEnhance
 from PIL import ImageOps
 
 from vit_jax import fields
-from vit_jax.data.augment import operation
+from vit_jax.data.augment import ops as ops_lib
 
 _GREY = 128  # Fills uncovered areas.
 _BILINEAR, _NEAREST = Image.Resampling.BILINEAR, Image.Resampling.NEAREST
@@ -142,7 +142,7 @@ _MAX_MAGNITUDE = {'growing': 10, 'published': 20}
 
 
 @dataclasses.dataclass(frozen=True)
-class RandAugment(operation.Operation):
+class RandAugment(ops_lib.Operation):
   """Applies random operations of one shared strength.
 
   Attributes:
@@ -188,7 +188,7 @@ _WIDE = {
 
 
 @dataclasses.dataclass(frozen=True)
-class TrivialAugment(operation.Operation):
+class TrivialAugment(ops_lib.Operation):
   """Applies one random operation of random strength (arXiv 2103.10158).
 
   Attributes:

@@ -7,7 +7,6 @@ import pytest
 from tests.extras.zoo import zoo_models
 from vit_jax.data import preprocessing
 from vit_jax.data.augment import ops as ops_lib
-from vit_jax.data.images import resize as resize_lib
 from vit_jax.extras.zoo import foreign
 from vit_jax.extras.zoo import safetensors
 from vit_jax.extras.zoo.configs import huggingface
@@ -117,7 +116,7 @@ def test_the_size_of_an_old_deit_preprocessor_is_a_square():
       'feature_extractor_type': 'DeiTFeatureExtractor', 'size': 256,
       'crop_size': 224, 'do_center_crop': True})
   assert preprocessing.parse(found).ops == (
-      resize_lib.Resize(256), ops_lib.CentralCrop(224))
+      ops_lib.Resize(256), ops_lib.CentralCrop(224))
 
 
 def test_the_size_of_an_old_clip_preprocessor_is_the_shorter_side():
@@ -125,7 +124,7 @@ def test_the_size_of_an_old_clip_preprocessor_is_the_shorter_side():
       'feature_extractor_type': 'CLIPFeatureExtractor', 'size': 256,
       'crop_size': 224, 'do_center_crop': True})
   assert preprocessing.parse(found).ops == (
-      resize_lib.Resize(shorter=256, rounding='torchvision'),
+      ops_lib.Resize(shorter=256, rounding='torchvision'),
       ops_lib.CentralCrop(224))
 
 
@@ -134,7 +133,7 @@ def test_a_shorter_side_and_a_rectangular_crop_are_read_as_they_are():
       'size': {'shortest_edge': 256}, 'do_center_crop': True, 'resample': 3,
       'crop_size': {'height': 224, 'width': 192}}))
   assert found.ops == (
-      resize_lib.Resize(shorter=256, method='bicubic', rounding='torchvision'),
+      ops_lib.Resize(shorter=256, method='bicubic', rounding='torchvision'),
       ops_lib.CentralCrop((224, 192)))
   assert preprocessing.parse(huggingface.parse_preprocessor({
       'do_resize': False, 'do_center_crop': True, 'crop_size': 32})).ops == (

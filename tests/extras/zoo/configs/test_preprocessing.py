@@ -11,7 +11,6 @@ from vit_jax import data
 from vit_jax import schema
 from vit_jax.data import preprocessing
 from vit_jax.data.augment import ops as ops_lib
-from vit_jax.data.images import resize as resize_lib
 from vit_jax.experiment import config_file
 from vit_jax.extras.zoo.configs import timm
 from vit_jax.extras.zoo.configs import timm_export
@@ -96,10 +95,10 @@ def test_a_new_resolution_scales_the_operations():
   record = preprocessing.parse({'resolution': 224, 'ops': [
       {'op': 'resize', 'shorter': 256}, {'op': 'central_crop'}]})
   assert record.resized((336, 336)).ops == (
-      resize_lib.Resize(shorter=384), ops_lib.CentralCrop((336, 336)))
+      ops_lib.Resize(shorter=384), ops_lib.CentralCrop((336, 336)))
   # The shorter side of a wide image would not hold a tall crop.
   assert record.resized((448, 224)).ops == (
-      resize_lib.Resize(cover=(512, 256)), ops_lib.CentralCrop((448, 224)))
+      ops_lib.Resize(cover=(512, 256)), ops_lib.CentralCrop((448, 224)))
 
 
 def test_terms_of_timm_change_a_resize_and_crop_only():
@@ -107,7 +106,7 @@ def test_terms_of_timm_change_a_resize_and_crop_only():
       {'op': 'resize', 'shorter': 256, 'method': 'bicubic'},
       {'op': 'central_crop'}]})
   assert preprocessing.override(record, {'crop': 0.9}).ops == (
-      resize_lib.Resize(shorter=248, method='bicubic'),
+      ops_lib.Resize(shorter=248, method='bicubic'),
       ops_lib.CentralCrop((224, 224)))
   for other in ([CROP], [{'op': 'resize', 'cover': (256, 300)}, CROP],
                 [{'op': 'resize', 'size': (256, 224)}, CROP]):
@@ -122,7 +121,7 @@ def test_another_interpolation_changes_nothing_else():
   record = preprocessing.parse({'resolution': (32, 24), 'ops': [
       {'op': 'resize', 'shorter': 36}, CROP]})
   assert preprocessing.override(record, {'interpolation': 'bicubic'}).ops == (
-      resize_lib.Resize(shorter=36, method='bicubic'),
+      ops_lib.Resize(shorter=36, method='bicubic'),
       ops_lib.CentralCrop((32, 24)))
 
 

@@ -2,11 +2,10 @@
 
 from vit_jax.data import preprocessing
 from vit_jax.data.augment import ops as ops_lib
-from vit_jax.data.images import resize as resize_lib
 
 
 def check(
-    preprocess: preprocessing.Preprocess, library: str) -> resize_lib.Resize:
+    preprocess: preprocessing.Preprocess, library: str) -> ops_lib.Resize:
   """Returns the only resize, which a crop to the resolution may follow.
 
   Raises:
@@ -14,7 +13,7 @@ def check(
   """
   height, width = preprocess.resolution
   match preprocess.ops:
-    case (resize_lib.Resize(antialias=True) as resize, *rest) if (
+    case (ops_lib.Resize(antialias=True) as resize, *rest) if (
         resize.method != 'area'):
       if not rest and resize.size == preprocess.resolution:
         return resize
