@@ -12,7 +12,7 @@ from vit_jax import data
 from vit_jax import evals
 from vit_jax import objectives
 from vit_jax import registry
-from vit_jax.data.augment import ops as ops_lib
+from vit_jax.data.images import ops as ops_lib
 from vit_jax.data.sources import open_source
 from vit_jax.experiment import config_file
 from vit_jax.models import factory

@@ -124,11 +124,11 @@ REAL_LABELS = 'vit_jax.extras.real_labels.imagenet:with_real_labels'
 
 # `op` in `data.train_ops` and `data.eval_ops`: records of operations.
 OPERATIONS: Mapping[str, str] = {
-    'central_crop': 'vit_jax.data.augment.ops:CentralCrop',
-    'flip': 'vit_jax.data.augment.ops:Flip',
-    'inception_crop': 'vit_jax.data.augment.ops:InceptionCrop',
-    'pad_crop': 'vit_jax.data.augment.ops:PadCrop',
-    'resize': 'vit_jax.data.augment.ops:Resize',
+    'central_crop': 'vit_jax.data.images.ops:CentralCrop',
+    'flip': 'vit_jax.data.images.ops:Flip',
+    'inception_crop': 'vit_jax.data.images.ops:InceptionCrop',
+    'pad_crop': 'vit_jax.data.images.ops:PadCrop',
+    'resize': 'vit_jax.data.images.ops:Resize',
     'blur': 'vit_jax.extras.augment.colour:Blur',
     'color_jitter': 'vit_jax.extras.augment.colour:ColorJitter',
     'grayscale': 'vit_jax.extras.augment.colour:Grayscale',

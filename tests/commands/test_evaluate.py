@@ -12,7 +12,7 @@ from tests import toy
 import vit_jax
 from vit_jax import __main__ as main
 from vit_jax import run as run_lib
-from vit_jax.data.augment import ops as ops_lib
+from vit_jax.data.images import ops as ops_lib
 from vit_jax.experiment.config_file import read as read_config
 from vit_jax.inference import load as load_lib
 

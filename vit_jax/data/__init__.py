@@ -4,7 +4,6 @@
 `eval_batches`, and `prepare` each batch on the device; see `pipeline`.
 """
 
-from vit_jax.data.augment.ops import Operation
 from vit_jax.data.config import DataConfig
 from vit_jax.data.config import parse
 from vit_jax.data.dataset import Dataset
@@ -12,6 +11,7 @@ from vit_jax.data.dataset import IGNORED
 from vit_jax.data.dataset import match_classes
 from vit_jax.data.dataset import with_classes
 from vit_jax.data.dataset import with_masks
+from vit_jax.data.images.ops import Operation
 from vit_jax.data.images.unreadable import UnreadableCounter
 from vit_jax.data.images.unreadable import UnreadableLog
 from vit_jax.data.mixture import describe as describe_mixture

@@ -11,9 +11,9 @@ from vit_jax import schema
 from vit_jax.data import earlier
 from vit_jax.data import mixture as mixture_lib
 from vit_jax.data import value_scale as value_scale_lib
-from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
 from vit_jax.data.images import image_file
+from vit_jax.data.images import ops as ops_lib
 from vit_jax.data.images import resize as resize_lib
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import columns as columns_lib

@@ -34,7 +34,7 @@ class Dataset(protocol.Metadata):
   """An open split: metadata, and random access to undecoded examples.
 
   Attributes:
-    name: `data.source`.
+    name: of the dataset, for messages: a source, or several.
     split: the split string.
     source: `source[i]` is {'image': bytes | uint8 array, 'label': int | list}.
     excluded: summary of `data.exclude`; '' if it is not set.

@@ -1,4 +1,4 @@
-"""Reads, decodes, augments and checks one example: one row of a host batch."""
+"""Reads, decodes, transforms and checks an example: one row of a host batch."""
 
 from collections.abc import Sequence
 import copy
@@ -11,8 +11,8 @@ from PIL import Image
 
 from vit_jax.data import config as data_config
 from vit_jax.data import dataset as dataset_lib
-from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import image_file
+from vit_jax.data.images import ops as ops_lib
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import protocol
 
@@ -72,7 +72,7 @@ class LoadExample:
     read, image, example = found
     with self.dataset.naming(read):
       mask = self._mask(example, image.size) if self.dataset.masks else None
-      row['image'], mask = self._augment(image, rng, mask)
+      row['image'], mask = self._apply_ops(image, rng, mask)
       if not self.dataset.is_unlabelled:  # Labels may be -1.
         row['label'] = self._encode_label(example['label'])
       row['mask'] = np.asarray(1, np.float32)
@@ -84,7 +84,7 @@ class LoadExample:
     """Returns the pixels of an example after the operations."""
     index, image, _ = self._readable(index)
     with self.dataset.naming(index):
-      return self._augment(image, np.random.default_rng(0))[0]
+      return self._apply_ops(image, np.random.default_rng(0))[0]
 
   def original(self, index: int) -> tuple[np.ndarray, str]:
     """Returns the pixels of an example as stored, and its name."""
@@ -202,7 +202,7 @@ class LoadExample:
     padded[:len(indices)] = indices
     return padded
 
-  def _augment(
+  def _apply_ops(
       self, image: ops_lib.Picture, rng: np.random.Generator,
       mask: UInt8[np.ndarray, 'height width'] | None = None,
   ) -> tuple[np.ndarray, np.ndarray | None]:

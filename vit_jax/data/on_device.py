@@ -34,7 +34,7 @@ def prepare(
 ) -> Callable[..., dict[str, jax.Array]]:
   """Returns the function (batch, key, train) -> batch to run on the device.
 
-  `image` becomes float32 in [0, 1], which objectives and evaluators normalise
+  `image` becomes float32 in [0, 1], which `objectives.Context.apply` normalises
   for the model. `label` becomes k-hot [batch, classes] for multi-label data,
   and soft [batch, classes] in training with mixup or CutMix; otherwise class
   indices and regression targets stay as they are. With mixup and CutMix, each

@@ -25,7 +25,9 @@ def open_dataset(
     source: str | None = None, data_optional: bool = False,
     labelled: bool = False,
 ) -> dataset_lib.Dataset:
-  """Opens a split; reads labels only for `examples_per_class`.
+  """Opens a split; decodes no image.
+
+  Reads all labels for `examples_per_class`, and of small parts of a split.
 
   Args:
     config: the section. `examples_per_class`, `num_examples` and `fraction`

@@ -1,10 +1,10 @@
 """Training and evaluation batches from a config section.
 
-  open_dataset     selects examples; decodes nothing
-  LoadExample      reads, decodes and augments one example
-  train_batches    shuffled every epoch, augmented, endless
-  eval_batches     every example once, in order, the last batch padded
-  on_device        prepares a batch on the device: scaled pixels, mixed labels
+  open.open_dataset      selects examples; decodes nothing
+  examples.LoadExample   reads and decodes an example, and applies operations
+  train_batches          shuffled every epoch, augmented, endless
+  eval_batches           every example once, in order, the last batch padded
+  on_device.prepare      returns the function that prepares a batch on a device
 
 **The batch at a step is a pure function of (seed, step).** Grain computes
 example i of the endless shuffled stream from the seed and i alone, so there is

@@ -14,8 +14,8 @@ import numpy as np
 from vit_jax import fields
 from vit_jax import schema
 from vit_jax.data import value_scale as value_scale_lib
-from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
+from vit_jax.data.images import ops as ops_lib
 from vit_jax.data.images import resize as resize_lib
 
 Activation = Literal['softmax', 'sigmoid', 'none']
@@ -33,7 +33,7 @@ class Preprocess:
 
   Attributes:
     resolution: height and width of the model's input.
-    ops: image operations after decoding, see `data.augment.ops`; by default, a
+    ops: image operations after decoding, see `data.images.ops`; by default, a
       resize to the resolution.
     mean: subtracted from images in [0, 1]; one number per channel.
     std: divides the result; one number per channel.

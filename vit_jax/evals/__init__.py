@@ -1,4 +1,4 @@
-"""Evaluators: functions of parameters that return named metrics.
+"""Evaluators: functions of parameters and a callback that return metrics.
 
 To add one, write a record that extends `EvaluatorConfig`. A config names it as
 'my_module:MyRecord' (docs/extend.md), or by its name in `registry.EVALUATORS`.

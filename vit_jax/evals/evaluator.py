@@ -1,6 +1,6 @@
 """Interface between evaluators and the experiment that runs them.
 
-    EvaluatorConfig + Context ─▶ build ─▶ Evaluate(params) ─▶ Result
+    EvaluatorConfig + Context ─▶ build ─▶ Evaluate(params, on_batch) ─▶ Result
 
 An evaluator sees its own config and a `Context`, never the whole config or the
 training loop. It opens its data when it is built, so that missing data stops a
@@ -32,7 +32,8 @@ class Split:
 
   Attributes:
     dataset: the examples, undecoded, and their classes.
-    batches: opens an iterator over preprocessed batches; the last is padded.
+    batches: opens an iterator over prepared batches, see `types.Batch`; the
+      last is padded.
     target_mean: mean of each target in its own units.
     target_std: standard deviation of each target in its own units.
     image: returns the image of an example as uint8 [height, width, channels],
@@ -205,8 +206,8 @@ class EvaluatorConfig:
 
   Attributes:
     name: kind of the evaluator.
-    split: TFDS split string, such as 'train[98%:]'; '' is the split on which
-      results are usually reported, such as 'test'.
+    split: TFDS split string, such as 'train[98%:]'; '' is the split of
+      published results or, of your own files, the one that is held out.
     source: dataset; '' is the training dataset.
     every: interval during training; None evaluates at the end only. 'auto' is
       10 % of the run, or more if evaluations would read more images than

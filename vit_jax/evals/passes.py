@@ -1,6 +1,6 @@
 """One pass over a split: a sum or mean, or one value per example.
 
-All functions compare the number of examples with the split's size: a lost or
+All passes compare the number of examples with the split's size: a lost or
 repeated example is an error on any number of devices and hosts.
 """
 

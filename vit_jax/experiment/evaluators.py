@@ -38,8 +38,9 @@ def opener(
 ) -> OpenData:
   """Returns a function that opens evaluation data, each split once.
 
-  The classes of `train_data`, or those of a source of a mixture, are numbered
-  as in `train_data`. `data_optional` is that of `data.open_dataset`.
+  Evaluation data with the classes of `train_data`, or of one of its sources,
+  are numbered as in `train_data`. `data_optional` is that of
+  `data.open_dataset`.
   """
   @functools.cache
   def open_data(
@@ -256,7 +257,7 @@ def _eval_batches(
     config: data.DataConfig, dataset: data.Dataset, batch_size: int,
     mesh: jax.sharding.Mesh, unreadable: data.UnreadableLog,
 ) -> Callable[[], Generator[types.Batch, None, None]]:
-  """Returns a function that opens the preprocessed batches of a split."""
+  """Returns a function that opens the prepared batches of a split."""
   prepare = data.prepare(config, dataset)
   on_batch = NamedSharding(mesh, sharding.BATCH)
   shards, num_shards = multihost.batch_shards(mesh)

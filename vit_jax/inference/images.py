@@ -21,8 +21,8 @@ from PIL import Image
 from vit_jax import pictures
 from vit_jax import spelling
 from vit_jax.data import preprocessing as preprocessing_lib
-from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
+from vit_jax.data.images import ops as ops_lib
 
 ImageLike = str | os.PathLike | Image.Image | np.ndarray
 OnError = Callable[[ImageLike, Exception], None]

@@ -313,9 +313,8 @@ class AttentionPooling(nn.Module):
 class ViT(nn.Module):
   """ViT classifier with named outputs.
 
-  Other models replace a method: `patches`, `embed`, `encode`, `pool`,
-  `classify`. `grid`: rows and columns of the positions, if images may have
-  another size.
+  Other models replace a method, such as `patches`, `embed` or `pool`. `grid`:
+  rows and columns of the positions, if images may have another size.
   """
   config: ViTConfig
   grid: tuple[int, int] | None = None

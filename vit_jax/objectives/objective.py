@@ -35,7 +35,7 @@ TEACHER, PROJECTOR = 'teacher', 'projector'
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Context:
-  """The part of an experiment that objectives see.
+  """The part of an experiment that objectives see; evaluators use its `apply`.
 
   Attributes:
     model: the module to train, from `ObjectiveConfig.build_model`.

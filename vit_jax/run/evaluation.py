@@ -55,7 +55,8 @@ class Evaluation:
     experiment: the experiment.
     checkpoints: holds the best checkpoint.
     clock: pauses during evaluations.
-    on_batch: runs with the name of an evaluator before each batch; may raise.
+    on_batch: called with the name of an evaluator before its first batch and
+      after each of them; may raise.
   """
   experiment: experiment_lib.Experiment
   checkpoints: manager.Checkpoints

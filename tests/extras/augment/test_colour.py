@@ -6,7 +6,7 @@ import pytest
 
 from vit_jax import data
 from vit_jax.data import examples
-from vit_jax.data.augment import ops as ops_lib
+from vit_jax.data.images import ops as ops_lib
 from vit_jax.extras.augment import colour
 
 

@@ -18,7 +18,7 @@ Method = Literal['nearest', 'box', 'area', 'bilinear', 'bicubic', 'lanczos']
 Rounding = Literal['tensorflow', 'torchvision']
 Size = int | tuple[int, int]  # One side of a square, or (height, width).
 Box = tuple[float, float, float, float]  # Left, top, right, bottom.
-POINTWISE = ('nearest', 'bilinear')  # Methods without antialiasing.
+POINTWISE = ('nearest', 'bilinear')  # Methods that need no antialiasing.
 
 
 def resize(

@@ -86,12 +86,13 @@ def _open_classes(
 ) -> protocol.DatasetSplits:
   """Opens class folders.
 
-  If `train` is the only split, a part of each class becomes `test`, chosen by a
-  hash of the path relative to the parent of the class folders.
+  Without splits, or if `train` is the only one, a part of each class becomes
+  `test`, chosen by a hash of the path relative to the parent of the class
+  folders.
 
   Images come in hash order, so that 'train[:90%]' is a sample of the split.
   Classes are numbered in the order of `columns.sort_names`, over all splits.
-  Images outside class folders, and class folders without images are named.
+  Images outside class folders are counted, class folders without images named.
 
   Raises:
     protocol.NoLabels: if there are no class folders, or only one.

@@ -84,7 +84,8 @@ class Metadata:
     num_classes: number of classes or, in regression, of targets.
     class_names: in the order of class indices, where known.
     multi_label: labels are lists of class indices of any length.
-    eval_split: the split that published results are on.
+    eval_split: the split that '' selects: that of published results or, for
+      your own files, that of `split_strings.choose_eval_split`.
     targets: names of regression targets. If not empty, labels are float32
       [targets], NaN where missing.
     description: interpretation of the files; '' if there is no ambiguity.

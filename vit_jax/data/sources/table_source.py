@@ -26,7 +26,7 @@ _Rows = Integer[np.ndarray, '_']
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TableSource(protocol.Source):
-  """Some `rows` of a table, which are those of labels and hashes of groups."""
+  """One split: `rows` index `keys`, `parsed` and `groups`; see `Images`."""
   read: Callable[[int], bytes]
   read_mask: Callable[[int], bytes] | None
   keys: Any
@@ -103,7 +103,7 @@ class Images:
       cls, paths: Sequence[str], config: columns_lib.LabelConfig, *, where: str,
       root: str, **more: Any,
   ) -> 'Images':
-    """Returns files, whose paths are relative to the root."""
+    """Returns the images of files, whose paths are relative to the root."""
     keys = columns_lib.texts(paths)
     return cls(
         where=where, read=functools.partial(files.read, root, keys), keys=keys,

@@ -10,7 +10,7 @@ from PIL import ImageEnhance
 from PIL import ImageFilter
 
 from vit_jax import fields
-from vit_jax.data.augment import ops as ops_lib
+from vit_jax.data.images import ops as ops_lib
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,7 +18,7 @@ from PIL import ImageEnhance
 from PIL import ImageOps
 
 from vit_jax import fields
-from vit_jax.data.augment import ops as ops_lib
+from vit_jax.data.images import ops as ops_lib
 
 _GREY = 128  # Fills uncovered areas.
 _BILINEAR, _NEAREST = Image.Resampling.BILINEAR, Image.Resampling.NEAREST

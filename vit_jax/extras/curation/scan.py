@@ -12,8 +12,8 @@ from PIL import Image
 
 from vit_jax import data
 from vit_jax import pictures
-from vit_jax.data.augment import ops as ops_lib
 from vit_jax.data.images import decode
+from vit_jax.data.images import ops as ops_lib
 from vit_jax.data.sources import open_source
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings

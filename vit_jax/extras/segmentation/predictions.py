@@ -11,7 +11,7 @@ from PIL import Image
 
 from vit_jax import atomic_files
 from vit_jax import pixel_classes
-from vit_jax.data.augment import ops as ops_lib
+from vit_jax.data.images import ops as ops_lib
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import model as model_lib
 from vit_jax.inference import predictions

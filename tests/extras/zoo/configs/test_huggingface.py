@@ -6,7 +6,7 @@ import pytest
 
 from tests.extras.zoo import zoo_models
 from vit_jax.data import preprocessing
-from vit_jax.data.augment import ops as ops_lib
+from vit_jax.data.images import ops as ops_lib
 from vit_jax.extras.zoo import foreign
 from vit_jax.extras.zoo import safetensors
 from vit_jax.extras.zoo.configs import huggingface

@@ -10,7 +10,7 @@ from tests import random_models
 from vit_jax import data
 from vit_jax import schema
 from vit_jax.data import preprocessing
-from vit_jax.data.augment import ops as ops_lib
+from vit_jax.data.images import ops as ops_lib
 from vit_jax.experiment import config_file
 from vit_jax.extras.zoo.configs import timm
 from vit_jax.extras.zoo.configs import timm_export

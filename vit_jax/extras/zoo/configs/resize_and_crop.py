@@ -1,7 +1,7 @@
 """The one resize and crop that timm and transformers know."""
 
 from vit_jax.data import preprocessing
-from vit_jax.data.augment import ops as ops_lib
+from vit_jax.data.images import ops as ops_lib
 
 
 def check(

@@ -4,7 +4,7 @@ import numpy as np
 from PIL import Image
 import pytest
 
-from vit_jax.data.augment import ops as ops_lib
+from vit_jax.data.images import ops as ops_lib
 
 
 def _rng(seed=0):

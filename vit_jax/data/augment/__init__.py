@@ -1,1 +1,0 @@
-"""Image augmentation on the host (ops) and on the device (mixup)."""
