@@ -67,7 +67,8 @@ def test_an_own_loop_starts_from_the_checkpoint_unless_random(saved, capsys):
   experiment = vit_jax.build(toy.config(init={'checkpoint': str(path)}))
   np.testing.assert_array_equal(
       patches(experiment.init_state()), model.params['patches']['kernel'])
-  assert f'Starting from {path}' in capsys.readouterr().out
+  printed = ' '.join(capsys.readouterr().out.split())  # Lines are wrapped.
+  assert f'Starting from {path}' in printed
   np.testing.assert_array_equal(
       patches(experiment.init_state(random=True)),
       experiment.random_params()['patches']['kernel'])
