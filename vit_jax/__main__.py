@@ -71,7 +71,8 @@ def print_error(message: str) -> None:
 
 def run(argv: Sequence[str]) -> int:
   """Parses the command line, runs the command and writes its results."""
-  parser, commands = build_parsers()
+  chosen = chosen_command(argv)
+  parser, commands = build_parsers(chosen)
   if not argv:
     parser.print_help()
     return 2
@@ -81,7 +82,7 @@ def run(argv: Sequence[str]) -> int:
   registry.allow_named(list(argv))
   config = [each[9:] for each in argv if each.startswith('--config=')]
   if config and {'-h', '--help'} & {*argv}:
-    commands.get(argv[0], commands[DEFAULT]).print_help()
+    commands[chosen or DEFAULT].print_help()
     if registry.exists(registry.KEYS):
       registry.load(registry.KEYS).print_config(
           config[-1], config_overrides(argv))
@@ -165,9 +166,20 @@ def config_overrides(argv: Sequence[str]) -> list[str]:
   return [a[len(CONFIG_FLAG):] for a in argv if a.startswith(CONFIG_FLAG)]
 
 
-def build_parsers() -> tuple[
+def chosen_command(argv: Sequence[str]) -> str:
+  """Returns the command of a command line; '' for help or an unknown one."""
+  first, *_ = [*argv, '--help']
+  if first.startswith('-'):
+    return '' if first in ('-h', '--help') else DEFAULT
+  return first if first in registry.available(registry.COMMANDS) else ''
+
+
+def build_parsers(chosen: str = '') -> tuple[
     argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
-  """Returns the parser of the command line, and that of each command."""
+  """Returns the parser of the command line, and that of each command.
+
+  With a `chosen` command, only its module is imported, and has a parser.
+  """
   parser = argparse.ArgumentParser(
       allow_abbrev=False,
       usage=f'{INVOCATION} [COMMAND] --config=configs/x.py[:name=value,...] '
@@ -177,7 +189,7 @@ def build_parsers() -> tuple[
   commands = parser.add_subparsers(
       dest='command', metavar='COMMAND', title='commands', prog=INVOCATION,
       help=f'{DEFAULT} by default; COMMAND --help lists its flags')
-  for name in registry.available(registry.COMMANDS):
+  for name in [chosen] if chosen else registry.available(registry.COMMANDS):
     module = module_of(name)
     text = (module.__doc__ or '').split('\n\n')[0]
     command = commands.add_parser(

@@ -2,18 +2,20 @@
 
 A field that changes what the parameters of a model compute is declared as
 
-    parallel: bool = fields.switch(False)
+    cls: bool | None = fields.switch(None)
 
 Fine-tuning inherits it from the checkpoint, and load reports show it where it
 differs from the default.
 
-The type of a field says whether a run may resume with another value; what it
-says of a section holds for its fields, unless they say otherwise:
+The type of a field says what changes if a run resumes with another value. The
+type of a section holds for its fields, unless they say otherwise:
 
-    seed: int                   the training goes on differently (`NOTED`)
-    num_threads: Free[int]      nothing that is trained or measured changes
-    eval_ops: Measured[tuple]   only what evaluators measure changes
-    mean: Refused[float]        no: parameters would get other inputs
+    seed: int                   the training alone (`NOTED`)
+    eval_ops: Measured[tuple]   what evaluators measure
+    source: Both[str]           both; metrics so far are not comparable
+    num_threads: Free[int]      nothing
+    mean: Refused[float]        the run cannot resume: parameters would get
+                                other inputs
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,9 +25,11 @@ import typing
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 T = TypeVar('T')
-NOTED, FREE, MEASURED, REFUSED = 'noted', 'free', 'measured', 'refused'
+NOTED, FREE, MEASURED, BOTH, REFUSED = (
+    'noted', 'free', 'measured', 'both', 'refused')
 Free: TypeAlias = Annotated[T, 'free']
 Measured: TypeAlias = Annotated[T, 'measured']
+Both: TypeAlias = Annotated[T, 'both']
 Refused: TypeAlias = Annotated[T, 'refused']
 
 
@@ -54,7 +58,7 @@ def on_change(section: Any, path: Sequence[str]) -> str:
     if dataclasses.is_dataclass(section):
       hint = typing.get_type_hints(type(section), include_extras=True).get(key)
       found = next((each for each in getattr(hint, '__metadata__', ())
-                    if each in (FREE, MEASURED, REFUSED)), found)
+                    if each in (FREE, MEASURED, BOTH, REFUSED)), found)
     section = section.get(key) if isinstance(section, Mapping) else (
         getattr(section, key, None))
   return found

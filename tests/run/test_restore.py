@@ -161,20 +161,28 @@ def test_a_change_of_any_key_means_what_its_field_declares():
     found[meaning].add(key)
     change = config_file.Difference(path, 'old', 'new'), meaning
     for state, problems in ((counters, {fields.REFUSED}), (
-        finished, {fields.REFUSED, fields.NOTED})):
+        finished, {fields.REFUSED, fields.NOTED, fields.BOTH})):
       problem = restore._problem(
           experiment, state, [change], data_problem='', weights=None)
       assert bool(problem) == (meaning in problems), key
       assert (f"--config.{key}='\"old\"'" in problem) == (
           meaning == fields.REFUSED)
     assert restore._changes_metrics(*change, name='val') == (
-        meaning == fields.MEASURED or path[0] == 'objective'), key
+        meaning in (fields.MEASURED, fields.BOTH)
+        or path[0] == 'objective'), key
   assert found[fields.REFUSED] == {f'data.{name}' for name in (
       'mixture', 'holdout', 'resolution', 'value_range', 'mean', 'std',
       'target_mean', 'target_std')}
   assert found[fields.MEASURED] == {'data.eval_ops', *(
       f'evals.val.{name}' for name in (
           'name', 'split', 'source', 'flip', 'real_labels'))}
+  assert found[fields.BOTH] == {f'data.{name}' for name in (
+      'source', 'val_source', 'target', 'group', 'channels', 'dtype',
+      *(f'table.{one}' for one in (
+          'path', 'label', 'split', 'separator', 'folder', 'suffix')),
+      *(f'shapes.{one}' for one in (
+          'num_examples', 'num_test_examples', 'label', 'ink', 'bright',
+          'seed')))}
   assert {'model.remat', 'data.prefetch', 'mesh.fsdp', 'evals.val.every',
           'init.checkpoint', 'accumulation'} <= found[fields.FREE]
   assert {'seed', 'batch_size', 'model.width', 'data.mixup',

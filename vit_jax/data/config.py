@@ -106,14 +106,14 @@ class DataConfig:
       sets decode once.
     shapes: settings of the source 'shapes'.
   """
-  source: str = 'digits'
+  source: fields.Both[str] = 'digits'
   mixture: fields.Refused[tuple[mixture_lib.MixtureEntry, ...]] = ()
-  val_source: str = ''
+  val_source: fields.Both[str] = ''
   data_dir: fields.Free[str] = ''
   split: str = 'train'
-  target: columns_lib.Kind = ''
-  table: columns_lib.TableConfig = columns_lib.TableConfig()
-  group: str = ''
+  target: fields.Both[columns_lib.Kind] = ''
+  table: fields.Both[columns_lib.TableConfig] = columns_lib.TableConfig()
+  group: fields.Both[str] = ''
   divided_groups: fields.Free[groups_lib.Divided] = 'error'
   holdout: fields.Refused[float] = columns_lib.HOLDOUT
   examples_per_class: int | None = None
@@ -124,8 +124,8 @@ class DataConfig:
   sampling: class_sampling.Sampling = 'natural'
   exclude: str = ''
   resolution: fields.Refused[int | tuple[int, int]] = 32
-  channels: int = 3
-  dtype: decode.Dtype = 'uint8'
+  channels: fields.Both[int] = 3
+  dtype: fields.Both[decode.Dtype] = 'uint8'
   value_range: fields.Refused[tuple[float, float] | None] = None
   train_ops: tuple[dict[str, Any], ...] = ({'op': 'resize'},)
   eval_ops: fields.Measured[tuple[dict[str, Any], ...]] = ({'op': 'resize'},)
@@ -142,7 +142,7 @@ class DataConfig:
   num_threads: fields.Free[int] = 2
   prefetch: fields.Free[int] = 4
   cache_mib: fields.Free[int] = 0
-  shapes: shapes_lib.ShapesConfig = shapes_lib.ShapesConfig()
+  shapes: fields.Both[shapes_lib.ShapesConfig] = shapes_lib.ShapesConfig()
 
   def __post_init__(self):
     fields.check_range(

@@ -60,7 +60,8 @@ def opener() -> Callable[..., weights_lib.Weights]:
 def load(
     config: Source, overrides: Sequence[str] = (), *,
     open_weights: Callable[..., weights_lib.Weights] | None = open_weights,
-    prepare: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+    prepare: Callable[[str, dict[str, Any]], dict[str, Any]] = (
+        lambda name, sections: sections),
 ) -> dict[str, config_lib.Config]:
   """Returns the stages of a config file, by name.
 
@@ -73,7 +74,8 @@ def load(
       'stages.pretrain.batch_size=64' for one.
     open_weights: opens the weights at `init.checkpoint`, which complete the
       section `model` and the scale of pixels; None leaves them open.
-    prepare: changes the plain data of each stage, before the overrides.
+    prepare: returns the changed sections of a stage, given its name and
+      sections, before the overrides.
 
   Raises:
     ValueError, FileNotFoundError: as `config_file.read` and `config.resolve`,
@@ -82,7 +84,7 @@ def load(
   raw = dict(config_file.read(config) if isinstance(config, str) else config)
   raw.pop('sweep', None)  # Read by `sweep.plan`.
   stages = raw.pop('stages', None) or {'': {}}
-  merged = {name: prepare(config_lib.merge(raw, stage))
+  merged = {name: prepare(name, config_lib.merge(raw, stage))
             for name, stage in stages.items()}
   # Overrides of a single stage come last, so that they take precedence.
   for override in sorted(overrides, key=lambda o: o.startswith('stages.')):

@@ -27,8 +27,6 @@ from vit_jax.weights import weights as weights_lib
 NOT_WRITTEN = (
     'note: the thresholds of the classes are not written: without them, the '
     'most probable class is predicted')
-
-
 FILE = 'thresholds.json'  # In the folder of a checkpoint.
 
 

@@ -69,6 +69,9 @@ class ViewsConfig:
       if low > high:
         raise ValueError(
             f'{name} must be a range, low <= high, but is {low}, {high}.')
+    if self.jitter[3] > 0.5:
+      raise ValueError(
+          f'The hue of jitter must be at most 0.5, but is {self.jitter[3]}.')
 
   @property
   def changes_colours(self) -> bool:

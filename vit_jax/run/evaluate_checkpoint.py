@@ -67,7 +67,9 @@ def config_for(
   """
   is_model = isinstance(weights, model_lib.Model)
 
-  def prepare(sections: Mapping[str, Any]) -> dict[str, Any]:
+  def prepare(name: str, sections: dict[str, Any]) -> dict[str, Any]:
+    if name != stage:  # Not the stage that is evaluated.
+      return sections
     model = {'model': schema.to_plain(weights.config)} if is_model else {}
     return {**sections, **model, 'evals': _evaluators(
         sections.get('evals', {}), evaluators, source)}
@@ -79,7 +81,8 @@ def config_for(
         specification, overrides, stage=stage, prepare=prepare,
         **{'open_weights': None} if is_model else {})
   elif weights.run:
-    config = config_lib.resolve_with(prepare(weights.run), overrides)
+    config = config_lib.resolve_with(
+        prepare(stage, dict(weights.run)), overrides)
   else:
     raise ValueError(
         f'{weights.address or "The model"} has no config of a training run, '

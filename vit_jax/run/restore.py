@@ -25,6 +25,7 @@ from vit_jax import types
 from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import manager
 from vit_jax.data import earlier as earlier_data
+from vit_jax.data.sources import files
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
 from vit_jax.experiment import experiment as experiment_lib
@@ -209,7 +210,10 @@ def _changes_metrics(
   section, *keys = change.path
   if section == 'evals' and keys[0] != name:
     return False
-  return section == 'objective' or meaning == fields.MEASURED
+  if change.path[-1] in ('source', 'val_source') and change.new and (
+      files.identity(change.old or '') == files.identity(change.new)):
+    return False  # Another spelling of a path.
+  return section == 'objective' or meaning in (fields.MEASURED, fields.BOTH)
 
 
 def _forget(
@@ -246,13 +250,15 @@ def _problem(
         + ' and '.join('.'.join(each.path) for each in refused) + '. Use '
         + ' '.join(
             f'--config.{".".join(each.path)}='
-            + shlex.quote(json.dumps(each.old)) for each in refused))
+            + shlex.quote(json.dumps(each.old)) for each in refused)
+        + ', start another run from this one (--config.init.checkpoint),')
   if data_problem and not finished:
     return data_problem
   if step > total:
     return (f'is at step {step:,}, but the config ends at step {total:,}. Set '
             'a longer total')
-  if finished and any(meaning == fields.NOTED for _, meaning in changes):
+  if finished and any(
+      meaning in (fields.NOTED, fields.BOTH) for _, meaning in changes):
     remedy = ('longer total' if step == total else
               'longer checkpoint.patience or other checkpoint.stop_below')
     return f'is finished, with a different config. Set a {remedy}'

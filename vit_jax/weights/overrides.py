@@ -95,5 +95,3 @@ def parse(overrides: Mapping[str, Any]) -> Overrides:
              for name, value in overrides.items() if name in _fields()},
       preprocess=preprocess, prefix=schema.convert(
           overrides.get('prefix'), str | None, where='prefix'))
-
-

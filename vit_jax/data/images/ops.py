@@ -25,7 +25,12 @@ Picture = Any  # A result of `decode.decode`.
 
 
 class Operation:
-  """Base of all operations."""
+  """Base of all operations, which `registry.OPERATIONS` lists.
+
+  An operation is a frozen dataclass. Its fields are its keys in
+  `data.train_ops` and `data.eval_ops`; a field `size` that is None becomes the
+  resolution. It maps an image and a generator to an image.
+  """
   # The mask of an image 'follows' the operation, also with interpolation
   # 'nearest', or 'stays' as it is; 'none' is an error.
   masks: ClassVar[Literal['follows', 'nearest', 'stays', 'none']] = 'none'

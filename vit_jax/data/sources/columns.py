@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 import ctypes
 import dataclasses
+import decimal
 import math
 import re
 from typing import Any, Literal, TypeAlias
@@ -192,7 +193,7 @@ def to_integer(cell: Any) -> int | None:
 def to_number(cell: Any) -> float | None:
   """Returns a clean cell as a number; None for others, such as '1_000'."""
   is_number = _NUMBER.fullmatch(cell) if isinstance(cell, str) else (
-      isinstance(cell, (int, float)))
+      isinstance(cell, (int, float, decimal.Decimal)))
   return float(cell) if is_number else None
 
 

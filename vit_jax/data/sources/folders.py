@@ -105,10 +105,11 @@ def _open_classes(
       for path in paths))  # '' for an image in no class folder.
   classes = [columns_lib.clean(folder.rpartition('/')[2]) for folder in folders]
   names = columns_lib.sort_names({*filter(None, classes)})
+  found = {*folders}
   empty = tuple(
       f'{folder} ({files.describe(others) or "no files"})'
       for parent in splits or [''] for name in files.subfolders(root / parent)
-      if (folder := os.path.join(parent, name)) not in folders
+      if (folder := os.path.join(parent, name)) not in found
       for others in [files.list_files(root, folder)[1]])
   without = protocol.describe_without_images(empty)
   # Data that are only evaluated on may have one class.

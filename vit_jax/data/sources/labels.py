@@ -110,8 +110,8 @@ def _parse_classes(
   if config.holdout and (
       len(names) < 2 or (is_free and len(names) == len(indices) > 2)):
     raise protocol.NoLabels(
-        f'{column.title} holds {len(names):,} classes in {len(indices):,} '
-        f'rows: {files.shorten(names)}. A classifier needs two classes, and '
+        f'{column.title} has {len(indices):,} rows, of the classes '
+        f'{files.shorten(names)}. A classifier needs two classes, and '
         'several images of a class. Choose another column: '
         '--config.data.table.label=NAME.')
   return Labels('single', columns_lib.compact(indices), names)
@@ -126,7 +126,7 @@ class _Cells:
 
   @functools.cached_property
   def encoded(self) -> tuple[list[Any], Integer[np.ndarray, 'cells']]:
-    """Distinct cells, and the number of that of each row."""
+    """Distinct cells, and the index of the cell of each row."""
     distinct, codes = columns_lib.encode(self.column)
     return [*map(columns_lib.clean, distinct)], codes
 

@@ -109,7 +109,10 @@ def _join_rows(
     column: columns_lib.Column, of: Integer[np.ndarray, 'rows'],
     config: columns_lib.LabelConfig, *, where: str,
 ) -> pa.Array:
-  """Returns the list of labels of each row, with those of rows `of` it."""
+  """Returns the labels of all rows of an image, in its first row.
+
+  `of` is the first row of the image of each row.
+  """
   items, row_of = labels_lib.split_cells(
       column, config, f'the labels of {where}')
   # Each label of an image once, in the order of its rows.

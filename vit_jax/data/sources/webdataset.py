@@ -61,8 +61,8 @@ def open_tars(
   return table_source.build(table_source.Images(
       where=where, read=records.read, notes=notes, **columns,
       keys=columns_lib.FileKeys(shards, records.ends, keys),
-      class_names=_indices(images[_LABEL]) if _LABEL in columns[
-          'labels'] else None, group_of=lambda row: str(keys[row])), config)
+      class_names=_indices(columns['labels'].get(_LABEL)),
+      group_of=lambda row: str(keys[row])), config)
 
 
 def _choose_columns(
@@ -88,11 +88,12 @@ def _choose_columns(
           'splits': column(config.table.split), 'groups': column(config.group)}
 
 
-def _indices(column: columns_lib.Column) -> list[str] | None:
+def _indices(column: columns_lib.Column | None) -> list[str] | None:
   """Returns '0' to the largest label, if all are integers, else None."""
-  found = [columns_lib.to_integer(columns_lib.clean(cell))
-           for cell in columns_lib.encode(column)[0] if cell]
-  return None if None in found else [
+  cells = [] if column is None else columns_lib.encode(column)[0]
+  found = [columns_lib.to_integer(cell)
+           for cell in map(columns_lib.clean, cells) if cell is not None]
+  return None if None in found or not found else [
       *map(str, range(max(found) + 1))]  # type: ignore
 
 

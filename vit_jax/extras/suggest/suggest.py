@@ -121,6 +121,11 @@ def _advise_table(path: epath.Path, config: columns_lib.LabelConfig) -> str:
     flags = {'table.path': _find(images, _PATHS) or images[0], **(flags or {})}
   if flags and 'FOLDER' not in flags.values():
     return f' To use them:\n  {_paste(flags)}'
+  if flags == {}:
+    return (' If its paths lack a folder or a suffix, add '
+            '--config.data.table.folder=FOLDER or '
+            '--config.data.table.suffix=.jpg; otherwise, remove the rows of '
+            f'missing images.{_unpack(path.parent)}')
   return (' No column is an obvious choice. Name the columns '
           '(--config.data.table.path=COLUMN --config.data.table.label=COLUMN), '
           'and what is missing of the paths: their folder '

@@ -7,6 +7,7 @@ from typing import Any
 
 from etils import epath
 
+from vit_jax import schema
 from vit_jax.experiment import build as build_lib
 from vit_jax.extras.sweep import development_split
 from vit_jax.extras.sweep import grid as grid_lib
@@ -157,7 +158,8 @@ def _grid_row(
   if isinstance(summary, health.NonFiniteError):
     return {'value': None, 'diverged': str(summary).splitlines()[0]}
   metrics = log_rows.chosen_metrics(summary)
-  value = metrics[metric]
+  value = metrics[schema.check_name(
+      metric, list(metrics), what='metric of the runs (--metric)')]
   finite = value is not None and math.isfinite(value)
   return {'value': value if finite else None, 'metrics': metrics}
 

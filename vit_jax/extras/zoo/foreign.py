@@ -112,8 +112,9 @@ def _build(
   opened = found.opened
   config = vit_config.simplest(config)
   abstract = adapt(shapes)
-  check.check_params(config, abstract, resolution, path=opened.path,
-        theirs={match.ours: match.theirs[0] for match in found.matches})
+  check.check_params(
+      config, abstract, resolution, path=opened.path,
+      theirs={match.ours: match.theirs[0] for match in found.matches})
   origin = f'assumed, as for a {found.family.label}'
   declared.add_defaults(found.family.preprocess, origin)
   preprocess = declared_lib.preprocess(config, resolution, declared, given)
