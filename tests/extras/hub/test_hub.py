@@ -105,6 +105,21 @@ def test_a_data_set_of_the_hub_is_opened_by_its_address(
     own_data.open_path('hf://datasets/')
 
 
+def test_unusual_columns_of_the_hub_have_flags_to_paste(tmp_path, monkeypatch):
+  datasets.Dataset.from_dict({
+      'photo': [{'bytes': b'0'}] * 6, 'breed': ['a', 'b'] * 3},
+      features=datasets.Features({
+          'photo': datasets.Image(), 'breed': datasets.Value('string')}),
+  ).save_to_disk(tmp_path / 'x')
+  monkeypatch.setattr(datasets, 'load_dataset', lambda **_: {
+      'train': datasets.load_from_disk(tmp_path / 'x')})
+  with pytest.raises(ValueError, match=(
+      r'breed.*To use them:\s+--config.data.table.label=breed$')):
+    own_data.open_path('hf://datasets/me/pets')
+  assert len(own_data.open_path(
+      'hf://datasets/me/pets', label='breed').class_names) == 2
+
+
 def test_errors_name_the_file(hub):
   file = hub / 'data/test-00000-of-00001.parquet'
   with pytest.raises(ValueError, match="'labels'. Did you mean 'label'"):

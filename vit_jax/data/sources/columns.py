@@ -149,11 +149,13 @@ def apply(
   return np.array([function(cell) for cell in cells], dtype)[codes]
 
 
-def are_filled(column: Column) -> Bool[np.ndarray, 'rows']:
-  """Returns whether the cell of each row is not empty, nor -1."""
+def are_filled(
+    column: Column, *, empty: Sequence[Any] = (None,),
+) -> Bool[np.ndarray, 'rows']:
+  """Returns whether the cell of each row is none of the `empty` ones."""
   if pa.types.is_nested(column.type):
     return np.array([bool(cell) for cell in column.to_pylist()], bool)
-  return apply(column, lambda cell: clean(cell) not in (None, -1), bool)
+  return apply(column, lambda cell: clean(cell) not in empty, bool)
 
 
 def compact(numbers: Integer[np.ndarray, '*shape']) -> np.ndarray:

@@ -144,10 +144,10 @@ class DatasetSplits(Metadata):
   splits: Mapping[str, Source]
 
 
-def suggest(function: str, *arguments: Any) -> str:
+def suggest(function: str, *arguments: Any, **settings: Any) -> str:
   """Returns a text of the leaf of suggestions, or '' if it was deleted."""
   return getattr(registry.load(registry.SUGGESTIONS), function)(
-      *arguments) if registry.exists(registry.SUGGESTIONS) else ''
+      *arguments, **settings) if registry.exists(registry.SUGGESTIONS) else ''
 
 
 def describe_unlabelled(split: str) -> str:

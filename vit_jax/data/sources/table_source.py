@@ -123,7 +123,7 @@ def build(
     ValueError: if there are no training rows, or invalid labels.
   """
   rows_of = _rows_of_splits(images, config)
-  missing = _unlabelled_splits(images.labels, rows_of, images.where)
+  missing = _unlabelled_splits(images, rows_of)
   unlabelled = sorted({*images.unlabelled} - {*rows_of} | {*missing})
   rows_of = {name: of for name, of in rows_of.items() if name not in missing}
   parsed = labels_lib.parse(
@@ -197,19 +197,20 @@ def _divide(
 
 
 def _unlabelled_splits(
-    columns: Mapping[str, columns_lib.Column], rows_of: Mapping[str, _Rows],
-    where: str,
-) -> list[str]:
+    images: Images, rows_of: Mapping[str, _Rows]) -> list[str]:
   """Returns the splits without labels, or raises `NoLabels` for `train`."""
-  if not columns:
+  if not images.labels:
     return []
-  filled = np.any([*map(columns_lib.are_filled, columns.values())], axis=0)
+  # Among declared classes, -1 is no label, as in TFDS and `datasets`.
+  empty = (None,) if images.class_names is None else (None, -1)
+  filled = np.any([columns_lib.are_filled(column, empty=empty)
+                   for column in images.labels.values()], axis=0)
   missing = [split for split, rows in rows_of.items()
              if not filled[rows].any()]
   if 'train' in missing:
     raise protocol.NoLabels(
-        f'The training images of {where} have no labels: each cell of '
-        f'{files.shorten(columns, 8)} is empty.')
+        f'The training images of {images.where} have no labels: each cell of '
+        f'{files.shorten(images.labels, 8)} is empty.')
   return missing
 
 

@@ -52,11 +52,19 @@ def open_hub(
     found = datasets.load_dataset(
         **match.groupdict(), keep_in_memory=False)
   lengths = [len(split) for split in found.values()]
-  return _open(
-      [*found.values()], config, where=address,
-      keys=columns_lib.FileKeys([*found], np.cumsum(lengths)),
-      splits=columns_lib.of_codes(
-          [*found], np.repeat(np.arange(len(found)), lengths)))
+  try:
+    return _open(
+        [*found.values()], config, where=address,
+        keys=columns_lib.FileKeys([*found], np.cumsum(lengths)),
+        splits=columns_lib.of_codes(
+            [*found], np.repeat(np.arange(len(found)), lengths)))
+  except protocol.Unconventional as error:
+    first = next(iter(found.values()))
+    declared = [name for name, feature in first.features.items()
+                if isinstance(feature, datasets.Image)]
+    raise type(error)(str(error) + protocol.suggest(
+        'advise_columns', first.data.table.slice(0, 1000), config,
+        is_declared=len(declared) == 1)) from error
 
 
 def open_parquet(

@@ -109,28 +109,44 @@ def _is_flags(column: columns_lib.Column) -> bool:
 def _advise_table(path: epath.Path, config: columns_lib.LabelConfig) -> str:
   """Returns flags for a table, or Parquet files with images."""
   table = _head(path)
+  return advise_columns(
+      table, config, path, is_declared=b'huggingface' in (
+          table.schema.metadata or {}))
+
+
+def advise_columns(
+    table: pa.Table, config: columns_lib.LabelConfig,
+    path: epath.Path | None = None, *, is_declared: bool,
+) -> str:
+  """Returns flags for the columns of a table.
+
+  Args:
+    table: its first rows.
+    config: the section.
+    path: the file, if it may be a table of paths.
+    is_declared: whether its data declare the column of images.
+  """
   images = [field.name for field in table.schema if pa.types.is_struct(
       field.type) or pa.types.is_binary(field.type)]
-  is_declared = bool(config.table.path) or b'huggingface' in (
-      table.schema.metadata or {})
   table = table.drop_columns(images)
   if any(map(files.is_image, table.column_names)):
     return ' Is the first line a header? Add one: file_name,label'
   flags = _for_table(table, config, None if images else path)
-  if images and not is_declared:
+  if images and not (is_declared or config.table.path):
     flags = {'table.path': _find(images, _PATHS) or images[0], **(flags or {})}
   if flags and 'FOLDER' not in flags.values():
     return f' To use them:\n  {_paste(flags)}'
+  unpack = _unpack(path.parent) if path else ''
   if flags == {}:
     return (' If its paths lack a folder or a suffix, add '
             '--config.data.table.folder=FOLDER or '
             '--config.data.table.suffix=.jpg; otherwise, remove the rows of '
-            f'missing images.{_unpack(path.parent)}')
+            f'missing images.{unpack}')
   return (' No column is an obvious choice. Name the columns '
           '(--config.data.table.path=COLUMN --config.data.table.label=COLUMN), '
           'and what is missing of the paths: their folder '
           '(--config.data.table.folder=FOLDER) or suffix '
-          f'(--config.data.table.suffix=.jpg).{_unpack(path.parent)}')
+          f'(--config.data.table.suffix=.jpg).{unpack}')
 
 
 def _head(path: epath.Path) -> pa.Table:
