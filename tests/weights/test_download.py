@@ -181,6 +181,21 @@ def test_a_remote_folder_is_copied_once(tmp_path, monkeypatch, cached_files):
   assert cached_files() == [copy / 'config.json']
 
 
+def test_a_damaged_file_of_a_folder_is_not_kept(
+    tmp_path, monkeypatch, cached_files):
+  monkeypatch.setattr(download.atomic_files, 'is_remote', lambda path: True)
+  folder = tmp_path / 'model'
+  folder.mkdir()
+  (folder / 'notes.txt').write_text('not weights')
+  (folder / 'x.npz').write_bytes(npz_bytes()[:-9])
+  with pytest.raises(ValueError, match='x.npz was discarded, and the next'):
+    download.local(epath.Path(folder))
+  assert 'x.npz' not in [path.name for path in cached_files()]
+  (folder / 'x.npz').write_bytes(npz_bytes())
+  copy = download.local(epath.Path(folder))
+  assert (copy / 'x.npz').read_bytes() == npz_bytes()
+
+
 def test_a_file_of_a_folder_that_cannot_be_read_is_not_left_out(
     tmp_path, monkeypatch):
   monkeypatch.setattr(download.atomic_files, 'is_remote', lambda path: True)

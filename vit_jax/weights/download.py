@@ -100,6 +100,8 @@ def local(path: epath.Path) -> pathlib.Path:
   for file in files:
     if not (target / file.name).exists():
       _download(os.fspath(file), target / file.name)
+      if file.suffix in ('.npz', '.safetensors'):
+        _check_or_discard(target / file.name, url=os.fspath(file))
   return target
 
 
@@ -127,13 +129,7 @@ def _fetch_file(address: str, log: Log) -> epath.Path:
   verb = 'cached ' if path.exists() else 'fetched'
   if not path.exists():
     _download(url, path)
-  try:
-    found = _check(path, sha256)
-  except ValueError as error:
-    path.unlink(missing_ok=True)  # Another process may be first.
-    raise ValueError(
-        f'{url} was discarded, and the next call downloads it again: '
-        f'{str(error).replace(f"{path.parent}{os.sep}", "")}') from error
+  found = _check_or_discard(path, url=url, sha256=sha256)
   log(f'{verb} {url}\n        {path}, {path.stat().st_size:,} bytes, '
       f'sha256 {found}')
   return epath.Path(path)
@@ -169,6 +165,18 @@ def _download(url: str, path: pathlib.Path) -> None:
         with fsspec.open(url, 'rb') as stream:
           shutil.copyfileobj(stream, sink)
     os.replace(part, path)
+
+
+def _check_or_discard(
+    path: pathlib.Path, *, url: str, sha256: str = '') -> str:
+  """Returns the hash of a downloaded file of weights; see `_check`."""
+  try:
+    return _check(path, sha256)
+  except ValueError as error:
+    path.unlink(missing_ok=True)  # Another process may be first.
+    raise ValueError(
+        f'{url} was discarded, and the next call downloads it again: '
+        f'{str(error).replace(f"{path.parent}{os.sep}", "")}') from error
 
 
 def _check(path: pathlib.Path, sha256: str) -> str:
