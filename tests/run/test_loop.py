@@ -286,12 +286,12 @@ def test_initial_weights_may_move_but_not_appear_before_a_run_resumes(
     ({'seed': 1}, r'(?s)is finished, with a different config. Set a longer '
      r'checkpoint.patience.*seed: 0 -> 1'),
     ({'total': {'steps': 19}}, 'at step 20, but the config ends at step 19'),
-    ({'data': {'resolution': [4, 16]}}, 'Use --config.data.resolution=8 or'),
+    ({'data': {'resolution': [4, 16]}}, 'Use --config.data.resolution=8, start an'),
     ({'data': {'mean': (0.1, 0.2, 0.3)}}, (
-        '(?s)Use --config.data.mean=0.5 or .*'
+        '(?s)Use --config.data.mean=0.5, start an.*'
         r'mean: 0.5 -> \[0.1, 0.2, 0.3\]')),
     ({'data': {'value_range': (0, 128)}},
-     'Use --config.data.value_range=null or'),
+     'Use --config.data.value_range=null, start an'),
 ])
 def test_a_run_does_not_resume_with_an_incompatible_config(
     workdir, changes, words):
