@@ -286,7 +286,8 @@ def test_initial_weights_may_move_but_not_appear_before_a_run_resumes(
     ({'seed': 1}, r'(?s)is finished, with a different config. Set a longer '
      r'checkpoint.patience.*seed: 0 -> 1'),
     ({'total': {'steps': 19}}, 'at step 20, but the config ends at step 19'),
-    ({'data': {'resolution': [4, 16]}}, 'Use --config.data.resolution=8, start an'),
+    ({'data': {'resolution': [4, 16]}},
+     'Use --config.data.resolution=8, start an'),
     ({'data': {'mean': (0.1, 0.2, 0.3)}}, (
         '(?s)Use --config.data.mean=0.5, start an.*'
         r'mean: 0.5 -> \[0.1, 0.2, 0.3\]')),
