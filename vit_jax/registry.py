@@ -350,7 +350,7 @@ def find(
       that does not extend `kind`.
   """
   if not is_target(name):
-    if name not in names or not exists(names[name]):
+    if name not in names:
       check_name(name, available(names), what=what)
     return load(names[name])
   try:
