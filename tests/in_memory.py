@@ -4,6 +4,9 @@ import dataclasses
 
 import numpy as np
 
+from vit_jax.data import dataset as dataset_lib
+from vit_jax.data import renumbered
+from vit_jax.data.sources import open_source
 from vit_jax.data.sources import protocol
 
 
@@ -74,3 +77,24 @@ def brightness(count, *, seed=0):
   labels = np.stack([1000 + level, -level], axis=-1)
   labels[::5, 1] = np.nan
   return images, labels
+
+
+RARE_LABELS = np.array([0] * 70 + [1] * 25 + [3] * 5)  # No class 2.
+RARE_IMAGES = np.broadcast_to(
+    np.arange(100, dtype=np.uint8)[:, None, None, None], (100, 2, 2, 3))
+RARE = dataset_lib.Dataset(
+    name='rare', split='train', source=Arrays(RARE_IMAGES, RARE_LABELS),
+    num_classes=4)
+
+
+def number_classes_backwards(monkeypatch):
+  """Makes every source number its classes in reverse."""
+  def reversed_classes(*args, open_splits=open_source.open_splits, **options):
+    opened = open_splits(*args, **options)
+    return dataclasses.replace(
+        opened, class_names=opened.class_names[::-1], splits={
+            name: renumbered.Renumbered(
+                source, tuple(reversed(range(opened.num_classes))))
+            for name, source in opened.splits.items()})
+
+  monkeypatch.setattr(open_source, 'open_splits', reversed_classes)

@@ -8,6 +8,7 @@ import flax.traverse_util
 import numpy as np
 import pytest
 
+from tests import in_memory
 from tests import leaves
 from tests import random_models
 from tests import toy
@@ -16,8 +17,6 @@ from vit_jax import fields
 from vit_jax import registry
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import manager
-from vit_jax.data import renumbered
-from vit_jax.data.sources import open_source
 from vit_jax.data.splits import split_strings
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
@@ -72,14 +71,6 @@ def test_a_resumed_run_numbers_the_classes_as_its_checkpoint(
             'source': 'shapes', 'split': 'train[:9]'}],
         'shapes': {'label': 'single', 'num_examples': 9}})
 
-  def reversed_classes(*args, open_splits=open_source.open_splits, **options):
-    opened = open_splits(*args, **options)
-    return dataclasses.replace(
-        opened, class_names=opened.class_names[::-1], splits={
-            name: renumbered.Renumbered(
-                source, tuple(reversed(range(opened.num_classes))))
-            for name, source in opened.splits.items()})
-
   def labels(experiment):
     return [list(split_strings.labels(dataset.source)) for dataset in (
         experiment.dataset, experiment.open_data('', '')[0],
@@ -91,7 +82,7 @@ def test_a_resumed_run_numbers_the_classes_as_its_checkpoint(
     checkpoints.save(
         before.init_state(), labels=before.dataset.class_names,
         config=config_lib.to_plain(before.config), progress={})
-  monkeypatch.setattr(open_source, 'open_splits', reversed_classes)
+  in_memory.number_classes_backwards(monkeypatch)
   changed = build()
   assert labels(changed) != labels(before)
   with manager.Checkpoints(

@@ -4,26 +4,14 @@ import numpy as np
 from PIL import Image
 import pytest
 
+from tests import operations
 from vit_jax.data.images import ops as ops_lib
-
-
-def _rng(seed=0):
-  return np.random.default_rng(seed)
-
-
-def _picture(height=40, width=60, seed=0):
-  pixels = _rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
-  return Image.fromarray(pixels)
-
-
-def _build(*sections, size=(24, 32)):
-  return ops_lib.build(sections, size=size, where='data.train_ops')
 
 
 @pytest.mark.parametrize('name', ['resize', 'inception_crop', 'central_crop'])
 def test_operations_without_a_size_use_the_resolution(name):
-  (op,) = _build({'op': name})
-  assert op(_picture(), _rng()).size == (32, 24)
+  (op,) = operations.build({'op': name})
+  assert op(operations.noise(), operations.rng()).size == (32, 24)
 
 
 @pytest.mark.parametrize(('height', 'width', 'rounding', 'expected', 'start'), [
@@ -35,7 +23,7 @@ def test_operations_without_a_size_use_the_resolution(name):
     (500, 334, 'torchvision', (371, 248), (74, 12))])
 def test_sizes_and_offsets_are_rounded_as_in_each_library(
     height, width, rounding, expected, start):
-  resize, crop = _build(
+  resize, crop = operations.build(
       {'op': 'resize', 'shorter': 248, 'rounding': rounding},
       {'op': 'central_crop', 'size': 224, 'rounding': rounding})
   assert resize.target(height, width) == expected
@@ -43,53 +31,54 @@ def test_sizes_and_offsets_are_rounded_as_in_each_library(
   rows = np.arange(expected[0], dtype=np.int32)[:, None]
   columns = np.arange(expected[1], dtype=np.int32)
   cropped = np.asarray(crop(
-      Image.fromarray(1000 * rows + columns), _rng()))
+      Image.fromarray(1000 * rows + columns), operations.rng()))
   assert cropped[0, 0] == 1000 * start[0] + start[1]
 
 
 def test_a_covering_resize_reaches_both_sides():
-  (op,) = _build({'op': 'resize', 'cover': (24, 32)})
-  assert op(_picture(40, 60), _rng()).size == (36, 24)
-  assert op(_picture(60, 40), _rng()).size == (32, 48)
+  (op,) = operations.build({'op': 'resize', 'cover': (24, 32)})
+  assert op(operations.noise(40, 60), operations.rng()).size == (36, 24)
+  assert op(operations.noise(60, 40), operations.rng()).size == (32, 48)
 
 
 @pytest.mark.parametrize('size', [(24, 32), (60, 90), (13, 61)])
 def test_bilinear_without_antialiasing_is_that_of_tensorflow(size):
-  pixels = np.asarray(_picture(40, 60), np.float64)
+  pixels = np.asarray(operations.noise(40, 60), np.float64)
   weights = []
   for new, old in zip(size, (40, 60)):
     at = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
     weights.append(np.maximum(
         0, 1 - np.abs(at[:, None] - np.arange(old))))
   expected = np.einsum('ir,jc,rcx->ijx', *weights, pixels)
-  (op,) = _build({'op': 'resize', 'size': size, 'antialias': False})
-  found = np.asarray(op(_picture(40, 60), _rng()))
+  (op,) = operations.build({'op': 'resize', 'size': size, 'antialias': False})
+  found = np.asarray(op(operations.noise(40, 60), operations.rng()))
   # TensorFlow's pipelines truncate; sums may round across an integer.
   assert np.abs(found - (expected - 0.5)).max() <= 0.5 + 1e-3
 
 
 def test_area_is_the_mean_over_the_exact_rectangle():
-  pixels = np.asarray(_picture(6, 9), np.float64)
-  (op,) = _build({'op': 'resize', 'size': (4, 6), 'method': 'area'})
+  pixels = np.asarray(operations.noise(6, 9), np.float64)
+  (op,) = operations.build({'op': 'resize', 'size': (4, 6), 'method': 'area'})
   # Every pixel of a grid of 12 x 18 has one source and one target pixel.
   fine = pixels.repeat(2, 0).repeat(2, 1)
   expected = fine.reshape(4, 3, 6, 3, 3).mean((1, 3))
   np.testing.assert_array_equal(
-      np.asarray(op(_picture(6, 9), _rng())), np.floor(expected + 1e-6))
+      np.asarray(op(operations.noise(6, 9), operations.rng())),
+      np.floor(expected + 1e-6))
 
 
 def test_resizing_a_strip_is_bounded():
   strip = Image.new('RGB', (1, 60_000))
-  (op,) = _build({'op': 'resize', 'shorter': 224})
+  (op,) = operations.build({'op': 'resize', 'shorter': 224})
   with pytest.raises(ValueError, match='60000 x 1 .* 13,440,000 x 224'):
-    op(strip, _rng())
+    op(strip, operations.rng())
 
 
 def test_central_crop_fits_into_the_image():
-  (op,) = _build({'op': 'central_crop', 'size': 50})
+  (op,) = operations.build({'op': 'central_crop', 'size': 50})
   with pytest.raises(ValueError, match='50 x 50 does not fit into .* 40 x 60.*'
                      '"shorter": 50'):
-    op(_picture(), _rng())
+    op(operations.noise(), operations.rng())
 
 
 @pytest.mark.parametrize('sampler,area,below_a_fifth', [
@@ -97,7 +86,7 @@ def test_central_crop_fits_into_the_image():
 def test_crops_have_the_distribution_of_their_library(
     sampler, area, below_a_fifth):
   op = ops_lib.InceptionCrop(size=8, sampler=sampler, aspect=(0.75, 1.33))
-  rng = _rng()
+  rng = operations.rng()
   left, top, width, height = np.array(
       [op.window(500, 375, rng) for _ in range(20_000)]).T
   assert min(left.min(), top.min()) == 0
@@ -113,7 +102,7 @@ def test_crops_have_the_distribution_of_their_library(
 def test_crops_of_tf_lie_in_small_and_long_images(size):
   op = ops_lib.InceptionCrop(size=8, sampler='tf')
   for seed in range(20):
-    left, top, width, height = op.window(*size, _rng(seed))
+    left, top, width, height = op.window(*size, operations.rng(seed))
     assert left >= 0 and 0 < width <= size[0] - left
     assert top >= 0 and 0 < height <= size[1] - top
 
@@ -122,29 +111,23 @@ def test_crops_of_tf_lie_in_small_and_long_images(size):
     ('tf', (0, 0, 1000, 10)), ('torch', (493, 0, 13, 10))])
 def test_the_whole_image_or_its_centre_is_taken_if_no_crop_fits(sampler, box):
   op = ops_lib.InceptionCrop(size=8, sampler=sampler, area=(0.9, 1.0))
-  assert op.window(1000, 10, _rng()) == box
+  assert op.window(1000, 10, operations.rng()) == box
 
 
 def test_flip_mirrors_half_of_the_images():
   pixels = np.arange(6, dtype=np.uint8).reshape(1, 6)
-  _, mirrored = _changed(ops_lib.Flip(), image=Image.fromarray(pixels))
+  _, mirrored = operations.changed(
+      ops_lib.Flip(), image=Image.fromarray(pixels))
   assert 70 < len(mirrored) < 130
   assert all((image == pixels[:, ::-1]).all() for image in mirrored)
 
 
 def test_pad_crop_shifts_and_fills_with_zeros():
   image = Image.new('L', (16, 16), 255)
-  means = [np.asarray(ops_lib.PadCrop(padding=4)(image, _rng(i))).mean()
+  crop = ops_lib.PadCrop(padding=4)
+  means = [np.asarray(crop(image, operations.rng(i))).mean()
            for i in range(50)]
   assert min(means) >= 255 * (12 / 16) ** 2 and len(set(means)) > 5
-
-
-def _changed(op, count=200, image=None):
-  image = image or _picture()
-  before = np.asarray(image)
-  after = [np.asarray(op(image, _rng(i))) for i in range(count)]
-  assert {a.shape for a in after} == {before.shape}
-  return before, [a for a in after if (a != before).any()]
 
 
 @pytest.mark.parametrize('section,message', [
@@ -159,6 +142,6 @@ def _changed(op, count=200, image=None):
 ])
 def test_invalid_sections_and_sizes_are_errors(section, message):
   with pytest.raises(ValueError, match=message):
-    _build(section)
+    operations.build(section)
   with pytest.raises(ValueError, match='40 x 60.*24 x 32'):
-    ops_lib.to_array(_picture(), size=(24, 32))
+    ops_lib.to_array(operations.noise(), size=(24, 32))

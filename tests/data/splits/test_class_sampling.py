@@ -8,15 +8,7 @@ import pytest
 
 from tests import in_memory
 from vit_jax import data
-from vit_jax.data import dataset as dataset_lib
 from vit_jax.data.splits import class_sampling as class_sampling_lib
-
-LABELS = np.array([0] * 70 + [1] * 25 + [3] * 5)  # No class 2.
-IMAGES = np.broadcast_to(
-    np.arange(100, dtype=np.uint8)[:, None, None, None], (100, 2, 2, 3))
-DATASET = dataset_lib.Dataset(
-    name='rare', split='train', source=in_memory.Arrays(IMAGES, LABELS),
-    num_classes=4)
 
 
 @pytest.mark.parametrize('labels, message', [
@@ -26,7 +18,7 @@ DATASET = dataset_lib.Dataset(
 def test_invalid_labels_are_errors(labels, message):
   with pytest.raises(ValueError, match=re.escape(message)):
     data.class_labels(dataclasses.replace(
-        DATASET, source=in_memory.Arrays(IMAGES, labels)),
+        in_memory.RARE, source=in_memory.Arrays(in_memory.RARE_IMAGES, labels)),
                       setting='data.sampling')
 
 

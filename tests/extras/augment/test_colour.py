@@ -4,71 +4,52 @@ import numpy as np
 from PIL import Image
 import pytest
 
+from tests import operations
 from vit_jax import data
 from vit_jax.data import examples
-from vit_jax.data.images import ops as ops_lib
 from vit_jax.extras.augment import colour
-
-
-def _rng(seed=0):
-  return np.random.default_rng(seed)
-
-
-def _picture(height=40, width=60, seed=0):
-  pixels = _rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
-  return Image.fromarray(pixels)
-
-
-def _build(*sections, size=(24, 32)):
-  return ops_lib.build(sections, size=size, where='data.train_ops')
-
-
-def _changed(op, count=200, image=None):
-  image = image or _picture()
-  before = np.asarray(image)
-  after = [np.asarray(op(image, _rng(i))) for i in range(count)]
-  assert {a.shape for a in after} == {before.shape}
-  return before, [a for a in after if (a != before).any()]
 
 
 @pytest.mark.parametrize('name', [
     'blur', 'color_jitter', 'grayscale', 'random_erasing', 'trivial_augment'])
 def test_colour_operations_change_their_share_of_images_of_any_mode(name):
-  (op,) = _build({'op': name})
+  (op,) = operations.build({'op': name})
   share = getattr(op, 'probability', 0.9)
-  assert abs(len(_changed(op)[1]) / 200 - share) < 0.15
-  _changed(op, 20, _picture().convert('L'))
+  assert abs(len(operations.changed(op)[1]) / 200 - share) < 0.15
+  operations.changed(op, 20, operations.noise().convert('L'))
 
 
 def test_jitter_keeps_its_ranges():
   grey = Image.new('RGB', (4, 4), (100, 100, 100))
   op = colour.ColorJitter(
       brightness=0.5, contrast=0, saturation=0, hue=0, probability=1)
-  levels = [a.mean() for a in _changed(op, image=grey)[1]]
+  levels = [a.mean() for a in operations.changed(op, image=grey)[1]]
   assert 49 <= min(levels) < 60 and 140 < max(levels) <= 151
   red = Image.new('RGB', (4, 4), (255, 0, 0))
-  (op,) = _build({'op': 'color_jitter', 'brightness': 0, 'contrast': 0,
-                  'saturation': 0, 'hue': 0.5, 'probability': 1})
-  hues = np.array([a[0, 0] for a in _changed(op, image=red)[1]])
+  (op,) = operations.build({
+      'op': 'color_jitter', 'brightness': 0, 'contrast': 0, 'saturation': 0,
+      'hue': 0.5, 'probability': 1})
+  hues = np.array([a[0, 0] for a in operations.changed(op, image=red)[1]])
   assert (hues.max(axis=0) == 255).all()  # All hues, at full saturation.
 
 
 def test_grayscale_is_luma_and_blur_keeps_the_mean():
-  (grey, blur) = _build({'op': 'grayscale', 'probability': 1},
-                        {'op': 'blur', 'probability': 1, 'sigma': [2, 2]})
-  image = _picture()
+  (grey, blur) = operations.build(
+      {'op': 'grayscale', 'probability': 1},
+      {'op': 'blur', 'probability': 1, 'sigma': [2, 2]})
+  image = operations.noise()
   np.testing.assert_array_equal(
-      np.asarray(grey(image, _rng())),
+      np.asarray(grey(image, operations.rng())),
       np.asarray(image.convert('L'))[..., None].repeat(3, 2))
-  before, (after,) = _changed(blur, 1)
+  before, (after,) = operations.changed(blur, 1)
   assert abs(after.mean() - before.mean()) < 2
   assert after.std() < before.std() / 3
 
 
 def test_random_erasing_fills_one_rectangle_of_the_documented_size():
-  (op,) = _build({'op': 'random_erasing'})
+  (op,) = operations.build({'op': 'random_erasing'})
   shares = []
-  for after in _changed(op, image=Image.new('L', (60, 40), 0))[1]:
+  for after in operations.changed(op, image=Image.new('L', (60, 40), 0))[1]:
     rows, columns = np.nonzero(after)
     hole = after[rows.min():rows.max() + 1, columns.min():columns.max() + 1]
     assert (hole > 0).mean() > 0.9
@@ -85,7 +66,7 @@ def test_random_erasing_fills_one_rectangle_of_the_documented_size():
      'at most 20, but is 21')])
 def test_invalid_settings_are_errors(section, message):
   with pytest.raises(ValueError, match=message):
-    _build(section)
+    operations.build(section)
 
 
 @pytest.mark.parametrize(('name', 'stays'), [
@@ -101,6 +82,6 @@ def test_masks_stay_where_pixels_do_not_move(name, stays):
       examples.LoadExample(dataset, config, train=True)
     return
   load = examples.LoadExample(dataset, config, train=True)
-  masks = [load(0, _rng(seed))['segmentation'] for seed in range(3)]
+  masks = [load(0, operations.rng(seed))['segmentation'] for seed in range(3)]
   np.testing.assert_array_equal(masks[0], masks[1])
   np.testing.assert_array_equal(masks[0], masks[2])

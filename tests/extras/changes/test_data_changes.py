@@ -3,13 +3,13 @@
 An image that was trained on is never measured on as a held-out one.
 """
 
-import dataclasses
 import shutil
 
 from etils import epath
 import numpy as np
 import pytest
 
+from tests import in_memory
 from tests import leaves
 from tests import own_data
 from tests import pictures
@@ -18,8 +18,6 @@ from vit_jax import registry
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import paths
-from vit_jax.data import renumbered
-from vit_jax.data.sources import open_source
 from vit_jax.experiment import config as config_lib
 from vit_jax.extras.changes import data_changes
 from vit_jax.extras.changes import example_sets
@@ -333,15 +331,7 @@ def test_classes_that_are_numbered_otherwise_are_no_change(
   before = build(table.write())
   save(before, tmp_path / 'run')
 
-  def reversed_classes(*args, open_splits=open_source.open_splits, **options):
-    opened = open_splits(*args, **options)
-    return dataclasses.replace(
-        opened, class_names=opened.class_names[::-1], splits={
-            name: renumbered.Renumbered(
-                source, tuple(reversed(range(opened.num_classes))))
-            for name, source in opened.splits.items()})
-
-  monkeypatch.setattr(open_source, 'open_splits', reversed_classes)
+  in_memory.number_classes_backwards(monkeypatch)
   resumed = resume(build(table.write()), tmp_path / 'run')
   assert resumed.examples == data_changes.record(before).to_plain()
   assert 'label' not in resumed.message and not resumed.changed_evaluators

@@ -5,12 +5,13 @@ import pytest
 from scipy import special
 from sklearn import metrics as sklearn_metrics
 
-RNG = np.random.default_rng(0)
-EXAMPLES, CLASSES = 37, 6
-LABELS = RNG.integers(0, CLASSES - 1, EXAMPLES)  # None of the last class.
-LOGITS = RNG.normal(size=(EXAMPLES, CLASSES)).astype(np.float32)
-LOGITS[np.arange(EXAMPLES), LABELS] += 1
-KHOT = (RNG.random((EXAMPLES, CLASSES)) < 0.3).astype(np.float32)
+from tests import random_logits
+
+EXAMPLES = random_logits.EXAMPLES
+CLASSES = random_logits.CLASSES
+LABELS = random_logits.LABELS
+LOGITS = random_logits.LOGITS
+KHOT = random_logits.KHOT
 
 
 @pytest.mark.parametrize('bins', [1, 15])

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from sklearn import metrics as sklearn_metrics
 
+from tests import random_logits
 from vit_jax.extras.diagnostics import confusion
 
-RNG = np.random.default_rng(0)
-EXAMPLES, CLASSES = 37, 6
-LABELS = RNG.integers(0, CLASSES - 1, EXAMPLES)  # None of the last class.
-LOGITS = RNG.normal(size=(EXAMPLES, CLASSES)).astype(np.float32)
-LOGITS[np.arange(EXAMPLES), LABELS] += 1
+EXAMPLES = random_logits.EXAMPLES
+CLASSES = random_logits.CLASSES
+LABELS = random_logits.LABELS
+LOGITS = random_logits.LOGITS
 
 
 def test_confusion_matrix_agrees_with_scikit_learn(toy):

@@ -7,23 +7,15 @@ import pytest
 
 from tests import in_memory
 from vit_jax import data
-from vit_jax.data import dataset as dataset_lib
 from vit_jax.extras.mixture import class_sampler
-
-LABELS = np.array([0] * 70 + [1] * 25 + [3] * 5)  # No class 2.
-IMAGES = np.broadcast_to(
-    np.arange(100, dtype=np.uint8)[:, None, None, None], (100, 2, 2, 3))
-DATASET = dataset_lib.Dataset(
-    name='rare', split='train', source=in_memory.Arrays(IMAGES, LABELS),
-    num_classes=4)
 
 
 def drawn(sampling, count, *, seed=7, start_step=0, batch_size=10, **where):
   """Returns the indices of the examples of `count` batches."""
   config = data.parse({'resolution': 2, 'train_ops': [], 'sampling': sampling})
   batches = data.train_batches(
-      config, DATASET, seed=seed, batch_size=batch_size, start_step=start_step,
-      **where)
+      config, in_memory.RARE, seed=seed, batch_size=batch_size,
+      start_step=start_step, **where)
   taken = [b['image'][:, 0, 0, 0] for b in itertools.islice(batches, count)]
   batches.close()
   return np.array(taken)
@@ -33,14 +25,15 @@ def drawn(sampling, count, *, seed=7, start_step=0, batch_size=10, **where):
     ('balanced', [1 / 3, 1 / 3, 0, 1 / 3]),
     ('sqrt', np.sqrt([70, 25, 0, 5]) / np.sqrt([70, 25, 5]).sum())])
 def test_classes_have_their_share_of_the_draws(sampling, shares):
-  sampler = class_sampler.build(LABELS, sampling=sampling, seed=7)
+  sampler = class_sampler.build(
+      in_memory.RARE_LABELS, sampling=sampling, seed=7)
   found = np.array([sampler(draw, 0) for draw in range(10_000)])
-  by_class = np.bincount(LABELS[found], minlength=4) / len(found)
+  by_class = np.bincount(in_memory.RARE_LABELS[found], minlength=4) / len(found)
   np.testing.assert_allclose(by_class, shares, atol=0.02)
   # Within a class, examples are drawn equally often.
   times = np.bincount(found, minlength=100)
   for label in (0, 1, 3):
-    mine = times[label == LABELS]
+    mine = times[label == in_memory.RARE_LABELS]
     assert np.abs(mine - mine.mean()).max() < 5 * np.sqrt(mine.mean())
 
 
