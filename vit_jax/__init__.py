@@ -113,10 +113,10 @@ def list_models(pattern: str = '*') -> list[str]:
   from vit_jax import registry
   from vit_jax.models import variants
   from vit_jax.weights import download
-  backbones = (registry.load(registry.BACKBONES)()
-               if registry.exists(registry.BACKBONES) else ())
+  backbones = registry.optional(registry.BACKBONES)
   return [name for name in (
-      *download.bundled(), *backbones, *variants.PUBLISHED)
+      *download.bundled(), *(backbones() if backbones else ()),
+      *variants.PUBLISHED)
           if fnmatch.fnmatch(name.lower(), pattern.lower())]
 
 

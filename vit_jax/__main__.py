@@ -83,9 +83,8 @@ def run(argv: Sequence[str]) -> int:
   config = [each[9:] for each in argv if each.startswith('--config=')]
   if config and {'-h', '--help'} & {*argv}:
     commands[chosen or DEFAULT].print_help()
-    if registry.exists(registry.KEYS):
-      registry.load(registry.KEYS).print_config(
-          config[-1], config_overrides(argv))
+    if keys := registry.optional(registry.KEYS):
+      keys.print_config(config[-1], config_overrides(argv))
     return 0
   args = parse_arguments(argv, parser, commands)
   if args.command not in STOPPABLE:
@@ -127,8 +126,8 @@ def parse_arguments(
     commands: Mapping[str, argparse.ArgumentParser],
 ) -> argparse.Namespace:
   """Returns the flags of a command, including `overrides` of its config."""
-  if argv[0] not in ('-h', '--help') and argv[0].startswith('-'):
-    argv = [DEFAULT, *argv]
+  if (chosen := chosen_command(argv)) and argv[0] != chosen:
+    argv = [chosen, *argv]
   # Flags after '--' go to a Beam runner.
   end = list(argv).index('--') if '--' in argv else len(argv)
   argv, runner_flags = list(argv[:end]), list(argv[end + 1:])

@@ -243,7 +243,8 @@ def nearest(name: Any, known: Sequence[str]) -> str:
 
 def ended(name: Any) -> str:
   """Returns why a name of an earlier version is refused; '' for others."""
-  return load(ENDED)(str(name)) if exists(ENDED) else ''
+  sentence = optional(ENDED)
+  return sentence(str(name)) if sentence else ''
 
 
 def check_name(name: Any, known: Sequence[str], *, what: str) -> str:
@@ -306,6 +307,11 @@ def load(target: str) -> Any:
         f'no {name}.{nearest(name, known)} '
         f'It has: {", ".join(known) or "nothing"}.')
   return getattr(found, name) if name else found
+
+
+def optional(target: str) -> Any:
+  """Returns what `load` returns, or None if the leaf was deleted."""
+  return load(target) if exists(target) else None
 
 
 def _import_of_user(module: str, target: str) -> Any:

@@ -138,10 +138,11 @@ def check_flag(flag: str, known: Sequence[str]) -> None:
   if flag in known:
     return
   given, meant = flag.replace('_', '-'), {name: [name] for name in known}
-  if '--config' in known and registry.exists(registry.KEYS) and not (
-      difflib.get_close_matches(given, known, cutoff=0.8)):
+  if ('--config' in known
+      and not difflib.get_close_matches(given, known, cutoff=0.8)
+      and (keys := registry.optional(registry.KEYS))):
     short = {key: name for name, (key, _) in _SHORT_FLAGS.items()}
-    for key in registry.load(registry.KEYS).names_of_configs():
+    for key in keys.names_of_configs():
       last = key.rpartition('.')[2].replace('_', '-')
       meant.setdefault(f'--{last}', []).extend([
           *{short.get(key, '')}.intersection(known), f'--config.{key}'])

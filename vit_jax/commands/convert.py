@@ -48,8 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--dtype', default='float32', metavar='TYPE',
       help='float32 (default), float16 or bfloat16: type of the arrays in the '
       'file; the last two halve its size and round the parameters')
-  if registry.exists(registry.PUBLISH):
-    registry.load(registry.PUBLISH).add_arguments(parser)
+  if publish := registry.optional(registry.PUBLISH):
+    publish.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> tuple[int, Any]:
@@ -57,8 +57,8 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   schema.check_name(args.format, save_lib.FORMATS, what='--format')
   schema.check_name(args.dtype, save_lib.DTYPES, what='--dtype')
   model = arguments.load_model(args, args.source)
-  publish = registry.load(registry.PUBLISH).prepare(args, model) if (
-      registry.exists(registry.PUBLISH)) else str
+  cards = registry.optional(registry.PUBLISH)
+  publish = cards.prepare(args, model) if cards else str
   if args.dtype != 'float32':
     model = model.with_params(jax.tree.map(
         lambda array: array.astype(args.dtype).astype(np.float32),

@@ -95,10 +95,10 @@ def of_run(
   if not run or activation == 'none' or (
       is_sigmoid != (run.get('objective', {}).get('loss') == 'sigmoid')):
     return ()
-  measured = registry.exists(registry.THRESHOLDS) and (
-      registry.load(registry.THRESHOLDS)(weights, log))
+  find = registry.optional(registry.THRESHOLDS)
+  measured = find(weights, log) if find else ()
   if measured or not is_sigmoid:
-    return measured or ()
+    return measured
   several = read_progress(
       epath.Path(weights.address)).get('label_kind') == 'multi'
   return (0.5,) * weights.config.num_classes * several

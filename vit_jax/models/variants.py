@@ -107,8 +107,8 @@ def section(variant: str) -> dict[str, Any]:
     schema.check_name(variant, list(HYBRIDS), what='hybrid')
     size, depths, patch = HYBRIDS[variant]
     return _vit(SIZES[size], patch, name='hybrid', backbone={'depths': depths})
-  if '_' in variant and registry.exists(registry.BACKBONES):
-    table = registry.load(registry.BACKBONES)()
+  if '_' in variant and (backbones := registry.optional(registry.BACKBONES)):
+    table = backbones()
     schema.check_name(variant, list(table), what='backbone')
     return _vit(
         table[variant].size, name='backbone', **table[variant].settings)

@@ -163,10 +163,10 @@ def _notes_on_images(
     experiment: build_lib.Experiment, weights: weights_lib.Weights,
 ) -> list[str]:
   """Returns notes about evaluated images that were, or may be, trained on."""
-  if not (weights.run and weights.is_checkpoint
-          and registry.exists(registry.CHANGES)):
+  changes = registry.optional(registry.CHANGES)
+  if not (changes and weights.run and weights.is_checkpoint):
     return []
-  return registry.load(registry.CHANGES).evaluation_notes(
+  return changes.evaluation_notes(
       experiment, items.read_examples(epath.Path(weights.address)))
 
 

@@ -44,8 +44,8 @@ def evaluate(
     experiment, params = evaluate_checkpoint.restore(config, weights)
     stored = store_thresholds and _threshold_evaluator(experiment, weights)
     is_first = jax.process_index() == 0
-    draws = is_first and output is not None and registry.exists(
-        registry.FIGURES)
+    draw = registry.optional(registry.FIGURES) if (
+        is_first and output is not None) else None
     for name in experiment.evaluators:
       beat = functools.partial(watchdog.beat, f'evaluating {name}')
       beat()
@@ -53,8 +53,7 @@ def evaluate(
       result = experiment.evaluate(name, params, beat)
       if prints:
         _print(experiment, name, result, time.monotonic() - start)
-      for path in registry.load(registry.FIGURES)(
-          name, result, output) if draws else ():
+      for path in draw(name, result, output) if draw else ():
         print(f'figure      {path}')
       if name == stored and is_first:
         path = thresholds_lib.store(weights, result.thresholds)

@@ -172,8 +172,8 @@ def _changes_of_data(
     earlier: Mapping[str, Any] | None = None,
 ) -> Any:
   """Returns what the leaf `changes` finds; see `data_changes.Changes`."""
-  if registry.exists(registry.CHANGES):
-    return registry.load(registry.CHANGES).of_run(experiment, earlier)
+  if changes := registry.optional(registry.CHANGES):
+    return changes.of_run(experiment, earlier)
   return python_types.SimpleNamespace(
       examples={}, text='', evaluators=(), problem='')
 

@@ -101,9 +101,7 @@ class Files:
       **origin: Any,
   ) -> None:
     """Writes the model card of a finished run, by the leaf `cards`."""
-    if self.is_active and registry.exists(registry.CARD):
+    if self.is_active and (of_run := registry.optional(registry.CARD)):
       with self.explain_errors(CARD):
-        atomic_files.write_text(
-            self.path / CARD, registry.load(registry.CARD)(
-                experiment, summary, workdir=self.path, title=self.title,
-                **origin))
+        atomic_files.write_text(self.path / CARD, of_run(
+            experiment, summary, workdir=self.path, title=self.title, **origin))

@@ -189,8 +189,8 @@ def _check(path: pathlib.Path, sha256: str) -> str:
     ValueError: if the file is incomplete, or has another hash.
   """
   form = array_file.format_of(path)
-  if registry.exists(registry.WEIGHT_FILES[form]):
-    registry.load(registry.WEIGHT_FILES[form]).check_complete(path)
+  if module := registry.optional(registry.WEIGHT_FILES[form]):
+    module.check_complete(path)
   if form == 'npz':
     declared.read_metadata(npz.open_file(path))
   with path.open('rb') as file:

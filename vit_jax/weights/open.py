@@ -89,8 +89,8 @@ def _open_file(
   except ValueError as error:
     problem = str(error)
   # Other models have such names, too, so that the zoo decides.
-  if registry.exists(registry.FOREIGN):
-    return registry.load(registry.FOREIGN)(path, overrides)
+  if load_foreign := registry.optional(registry.FOREIGN):
+    return load_foreign(path, overrides)
   raise ValueError(
       f'{problem}\nOther models are read by vit_jax/extras/zoo, which does not '
       'exist here.')

@@ -146,8 +146,9 @@ class DatasetSplits(Metadata):
 
 def suggest(function: str, *arguments: Any, **settings: Any) -> str:
   """Returns a text of the leaf of suggestions, or '' if it was deleted."""
-  return getattr(registry.load(registry.SUGGESTIONS), function)(
-      *arguments, **settings) if registry.exists(registry.SUGGESTIONS) else ''
+  suggestions = registry.optional(registry.SUGGESTIONS)
+  return getattr(suggestions, function)(
+      *arguments, **settings) if suggestions else ''
 
 
 def describe_unlabelled(split: str) -> str:

@@ -60,11 +60,9 @@ def open_hub(
             [*found], np.repeat(np.arange(len(found)), lengths)))
   except protocol.Unconventional as error:
     first = next(iter(found.values()))
-    declared = [name for name, feature in first.features.items()
-                if isinstance(feature, datasets.Image)]
     raise type(error)(str(error) + protocol.suggest(
         'advise_columns', first.data.table.slice(0, 1000), config,
-        is_declared=len(declared) == 1)) from error
+        is_declared=len(_declared_images(first.features)) == 1)) from error
 
 
 def open_parquet(
@@ -157,17 +155,22 @@ def _choose_image(
     config: columns_lib.LabelConfig, where: str,
 ) -> str:
   """Returns the column of images, declared by the file or by the user."""
-  import datasets  # pylint: disable=g-import-not-at-top
   if config.table.path:
     return schema.check_name(
         config.table.path, binary, what=f'column of image bytes of {where}')
-  found = [name for name, feature in features.items()
-           if isinstance(feature, datasets.Image)]
+  found = _declared_images(features)
   if len(found) != 1:
     raise protocol.Unconventional(
         f'{where} does not declare one column of images; they may be in: '
         f'{", ".join(found or binary)}.')
   return found[0]
+
+
+def _declared_images(features: Mapping[str, Any]) -> list[str]:
+  """Returns the names of the columns that are declared to be images."""
+  import datasets  # pylint: disable=g-import-not-at-top
+  return [name for name, feature in features.items()
+          if isinstance(feature, datasets.Image)]
 
 
 def _read_footers(paths: Sequence[epath.Path]) -> list[int]:

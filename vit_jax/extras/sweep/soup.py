@@ -169,8 +169,8 @@ def average(
 def _examples(addresses: Sequence[str]) -> dict[str, Any]:
   """Returns the images that the averaged runs trained on; {} if unknown."""
   found = [items.read_examples(epath.Path(address)) for address in addresses]
-  return registry.load(registry.CHANGES).join(found) if (
-      registry.exists(registry.CHANGES)) else {}
+  changes = registry.optional(registry.CHANGES)
+  return changes.join(found) if changes else {}
 
 
 def _write(
