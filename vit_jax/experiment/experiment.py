@@ -29,7 +29,6 @@ from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.experiment import fit_weights
 from vit_jax.experiment import frozen_weights
 from vit_jax.experiment import parts
-from vit_jax.models import factory
 from vit_jax.models import lora
 from vit_jax.parallel import device_memory
 from vit_jax.parallel import mesh as mesh_lib
@@ -217,29 +216,17 @@ class Experiment:
     step: Any = self.own_step
     if step is not None:
       return step if hasattr(step, 'lower') else self._jit(step)
-    microbatches = self.config.num_microbatches
-    # With `replicas`, gradients are reduced once per batch, not once per
-    # microbatch. Not for models with convolutions: their kernel gradients on
-    # each device are grouped convolutions, for which the compiler would move
-    # images between devices. Attention kernels for TPUs need
-    # `keep_batch_split`.
-    model = factory.for_devices(self.config.model, [*self.mesh.devices.flat])
-    local = (microbatches > 1 and model.has_patches
-             and model.attention in ('plain', 'cudnn'))
-    replicas = mesh_lib.replicas(self.mesh) if local else 1
-    step = step_lib.build(
-        tx=self.optimizer.tx, replicas=replicas,
-        averaging=self.config.averaging, average_of=self.optimizer.average,
-        loss=self.objective, prepare=self.prepare, key=self.key,
-        trainable=self.optimizer.trainable, accumulation=microbatches)
-    # With replicas, each device sees only its own rows.
-    return self._jit(step, keep_batch_split=replicas == 1)
+    return self._jit(step_lib.build(
+        tx=self.optimizer.tx, averaging=self.config.averaging,
+        average_of=self.optimizer.average, loss=self.objective,
+        prepare=self.prepare, key=self.key,
+        trainable=self.optimizer.trainable,
+        accumulation=self.config.num_microbatches))
 
-  def _jit(self, step: Step, *, keep_batch_split: bool = True) -> Any:
-    if keep_batch_split:
-      step = sharding.keep_batch_split(step, self.mesh)
+  def _jit(self, step: Step) -> Any:
     return jax.jit(
-        step, donate_argnums=0, in_shardings=(
+        sharding.keep_batch_split(step, self.mesh), donate_argnums=0,
+        in_shardings=(
             self.shardings, NamedSharding(self.mesh, sharding.BATCH)),
         out_shardings=(
             self.shardings, NamedSharding(self.mesh, PartitionSpec())))

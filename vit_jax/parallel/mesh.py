@@ -178,8 +178,3 @@ def check_batch_size(
         f'data x fsdp = {data_parallelism(mesh)} devices'
         + f' in {microbatches} microbatches' * (microbatches > 1)
         + f' (mesh {dict(mesh.shape)}). Use a multiple of {divisor}.')
-
-
-def replicas(mesh: jax.sharding.Mesh) -> int:
-  """Returns the number of copies of all parameters; 1 if they are sharded."""
-  return mesh.size if mesh.shape[types.DATA] == mesh.size else 1
