@@ -182,9 +182,12 @@ FILES: Mapping[str, str] = {
     'table': 'vit_jax.data.sources.tables:open_table',
     'images': 'vit_jax.data.sources.folders:open_images',
     'Parquet files': 'vit_jax.extras.hub.source:open_parquet',
-    'tar files': 'vit_jax.data.sources.webdataset:open_tars',
+    'tar files': 'vit_jax.extras.shards.webdataset:open_tars',
     'TFDS folder': 'vit_jax.data.sources.tfds:open_folder',
 }
+
+# Records of TFDS's TFRecord files by index.
+TFRECORDS = 'vit_jax.extras.shards.tfrecords:open_records'
 
 # Files of weights that are read, the safest format first.
 WEIGHT_FILES: Mapping[str, str] = {

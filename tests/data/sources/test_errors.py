@@ -3,8 +3,6 @@
 They name the file, the row or the member, and what to do.
 """
 
-import json
-
 import pytest
 
 from tests import own_data
@@ -25,16 +23,6 @@ def table(*lines, name='labels.csv'):
     own_data.write(root, '1.png', '2.png', '3.png')
     (root / name).write_text('\n'.join(lines) + '\n')
   return write
-
-
-def tar(*members):
-  return lambda root: own_data.write_tar(root / 'a.tar', members)
-
-
-def pairs(kind='cls', count=4):
-  return [member for i in range(count) for member in (
-      (f'{i}.{kind}', {'cls': str(i % 3), 'json': json.dumps(
-          {'class': 'abc'[i % 3]})}[kind]), (f'{i}.png', str(i)))]
 
 
 def lists(root):
@@ -149,24 +137,3 @@ def test_a_list_of_flags_is_no_list_of_classes(tmp_path):
   lists(tmp_path)
   with pytest.raises(ValueError, match="Row 1 .* has the label '0' twice"):
     own_data.open_splits(tmp_path / 'a.jsonl', target='multi')
-
-
-TARS = [
-    ([('1.png', b''), ('2.png', b'')], {}, 'have no labels. .*KEY.cls'),
-    (pairs('json'), {}, 'have no labels. .*table.label=NAME'),
-    ([('1.cls', b'0')], {}, 'holds no images'),
-    ([*pairs(), ('1.jpg', b'')], {}, "1.jpg' and another image of '1'"),
-    ([*pairs(), ('1.cls', b'')], {}, "1.cls' and another label of '1'"),
-    (pairs('json'), {'table.label': 'clas'}, "'clas'. Did you mean 'class'"),
-    ([*pairs(), ('1.json', b'{')], {'table.label': 'class'},
-     '1.json of .* is not JSON'),
-    ([*pairs(count=3), ('x.png', b'')], {}, '1 of 4 cells .*row 4: None'),
-    (pairs('json'), {'table.label': 'class', 'group': 'patients'},
-     "Unknown key of the JSON .*'patients'")]
-
-
-@pytest.mark.parametrize(('members', 'flags', 'message'), TARS)
-def test_tars(tmp_path, members, flags, message):
-  tar(*members)(tmp_path)
-  with pytest.raises(ValueError, match=message):
-    own_data.open_splits(tmp_path / 'a.tar', **flags)

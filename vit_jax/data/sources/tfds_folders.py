@@ -10,11 +10,11 @@ from jaxtyping import UInt64
 import numpy as np
 
 from vit_jax import exceptions
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax import untrusted
 from vit_jax.data import known_datasets
 from vit_jax.data.sources import files
-from vit_jax.data.sources import tfrecords
 
 GROUP = 'group_hash'  # Feature of examples with groups, written by `prepare`.
 _INSTALL = '  pip install tensorflow tensorflow-datasets\n'
@@ -152,7 +152,7 @@ def open_records(folder: epath.Path) -> tuple[dict[str, Any], Any]:
             f'{files.shorten(missing)}. Copy them there, or prepare the '
             'dataset again.')
       if form == 'tfrecord':
-        found[split] = tfrecords.open_records(
+        found[split] = registry.load(registry.TFRECORDS)(
             paths, counts=[*filter(None, info.shard_lengths)])
       else:  # ArrayRecordDataSource fails without files.
         found[split] = array_record_data_source.ArrayRecordDataSource(

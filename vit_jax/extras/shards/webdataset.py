@@ -23,10 +23,10 @@ from vit_jax import schema
 from vit_jax import untrusted
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
-from vit_jax.data.sources import offset_index
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_files
 from vit_jax.data.sources import table_source
+from vit_jax.extras.shards import offset_index
 
 _LABEL = 'cls'
 

@@ -1,0 +1,1 @@
+"""Files of many records: WebDataset tars, and TFRecord files of TFDS."""
