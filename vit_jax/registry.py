@@ -162,7 +162,7 @@ MEASURE = 'vit_jax.extras.multichannel.measure:measure'
 # its start up to a slash. Other names are paths or `TFDS`.
 SOURCES: Mapping[str, str] = {
     'digits': 'vit_jax.data.sources.builtin:digits',
-    'shapes': 'vit_jax.data.sources.builtin:shapes',
+    'shapes': 'vit_jax.extras.shapes.drawing:open_source',
     'vtab/': 'vit_jax.extras.sweep.vtab:open_source',
 }
 TFDS = 'vit_jax.data.sources.tfds:open_source'

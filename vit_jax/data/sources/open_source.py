@@ -1,6 +1,7 @@
 """Opens a dataset by name.
 
-  'digits', 'shapes'   builtin: no files
+  'digits'             builtin: no files
+  'shapes'             drawn by the leaf `shapes`
   a path               class folders, tables, Parquet, tars, TFDS folders
   'hf://datasets/...'  the Hugging Face hub
   'vtab/dtd'           a task of VTAB-1k, in the leaf `sweep`
