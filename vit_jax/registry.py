@@ -49,6 +49,10 @@ DECODER = 'vit_jax.extras.segmentation.decoder:attach'
 # Classes of pixels: their shares, arrays and files.
 SEGMENTATION = 'vit_jax.extras.segmentation.predictions'
 
+# Opens folders of images and masks (`data.target=masks`), and finds the mask of
+# an image.
+MASKS = 'vit_jax.extras.segmentation.masks'
+
 # Resizes the patch embedding of a model (FlexiViT).
 PATCH = 'vit_jax.extras.zoo.patch_size:resize'
 # Makes text embeddings the head of the image tower of CLIP or SigLIP.

@@ -36,8 +36,6 @@ FOLDERS = [
     (folders('a', 'b'), {'target': 'multi'}, 'has no class folders'),
     (folders('train', 'test', 'extra'), {'target': 'none'},
      r'name a split \(test, train\), but 3 do not: extra/'),
-    (folders('images/train', 'masks/train', 'images/x', 'masks/x'),
-     {'target': 'masks'}, r'name a split \(train\), but 3 do not: x/0'),
     (folders('images', 'masks'), {'target': 'none'}, 'has no class folders'),
     (files('train/cat/a.png', 'train/dog/b.png', 'test/cat/c.png',
            'test/Dog/d.png'), {},

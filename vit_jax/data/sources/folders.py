@@ -3,7 +3,7 @@
     ROOT/CLASS/**                             classes; a part is held out
     ROOT/{train,val,validation,test}/CLASS/** classes and splits
     ROOT/**                                   `data.target=none`
-    images/** and masks/** in ROOT            `data.target=masks`, see `masks`
+    images/** and masks/** in ROOT            `data.target=masks`, by a leaf
 
 These are the layouts of torchvision, timm and `datasets`.
 """
@@ -14,9 +14,9 @@ import os
 from etils import epath
 import numpy as np
 
+from vit_jax import registry
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
-from vit_jax.data.sources import masks
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_source
 from vit_jax.data.splits import split_strings
@@ -40,13 +40,14 @@ def open_folder(
         f'data.table describes the columns of a table, but {root} is a folder '
         'of images. Remove it, or name the table as data.source.')
   images, others = files.list_files(root)
-  has_masks = {masks.IMAGES, masks.MASKS} <= {*files.subfolders(root)}
+  has_masks = {'images', 'masks'} <= {*files.subfolders(root)}
   if not images or config.target in ('multi', 'regression') or (
       has_masks != (config.target == 'masks')):
     raise protocol.Unconventional(_unusual(root))
   notes = [f'not read: {files.describe(others)}'] * bool(others)
   if has_masks:
-    return masks.open_masks(images, config, where=where, notes=notes)
+    return registry.load(registry.MASKS).open_masks(
+        images, config, where=where, notes=notes)
   if config.target == 'none':
     return _open_unlabelled(images, config, where, where, notes)
   return _open_classes(root, images, config, notes)
