@@ -89,7 +89,7 @@ def test_a_run_imports_only_the_sources_and_operations_that_it_uses():
   assert 'vit_jax.data.sources.builtin' in found
   unused = {
       'folders', 'tables', 'table_files', 'table_source',
-      'hub', 'webdataset', 'offset_index', 'tfds', 'tfds_folders', 'vtab',
+      'parquet', 'webdataset', 'offset_index', 'tfds', 'tfds_folders', 'vtab',
       'validation', 'randaugment', 'colour', 'mixing', 'mae', 'lejepa',
       'distill', 'fewshot', 'knn', 'roc', 'decoder', 'safetensors',
       'pytorch'}

@@ -181,11 +181,11 @@ PLANNED: Mapping[str, str] = {
 
 # Paths in `data.source`, by what they hold.
 FILES: Mapping[str, str] = {
-    'hub': 'vit_jax.extras.hub.source:open_hub',
+    'hub': 'vit_jax.extras.shards.parquet:open_hub',
     'folder': 'vit_jax.data.sources.folders:open_folder',
     'table': 'vit_jax.data.sources.tables:open_table',
     'images': 'vit_jax.data.sources.folders:open_images',
-    'Parquet files': 'vit_jax.extras.hub.source:open_parquet',
+    'Parquet files': 'vit_jax.extras.shards.parquet:open_parquet',
     'tar files': 'vit_jax.extras.shards.webdataset:open_tars',
     'TFDS folder': 'vit_jax.data.sources.tfds:open_folder',
 }

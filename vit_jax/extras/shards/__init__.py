@@ -1,1 +1,1 @@
-"""Files of many records: WebDataset tars, and TFRecord files of TFDS."""
+"""Files of many examples: WebDataset tars, Parquet, the Hub, TFRecords."""
