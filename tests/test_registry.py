@@ -18,7 +18,7 @@ from vit_jax.experiment import config_file
 from vit_jax.models import factory
 
 TABLES = ('COMMANDS', 'MODELS', 'OBJECTIVES', 'EVALUATORS', 'OPERATIONS',
-          'MIXERS', 'SOURCES', 'PLANNED', 'FILES', 'WEIGHT_FILES',
+          'MIXERS', 'SOURCES', 'SIZES', 'FILES', 'WEIGHT_FILES',
           'WEIGHT_FORMATS')
 OWN = """
 import dataclasses

@@ -174,8 +174,11 @@ TFDS = 'vit_jax.data.sources.tfds:open_source'
 # Suggests settings for data beside the conventions, and questions others.
 SUGGESTIONS = 'vit_jax.extras.suggest.suggest'
 
-# Sizes of sources without their files: functions of the name.
-PLANNED: Mapping[str, str] = {
+# Opens a dataset by its sizes, without its files.
+PLANNED = 'vit_jax.extras.plan.sizes:open_planned'
+
+# Sizes of sources that are not known datasets: functions of the name.
+SIZES: Mapping[str, str] = {
     'vtab/': 'vit_jax.extras.sweep.vtab:planned',
 }
 
@@ -189,6 +192,9 @@ FILES: Mapping[str, str] = {
     'tar files': 'vit_jax.extras.shards.webdataset:open_tars',
     'TFDS folder': 'vit_jax.data.sources.tfds:open_folder',
 }
+
+# Groups of the examples of a split that `data prepare` wrote.
+GROUPS = 'vit_jax.extras.curation.group_files:read'
 
 # Records of TFDS's TFRecord files by index.
 TFRECORDS = 'vit_jax.extras.shards.tfrecords:open_records'

@@ -100,7 +100,7 @@ def _open_splits(
   try:
     return open_source.open_splits(config, source=source, whole=whole)
   except (ValueError, OSError):
-    planned = open_source.open_planned(
+    planned = registry.load(registry.PLANNED)(
         source or config.source) if data_optional else None
     if planned is None:
       raise

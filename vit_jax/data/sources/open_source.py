@@ -11,17 +11,14 @@
 Each kind of source is imported when one is opened; `registry` lists them.
 """
 
-from collections.abc import Mapping
 import dataclasses
 import os
 import typing
-from typing import Any
 
 from etils import epath
 
 from vit_jax import registry
 from vit_jax.data import config as data_config
-from vit_jax.data import known_datasets
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
@@ -76,18 +73,13 @@ def _check_undeclared(config: columns_lib.LabelConfig, name: str) -> None:
 def _open(
     name: str, config: data_config.DataConfig, labels: columns_lib.LabelConfig,
 ) -> protocol.DatasetSplits:
-  if target := _entry(registry.SOURCES, name):
+  if target := registry.SOURCES.get(name[:name.find('/') + 1] or name):
     return registry.load(target)(name, config)
   if files.is_path(name):
     return open_path(name, labels)
   if registry.is_target(name):
     return _open_own(name, config)
   return registry.load(registry.TFDS)(name, config)
-
-
-def _entry(names: Mapping[str, str], name: str) -> str | None:
-  """Returns the entry of 'digits', or of 'vtab/' for 'vtab/dtd'."""
-  return names.get(name[:name.find('/') + 1] or name)
 
 
 def _open_own(
@@ -192,35 +184,3 @@ def _find(
         '(WebDataset, not compressed) with images, or images without labels. '
         'A table of validation data is data.val_source.')
   return kind, paths
-
-
-@dataclasses.dataclass(frozen=True)
-class PlannedSplit(protocol.Source):
-  """A split of known length whose files are not available."""
-  name: str
-  num_examples: int
-
-  def __len__(self) -> int:
-    return self.num_examples
-
-  def __getitem__(self, index: int) -> dict[str, Any]:
-    raise ValueError(f'{self.name} was opened for planning only.')
-
-  def key(self, index: int) -> str:
-    return str(index)
-
-
-def open_planned(name: str) -> protocol.DatasetSplits | None:
-  """Returns a dataset with the sizes of the table of known datasets.
-
-  Returns None if the table lacks them. Reading an example is an error.
-  """
-  facts = _entry(registry.PLANNED, name)
-  row = registry.load(facts)(name) if facts else known_datasets.facts(name)
-  if not row.num_examples or row.num_classes is None:
-    return None
-  return protocol.DatasetSplits(
-      {split: PlannedSplit(name, count)
-       for split, count in row.num_examples.items()},
-      num_classes=row.num_classes, multi_label=bool(row.multi_label),
-      eval_split=row.eval_split, planned=True)

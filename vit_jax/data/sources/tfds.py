@@ -13,6 +13,7 @@ from jaxtyping import Integer, UInt64
 import numpy as np
 
 from vit_jax import exceptions
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax import untrusted
 from vit_jax.data import config as data_config
@@ -184,7 +185,8 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
           f'{name.partition(":")[0]} {split}', records,
           _select(features, (facts.image, label, _MASK, _FILE)), facts.image,
           read_label, folder=os.fspath(folder),
-          groups=tfds_folders.read_groups(folder, split, len(records)) if (
+          groups=registry.load(registry.GROUPS)(
+              folder, split, len(records)) if (
               tfds_folders.GROUP in features) else None)
       for split, records in records_of.items()}
   if {*splits} == {*split_strings.names('+'.join(facts.parts.values()))}:
@@ -203,7 +205,7 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
       opened, splits=splits, eval_split=eval_split, unlabelled=unlabelled,
       description='; '.join([
           *map(protocol.describe_unlabelled, unlabelled),
-          *groups_lib.check_sources(splits, where=name, divided='allow')]))
+          *groups_lib.check_undivided(splits, where=name, divided='allow')]))
 
 
 def _is_unlabelled(source: protocol.Source, *, every: bool) -> bool:

@@ -185,7 +185,7 @@ def unite(
   planned = any(one.planned for one in opened.values())
   groups_lib.check_present(
       splits, '' if planned else group, name='data.mixture')
-  notes = groups_lib.check_sources(
+  notes = groups_lib.check_undivided(
       splits, where='data.mixture', divided=divided)
   return dataclasses.replace(
       first, splits=splits,
