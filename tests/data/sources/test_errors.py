@@ -81,7 +81,7 @@ TABLES = [
      "row 1: 'nan'"),
     (['path,label', '1.png,"a', '2.png,b', '3.png,a"', '4.png,b'], {},
      'has a line break'),
-    (['path,label', '1.png,a', '1.png,a', '2.png,b', '3.png,-1'], {},
+    (['path,label', '1.png,a', '1.png,a', '2.png,a', '3.png,-1'], {},
      "row 4: '-1'"),
     (['path,label', '1.png,a', '70.png,b', '80.png,a'], {},
      r'2 of 3 images of .*labels.csv do not exist .*row 2.: '
