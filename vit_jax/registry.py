@@ -154,7 +154,7 @@ MIXTURE = 'vit_jax.extras.mixture.mixture'
 SAMPLER = 'vit_jax.extras.mixture.class_sampler:build'
 
 # `data.exclude`: leaves out the examples that a list names.
-EXCLUDE = 'vit_jax.extras.curation.exclude:exclude'
+EXCLUDE = 'vit_jax.extras.curation.exclude:from_dataset'
 
 # Decodes images that are not 8-bit grey or RGB (`data.channels`, `data.dtype`).
 IMAGE_DECODER = 'vit_jax.extras.multichannel.decode:decode'
