@@ -147,26 +147,37 @@ def _find(
   """
   if len(paths) == 1 and paths[0].is_dir():
     from vit_jax.data.sources import tfds_folders
-    root, = paths
-    if tfds_folders.is_prepared(root):
+    if tfds_folders.is_prepared(paths[0]):
       return 'TFDS folder', paths
-    tables = files.files_with(root, {*files.TABLE_SUFFIXES, '.parquet'})
-    found = [of for of in (
-        [path for path in tables if path.stem == 'metadata'],
-        [path for path in files.files_below(root, '.parquet')
-         if path.stem != 'metadata'], files.files_below(root, '.tar')) if of]
-    if found and found[0][0].stem != 'metadata':
-      folders = [root / name for name in files.subfolders(root)
-                 if files.has_images(root / name)]
-      found += [folders] * (len(folders) > 1)
+    found = _files_of_folder(paths[0])
     if not found:
       return 'folder', paths
-    if len(found) > 1:
-      raise ValueError(
-          f'{root} (data.source) holds {files.shorten(found[0])} and '
-          f'{files.shorten(found[1])}. Name those to use: '
-          "--config.data.source='FOLDER/*.parquet'")
-    paths = found[0]
+    paths = found
+  return _kind(name, paths), paths
+
+
+def _files_of_folder(root: epath.Path) -> list[epath.Path]:
+  """Returns `metadata.*`, Parquet or tar files; [] in a folder of images."""
+  tables = files.files_with(root, {*files.TABLE_SUFFIXES, '.parquet'})
+  metadata = [path for path in tables if path.stem == 'metadata']
+  found = [of for of in (
+      metadata, [path for path in files.files_below(root, '.parquet')
+                 if path.stem != 'metadata'],
+      files.files_below(root, '.tar')) if of]
+  if found and not metadata:
+    folders = [root / name for name in files.subfolders(root)
+               if files.has_images(root / name)]
+    found += [folders] * (len(folders) > 1)
+  if len(found) > 1:
+    raise ValueError(
+        f'{root} (data.source) holds {files.shorten(found[0])} and '
+        f'{files.shorten(found[1])}. Name those to use: '
+        "--config.data.source='FOLDER/*.parquet'")
+  return found[0] if found else []
+
+
+def _kind(name: str, paths: list[epath.Path]) -> str:
+  """Returns how files of one kind are opened."""
   suffixes = {path.suffix.lower() for path in paths}
   kind = next((kind for kind, known in (
       ('table', files.TABLE_SUFFIXES), ('Parquet files', {'.parquet'}),
@@ -183,4 +194,4 @@ def _find(
         '.tsv, .jsonl, .parquet), or files of one type: .parquet or .tar '
         '(WebDataset, not compressed) with images, or images without labels. '
         'A table of validation data is data.val_source.')
-  return kind, paths
+  return kind

@@ -36,14 +36,11 @@ def find_in_paths(
            f'of each image relative to {where}.')
   try:
     compiled = re.compile(pattern)
+    problem = f'has {compiled.groups} groups in parentheses'
   except re.error as error:
-    raise ValueError(
-        f'data.group is {pattern}, which is not a regular expression: '
-        f'{error}. {usage}') from error
-  if compiled.groups != 1:
-    raise ValueError(
-        f'data.group is {pattern}, which has {compiled.groups} groups in '
-        f'parentheses. {usage}')
+    compiled, problem = None, f'is not a regular expression: {error}'
+  if compiled is None or compiled.groups != 1:
+    raise ValueError(f'data.group is {pattern}, which {problem}. {usage}')
   found = [match[1] if match else '' for match in map(compiled.search, paths)]
   missing = [path for path, name in zip(paths, found) if not name]
   if missing:
