@@ -174,17 +174,12 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
           label in features) else protocol.DatasetSplits(
               {}, num_classes=1, no_labels=f'{name} has no labels: its '
               f'features are {", ".join(features)}.')
-  parse: Callable[[Any], Any] = np.asarray if opened.multi_label else int
-  if opened.targets:
-    parse = lambda value: np.atleast_1d(np.asarray(value, np.float32))
-  read_label = lambda example: (
-      0 if opened.no_labels else parse(example[label]))
   # Keys lack the version, so subsets are the same with and without it.
   splits: dict[str, protocol.Source] = {
       split: TfdsSource(
           f'{name.partition(":")[0]} {split}', records,
           _select(features, (facts.image, label, _MASK, _FILE)), facts.image,
-          read_label, folder=os.fspath(folder),
+          _label_reader(opened, label), folder=os.fspath(folder),
           groups=registry.load(registry.GROUPS)(
               folder, split, len(records)) if (
               tfds_folders.GROUP in features) else None)
@@ -206,6 +201,19 @@ def _open(folder: epath.Path, name: str) -> protocol.DatasetSplits:
       description='; '.join([
           *map(protocol.describe_unlabelled, unlabelled),
           *groups_lib.check_undivided(splits, where=name, divided='allow')]))
+
+
+def _label_reader(
+    opened: protocol.Metadata, label: str,
+) -> Callable[[Mapping[str, Any]], Any]:
+  """Returns the function from an example to its label, 0 without labels."""
+  if opened.no_labels:
+    return lambda example: 0
+  if opened.targets:
+    return lambda example: np.atleast_1d(
+        np.asarray(example[label], np.float32))
+  parse: Callable[[Any], Any] = np.asarray if opened.multi_label else int
+  return lambda example: parse(example[label])
 
 
 def _is_unlabelled(source: protocol.Source, *, every: bool) -> bool:
