@@ -303,16 +303,17 @@ def readers():
       'jsonl': Reader('x.jsonl', read_data, [rows], IMAGES),
       'folder': Reader('names', read_folder, [
           b'\n'.join(names[:2]), b'\n'.join(names)]),
-      'tar': Reader('x.tar', read_data, [tar]),
+      **({'tar': Reader('x.tar', read_data, [tar])} if (
+          leaves.has(registry.FILES['tar files'])) else {}),
       **({'parquet': Reader('x.parquet', read_parquet, [arrow])} if (
           leaves.has(registry.FILES['hub'])) else {}),
       **{name.removesuffix('.json'): Reader(
-          name, in_folder, [tfrecord[name]], tfrecord)
+          name, in_folder, [array_record[name]], array_record)
          for name in ('dataset_info.json', 'features.json')},
       **{form: Reader(file, in_folder, [held[file]], held)
-         for form, held in (('array_record', array_record),
-                            ('tfrecord', tfrecord))
-         for file in held if file.startswith('tiny')},
+         for form, held in (('array_record', array_record), *(
+             [('tfrecord', tfrecord)] if leaves.has(registry.TFRECORDS) else []
+         )) for file in held if file.startswith('tiny')},
       'npz': Reader('x.npz', read_weights, [weights_file(
           npz, random_models.arrays('npz'))]),
       **{name: Reader(part, read_run, [run[part]], run)

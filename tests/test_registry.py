@@ -18,7 +18,7 @@ from vit_jax.experiment import config_file
 from vit_jax.models import factory
 
 TABLES = ('COMMANDS', 'MODELS', 'OBJECTIVES', 'EVALUATORS', 'OPERATIONS',
-          'MIXERS', 'SOURCES', 'PLANNED', 'FILES', 'WEIGHT_FILES',
+          'MIXERS', 'SOURCES', 'SIZES', 'FILES', 'WEIGHT_FILES',
           'WEIGHT_FORMATS')
 OWN = """
 import dataclasses
@@ -88,8 +88,8 @@ def test_a_run_imports_only_the_sources_and_operations_that_it_uses():
       '"schedule": {"name": "constant"}}, "evals": {"test": {}}})')
   assert 'vit_jax.data.sources.builtin' in found
   unused = {
-      'folders', 'masks', 'tables', 'table_files', 'table_source',
-      'hub', 'webdataset', 'tfds', 'tfds_folders', 'vtab',
+      'folders', 'tables', 'table_files', 'table_source',
+      'parquet', 'webdataset', 'offset_index', 'tfds', 'tfds_folders', 'vtab',
       'validation', 'randaugment', 'colour', 'mixing', 'mae', 'lejepa',
       'distill', 'fewshot', 'knn', 'roc', 'decoder', 'safetensors',
       'pytorch'}

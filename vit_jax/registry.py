@@ -49,6 +49,10 @@ DECODER = 'vit_jax.extras.segmentation.decoder:attach'
 # Classes of pixels: their shares, arrays and files.
 SEGMENTATION = 'vit_jax.extras.segmentation.predictions'
 
+# Opens folders of images and masks (`data.target=masks`), and finds the mask of
+# an image.
+MASKS = 'vit_jax.extras.segmentation.masks'
+
 # Resizes the patch embedding of a model (FlexiViT).
 PATCH = 'vit_jax.extras.zoo.patch_size:resize'
 # Makes text embeddings the head of the image tower of CLIP or SigLIP.
@@ -150,7 +154,7 @@ MIXTURE = 'vit_jax.extras.mixture.mixture'
 SAMPLER = 'vit_jax.extras.mixture.class_sampler:build'
 
 # `data.exclude`: leaves out the examples that a list names.
-EXCLUDE = 'vit_jax.extras.curation.exclude:exclude'
+EXCLUDE = 'vit_jax.extras.curation.exclude:from_dataset'
 
 # Decodes images that are not 8-bit grey or RGB (`data.channels`, `data.dtype`).
 IMAGE_DECODER = 'vit_jax.extras.multichannel.decode:decode'
@@ -162,7 +166,7 @@ MEASURE = 'vit_jax.extras.multichannel.measure:measure'
 # its start up to a slash. Other names are paths or `TFDS`.
 SOURCES: Mapping[str, str] = {
     'digits': 'vit_jax.data.sources.builtin:digits',
-    'shapes': 'vit_jax.data.sources.builtin:shapes',
+    'shapes': 'vit_jax.extras.shapes.drawing:open_source',
     'vtab/': 'vit_jax.extras.sweep.vtab:open_source',
 }
 TFDS = 'vit_jax.data.sources.tfds:open_source'
@@ -170,21 +174,30 @@ TFDS = 'vit_jax.data.sources.tfds:open_source'
 # Suggests settings for data beside the conventions, and questions others.
 SUGGESTIONS = 'vit_jax.extras.suggest.suggest'
 
-# Sizes of sources without their files: functions of the name.
-PLANNED: Mapping[str, str] = {
+# Opens a dataset by its sizes, without its files.
+PLANNED = 'vit_jax.extras.plan.sizes:open_planned'
+
+# Sizes of sources that are not known datasets: functions of the name.
+SIZES: Mapping[str, str] = {
     'vtab/': 'vit_jax.extras.sweep.vtab:planned',
 }
 
 # Paths in `data.source`, by what they hold.
 FILES: Mapping[str, str] = {
-    'hub': 'vit_jax.extras.hub.source:open_hub',
+    'hub': 'vit_jax.extras.shards.parquet:open_hub',
     'folder': 'vit_jax.data.sources.folders:open_folder',
     'table': 'vit_jax.data.sources.tables:open_table',
     'images': 'vit_jax.data.sources.folders:open_images',
-    'Parquet files': 'vit_jax.extras.hub.source:open_parquet',
-    'tar files': 'vit_jax.data.sources.webdataset:open_tars',
+    'Parquet files': 'vit_jax.extras.shards.parquet:open_parquet',
+    'tar files': 'vit_jax.extras.shards.webdataset:open_tars',
     'TFDS folder': 'vit_jax.data.sources.tfds:open_folder',
 }
+
+# Groups of the examples of a split that `data prepare` wrote.
+GROUPS = 'vit_jax.extras.curation.group_files:read'
+
+# Records of TFDS's TFRecord files by index.
+TFRECORDS = 'vit_jax.extras.shards.tfrecords:open_records'
 
 # Files of weights that are read, the safest format first.
 WEIGHT_FILES: Mapping[str, str] = {

@@ -7,7 +7,6 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from tests import own_data
 from vit_jax import data
 from vit_jax import registry
 from vit_jax.data import dataset as dataset_lib
@@ -153,37 +152,3 @@ def test_batches_with_masks_have_the_abstract_shapes():
           } == {name: (array.shape, array.dtype) for name, array in
                 data.abstract_batch(config, dataset, 4).items()}
   assert set(np.unique(batch['segmentation'])) == {0, 1}
-
-
-@pytest.mark.parametrize('split', ['', 'train/'])
-def test_folders_of_masks(tmp_path, split):
-  names = [f'{split}{i}' for i in range(20)] + ['val/d/e'] * bool(split)
-  own_data.write(tmp_path, *(f'images/{name}.jpg' for name in names), *(
-      f'masks/{name}.png' for name in [*names, 'unused']), 'images/x.heic')
-  opened = own_data.open_path(tmp_path, 'masks', labelled=False)
-  assert opened.no_labels == 'Pixels have labels, images have none.'
-  assert opened.description.startswith(f'{tmp_path}: masks; train ')
-  assert opened.description.endswith(
-      'masks without an image: 1 (masks/unused.png); not read: 1 .heic')
-  sizes = own_data.sizes(opened)
-  assert sizes == ({'train': 20, 'val': 1} if split else
-                   {'train': 20 - sizes['test'], 'test': sizes['test']})
-  for source in opened.splits.values():
-    for i in range(len(source)):
-      path = source.key(i)
-      assert source[i]['image'].decode() == path
-      assert source[i]['segmentation'].decode() == path.replace(
-          'images/', 'masks/').replace('.jpg', '.png')
-
-
-@pytest.mark.parametrize(('paths', 'message'), [
-    (['images/a.jpg', 'images/b.jpg', 'masks/a.png'],
-     '1 of 2 images .* no mask of the same name in masks/: images/b.jpg'),
-    (['images/a.jpg', 'masks/a.png', 'masks/a.tif'],
-     'two masks of one image, masks/a.png and masks/a.tif'),
-    (['images/a.txt', 'masks/a.png'], 'There are no images in .*/images'),
-    (['a.jpg', 'labels/a.png'], 'it holds labels/, a.jpg')])
-def test_images_without_one_mask_are_errors(tmp_path, paths, message):
-  own_data.write(tmp_path, *paths)
-  with pytest.raises(ValueError, match=message):
-    own_data.open_path(tmp_path, 'masks')

@@ -128,7 +128,7 @@ def check(
         note(f'note: evals.{name} measures on images that are trained on: '
              f'{test.title}')
     elif config.data.own_source(section.source) is not None:
-      for line in groups.check_sources(
+      for line in groups.check_undivided(
           {'train': dataset.source, f'evals.{name}': test.source},
           where=f'{dataset.name} and {test.name}',
           divided=config.data.divided_groups):

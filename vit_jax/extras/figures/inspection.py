@@ -13,8 +13,8 @@ from PIL import Image
 
 from vit_jax import console as console_lib
 from vit_jax import pictures as pictures_lib
+from vit_jax import registry
 from vit_jax import tree
-from vit_jax.data.sources import masks as masks_lib
 from vit_jax.extras import html_page
 from vit_jax.extras.figures import attention_maps
 from vit_jax.extras.figures import embeddings
@@ -138,7 +138,8 @@ def segmentation(
   images = [np.asarray(images_lib.open_image(name, model.preprocess))
             for name in names]
   classes = {'prediction': found}
-  masks = [masks_lib.find_mask(str(name)) for name in names]
+  find_mask = registry.load(registry.MASKS).find_mask
+  masks = [find_mask(str(name)) for name in names]
   if any(masks):
     classes = {'label': [
         np.asarray(Image.open(mask)) if mask else np.full_like(one, 255)

@@ -1,7 +1,6 @@
 """Random access to TFDS's TFRecord files; damaged files are errors."""
 
 import json
-import struct
 
 from array_record.python import array_record_module
 from etils import epath
@@ -14,18 +13,12 @@ from tests import pictures
 from tests import tfds_files
 from vit_jax import data
 from vit_jax.data.sources import tfds as tfds_lib
-from vit_jax.data.sources import tfrecords
+from vit_jax.extras.shards import tfrecords
 
 FEATURES = {
     'image': datasets.features.Image(
         shape=(None, None, 1), encoding_format='png'),
     'label': datasets.features.ClassLabel(num_classes=3)}
-
-
-def framed(record):
-  """Returns a record with its length and checksums."""
-  return b''.join(part + struct.pack('<I', tfrecords.masked_crc(part))
-                  for part in (struct.pack('<Q', len(record)), record))
 
 
 def png(value):
@@ -39,7 +32,7 @@ def folder(tmp_path):
       {'image': [png(i)], 'label': [i % 3]} for i in range(7)]})
   source = folder / 'tiny-train.array_record-00000-of-00001'
   reader = array_record_module.ArrayRecordReader(str(source))
-  records = [framed(record) for record in reader.read_all()]
+  records = [tfds_files.framed(record) for record in reader.read_all()]
   source.unlink()
   for i, part in enumerate((records[:4], [], records[4:])):
     (folder / f'tiny-train.tfrecord-{i:05}-of-00003').write_bytes(
@@ -82,7 +75,7 @@ def test_examples_are_read_by_index(folder):
 def test_a_changed_file_is_scanned_again(folder):
   own_data.open_path(folder)
   last = folder / 'tiny-train.tfrecord-00002-of-00003'
-  last.write_bytes(last.read_bytes() + framed(b'more'))
+  last.write_bytes(last.read_bytes() + tfds_files.framed(b'more'))
   with pytest.raises(ValueError, match='has 4 records, but .* says 3'):
     own_data.open_path(folder)
 

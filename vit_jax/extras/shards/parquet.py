@@ -27,6 +27,7 @@ from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_files
 from vit_jax.data.sources import table_source
 from vit_jax.data.sources import tables as tables_lib
+from vit_jax.extras.shards import file_keys
 
 _PREFIX = 'hf://datasets/'
 
@@ -55,7 +56,7 @@ def open_hub(
   try:
     return _open(
         [*found.values()], config, where=address,
-        keys=columns_lib.FileKeys([*found], np.cumsum(lengths)),
+        keys=file_keys.FileKeys([*found], np.cumsum(lengths)),
         splits=columns_lib.of_codes(
             [*found], np.repeat(np.arange(len(found)), lengths)))
   except protocol.Unconventional as error:
@@ -82,7 +83,7 @@ def open_parquet(
     converted = datasets.Dataset.from_parquet(
         [glob.escape(os.fspath(path)) for path in paths], keep_in_memory=False)
   return _open(
-      [converted], config, where=where, keys=columns_lib.FileKeys(
+      [converted], config, where=where, keys=file_keys.FileKeys(
           files.relative_names(paths), np.cumsum(lengths)),
       splits=files.splits_of_files(paths, lengths, where=where))
 
@@ -96,7 +97,7 @@ def _explained(where: str) -> contextlib.AbstractContextManager[None]:
 
 def _open(
     converted: Sequence[Any], config: columns_lib.LabelConfig, *, where: str,
-    keys: columns_lib.FileKeys, splits: columns_lib.Column | None,
+    keys: file_keys.FileKeys, splits: columns_lib.Column | None,
 ) -> protocol.DatasetSplits:
   """Builds splits of the Arrow files of `datasets`."""
   paths = tuple(file['filename'] for one in converted

@@ -23,10 +23,11 @@ from vit_jax import schema
 from vit_jax import untrusted
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
-from vit_jax.data.sources import offset_index
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_files
 from vit_jax.data.sources import table_source
+from vit_jax.extras.shards import file_keys
+from vit_jax.extras.shards import offset_index
 
 _LABEL = 'cls'
 
@@ -60,7 +61,7 @@ def open_tars(
   # Equal keys may be the same image: hash splits keep them together.
   return table_source.build(table_source.Images(
       where=where, read=records.read, notes=notes, **columns,
-      keys=columns_lib.FileKeys(shards, records.ends, keys),
+      keys=file_keys.FileKeys(shards, records.ends, keys),
       class_names=_indices(columns['labels'].get(_LABEL)),
       group_of=lambda row: str(keys[row])), config)
 

@@ -16,7 +16,7 @@ from etils import epath
 import google_crc32c
 import pyarrow as pa
 
-from vit_jax.data.sources import offset_index
+from vit_jax.extras.shards import offset_index
 
 _HEADER, _FOOTER = struct.Struct('<QI'), struct.Struct('<I')
 

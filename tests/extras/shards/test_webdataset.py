@@ -159,3 +159,40 @@ def test_links_are_an_error(tmp_path):
     tar.addfile(member)
   with pytest.raises(ValueError, match="the link '9.png'.*--dereference"):
     own_data.open_path(tmp_path / 'a.tar')
+
+
+def test_tars_may_have_a_split_in_their_json(tmp_path):
+  own_data.write_tar(tmp_path / 'x.tar', [
+      member for i in range(9) for member in (
+          (f'{i}.png', b'x'), (f'{i}.cls', b'%d' % (i % 2)),
+          (f'{i}.json', b'{"part": "%s"}' % (b'train', b'test')[i % 3 == 0]))])
+  assert own_data.sizes(own_data.open_splits(
+      tmp_path / 'x.tar', **{'table.split': 'part'})) == {'train': 6, 'test': 3}
+
+
+def labelled(kind='cls', count=4):
+  return [member for i in range(count) for member in (
+      (f'{i}.{kind}', {'cls': str(i % 3), 'json': json.dumps(
+          {'class': 'abc'[i % 3]})}[kind]), (f'{i}.png', str(i)))]
+
+
+TARS = [
+    ([('1.png', b''), ('2.png', b'')], {}, 'have no labels. .*KEY.cls'),
+    (labelled('json'), {}, 'have no labels. .*table.label=NAME'),
+    ([('1.cls', b'0')], {}, 'holds no images'),
+    ([*labelled(), ('1.jpg', b'')], {}, "1.jpg' and another image of '1'"),
+    ([*labelled(), ('1.cls', b'')], {}, "1.cls' and another label of '1'"),
+    (labelled('json'), {'table.label': 'clas'}, "'clas'. Did you mean 'class'"),
+    ([*labelled(), ('1.json', b'{')], {'table.label': 'class'},
+     '1.json of .* is not JSON'),
+    ([*labelled(count=3), ('x.png', b'')], {}, '1 of 4 cells .*row 4: None'),
+    (labelled('json'), {'table.label': 'class', 'group': 'patients'},
+     "Unknown key of the JSON .*'patients'")]
+
+
+@pytest.mark.parametrize(('members', 'flags', 'message'), TARS)
+def test_malformed_members_and_labels_are_errors(
+    tmp_path, members, flags, message):
+  own_data.write_tar(tmp_path / 'a.tar', members)
+  with pytest.raises(ValueError, match=message):
+    own_data.open_splits(tmp_path / 'a.tar', **flags)

@@ -1,1 +1,0 @@
-"""Images in Parquet files, and datasets of the Hugging Face hub."""
