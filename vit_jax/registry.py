@@ -82,10 +82,10 @@ FIGURES = 'vit_jax.extras.figures.evaluation_figures:draw'
 # `objective.name`: config records.
 OBJECTIVES: Mapping[str, str] = {
     'supervised': 'vit_jax.objectives.supervised:SupervisedConfig',
-    'distill': 'vit_jax.objectives.distill:DistillConfig',
+    'distill': 'vit_jax.extras.distill.distill:DistillConfig',
     'masked_patch': 'vit_jax.objectives.masked_patch:MaskedPatchConfig',
     'mae': 'vit_jax.objectives.mae:MaeConfig',
-    'lejepa': 'vit_jax.objectives.lejepa:LejepaConfig',
+    'lejepa': 'vit_jax.extras.lejepa.lejepa:LejepaConfig',
     'segmentation': 'vit_jax.extras.segmentation.objective:SegmentationConfig',
     'flexivit': 'vit_jax.extras.zoo.flexivit:FlexivitConfig',
 }
