@@ -41,6 +41,9 @@ MODELS: Mapping[str, str] = {
     'backbone': 'vit_jax.extras.zoo.backbone_config:BackboneConfig',
 }
 
+# Overrides of a resize and a crop in the terms of timm.
+PREPROCESSING_TERMS = 'vit_jax.extras.zoo.configs.resize_and_crop'
+
 # Finds the model that the arrays of a file belong to.
 FOREIGN = 'vit_jax.extras.zoo.foreign:load'
 
