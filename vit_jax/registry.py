@@ -49,6 +49,8 @@ FOREIGN = 'vit_jax.extras.zoo.foreign:load'
 
 # Replaces the head of a module by the decoder of its config.
 DECODER = 'vit_jax.extras.segmentation.decoder:attach'
+# Reads the masks of images, for the objective and evaluators of masks.
+MASKS = 'vit_jax.extras.segmentation.mask_reader'
 # Classes of pixels: their shares, arrays and files.
 SEGMENTATION = 'vit_jax.extras.segmentation.predictions'
 

@@ -23,8 +23,11 @@ def build(objective, *, devices=1, accumulation=1):
 @pytest.mark.large  # Compiles training steps.
 def test_devices_and_microbatches_do_not_change_the_steps(
     objective=MAE, devices=2, accumulation=4):
-  one = build(objective)
-  many = build(objective, devices=devices, accumulation=accumulation)
+  assert_same_steps(build(objective), build(
+      objective, devices=devices, accumulation=accumulation))
+
+
+def assert_same_steps(one, many):
   start = jax.device_get(one.init_state())
   state, losses = toy.take_steps(
       one, jax.device_put(start, one.shardings), last=2)

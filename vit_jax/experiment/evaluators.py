@@ -65,7 +65,7 @@ def opener(
       dataset, ranks = class_sampling_lib.draw_per_class(
           dataset, per_class, seeds=seeds, allow_fewer=allow_fewer)
     if masks and not dataset.masks:
-      dataset = data.with_masks(dataset)
+      dataset = registry.load(registry.MASKS).with_masks(dataset)
     return dataset, ranks
 
   return open_data

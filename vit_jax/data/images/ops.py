@@ -36,17 +36,11 @@ class Operation:
   masks: ClassVar[Literal['follows', 'nearest', 'stays', 'none']] = 'none'
   # Whether images need not be 8-bit grey or RGB.
   any_channels: ClassVar[bool] = False
-  is_random: ClassVar[bool] = True  # Whether it uses the generator.
 
   @property
   def least(self) -> tuple[int, int] | None:
     """Smallest height and width of the result; None if unknown or random."""
     return None
-
-  @property
-  def keeps_whole(self) -> bool:
-    """Whether it resizes whole images to a fixed size."""
-    return False
 
   def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
     """Returns the changed image: a result of `decode.decode`."""
@@ -124,7 +118,6 @@ class Resize(Operation):
   """
   masks: ClassVar = 'nearest'
   any_channels: ClassVar = True
-  is_random: ClassVar = False
 
   size: resize_lib.Size | None = None
   shorter: int | None = None
@@ -159,10 +152,6 @@ class Resize(Operation):
   def least(self) -> tuple[int, int]:
     """Smallest height and width of a resized image."""
     return resize_lib.height_width(self.size or self.cover or self.shorter or 1)
-
-  @property
-  def keeps_whole(self) -> bool:
-    return self.size is not None
 
   def at(self, resolution: tuple[int, int]) -> Operation:
     return self if self.shorter or self.cover else super().at(resolution)
@@ -207,7 +196,6 @@ class CentralCrop(Operation):
   """
   masks: ClassVar = 'follows'
   any_channels: ClassVar = True
-  is_random: ClassVar = False
 
   size: resize_lib.Size | None = None
   rounding: resize_lib.Rounding = 'tensorflow'
@@ -349,30 +337,6 @@ class Flip(RandomOp):
 
   def change(self, image: Picture, rng: np.random.Generator) -> Picture:
     return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-
-
-def for_mask(op: Operation, *, where: str) -> Operation | None:
-  """Returns the operation for the mask of an image; None if it stays as it is.
-
-  Raises:
-    ValueError: for an operation that masks cannot follow; names the setting
-      `where`.
-  """
-  if op.masks == 'none':
-    raise ValueError(
-        f'{where} has {type(op).__name__}, which does not apply to masks. Use '
-        'crops, resize, flip and changes of colour.')
-  if op.masks == 'nearest':
-    return dataclasses.replace(op, method='nearest')  # type: ignore[type-var]
-  return op if op.masks == 'follows' else None
-
-
-def check_whole(ops: Sequence[Operation], *, where: str) -> None:
-  """Raises a ValueError unless the operations resize the whole image."""
-  if not all(op.keeps_whole for op in ops):
-    raise ValueError(
-        f'{where}: {to_sections(ops)} may crop images, but the classes of all '
-        "pixels of an image need a resize only: [{'op': 'resize'}].")
 
 
 def to_sections(ops: Sequence[Operation]) -> list[dict[str, Any]]:
