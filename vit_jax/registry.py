@@ -124,8 +124,8 @@ EVALUATORS_OF_DATASETS: Mapping[str, Mapping[str, str]] = {
                   'mappings': './objectnet-1.0/mappings'},
 }
 
-# `evals.NAME.real_labels`: returns a dataset with the labels of a file.
-REAL_LABELS = 'vit_jax.extras.real_labels.imagenet:with_real_labels'
+# `evals.NAME.real_labels`: the evaluation with the labels of a file.
+REAL_LABELS = 'vit_jax.extras.real_labels.imagenet:evaluate'
 
 # `op` in `data.train_ops` and `data.eval_ops`: records of operations.
 OPERATIONS: Mapping[str, str] = {

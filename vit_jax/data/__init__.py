@@ -26,4 +26,3 @@ from vit_jax.data.sources.protocol import DatasetSplits
 from vit_jax.data.sources.protocol import Metadata
 from vit_jax.data.sources.protocol import Source
 from vit_jax.data.splits.class_sampling import class_labels
-from vit_jax.data.splits.class_sampling import TooFewExamples

@@ -45,15 +45,15 @@ def opener(
   @functools.cache
   def open_data(
       split: str, source: str, *, per_class: int = 0,
-      seeds: tuple[int, ...] = (0,), allow_fewer: bool = False,
-      real_labels: str = '', masks: bool = False,
+      seeds: tuple[int, ...] = (0,), masks: bool = False,
+      relabel: Callable[[data.Dataset], data.Dataset] | None = None,
   ) -> tuple[data.Dataset, np.ndarray | None]:
     own = config.data.own_source(source)
     dataset = data.open_dataset(
         config.data, split=split, source=own, data_optional=data_optional,
         labelled=config.objective.uses_labels and not masks)
-    if real_labels and not dataset.planned:
-      dataset = registry.load(registry.REAL_LABELS)(dataset, real_labels)
+    if relabel and not dataset.planned:
+      dataset = relabel(dataset)
     dataset = data.with_classes(
         dataset, train_data.classes,
         subset=bool(config.data.mixture) and own in config.data.sources)
@@ -63,7 +63,7 @@ def opener(
       return dataset, ranks
     if per_class:
       dataset, ranks = class_sampling_lib.draw_per_class(
-          dataset, per_class, seeds=seeds, allow_fewer=allow_fewer)
+          dataset, per_class, seeds=seeds, allow_fewer=True)
     if masks and not dataset.masks:
       dataset = registry.load(registry.MASKS).with_masks(dataset)
     return dataset, ranks
