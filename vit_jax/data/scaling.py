@@ -97,17 +97,13 @@ def scale_notes(
     trained: scale of the weights.
   """
   notes = []
-  ranges = [tuple(each.value_range or value_scale_lib.DEFAULT_RANGE)
-            for each in (config, trained)]
-  if ranges[0] != ranges[1]:
-    notes.append(f'note: data.value_range is {ranges[0]}, but the weights are '
-                 f'for {ranges[1]}')
-  for name in ('mean', 'std'):
-    theirs, ours = (getattr(each, name) for each in (trained, config))
-    sizes = np.size(ours), np.size(theirs)
-    other_channels = min(sizes) > 1 and sizes[0] != sizes[1]
-    if isinstance(ours, str) or isinstance(theirs, str) or other_channels:
-      continue
+  for name in ('value_range', 'mean', 'std'):
+    both = getattr(config, name), getattr(trained, name)
+    ours, theirs = (value_scale_lib.DEFAULT_RANGE if value is None else value
+                    for value in both)
+    sizes = {np.size(ours), np.size(theirs)} - {1}
+    if isinstance(ours, str) or len(sizes) > 1:
+      continue  # Not measured yet, or of other channels.
     if not np.allclose(ours, theirs):
       notes.append(f'note: data.{name} is {ours}, but the weights are for '
                    f'{tuple(np.atleast_1d(theirs).tolist())}')
