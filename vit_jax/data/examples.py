@@ -153,9 +153,9 @@ class LoadExample:
   ) -> Int32[np.ndarray, '...'] | Float32[np.ndarray, 'targets']:
     """Returns a class index, a list padded with -1, or scaled targets."""
     if self.dataset.targets:
-      return standardise(
-          label, self.dataset.targets, mean=self.config.target_mean,
-          std=self.config.target_std)
+      values = to_vector(label, self.dataset.targets)  # NaN stays NaN.
+      return ((values - self.config.target_mean)
+              / self.config.target_std).astype(np.float32)
     indices = np.unique(np.asarray(label, np.int64))
     num_classes, max_labels = self.dataset.num_classes, self.config.max_labels
     invalid = indices[(indices < 0) | (indices >= num_classes)]
@@ -186,24 +186,6 @@ class LoadExample:
     """Returns the generator of the operations of an example."""
     # In evaluation the same for every image, as in predictions.
     return rng if self.train else np.random.default_rng(0)
-
-
-def standardise(
-    label: Any, targets: Sequence[str], *, mean: Sequence[float],
-    std: Sequence[float],
-) -> Float32[np.ndarray, 'targets']:
-  """Returns (label - mean) / std; NaN (missing) stays NaN.
-
-  Raises:
-    ValueError: if the number of targets differs.
-  """
-  if len(mean) != len(targets):
-    raise ValueError(
-        f'data.target_mean has {len(mean)} numbers, but there are '
-        f'{len(targets)} targets: {", ".join(targets)}. Remove target_mean and '
-        'target_std to measure them.')
-  values = to_vector(label, targets)
-  return ((values - np.asarray(mean)) / np.asarray(std)).astype(np.float32)
 
 
 def to_vector(

@@ -27,9 +27,14 @@ def measured(
         registry.MEASURE)(config, dataset)
     config = dataclasses.replace(config, mean=mean, std=std)
   config = dataclasses.replace(config, **vars(config.value_scale))
-  if not dataset.targets or config.target_mean:
+  count, given = len(dataset.targets), len(config.target_mean)
+  if count and given not in (0, count):
+    raise ValueError(
+        f'data.target_mean has {given} numbers, but there are {count} targets: '
+        f'{", ".join(dataset.targets)}. Remove target_mean and target_std to '
+        'measure them.')
+  if given or not count:
     return config
-  count = len(dataset.targets)
   means, stds = ((0.0,) * count, (1.0,) * count) if dataset.planned else (
       _measure_targets(dataset))
   return dataclasses.replace(config, target_mean=means, target_std=stds)
