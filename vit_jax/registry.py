@@ -131,7 +131,7 @@ REAL_LABELS = 'vit_jax.extras.real_labels.imagenet:evaluate'
 OPERATIONS: Mapping[str, str] = {
     'central_crop': 'vit_jax.data.images.ops:CentralCrop',
     'flip': 'vit_jax.data.images.ops:Flip',
-    'inception_crop': 'vit_jax.data.images.ops:InceptionCrop',
+    'inception_crop': 'vit_jax.data.images.inception_crop:InceptionCrop',
     'pad_crop': 'vit_jax.data.images.ops:PadCrop',
     'resize': 'vit_jax.data.images.ops:Resize',
     'blur': 'vit_jax.extras.augment.colour:Blur',
