@@ -136,12 +136,10 @@ class LoadExample:
     """Returns the decoded image of an example, and its other fields."""
     with self.dataset.naming(index, kind=unreadable_lib.UnreadableError):
       cache, max_bytes = self.dataset.cache, self.config.cache_mib * 2**20
-      if self.dataset.masks:
-        max_bytes = 0  # Masks are not cached.
-      cached = cache.get(index) if max_bytes else None
-      example = cached or self.dataset[index]
+      example = cache.get(index) or self.dataset[index]
       image = self.config.decode(example['image'])
-      if max_bytes and not cached:
+      # Masks are not cached.
+      if max_bytes and index not in cache and not self.dataset.masks:
         pixels = ops_lib.pixels(image)
         if cache.num_bytes + pixels.nbytes <= max_bytes:
           cache[index] = {'image': pixels, 'label': example['label']}

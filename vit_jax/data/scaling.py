@@ -80,10 +80,9 @@ def inherit(
     value = trained.get(name, 'auto')
     if getattr(config, name) != 'auto' or value == 'auto':
       continue
-    different = isinstance(value, (list, tuple)) and sorted({*value})
-    if different and len(different) == 1:
-      value = different[0]
-    elif value == 'measured' or (different and len(value) != config.channels):
+    if isinstance(value, (list, tuple)) and len({*value}) == 1:
+      value = value[0]
+    elif value == 'measured' or np.size(value) not in (1, config.channels):
       raise ValueError(
           f'data.{name} is auto, that of the initial weights, but theirs is '
           f'{value}, and the images have {config.channels} channels. Set '

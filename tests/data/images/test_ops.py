@@ -86,7 +86,8 @@ def test_central_crop_fits_into_the_image():
     ('tf', 0.343, 0.345), ('torch', 0.42, 0.206)])
 def test_crops_have_the_distribution_of_their_library(
     sampler, area, below_a_fifth):
-  op = inception_crop.InceptionCrop(size=8, sampler=sampler, aspect=(0.75, 1.33))
+  op = inception_crop.InceptionCrop(
+      size=8, sampler=sampler, aspect=(0.75, 1.33))
   rng = operations.rng()
   left, top, width, height = np.array(
       [op.window(500, 375, rng) for _ in range(20_000)]).T
