@@ -114,7 +114,8 @@ def parse(section: Mapping[str, Any]) -> Preprocess:
   One number stands for both sides or all channels. `ops` are plain data, or
   typed; terms of `registry.PREPROCESSING_TERMS` may replace them.
   """
-  if section.keys() & {*names()} - {*FIELDS}:
+  others = section.keys() - {*FIELDS}
+  if others and others & {*names()}:
     return registry.load(registry.PREPROCESSING_TERMS).parse(section)
   section = {
       name: schema.convert(value, Any, where=name)

@@ -27,8 +27,7 @@ def test_settings_are_reported_unless_they_are_given(tmp_path):
   assert loaded.summary[-3:] == (
       '  assumed, as for a Hugging Face DINOv2: mean=(0.485, 0.456, 0.406), '
       'std=(0.229, 0.224, 0.225)',
-      '  assumed: ops=resize(size=(64, 64)), central_crop(size=(32, 32), '
-      'rounding=torchvision)',
+      '  assumed: ops=resize(size=(64, 64)), central_crop(size=(32, 32))',
       '  overrides: num_heads=2, crop=0.5')
   assert {name for name, origin in loaded.settings.items()
           if origin == weights_lib.GIVEN} == {'num_heads'}

@@ -67,10 +67,11 @@ class Declared:
 
   def settings(self) -> dict[str, str]:
     """Returns the origins of the settings that every load reports."""
-    # The terms of timm describe the operations.
-    terms = [name for name in resize_and_crop.NAMES if name in self.preprocess]
+    # The terms of timm describe the operations, too.
+    of_ops = [name for name in ('ops', *resize_and_crop.NAMES)
+              if name in self.preprocess] or ['ops']
     return {name: ' and '.join(dict.fromkeys(map(
-        self._origin, terms if name == 'ops' and terms else [name])))
+        self._origin, of_ops if name == 'ops' else [name])))
             for name in weights_lib.REPORTED}
 
   def _origin(self, key: str) -> str:
