@@ -30,7 +30,7 @@ class SegmentationHeadConfig(evaluator.EvaluatorConfig):
     return pixels.METRICS
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
-    split = context.open(self, masks=True)
+    split = context.open(self, relabel=mask_reader.with_masks)
     assert split.mask is not None
     read_mask = split.mask
 

@@ -66,9 +66,10 @@ class SegmentationConfig(evaluator.EvaluatorConfig):
     return pixels.METRICS
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
-    test = context.open(self, masks=True)
+    test = context.open(self, relabel=mask_reader.with_masks)
     train = context.open(
-        dataclasses.replace(self, split=self.train_split), masks=True)
+        dataclasses.replace(self, split=self.train_split),
+        relabel=mask_reader.with_masks)
     rows, columns = context.grid
     ignored, names = self._of_masks(context, test.dataset)
 
