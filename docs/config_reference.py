@@ -24,7 +24,8 @@ from vit_jax.optim import config as optim_config
 PATH = pathlib.Path(__file__).with_name('config.md')
 # Pages of the leaves whose records have keys.
 LEAVES = {leaf: PATH.with_name(f'{page}.md') for leaf, page in {
-    'diagnostics': 'evaluation', 'segmentation': 'segmentation', 'zoo': 'zoo',
+    'diagnostics': 'evaluation', 'distill': 'distillation',
+    'lejepa': 'self_supervised', 'segmentation': 'segmentation', 'zoo': 'zoo',
 }.items()}
 _MARK = '<!-- Keys, by python -m docs.config_reference -->'
 # Records that all others of their section extend.

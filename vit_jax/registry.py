@@ -41,11 +41,16 @@ MODELS: Mapping[str, str] = {
     'backbone': 'vit_jax.extras.zoo.backbone_config:BackboneConfig',
 }
 
+# Overrides of a resize and a crop in the terms of timm.
+PREPROCESSING_TERMS = 'vit_jax.extras.zoo.configs.resize_and_crop'
+
 # Finds the model that the arrays of a file belong to.
 FOREIGN = 'vit_jax.extras.zoo.foreign:load'
 
 # Replaces the head of a module by the decoder of its config.
 DECODER = 'vit_jax.extras.segmentation.decoder:attach'
+# Reads the masks of images, for the objective and evaluators of masks.
+MASKS = 'vit_jax.extras.segmentation.mask_reader'
 # Classes of pixels: their shares, arrays and files.
 SEGMENTATION = 'vit_jax.extras.segmentation.predictions'
 
@@ -86,10 +91,10 @@ FIGURES = 'vit_jax.extras.figures.evaluation_figures:draw'
 # `objective.name`: config records.
 OBJECTIVES: Mapping[str, str] = {
     'supervised': 'vit_jax.objectives.supervised:SupervisedConfig',
-    'distill': 'vit_jax.objectives.distill:DistillConfig',
+    'distill': 'vit_jax.extras.distill.distill:DistillConfig',
     'masked_patch': 'vit_jax.objectives.masked_patch:MaskedPatchConfig',
     'mae': 'vit_jax.objectives.mae:MaeConfig',
-    'lejepa': 'vit_jax.objectives.lejepa:LejepaConfig',
+    'lejepa': 'vit_jax.extras.lejepa.lejepa:LejepaConfig',
     'segmentation': 'vit_jax.extras.segmentation.objective:SegmentationConfig',
     'flexivit': 'vit_jax.extras.zoo.flexivit:FlexivitConfig',
 }
@@ -123,14 +128,14 @@ EVALUATORS_OF_DATASETS: Mapping[str, Mapping[str, str]] = {
                   'mappings': './objectnet-1.0/mappings'},
 }
 
-# `evals.NAME.real_labels`: returns a dataset with the labels of a file.
-REAL_LABELS = 'vit_jax.extras.real_labels.imagenet:with_real_labels'
+# `evals.NAME.real_labels`: the evaluation with the labels of a file.
+REAL_LABELS = 'vit_jax.extras.real_labels.imagenet:evaluate'
 
 # `op` in `data.train_ops` and `data.eval_ops`: records of operations.
 OPERATIONS: Mapping[str, str] = {
     'central_crop': 'vit_jax.data.images.ops:CentralCrop',
     'flip': 'vit_jax.data.images.ops:Flip',
-    'inception_crop': 'vit_jax.data.images.ops:InceptionCrop',
+    'inception_crop': 'vit_jax.data.images.inception_crop:InceptionCrop',
     'pad_crop': 'vit_jax.data.images.ops:PadCrop',
     'resize': 'vit_jax.data.images.ops:Resize',
     'blur': 'vit_jax.extras.augment.colour:Blur',

@@ -74,13 +74,6 @@ def test_an_own_loop_starts_from_the_checkpoint_unless_random(saved, capsys):
       experiment.random_params()['patches']['kernel'])
 
 
-def test_an_own_loop_has_the_parameters_of_the_teacher(saved):
-  model, path = saved
-  experiment = toy.build(objective={'name': 'distill', 'teacher': str(path)})
-  random_models.assert_same(
-      experiment.init_state().params['teacher'], model.params)
-
-
 def test_training_opens_the_checkpoint_once(saved, tmp_path, monkeypatch):
   experiment = vit_jax.build(toy.config(init={'checkpoint': str(saved[1])}))
   opened = mock.Mock(side_effect=open_lib.open)

@@ -12,6 +12,7 @@ from vit_jax.data import preprocessing as preprocessing_lib
 from vit_jax.extras.zoo import backbone_config
 from vit_jax.extras.zoo import safetensors
 from vit_jax.extras.zoo import save as save_lib
+from vit_jax.extras.zoo.configs import resize_and_crop
 from vit_jax.extras.zoo.configs import timm as timm_config
 from vit_jax.inference import images as images_lib
 
@@ -169,7 +170,7 @@ def test_images_of_any_size_are_preprocessed_as_by_timm(settings):
               'crop_mode': 'center', **settings}
   transform = timm.data.create_transform(
       **settings, is_training=False, mean=(0, 0, 0), std=(1, 1, 1))
-  preprocess = preprocessing_lib.parse(
+  preprocess = resize_and_crop.parse(
       timm_config.parse_preprocessing(settings))
   rng = np.random.default_rng(0)
   for _ in range(32):
@@ -189,7 +190,7 @@ def test_preprocessing_of_timm_is_loaded_and_saved(torch_models, tmp_path):
   images = torch_models.images(224, 224)
   torch_models.assert_close(
       ours(images)['logits'], torch_models.logits(theirs, images))
-  assert ours.preprocess == preprocessing_lib.parse({
+  assert ours.preprocess == resize_and_crop.parse({
       'resolution': 224, 'mean': preprocessing_lib.IMAGENET_MEAN,
       'std': preprocessing_lib.IMAGENET_STD, 'crop': 0.9, 'keep_aspect': True,
       'interpolation': 'bicubic'})

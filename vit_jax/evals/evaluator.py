@@ -76,12 +76,10 @@ class Context:
     activation: maps logits to probabilities.
     train_data: training data, with the classes of the model's head.
     open_split: opens (split, source='', batch_size=None, per_class=0,
-      seeds=(0,), allow_fewer=False, real_labels='', masks=False,
-      head_classes=False), where `per_class` samples that many examples of each
-      class for each seed, or all of a smaller class with `allow_fewer`,
-      `real_labels` is a file of ReaL labels, `masks` adds `segmentation` to
-      batches, and `head_classes` numbers the classes as the head, if it has
-      them all.
+      seeds=(0,), relabel=None, head_classes=False), where `per_class` samples
+      that many examples of each class for each seed, or all of a smaller class,
+      `relabel` maps the dataset to one with other labels or with masks, and
+      `head_classes` numbers the classes as the head, if it has them all.
     grid: rows and columns of the patches, the last of the tokens.
     note: prints a line, '' for none.
   """

@@ -13,7 +13,6 @@ import numpy as np
 from vit_jax import data
 from vit_jax import evals
 from vit_jax import objectives
-from vit_jax import registry
 from vit_jax import types
 from vit_jax.data import examples
 from vit_jax.data.splits import class_sampling as class_sampling_lib
@@ -45,28 +44,23 @@ def opener(
   @functools.cache
   def open_data(
       split: str, source: str, *, per_class: int = 0,
-      seeds: tuple[int, ...] = (0,), allow_fewer: bool = False,
-      real_labels: str = '', masks: bool = False,
+      seeds: tuple[int, ...] = (0,),
+      relabel: Callable[[data.Dataset], data.Dataset] | None = None,
   ) -> tuple[data.Dataset, np.ndarray | None]:
     own = config.data.own_source(source)
     dataset = data.open_dataset(
         config.data, split=split, source=own, data_optional=data_optional,
-        labelled=config.objective.uses_labels and not masks)
-    if real_labels and not dataset.planned:
-      dataset = registry.load(registry.REAL_LABELS)(dataset, real_labels)
+        labelled=config.objective.uses_labels and not relabel)
+    if relabel and not dataset.planned:
+      dataset = relabel(dataset)
     dataset = data.with_classes(
         dataset, train_data.classes,
         subset=bool(config.data.mixture) and own in config.data.sources)
     dataset = config.objective.with_labels(dataset)
-    ranks = None
-    if dataset.planned:
-      return dataset, ranks
-    if per_class:
-      dataset, ranks = class_sampling_lib.draw_per_class(
-          dataset, per_class, seeds=seeds, allow_fewer=allow_fewer)
-    if masks and not dataset.masks:
-      dataset = data.with_masks(dataset)
-    return dataset, ranks
+    if dataset.planned or not per_class:
+      return dataset, None
+    return class_sampling_lib.draw_per_class(
+        dataset, per_class, seeds=seeds, allow_fewer=True)
 
   return open_data
 

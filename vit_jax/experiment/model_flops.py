@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 import dataclasses
-import functools
 from typing import Any
 
 import flax.linen as nn
@@ -44,11 +43,13 @@ def per_image(experiment: experiment_lib.Experiment) -> PerImage:
   training = 3 * forward
   if not all(jax.tree.leaves(_trainable(experiment))):
     training = gradient(experiment, remat='none')
-  if experiment.teacher is not None:
-    from vit_jax.objectives import distill
+  teacher = experiment.teacher
+  if teacher is not None:
     training += flops.count(
-        functools.partial(distill.outputs, experiment.teacher),
-        experiment.teacher.shapes, distill.image(experiment.teacher))
+        _outputs(factory.build(
+            teacher.config, num_classes=teacher.config.num_classes)),
+        teacher.shapes, {'images': jax.ShapeDtypeStruct(
+            (1, *teacher.resolution, teacher.preprocess.channels), 'float32')})
   return PerImage(forward, training)
 
 

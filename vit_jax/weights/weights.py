@@ -21,7 +21,7 @@ from vit_jax.models import positions as positions_lib
 W = TypeVar('W', bound='Weights')
 _MAX_NAMES = 4  # Names of classes or arrays in a line.
 # Settings whose origin every load reports.
-REPORTED = ('mean', 'std', 'ops', *preprocessing.TERMS, 'labels', 'num_heads')
+REPORTED = ('mean', 'std', 'ops', 'labels', 'num_heads')
 GIVEN = 'given'  # Origin of settings that the caller sets.
 
 
@@ -142,11 +142,9 @@ def _summary(weights: Weights) -> Iterator[str]:
 def _values(weights: Weights) -> dict[str, Any]:
   """Returns the value of each setting that the model has."""
   preprocess, config = weights.preprocess, weights.config
-  result: dict[str, Any] = {'mean': preprocess.mean, 'std': preprocess.std}
-  try:
-    result |= vars(preprocessing.ResizeAndCrop.of(preprocess)[0])
-  except ValueError:
-    result['ops'] = preprocess.sections
+  result: dict[str, Any] = {
+      'mean': preprocess.mean, 'std': preprocess.std,
+      'ops': preprocess.description}
   if config.num_classes:
     result['labels'] = shortened(preprocess.labels) or 'none'
   if heads := getattr(config, 'num_heads', 0):

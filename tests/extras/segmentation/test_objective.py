@@ -9,8 +9,8 @@ import pytest
 
 from tests import toy
 from tests.experiment import test_steps
-from vit_jax import data
 from vit_jax import objectives
+from vit_jax.extras.segmentation import mask_reader
 from vit_jax.extras.segmentation import objective as segmentation
 
 OBJECTIVE = {'name': 'segmentation', 'classes': ['ground', 'shape']}
@@ -21,8 +21,8 @@ def example(seed=0):
   rng = np.random.default_rng(seed)
   logits = rng.normal(size=(3, 6, 8, 4)).astype(np.float32)
   labels = rng.integers(0, 4, (3, 6, 8)).astype(np.uint8)
-  labels[rng.uniform(size=labels.shape) < 0.3] = data.IGNORED
-  labels[2] = data.IGNORED
+  labels[rng.uniform(size=labels.shape) < 0.3] = mask_reader.IGNORED
+  labels[2] = mask_reader.IGNORED
   return jnp.asarray(logits), jnp.asarray(labels)
 
 
@@ -33,7 +33,7 @@ def test_the_loss_is_the_weighted_mean_over_pixels_with_a_class(weights):
       segmentation.pixel_loss(logits, labels, weights=weights))
   logits, labels = np.asarray(logits), np.asarray(labels)
   for i in range(2):
-    known = labels[i] != data.IGNORED
+    known = labels[i] != mask_reader.IGNORED
     scores, classes = logits[i][known].astype(np.float64), labels[i][known]
     errors = np.log(np.exp(scores).sum(-1)) - scores[
         np.arange(len(classes)), classes]
@@ -50,7 +50,7 @@ def test_pixels_without_a_class_have_no_gradient():
       logits)
   assert np.isfinite(gradient).all()
   np.testing.assert_array_equal(
-      np.abs(gradient).sum(-1) > 0, labels != data.IGNORED)
+      np.abs(gradient).sum(-1) > 0, labels != mask_reader.IGNORED)
 
 
 def test_logits_are_interpolated_to_the_mask():

@@ -39,12 +39,17 @@ MODEL = {'width': 8, 'depth': 2, 'mlp_dim': 8, 'num_heads': 2, 'patch': 4,
          'num_classes': 5}
 
 
+def resized_and_cropped(**resize):
+  return [{'op': 'resize', 'rounding': 'torchvision', **resize},
+          {'op': 'central_crop', 'rounding': 'torchvision'}]
+
+
 @pytest.fixture(scope='module')
 def model():
   made = random_models.make(
       MODEL, side=32, mean=preprocessing_lib.IMAGENET_MEAN,
-      std=preprocessing_lib.IMAGENET_STD, keep_aspect=True, crop=0.875,
-      interpolation='bicubic', labels=tuple('abcde'))
+      std=preprocessing_lib.IMAGENET_STD, labels=tuple('abcde'),
+      ops=resized_and_cropped(shorter=36, method='bicubic'))
   # Keeps the probabilities away from 0 and 1.
   made.params['head'] = jax.tree.map(lambda x: 0.3 * x, made.params['head'])
   return made
@@ -164,11 +169,12 @@ PICTURES = {
 }
 SETTINGS = (
     {},
-    {'crop': 0.875, 'mean': preprocessing_lib.IMAGENET_MEAN,
+    {'mean': preprocessing_lib.IMAGENET_MEAN,
      'std': preprocessing_lib.IMAGENET_STD},
-    {'keep_aspect': True, 'crop': 0.9, 'interpolation': 'lanczos'},
-    {'keep_aspect': True, 'resolution': (24, 32)},
-    {'value_range': (16.0, 235.0), 'interpolation': 'bicubic'},
+    {'ops': resized_and_cropped(shorter=35, method='lanczos')},
+    {'ops': resized_and_cropped(cover=(24, 32)), 'resolution': (24, 32)},
+    {'value_range': (16.0, 235.0), 'ops': [
+        {'op': 'resize', 'method': 'bicubic'}]},
     {'ops': [{'op': 'resize', 'size': 36}, {'op': 'central_crop', 'size': 32}]},
     {'ops': [{'op': 'resize', 'cover': 36}, {'op': 'central_crop'}]},
 )

@@ -117,8 +117,7 @@ def test_positions_of_every_kind_fit_a_model_of_another_grid(settings):
 
 
 @pytest.mark.parametrize(('objective', 'section'), [
-    ('mae', {'rotary': {}}), ('mae', {'position': 'relative_2d'}),
-    ('lejepa', {'position': 'relative_mlp'})])
+    ('mae', {'rotary': {}}), ('mae', {'position': 'relative_2d'})])
 def test_a_model_that_does_not_suit_the_objective_is_an_error(
     objective, section):
   words = {'rotary': 'model.rotary=RotaryConfig'}

@@ -11,7 +11,7 @@ from PIL import Image
 
 from vit_jax import atomic_files
 from vit_jax import pixel_classes
-from vit_jax.data.images import ops as ops_lib
+from vit_jax.extras.segmentation import mask_reader
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import model as model_lib
 from vit_jax.inference import predictions
@@ -23,7 +23,7 @@ def check(model: model_lib.Model) -> None:
     raise ValueError(
         f'{model.address or "The model"} has no decoder, and so no classes of '
         'pixels. Train one with configs/segmentation.py.')
-  ops_lib.check_whole(
+  mask_reader.check_whole(
       model.preprocess.ops or (), where='the preprocessing of the model')
 
 

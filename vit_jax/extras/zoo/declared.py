@@ -8,6 +8,7 @@ from typing import Any
 from vit_jax import schema
 from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import backbone_config as vit_config
+from vit_jax.extras.zoo.configs import resize_and_crop
 from vit_jax.models import model_config
 from vit_jax.models import positions as positions_lib
 from vit_jax.models import resnet_config
@@ -31,7 +32,7 @@ class Declared:
     families: names of the weight families it can describe; () for any.
     ours: whether vit_jax wrote it, so that it is complete.
     model: keys of the section `model`.
-    preprocess: arguments of `preprocessing.parse`.
+    preprocess: arguments of `resize_and_crop.parse`.
     resolution: image height and width of the position embeddings.
     positions: interpolation of position embeddings.
     embeds_prefix: whether class token and registers have position embeddings.
@@ -66,15 +67,17 @@ class Declared:
 
   def settings(self) -> dict[str, str]:
     """Returns the origins of the settings that every load reports."""
-    result = {}
-    for name in weights_lib.REPORTED:
-      # Operations declare what the terms of timm describe.
-      key = 'ops' if name in preprocessing.TERMS and (
-          name not in self.preprocess) else name
-      declared = key in self.preprocess or key in self.model
-      result[name] = self.origins.get(key) or (
-          f'declared by {self.source}' if declared else 'assumed')
-    return result
+    # The terms of timm describe the operations, too.
+    of_ops = [name for name in ('ops', *resize_and_crop.NAMES)
+              if name in self.preprocess] or ['ops']
+    return {name: ' and '.join(dict.fromkeys(map(
+        self._origin, of_ops if name == 'ops' else [name])))
+            for name in weights_lib.REPORTED}
+
+  def _origin(self, key: str) -> str:
+    declared = key in self.preprocess or key in self.model
+    return self.origins.get(key) or (
+        f'declared by {self.source}' if declared else 'assumed')
 
 
 def of_metadata(found: trunk.Declared) -> Declared:
@@ -146,7 +149,7 @@ def preprocess(
     declared: Declared, given: overrides_lib.Overrides,
 ) -> preprocessing.Preprocess:
   """Returns the declared preprocessing with the caller's changes."""
-  result = preprocessing.parse(
+  result = resize_and_crop.parse(
       {'resolution': resolution, **declared.preprocess})
   if not declared.ours:
     result = result.resized(resolution)

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from tests.extras.zoo import zoo_models
-from vit_jax.data import preprocessing
 from vit_jax.data.images import ops as ops_lib
 from vit_jax.extras.zoo import foreign
 from vit_jax.extras.zoo import safetensors
 from vit_jax.extras.zoo.configs import huggingface
+from vit_jax.extras.zoo.configs import resize_and_crop
 
 HF = {'model_type': 'vit', 'hidden_size': 12, 'num_attention_heads': 3}
 
@@ -32,7 +32,7 @@ def test_a_folder_sets_what_shapes_do_not(tmp_path):
   loaded = foreign.load(tmp_path)
   assert (loaded.config.num_heads, loaded.config.gelu,
           loaded.config.layer_norm_epsilon) == (3, 'tanh', 1e-7)
-  assert loaded.preprocess == preprocessing.parse({
+  assert loaded.preprocess == resize_and_crop.parse({
       'resolution': 32, 'mean': (0.1, 0.2, 0.3), 'std': (0.4, 0.5, 0.6),
       'interpolation': 'bicubic',
       'labels': tuple(f'class {i}' for i in range(5))})
@@ -115,7 +115,7 @@ def test_the_size_of_an_old_deit_preprocessor_is_a_square():
   found = huggingface.parse_preprocessor({
       'feature_extractor_type': 'DeiTFeatureExtractor', 'size': 256,
       'crop_size': 224, 'do_center_crop': True})
-  assert preprocessing.parse(found).ops == (
+  assert resize_and_crop.parse(found).ops == (
       ops_lib.Resize(256), ops_lib.CentralCrop(224))
 
 
@@ -123,18 +123,18 @@ def test_the_size_of_an_old_clip_preprocessor_is_the_shorter_side():
   found = huggingface.parse_preprocessor({
       'feature_extractor_type': 'CLIPFeatureExtractor', 'size': 256,
       'crop_size': 224, 'do_center_crop': True})
-  assert preprocessing.parse(found).ops == (
+  assert resize_and_crop.parse(found).ops == (
       ops_lib.Resize(shorter=256, rounding='torchvision'),
       ops_lib.CentralCrop(224))
 
 
 def test_a_shorter_side_and_a_rectangular_crop_are_read_as_they_are():
-  found = preprocessing.parse(huggingface.parse_preprocessor({
+  found = resize_and_crop.parse(huggingface.parse_preprocessor({
       'size': {'shortest_edge': 256}, 'do_center_crop': True, 'resample': 3,
       'crop_size': {'height': 224, 'width': 192}}))
   assert found.ops == (
       ops_lib.Resize(shorter=256, method='bicubic', rounding='torchvision'),
       ops_lib.CentralCrop((224, 192)))
-  assert preprocessing.parse(huggingface.parse_preprocessor({
+  assert resize_and_crop.parse(huggingface.parse_preprocessor({
       'do_resize': False, 'do_center_crop': True, 'crop_size': 32})).ops == (
           ops_lib.CentralCrop((32, 32)),)

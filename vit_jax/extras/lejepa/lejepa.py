@@ -27,10 +27,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vit_jax import fields
 from vit_jax import metrics
 from vit_jax import types
-from vit_jax.models import joint_embedding
+from vit_jax.extras.lejepa import joint_embedding
+from vit_jax.extras.lejepa import views as views_lib
 from vit_jax.models import model_config
 from vit_jax.objectives import objective
-from vit_jax.objectives import views as views_lib
 
 # Integration from -5 to 5 by the trapezoidal rule with 17 points (algorithm 1).
 # The integrand is symmetric, and 0 at t = 0.
@@ -102,7 +102,7 @@ class LejepaConfig(objective.ObjectiveConfig):
 
 
 class Lejepa(objective.CoupledObjective):
-  """Loss of a `models.joint_embedding.JointEmbedding`.
+  """Loss of a `joint_embedding.JointEmbedding`.
 
   Its metrics are the terms of the loss, 'prediction' and 'sigreg'.
   """

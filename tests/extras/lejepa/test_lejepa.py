@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 from tests import random_models
+from tests import toy
+from tests.experiment import test_steps
+from tests.objectives import test_config
 from vit_jax import objectives
+from vit_jax.extras.lejepa import lejepa
 from vit_jax.models import factory
 from vit_jax.models import positions as positions_lib
-from vit_jax.objectives import lejepa
 
 SECTION = {'width': 8, 'depth': 1, 'num_heads': 2, 'mlp_dim': 16, 'patch': 4}
 RNG = np.random.default_rng(0)
@@ -108,3 +111,56 @@ def test_embeddings_are_those_of_each_view():
   # Without views, the model is the ViT.
   outputs = jax.eval_shape(module.apply, {'params': params}, BATCH['image'])
   assert outputs['logits'].shape == (4, 5)
+
+
+TOY = {'name': 'lejepa', 'hidden': 8, 'embedding': 4, 'directions': 16,
+       'views': {'num_local': 2, 'local_size': 4}}
+
+
+@pytest.mark.slow  # Compiles training steps.
+def test_devices_and_microbatches_do_not_change_the_steps():
+  test_steps.test_devices_and_microbatches_do_not_change_the_steps(
+      TOY, devices=4, accumulation=2)
+
+
+@pytest.mark.slow
+def test_adapters_train_in_microbatches_of_a_compared_batch():
+  built = toy.build(
+      objective=TOY, accumulation=2, lora={'rank': 2},
+      optimizer={'frozen': ['(?!lora/).*']})
+  state, loss = jax.eval_shape(
+      built.train_step, built.abstract_state, built.abstract_batch)
+  assert loss.shape == ()
+  assert jax.tree.structure(state) == jax.tree.structure(built.abstract_state)
+
+
+@pytest.mark.parametrize(('section', 'words'), [
+    ({'weight': 1.0}, 'weight must be above 0 and below 1'),
+    ({'views': {'num_global': 1, 'num_local': 0}},
+     'num_global must be at least 2'),
+    ({'views': {'local_area': (0.5, 0.1)}}, 'low <= high, but is 0.5, 0.1'),
+    ({'views': {'global_area': (0.5, 2.0)}}, 'global_area must be above 0 and')
+])
+def test_a_wrong_section_is_an_error(section, words):
+  test_config.test_a_wrong_section_is_an_error(
+      {'name': 'lejepa', **section}, words)
+
+
+VIT = test_config.VIT
+
+
+@pytest.mark.parametrize(('section', 'model', 'words'), [
+    ({}, {'variant': 'R50x1'}, "unlike those of model.name='resnet'"),
+    ({}, {**VIT, 'position': 'relative'}, "model.position='relative'"),
+    ({}, {**VIT, 'position_at': 'layers'}, "model.position_at='layers'"),
+    ({'views': {'local_size': 6}}, VIT, 'views.local_size')])
+def test_a_model_that_does_not_suit_the_objective_is_an_error(
+    section, model, words):
+  test_config.test_a_model_that_does_not_suit_the_objective_is_an_error(
+      {'name': 'lejepa', **section}, model, words)
+
+
+def test_changes_of_colour_need_three_channels():
+  with pytest.raises(ValueError, match='have 4 channels.*grayscale=0'):
+    objectives.parse({'name': 'lejepa'}).build_model(
+        factory.parse(VIT), image_shape=(8, 12, 4), num_classes=5)

@@ -11,12 +11,13 @@ import pytest
 from scipy import special
 
 from tests import toy
+from tests.objectives import test_config
 from vit_jax import data
 from vit_jax import objectives
 from vit_jax.data import preprocessing
 from vit_jax.data import value_scale as value_scale_lib
+from vit_jax.extras.distill import distill
 from vit_jax.inference import load as load_lib
-from vit_jax.objectives import distill
 
 RNG = np.random.default_rng(0)
 STUDENT, TEACHER = (jnp.asarray(RNG.normal(size=(5, 4)), jnp.float32)
@@ -193,3 +194,12 @@ def test_labels_must_be_single_classes(labels):
   config = objectives.parse({'name': 'distill', 'teacher': 'x'})
   with pytest.raises(ValueError, match="name is 'distill', but"):
     config.resolve(data.Metadata(num_classes=1, **labels))
+
+
+@pytest.mark.parametrize(('section', 'words'), [
+    ({}, 'needs the weights of a teacher'),
+    ({'teacher': 'x', 'weight': 0.0}, 'weight must be above 0'),
+    ({'teacher': 'x', 'loss': 'sigmoid'}, "but loss is 'sigmoid'")])
+def test_a_wrong_section_is_an_error(section, words):
+  test_config.test_a_wrong_section_is_an_error(
+      {'name': 'distill', **section}, words)

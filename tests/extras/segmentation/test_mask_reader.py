@@ -1,17 +1,20 @@
-"""Masks follow the operations of their images."""
+"""Masks are read, and follow the operations of their images."""
 
 import dataclasses
 import re
 from typing import ClassVar
 
 import numpy as np
+from PIL import Image
 import pytest
 
+from tests import pictures
 from vit_jax import data
 from vit_jax import registry
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import examples
 from vit_jax.data.sources import protocol
+from vit_jax.extras.segmentation import mask_reader
 
 VALUES = 5
 
@@ -62,7 +65,8 @@ def load(*masks, classes=(), ignored=255, train=True, **settings):
       name='scenes', split='train', source=Scenes(*masks), num_classes=1)
   config = data.parse({'resolution': 12, 'channels': 1, **settings})
   return examples.LoadExample(
-      data.with_masks(dataset, classes, ignored=ignored), config, train=train)
+      mask_reader.with_masks(dataset, classes, ignored=ignored), config,
+      train=train)
 
 
 NEAREST = {'method': 'nearest'}
@@ -144,7 +148,8 @@ def test_original_masks_need_whole_images():
 
 def test_batches_with_masks_have_the_abstract_shapes():
   config = data.parse({'source': 'shapes', 'resolution': (8, 12)})
-  dataset = data.with_masks(data.open_dataset(config), ['ground', 'shape'])
+  dataset = mask_reader.with_masks(
+      data.open_dataset(config), ['ground', 'shape'])
   batches = data.train_batches(config, dataset, seed=0, batch_size=4)
   batch = next(batches)
   batches.close()
@@ -152,3 +157,38 @@ def test_batches_with_masks_have_the_abstract_shapes():
           } == {name: (array.shape, array.dtype) for name, array in
                 data.abstract_batch(config, dataset, 4).items()}
   assert set(np.unique(batch['segmentation'])) == {0, 1}
+
+
+def read(mask, image_size=None):
+  return mask_reader.read(
+      mask, image_size=image_size or mask.shape[::-1], max_pixels=10**6)
+
+
+def classes(*shape):
+  return np.random.default_rng(0).integers(0, 7, shape, np.uint8)
+
+
+@pytest.mark.parametrize('mode', ['L', 'P', '1', 'I;16'])
+def test_files_keep_their_classes(mode):
+  mask = classes(4, 4) % 2 if mode == '1' else classes(4, 4)
+  picture = (Image.fromarray(mask.astype(np.uint16)) if mode == 'I;16' else
+             Image.fromarray(mask * 255).convert('1') if mode == '1' else
+             Image.fromarray(mask))
+  if mode == 'P':  # The colours are not the classes.
+    picture.putpalette(list(range(255, -1, -1)) * 3)
+  assert picture.mode == mode
+  np.testing.assert_array_equal(
+      read(pictures.encode(picture), (4, 4)), mask)
+
+
+@pytest.mark.parametrize(('mask', 'words'), [
+    (pictures.encode(Image.new('RGB', (4, 4))), 'uint8 [4, 4, 3] up to 0'),
+    (np.full((4, 4), 256), 'int64 [4, 4] up to 256; expected one class'),
+    (np.full((4, 4), -1), 'expected one class from 0 to 255 per pixel'),
+    (np.zeros((4, 4)), 'its mask has pixels float64 [4, 4]'),
+    (np.zeros((4, 5), np.uint8), '4 x 5 pixels, but the image has 4 x 4'),
+    (b'no mask', 'its mask cannot be read: not an image'),
+])
+def test_masks_that_do_not_fit_are_errors(mask, words):
+  with pytest.raises(ValueError, match=re.escape(words)):
+    read(mask, (4, 4))

@@ -7,7 +7,7 @@ from PIL import Image
 from PIL import ImageEnhance
 import pytest
 
-from vit_jax.objectives import views as views_lib
+from vit_jax.extras.lejepa import views as views_lib
 
 BYTES = np.random.default_rng(0).integers(60, 180, (2, 12, 16, 3), np.uint8)
 PIXELS = jnp.asarray(BYTES / 255, jnp.float32)
