@@ -76,6 +76,9 @@ CHANGES = 'vit_jax.extras.changes.data_changes'
 # Describes the keys of configs for --help and misspelt flags.
 KEYS = 'vit_jax.extras.keys.reference'
 
+# Finds the peak figures and cores of a device kind.
+HARDWARE = 'vit_jax.extras.plan.hardware:find'
+
 # Draws the result of an evaluator for `evaluate`.
 FIGURES = 'vit_jax.extras.figures.evaluation_figures:draw'
 

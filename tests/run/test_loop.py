@@ -8,6 +8,7 @@ import math
 import os
 import shutil
 import signal
+import types
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from vit_jax.checkpoints import items
 from vit_jax.checkpoints import lock
 from vit_jax.checkpoints import paths
 from vit_jax.experiment import model_flops
-from vit_jax.parallel import hardware
+from vit_jax.run import counters as counters_lib
 from vit_jax.run import signals
 from vit_jax.run import writer as writer_lib
 from vit_jax.weights import open as open_lib
@@ -344,9 +345,9 @@ def test_cost_counts_images_at_changing_batch_sizes(base, workdir, capsys):
 def test_utilisation_is_logged_if_the_peak_is_known(
     base, stopped, tmp_path, monkeypatch):
   assert not any('train/mfu' in row for row in toy.rows(stopped[-1]))
-  monkeypatch.setattr(hardware, 'find', lambda kind: hardware.Hardware(
-      kind, (kind,), peak_flops=1e9, memory_bytes=0,
-      memory_bytes_per_sec=0.0))
+  monkeypatch.setattr(
+      counters_lib, 'hardware', lambda kind: types.SimpleNamespace(
+          name=kind, cores=1, peak_flops=1e9, peak_flops_per_core=1e9))
   train(dataclasses.replace(scripted(base), total_steps=4), tmp_path)
   per_image = model_flops.per_image(base).training
   for row in writer_lib.read_rows(tmp_path):
