@@ -60,8 +60,8 @@ BACKBONES = 'vit_jax.extras.zoo.backbones:table'
 # Says why a name of an earlier version is refused.
 ENDED = 'vit_jax.extras.zoo.removed:sentence'
 
-# Finds the thresholds of classes that evaluations during training have chosen.
-THRESHOLDS = 'vit_jax.extras.diagnostics.measured_thresholds:of_run'
+# Thresholds of the classes of a run, and flags of `evaluate` that store them.
+THRESHOLDS = 'vit_jax.extras.diagnostics.thresholds'
 
 # Returns the model card of a finished run; card and upload of `convert`.
 CARD = 'vit_jax.extras.cards.model_card:of_run'

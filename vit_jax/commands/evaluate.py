@@ -10,11 +10,13 @@ by name. Few-shot and k-NN evaluation do not use the head.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 from typing import Any
 
 from etils import epy
 
+from vit_jax import registry
 from vit_jax.commands import arguments
 
 with epy.lazy_imports():
@@ -52,14 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--output', default='', metavar='DIR',
       help='folder for figures (default: `evals` in the workdir)')
   arguments.add(parser, '--flip', '--text-embeddings', '--labels')
-  parser.add_argument(
-      '--sensitivity', type=float, metavar='X',
-      help='roc: choose the highest thresholds that reach this sensitivity, '
-      'such as 0.95 (default: highest sensitivity + specificity)')
-  parser.add_argument(
-      '--store-thresholds', action='store_true',
-      help='store the thresholds of roc with the checkpoint; predict decides '
-      'by them')
+  if thresholds := registry.optional(registry.THRESHOLDS):
+    thresholds.add_arguments(parser)
   parser.add_argument(
       '--stage', default='', metavar='NAME',
       help='stage: with --config, one of the config; without, a subfolder of '
@@ -74,13 +70,20 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   with watchdog_lib.Watchdog(
       log_config.LogConfig(), 'finding the checkpoint'):
     config, weights = _find(args)
-  config = evaluate_weights.with_settings(
-      config, flip=args.flip, sensitivity=args.sensitivity)
+  if args.flip:
+    config = dataclasses.replace(config, evals={
+        name: dataclasses.replace(section, flip=True)
+        for name, section in config.evals.items()})
+  thresholds = registry.optional(registry.THRESHOLDS)
+  if thresholds:
+    config = thresholds.configure(args, config, weights)
   run_folder = arguments.run_folder(args.workdir)
   results = evaluate_weights.evaluate(
-      config, weights, prints=True, store_thresholds=args.store_thresholds,
-      output=(epath.Path(args.output) if args.output else
-              run_folder and run_folder / 'evals'))
+      config, weights, prints=True, output=(
+          epath.Path(args.output) if args.output else
+          run_folder and run_folder / 'evals'))
+  if thresholds:
+    thresholds.store_results(args, weights, results)
   print(f'checkpoint  {weights.address} ({weights.kind})')
   return 0, results
 

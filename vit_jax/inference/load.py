@@ -17,7 +17,6 @@ from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.data import preprocessing
 from vit_jax.inference import class_names
 from vit_jax.inference import model as model_lib
-from vit_jax.inference import thresholds
 from vit_jax.models import factory
 from vit_jax.models import positions as positions_lib
 from vit_jax.weights import open as open_lib
@@ -81,8 +80,9 @@ def load(
       registry.is_target(objective))
   if known and not objectives.config_type(objective).trains_head():
     model = _without_head(model)
-  elif not model.has_decoder:
-    model = dataclasses.replace(model, thresholds=thresholds.of_run(model, log))
+  elif not model.has_decoder and (
+      leaf := registry.optional(registry.THRESHOLDS)):
+    model = dataclasses.replace(model, thresholds=leaf.of_run(model, log))
   if patch:
     model = registry.load(registry.PATCH)(model, patch, resolution)
   if positions:

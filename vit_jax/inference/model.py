@@ -49,8 +49,8 @@ class Model(weights_lib.Weights):
   not an image. Results of a single image have no batch axis.
 
   Attributes (see `weights.Weights`): `config`, `params`, `preprocess`,
-  `resolution`, `positions`, `origin`, `report` and `summary`; `thresholds` (see
-  `inference.thresholds`).
+  `resolution`, `positions`, `origin`, `report` and `summary`; `thresholds` of
+  the classes, if they decide (NaN for the negative one of two).
   """
   thresholds: tuple[float, ...] = ()
 
@@ -319,11 +319,15 @@ class Model(weights_lib.Weights):
       dtype: type of the arrays in the file: 'float32', 'float16' or 'bfloat16'.
 
     Returns:
-      Notes on settings for which the format's library computes differently.
+      Notes on settings for which the format's library computes differently,
+      and on what is not written.
 
     Raises:
       FileExistsError: if `target` exists.
       ValueError: if the format cannot represent the model, or a parameter is
         not finite.
     """
-    return save_lib.save(target, form, self, dtype=dtype)
+    notes = save_lib.save(target, form, self, dtype=dtype)
+    return [*notes, *[
+        'the thresholds of the classes are not written: without them, the most '
+        'probable class is predicted'] * bool(self.thresholds)]

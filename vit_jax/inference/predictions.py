@@ -23,7 +23,7 @@ class Prediction:
     probabilities: their probabilities.
     classes: their indices.
     decision: names of the predicted classes: those that reach the thresholds of
-      the run, see `inference.thresholds`, or the most probable one.
+      the run, or the most probable one.
   """
   names: tuple[str, ...]
   probabilities: tuple[float, ...]
@@ -81,7 +81,7 @@ def top_classes(
 ) -> list[Prediction]:
   """Returns the most probable classes of each image.
 
-  `thresholds` are those of the classes, see `inference.thresholds`.
+  `thresholds` are those of the classes; () decides for the most probable one.
 
   Raises a `ValueError` for an unknown activation or top_k < 1.
   """

@@ -47,7 +47,6 @@ with epy.lazy_imports():
   from vit_jax.inference import image_files
   from vit_jax.inference import images as images_lib
   from vit_jax.inference import model as model_lib
-  from vit_jax.inference import thresholds
 
 _SERVING = pathlib.Path(__file__).parents[1] / 'serving'
 TOLERANCE = 1e-3
@@ -119,7 +118,8 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   if loaded.config.dtype != 'float32':
     print(f'exported and compared in float32, not {loaded.config.dtype}')
   if loaded.thresholds:
-    print(thresholds.NOT_WRITTEN)
+    print('note: the thresholds of the classes are not written: without them, '
+          'the most probable class is predicted')
   with image_files.ReadProgress(len(found), errors) as reading:
     batches = _verification_batches(model, found, reading)
   if not found:
