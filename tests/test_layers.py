@@ -15,8 +15,8 @@ ROOT = pathlib.Path(__file__).parents[1]
 LAYERS = (
     ('types', 'tree', 'fields', 'schema', 'losses', 'metrics', 'atomic_files',
      'console', 'escape', 'exceptions', 'nearest_neighbours', 'untrusted',
-     'allocator', 'classes', 'pictures', 'pixel_classes', 'registry',
-     'spelling', 'early_signals'),
+     'allocator', 'classes', 'pictures', 'registry',
+     'early_signals'),
     ('models', 'data', 'optim', 'parallel'),
     ('objectives', 'training', 'checkpoints', 'weights', 'evals'),
     ('inference', 'experiment', 'run'),
@@ -30,7 +30,6 @@ WITHIN_A_ROW = {
     ('main', '__main__'),
     ('console', 'escape'),
     ('schema', 'registry'),
-    ('spelling', 'atomic_files'),
     ('weights', 'checkpoints'),
     ('run', 'experiment'),
     # Beside `experiment`: neither imports the other.

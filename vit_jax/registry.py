@@ -244,6 +244,12 @@ def nearest(name: Any, known: Sequence[str]) -> str:
   return f' Did you mean {close[0]!r}?' if close else ''
 
 
+def nearest_file(path: str | os.PathLike) -> str:
+  """Returns the same for the closest name in the folder of a missing file."""
+  folder, name = os.path.split(os.path.abspath(path))
+  return nearest(name, os.listdir(folder)) if os.path.isdir(folder) else ''
+
+
 def ended(name: Any) -> str:
   """Returns why a name of an earlier version is refused; '' for others."""
   sentence = optional(ENDED)

@@ -209,10 +209,9 @@ def test_all_stages_are_checked_before_the_first_trains(tmp_path, capsys):
 
 
 def test_short_flags_set_keys_of_the_config(config_file):
-  args = main.parse_arguments([
+  args = main.parse([
       'train', f'--config={config_file}', '--workdir=x', '--epochs=2', '--lr',
-      '1e-3', '--batch-size=8', '--config.seed=4', '--resolution=16'],
-                              *main.build_parsers())
+      '1e-3', '--batch-size=8', '--config.seed=4', '--resolution=16'])
   assert args.overrides == [
       'total.epochs=2.0', 'batch_size=8', 'optimizer.learning_rate=0.001',
       'data.resolution=16', 'seed=4']

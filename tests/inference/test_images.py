@@ -56,7 +56,7 @@ def test_a_crop_keeps_the_centre():
       {'resolution': 32, 'keep_aspect': True, 'crop': 0.5})
   wide = np.zeros((64, 128, 3), np.uint8)
   wide[16:48, 48:80] = 255
-  shown = images_lib.show(wide, preprocess)
+  shown = images_lib.resized(wide, preprocess)
   assert shown.size == (32, 32)
   assert np.asarray(shown).mean() > 250
 
@@ -72,7 +72,7 @@ def test_the_size_before_the_crop_is_that_of_timm(crop, resized):
 def test_a_rectangular_crop_fits_any_aspect_ratio(size):
   preprocess = preprocessing_lib.parse(
       {'resolution': (32, 64), 'keep_aspect': True, 'crop': 0.9})
-  assert images_lib.show(
+  assert images_lib.resized(
       np.zeros((*size, 3), np.uint8), preprocess).size == (64, 32)
 
 

@@ -35,6 +35,7 @@ from etils import epy
 from vit_jax.commands import arguments
 
 with epy.lazy_imports():
+  from etils import epath
   import jax
   import numpy as np
 
@@ -102,7 +103,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   server = [os.path.join(os.path.dirname(args.output), name)
             for name in SERVER if args.server]
   for written in (settings, *server):
-    arguments.check_absent(written)
+    atomic_files.check_absent(epath.Path(written))
   _check_quantize(args)
   export.check_installed(args.format)
   labels, errors = image_files.find(args.paths)
