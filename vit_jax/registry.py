@@ -63,6 +63,9 @@ ENDED = 'vit_jax.extras.zoo.removed:sentence'
 # Finds the thresholds of classes that evaluations during training have chosen.
 THRESHOLDS = 'vit_jax.extras.diagnostics.measured_thresholds:of_run'
 
+# Flags of `evaluate` for evaluators that choose thresholds.
+THRESHOLD_FLAGS = 'vit_jax.extras.diagnostics.threshold_flags'
+
 # Returns the model card of a finished run; card and upload of `convert`.
 CARD = 'vit_jax.extras.cards.model_card:of_run'
 PUBLISH = 'vit_jax.extras.cards.publish'

@@ -15,6 +15,7 @@ from typing import Any
 
 from etils import epy
 
+from vit_jax import registry
 from vit_jax.commands import arguments
 
 with epy.lazy_imports():
@@ -52,14 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       '--output', default='', metavar='DIR',
       help='folder for figures (default: `evals` in the workdir)')
   arguments.add(parser, '--flip', '--text-embeddings', '--labels')
-  parser.add_argument(
-      '--sensitivity', type=float, metavar='X',
-      help='roc: choose the highest thresholds that reach this sensitivity, '
-      'such as 0.95 (default: highest sensitivity + specificity)')
-  parser.add_argument(
-      '--store-thresholds', action='store_true',
-      help='store the thresholds of roc with the checkpoint; predict decides '
-      'by them')
+  if thresholds := registry.optional(registry.THRESHOLD_FLAGS):
+    thresholds.add_arguments(parser)
   parser.add_argument(
       '--stage', default='', metavar='NAME',
       help='stage: with --config, one of the config; without, a subfolder of '
@@ -74,11 +69,12 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   with watchdog_lib.Watchdog(
       log_config.LogConfig(), 'finding the checkpoint'):
     config, weights = _find(args)
-  config = evaluate_weights.with_settings(
-      config, flip=args.flip, sensitivity=args.sensitivity)
+  on_result = None
+  if thresholds := registry.optional(registry.THRESHOLD_FLAGS):
+    config, on_result = thresholds.apply(args, config, weights)
   run_folder = arguments.run_folder(args.workdir)
   results = evaluate_weights.evaluate(
-      config, weights, prints=True, store_thresholds=args.store_thresholds,
+      config, weights, prints=True, on_result=on_result,
       output=(epath.Path(args.output) if args.output else
               run_folder and run_folder / 'evals'))
   print(f'checkpoint  {weights.address} ({weights.kind})')
@@ -99,6 +95,6 @@ def _find(
         console_lib.print_lines(note)
   config = evaluate_checkpoint.config_for(
       weights, args.config, evaluators=args.evaluators.split(','),
-      overrides=args.overrides, stage=args.stage, source=args.source)
-  evaluate_checkpoint.print_differences(config, weights)
+      overrides=args.overrides, stage=args.stage, source=args.source,
+      flip=args.flip)
   return config, weights

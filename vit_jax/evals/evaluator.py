@@ -232,8 +232,6 @@ class EvaluatorConfig:
   reports_objective: ClassVar[bool] = False
   # Field with the split that the evaluator is fitted to, disjoint from `split`.
   fit_field: ClassVar[str] = ''
-  # Whether it chooses thresholds, for a `sensitivity` if that is set.
-  chooses_thresholds: ClassVar[bool] = False
   # Keys of earlier versions, which are ignored in saved configs.
   ended: ClassVar[tuple[str, ...]] = ()
 

@@ -58,7 +58,6 @@ class RocConfig(evaluator.EvaluatorConfig):
   sensitivity: float | None = None
 
   fit_field: ClassVar[str] = 'threshold_split'
-  chooses_thresholds: ClassVar[bool] = True
   ended: ClassVar[tuple[str, ...]] = ('samples', 'confidence')
 
   def __post_init__(self):
