@@ -35,7 +35,7 @@ WITHIN_A_ROW = {
     # Beside `experiment`: neither imports the other.
     ('run', 'inference')}
 # What leaves share.
-SHARED_BY_LEAVES = ('html_page',)
+SHARED_BY_LEAVES = ('html_page', 'plots')
 
 # Meaningless names.
 FORBIDDEN_NAMES = ('utils', 'util', 'helpers', 'helper', 'base', 'common', 'v2')

@@ -82,6 +82,9 @@ HARDWARE = 'vit_jax.extras.plan.hardware:find'
 # Draws the result of an evaluator for `evaluate`.
 FIGURES = 'vit_jax.extras.figures.evaluation_figures:draw'
 
+# Draws the metrics of runs.
+CURVES = 'vit_jax.extras.figures.training_curves:draw'
+
 # `objective.name`: config records.
 OBJECTIVES: Mapping[str, str] = {
     'supervised': 'vit_jax.objectives.supervised:SupervisedConfig',

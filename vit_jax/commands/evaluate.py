@@ -10,7 +10,6 @@ by name. Few-shot and k-NN evaluation do not use the head.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 from typing import Any
 
@@ -70,10 +69,6 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   with watchdog_lib.Watchdog(
       log_config.LogConfig(), 'finding the checkpoint'):
     config, weights = _find(args)
-  if args.flip:
-    config = dataclasses.replace(config, evals={
-        name: dataclasses.replace(section, flip=True)
-        for name, section in config.evals.items()})
   thresholds = registry.optional(registry.THRESHOLDS)
   if thresholds:
     config = thresholds.configure(args, config, weights)
@@ -102,6 +97,6 @@ def _find(
         console_lib.print_lines(note)
   config = evaluate_checkpoint.config_for(
       weights, args.config, evaluators=args.evaluators.split(','),
-      overrides=args.overrides, stage=args.stage, source=args.source)
-  evaluate_checkpoint.print_differences(config, weights)
+      overrides=args.overrides, stage=args.stage, source=args.source,
+      flip=args.flip)
   return config, weights

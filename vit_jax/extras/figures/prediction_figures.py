@@ -10,8 +10,8 @@ from vit_jax import console
 from vit_jax import metrics
 from vit_jax import pictures
 from vit_jax import registry
+from vit_jax.extras import plots
 from vit_jax.extras.figures import model_figures
-from vit_jax.run import curves as plots
 
 BLUE, ORANGE, GREY = plots.COLOURS[0], plots.COLOURS[1], '#999999'
 _MAX_COUNTS = 20  # Classes up to which each cell shows its count.
