@@ -15,8 +15,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 LAYERS = (
     ('types', 'tree', 'fields', 'schema', 'losses', 'metrics', 'atomic_files',
      'console', 'escape', 'exceptions', 'nearest_neighbours', 'untrusted',
-     'allocator', 'classes', 'pictures', 'registry',
-     'early_signals'),
+     'allocator', 'classes', 'registry'),
     ('models', 'data', 'optim', 'parallel'),
     ('objectives', 'training', 'checkpoints', 'weights', 'evals'),
     ('inference', 'experiment', 'run'),
@@ -35,7 +34,7 @@ WITHIN_A_ROW = {
     # Beside `experiment`: neither imports the other.
     ('run', 'inference')}
 # What leaves share.
-SHARED_BY_LEAVES = ('html_page', 'plots')
+SHARED_BY_LEAVES = ('html_page', 'pictures', 'plots')
 
 # Meaningless names.
 FORBIDDEN_NAMES = ('utils', 'util', 'helpers', 'helper', 'base', 'common', 'v2')

@@ -13,9 +13,9 @@ import pytest
 
 from tests import leaves
 from vit_jax import __main__ as main
-from vit_jax import early_signals
 from vit_jax.checkpoints import paths
 from vit_jax.models import feature_layers
+from vit_jax.run import signals
 from vit_jax.weights import save as save_lib
 
 LARGE = {'jax', 'flax', 'numpy', 'optax', 'orbax', 'grain', 'PIL', 'scipy',
@@ -146,10 +146,10 @@ def test_sigterm_keeps_its_default_for_commands_that_do_not_resume(
   module = types.ModuleType('fake')
   module.add_arguments, module.run = (lambda parser: None), run
   monkeypatch.setattr(main, 'module_of', lambda _: module)
-  before = {s: signal.getsignal(s) for s in early_signals.EXIT_CODES}
+  before = {s: signal.getsignal(s) for s in signals.EXIT_CODES}
   try:
     for command in leaves.COMMANDS:
-      early_signals.catch()
+      signals.catch_early()
       assert main.main([command]) == 0
   finally:
     for signum, handler in before.items():

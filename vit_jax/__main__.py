@@ -4,10 +4,10 @@
     python main.py --help
 """
 
-from vit_jax import early_signals
+from vit_jax.run import signals
 
 if __name__ == '__main__':
-  early_signals.catch()  # Before the other imports.
+  signals.catch_early()  # Before the other imports.
 
 import argparse
 from collections.abc import Sequence
@@ -74,7 +74,7 @@ def run(argv: Sequence[str]) -> int:
   registry.allow_named(list(argv))
   args = parse(argv)
   if args.command not in STOPPABLE:
-    early_signals.release_sigterm()
+    signals.release_sigterm()
   registry.allow(*args.imports)
   is_first = connect(args)
   with contextlib.ExitStack() as stack:
@@ -216,15 +216,14 @@ def exit_code(argv: Sequence[str] | None = None) -> int:
   Args:
     argv: arguments; by default the arguments of the process.
   """
-  early_signals.catch()  # Of the script `vit-jax`.
-  from vit_jax.run import signals  # Imports no JAX.
+  signals.catch_early()  # Of the script `vit-jax`.
   allocator.keep_freed_memory(os.environ)  # Before JAX allocates.
   try:
     return leave(main(sys.argv[1:] if argv is None else argv))
   except signals.Stopped as stopped:
     return stopped.exit_code  # Every process leaves here.
   except KeyboardInterrupt:
-    return leave(early_signals.EXIT_CODES[signal.SIGINT])
+    return leave(signals.EXIT_CODES[signal.SIGINT])
   except BrokenPipeError:  # The reader, such as `head`, has left.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return leave(128 + signal.SIGPIPE)

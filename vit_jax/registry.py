@@ -117,13 +117,7 @@ EVALUATORS: Mapping[str, str] = {
 }
 
 # `evaluate --evaluators`: sections for known datasets.
-EVALUATORS_OF_DATASETS: Mapping[str, Mapping[str, str]] = {
-    'imagenet_v2': {'name': 'shift', 'source': 'imagenet_v2/matched-frequency'},
-    **{source: {'name': 'shift', 'source': source}
-       for source in ('imagenet_a', 'imagenet_r', 'imagenet_sketch')},
-    'objectnet': {'name': 'shift', 'source': './objectnet-1.0/images',
-                  'mappings': './objectnet-1.0/mappings'},
-}
+EVALUATED_DATASETS = 'vit_jax.extras.diagnostics.shift:SECTIONS'
 
 # `evals.NAME.real_labels`: returns a dataset with the labels of a file.
 REAL_LABELS = 'vit_jax.extras.real_labels.imagenet:with_real_labels'
@@ -241,8 +235,6 @@ def is_target(name: Any) -> bool:
 
 def nearest(name: Any, known: Sequence[str]) -> str:
   """Returns ' Did you mean "x"?' for the closest of `known`, or ''."""
-  if name in known:
-    return ''
   close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
   return f' Did you mean {close[0]!r}?' if close else ''
 

@@ -71,9 +71,3 @@ def test_a_path_without_images_is_an_error(tmp_path, path, message):
   (tmp_path / 'notes.txt').touch()
   with pytest.raises(ValueError, match=message):
     find([path if '://' in path else f'{tmp_path}/{path}'])
-
-
-def test_interleaving_takes_one_file_of_each_folder_in_turn():
-  assert image_files.interleave(
-      ['a/1', 'a/2', 'a/3', 'b/1', 'c/1', 'c/2']) == [
-          'a/1', 'b/1', 'c/1', 'a/2', 'c/2', 'a/3']

@@ -1,10 +1,9 @@
 """Finds image files, and reports the ones that cannot be read."""
 
 import collections
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 import contextlib
 import glob
-import itertools
 import os
 import sys
 from typing import Any
@@ -64,15 +63,6 @@ def _words(path: str, error: Exception) -> str:
   """Returns the message of an error without the path at its start."""
   return schema.words(error).removeprefix(
       f'{path}: ') or type(error).__name__  # MemoryError has no message.
-
-
-def interleave(paths: Iterable[str]) -> list[str]:
-  """Returns one file of each folder in turn, such as of each class."""
-  folders: dict[str, list[str]] = {}
-  for path in paths:
-    folders.setdefault(os.path.dirname(path), []).append(path)
-  turns = itertools.zip_longest(*folders.values())
-  return [path for turn in turns for path in turn if path is not None]
 
 
 def _expand(

@@ -105,7 +105,7 @@ def _evaluators(
   """
   defaults = {**{name: {'name': name}
                  for name in registry.available(registry.EVALUATORS)},
-              **registry.EVALUATORS_OF_DATASETS}
+              **(registry.optional(registry.EVALUATED_DATASETS) or {})}
   known = {**sections, **defaults, **sections}  # Those of the config first.
   found: dict[str, Any] = {}
   for name in list(filter(None, names)) or sections:

@@ -10,10 +10,10 @@ import pytest
 
 from tests import hostile
 from tests import pictures
-from vit_jax import pictures as shown_lib
 from vit_jax.data import preprocessing
 from vit_jax.data.images import decode
 from vit_jax.data.images import ops as ops_lib
+from vit_jax.extras import pictures as shown_lib
 from vit_jax.extras.multichannel import decode as multichannel
 from vit_jax.inference import images as images_lib
 

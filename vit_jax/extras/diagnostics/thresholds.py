@@ -13,7 +13,7 @@ Without this file, thresholds are those of the run's own evaluations.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import math
 import shlex
@@ -24,6 +24,8 @@ from etils import epy
 with epy.lazy_imports():
   from etils import epath
   import jax
+  from jaxtyping import Float, Integer
+  import numpy as np
 
   from vit_jax import atomic_files
   from vit_jax import classes
@@ -110,6 +112,20 @@ def _check_storable(
         '--store-thresholds needs several labels per image or two classes, but '
         f'{weights.origin} has {count:,} classes, of which the most probable '
         'one is predicted. Leave it out.')
+
+
+def decide(
+    probabilities: Float[np.ndarray, 'batch classes'],
+    thresholds: Sequence[float],
+) -> list[Integer[np.ndarray, '_']]:
+  """Returns the indices of the classes that reach their thresholds.
+
+  The negative one of two classes, whose threshold is NaN, is predicted unless
+  the other one is.
+  """
+  chosen = probabilities >= np.asarray(thresholds)
+  others = np.isnan(thresholds) & ~chosen.any(axis=1, keepdims=True)
+  return [*map(np.flatnonzero, chosen | others)]
 
 
 def store(

@@ -13,13 +13,13 @@ import numpy as np
 from PIL import Image
 
 from vit_jax import console as console_lib
-from vit_jax import pictures as pictures_lib
 from vit_jax import registry
 from vit_jax import tree
 from vit_jax.data import preprocessing
 from vit_jax.data.images import ops as ops_lib
 from vit_jax.data.sources import masks as masks_lib
 from vit_jax.extras import html_page
+from vit_jax.extras import pictures as pictures_lib
 from vit_jax.extras.figures import attention_maps
 from vit_jax.extras.figures import embeddings
 from vit_jax.extras.figures import model_figures

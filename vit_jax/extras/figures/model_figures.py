@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 
 from vit_jax import console
-from vit_jax import pictures as pictures_lib
+from vit_jax.extras import pictures as pictures_lib
 from vit_jax.extras import plots
 
 _DPI = 150

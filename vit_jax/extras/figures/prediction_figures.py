@@ -8,8 +8,8 @@ import numpy as np
 
 from vit_jax import console
 from vit_jax import metrics
-from vit_jax import pictures
 from vit_jax import registry
+from vit_jax.extras import pictures
 from vit_jax.extras import plots
 from vit_jax.extras.figures import model_figures
 

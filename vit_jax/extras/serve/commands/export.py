@@ -43,6 +43,7 @@ with epy.lazy_imports():
   from vit_jax import console as console_lib
   from vit_jax.data import preprocessing
   from vit_jax.data.sources import columns as columns_lib
+  from vit_jax.extras import pictures
   from vit_jax.extras.serve import export
   from vit_jax.extras.serve import quantize
   from vit_jax.inference import image_files
@@ -186,7 +187,7 @@ def _quantize(
   found, missing = image_files.find(args.calibrate)
   reading.errors |= missing
   _, images = _read(
-      model, image_files.interleave(found)[:MAX_CALIBRATION], reading)
+      model, pictures.interleave(found)[:MAX_CALIBRATION], reading)
   print(f'int8: ranges of {console_lib.format_count(len(images), "image")}')
   source = path.with_name(f'{path.name}.float32')
   try:
