@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 LAYERS = (
     ('types', 'tree', 'fields', 'schema', 'losses', 'metrics', 'atomic_files',
      'console', 'escape', 'exceptions', 'nearest_neighbours', 'untrusted',
-     'allocator', 'classes', 'registry'),
+     'classes', 'registry'),
     ('models', 'data', 'optim', 'parallel'),
     ('objectives', 'training', 'checkpoints', 'weights', 'evals'),
     ('inference', 'experiment', 'run'),

@@ -65,19 +65,6 @@ def test_a_mistake_is_one_line_and_status_2(argv, words, capsys):
   assert 'Traceback' not in error
 
 
-def test_errors_are_wrapped_only_in_a_terminal(monkeypatch, capsys):
-  monkeypatch.setenv('COLUMNS', '40')
-  argv = ['train', '--config=missing.py', '--workdir=' + 'w' * 40, '--nothing']
-  main.main(argv)
-  assert len(capsys.readouterr().err.splitlines()) == 1
-  monkeypatch.setattr(sys.stderr, 'isatty', lambda: True)
-  main.main(argv)
-  first, *others = capsys.readouterr().err.splitlines()
-  assert first.startswith('main.py: error: ') and others
-  assert all(len(line) <= 40 for line in (first, *others))
-  assert all(line.startswith('    ') for line in others)
-
-
 def test_an_error_of_a_library_keeps_its_traceback(monkeypatch):
   def run(argv):
     del argv

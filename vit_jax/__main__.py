@@ -12,17 +12,16 @@ if __name__ == '__main__':
 import argparse
 from collections.abc import Sequence
 import contextlib
+import ctypes
 import importlib.util
 import os
 import pathlib
-import shutil
 import signal
 import sys
 import traceback
 import types
 from typing import Any
 
-from vit_jax import allocator
 from vit_jax import escape
 from vit_jax import registry
 from vit_jax import schema
@@ -39,6 +38,15 @@ INVOCATION = ('vit-jax' if sys.argv[0].endswith('vit-jax') else
               'python main.py')
 # Compiled programs are kept here, so that a restart does not compile again.
 COMPILE_CACHE = '~/.cache/vit_jax/xla'
+# Parameters of mallopt(3) and their values.
+_MALLOC = {
+    -4: 0,  # M_MMAP_MAX: large blocks come from the heap.
+    -1: -1,  # M_TRIM_THRESHOLD: the heap does not shrink.
+    -2: 64 * 2**20,  # M_TOP_PAD: it grows in steps of 64 MiB.
+    # M_ARENA_MAX: all threads share the freed blocks. Other heaps end at 64
+    # MiB.
+    -8: 1,
+}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -51,16 +59,9 @@ def main(argv: Sequence[str]) -> int:
     message = message_for_user(error)
     if message is None or sys.flags.dev_mode:
       raise
-    print_error(message)
+    text = escape.lines(f'{INVOCATION.split()[-1]}: error: {message}')
+    print(text.replace('\n', '\n  '), file=sys.stderr)
     return getattr(error, 'exit_code', 2)
-
-
-def print_error(message: str) -> None:
-  """Prints the message of an error, wrapped if standard error is a terminal."""
-  text = escape.lines(f'{INVOCATION.split()[-1]}: error: {message}')
-  if sys.stderr.isatty():
-    text = escape.wrap(text, width=shutil.get_terminal_size().columns - 2)
-  print(text.replace('\n', '\n  '), file=sys.stderr)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -217,7 +218,7 @@ def exit_code(argv: Sequence[str] | None = None) -> int:
     argv: arguments; by default the arguments of the process.
   """
   signals.catch_early()  # Of the script `vit-jax`.
-  allocator.keep_freed_memory(os.environ)  # Before JAX allocates.
+  keep_freed_memory()  # Before JAX allocates.
   try:
     return leave(main(sys.argv[1:] if argv is None else argv))
   except signals.Stopped as stopped:
@@ -232,6 +233,19 @@ def exit_code(argv: Sequence[str] | None = None) -> int:
       raise
     traceback.print_exc()
     return leave(1)
+
+
+def keep_freed_memory() -> None:
+  """Makes malloc keep freed memory for reuse, if it is glibc's.
+
+  By default, it returns large freed blocks to the kernel, which must clear new
+  pages for the temporary arrays of every training step on CPUs.
+  """
+  if (os.environ.get('VIT_JAX_ALLOCATOR') != 'system'
+      and 'CS_GNU_LIBC_VERSION' in getattr(os, 'confstr_names', ())):
+    mallopt = ctypes.CDLL(None).mallopt
+    for number, value in _MALLOC.items():
+      mallopt(number, value)
 
 
 def leave(status: int) -> int:
