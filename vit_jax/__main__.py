@@ -138,7 +138,7 @@ class Parser(argparse.ArgumentParser):
     """Returns the flags with `overrides`, and other arguments."""
     self.given = list(args or ())
     rest = [each for each in self.given if not each.startswith(CONFIG_FLAG)]
-    if self._subparsers is None:
+    if self._subparsers is None or all(each.startswith('-') for each in rest):
       # Before argparse, which would report a missing --workdir, not the
       # misspelt --workdr.
       for each in rest:

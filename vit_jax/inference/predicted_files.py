@@ -53,7 +53,8 @@ def predict(
     for paths, outputs in model.outputs(
         found, batch_size=batch_size, flip=flip, on_error=progress.add_error):
       logits = outputs['logits']
-      results = model.decode(logits, top_k=model.config.num_classes)
+      results: Sequence[predictions.Result] = model.decode(
+          logits, top_k=model.config.num_classes)
       for path, row, result in zip(map(str, paths), logits, results):
         write_mask(path, row)
         for labels in found[path]:
