@@ -46,13 +46,8 @@ def test_the_readme_shows_a_command_for_every_task():
 def check_arguments(words):
   """Raises if main.py rejects the arguments or the config is missing."""
   command = words.pop(0) if not words[0].startswith('-') else main.DEFAULT
-  parser = main.build_parsers()[1][command]
-  overrides = [w.removeprefix('--config.') for w in words
-               if w.startswith('--config.')]
-  if '--' in words:  # Flags of Beam follow.
-    words = words[:words.index('--')]
-  args = parser.parse_args(
-      [w for w in words if not w.startswith('--config.')])
+  args = main.parse([command, *words])
+  overrides = args.overrides
   if command != 'train' or args.config == 'config.py':  # Of docs/extend.md.
     return
   # The model of a run that starts from a checkpoint is that checkpoint's,

@@ -69,8 +69,8 @@ BACKBONES = 'vit_jax.extras.zoo.backbones:table'
 # Says why a name of an earlier version is refused.
 ENDED = 'vit_jax.extras.zoo.removed:sentence'
 
-# Finds the thresholds of classes that evaluations during training have chosen.
-THRESHOLDS = 'vit_jax.extras.diagnostics.measured_thresholds:of_run'
+# Thresholds of the classes of a run, and flags of `evaluate` that store them.
+THRESHOLDS = 'vit_jax.extras.diagnostics.thresholds'
 
 # Returns the model card of a finished run; card and upload of `convert`.
 CARD = 'vit_jax.extras.cards.model_card:of_run'
@@ -85,8 +85,14 @@ CHANGES = 'vit_jax.extras.changes.data_changes'
 # Describes the keys of configs for --help and misspelt flags.
 KEYS = 'vit_jax.extras.keys.reference'
 
+# Finds the peak figures and cores of a device kind.
+HARDWARE = 'vit_jax.extras.plan.hardware:find'
+
 # Draws the result of an evaluator for `evaluate`.
 FIGURES = 'vit_jax.extras.figures.evaluation_figures:draw'
+
+# Draws the metrics of runs.
+CURVES = 'vit_jax.extras.figures.training_curves:draw'
 
 # `objective.name`: config records.
 OBJECTIVES: Mapping[str, str] = {
@@ -120,13 +126,7 @@ EVALUATORS: Mapping[str, str] = {
 }
 
 # `evaluate --evaluators`: sections for known datasets.
-EVALUATORS_OF_DATASETS: Mapping[str, Mapping[str, str]] = {
-    'imagenet_v2': {'name': 'shift', 'source': 'imagenet_v2/matched-frequency'},
-    **{source: {'name': 'shift', 'source': source}
-       for source in ('imagenet_a', 'imagenet_r', 'imagenet_sketch')},
-    'objectnet': {'name': 'shift', 'source': './objectnet-1.0/images',
-                  'mappings': './objectnet-1.0/mappings'},
-}
+EVALUATED_DATASETS = 'vit_jax.extras.diagnostics.shift:SECTIONS'
 
 # `evals.NAME.real_labels`: the evaluation with the labels of a file.
 REAL_LABELS = 'vit_jax.extras.real_labels.imagenet:evaluate'
@@ -253,10 +253,14 @@ def is_target(name: Any) -> bool:
 
 def nearest(name: Any, known: Sequence[str]) -> str:
   """Returns ' Did you mean "x"?' for the closest of `known`, or ''."""
-  if name in known:
-    return ''
   close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
   return f' Did you mean {close[0]!r}?' if close else ''
+
+
+def nearest_file(path: str | os.PathLike) -> str:
+  """Returns the same for the closest name in the folder of a missing file."""
+  folder, name = os.path.split(os.path.abspath(path))
+  return nearest(name, os.listdir(folder)) if os.path.isdir(folder) else ''
 
 
 def ended(name: Any) -> str:

@@ -11,9 +11,11 @@ import jax
 import numpy as np
 import pytest
 
+from tests import leaves
 from tests import toy
 import vit_jax
 from vit_jax import __main__ as main
+from vit_jax import registry
 from vit_jax import run as run_lib
 from vit_jax import schema
 from vit_jax import tree
@@ -91,7 +93,7 @@ def build(config_file, *flags):
 def test_a_finished_workdir_has_summary_curves_profile_and_checkpoints(
     whole, config_file):
   workdir, output = whole
-  assert (workdir / 'curves.png').read_bytes().startswith(b'\x89PNG')
+  assert (workdir / 'curves.png').exists() == leaves.has(registry.CURVES)
   assert list(workdir.glob('events.out.tfevents.*'))
   assert list((workdir / 'profile').rglob('*.xplane.pb'))
   assert list((workdir / 'profile').rglob('perfetto_trace.json.gz'))
@@ -193,7 +195,7 @@ def test_a_stage_starts_from_the_parameters_of_an_earlier_one(
     assert name.startswith('head/') or (after[name] == before[name]).all()
   summary = json.loads((tmp_path / 'run' / 'summary.json').read_text())
   assert set(summary['stages']) == {'pretrain', 'finetune'}
-  assert (tmp_path / 'run' / 'curves.png').exists()
+  assert (tmp_path / 'run/curves.png').exists() == leaves.has(registry.CURVES)
   assert summary['stages']['finetune']['metrics']['test/examples'] == 360
   assert 'pretrain' in output.split('Summary')[1]
   assert held == [1, 1]  # A finished stage is freed.
@@ -209,10 +211,9 @@ def test_all_stages_are_checked_before_the_first_trains(tmp_path, capsys):
 
 
 def test_short_flags_set_keys_of_the_config(config_file):
-  args = main.parse_arguments([
+  args = main.parse([
       'train', f'--config={config_file}', '--workdir=x', '--epochs=2', '--lr',
-      '1e-3', '--batch-size=8', '--config.seed=4', '--resolution=16'],
-                              *main.build_parsers())
+      '1e-3', '--batch-size=8', '--config.seed=4', '--resolution=16'])
   assert args.overrides == [
       'total.epochs=2.0', 'batch_size=8', 'optimizer.learning_rate=0.001',
       'data.resolution=16', 'seed=4']

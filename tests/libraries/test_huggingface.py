@@ -201,7 +201,7 @@ def test_crops_have_the_offsets_of_transformers(margin):
       np.arange(8 + margin, dtype=np.uint8)[None, :, None], (8, 1, 3))
   theirs = processor(
       Image.fromarray(columns), return_tensors='np')['pixel_values'][0]
-  ours = images_lib.show(columns, resize_and_crop.parse(
+  ours = images_lib.resized(columns, resize_and_crop.parse(
       huggingface.parse_preprocessor(processor.to_dict())))
   np.testing.assert_array_equal(
       np.asarray(ours), theirs.transpose(1, 2, 0))

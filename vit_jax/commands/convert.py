@@ -27,7 +27,6 @@ with epy.lazy_imports():
   from vit_jax.data import preprocessing
   from vit_jax.inference import load as load_lib
   from vit_jax.inference import model as model_lib
-  from vit_jax.inference import thresholds
   from vit_jax.weights import save as save_lib
 
 
@@ -66,8 +65,6 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   notes = model.save(args.target, form=args.format, dtype=args.dtype)
   for note in notes:
     print(escape.line(f'note: {note}'))
-  if model.thresholds:
-    print(thresholds.NOT_WRITTEN)
   _verify(model, args.target)
   console.print_lines(
       f'wrote   {args.target} ({args.format}), '

@@ -171,8 +171,6 @@ class Result:
     mistakes: wrong predictions, the most confident first.
     images: returns uint8 images [height, width, channels] to draw with the
       tables.
-    thresholds: threshold of each class of the model, if the evaluator chooses
-      them; NaN for the negative one of two classes.
     printed: headings and rows to print in place of the metrics, if any.
     details: title, headings and rows of further tables to print.
   """
@@ -181,7 +179,6 @@ class Result:
   class_names: tuple[str, ...] | None = None
   mistakes: tuple[Mistake, ...] = ()
   images: Callable[[], list[np.ndarray]] = list
-  thresholds: tuple[float, ...] = ()
   printed: Printed | None = None
   details: tuple[tuple[str, Printed], ...] = ()
 
@@ -230,8 +227,6 @@ class EvaluatorConfig:
   reports_objective: ClassVar[bool] = False
   # Field with the split that the evaluator is fitted to, disjoint from `split`.
   fit_field: ClassVar[str] = ''
-  # Whether it chooses thresholds, for a `sensitivity` if that is set.
-  chooses_thresholds: ClassVar[bool] = False
   # Keys of earlier versions, which are ignored in saved configs.
   ended: ClassVar[tuple[str, ...]] = ()
 

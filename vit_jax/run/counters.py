@@ -16,9 +16,15 @@ import dataclasses
 import math
 from typing import Any, Literal
 
+from vit_jax import registry
 from vit_jax import schema
-from vit_jax.parallel import hardware
 from vit_jax.run import clock as clock_lib
+
+
+def hardware(device_kind: str) -> Any:
+  """Returns cores and peak figures of a kind of device; None if unknown."""
+  find = registry.optional(registry.HARDWARE)
+  return find(device_kind) if find else None
 
 
 @dataclasses.dataclass
@@ -142,7 +148,7 @@ class Counters:
   @property
   def core_hours_by_kind(self) -> dict[str, float]:
     """Hours x cores, by device kind."""
-    return {kind: secs * hardware.cores(kind) / 3600
+    return {kind: secs * getattr(hardware(kind), 'cores', 1) / 3600
             for kind, secs in self.device_secs_by_kind.items()}
 
   @property

@@ -1,6 +1,6 @@
 """Evaluates weights outside of training, with the data of a config."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
 from typing import Any
 
@@ -11,7 +11,6 @@ from vit_jax import classes
 from vit_jax import console as console_lib
 from vit_jax import data
 from vit_jax import escape
-from vit_jax import objectives
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax import types
@@ -48,7 +47,7 @@ def open_weights(
 def config_for(
     weights: weights_lib.Weights, specification: str = '', *,
     evaluators: Sequence[str] = (), overrides: Sequence[str] = (),
-    stage: str = '', source: str = '',
+    stage: str = '', source: str = '', flip: bool = False,
 ) -> config_lib.Config:
   """Returns the config that evaluates weights.
 
@@ -61,18 +60,21 @@ def config_for(
     stage: stage of the config file.
     source: data to evaluate on, with its default split, instead of the
       config's.
+    flip: averages the outputs for each image and its mirror image.
 
   Raises:
     ValueError: if there is no config, or no such evaluator.
   """
   is_model = isinstance(weights, model_lib.Model)
+  changes = {**({'source': source, 'split': ''} if source else {}),
+             **({'flip': True} if flip else {})}
 
   def prepare(name: str, sections: dict[str, Any]) -> dict[str, Any]:
     if name != stage:  # Not the stage that is evaluated.
       return sections
     model = {'model': schema.to_plain(weights.config)} if is_model else {}
     return {**sections, **model, 'evals': _evaluators(
-        sections.get('evals', {}), evaluators, source)}
+        sections.get('evals', {}), evaluators, changes)}
 
   if specification:
     # The weights determine the model, so those that the config starts training
@@ -93,16 +95,17 @@ def config_for(
 
 
 def _evaluators(
-    sections: Mapping[str, Any], names: Sequence[str], source: str,
+    sections: Mapping[str, Any], names: Sequence[str],
+    changes: Mapping[str, Any],
 ) -> dict[str, Any]:
-  """Returns the sections of evaluators by name, of a config or with defaults.
+  """Returns the changed sections of evaluators, of a config or with defaults.
 
   Without names, they are those of the config. One called 'module:Name' becomes
-  Name. `source` replaces their data.
+  Name.
   """
   defaults = {**{name: {'name': name}
                  for name in registry.available(registry.EVALUATORS)},
-              **registry.EVALUATORS_OF_DATASETS}
+              **(registry.optional(registry.EVALUATED_DATASETS) or {})}
   known = {**sections, **defaults, **sections}  # Those of the config first.
   found: dict[str, Any] = {}
   for name in list(filter(None, names)) or sections:
@@ -115,8 +118,7 @@ def _evaluators(
     raise ValueError(
         'The config has no evaluators: its section evals is empty. Use '
         f'--evaluators. Known: {", ".join(defaults)}.')
-  return {name: {**section, 'source': source, 'split': ''} if source
-          else section for name, section in found.items()}
+  return {name: {**section, **changes} for name, section in found.items()}
 
 
 def _as_trained(
@@ -146,68 +148,51 @@ def _as_trained(
       objective=objective)
 
 
-def print_differences(
-    config: config_lib.Config, weights: weights_lib.Weights) -> None:
-  """Prints where evaluation preprocesses images unlike `predict`."""
-  preprocess = weights.preprocess
-  for note in data.scale_notes(config.data, preprocess.value_scale):
-    console_lib.print_lines(note)
-  if config.data.build_ops(train=False) != preprocess.resized(
-      config.data.size).ops:
-    console_lib.print_lines(
-        f'note: data.eval_ops is {list(config.data.eval_ops)}, but `predict` '
-        f'preprocesses images of this model by {preprocess.sections}')
-
-
-def _notes_on_images(
+def _notes(
     experiment: build_lib.Experiment, weights: weights_lib.Weights,
-) -> list[str]:
-  """Returns notes about evaluated images that were, or may be, trained on."""
+) -> Iterator[str]:
+  """Yields notes about the preprocessing and about images trained on."""
+  section, preprocess = experiment.config.data, weights.preprocess
+  yield from data.scale_notes(section, preprocess.value_scale)
+  if section.build_ops(train=False) != preprocess.resized(section.size).ops:
+    yield (f'note: data.eval_ops is {list(section.eval_ops)}, but `predict` '
+           f'preprocesses images of this model by {preprocess.sections}')
   changes = registry.optional(registry.CHANGES)
-  if not (changes and weights.run and weights.is_checkpoint):
-    return []
-  return changes.evaluation_notes(
-      experiment, items.read_examples(epath.Path(weights.address)))
+  if changes and weights.run and weights.is_checkpoint:
+    yield from changes.evaluation_notes(
+        experiment, items.read_examples(epath.Path(weights.address)))
 
 
 def restore(
     config: config_lib.Config, weights: weights_lib.Weights,
 ) -> tuple[build_lib.Experiment, types.Params]:
   """Returns the experiment and the parameters to evaluate."""
-  # All parameters as trained; at other resolutions, positions are resized.
-  rules = adapt_lib.InitConfig(
-      new=(), ignored=tuple(f'{name}/.*' for name in factory.PRETRAINING_ONLY),
-      positions=config.init.positions)
-  not_features = ('head', *factory.PRETRAINING_ONLY)
-  head = None
-  if any(section.reads_head for section in config.evals.values()):
-    if classes_of_head := adapt_lib.num_classes(weights.shapes):
-      head = classes.Classes(
-          'the model', classes_of_head, weights.preprocess.labels,
-          source=checkpoint_paths.display(weights.address))
-  else:  # Head and objective may differ from those of the weights.
-    unused = tuple(f'{name}/.*' for name in not_features)
-    rules = dataclasses.replace(
-        rules, new=(f'({"|".join(unused)})',), ignored=unused)
+  reads_head = any(section.reads_head for section in config.evals.values())
+  head, num_classes = None, adapt_lib.num_classes(weights.shapes)
+  if reads_head and num_classes:
+    head = classes.Classes(
+        'the model', num_classes, weights.preprocess.labels,
+        source=checkpoint_paths.display(weights.address))
   # A batch is a microbatch of training, rounded up to a multiple of devices.
   count = jax.device_count()
-  config = dataclasses.replace(
+  experiment = build_lib.build(dataclasses.replace(
       config_lib.for_evaluation(config), accumulation=1,
-      batch_size=-(-config.eval_batch_size // count) * count)
-  if getattr(config.objective, 'feature_weight', 0) and (
-      objectives.PROJECTOR not in weights.shapes):
-    raise ValueError(
-        'objective.feature_weight needs the projector of the training, which '
-        f'{weights.address or "the model"} lacks. Evaluate the run itself, or '
-        'use --config.objective.feature_weight=0.')
-  experiment = build_lib.build(config, head=head, earlier=weights.run)
-  for note in _notes_on_images(experiment, weights):
+      batch_size=-(-config.eval_batch_size // count) * count),
+                               head=head, earlier=weights.run)
+  for note in _notes(experiment, weights):
     console_lib.print_lines(note)
   multihost.connect_cpus(experiment.mesh)
-  params, rows = fit_weights.fit(experiment, weights, rules=rules)
+  # All parameters as trained, except those that no evaluator reads; at other
+  # resolutions, positions are resized.
+  unused = tuple(f'{name}/.*' for name in (
+      *factory.PRETRAINING_ONLY, *['head'] * (not reads_head)))
+  params, rows = fit_weights.fit(
+      experiment, weights, rules=adapt_lib.InitConfig(
+          new=() if reads_head else (f'({"|".join(unused)})',), ignored=unused,
+          positions=config.init.positions))
   for row in rows:
-    if (row.status != 'loaded'
-        and row.name.partition('/')[0] not in not_features):
+    if row.status != 'loaded' and row.name.partition('/')[0] not in (
+        'head', *factory.PRETRAINING_ONLY):
       print(escape.line(
           f'{row.status} {row.name}: {row.old_shape} -> {row.new_shape}'))
   return experiment, frozen_weights.with_teacher(experiment, params)

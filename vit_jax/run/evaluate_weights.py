@@ -1,6 +1,5 @@
 """Runs the evaluators of a config on weights, and keeps what they find."""
 
-import dataclasses
 import functools
 import time
 from typing import Any
@@ -14,7 +13,6 @@ from vit_jax import metrics as metrics_lib
 from vit_jax import registry
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
-from vit_jax.inference import thresholds as thresholds_lib
 from vit_jax.parallel import coordination
 from vit_jax.run import evaluate_checkpoint
 from vit_jax.run import watchdog as watchdog_lib
@@ -24,7 +22,6 @@ from vit_jax.weights import weights as weights_lib
 def evaluate(
     config: config_lib.Config, weights: weights_lib.Weights, *,
     prints: bool = False, output: epath.Path | None = None,
-    store_thresholds: bool = False,
 ) -> dict[str, Any]:
   """Runs the evaluators; returns their metrics and tables as plain data.
 
@@ -33,8 +30,6 @@ def evaluate(
     weights: what is evaluated.
     prints: whether to print tables of the metrics.
     output: folder for figures; None draws none.
-    store_thresholds: stores the thresholds that an evaluator chooses with the
-      checkpoint.
   """
   metrics: dict[str, float] = {}
   tables: dict[str, dict[str, Any]] = {}
@@ -42,10 +37,8 @@ def evaluate(
       config.log, 'reading the checkpoint',
   ) as watchdog, coordination.explain_lost_processes():
     experiment, params = evaluate_checkpoint.restore(config, weights)
-    stored = store_thresholds and _threshold_evaluator(experiment, weights)
-    is_first = jax.process_index() == 0
     draw = registry.optional(registry.FIGURES) if (
-        is_first and output is not None) else None
+        jax.process_index() == 0 and output is not None) else None
     for name in experiment.evaluators:
       beat = functools.partial(watchdog.beat, f'evaluating {name}')
       beat()
@@ -55,9 +48,6 @@ def evaluate(
         _print(experiment, name, result, time.monotonic() - start)
       for path in draw(name, result, output) if draw else ():
         print(f'figure      {path}')
-      if name == stored and is_first:
-        path = thresholds_lib.store(weights, result.thresholds)
-        print(f'thresholds  {path}')
       metrics |= result.metrics_of(name)
       if result.tables:
         tables[name] = {
@@ -92,54 +82,3 @@ def _table(
       [key, console.format_metric(value, digits=5, is_fraction=metrics_lib.find(
           f'{name}/{key}', declared).is_fraction)]
       for key, value in result.metrics.items() if key != 'examples']
-
-
-def with_settings(
-    config: config_lib.Config, *, flip: bool, sensitivity: float | None,
-) -> config_lib.Config:
-  """Returns the config with settings of all evaluators that have them."""
-  found = {**config.evals, **({} if sensitivity is None else {
-      name: dataclasses.replace(
-          config.evals[name], sensitivity=sensitivity)  # type: ignore[call-arg]
-      for name in _choosing(config, flag='--sensitivity')})}
-  return dataclasses.replace(config, evals={
-      name: dataclasses.replace(section, flip=flip or section.flip)
-      for name, section in found.items()})
-
-
-def _choosing(config: config_lib.Config, *, flag: str) -> list[str]:
-  """Returns the names of the evaluators that choose thresholds."""
-  found = [name for name, section in config.evals.items()
-           if section.chooses_thresholds]
-  if not found:
-    raise ValueError(
-        f'{flag} needs the evaluator roc, but the evaluators are '
-        f'{", ".join(config.evals)}. Use --evaluators=roc.')
-  return found
-
-
-def _threshold_evaluator(
-    experiment: build_lib.Experiment, weights: weights_lib.Weights) -> str:
-  """Returns the name of the evaluator whose thresholds are to be stored.
-
-  Raises:
-    ValueError: if there is not one, or the weights do not use thresholds.
-  """
-  name, *others = _choosing(experiment.config, flag='--store-thresholds')
-  if others:
-    raise ValueError(
-        '--store-thresholds needs one evaluator roc, but there are '
-        f'{", ".join([name, *others])}. Select one by --evaluators={name}.')
-  if not weights.is_checkpoint or (
-      weights.settings.get('labels') == weights_lib.GIVEN):
-    raise ValueError(
-        '--store-thresholds needs a checkpoint of vit_jax with its own class '
-        f'names, but {weights.origin} is none, or flags name its classes. '
-        'Leave it out.')
-  dataset = experiment.dataset
-  if not dataset.multi_label and dataset.num_classes != 2:
-    raise ValueError(
-        '--store-thresholds needs several labels per image or two classes, but '
-        f'{dataset.title} has {dataset.num_classes:,} classes, of which the '
-        'most probable one is predicted. Leave it out.')
-  return name

@@ -9,7 +9,6 @@ from vit_jax import metrics as metrics_lib
 from vit_jax import tree
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.experiment import experiment as experiment_lib
-from vit_jax.parallel import hardware
 from vit_jax.run import counters as counters_lib
 from vit_jax.run import profiler as profiler_lib
 from vit_jax.run import startup_summary
@@ -26,10 +25,8 @@ def training_row(
   `metrics` and `speed` cover the steps since the previous line;
   `flops_per_image` counts training.
   """
-  utilisation = hardware.utilisation(
-      speed['images_per_sec'] * flops_per_image,
-      kind=startup_summary.device_kind(experiment.mesh),
-      devices=experiment.mesh.size)
+  device = counters_lib.hardware(
+      startup_summary.device_kind(experiment.mesh))
   return {
       # A training step of one's own may measure no norms.
       **{name: float(value.compute()) for name, value in metrics.items()
@@ -41,7 +38,8 @@ def training_row(
           experiment.config.data.mixture, experiment.dataset.source,
           counters.images).items()},
       **speed,
-      **({} if utilisation is None else {'mfu': utilisation}),
+      **({'mfu': speed['images_per_sec'] * flops_per_image / (
+          device.peak_flops * experiment.mesh.size)} if device else {}),
       **_totals(experiment, counters),
       'host_memory_bytes': profiler_lib.host_memory_bytes()}
 

@@ -7,7 +7,6 @@ import rich.console
 import rich.progress
 
 from vit_jax import console as console_lib
-from vit_jax import escape
 
 _MAX_WAIT_SHARE = 0.5  # Advice is printed above.
 
@@ -94,7 +93,7 @@ class Progress:
     """Prints a line above the bar."""
     if self.active:
       self.console.print(
-          escape.wrap(text, width=self.console.width), markup=False,
+          console_lib.wrap(text, width=self.console.width), markup=False,
           highlight=False, soft_wrap=True)
 
   def _time_left(self, step: int) -> str:

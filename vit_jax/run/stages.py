@@ -14,11 +14,9 @@ from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fit_weights
 from vit_jax.experiment import load_config
-from vit_jax.run import curves as plots
 from vit_jax.run import loop
 from vit_jax.run import watchdog as watchdog_lib
 from vit_jax.run import workdir as workdir_lib
-from vit_jax.run import writer as writer_lib
 
 # Headings of `rows`.
 COLUMNS = ('stage', 'steps', 'train loss', 'held out', 'last', 'best',
@@ -72,9 +70,9 @@ def train(
   if jax.process_index() == 0 and list(stages) != ['']:
     atomic_files.write_json(
         workdir / workdir_lib.SUMMARY, {'stages': summaries})
-    plots.curves(
-        {name: writer_lib.read_rows(workdir / name) for name in summaries},
-        workdir / workdir_lib.CURVES, declared=declared.values())
+    workdir_lib.draw_curves(
+        workdir, {name: workdir / name for name in summaries},
+        declared.values())
   return summaries, declared
 
 

@@ -10,7 +10,6 @@ from vit_jax import escape
 from vit_jax import tree
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import model_flops
-from vit_jax.parallel import hardware
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.run import counters as counters_lib
 
@@ -36,7 +35,7 @@ def describe(
   _, height, width, channels = experiment.abstract_batch['image'].shape
   hosts, count = jax.process_count(), tree.num_elements(state.params)
   images = counters.images + size * (experiment.total_steps - counters.step)
-  hardware_row = hardware.find(device_kind(mesh))
+  hardware_row = counters_lib.hardware(device_kind(mesh))
   lines = [
       f'{title or "run"}: {dataset.title}, '
       f'{dataset.num_examples:,} images of {height}x{width}x{channels}, '

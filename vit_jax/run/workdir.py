@@ -4,12 +4,12 @@
     parameters.txt   shapes, sizes and shardings of the parameters
     metrics.jsonl    metrics, one row at a time (`run.writer`)
     summary.json     final results, written at the end of the run
-    curves.png       plots of the metrics
+    curves.png       plots of the metrics (`extras/figures`)
     model_card.md    description of the model (`extras/cards`)
     unreadable.jsonl unreadable images, if any (`run.unreadable_log`)
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 import contextlib
 import dataclasses
 from typing import Any
@@ -19,6 +19,7 @@ from etils import epath
 import jax
 
 from vit_jax import atomic_files
+from vit_jax import metrics as metrics_lib
 from vit_jax import registry
 from vit_jax import untrusted
 from vit_jax.checkpoints import errors
@@ -36,6 +37,16 @@ def read(path: epath.Path) -> dict[str, Any]:
   with contextlib.suppress(FileNotFoundError, NotADirectoryError, ValueError):
     return untrusted.read_json(path)
   return {}
+
+
+def draw_curves(
+    path: epath.Path, runs: Mapping[str, epath.Path],
+    declared: Iterable[metrics_lib.Metric],
+) -> None:
+  """Plots the metrics of workdirs by their names, by the leaf `figures`."""
+  if draw := registry.optional(registry.CURVES):
+    draw({name: writer_lib.read_rows(run) for name, run in runs.items()},
+         path / CURVES, declared=declared)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,14 +98,11 @@ class Files:
   def write_summary(
       self, config: config_lib.Config, summary: Mapping[str, Any]) -> None:
     """Writes the summary and the plots of a finished run."""
-    from vit_jax.run import curves as plots  # Imports Matplotlib.
     if self.is_active:
       with self.explain_errors(f'{SUMMARY} or {CURVES}'):
         atomic_files.write_json(self.path / SUMMARY, summary)
-        rows = writer_lib.read_rows(self.path)
-        plots.curves(
-            {self.title or self.path.name: rows}, self.path / CURVES,
-            declared=config_lib.declared_metrics(config).values())
+        draw_curves(self.path, {self.title or self.path.name: self.path},
+                    config_lib.declared_metrics(config).values())
 
   def write_card(
       self, experiment: experiment_lib.Experiment, summary: Mapping[str, Any],

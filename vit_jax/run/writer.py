@@ -28,7 +28,6 @@ from tensorboardX import summary as tensorboard_summary
 from tensorboardX.proto import event_pb2
 
 from vit_jax import atomic_files
-from vit_jax import pictures
 from vit_jax import registry
 from vit_jax import untrusted
 
@@ -124,8 +123,10 @@ class MetricWriter:
     """Writes images to TensorBoard; rescales all but 8-bit ones to [0, 1]."""
     if self._events is None:
       return
-    shown = pictures.visible(images) if images.dtype == np.uint8 else (
-        pictures.fractions(images))
+    shown = images[..., :3 if images.shape[-1] >= 3 else 1]
+    if shown.dtype != np.uint8:
+      low, high = float(shown.min()), float(shown.max())
+      shown = (shown - low) / max(high - low, 1e-12)
     self._add_event(step=int(step), summary=tensorboard_summary.image(
         name, shown, dataformats='NHWC'))
 

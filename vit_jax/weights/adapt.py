@@ -271,7 +271,7 @@ def _with_positions(
 
 def report(rows: Sequence[Row]) -> str:
   """Returns the counts, and a line for each parameter that is not loaded."""
-  # The colon marks lines that terminals may wrap; see `escape.wrap`.
+  # The colon marks lines that terminals may wrap; see `console.wrap`.
   lines = [f'  {row.status + ":":9} {row.name} '
            + ' -> '.join(str(shape) for shape in (row.old_shape, row.new_shape)
                          if shape is not None)

@@ -119,7 +119,7 @@ def read_metadata(opened: array_file.ArrayFile) -> Declared | None:
   npz_json = pathlib.Path(json_path(opened.path))
   if KEY in opened.metadata:
     text, source = opened.metadata[KEY], f'{KEY} in the metadata of {path}'
-  elif opened.format == 'npz' and untrusted.exists(npz_json):
+  elif opened.format == 'npz' and npz_json.exists():
     text, source = untrusted.read_text(npz_json), paths.display(npz_json)
   else:
     return None

@@ -26,8 +26,6 @@ from huggingface_hub import file_download
 from vit_jax import atomic_files
 from vit_jax import exceptions
 from vit_jax import registry
-from vit_jax import schema
-from vit_jax import spelling
 from vit_jax import untrusted
 from vit_jax.weights import declared
 from vit_jax.weights.formats import array_file
@@ -108,11 +106,8 @@ def local(path: epath.Path) -> pathlib.Path:
 def _find_local(text: str) -> epath.Path:
   path = epath.Path(os.path.abspath(os.path.expanduser(text)))
   if not path.exists():
-    names = ([sibling.name for sibling in path.parent.iterdir()]
-             if path.parent.is_dir() else [])
     raise FileNotFoundError(
-        f'There is nothing at {path}.'
-        f'{spelling.hint(text) or schema.nearest(path.name, names)} '
+        f'There is nothing at {path}.{registry.nearest_file(path)} '
         'Expected a run, a checkpoint or a file of weights.')
   return path
 

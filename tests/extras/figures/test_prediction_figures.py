@@ -5,8 +5,8 @@ import numpy as np
 from PIL import Image
 import pytest
 
+from vit_jax.extras import plots
 from vit_jax.extras.figures import prediction_figures
-from vit_jax.run import curves as plots
 
 RNG = np.random.default_rng(0)
 

@@ -1,8 +1,8 @@
 """The plot of a sweep shows every setting."""
 
 from vit_jax import metrics
+from vit_jax.extras import plots
 from vit_jax.extras.sweep import sweep_plot
-from vit_jax.run import curves as plots
 
 FIELD = 'optimizer.learning_rate'
 

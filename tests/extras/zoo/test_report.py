@@ -7,7 +7,7 @@ import pytest
 from tests import random_models
 from tests.extras.zoo import zoo_models
 import vit_jax
-from vit_jax import escape
+from vit_jax import console
 from vit_jax.extras.zoo import foreign
 from vit_jax.extras.zoo import safetensors
 from vit_jax.weights import adapt
@@ -113,7 +113,7 @@ def test_long_lines_of_the_report_fit_a_terminal():
   name = 'masked_patch/decoder/layers/attention/output/kernel'
   report = adapt.report(
       [adapt.Row(name, 'resized', (12, 6, 64, 384), (12, 6, 64, 192))])
-  wrapped = escape.wrap(report, width=80).splitlines()
+  wrapped = console.wrap(report, width=80).splitlines()
   assert max(map(len, wrapped)) <= 80
   assert ' '.join(map(str.strip, wrapped)) == ' '.join(
       map(str.strip, report.splitlines()))

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from vit_jax import tree
-from vit_jax import untrusted
 from vit_jax.checkpoints import paths
 from vit_jax.extras.zoo import backbone_config as vit_config
 from vit_jax.extras.zoo import declared as declared_lib
@@ -69,7 +68,7 @@ def load(
   declared, advice = declared_lib.Declared(), ''
   if ours:
     declared = declared_lib.of_metadata(ours)
-  elif untrusted.exists(file):
+  elif file.exists():
     declared = config_json.read(file)
     advice = f'\n{config_json.ADVICE}'
   try:

@@ -36,7 +36,7 @@ def read(path: pathlib.Path) -> declared_lib.Declared:
     result = library.parse(config)
     for name, section in PROCESSORS.items():
       file = path.with_name(name)
-      if not untrusted.exists(file):
+      if not file.exists():
         continue
       processor = untrusted.read_json(file)
       found = processor.get(section) if section else processor

@@ -7,7 +7,7 @@ import pytest
 
 from tests import random_models
 import vit_jax
-from vit_jax.inference import class_names
+from vit_jax.inference import load as load_lib
 
 IMAGES = np.random.default_rng(1).uniform(
     -1, 1, (4, 8, 8, 3)).astype(np.float32)
@@ -23,7 +23,7 @@ def model():
 def test_the_same_names_in_another_order_reorder_the_outputs(model, tmp_path):
   names = ('owl', 'cat', 'dog')
   model.save(tmp_path / 'model')
-  for other in (class_names.rename(model, names),
+  for other in (load_lib.rename(model, names),
                 vit_jax.load(tmp_path / 'model', log=None, labels=names)):
     assert other.preprocess.labels == names
     np.testing.assert_array_equal(
@@ -32,7 +32,7 @@ def test_the_same_names_in_another_order_reorder_the_outputs(model, tmp_path):
 
 @pytest.mark.parametrize('names', [('a', 'b', 'c'), ('cat', 'dog', 'barn owl')])
 def test_new_names_are_given_by_index(model, names):
-  other = class_names.rename(model, names)
+  other = load_lib.rename(model, names)
   assert other.preprocess.labels == names
   np.testing.assert_array_equal(
       other(IMAGES)['logits'], model(IMAGES)['logits'])
@@ -66,4 +66,4 @@ def test_a_load_says_how_given_names_replace_others(
     (('cat', 'dog'), 'labels holds 2 names .* model has 3 classes')])
 def test_a_name_of_another_class_is_an_error(model, names, message):
   with pytest.raises(ValueError, match=message):
-    class_names.rename(model, names)
+    load_lib.rename(model, names)

@@ -109,12 +109,6 @@ def named(name: str) -> Hardware:
   return rows[schema.check_name(name, list(rows), what='device')]
 
 
-def cores(device_kind: str) -> int:
-  """Returns the cores of a device; 1 for CPUs and unknown devices."""
-  row = find(device_kind)
-  return row.cores if row else 1
-
-
 def utilisation(
     flops_per_sec: float, *, kind: str, devices: int,
 ) -> float | None:

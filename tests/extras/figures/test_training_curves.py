@@ -9,7 +9,8 @@ import pytest
 from vit_jax import metrics
 from vit_jax.evals import features
 from vit_jax.evals import regression
-from vit_jax.run import curves as plots
+from vit_jax.extras import plots
+from vit_jax.extras.figures import training_curves
 
 _IOU = metrics.Metric('mean_iou', 'Mean IoU', is_fraction=True)
 DECLARED = (
@@ -40,7 +41,7 @@ def draw(monkeypatch, tmp_path):
     figures.append(fig)
 
   def draw_curves(runs):
-    plots.curves(runs, tmp_path / 'curves.png', declared=DECLARED)
+    training_curves.draw(runs, tmp_path / 'curves.png', declared=DECLARED)
     return figures.pop()
 
   monkeypatch.setattr(plots, 'save', keep)
@@ -86,7 +87,8 @@ def test_losses_over_decades_have_a_log_scale(last, scale, draw):
 
 def test_runs_without_metrics_are_an_error(tmp_path):
   with pytest.raises(ValueError, match=r'Nothing to draw.*train/loss.*empty'):
-    plots.curves({'empty': []}, tmp_path / 'curves.png', declared=DECLARED)
+    training_curves.draw(
+        {'empty': []}, tmp_path / 'curves.png', declared=DECLARED)
   assert not (tmp_path / 'curves.png').exists()
 
 
@@ -145,13 +147,14 @@ def test_noise_does_not_fill_an_axis_and_training_is_dashed(draw):
 @pytest.mark.parametrize('suffix', ['svg', 'pdf'])
 def test_the_suffix_determines_the_format(suffix, tmp_path):
   path = tmp_path / f'curves.{suffix}'
-  plots.curves({'run': make_rows()}, path, declared=DECLARED)
+  training_curves.draw({'run': make_rows()}, path, declared=DECLARED)
   assert path.read_bytes()[:5] in (b'<?xml', b'%PDF-')
 
 
 def test_png_files_have_a_copy_in_the_format_of_matplotlibs_settings(tmp_path):
   with matplotlib.rc_context({'savefig.format': 'pdf'}):
     for name in ('curves.png', 'other.svg'):
-      plots.curves({'run': make_rows()}, tmp_path / name, declared=DECLARED)
+      training_curves.draw(
+          {'run': make_rows()}, tmp_path / name, declared=DECLARED)
   assert {path.name for path in tmp_path.iterdir()} == {
       'curves.png', 'curves.pdf', 'other.svg'}

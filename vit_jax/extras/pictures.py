@@ -1,4 +1,8 @@
-"""Pixels of any type and number of channels as they can be displayed."""
+"""Images of many folders, and pixels of any type as they can be displayed."""
+
+from collections.abc import Iterable
+import itertools
+import os
 
 from jaxtyping import Real
 import numpy as np
@@ -30,3 +34,12 @@ def to_image(pixels: Pixels, value_range: Range | None = None) -> Image.Image:
   """Returns the `fractions` of an image as 8-bit RGB or grey."""
   values = (255 * fractions(pixels, value_range)).astype(np.uint8)
   return Image.fromarray(values if values.shape[-1] == 3 else values[..., 0])
+
+
+def interleave(paths: Iterable[str]) -> list[str]:
+  """Returns one file of each folder in turn, such as of each class."""
+  folders: dict[str, list[str]] = {}
+  for path in paths:
+    folders.setdefault(os.path.dirname(path), []).append(path)
+  turns = itertools.zip_longest(*folders.values())
+  return [path for turn in turns for path in turn if path is not None]
