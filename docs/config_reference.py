@@ -59,8 +59,10 @@ def _sections() -> dict[str, tuple[Any, ...]]:
   return {
       **{name: _records(hint)
          for name, hint in typing.get_type_hints(config_lib.Config).items()},
-      'optimizer': (optim_config.CommonConfig, *_records(
-          typing.get_type_hints(config_lib.Config)['optimizer'])),
+      'optimizer': (
+          optim_config.CommonConfig, *map(
+              optim_config.config_type, registry.OPTIMIZERS),
+          optim_config.OptaxConfig),
       'evals': (evals.EvaluatorConfig, *(
           evals.config_type(name, where='evals')
           for name in registry.EVALUATORS)),
@@ -90,8 +92,7 @@ def _kind(record: Any, bases: Sequence[Any]) -> str:
   if record in _COMMON:
     return ' of all names'
   # The name of any optimizer of Optax has no default.
-  name = f'`{record.name}`' if hasattr(record, 'name') else (
-      reference.descriptions(record)['name'].rstrip('.'))
+  name = f'`{getattr(record, "name", "optax.NAME")}`'
   also = [f'`{one.name}`' for one in bases if one not in _COMMON]
   return f' with name {name}' + (
       f': also those of {" and ".join(also)}, and' if also else '')

@@ -17,8 +17,8 @@ from vit_jax.data.sources import open_source
 from vit_jax.experiment import config_file
 from vit_jax.models import factory
 
-TABLES = ('COMMANDS', 'MODELS', 'OBJECTIVES', 'EVALUATORS', 'OPERATIONS',
-          'MIXERS', 'SOURCES', 'PLANNED', 'FILES', 'WEIGHT_FILES',
+TABLES = ('COMMANDS', 'MODELS', 'OBJECTIVES', 'OPTIMIZERS', 'EVALUATORS',
+          'OPERATIONS', 'MIXERS', 'SOURCES', 'PLANNED', 'FILES', 'WEIGHT_FILES',
           'WEIGHT_FORMATS')
 OWN = """
 import dataclasses

@@ -90,6 +90,16 @@ OBJECTIVES: Mapping[str, str] = {
     'flexivit': 'vit_jax.extras.zoo.flexivit:FlexivitConfig',
 }
 
+# `optimizer.name`: config records. Others are those of Optax.
+OPTIMIZERS: Mapping[str, str] = {
+    'adam': 'vit_jax.optim.config:AdamConfig',
+    'sgd': 'vit_jax.optim.config:SgdConfig',
+    'muon': 'vit_jax.optim.muon:MuonConfig',
+    'adafactor': 'vit_jax.extras.optimizers.adafactor:AdafactorConfig',
+    'schedule_free':
+        'vit_jax.extras.optimizers.schedule_free:ScheduleFreeConfig',
+}
+
 # `evals.NAME.name`: config records.
 EVALUATORS: Mapping[str, str] = {
     'auto': 'vit_jax.evals.auto:AutoConfig',

@@ -159,22 +159,6 @@ def parse(record: type[T], section: Any, *, where: str) -> T:
     raise ValueError(f'{where}: {error}') from error
 
 
-def parse_choice(
-    choices: Mapping[str, type], section: Any, *, where: str,
-) -> Any:
-  """Parses a section whose `name` selects a record of `choices`."""
-  if not isinstance(section, Mapping):
-    raise ValueError(
-        f'{where} must be a section with keys and a name '
-        f'({", ".join(choices)}), but is {section!r}.')
-  name = section.get('name')
-  if name is None:
-    raise ValueError(
-        f'{where} needs the key name. Known: {", ".join(choices)}.')
-  check_name(name, list(choices), what=f'{where}.name')
-  return parse(choices[name], section, where=where)
-
-
 def to_plain(value: Any) -> Any:
   """Returns a record as nested dicts, lists and scalars for JSON."""
   if isinstance(value, Duration):

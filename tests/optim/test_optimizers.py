@@ -9,13 +9,16 @@ import optax
 import optax.contrib
 import pytest
 
+from tests import leaves
 from tests import random_models
 from vit_jax import optim
+from vit_jax import registry
 from vit_jax import tree
-from vit_jax.optim import config as optim_config
+from vit_jax.optim import muon
 
 TOTAL = 10
-NAMES = ('adam', 'sgd', 'adafactor', 'muon')
+NAMES = [name for name, target in registry.OPTIMIZERS.items()
+         if leaves.has(target) and name != 'schedule_free']
 
 
 def to_steps(duration):
@@ -65,32 +68,6 @@ def rate(step):
   return 0.1 * (step / 3 if step < 3 else 1 - (step - 3) / 7)
 
 
-class NumpyAdafactor:
-  """One parameter in float64; factored for matrices or stacks of matrices."""
-
-  def __init__(self, factored, cap=0.999, momentum=0.9, clip_rms=None):
-    self.factored, self.cap, self.momentum = factored, cap, momentum
-    self.clip_rms = clip_rms
-    self.row = self.col = self.whole = self.m = 0.0
-
-  def __call__(self, g, step):
-    beta2 = min(self.cap, 1 - (step + 1.0) ** -0.8)
-    blend = lambda old, new: beta2 * old + (1 - beta2) * new
-    square = g ** 2 + 1e-30
-    if self.factored:
-      self.row = blend(self.row, square.mean(-1))
-      self.col = blend(self.col, square.mean(-2))
-      second = (self.row[..., :, None] * self.col[..., None, :]
-                / self.row.mean(-1)[..., None, None])
-    else:
-      second = self.whole = blend(self.whole, square)
-    u = g / np.sqrt(second)
-    if self.clip_rms:
-      u = u / max(1.0, np.sqrt((u ** 2).mean()) / self.clip_rms)
-    self.m = self.momentum * self.m + (1 - self.momentum) * u
-    return self.m
-
-
 def plain_sgd():
   return lambda g, step: g
 
@@ -128,46 +105,6 @@ def test_adam_and_sgd_are_those_of_optax(name, section, reference):
   random_models.assert_close(run(optimizer), run(alone), rtol=1e-6)
 
 
-@pytest.mark.parametrize('frozen', [(), ('body/.*',)])
-def test_the_average_of_schedule_free_is_that_of_optax(frozen):
-  optimizer = build(
-      'schedule_free', schedule={'name': 'constant', 'warmup': {'steps': 3}},
-      beta2=0.8, weight_decay=0.1, weight_decay_rules=[['.*', 1.0]],
-      frozen=frozen)
-  reference = optax.contrib.schedule_free_adamw(
-      0.1, warmup_steps=3, b2=0.8, weight_decay=0.1)
-  points, averages = [], []
-  for tx, average in ((optimizer.tx, optimizer.average),
-                      (reference, optax.contrib.schedule_free_eval_params)):
-    params, state = PARAMS, tx.init(PARAMS)
-    for grad in GRADS:
-      updates, state = jax.jit(tx.update)(grad, state, params)
-      params = optax.apply_updates(params, updates)
-    points.append(params['head'])
-    averages.append(average(state, params))
-  random_models.assert_close(*points, rtol=1e-5)
-  random_models.assert_close(*(x['head'] for x in averages), rtol=1e-5)
-  assert (averages[0]['head']['kernel'] != points[0]['kernel']).all()
-  if frozen:
-    random_models.assert_close(averages[0]['body'], PARAMS['body'], rtol=0)
-
-
-@pytest.mark.parametrize('section', [
-    {}, {'clip_rms': 0.5}, {'beta2_cap': 0.6, 'momentum': 0.0}])
-def test_adafactor_follows_the_formula(section):
-  shapes = {'kernel': (3, 32, 40), 'bias': (32, 40)}
-  params = random(np.random.default_rng(0), shapes)
-  grads = [random(np.random.default_rng(i), shapes) for i in range(1, 6)]
-  optimizer = build('adafactor', params, momentum_dtype='float32', **section)
-  keywords = {'cap' if k == 'beta2_cap' else k: v for k, v in section.items()}
-  got = run(optimizer, params, grads)
-  for name in shapes:
-    want = numpy_run(
-        lambda: NumpyAdafactor(name == 'kernel', **keywords),  # noqa: B023
-        params={name: params[name]}, grads=[{name: g[name]} for g in grads])
-    np.testing.assert_allclose(got[name], want[name], rtol=1e-4, atol=1e-5)
-
-
 def test_muon_updates_each_matrix_of_a_stack_and_adam_the_rest():
   shapes = {'encoder': {'layers': {
       'qkv_kernel': (2, 6, 3, 2, 4),  # layers, width, q k v, heads, head_dim
@@ -192,7 +129,7 @@ def test_muon_updates_each_matrix_of_a_stack_and_adam_the_rest():
   params = random(np.random.default_rng(0), shapes)
   grads = [random(np.random.default_rng(i), shapes) for i in range(1, 4)]
   optimizer = build(
-      'muon', params, matrices='(decoder/)?' + optim_config.LAYERS)
+      'muon', params, matrices='(decoder/)?' + muon.LAYERS)
   got = run(optimizer, params, grads)
 
   def alone(values, *steps):
@@ -336,7 +273,6 @@ def test_state_paths_are_optimizer_moment_parameter_and_never_change():
     assert list(state_names('adam', **section)) == [
         'adam/count', *moments, 'learning_rate/count']
   assert 'sgd/trace/head/kernel' in state_names('sgd')
-  assert 'adafactor/momentum/ema/head/kernel' in state_names('adafactor')
 
 
 @pytest.mark.parametrize('name', [*NAMES, 'optax.lion'])
@@ -365,20 +301,6 @@ def test_momentum_dtype_changes_the_momentum_only(name):
       assert leaf.dtype == jnp.float32
 
 
-def test_adafactor_factors_the_second_moment_of_kernels_per_layer():
-  params = {'layers': {'kernel': np.zeros((40, 64, 48), np.float32),
-                       'bias': np.zeros((40, 48), np.float32)}}
-  shapes = jax.eval_shape(build('adafactor', params).tx.init, params)
-  state = {key: (leaf.shape, str(leaf.dtype)) for key, leaf in
-           tree.flatten(shapes).items()}
-  second = [shape for shape, dtype in state.values() if dtype == 'float32']
-  assert sorted(second) == sorted([
-      (40, 64), (40, 48), (1,),  # Kernel: rows, columns, unused.
-      (1,), (1,), (40, 48)])  # Bias: unused, unused, whole.
-  assert state['adafactor/momentum/ema/layers/kernel'] == (
-      (40, 64, 48), 'bfloat16')
-
-
 @pytest.mark.parametrize('name', [*NAMES, 'optax.lion'])
 def test_nothing_is_allocated_before_init(name):
   huge = {'kernel': jax.ShapeDtypeStruct((10 ** 6, 10 ** 6), jnp.float32)}
@@ -392,7 +314,7 @@ def test_nothing_is_allocated_before_init(name):
 
 @pytest.mark.parametrize('name, section', [
     *((name, {}) for name in NAMES if name != 'muon'),
-    ('muon', {'matrices': optim_config.LAYERS})])
+    ('muon', {'matrices': muon.LAYERS})])
 def test_default_rules_may_match_nothing(name, section):
   params = {'scale': np.ones(3, np.float32)}
   optimizer = build(name, params, weight_decay=0.1, **section)

@@ -47,7 +47,7 @@ class Config:
   model: model_config.ModelConfig
   data: data.DataConfig
   objective: objectives.ObjectiveConfig
-  optimizer: optim.Config
+  optimizer: optim.CommonConfig
   evals: fields.Measured[dict[str, evals.EvaluatorConfig]]
   init: fields.Free[adapt_lib.InitConfig]
   lora: lora.LoraConfig

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import ml_collections
 
 from vit_jax import evals
+from vit_jax import optim
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax import tree
@@ -136,14 +137,14 @@ def merge(
 
 
 def _hints(section: Any, name: str = '') -> Mapping[str, Any]:
-  """Returns the field types of all records of a union, or of the named one."""
+  """Returns the field types of a record, by its type or name, or of a union."""
   if name and section is evals.EvaluatorConfig:
     section = evals.config_type(name, where='evaluator')
+  elif name and section is optim.CommonConfig:
+    section = optim.config_type(name)
   found: dict[str, Any] = {}
   for record in typing.get_args(section) or (section,):
-    # Records without a `name`, such as a single schedule, fit any name.
-    if dataclasses.is_dataclass(record) and name in (
-        '', getattr(record, 'name', name)):
+    if dataclasses.is_dataclass(record):
       found |= typing.get_type_hints(record)
   return found
 

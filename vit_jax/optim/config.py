@@ -1,23 +1,32 @@
-"""Section `optimizer` of a config: one record per optimizer."""
+"""Section `optimizer` of a config: one record per optimizer.
+
+To add one, write a record that extends `CommonConfig` and returns an Optax
+transformation. A config names it as 'my_module:MyRecord', or by its name in
+`registry.OPTIMIZERS`.
+"""
 
 from collections.abc import Callable, Mapping
 import dataclasses
 import inspect
+import re
 from typing import Any, Literal
 
+import jax
 import optax
 from optax import contrib
 
 from vit_jax import fields
+from vit_jax import registry
 from vit_jax import schema
-from vit_jax.optim import layer_decay
+from vit_jax import tree
+from vit_jax import types
 from vit_jax.optim import schedules
 
 # Kernels decay; biases, norm scales, position embeddings and the cls token do
 # not.
 KERNELS = '.*kernel'
-# Kernels of encoder layers and ResNet units.
-LAYERS = rf'({layer_decay.STACKED}|backbone/block\d+/).*kernel'
+# Returns the parameters to evaluate for (optimizer state, parameters).
+Average = Callable[[Any, types.Params], types.Params]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,6 +63,7 @@ class CommonConfig:
     momentum_dtype: bfloat16 halves the memory of the momentum
       (arXiv:2106.04560, sec. 3.4).
   """
+  name: str
   learning_rate: float
   schedule: schedules.ScheduleConfig
   weight_decay: float = 0.0
@@ -83,6 +93,17 @@ class CommonConfig:
             'leave parameters untrained, name them in frozen, which also '
             'saves their optimizer state.')
 
+  def scale(self, params: Any) -> optax.GradientTransformation:
+    """Returns the optimizer without learning rate and weight decay."""
+    raise NotImplementedError
+
+  def with_average(
+      self, tx: optax.GradientTransformation, schedule: schedules.Schedule,
+  ) -> tuple[optax.GradientTransformation, Average | None]:
+    """Returns the whole optimizer, and its own average of parameters if any."""
+    del schedule
+    return tx, None
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdamConfig(CommonConfig):
@@ -93,7 +114,7 @@ class AdamConfig(CommonConfig):
     beta2: decay of the second moment.
     epsilon: added to the square root of the second moment.
   """
-  name: Literal['adam'] = 'adam'
+  name: Literal['adam'] = 'adam'  # type: ignore[assignment]
   beta1: float = 0.9
   beta2: float = 0.999
   epsilon: float = 1e-8
@@ -103,27 +124,10 @@ class AdamConfig(CommonConfig):
     fields.check_range(self, 'beta1', 'beta2', end=1)
     fields.check_range(self, 'epsilon')
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ScheduleFreeConfig(AdamConfig):
-  """Schedule-free AdamW (arXiv:2405.15682): an average replaces the schedule.
-
-  Three sequences of parameters: z, the steps of Adam without momentum; x, their
-  mean, which is evaluated, saved and exported as the average; and
-  beta1 x + (1 - beta1) z, where gradients are computed. Steps have the weight
-  of their squared learning rate, so that those of the warm-up count little.
-  """
-  name: Literal['schedule_free'] = 'schedule_free'  # type: ignore[assignment]
-
-  def __post_init__(self):
-    super().__post_init__()
-    fields.check_range(self, 'beta1', above=0)
-    for key, found, needed in (
-        ('schedule.name', self.schedule.name, 'constant'),
-        ('momentum_dtype', self.momentum_dtype, 'float32')):
-      if found != needed:
-        raise ValueError(
-            f'{key} is {found!r}, but schedule_free needs {needed!r}.')
+  def scale(self, params: Any) -> optax.GradientTransformation:
+    return optax.scale_by_adam(
+        b1=self.beta1, b2=self.beta2, eps=self.epsilon,
+        mu_dtype=self.momentum_dtype)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -134,7 +138,7 @@ class SgdConfig(CommonConfig):
     momentum: decay of the sum of gradients; 0 for none.
     nesterov: whether the update is momentum * m + g instead of m.
   """
-  name: Literal['sgd'] = 'sgd'
+  name: Literal['sgd'] = 'sgd'  # type: ignore[assignment]
   momentum: float = 0.9
   nesterov: bool = False
 
@@ -146,73 +150,10 @@ class SgdConfig(CommonConfig):
           'nesterov=True needs a momentum above 0. Set momentum=0.9, or '
           'nesterov=False.')
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class AdafactorConfig(CommonConfig):
-  """Adafactor for Vision Transformers (arXiv:2106.04560, sec. 3.4).
-
-  Differences from the original (arXiv:1804.04235): bfloat16 momentum, no
-  scaling by parameter norms, no clipping of updates by default, and a second
-  moment whose decay, 1 - step ** -decay_rate, is capped at `beta2_cap` because
-  a decay that approaches 1 made long runs unstable.
-
-  Attributes:
-    momentum: decay for scaled gradients, m = momentum * m + (1 - momentum) * u,
-      without bias correction; 0 keeps no momentum.
-    momentum_dtype: bfloat16 by default.
-    decay_rate: exponent of the decay of the second moment.
-    beta2_cap: upper limit of the decay of the second moment.
-    factored: regular expression of parameters with a factored second moment: a
-      row and a column over the two largest axes. Kernels only: biases of
-      scanned layers are [depth, width], which is not a matrix. The default may
-      match nothing.
-    min_factored_size: second moments are factored if both of these axes have at
-      least this length.
-    clip_rms: maximum root mean square of the scaled gradient of a parameter; 1
-      in the original, None disables it.
-    epsilon: added to the squared gradient.
-  """
-  name: Literal['adafactor'] = 'adafactor'
-  momentum: float = 0.9
-  momentum_dtype: Literal['float32', 'bfloat16'] = 'bfloat16'
-  decay_rate: float = 0.8
-  beta2_cap: float = 0.999
-  factored: str = KERNELS
-  min_factored_size: int = 32
-  clip_rms: float | None = None
-  epsilon: float = 1e-30
-
-  def __post_init__(self):
-    super().__post_init__()
-    fields.check_range(self, 'momentum', 'beta2_cap', end=1)
-    fields.check_range(self, 'decay_rate', 'epsilon')
-    fields.check_range(self, 'clip_rms', above=0)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class MuonConfig(AdamConfig):
-  """Muon for matrices of the layers, Adam for the rest (arXiv:2502.16982).
-
-  Updates of matrices have the size of Adam's, so the learning rate and weight
-  decay of Adam carry over.
-
-  Attributes:
-    momentum: bias-corrected Nesterov momentum, orthogonalised by `optim.muon`.
-    rms: root mean square of the elements of a matrix update.
-    matrices: regular expression of the parameters that Muon updates: kernels
-      whose last axis is the output. The kernel of a convolution is the matrix
-      [height x width x in, out]. Embeddings and head use Adam, as the authors
-      recommend. The default may match nothing.
-  """
-  name: Literal['muon'] = 'muon'  # type: ignore[assignment]
-  momentum: float = 0.95
-  rms: float = 0.2
-  matrices: str = LAYERS
-
-  def __post_init__(self):
-    super().__post_init__()
-    fields.check_range(self, 'momentum', end=1)
-    fields.check_range(self, 'rms')
+  def scale(self, params: Any) -> optax.GradientTransformation:
+    return optax.trace(
+        self.momentum, self.nesterov, self.momentum_dtype,
+    ) if self.momentum else optax.identity()
 
 
 def _optax_optimizers() -> dict[str, Callable[..., Any]]:
@@ -250,10 +191,8 @@ class OptaxConfig(CommonConfig):
   optimizers.
 
   Attributes:
-    name: 'optax.NAME' or 'optax.contrib.NAME'.
-    arguments: keyword arguments of that function.
+    arguments: keyword arguments of the function of that name.
   """
-  name: str
   arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self):
@@ -267,16 +206,38 @@ class OptaxConfig(CommonConfig):
           f'{self.name} has no momentum_dtype, but it is '
           f'{self.momentum_dtype!r}. Set it to float32.')
 
+  def scale(self, params: Any) -> optax.GradientTransformation:
+    """Returns the optimizer at learning rate 1, with the sign reversed."""
+    function, arguments = OPTAX[self.name], dict(self.arguments)
+    for name in inspect.signature(function).parameters:
+      if name == 'weight_decay':
+        arguments.setdefault(name, 0.0)
+      elif name in MOMENTUM_DTYPES:
+        arguments.setdefault(name, self.momentum_dtype)
+      elif name == 'trust_ratio_mask':
+        arguments.setdefault(name, lambda updates: tree.map_with_name(
+            lambda path, _: bool(re.fullmatch(KERNELS, path)), updates))
+    try:
+      tx = optax.chain(
+          function(learning_rate=1.0, **arguments), optax.scale(-1.0))
+      jax.eval_shape(lambda p: tx.update(p, tx.init(p), p), params)
+    except (TypeError, ValueError) as error:
+      raise ValueError(
+          f'optimizer.name {self.name} with arguments {arguments} does not '
+          f'work in a training step: {error}. Change optimizer.arguments or '
+          'the name.') from error
+    return tx
 
-Config = (AdamConfig | ScheduleFreeConfig | SgdConfig | AdafactorConfig
-          | MuonConfig | OptaxConfig)
 
-CONFIGS: Mapping[str, type] = {
-    'adam': AdamConfig, 'sgd': SgdConfig, 'adafactor': AdafactorConfig,
-    'muon': MuonConfig, 'schedule_free': ScheduleFreeConfig,
-    **dict.fromkeys(OPTAX, OptaxConfig)}
+def config_type(name: Any) -> type[CommonConfig]:
+  """Returns the config record of an optimizer."""
+  return registry.find(name, {
+      **registry.OPTIMIZERS,
+      **dict.fromkeys(OPTAX, f'{__name__}:{OptaxConfig.__name__}'),
+  }, what='optimizer.name', kind=CommonConfig)
 
 
-def parse(section: Any) -> Config:
+def parse(section: Mapping[str, Any]) -> CommonConfig:
   """Returns the record of section `optimizer` of a config."""
-  return schema.parse_choice(CONFIGS, section, where='optimizer')
+  return schema.parse(
+      config_type(section.get('name')), section, where='optimizer')

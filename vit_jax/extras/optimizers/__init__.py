@@ -1,0 +1,1 @@
+"""Adafactor and schedule-free AdamW: `optimizer.name`."""
