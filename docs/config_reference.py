@@ -61,8 +61,7 @@ def _sections() -> dict[str, tuple[Any, ...]]:
          for name, hint in typing.get_type_hints(config_lib.Config).items()},
       'optimizer': (
           optim_config.CommonConfig, *map(
-              optim_config.config_type, registry.OPTIMIZERS),
-          optim_config.OptaxConfig),
+              optim_config.config_type, registry.OPTIMIZERS)),
       'evals': (evals.EvaluatorConfig, *(
           evals.config_type(name, where='evals')
           for name in registry.EVALUATORS)),

@@ -73,6 +73,9 @@ WANDB = 'vit_jax.extras.tracking.weights_and_biases'
 # Compares the examples of a run with those of its checkpoint.
 CHANGES = 'vit_jax.extras.changes.data_changes'
 
+# Counts the operations of a model and its training for one image.
+FLOPS = 'vit_jax.extras.plan.model_flops:per_image'
+
 # Describes the keys of configs for --help and misspelt flags.
 KEYS = 'vit_jax.extras.keys.reference'
 
@@ -90,7 +93,7 @@ OBJECTIVES: Mapping[str, str] = {
     'flexivit': 'vit_jax.extras.zoo.flexivit:FlexivitConfig',
 }
 
-# `optimizer.name`: config records. Others are those of Optax.
+# `optimizer.name`: config records.
 OPTIMIZERS: Mapping[str, str] = {
     'adam': 'vit_jax.optim.config:AdamConfig',
     'sgd': 'vit_jax.optim.config:SgdConfig',
@@ -98,6 +101,7 @@ OPTIMIZERS: Mapping[str, str] = {
     'adafactor': 'vit_jax.extras.optimizers.adafactor:AdafactorConfig',
     'schedule_free':
         'vit_jax.extras.optimizers.schedule_free:ScheduleFreeConfig',
+    'optax.NAME': 'vit_jax.extras.optimizers.of_optax:OptaxConfig',
 }
 
 # `evals.NAME.name`: config records.

@@ -26,8 +26,8 @@ def copies(state):
 
 # The others keep the average and the initial parameters.
 @pytest.mark.parametrize(('name', 'count'), [
-    ('adam', 1), ('optax.contrib.dog', 2), *[('schedule_free', 3)] * leaves.has(
-        registry.OPTIMIZERS['schedule_free'])])
+    ('adam', 1), *[('schedule_free', 3), ('optax.contrib.dog', 2)] * leaves.has(
+        registry.OPTIMIZERS['optax.NAME'])])
 def test_initial_weights_replace_all_copies_in_the_state(name, count):
   experiment = toy.build(optimizer={'name': name}, init={'new': []})
   rng = np.random.default_rng(0)

@@ -1,6 +1,5 @@
 """Optimizers against formulas in NumPy, and rules over parameter paths."""
 
-import re
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +16,8 @@ from vit_jax import tree
 from vit_jax.optim import muon
 
 TOTAL = 10
-NAMES = [name for name, target in registry.OPTIMIZERS.items()
+NAMES = [name.replace('NAME', 'lion')
+         for name, target in registry.OPTIMIZERS.items()
          if leaves.has(target) and name != 'schedule_free']
 
 
@@ -40,7 +40,7 @@ GRADS = [random(np.random.default_rng(1 + step), SHAPES)
          for step in range(TOTAL)]
 
 
-def parse(name, **section):
+def parse(name='adam', **section):
   defaults = {'name': name, 'learning_rate': 0.1,
               'schedule': {'name': 'linear', 'warmup': {'steps': 3}}}
   if name == 'muon':
@@ -48,7 +48,7 @@ def parse(name, **section):
   return optim.parse(defaults | section)
 
 
-def build(name, params=PARAMS, **section):
+def build(name='adam', params=PARAMS, **section):
   return optim.build(
       parse(name, **section), params, total_steps=TOTAL, to_steps=to_steps)
 
@@ -153,71 +153,28 @@ def test_muon_updates_each_matrix_of_a_stack_and_adam_the_rest():
       rtol=1e-6)
 
 
-@pytest.mark.parametrize('name, arguments, reference', [
-    ('optax.lion', {'b1': 0.95}, optax.lion),
-    ('optax.contrib.ademamix', {}, optax.contrib.ademamix)])
-def test_optax_optimizer_equals_optax_with_the_same_settings(
-    name, arguments, reference):
-  optimizer = build(name, arguments=arguments, weight_decay=0.5)
-  alone = optim.Optimizer(
-      reference(optimizer.schedule, **arguments, weight_decay=0.5,
-                mask={part: {'kernel': True, 'bias': False}
-                      for part in SHAPES}), optimizer.schedule, None)
-  random_models.assert_close(run(optimizer), run(alone), rtol=1e-6)
-
-
-def test_lars_scales_kernels_but_not_biases():
-  # The probe of MAE: 6 steps of a constant gradient.
-  start = {'body': PARAMS['body'],
-           'head': {'kernel': np.full((4, 2), 0.5, np.float32),
-                    'bias': np.zeros(2, np.float32)}}
-  gradient = jax.tree.map(np.ones_like, start)
-  found = run(build(
-      'optax.lars', start, arguments={'momentum': 0.9}, learning_rate=6.4,
-      schedule={'name': 'constant'}, frozen=[r'(?!head/).*']),
-              start, [gradient] * 6)
-  # Independent: u = 0.001 |p| / |g| g for kernels, g for biases.
-  kernel, bias, momenta = 0.5, 0.0, [0.0, 0.0]
-  for _ in range(6):
-    momenta = [0.9 * momenta[0] + 0.001 * abs(kernel), 0.9 * momenta[1] + 1]
-    kernel, bias = kernel - 6.4 * momenta[0], bias - 6.4 * momenta[1]
-  np.testing.assert_allclose(found['head/kernel'], kernel, rtol=1e-5)
-  np.testing.assert_allclose(found['head/bias'], bias, rtol=1e-5)
-
-
-@pytest.mark.parametrize('name, words', [
-    ('optax.lbfgs', "missing 3 required keyword-only arguments: 'value'"),
-    ('optax.contrib.dpsgd', "missing 3 required positional arguments: 'l2_")])
-def test_optax_optimizer_that_needs_more_than_gradients_is_an_error(
-    name, words):
-  with pytest.raises(ValueError, match=re.escape(words)):
-    build(name)
+ZEROS = jax.tree.map(np.zeros_like, PARAMS)
 
 
 @pytest.mark.parametrize('name', NAMES)
 def test_weight_decay_alone_shrinks_kernels_by_rate_times_decay(name):
-  zeros = [jax.tree.map(np.zeros_like, PARAMS)] * 2
   got = run(build(name, weight_decay=0.1, schedule={'name': 'constant'}),
-            grads=zeros)
+            grads=[ZEROS] * 2)
   np.testing.assert_allclose(
       got['body/kernel'], 0.99 ** 2 * PARAMS['body']['kernel'], rtol=1e-6)
   np.testing.assert_array_equal(got['body/bias'], PARAMS['body']['bias'])
 
 
-@pytest.mark.parametrize('name', NAMES)
-def test_weights_may_decay_towards_their_first_values(name):
-  zeros = [jax.tree.map(np.zeros_like, PARAMS)] * 2
-  optimizer = build(name, weight_decay=0.1, decay_towards='start',
+def test_weights_may_decay_towards_their_first_values():
+  optimizer = build(weight_decay=0.1, decay_towards='start',
                     schedule={'name': 'constant'})
-  random_models.assert_close(run(optimizer, grads=zeros), tree.flatten(PARAMS))
-  state = optimizer.tx.init(PARAMS)
-  moved = jax.tree.map(lambda p: p + 1, PARAMS)
-  updates, _ = optimizer.tx.update(zeros[0], state, moved)
-  plain = build(name, weight_decay=0.1, schedule={'name': 'constant'}).tx
-  towards_zero, _ = plain.update(
-      zeros[0], plain.init(PARAMS), jax.tree.map(np.ones_like, PARAMS))
   random_models.assert_close(
-      tree.flatten(updates), tree.flatten(towards_zero))
+      run(optimizer, grads=[ZEROS] * 2), tree.flatten(PARAMS))
+  moved = jax.tree.map(lambda p: p + 1, PARAMS)
+  updates, _ = optimizer.tx.update(ZEROS, optimizer.tx.init(PARAMS), moved)
+  # The learning rate is 0.1.
+  np.testing.assert_allclose(updates['body']['kernel'], -0.01, rtol=1e-6)
+  np.testing.assert_array_equal(updates['body']['bias'], 0)
 
 
 def test_rules_multiply_weight_decay_and_learning_rate():
@@ -275,7 +232,7 @@ def test_state_paths_are_optimizer_moment_parameter_and_never_change():
   assert 'sgd/trace/head/kernel' in state_names('sgd')
 
 
-@pytest.mark.parametrize('name', [*NAMES, 'optax.lion'])
+@pytest.mark.parametrize('name', NAMES)
 def test_state_that_mirrors_a_parameter_ends_with_its_path(name):
   names = state_names(name, frozen=['body/bias'], weight_decay=0.1)
   params = tree.flatten(PARAMS)
@@ -292,7 +249,7 @@ def test_state_that_mirrors_a_parameter_ends_with_its_path(name):
       assert leaf.shape == params[owners[0]].shape
 
 
-@pytest.mark.parametrize('name', ['adam', 'sgd', 'optax.lion'])
+@pytest.mark.parametrize('name', NAMES)
 def test_momentum_dtype_changes_the_momentum_only(name):
   for key, leaf in state_names(name, momentum_dtype='bfloat16').items():
     if '/mu/' in key or '/trace/' in key:
@@ -301,7 +258,7 @@ def test_momentum_dtype_changes_the_momentum_only(name):
       assert leaf.dtype == jnp.float32
 
 
-@pytest.mark.parametrize('name', [*NAMES, 'optax.lion'])
+@pytest.mark.parametrize('name', NAMES)
 def test_nothing_is_allocated_before_init(name):
   huge = {'kernel': jax.ShapeDtypeStruct((10 ** 6, 10 ** 6), jnp.float32)}
   optimizer = build(name, huge, weight_decay=0.1, clip_norm=1.0,
@@ -320,25 +277,3 @@ def test_default_rules_may_match_nothing(name, section):
   optimizer = build(name, params, weight_decay=0.1, **section)
   got = run(optimizer, params, [{'scale': np.zeros(3, np.float32)}])
   np.testing.assert_array_equal(got['scale'], params['scale'])
-
-
-@pytest.mark.parametrize('section, words', [
-    ({'weight_decay_rules': [['haed/.*', 1.0]]},
-     "optimizer.weight_decay_rules: the rule 'haed/.*' matches no parameter. "
-     'Parameters: body/bias, body/kernel, head/bias, head/kernel.'),
-    ({'learning_rate_rules': [['tail', 1.0]]},
-     "optimizer.learning_rate_rules: the rule 'tail' matches no parameter."),
-    ({'frozen': ['tail']},
-     "optimizer.frozen: the rule 'tail' matches no parameter."),
-    ({'frozen': ['.*']},
-     "optimizer.frozen ['.*'] matches every parameter: nothing is left to "
-     'train.'),
-    ({'schedule': {'name': 'cosine', 'warmup': {'steps': 11}}},
-     "optimizer.schedule.warmup is 11 steps ({'steps': 11}), but the whole run "
-     'is 10 steps.'),
-    ({'name': 'adafactor', 'factored': '.*/kernels'},
-     "optimizer.factored: the rule '.*/kernels' matches no parameter."),
-])
-def test_section_that_does_not_fit_the_run_is_an_error(section, words):
-  with pytest.raises(ValueError, match=re.escape(words)):
-    build(**({'name': 'adam'} | section))

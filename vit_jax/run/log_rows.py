@@ -41,7 +41,7 @@ def training_row(
           experiment.config.data.mixture, experiment.dataset.source,
           counters.images).items()},
       **speed,
-      **({} if utilisation is None else {'mfu': utilisation}),
+      **({'mfu': utilisation} if utilisation else {}),
       **_totals(experiment, counters),
       'host_memory_bytes': profiler_lib.host_memory_bytes()}
 

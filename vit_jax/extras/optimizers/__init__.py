@@ -1,1 +1,1 @@
-"""Adafactor and schedule-free AdamW: `optimizer.name`."""
+"""More optimizers: Adafactor, schedule-free AdamW, and those of Optax."""
