@@ -10,7 +10,6 @@ import pytest
 
 from tests import toy
 from vit_jax import run as run_lib
-from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import fit_batch
 from vit_jax.run import loop
 
@@ -54,14 +53,10 @@ class FakeStep:
 
 def with_steps(experiment, build_step, *, accumulation='auto'):
   """Returns the experiment with a fake step by number of microbatches."""
-  class Faked(experiment_lib.Experiment):
-    train_step = property(
-        lambda self: build_step(self.config.num_microbatches))
-
-  fields = {field.name: getattr(experiment, field.name)
-            for field in dataclasses.fields(experiment)}
-  return dataclasses.replace(Faked(**fields), config=dataclasses.replace(
-      experiment.config, accumulation=accumulation))
+  return dataclasses.replace(toy.faked(experiment, train_step=property(
+      lambda self: build_step(self.config.num_microbatches))),
+                             config=dataclasses.replace(
+                                 experiment.config, accumulation=accumulation))
 
 
 def shrinking(num_microbatches):
@@ -83,12 +78,10 @@ def test_the_step_of_a_batch_that_fits_is_compiled_once_and_trained(
     # 2 + 1 + 16 / n GiB, where n divides 24.
     (12, 2), (7.5, 4), (5.1, 8), (3.7, 24)])
 def test_the_fewest_microbatches_that_fit_are_used(experiment, free, expected):
-  experiment = dataclasses.replace(
-      with_steps(experiment, shrinking),
-      build_evaluators=lambda n: {str(n): lambda *_: None})
-  fitted = fit_batch.fit(experiment, free_bytes=int(free * GIB))
+  fitted = fit_batch.fit(
+      with_steps(experiment, shrinking), free_bytes=int(free * GIB))
   assert fitted.experiment.config.accumulation == expected
-  assert [*fitted.experiment.evaluators] == [str(expected)]
+  assert fitted.experiment.config.eval_batch_size == 24 // expected
   assert fitted.message == (
       f'The batch of 24 needs 19.0 GiB per device, but {free:.1f} GiB are '
       f'available: computed in {expected} microbatches '
@@ -165,9 +158,8 @@ def test_out_of_memory_errors_name_the_setting(message, error, words):
   def fail(params, on_batch):
     raise jax.errors.JaxRuntimeError(message)
 
-  experiment = dataclasses.replace(
-      toy.build(evals={'test': {'batch_size': 120}}),
-      build_evaluators=lambda microbatches: {'test': fail})
+  experiment = toy.faked(toy.build(evals={'test': {'batch_size': 120}}),
+                         evaluators={'test': fail})
   with pytest.raises(error, match=words):
     experiment.evaluate('test', {})
 

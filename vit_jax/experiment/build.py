@@ -62,9 +62,7 @@ def build(
       config=config, devices=tuple(devices), dataset=dataset,
       teacher=_teacher(config, dataset, note), open_data=open_data,
       data_optional=data_optional, note=note)
-  evaluators_lib.check(
-      config, dataset, open_data, note=note,
-      objective_metrics=experiment.objective.metrics)
+  evaluators_lib.check(experiment)
   _ = experiment.evaluators  # Their errors appear at the start.
   return experiment
 

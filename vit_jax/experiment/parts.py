@@ -150,31 +150,26 @@ def _random_params(
 
 
 def _total_steps(experiment: Experiment) -> int:
-  config, sizes = experiment.config, _sizes(experiment)
-  total_steps = config.total.to_steps(**sizes)
+  config, count = experiment.config, experiment.dataset.num_examples
+  total_steps = config.total.to_steps(
+      batch_size=config.batch_size, num_examples=count)
   if total_steps < 1:
     raise ValueError(
         f'total is {schema.to_plain(config.total)}, which is no step of '
-        f'batch_size {config.batch_size} for {sizes["num_examples"]:,} images. '
+        f'batch_size {config.batch_size} for {count:,} images. '
         'Use a smaller batch_size or a longer total.')
   return total_steps
 
 
-def _sizes(experiment: Experiment) -> dict[str, int]:
-  return {'batch_size': experiment.config.batch_size,
-          'num_examples': experiment.dataset.num_examples}
-
-
 def _optimizer(experiment: Experiment) -> optim.Optimizer:
   config, params = experiment.config, nn.unbox(experiment.boxed_params)
-  sizes = {'total_steps': experiment.total_steps, **_sizes(experiment)}
   section = config.optimizer
   if objectives.TEACHER in params:
     section = dataclasses.replace(
         section, frozen=(*section.frozen, f'{objectives.TEACHER}/.*'))
   optimizer = optim.build(
       section, params, total_steps=experiment.total_steps,
-      to_steps=lambda duration: duration.to_steps(**sizes))
+      to_steps=lambda duration: duration.to_steps(**experiment.sizes))
   if config.averaging and optimizer.average:
     raise ValueError(
         f'averaging is {config.averaging}, but the optimizer {section.name} '
@@ -219,14 +214,6 @@ def _class_counts(
   return np.bincount(labels, minlength=dataset.num_classes)
 
 
-def _build_evaluators(experiment: Experiment) -> Callable[..., Any]:
-  return functools.cache(functools.partial(
-      evaluators_lib.build, experiment.config, context=context(experiment),
-      objective=experiment.objective, train_data=experiment.dataset,
-      mesh=experiment.mesh, unreadable=experiment.unreadable,
-      open_data=experiment.open_data, note=experiment.note))
-
-
 @dataclasses.dataclass(frozen=True)
 class Part:
   """How a part is derived, and the attributes that this depends on."""
@@ -256,8 +243,4 @@ PARTS = {name: Part(derive, tuple(inputs)) for name, derive, *inputs in (
         num_params=tree.num_elements(x.boxed_params)),
      'config.mesh', 'devices', 'boxed_params'),
     ('optimizer', _optimizer,
-     'config.optimizer', 'config.averaging', 'total_steps', 'boxed_params'),
-    ('build_evaluators', _build_evaluators,
-     'config.data', 'config.evals', 'config.objective', 'config.model',
-     'config.lora', 'config.batch_size', 'model', 'objective', 'dataset',
-     'mesh', 'open_data'))}
+     'config.optimizer', 'config.averaging', 'total_steps', 'boxed_params'))}
