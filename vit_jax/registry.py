@@ -97,7 +97,7 @@ OBJECTIVES: Mapping[str, str] = {
 OPTIMIZERS: Mapping[str, str] = {
     'adam': 'vit_jax.optim.config:AdamConfig',
     'sgd': 'vit_jax.optim.config:SgdConfig',
-    'muon': 'vit_jax.optim.muon:MuonConfig',
+    'muon': 'vit_jax.extras.optimizers.muon:MuonConfig',
     'adafactor': 'vit_jax.extras.optimizers.adafactor:AdafactorConfig',
     'schedule_free':
         'vit_jax.extras.optimizers.schedule_free:ScheduleFreeConfig',

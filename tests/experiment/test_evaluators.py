@@ -14,7 +14,6 @@ from vit_jax import schema
 from vit_jax.data import preprocessing
 from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.data.sources import open_source
-from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import complete
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
@@ -83,19 +82,6 @@ def test_an_unknown_evaluator_is_an_error_with_the_known_ones(
     _choose(splits, **options, **{setting: value})
 
 
-@pytest.mark.parametrize(('section', 'words'), [
-    ({'stop_below': [['test/r2', 0.5]]},
-     "stop_below is 'test/r2', which is not measured .*test/accuracy"),
-    ({'best': 'test/acuracy'}, 'which is not measured .*test/accuracy'),
-    ({'best': 'tst/accuracy'}, "evaluator is called 'tst'"),
-    ({'best': 'test/loss', 'patience': 2},
-     'its evaluator runs at the end only')])
-def test_a_metric_that_is_not_measured_never_stops_a_run_silently(
-    section, words):
-  with pytest.raises(ValueError, match=words):
-    toy.build(evals={'test': {}}, checkpoint=section)
-
-
 def test_patience_without_a_validation_split_is_an_error():
   with pytest.raises(ValueError, match='checkpoint.best=EVALUATOR/METRIC'):
     _choose(('train', 'test'), patience=2)
@@ -156,32 +142,22 @@ def test_mirroring_all_images_does_not_change_flipped_evaluations():
   assert upright['plain'] != pytest.approx(mirrored['plain'], rel=1e-6)
 
 
-def _resolve(objective, metric):
-  return config_lib.resolve(toy.config(
-      objective=objective, evals={'test': {'name': 'objective', **TEST}},
-      checkpoint={'best': f'test/{metric}'}))
-
-
-@pytest.mark.parametrize(('objective', 'metric', 'mode'), [
-    ({'name': 'lejepa'}, 'sigreg', 'min'), ({}, 'accuracy', 'max'),
-    ({'name': 'masked_patch'}, 'color_accuracy', 'max'),
-    ({'name': 'distill', 'teacher': 'x'}, 'agreement', 'max'),
-    ({'name': 'mae'}, 'loss', 'min')])
-def test_metrics_of_the_objective_may_choose_the_best_checkpoint(
-    objective, metric, mode):
-  assert config_lib.best_mode(_resolve(objective, metric)) == mode
+@pytest.mark.parametrize(('evaluator', 'objective', 'metric', 'mode'), [
+    ('classification', {}, 'accuracy', 'max'),
+    ('classification', {}, 'loss', 'min'),
+    ('objective', {}, 'accuracy', 'max'),
+    ('objective', {'name': 'lejepa'}, 'sigreg', 'min'),
+    ('objective', {'name': 'masked_patch'}, 'color_accuracy', 'max'),
+    ('objective', {'name': 'distill', 'teacher': 'x'}, 'agreement', 'max'),
+    ('objective', {'name': 'mae'}, 'loss', 'min')])
+def test_evaluator_and_objective_declare_the_mode_of_a_metric(
+    evaluator, objective, metric, mode):
+  config = config_lib.resolve(toy.config(
+      objective=objective, evals={'test': {'name': evaluator}}))
+  assert config_lib.metric_mode(
+      config, f'test/{metric}', setting='checkpoint.best') == mode
   with pytest.raises(ValueError, match="metric in checkpoint.best 'iou'"):
-    config_lib.best_mode(_resolve(objective, 'iou'))
-
-
-def test_the_metric_of_the_objective_must_be_measured_on_the_data():
-  with pytest.raises(ValueError, match=r'Measured: test/loss, test/accuracy\.'):
-    build_lib.build(_resolve({}, 'precision_at_1'), jax.devices()[:1])
-
-
-def test_the_training_objective_cannot_be_averaged():
-  with pytest.raises(ValueError, match=r'evals\.test\.flip averages predict'):
-    toy.build(evals={'test': {'name': 'objective', 'flip': True}})
+    config_lib.metric_mode(config, 'test/iou', setting='checkpoint.best')
 
 
 @pytest.mark.parametrize(('targets', 'kind', 'best'), [

@@ -57,9 +57,3 @@ def test_adapters_train_in_microbatches_of_a_compared_batch():
       built.train_step, built.abstract_state, built.abstract_batch)
   assert loss.shape == ()
   assert jax.tree.structure(state) == jax.tree.structure(built.abstract_state)
-
-
-def test_a_run_of_no_step_is_an_error():
-  with pytest.raises(ValueError, match=(
-      "total is {'epochs': 1}, which is no step of batch_size 3000 for 1,437")):
-    toy.build(total={'epochs': 1}, batch_size=3000)

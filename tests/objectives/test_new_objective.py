@@ -123,7 +123,8 @@ def test_it_trains_evaluates_and_is_counted():
     assert (before[name] != after[name]).any(), name
   assert set(experiment.evaluate('test', state.params).metrics) == {
       'loss', 'matched', 'examples'}
-  assert config_lib.best_mode(experiment.config) == 'max'
+  assert config_lib.metric_mode(
+      experiment.config, 'test/matched', setting='checkpoint.best') == 'max'
   # Both views pass through the encoder.
   if count := registry.optional(registry.FLOPS):
     ours, supervised = (count(built).forward

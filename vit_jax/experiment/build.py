@@ -56,7 +56,8 @@ def build(
   if earlier and config.model.dtype == 'auto':
     config = dataclasses.replace(config, model=dataclasses.replace(
         config.model, dtype=earlier['model']['dtype']))
-  config = complete.complete(config, dataset, open_data, devices)
+  config = complete.complete(
+      config, dataset, open_data, devices, note=note)
   note(config.data.crop_note())
   experiment = Experiment(
       config=config, devices=tuple(devices), dataset=dataset,

@@ -89,9 +89,9 @@ def resolve(raw: Mapping[str, Any]) -> Config:
   Raises:
     ValueError: for a misspelt, missing, ill-typed or inconsistent value.
   """
-  _check_sections(raw)
-  sections = {name: parse(raw.get(name, {}))
-              for name, parse in _SECTIONS.items()}
+  sections = {
+      name: parse(schema.check_section(raw.get(name, {}), where=name))
+      for name, parse in _SECTIONS.items()}
   config = schema.parse(Config, {**raw, **sections}, where='config')
   fields.check_range(config, 'batch_size', 'num_microbatches', low=1)
   fields.check_range(config, 'seed', low=-2**31, end=2**32)
@@ -101,16 +101,6 @@ def resolve(raw: Mapping[str, Any]) -> Config:
         f'batch_size {config.batch_size} does not divide into '
         f'{config.accumulation} microbatches (accumulation).')
   return config
-
-
-def _check_sections(raw: Mapping[str, Any]) -> None:
-  sections = {name: raw.get(name, {}) for name in _SECTIONS}
-  if isinstance(sections['evals'], Mapping):
-    sections |= {f'evals.{k}': v for k, v in sections['evals'].items()}
-  for name, section in sections.items():
-    if not isinstance(section, Mapping):
-      raise ValueError(
-          f'{name} must be a section with keys, but is {section!r}.')
 
 
 def check_best(config: Config) -> None:
@@ -179,12 +169,6 @@ def declared_metrics(config: Config) -> dict[str, metrics_lib.Metric]:
           for one in several}
 
 
-def best_mode(config: Config) -> metrics_lib.Mode:
-  """Returns 'max' or 'min' for the metric of the best checkpoint."""
-  return metric_mode(
-      config, config.checkpoint.best, setting='checkpoint.best')
-
-
 def for_evaluation(config: Config) -> Config:
   """Returns the config of a run without what concerns its training only.
 
@@ -233,18 +217,8 @@ def override(config: dict[str, Any], text: str) -> None:
         keys[1], list(config.get('evals', {})), what='evaluator of the config')
   change: Any = value
   if path in _SECTIONS or (keys[0] == 'evals' and len(keys) == 2):
-    change = _read_section(path, value)
+    # The whole section, written as a Python or JSON dict.
+    change = schema.convert(value, dict, where=path)
   for key in reversed(keys):
     change = {key: change}
   config.update(change if path in _SECTIONS else merge(config, change))
-
-
-def _read_section(path: str, text: str) -> dict[str, Any]:
-  """Parses a whole section written as a Python or JSON dict."""
-  section = schema.convert(schema.FlagText(text), Any, where=path)
-  if not isinstance(section, Mapping):
-    raise ValueError(
-        f'{path} is a section with keys, but --config.{path}={text} sets it to '
-        f'a value. Set a key by --config.{path}.KEY=VALUE, or the whole '
-        f"section as {{'key': value}}.")
-  return dict(section)

@@ -8,10 +8,10 @@ the file: 'configs/x.py:name=value'.
 from collections.abc import Mapping
 import dataclasses
 import graphlib
-import importlib.util
 import inspect
 import json
 import pathlib
+import runpy
 import sys
 import typing
 from typing import Any, NamedTuple
@@ -48,9 +48,6 @@ def read(specification: str) -> dict[str, Any]:
              if not p.name.startswith('_')] if folder.is_dir() else []
     raise FileNotFoundError(
         f'Config file {path} does not exist.{schema.nearest(path, known)}')
-  spec = importlib.util.spec_from_file_location('config_file', path)
-  assert spec is not None and spec.loader is not None
-  module = importlib.util.module_from_spec(spec)
   # Lets configs import each other from any current directory, and a config in
   # any folder import ours as `configs` and modules beside itself.
   folders = pathlib.Path(path).resolve().parents
@@ -61,10 +58,10 @@ def read(specification: str) -> dict[str, Any]:
   sys.path[:] = [
       str(folders[0]), str(configs.parent), *saved, str(_PACKAGE)]
   try:
-    spec.loader.exec_module(module)
-    arguments = _arguments(module.get_config, text, path)
+    get_config = runpy.run_path(path, run_name='config_file')['get_config']
+    arguments = _arguments(get_config, text, path)
     try:
-      config = module.get_config(**arguments)
+      config = get_config(**arguments)
     except ValueError as error:
       raise ValueError(f'{path}: {error}') from error
   finally:

@@ -106,7 +106,12 @@ class Experiment:
   @property
   def context(self) -> objectives.Context:
     """The context of objectives: the model with any adapters, and data."""
-    return parts.context(self)
+    model, config = self.model, self.config
+    return objectives.Context(
+        model=lora.Adapted(model, config.lora) if config.lora.rank else model,
+        dataset=self.dataset, value_scale=config.data.value_scale,
+        teacher=self.teacher, class_counts=functools.cache(functools.partial(
+            parts.class_counts, config, self.dataset)))
 
   @property
   def key(self) -> jax.Array:

@@ -205,6 +205,7 @@ def restore(
     console_lib.print_lines(note)
   multihost.connect_cpus(experiment.mesh)
   params, rows = fit_weights.fit(experiment, weights, rules=rules)
+  params = multihost.put(params, experiment.shardings.params)
   for row in rows:
     if (row.status != 'loaded'
         and row.name.partition('/')[0] not in not_features):

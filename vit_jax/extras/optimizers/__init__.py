@@ -1,1 +1,1 @@
-"""More optimizers: Adafactor, schedule-free AdamW, and those of Optax."""
+"""More optimizers: Muon, Adafactor, schedule-free AdamW, those of Optax."""

@@ -29,7 +29,7 @@ class MuonConfig(config.AdamConfig):
   decay of Adam carry over.
 
   Attributes:
-    momentum: bias-corrected Nesterov momentum, orthogonalised by `optim.muon`.
+    momentum: bias-corrected Nesterov momentum, then orthogonalised.
     rms: root mean square of the elements of a matrix update.
     matrices: regular expression of the parameters that Muon updates: kernels
       whose last axis is the output. The kernel of a convolution is the matrix
