@@ -118,18 +118,15 @@ def _teacher(
     raise FileNotFoundError(
         'objective.teacher, which training and the evaluator objective need: '
         f'{error}') from error
-  channels = model.preprocess.channels
-  if channels != config.data.channels:
+  ours, theirs = (
+      f'{one.channels} channels in the range '
+      f'{tuple(one.value_range or value_scale_lib.DEFAULT_RANGE)}'
+      for one in (config.data, model.preprocess))
+  if ours != theirs:
     raise ValueError(
-        f'objective.teacher {address} is for images of {channels} '
-        f'channels, but {dataset.name} has {config.data.channels}. Use a '
-        'teacher that was trained on it.')
-  theirs, ours = (tuple(each.value_range or value_scale_lib.DEFAULT_RANGE)
-                  for each in (model.preprocess, config.data))
-  if theirs != ours:
-    raise ValueError(
-        f'objective.teacher {address} is for pixels in {theirs}, but '
-        f'data.value_range is {ours}. Use a teacher for the same range.')
+        f'objective.teacher {address} is for pixels of {theirs}, but those of '
+        f'{dataset.name} have {ours}. Use a teacher for the same range and '
+        'channels.')
   note(f'teacher: {model.description}')
   model, line = adapt.match_classes(
       model, dataset.classes, owner='the teacher')

@@ -7,7 +7,6 @@ the checkpoint or other weights are opened for that.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-import functools
 from typing import Any
 
 from vit_jax import console
@@ -77,7 +76,6 @@ def load(
     else:
       for stage in merged.values():
         config_lib.override(stage, override)
-  open_once = open_weights and functools.cache(open_weights)
   configs: dict[str, config_lib.Config] = {}
   for name, stage in config_file.order_stages(merged).items():
     try:
@@ -86,10 +84,10 @@ def load(
           adapt_lib.InitConfig, stage.get('init', {}), where='init')
       if init.stage:
         stage = inherit(stage, config_lib.to_plain(configs[init.stage]))
-      elif init.checkpoint and open_once:
-        stage = inherit(stage, _sections(
-            stage.get('model', {}), functools.partial(
-                open_once, init.checkpoint, init.which)))
+      elif init.checkpoint and open_weights:
+        model = stage.get('model', {})
+        stage = inherit(stage, _sections(model, open_weights(
+            init.checkpoint, init.which, int(model.get('num_heads') or 0))))
       configs[name] = config_lib.resolve(stage)
     except ValueError as error:
       where = ', '.join(filter(None, [
@@ -99,8 +97,7 @@ def load(
 
 
 def _sections(
-    model: Mapping[str, Any],
-    open_weights: Callable[[int], weights_lib.Weights],
+    model: Mapping[str, Any], weights: weights_lib.Weights,
 ) -> Mapping[str, Any]:
   """Returns sections of the config of a run that has trained the weights.
 
@@ -108,11 +105,9 @@ def _sections(
     ValueError: if the variant of section `model` has other heads than the
       weights declare, and the section itself does not set them.
   """
-  num_heads = int(model.get('num_heads') or 0)
-  weights = open_weights(num_heads)
   # The arrays of a checkpoint have an axis of heads, which `fit` compares.
   if model.get('variant') and not (
-      num_heads or weights.is_checkpoint
+      model.get('num_heads') or weights.is_checkpoint
       or weights.settings['num_heads'].startswith('assumed')):
     from vit_jax.weights import check
     check.check_num_heads(

@@ -119,11 +119,10 @@ def _decay(rates: Any, *, to_start: bool) -> optax.GradientTransformation:
         rates, params) if to_start else optax.EmptyState()
 
   def update(updates, start, params):
-    decayed = _map_trained(
-        lambda rate, u, p, *origin: u + rate * (
-            p - origin[0] if origin else p) if rate else u,
-        rates, updates, params, *([start] if to_start else []))
-    return decayed, start
+    origin = start if to_start else jax.tree.map(jnp.zeros_like, params)
+    return _map_trained(
+        lambda rate, u, p, o: u + rate * (p - o) if rate else u,
+        rates, updates, params, origin), start
 
   return optax.GradientTransformation(init, update)
 
