@@ -67,7 +67,9 @@ def _sections() -> dict[str, tuple[Any, ...]]:
           for name in registry.EVALUATORS)),
       'objective': tuple(map(objectives.config_type, registry.OBJECTIVES)),
       'model': (model_config.ModelConfig, *map(
-          factory.record, registry.MODELS))}
+          factory.record, registry.MODELS)),
+      **{name: (registry.load(target),)
+         for name, target in registry.SECTIONS.items()}}
 
 
 def _tables(*, of_leaves: bool) -> Iterator[str]:

@@ -17,9 +17,9 @@ from vit_jax.data.sources import open_source
 from vit_jax.experiment import config_file
 from vit_jax.models import factory
 
-TABLES = ('COMMANDS', 'MODELS', 'OBJECTIVES', 'OPTIMIZERS', 'EVALUATORS',
-          'OPERATIONS', 'MIXERS', 'SOURCES', 'PLANNED', 'FILES', 'WEIGHT_FILES',
-          'WEIGHT_FORMATS')
+TABLES = ('COMMANDS', 'SECTIONS', 'MODELS', 'OBJECTIVES', 'OPTIMIZERS',
+          'EVALUATORS', 'OPERATIONS', 'MIXERS', 'SOURCES', 'PLANNED', 'FILES',
+          'WEIGHT_FILES', 'WEIGHT_FORMATS')
 OWN = """
 import dataclasses
 from vit_jax import data, evals, objectives

@@ -82,6 +82,11 @@ KEYS = 'vit_jax.extras.keys.reference'
 # Draws the result of an evaluator for `evaluate`.
 FIGURES = 'vit_jax.extras.figures.evaluation_figures:draw'
 
+# Sections of a config that leaves declare: their records.
+SECTIONS: Mapping[str, str] = {
+    'card': 'vit_jax.extras.cards.config:CardConfig',
+}
+
 # `objective.name`: config records.
 OBJECTIVES: Mapping[str, str] = {
     'supervised': 'vit_jax.objectives.supervised:SupervisedConfig',

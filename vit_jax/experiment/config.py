@@ -17,6 +17,7 @@ from vit_jax import fields
 from vit_jax import metrics as metrics_lib
 from vit_jax import objectives
 from vit_jax import optim
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.data.splits import split_strings
@@ -54,7 +55,7 @@ class Config:
   checkpoint: fields.Free[checkpoint_config.CheckpointConfig]
   mesh: fields.Free[mesh.MeshConfig]
   log: fields.Free[log_config.LogConfig]
-  card: fields.Free[log_config.CardConfig]
+  card: fields.Free[Any]  # A record of the leaf `cards`.
   accumulation: fields.Free[int | Literal['auto']] = 'auto'
   averaging: float | None = None
   seed: int = 0
@@ -73,14 +74,21 @@ class Config:
     return self.batch_size // self.num_microbatches
 
 
+def _parse_of_leaf(name: str, section: Mapping[str, Any]) -> Any:
+  """Returns the record of a section, or without its leaf the section itself."""
+  record = registry.optional(registry.SECTIONS[name])
+  return schema.parse(record, section, where=name) if record else section
+
+
 _SECTIONS: Mapping[str, Callable[[Any], Any]] = {
     # Their `name` selects the record.
     'model': factory.parse, 'objective': objectives.parse,
     'optimizer': optim.parse, 'evals': evals.parse, 'data': data.parse,
     **{name: functools.partial(
         schema.parse, typing.get_type_hints(Config)[name], where=name)
-       for name in (
-           'init', 'lora', 'checkpoint', 'mesh', 'log', 'card')}}
+       for name in ('init', 'lora', 'checkpoint', 'mesh', 'log')},
+    **{name: functools.partial(_parse_of_leaf, name)
+       for name in registry.SECTIONS}}
 
 
 def resolve(raw: Mapping[str, Any]) -> Config:

@@ -9,7 +9,6 @@ changes what a part depends on, derived again.
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
-import functools
 import operator
 from typing import Any
 
@@ -117,23 +116,20 @@ def _model(config: config_lib.Config, experiment: Experiment) -> nn.Module:
 
 
 def _init_params(experiment: Experiment) -> Callable[[], types.Params]:
-  config = experiment.config
-  return functools.partial(
-      _random_params, config, experiment.model, experiment.objective,
-      data.abstract_batch(
-          config.data, experiment.dataset, config.batch_size)['image'])
+  config, model, objective = (
+      experiment.config, experiment.model, experiment.objective)
+  images = data.abstract_batch(
+      config.data, experiment.dataset, config.batch_size)['image']
 
+  def init() -> types.Params:
+    # The steps use the other key; see `Experiment.key`.
+    key, _ = jax.random.split(jax.random.key(config.seed))
+    params = factory.init(model, key, images)
+    params = lora.init(config.lora, jax.random.fold_in(key, 1), params)
+    return {**params, **objective.extra_params(
+        params, jax.random.fold_in(key, 2), images)}
 
-def _random_params(
-    config: config_lib.Config, model: nn.Module,
-    objective: objectives.Objective, images: jax.ShapeDtypeStruct,
-) -> types.Params:
-  # The steps use the other key; see `Experiment.key`.
-  key, _ = jax.random.split(jax.random.key(config.seed))
-  params = factory.init(model, key, images)
-  params = lora.init(config.lora, jax.random.fold_in(key, 1), params)
-  return {**params, **objective.extra_params(
-      params, jax.random.fold_in(key, 2), images)}
+  return init
 
 
 def _total_steps(experiment: Experiment) -> int:

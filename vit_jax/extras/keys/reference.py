@@ -13,6 +13,7 @@ import types
 import typing
 from typing import Any, ClassVar, Literal
 
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import load_config
@@ -58,6 +59,9 @@ def names_of_configs() -> Iterator[str]:
   """Yields the names of the keys of configs, with those of a ViT."""
   yield from names(config_lib.Config)
   yield from names(vit.ViTConfig, 'model.')
+  for section, target in registry.SECTIONS.items():
+    if record := registry.optional(target):
+      yield from names(record, f'{section}.')
 
 
 def print_config(specification: str, overrides: Sequence[str]) -> None:
