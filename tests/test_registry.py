@@ -71,7 +71,7 @@ def test_the_registry_imports_nothing_of_the_package():
 
 @pytest.mark.parametrize('target', filter(leaves.has, [
     registry.TFDS, registry.FIGURES, registry.FLOPS, registry.REAL_LABELS,
-    registry.MIXTURE,
+    registry.LAYER_DECAY, registry.MIXTURE,
     registry.SAMPLER, registry.EXCLUDE, registry.DECODER, registry.MEASURE,
     registry.IMAGE_DECODER, registry.TEXT_EMBEDDINGS, registry.PUBLISH, *(
         target for table in TABLES

@@ -109,6 +109,9 @@ OPTIMIZERS: Mapping[str, str] = {
     'optax.NAME': 'vit_jax.extras.optimizers.of_optax:OptaxConfig',
 }
 
+# `optimizer.layer_decay` and `frozen_layers`: multipliers of learning rates.
+LAYER_DECAY = 'vit_jax.extras.optimizers.layer_decay:multipliers'
+
 # `evals.NAME.name`: config records.
 EVALUATORS: Mapping[str, str] = {
     'auto': 'vit_jax.evals.auto:AutoConfig',

@@ -49,7 +49,7 @@ class CommonConfig:
     learning_rate_rules: (regular expression, multiplier of the learning rate)
       pairs; 1 without a match. Also scales the weight decay of the parameter.
     layer_decay: ratio of the learning rates of adjacent layers, such as 0.75
-      (see `optim.layer_decay`); multiplied with `learning_rate_rules`.
+      (BEiT, arXiv:2106.08254); multiplied with `learning_rate_rules`.
     frozen_layers: number of layers, from the first, that are not trained, like
       the embeddings before them; 0 trains all. They cost as much as others.
     frozen: regular expressions of parameters that are not trained: no updates,

@@ -27,10 +27,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax.optim import config as optim_config
-from vit_jax.optim import layer_decay
 from vit_jax.optim import schedules
 
 
@@ -86,8 +86,8 @@ def build(
   if by_layer:
     multipliers = jax.tree.map(
         lambda by_rule, by_layer: by_rule * by_layer, multipliers,
-        layer_decay.multipliers(params, config.layer_decay or 1.0,
-                                frozen=config.frozen_layers))
+        registry.load(registry.LAYER_DECAY)(
+            params, config.layer_decay or 1.0, frozen=config.frozen_layers))
   # Named, so that paths in checkpoints, such as 'adam/mu/encoder/...', do not
   # change when the chain grows.
   steps: list[tuple[str, optax.GradientTransformation]] = [

@@ -47,6 +47,7 @@ def test_lars_scales_kernels_but_not_biases():
   np.testing.assert_allclose(found['head/bias'], bias, rtol=1e-5)
 
 
+LAYERS = {'encoder': {'layers': {'kernel': np.ones((3, 2))}}}
 CONSTANT = {'schedule': {'name': 'constant'}}
 
 
@@ -62,6 +63,9 @@ CONSTANT = {'schedule': {'name': 'constant'}}
     ('optax.contrib.dpsgd', {}, 'missing 3 required positional arguments'),
     ('adafactor', {'factored': '.*/kernels'},
      "optimizer.factored: the rule '.*/kernels' matches no parameter."),
+    ('adam', {'params': LAYERS, 'frozen_layers': 4},
+     'frozen_layers is 4, but the model has 3 layers'),
+    ('adam', {'layer_decay': 0.75}, 'no Transformer layers'),
     ('schedule_free', {},
      "schedule.name is 'linear', but schedule_free needs 'constant'."),
     ('schedule_free', {**CONSTANT, 'beta1': 0.0}, 'beta1 must be above 0')])

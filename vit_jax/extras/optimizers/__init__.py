@@ -1,1 +1,6 @@
-"""More optimizers: Muon, Adafactor, schedule-free AdamW, those of Optax."""
+"""More optimizers, and learning rates by layer.
+
+  muon, adafactor, schedule_free   records of `optimizer.name`
+  of_optax                         the same for any optimizer of Optax
+  layer_decay                      `optimizer.layer_decay` and `frozen_layers`
+"""

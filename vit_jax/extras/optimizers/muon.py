@@ -14,8 +14,8 @@ from optax import contrib
 
 from vit_jax import fields
 from vit_jax import tree
+from vit_jax.extras.optimizers import layer_decay
 from vit_jax.optim import config
-from vit_jax.optim import layer_decay
 
 # Kernels of encoder layers and ResNet units.
 LAYERS = rf'({layer_decay.STACKED}|backbone/block\d+/).*kernel'

@@ -6,8 +6,8 @@ import pytest
 
 from vit_jax import optim
 from vit_jax import tree
+from vit_jax.extras.optimizers import layer_decay
 from vit_jax.models import factory
-from vit_jax.optim import layer_decay
 from vit_jax.weights import check
 
 DEPTH = 3
