@@ -24,8 +24,9 @@ from vit_jax.optim import config as optim_config
 PATH = pathlib.Path(__file__).with_name('config.md')
 # Pages of the leaves whose records have keys.
 LEAVES = {leaf: PATH.with_name(f'{page}.md') for leaf, page in {
-    'diagnostics': 'evaluation', 'distill': 'distillation',
-    'lejepa': 'self_supervised', 'segmentation': 'segmentation', 'zoo': 'zoo',
+    'cards': 'weights', 'diagnostics': 'evaluation',
+    'distill': 'distillation', 'lejepa': 'self_supervised',
+    'optimizers': 'training', 'segmentation': 'segmentation', 'zoo': 'zoo',
 }.items()}
 _MARK = '<!-- Keys, by python -m docs.config_reference -->'
 # Records that all others of their section extend.
@@ -66,14 +67,17 @@ def _sections() -> dict[str, tuple[Any, ...]]:
   return {
       **{name: _records(hint)
          for name, hint in typing.get_type_hints(config_lib.Config).items()},
-      'optimizer': (optim_config.CommonConfig, *_records(
-          typing.get_type_hints(config_lib.Config)['optimizer'])),
+      'optimizer': (
+          optim_config.CommonConfig, *map(
+              optim_config.config_type, registry.OPTIMIZERS)),
       'evals': (evals.EvaluatorConfig, *(
           evals.config_type(name, where='evals')
           for name in registry.EVALUATORS)),
       'objective': tuple(map(objectives.config_type, registry.OBJECTIVES)),
       'model': (model_config.ModelConfig, *map(
-          factory.record, registry.MODELS))}
+          factory.record, registry.MODELS)),
+      **{name: (registry.load(target),)
+         for name, target in registry.SECTIONS.items()}}
 
 
 def _tables(leaf: str = '') -> Iterator[str]:
@@ -103,8 +107,7 @@ def _kind(record: Any, bases: Sequence[Any]) -> str:
   if record in _COMMON:
     return ' of all names'
   # The name of any optimizer of Optax has no default.
-  name = f'`{record.name}`' if hasattr(record, 'name') else (
-      reference.descriptions(record)['name'].rstrip('.'))
+  name = f'`{getattr(record, "name", "optax.NAME")}`'
   also = [f'`{one.name}`' for one in bases if one not in _COMMON]
   return f' with name {name}' + (
       f': also those of {" and ".join(also)}, and' if also else '')

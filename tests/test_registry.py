@@ -17,9 +17,9 @@ from vit_jax.data.sources import open_source
 from vit_jax.experiment import config_file
 from vit_jax.models import factory
 
-TABLES = ('COMMANDS', 'MODELS', 'OBJECTIVES', 'EVALUATORS', 'OPERATIONS',
-          'MIXERS', 'SOURCES', 'SIZES', 'FILES', 'WEIGHT_FILES',
-          'WEIGHT_FORMATS')
+TABLES = ('COMMANDS', 'SECTIONS', 'MODELS', 'OBJECTIVES', 'OPTIMIZERS',
+          'EVALUATORS', 'OPERATIONS', 'MIXERS', 'SOURCES', 'SIZES', 'FILES',
+          'WEIGHT_FILES', 'WEIGHT_FORMATS')
 OWN = """
 import dataclasses
 from vit_jax import data, evals, objectives
@@ -70,7 +70,8 @@ def test_the_registry_imports_nothing_of_the_package():
 
 
 @pytest.mark.parametrize('target', filter(leaves.has, [
-    registry.TFDS, registry.FIGURES, registry.REAL_LABELS, registry.MIXTURE,
+    registry.TFDS, registry.FIGURES, registry.FLOPS, registry.REAL_LABELS,
+    registry.LAYER_DECAY, registry.MIXTURE,
     registry.SAMPLER, registry.EXCLUDE, registry.DECODER, registry.MEASURE,
     registry.IMAGE_DECODER, registry.TEXT_EMBEDDINGS, registry.PUBLISH, *(
         target for table in TABLES

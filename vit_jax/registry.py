@@ -82,6 +82,9 @@ WANDB = 'vit_jax.extras.tracking.weights_and_biases'
 # Compares the examples of a run with those of its checkpoint.
 CHANGES = 'vit_jax.extras.changes.data_changes'
 
+# Counts the operations of a model and its training for one image.
+FLOPS = 'vit_jax.extras.plan.model_flops:per_image'
+
 # Describes the keys of configs for --help and misspelt flags.
 KEYS = 'vit_jax.extras.keys.reference'
 
@@ -93,6 +96,10 @@ FIGURES = 'vit_jax.extras.figures.evaluation_figures:draw'
 
 # Draws the metrics of runs.
 CURVES = 'vit_jax.extras.figures.training_curves:draw'
+# Sections of a config that leaves declare: their records.
+SECTIONS: Mapping[str, str] = {
+    'card': 'vit_jax.extras.cards.config:CardConfig',
+}
 
 # `objective.name`: config records.
 OBJECTIVES: Mapping[str, str] = {
@@ -104,6 +111,20 @@ OBJECTIVES: Mapping[str, str] = {
     'segmentation': 'vit_jax.extras.segmentation.objective:SegmentationConfig',
     'flexivit': 'vit_jax.extras.zoo.flexivit:FlexivitConfig',
 }
+
+# `optimizer.name`: config records.
+OPTIMIZERS: Mapping[str, str] = {
+    'adam': 'vit_jax.optim.config:AdamConfig',
+    'sgd': 'vit_jax.optim.config:SgdConfig',
+    'muon': 'vit_jax.extras.optimizers.muon:MuonConfig',
+    'adafactor': 'vit_jax.extras.optimizers.adafactor:AdafactorConfig',
+    'schedule_free':
+        'vit_jax.extras.optimizers.schedule_free:ScheduleFreeConfig',
+    'optax.NAME': 'vit_jax.extras.optimizers.of_optax:OptaxConfig',
+}
+
+# `optimizer.layer_decay` and `frozen_layers`: multipliers of learning rates.
+LAYER_DECAY = 'vit_jax.extras.optimizers.layer_decay:multipliers'
 
 # `evals.NAME.name`: config records.
 EVALUATORS: Mapping[str, str] = {

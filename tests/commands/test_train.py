@@ -23,7 +23,6 @@ from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import load_config
-from vit_jax.experiment import model_flops
 from vit_jax.run import loop
 from vit_jax.training import health
 from vit_jax.weights import open as open_lib
@@ -103,8 +102,9 @@ def test_a_finished_workdir_has_summary_curves_profile_and_checkpoints(
   assert summary['images'] == 24 * 16
   assert summary['device_hours'] > 0
   assert summary['core_hours_by_kind'] == {'cpu': summary['device_hours']}
-  per_image = model_flops.per_image(build(config_file)).forward
-  assert summary['flops'] == 3 * per_image * 24 * 16
+  if count := registry.optional(registry.FLOPS):
+    per_image = count(build(config_file)).forward
+    assert summary['flops'] == 3 * per_image * 24 * 16
   last = {**toy.rows(workdir)[-2], **toy.rows(workdir)[-1]}
   assert summary['metrics']['test/accuracy'] == last['test/accuracy']
   assert summary['best']['value'] == min(
@@ -113,7 +113,7 @@ def test_a_finished_workdir_has_summary_curves_profile_and_checkpoints(
   assert best.name == str(summary['best']['step'])
   assert items.read_config(best / 'config') == json.loads(
       (workdir / 'config.json').read_text())
-  for words in ('1,437 images / 16', 'FLOP per image', 'memory:', 'Summary',
+  for words in ('1,437 images / 16', 'parameters', 'memory:', 'Summary',
                 ' core-hours on cpu', 'of step'):
     assert words in output
   assert 'test/examples' not in output.split('Summary')[1]

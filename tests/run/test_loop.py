@@ -2,7 +2,6 @@
 
 import dataclasses
 import errno
-import functools
 import json
 import math
 import os
@@ -14,10 +13,12 @@ import numpy as np
 import pytest
 
 from tests import faults
+from tests import leaves
 from tests import random_models
 from tests import toy
 from tests.run import test_writer
 from vit_jax import evals
+from vit_jax import registry
 from vit_jax import run as run_lib
 from vit_jax import schema
 from vit_jax import tree
@@ -25,7 +26,6 @@ from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import lock
 from vit_jax.checkpoints import paths
-from vit_jax.experiment import model_flops
 from vit_jax.run import counters as counters_lib
 from vit_jax.run import signals
 from vit_jax.run import writer as writer_lib
@@ -39,6 +39,8 @@ CONFIG = toy.config(
            'end': {'batch_size': 120}},
     log={'every': {'steps': 3}},
     checkpoint={'every': {'steps': 5}, 'best': 'val/loss'})
+COUNTS_FLOPS = pytest.mark.skipif(
+    not leaves.has(registry.FLOPS), reason='It counts operations.')
 # The minimum is the third, at step 12; the last is for the best checkpoint.
 LOSSES = [3.0, 2.5, 2.0, 2.1, math.nan, 2.2, 2.3, 2.4, 2.5, 2.6, 2.0]
 
@@ -81,13 +83,13 @@ def scripted(
     metric='loss', **checkpoint):
   """Returns the experiment with scripted evaluators."""
   config = base.config
-  return dataclasses.replace(
+  return toy.faked(dataclasses.replace(
       base, config=dataclasses.replace(
           config, checkpoint=dataclasses.replace(
-              config.checkpoint, **checkpoint)),
-      build_evaluators=functools.cache(lambda _: {
-          'val': Scripted(losses, begin=begin, fail=fail, metric=metric),
-          'end': Scripted([9.0] * 10, fail=fail_at_end)}))
+              config.checkpoint, **checkpoint))), evaluators={
+                  'val': Scripted(
+                      losses, begin=begin, fail=fail, metric=metric),
+                  'end': Scripted([9.0] * 10, fail=fail_at_end)})
 
 
 train = run_lib.train
@@ -327,8 +329,9 @@ def test_a_signal_in_the_last_evaluation_changes_nothing(
     assert summary[key] == stopped[1][key]
 
 
+@COUNTS_FLOPS
 def test_cost_counts_images_at_changing_batch_sizes(base, workdir, capsys):
-  per_image = 3 * model_flops.per_image(base).forward
+  per_image = 3 * registry.load(registry.FLOPS)(base).forward
   other = toy.build(**{**CONFIG, 'batch_size': 16, 'total': {'steps': 24}})
   summary = train(scripted(other, begin=5), workdir)
   assert summary['images'] == 20 * 8 + 4 * 16
@@ -341,6 +344,7 @@ def test_cost_counts_images_at_changing_batch_sizes(base, workdir, capsys):
   assert last['train/core_hours'] == last['train/device_hours']
 
 
+@COUNTS_FLOPS
 def test_utilisation_is_logged_if_the_peak_is_known(
     base, stopped, tmp_path, monkeypatch):
   assert not any('train/mfu' in row for row in toy.rows(stopped[-1]))
@@ -348,7 +352,7 @@ def test_utilisation_is_logged_if_the_peak_is_known(
       counters_lib, 'hardware', lambda kind: types.SimpleNamespace(
           name=kind, cores=1, peak_flops=1e9, peak_flops_per_core=1e9))
   train(dataclasses.replace(scripted(base), total_steps=4), tmp_path)
-  per_image = model_flops.per_image(base).training
+  per_image = registry.load(registry.FLOPS)(base).training
   for row in writer_lib.read_rows(tmp_path):
     if 'train/loss' in row:
       assert row['train/mfu'] == pytest.approx(

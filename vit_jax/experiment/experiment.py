@@ -71,7 +71,6 @@ class Experiment:
     mesh: devices by axis.
     optimizer: the Optax transformation `tx`, its learning-rate `schedule`, and
       which parameters are `trainable`.
-    build_evaluators: returns the evaluators for a number of microbatches.
     unreadable: log of unreadable images, if the config skips them.
     own_step: training step; by default made by `training.step`.
     made: what each derived component was derived from.
@@ -91,7 +90,6 @@ class Experiment:
   boxed_params: Any = DERIVED
   mesh: jax.sharding.Mesh = DERIVED
   optimizer: optim.Optimizer = DERIVED
-  build_evaluators: Callable[..., Mapping[str, evals.Evaluate]] = DERIVED
   unreadable: data.UnreadableLog = dataclasses.field(
       default_factory=data.UnreadableLog)
   own_step: Step | None = None
@@ -107,7 +105,12 @@ class Experiment:
   @property
   def context(self) -> objectives.Context:
     """The context of objectives: the model with any adapters, and data."""
-    return parts.context(self)
+    model, config = self.model, self.config
+    return objectives.Context(
+        model=lora.Adapted(model, config.lora) if config.lora.rank else model,
+        dataset=self.dataset, value_scale=config.data.value_scale,
+        teacher=self.teacher, class_counts=functools.cache(functools.partial(
+            parts.class_counts, config, self.dataset)))
 
   @property
   def key(self) -> jax.Array:
@@ -278,15 +281,21 @@ class Experiment:
         shards=shards, num_shards=num_shards, unreadable=unreadable)
     return multihost.shard_batches(local, self.mesh)
 
-  @property
+  @functools.cached_property
   def evaluators(self) -> Mapping[str, evals.Evaluate]:
-    """Evaluators by name."""
-    return self.build_evaluators(self.config.num_microbatches)
+    """Evaluators by name; by default, their batch is a microbatch."""
+    return evaluators_lib.build(self)
 
   def data_of(self, evaluator: str) -> data.Dataset:
     """Returns the examples that an evaluator reads."""
     section = self.config.evals[evaluator]
     return self.open_data(section.split, section.source)[0]
+
+  def fit_data_of(self, evaluator: str) -> data.Dataset | None:
+    """Returns the examples that an evaluator is fitted to, if any."""
+    section = self.config.evals[evaluator]
+    return None if section.fit_split is None else self.open_data(
+        section.fit_split, section.source)[0]
 
   def describe_evaluator(self, name: str) -> str:
     """Returns 'test evaluates on 360 images of digits, split test'."""
@@ -294,9 +303,8 @@ class Experiment:
     images = console.format_count(dataset.num_examples, 'image')
     text = (f'{name} evaluates on {images} of {dataset.name}, '
             f'split {dataset.split}')
-    if section.fit_split is not None:
-      train, _ = self.open_data(section.fit_split, section.source)
-      text += f', with {train.num_examples:,} of {train.split}'
+    if fit := self.fit_data_of(name):
+      text += f', with {fit.num_examples:,} of {fit.split}'
     # The description of the training data names its own folders.
     if section.source and dataset.without_images:
       text += f'; {dataset.without_images_note}'

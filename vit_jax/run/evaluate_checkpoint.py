@@ -190,6 +190,7 @@ def restore(
       experiment, weights, rules=adapt_lib.InitConfig(
           new=() if reads_head else (f'({"|".join(unused)})',), ignored=unused,
           positions=config.init.positions))
+  params = multihost.put(params, experiment.shardings.params)
   for row in rows:
     if row.status != 'loaded' and row.name.partition('/')[0] not in (
         'head', *factory.PRETRAINING_ONLY):

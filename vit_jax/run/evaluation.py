@@ -85,7 +85,8 @@ class Evaluation:
     counters = dataclasses.replace(counters, evaluated=counters.step)
     best = config.checkpoint.best
     if best in row:
-      counters.add_metric(row[best], mode=config_lib.best_mode(config))
+      counters.add_metric(row[best], mode=config_lib.metric_mode(
+          config, best, setting='checkpoint.best'))
     elif best.partition('/')[0] in due:
       raise ValueError(f'checkpoint.best is {best!r}, but the metrics are '
                        f'{", ".join(row)}. Choose one of them.')

@@ -19,6 +19,7 @@ import numpy as np
 
 from vit_jax import atomic_files
 from vit_jax import console
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax import types
 from vit_jax.checkpoints import lock
@@ -28,7 +29,6 @@ from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import fit_batch
 from vit_jax.experiment import frozen_weights
-from vit_jax.experiment import model_flops
 from vit_jax.parallel import coordination
 from vit_jax.parallel import device_memory
 from vit_jax.parallel import multihost
@@ -133,7 +133,8 @@ def _restore_and_train(
                            previous=start.num_microbatches)
     # Saved with every checkpoint, so that the run keeps this number.
     experiment = fitted.experiment
-    flops = model_flops.per_image(experiment)
+    count_flops = registry.optional(registry.FLOPS)
+    flops = count_flops(experiment) if count_flops else None
     files.write_start(experiment)
     if files.is_active:
       console.print_lines('\n'.join(filter(None, [
@@ -142,7 +143,7 @@ def _restore_and_train(
               start.counters),
           fitted.message, start.message])), in_logs=True)
     run = _Run(experiment, files, checkpoints, stop, watchdog, unreadable,
-               flops.training, state, start)
+               flops.training if flops else 0, state, start)
     del state  # The first step donates it.
     summary = run.train(fitted.step, profiler_lib.Profiler(
         files.path / 'profile', first=step, last=experiment.total_steps,

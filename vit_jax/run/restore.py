@@ -31,6 +31,7 @@ from vit_jax.experiment import config_file
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import fit_weights
 from vit_jax.experiment import frozen_weights
+from vit_jax.parallel import multihost
 from vit_jax.run import counters as counters_lib
 from vit_jax.run import evaluation
 from vit_jax.run import workdir as workdir_lib
@@ -89,6 +90,7 @@ def restore_or_init(
           params, start.counters.base, path=weights.address)
       base, _ = fit_weights.fit(experiment, fit_weights.match_head(
           experiment, weights.with_params(params), owner='the checkpoint')[0])
+      base = multihost.put(base, experiment.shardings.params)
     state = frozen_weights.add(experiment, restored.state, base)
     return state, dataclasses.replace(
         start, message='\n'.join(filter(None, [

@@ -38,8 +38,7 @@ def train(
   Returns:
     The summary of each stage, and the declared metrics of all.
   """
-  opener = load_config.opener()
-  stages = load_config.load(specification, overrides, open_weights=opener)
+  stages = load_config.load(specification, overrides)
   if any(config.log.wandb for config in stages.values()):
     registry.load(registry.WANDB).check()
   summaries: dict[str, Any] = {}
@@ -63,7 +62,7 @@ def train(
     experiment, path = experiments.pop(name), workdir / name
     declared |= config_lib.declared_metrics(experiment.config)
     with watchdog_lib.Watchdog(log, 'opening the initial weights'):
-      weights = fit_weights.open_initial(experiment.config, path, opener)
+      weights = fit_weights.open_initial(experiment.config, path)
     summaries[name] = loop.train(
         experiment, path, title=name, profile_steps=profile_steps,
         weights=weights)

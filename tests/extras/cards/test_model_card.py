@@ -14,7 +14,7 @@ from tests import toy
 from vit_jax import escape
 from vit_jax import objectives
 from vit_jax import run as run_lib
-from vit_jax.experiment import log_config
+from vit_jax.extras.cards import config as card_config
 from vit_jax.extras.cards import model_card
 from vit_jax.run import writer as writer_lib
 
@@ -77,7 +77,7 @@ def test_changing_the_card_section_updates_the_card_of_a_finished_run(
     experiment, workdir, tmp_path):
   folder = tmp_path / 'copy'
   shutil.copytree(workdir, folder)
-  later = dataclasses.replace(experiment.config, card=log_config.CardConfig(
+  later = dataclasses.replace(experiment.config, card=card_config.CardConfig(
       licence='cc-by-4.0'))
   run_lib.train(dataclasses.replace(experiment, config=later), folder)
   after = (folder / 'model_card.md').read_text()

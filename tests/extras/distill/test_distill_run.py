@@ -14,10 +14,7 @@ from vit_jax import run as run_lib
 from vit_jax import tree
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
-from vit_jax.experiment import model_flops
 from vit_jax.inference import load as load_lib
-from vit_jax.models import factory
-from vit_jax.training import flops
 from vit_jax.weights import open as open_lib
 
 pytestmark = pytest.mark.slow  # It trains models.
@@ -55,17 +52,6 @@ def test_the_teacher_is_neither_trained_nor_saved(trained):
     jax.tree.map(np.testing.assert_array_equal, params['teacher'],
                  load_lib.load(teacher, log=None).params)
   assert 0 <= summary['metrics']['loss/agreement'] <= 1
-
-
-def test_the_forward_pass_of_the_teacher_counts(trained):
-  _, _, experiment, _ = trained
-  teacher = load_lib.load(trained[0], log=None)
-  forward = flops.count(
-      lambda params, x: factory.build(teacher.config, num_classes=10).apply(
-          {'params': params}, x)['logits'], teacher.params,
-      jax.ShapeDtypeStruct((1, 12, 12, 3), 'float32'))
-  found = model_flops.per_image(experiment)
-  assert found.training == 3 * found.forward + forward
 
 
 def test_the_projection_and_the_head_learn(trained):

@@ -244,7 +244,7 @@ def test_settings_that_a_mixture_would_change_are_errors():
   with pytest.raises(ValueError, match=(
       r"'train\[:10%\]' is a part of data.mixture.*NAME.source=digits")):
     data.open_dataset(_of('digits', 'shapes'), split='train[:10%]')
-  with pytest.raises(ValueError, match='data.mixture has weights of its own'):
+  with pytest.raises(ValueError, match='weights of data.mixture draw'):
     toy.build(data=MIXTURE, objective={
         'name': 'supervised', 'class_weights': 'inverse'})
 

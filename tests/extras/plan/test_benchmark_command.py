@@ -6,8 +6,8 @@ import pytest
 
 from tests import toy
 from vit_jax import __main__ as main
-from vit_jax.experiment import model_flops
 from vit_jax.extras.plan import interleaved_timing
+from vit_jax.extras.plan import model_flops
 
 
 @pytest.fixture(scope='module')

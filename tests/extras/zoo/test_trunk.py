@@ -2,10 +2,10 @@
 
 import jax.numpy as jnp
 import pytest
+from tests.inference.test_class_names import model  # noqa: F401
 
 from tests import random_models
 from tests.inference import test_class_names
-from tests.inference.test_class_names import model  # noqa: F401
 from tests.models import test_attention
 from tests.models import test_encoder
 from tests.models import test_positions
@@ -15,7 +15,6 @@ from tests.models.test_attention import calls  # noqa: F401
 from tests.objectives import test_config as test_objectives
 from tests.objectives import test_mae
 from tests.objectives import test_masked_patch
-from tests.optim import test_layer_decay
 from tests.parallel import test_golden_shardings
 from tests.weights import test_adapt
 from tests.weights import test_published_sizes
@@ -149,7 +148,9 @@ def test_the_loss_of_masked_patches_is_over_corrupted_ones():
     {'position': 'relative_2d', 'layer_scale': 0.1, 'pooling': 'average',
      'pool_norm': True, 'final_norm': False}], ids=str)
 def test_each_layer_of_a_model_has_its_own_learning_rate(section):
-  test_layer_decay.test_each_layer_of_a_model_has_its_own_learning_rate(section)
+  pytest.importorskip(
+      'tests.extras.optimizers.test_layer_decay',
+  ).test_each_layer_of_a_model_has_its_own_learning_rate(section)
 
 
 @pytest.mark.parametrize(('before', 'names', 'line'), test_class_names.GIVEN)

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal
 
 from etils import epy
 
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax.commands import arguments
 
@@ -64,6 +65,9 @@ def names_of_configs() -> Iterator[str]:
   """Yields the names of the keys of configs, with those of a ViT."""
   yield from names(config_lib.Config)
   yield from names(vit.ViTConfig, 'model.')
+  for section, target in registry.SECTIONS.items():
+    if record := registry.optional(target):
+      yield from names(record, f'{section}.')
 
 
 def nearest_flag(flag: str, known: Sequence[str]) -> str:

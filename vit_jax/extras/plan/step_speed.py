@@ -15,9 +15,9 @@ import numpy as np
 from vit_jax import types
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import fit_batch
-from vit_jax.experiment import model_flops
 from vit_jax.extras.plan import hardware
 from vit_jax.extras.plan import interleaved_timing
+from vit_jax.extras.plan import model_flops
 from vit_jax.parallel import device_memory
 from vit_jax.parallel import multihost
 from vit_jax.parallel import sharding

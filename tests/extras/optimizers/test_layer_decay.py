@@ -6,8 +6,8 @@ import pytest
 
 from vit_jax import optim
 from vit_jax import tree
+from vit_jax.extras.optimizers import layer_decay
 from vit_jax.models import factory
-from vit_jax.optim import layer_decay
 from vit_jax.weights import check
 
 DEPTH = 3
@@ -72,21 +72,3 @@ def test_first_layers_and_embeddings_may_be_frozen(frozen, decay, layers):
   assert not np.any(got['patches']['kernel'])
   assert not np.any(got['relative']['offsets'])
   np.testing.assert_allclose(got['head']['bias'], -0.1, rtol=1e-6)
-
-
-def test_more_frozen_layers_than_layers_are_an_error():
-  params = {'encoder': {'layers': {'kernel': np.ones((3, 2))}}}
-  with pytest.raises(ValueError, match='frozen_layers is 4, .* has 3 layers'):
-    build(params, frozen_layers=4)
-
-
-def test_model_without_layers_is_an_error():
-  params = {'stem': {'kernel': np.zeros((3, 3))}, 'head': {'bias': np.ones(2)}}
-  with pytest.raises(ValueError, match='no Transformer layers.*head, stem'):
-    build(params, layer_decay=0.75)
-
-
-@pytest.mark.parametrize('value', [0.0, -1.0, 1.5])
-def test_decay_outside_0_and_1_is_an_error(value):
-  with pytest.raises(ValueError, match='above 0 and at most 1'):
-    build({}, layer_decay=value)

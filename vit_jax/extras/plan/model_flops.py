@@ -11,9 +11,9 @@ from vit_jax import tree
 from vit_jax import types
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import parts
+from vit_jax.extras.plan import flops
 from vit_jax.models import factory
 from vit_jax.models import lora
-from vit_jax.training import flops
 from vit_jax.training import step as step_lib
 
 

@@ -5,19 +5,59 @@ singular value decomposition) with approximately U V^T. This module defines
 which axes of a kernel are rows and columns, and scales updates like Adam's.
 """
 
+import dataclasses
 import math
-from typing import Any
+from typing import Any, Literal
 
-import jax.numpy as jnp
 import optax
 from optax import contrib
 
+from vit_jax import fields
 from vit_jax import tree
-from vit_jax.optim import layer_decay
+from vit_jax.extras.optimizers import layer_decay
+from vit_jax.optim import config
+
+# Kernels of encoder layers and ResNet units.
+LAYERS = rf'({layer_decay.STACKED}|backbone/block\d+/).*kernel'
 
 
-def scale_by_muon(
-    *, beta: float, rms: float, mu_dtype: jnp.dtype,
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MuonConfig(config.AdamConfig):
+  """Muon for matrices of the layers, Adam for the rest (arXiv:2502.16982).
+
+  Updates of matrices have the size of Adam's, so the learning rate and weight
+  decay of Adam carry over.
+
+  Attributes:
+    momentum: bias-corrected Nesterov momentum, then orthogonalised.
+    rms: root mean square of the elements of a matrix update.
+    matrices: regular expression of the parameters that Muon updates: kernels
+      whose last axis is the output. The kernel of a convolution is the matrix
+      [height x width x in, out]. Embeddings and head use Adam, as the authors
+      recommend. The default may match nothing.
+  """
+  name: Literal['muon'] = 'muon'  # type: ignore[assignment]
+  momentum: float = 0.95
+  rms: float = 0.2
+  matrices: str = LAYERS
+
+  def __post_init__(self):
+    super().__post_init__()
+    fields.check_range(self, 'momentum', end=1)
+    fields.check_range(self, 'rms')
+
+  def scale(self, params: Any) -> optax.GradientTransformation:
+    labels = tree.map_rules(
+        params, [(self.matrices, 'matrices')], default='rest',
+        where='optimizer.matrices', optional=[LAYERS])
+    return optax.partition({
+        'rest': super().scale(params), 'matrices': _scale_by_muon(
+            beta=self.momentum, rms=self.rms, mu_dtype=self.momentum_dtype),
+    }, labels)
+
+
+def _scale_by_muon(
+    *, beta: float, rms: float, mu_dtype: str,
 ) -> optax.GradientTransformation:
   """Returns the transformation of a tree of kernels.
 

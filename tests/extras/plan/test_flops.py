@@ -4,8 +4,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from tests import random_models
+from tests import toy
+from vit_jax.extras.plan import flops
+from vit_jax.extras.plan import model_flops
 from vit_jax.models import factory
-from vit_jax.training import flops
 
 
 def shape(*sizes):
@@ -68,3 +71,14 @@ def test_vit_flops_equal_the_formula_and_published_counts(
   macs = 196 * (16 * 16 * 3) * width + depth * layer + width * 1000
   assert count_vit(variant=variant) == 2 * macs
   assert macs == pytest.approx(published, rel=0.01)
+
+
+def test_training_counts_the_forward_pass_of_a_teacher(tmp_path):
+  model = {**toy.CONFIG['model'], 'depth': 2}
+  random_models.make(
+      {**model, 'num_classes': 10}, side=8).save(tmp_path / 'teacher')
+  found, teacher = map(model_flops.per_image, (
+      toy.build(objective={
+          'name': 'distill', 'teacher': str(tmp_path / 'teacher')}),
+      toy.build(model=model)))
+  assert found.training == 3 * found.forward + teacher.forward
