@@ -18,8 +18,7 @@ from vit_jax.experiment import config_file
 from vit_jax.models import factory
 
 TABLES = ('COMMANDS', 'MODELS', 'OBJECTIVES', 'EVALUATORS', 'OPERATIONS',
-          'MIXERS', 'SOURCES', 'PLANNED', 'FILES', 'WEIGHT_FILES',
-          'WEIGHT_FORMATS')
+          'MIXERS', 'SOURCES', 'PLANNED', 'FILES', 'WEIGHT_FORMATS')
 OWN = """
 import dataclasses
 from vit_jax import data, evals, objectives
@@ -72,7 +71,9 @@ def test_the_registry_imports_nothing_of_the_package():
 @pytest.mark.parametrize('target', filter(leaves.has, [
     registry.TFDS, registry.FIGURES, registry.REAL_LABELS, registry.MIXTURE,
     registry.SAMPLER, registry.EXCLUDE, registry.DECODER, registry.MEASURE,
-    registry.IMAGE_DECODER, registry.TEXT_EMBEDDINGS, registry.PUBLISH, *(
+    registry.IMAGE_DECODER, registry.TEXT_EMBEDDINGS, registry.PUBLISH,
+    registry.LORA, registry.LORA_BASE, registry.EARLIER,
+    registry.SPLASH, *(
         target for table in TABLES
         for target in getattr(registry, table).values())]))
 def test_every_name_leads_to_what_exists(target):

@@ -41,22 +41,30 @@ MODELS: Mapping[str, str] = {
     'backbone': 'vit_jax.extras.zoo.backbone_config:BackboneConfig',
 }
 
-# Finds the model that the arrays of a file belong to.
-FOREIGN = 'vit_jax.extras.zoo.foreign:load'
+# Opens the weights of other codebases, and checks that a file is complete.
+FOREIGN = 'vit_jax.extras.zoo.foreign'
 
 # Replaces the head of a module by the decoder of its config.
 DECODER = 'vit_jax.extras.segmentation.decoder:attach'
 # Classes of pixels: their shares, arrays and files.
 SEGMENTATION = 'vit_jax.extras.segmentation.predictions'
 
+# Adapters of kernels, and the weights of a run with those of its base.
+LORA = 'vit_jax.extras.lora.adapters'
+LORA_BASE = 'vit_jax.extras.lora.merged:merged'
+
 # Resizes the patch embedding of a model (FlexiViT).
 PATCH = 'vit_jax.extras.zoo.patch_size:resize'
+# Attention kernels for TPUs.
+SPLASH = 'vit_jax.extras.tpu_kernels.splash'
 # Makes text embeddings the head of the image tower of CLIP or SigLIP.
 TEXT_EMBEDDINGS = 'vit_jax.extras.zoo.zero_shot:attach'
 
 # Published backbones, whose names are variants with an underscore.
 BACKBONES = 'vit_jax.extras.zoo.backbones:table'
 
+# Translates sections `model` of earlier versions.
+EARLIER = 'vit_jax.extras.zoo.earlier'
 # Says why a name of an earlier version is refused.
 ENDED = 'vit_jax.extras.zoo.removed:sentence'
 
@@ -184,13 +192,6 @@ FILES: Mapping[str, str] = {
     'Parquet files': 'vit_jax.extras.hub.source:open_parquet',
     'tar files': 'vit_jax.data.sources.webdataset:open_tars',
     'TFDS folder': 'vit_jax.data.sources.tfds:open_folder',
-}
-
-# Files of weights that are read, the safest format first.
-WEIGHT_FILES: Mapping[str, str] = {
-    'safetensors': 'vit_jax.extras.zoo.safetensors',
-    'npz': 'vit_jax.weights.formats.npz',
-    'pytorch': 'vit_jax.extras.zoo.pytorch',
 }
 
 # `convert --format`: functions that write.

@@ -6,8 +6,10 @@ import jax
 import numpy as np
 import pytest
 
+from tests import leaves
 from tests import random_models
 from tests import toy
+from vit_jax import registry
 
 OBJECTIVES = {
     'mae': {'name': 'mae', 'decoder_width': 8, 'decoder_depth': 1,
@@ -48,6 +50,7 @@ def assert_same_steps(one, many):
   random_models.assert_close(*jax.device_get((other.params, state.params)))
 
 
+@pytest.mark.skipif(not leaves.has(registry.LORA), reason='It adapts.')
 @pytest.mark.slow
 def test_adapters_train_in_microbatches_of_a_compared_batch():
   built = toy.build(

@@ -20,19 +20,20 @@ import numpy as np
 from vit_jax import data
 from vit_jax import objectives
 from vit_jax import optim
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.models import factory
-from vit_jax.models import lora
+from vit_jax.models import lora_config
 from vit_jax.parallel import mesh as mesh_lib
 
 # `experiment.Experiment`, whose module imports this one.
 Experiment = Any
 # Top-level parameters that the model itself does not have.
-NOT_IN_MODEL = (lora.ROOT, objectives.TEACHER)
+NOT_IN_MODEL = (lora_config.ROOT, objectives.TEACHER)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,9 +122,10 @@ def context(experiment: Experiment) -> objectives.Context:
   """Returns what objectives see of an experiment."""
   config, dataset, model = (
       experiment.config, experiment.dataset, experiment.model)
+  if config.lora.rank:
+    model = registry.load(registry.LORA).Adapted(model, config.lora)
   return objectives.Context(
-      model=lora.Adapted(model, config.lora) if config.lora.rank else model,
-      dataset=dataset, value_scale=config.data.value_scale,
+      model=model, dataset=dataset, value_scale=config.data.value_scale,
       teacher=experiment.teacher,
       class_counts=functools.cache(
           functools.partial(_class_counts, config, dataset)))
@@ -144,7 +146,9 @@ def _random_params(
   # The steps use the other key; see `Experiment.key`.
   key, _ = jax.random.split(jax.random.key(config.seed))
   params = factory.init(model, key, images)
-  params = lora.init(config.lora, jax.random.fold_in(key, 1), params)
+  if config.lora.rank:
+    params = registry.load(registry.LORA).init(
+        config.lora, jax.random.fold_in(key, 1), params)
   return {**params, **objective.extra_params(
       params, jax.random.fold_in(key, 2), images)}
 
@@ -179,7 +183,8 @@ def _optimizer(experiment: Experiment) -> optim.Optimizer:
     raise ValueError(
         f'averaging is {config.averaging}, but the optimizer {section.name} '
         'has its own average. Set averaging to null.')
-  lora.check_frozen(optimizer.trainable)
+  if config.lora.rank:
+    registry.load(registry.LORA).check_frozen(optimizer.trainable)
   return optimizer
 
 

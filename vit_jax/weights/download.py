@@ -30,7 +30,6 @@ from vit_jax import schema
 from vit_jax import spelling
 from vit_jax import untrusted
 from vit_jax.weights import declared
-from vit_jax.weights.formats import array_file
 from vit_jax.weights.formats import npz
 
 CACHE = '~/.cache/vit_jax/weights'
@@ -38,9 +37,6 @@ CACHE_VARIABLE = 'VIT_JAX_CACHE'
 Log = Callable[[str], None]
 
 _HASH = '#sha256='
-_NO_JSON = ('Only the statuses 404 and 410 say that an .npz file has no .json '
-            'file of settings. Try again; if it has none, download the .npz '
-            'file and name its path.')
 _HUB_PATTERNS = ('*.safetensors', '*.npz', '*.bin')  # In order of preference.
 
 # Its logger prints. The root logger, which Orbax configures, would print again.
@@ -101,7 +97,7 @@ def local(path: epath.Path) -> pathlib.Path:
     if not (target / file.name).exists():
       _download(os.fspath(file), target / file.name)
       if file.suffix in ('.npz', '.safetensors'):
-        _check_or_discard(target / file.name, url=os.fspath(file))
+        _check(target / file.name, url=os.fspath(file))
   return target
 
 
@@ -124,12 +120,12 @@ def _fetch_file(address: str, log: Log) -> epath.Path:
         f'{address} must end with {_HASH}HEX. HEX has 64 digits.')
   name = re.sub(r'[^\w.+=-]', '_', url.split('?')[0].rstrip('/').split('/')[-1])
   path = _cache_folder(url) / name
-  if name.endswith('.npz') and '?' not in url and not path.exists():
-    _fetch_settings(url, path.with_suffix('.json'))
   verb = 'cached ' if path.exists() else 'fetched'
   if not path.exists():
+    if name.endswith('.npz') and '?' not in url:
+      _fetch_settings(declared.json_path(url), path.with_suffix('.json'))
     _download(url, path)
-  found = _check_or_discard(path, url=url, sha256=sha256)
+  found = _check(path, url=url, sha256=sha256)
   log(f'{verb} {url}\n        {path}, {path.stat().st_size:,} bytes, '
       f'sha256 {found}')
   return epath.Path(path)
@@ -142,14 +138,17 @@ def _fetch_settings(url: str, path: pathlib.Path) -> None:
   for one that may not be read, so that 403 is an error as well.
   """
   try:
-    _download(declared.json_path(url), path)
-    untrusted.parse_json(untrusted.read_text(path))
+    _download(url, path)
+    untrusted.read_json(path)
   except FileNotFoundError:
-    path.unlink(missing_ok=True)
+    pass
   except (OSError, ValueError) as error:
     path.unlink(missing_ok=True)
-    raise OSError(f'{declared.json_path(url)} cannot be read: {error} It may '
-                  f'hold the settings of {url}. {_NO_JSON}') from error
+    raise OSError(
+        f'{url} cannot be read: {error} It may hold the settings of the .npz '
+        'file beside it. Only the statuses 404 and 410 say that there are '
+        'none. Try again, or download the .npz file and name its path.'
+    ) from error
 
 
 def _download(url: str, path: pathlib.Path) -> None:
@@ -167,38 +166,31 @@ def _download(url: str, path: pathlib.Path) -> None:
     os.replace(part, path)
 
 
-def _check_or_discard(
-    path: pathlib.Path, *, url: str, sha256: str = '') -> str:
-  """Returns the hash of a downloaded file of weights; see `_check`."""
-  try:
-    return _check(path, sha256)
-  except ValueError as error:
-    path.unlink(missing_ok=True)  # Another process may be first.
-    raise ValueError(
-        f'{url} was discarded, and the next call downloads it again: '
-        f'{str(error).replace(f"{path.parent}{os.sep}", "")}') from error
-
-
-def _check(path: pathlib.Path, sha256: str) -> str:
-  """Returns the hash of a file of weights.
+def _check(path: pathlib.Path, *, url: str, sha256: str = '') -> str:
+  """Returns the hash of a downloaded file of weights.
 
   A server may have sent something else, such as a login page. The directory of
   an archive, or the header of .safetensors, declares how long the file is.
 
   Raises:
-    ValueError: if the file is incomplete, or has another hash.
+    ValueError: if the file is incomplete, or has another hash. It is removed.
   """
-  form = array_file.format_of(path)
-  if module := registry.optional(registry.WEIGHT_FILES[form]):
-    module.check_complete(path)
-  if form == 'npz':
-    declared.read_metadata(npz.open_file(path))
-  with path.open('rb') as file:
-    found = hashlib.file_digest(file, 'sha256').hexdigest()
-  if sha256 and found != sha256.lower():
+  try:
+    if path.suffix == '.npz':
+      declared.read_metadata(npz.open_file(path))
+    elif foreign := registry.optional(registry.FOREIGN):
+      foreign.check_complete(path)
+    with path.open('rb') as file:
+      found = hashlib.file_digest(file, 'sha256').hexdigest()
+    if sha256 and found != sha256.lower():
+      raise ValueError(
+          f'{path} has SHA-256 {found}, but {sha256} was expected. If the next '
+          'download has it, too, do not use the file.')
+  except ValueError as error:
+    path.unlink(missing_ok=True)  # Another process may be first.
     raise ValueError(
-        f'{path} has SHA-256 {found}, but {sha256} was expected. If the next '
-        'download has it, too, do not use the file.')
+        f'{url} was discarded, and the next call downloads it again: '
+        f'{str(error).replace(f"{path.parent}{os.sep}", "")}') from error
   return found
 
 

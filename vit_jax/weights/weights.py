@@ -45,7 +45,6 @@ class Weights:
     settings: origin of each setting in `REPORTED`: 'declared by' a file,
       'inferred from' arrays or names, 'assumed', or `GIVEN`.
     notes: further lines of the summary.
-    report: a line for each parameter that is read or ignored.
   """
   config: model_config.ModelConfig
   read: Callable[[], types.Params]
@@ -59,7 +58,6 @@ class Weights:
   run: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
   notes: tuple[str, ...] = ()
-  report: tuple[str, ...] = ()
 
   @classmethod
   def of(cls: type[W], params: types.Params, **fields: Any) -> W:

@@ -11,6 +11,7 @@ import pytest
 from tests import random_models
 from tests.extras.zoo import zoo_models
 from vit_jax.extras.zoo import foreign
+from vit_jax.extras.zoo import open_file
 from vit_jax.extras.zoo import safetensors
 from vit_jax.weights import download
 from vit_jax.weights.formats import npz
@@ -74,6 +75,21 @@ def content(family, path):
   return path.read_bytes()
 
 
+@pytest.mark.parametrize(('content', 'expected'), [
+    (b'', None), (b'\x00' * 9, None), (b'<html>not found</html>', None),
+    (b'PK\x03\x04', 'npz'), (b'PK\x05\x06', 'npz'),
+    (b'\x80\x02\x8a\x0a', 'pytorch'),
+    (b'PK\x03\x04' + bytes(22) + b'\x0a\x00\x00\x00x/data.pkl', 'pytorch'),
+    ((20).to_bytes(8, 'little') + b'{"a": 1}', 'safetensors')])
+def test_the_content_determines_the_format(content, expected, tmp_path):
+  (tmp_path / 'x.npz').write_bytes(content)
+  if expected is None:
+    with pytest.raises(ValueError, match='x.npz is not a file of weights'):
+      open_file.format_of(tmp_path / 'x.npz')
+  else:
+    assert open_file.format_of(tmp_path / 'x.npz') == expected
+
+
 @pytest.mark.parametrize('kind', DAMAGE)
 def test_a_damaged_file_is_an_error(kind, tmp_path):
   family, damage, words = DAMAGE[kind]
@@ -110,7 +126,7 @@ def test_a_disk_that_fails_is_not_taken_for_a_damaged_file(
   held = cached_files()
   monkeypatch.setattr(zipfile, 'ZipFile', mock.Mock(
       side_effect=OSError(errno.EIO, 'Input/output error')))
-  with pytest.raises(OSError, match='x could not be read: Input/output error'):
+  with pytest.raises(OSError, match='Input/output error'):
     download.fetch(f'{site.address}/x')
   assert cached_files() == held
 
@@ -167,7 +183,7 @@ def test_an_object_array_is_never_unpickled(arrays, tmp_path):
 
   with (tmp_path / 'x').open('wb') as file:
     np.savez(file, **{**arrays, 'cls': np.array([Program()], object)})
-  refused(tmp_path / 'x', 'cls is an array of Python objects')
+  refused(tmp_path / 'x', 'cls.npy is an array of Python objects')
   assert not (tmp_path / 'ran').exists()
 
 

@@ -8,10 +8,12 @@ import numpy as np
 import optax
 import pytest
 
+from tests import leaves
 from tests import random_models
 from tests import toy
 import vit_jax
 from vit_jax import objectives
+from vit_jax import registry
 from vit_jax import tree
 from vit_jax.checkpoints import paths
 from vit_jax.experiment import load_config
@@ -178,6 +180,7 @@ def test_evaluation_is_at_the_patch_size_of_the_model():
     jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
+@pytest.mark.skipif(not leaves.has(registry.LORA), reason='It adapts.')
 @pytest.mark.slow
 def test_adapters_train_with_every_size():
   built = toy.build(objective=OBJECTIVE, lora={'rank': 2}, optimizer={

@@ -17,7 +17,6 @@ from vit_jax.weights import check
 from vit_jax.weights import declared as trunk
 from vit_jax.weights import inferred
 from vit_jax.weights import overrides as overrides_lib
-from vit_jax.weights import published_sizes
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.formats import array_file
 
@@ -135,7 +134,7 @@ def with_variant(
 ) -> model_config.ModelConfig:
   """Returns the config with the variant of its dimensions; None to find it."""
   if variant is None:
-    variant = published_sizes.variant(vit_config.simplest(config))
+    variant = inferred.variant(vit_config.simplest(config))
   elif variant and not has_dimensions(config, variant):
     variant = ''
   return dataclasses.replace(config, variant=variant)

@@ -36,6 +36,8 @@ from vit_jax.weights import inferred
 from vit_jax.weights import overrides as overrides_lib
 from vit_jax.weights import weights as weights_lib
 
+check_complete = open_file.check_complete
+
 
 def load(
     path: str | os.PathLike, overrides: Mapping[str, Any] | None = None, *,
@@ -131,10 +133,7 @@ def _build(
       settings={**declared.settings(), **given.settings},
       notes=tuple(declared_lib.notes(
           opened, declared=declared, given=given, size=preprocess.resolution,
-          left_out=found.left_out, more=_notes(found, declared))),
-      report=tuple(inferred.report(
-          opened, matches=found.matches, params=abstract,
-          left_out=found.left_out)))
+          left_out=found.left_out, more=_notes(found, declared))))
 
 
 def _notes(

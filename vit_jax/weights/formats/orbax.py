@@ -132,9 +132,7 @@ def for_inference(weights: weights_lib.Weights) -> weights_lib.Weights:
       name: value for name, value in data.items()
       if not name.startswith('target_')}}
   return dataclasses.replace(
-      weights, read=read, run=run, shapes=tree.unflatten(shapes), report=tuple(
-          f'  loaded  {name} {tuple(shape.shape)}'
-          for name, shape in shapes.items()))
+      weights, read=read, run=run, shapes=tree.unflatten(shapes))
 
 
 def _of_model(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -57,13 +57,10 @@ def translate(section: Mapping[str, Any]) -> dict[str, Any]:
   return {**kept, 'name': name}
 
 
-def check_training(section: Any) -> None:
+def check_training(section: Mapping[str, Any]) -> None:
   """Raises a `ValueError` for a section that asks for training of a FlexiViT.
-
-  Sections that are no mapping are reported elsewhere.
   """
-  sizes = isinstance(section, Mapping) and section.get(_DRAWN)
-  if sizes:
+  if sizes := section[_DRAWN]:
     given = sizes if isinstance(sizes, str) else ','.join(map(str, sizes))
     raise ValueError(
         f'model.patch_sizes is {given}, but the objective draws patch sizes '
