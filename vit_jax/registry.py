@@ -53,10 +53,16 @@ SEGMENTATION = 'vit_jax.extras.segmentation.predictions'
 LORA = 'vit_jax.extras.lora.adapters'
 LORA_BASE = 'vit_jax.extras.lora.merged:merged'
 
+# Downloads weights of hf://.
+HUB_WEIGHTS = 'vit_jax.extras.hub.weights:fetch'
+
 # Resizes the patch embedding of a model (FlexiViT).
 PATCH = 'vit_jax.extras.zoo.patch_size:resize'
 # Attention kernels for TPUs.
 SPLASH = 'vit_jax.extras.tpu_kernels.splash'
+# Interpolation of positions in other codebases, and of patch filters.
+INTERPOLATE = 'vit_jax.extras.zoo.interpolation:interpolate'
+FILTERS = 'vit_jax.extras.zoo.interpolation:resize_filters'
 # Makes text embeddings the head of the image tower of CLIP or SigLIP.
 TEXT_EMBEDDINGS = 'vit_jax.extras.zoo.zero_shot:attach'
 
@@ -206,10 +212,6 @@ class DeletedError(ValueError):
   """A leaf is needed that was deleted from this copy."""
 
 
-class NotNamedError(ValueError):
-  """Only a checkpoint names a module, which is not imported."""
-
-
 _NAME = r'[A-Za-z_][\w.]*:[A-Za-z_]\w*'
 # What the user has named: modules, and folders of config files.
 _allowed: set[str] = set()
@@ -318,7 +320,7 @@ def optional(target: str) -> Any:
 def _import_of_user(module: str, target: str) -> Any:
   """Imports a module of the user."""
   if module not in _allowed:
-    raise NotNamedError(
+    raise ValueError(
         f'{target}: a checkpoint or saved config names the module {module}, '
         'and importing it would run its code. If you trust it, add '
         f"--import={module} (in Python: imports=['{module}'] of vit_jax.load, "

@@ -5,7 +5,6 @@ import io
 import logging
 from unittest import mock
 
-from etils import epath
 import fsspec
 import huggingface_hub
 import numpy as np
@@ -168,45 +167,6 @@ def test_a_remote_file_is_copied_once_and_its_checksum_logged():
   assert (second, second.read_bytes()) == (first, weights)
   assert [line.split()[0] for line in lines] == ['fetched', 'cached']
   assert all(hashlib.sha256(weights).hexdigest() in line for line in lines)
-
-
-def test_a_remote_folder_is_copied_once(tmp_path, monkeypatch, cached_files):
-  monkeypatch.setattr(download.atomic_files, 'is_remote', lambda path: True)
-  folder = tmp_path / 'model'
-  folder.mkdir()
-  for text in ('{}', 'another'):
-    (folder / 'config.json').write_text(text)
-    copy = download.local(epath.Path(folder))
-    assert (copy / 'config.json').read_text() == '{}'
-  assert cached_files() == [copy / 'config.json']
-
-
-def test_a_damaged_file_of_a_folder_is_not_kept(
-    tmp_path, monkeypatch, cached_files):
-  monkeypatch.setattr(download.atomic_files, 'is_remote', lambda path: True)
-  folder = tmp_path / 'model'
-  folder.mkdir()
-  (folder / 'notes.txt').write_text('not weights')
-  (folder / 'x.npz').write_bytes(npz_bytes()[:-9])
-  with pytest.raises(ValueError, match='x.npz was discarded, and the next'):
-    download.local(epath.Path(folder))
-  assert 'x.npz' not in [path.name for path in cached_files()]
-  (folder / 'x.npz').write_bytes(npz_bytes())
-  copy = download.local(epath.Path(folder))
-  assert (copy / 'x.npz').read_bytes() == npz_bytes()
-
-
-def test_a_file_of_a_folder_that_cannot_be_read_is_not_left_out(
-    tmp_path, monkeypatch):
-  monkeypatch.setattr(download.atomic_files, 'is_remote', lambda path: True)
-  (tmp_path / 'config.json').write_text('{}')
-  folder = epath.Path(tmp_path)
-  # As a bucket that fails: fsspec then says that there is no such file.
-  monkeypatch.setattr(type(folder), 'exists', lambda path: False)
-  monkeypatch.setattr(type(folder), 'stat', mock.Mock(
-      side_effect=ConnectionError('503')))
-  with pytest.raises(OSError, match='503'):
-    download.local(folder)
 
 
 def test_a_missing_file_leaves_nothing_in_the_cache(tmp_path, cached_files):

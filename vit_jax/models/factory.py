@@ -20,7 +20,7 @@ from vit_jax.models import vit
 from vit_jax.models.model_config import ModelConfig
 
 # Layers of a head whose outputs are classes; a decoder has others, too.
-CLASSIFIERS = ('dense', 'distill')
+CLASSIFIERS = ('head/dense/', 'head/distill/')
 # Parameters of self-supervised pre-training that models are loaded without.
 PRETRAINING_ONLY = ('masked_patch', 'projector')
 
@@ -49,11 +49,6 @@ def parse(section: Mapping[str, Any]) -> ModelConfig:
     if (current := _current(merged)) == merged:
       raise
     return parse(current)
-  # 0 stands for the dimension of the variant.
-  zeros = {name: implied[name] for name in kind.dimensions
-           if name in implied and not getattr(config, name)}
-  if zeros:
-    config = schema.parse(kind, {**merged, **zeros}, where='model')
   config.check_complete()
   return config
 
@@ -121,8 +116,7 @@ def with_dtype(
 
 def with_remat(config: ModelConfig, remat: Any) -> ModelConfig:
   """Returns the config with another `remat`, which own models do not have."""
-  changes = {'remat': remat} if any(
-      field.name == 'remat' for field in dataclasses.fields(config)) else {}
+  changes: dict[str, Any] = {'remat': remat} if 'remat' in vars(config) else {}
   return dataclasses.replace(config, **changes)
 
 

@@ -8,7 +8,6 @@ Values are read by `Weights.read`.
 from collections.abc import Callable, Mapping
 import dataclasses
 import os
-import pathlib
 from typing import Any
 
 from etils import epath
@@ -56,7 +55,7 @@ def open(
   path = download.fetch(address, log=log)
   is_run = paths.is_run(path)
   weights = orbax.open_run(path, which=which) if is_run else (
-      dataclasses.replace(_open_file(download.local(path), overrides),
+      dataclasses.replace(_open_file(path, overrides),
                           address=os.fspath(address)))
   if weights.run.get('lora', {}).get('rank'):
     weights = registry.load(registry.LORA_BASE)(weights, base=base)
@@ -68,18 +67,20 @@ def open(
 
 
 def _open_file(
-    path: pathlib.Path, overrides: Mapping[str, Any],
-) -> weights_lib.Weights:
+    path: epath.Path, overrides: Mapping[str, Any]) -> weights_lib.Weights:
   """Opens a published .npz file, or with the zoo any other."""
+  problem = f'{path} is a folder without a checkpoint of vit_jax.'
   try:
-    return published.read(npz.open_file(path), overrides)
-  except (ValueError, IsADirectoryError) as error:
-    # Other models have such names, too, so that the zoo decides.
-    if foreign := registry.optional(registry.FOREIGN):
-      return foreign.load(path, overrides)
-    raise ValueError(
-        f'{error}\nThe files of other models are read by vit_jax/extras/zoo, '
-        'which does not exist here.') from error
+    if not path.is_dir():
+      return published.read(npz.open_file(path), overrides)
+  except ValueError as error:
+    problem = str(error)
+  # Other models have such names, too, so that the zoo decides.
+  if foreign := registry.optional(registry.FOREIGN):
+    return foreign.load(path, overrides)
+  raise ValueError(
+      f'{problem}\nThe files of other models are read by vit_jax/extras/zoo, '
+      'which does not exist here.')
 
 
 def open_model(

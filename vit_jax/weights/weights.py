@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import dataclasses
 from typing import Any, TypeVar
 
-import jax
 import numpy as np
 
 from vit_jax import console
@@ -72,11 +71,9 @@ class Weights:
   def with_outputs(self: W, order: Sequence[int]) -> W:
     """Returns the weights with their classes in the order of these indices."""
     def read() -> types.Params:
-      params = self.read()
-      return {**params, 'head': {
-          name: jax.tree.map(lambda array: array[..., np.asarray(order)], layer)
-          if name in factory.CLASSIFIERS else layer
-          for name, layer in params['head'].items()}}
+      return tree.map_with_name(
+          lambda name, array: array[..., np.asarray(order)]
+          if name.startswith(factory.CLASSIFIERS) else array, self.read())
 
     labels = self.preprocess.labels
     return dataclasses.replace(

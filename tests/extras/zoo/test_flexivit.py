@@ -18,6 +18,7 @@ from vit_jax import tree
 from vit_jax.checkpoints import paths
 from vit_jax.experiment import load_config
 from vit_jax.extras.zoo import flexivit
+from vit_jax.extras.zoo import interpolation
 from vit_jax.models import factory
 from vit_jax.models import positions as positions_lib
 from vit_jax.training import step as step_lib
@@ -47,7 +48,7 @@ def test_another_patch_size_computes_what_resized_parameters_do(
       n: array.shape for n, array in flat.items()}
   found = logits(flexible, flat, images)
   resized = {
-      **flat, 'patches/kernel': positions_lib.resize_filters(
+      **flat, 'patches/kernel': interpolation.resize_filters(
           flat['patches/kernel'], (patch, patch))}
   if 'positions' in flat:
     resized['positions'] = positions_lib.resize_positions(

@@ -10,7 +10,7 @@ from vit_jax.data import preprocessing
 from vit_jax.extras.zoo import backbone_config as vit_config
 from vit_jax.models import model_config
 from vit_jax.models import positions as positions_lib
-from vit_jax.models import resnet_config
+from vit_jax.models import resnet
 from vit_jax.models import variants
 from vit_jax.models import vit
 from vit_jax.weights import check
@@ -114,7 +114,7 @@ def dimensions(name: str) -> dict[str, Any]:
   keys = vit.ViTConfig.dimensions if 'width' in section else ('name',)
   return {**{key: section[key] for key in keys}, 'backbone': stem and {
       'depths': tuple(stem['depths']),
-      'width': stem.get('width', resnet_config.StemConfig.width)}}
+      'width': stem.get('width', resnet.StemConfig.width)}}
 
 
 def has_dimensions(config: model_config.ModelConfig, name: str) -> bool:

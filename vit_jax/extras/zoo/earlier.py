@@ -68,5 +68,22 @@ def check_training(section: Mapping[str, Any]) -> None:
         f'--config.objective.patch_sizes={given}, which trains on labels.')
 
 
+def fixed_size(
+    preprocess: Mapping[str, Any],
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+  """Returns stored preprocessing with images of one size, and notes.
+
+  NaFlex weights that were converted earlier kept the aspect ratio of images.
+  """
+  ops = [op if op.get('op') != 'resize_to_patches' else
+         {'op': 'resize', 'method': op.get('method', 'bilinear')}
+         for op in preprocess.get('ops') or ()]
+  if ops == (preprocess.get('ops') or []):
+    return dict(preprocess), ()
+  return {**preprocess, 'ops': ops}, (
+      f'images are resized to {preprocess.get("resolution")}: the operation '
+      'resize_to_patches, which kept their aspect ratio, ended',)
+
+
 def _plain(value: Any) -> Any:
   return tuple(value) if isinstance(value, list) else value

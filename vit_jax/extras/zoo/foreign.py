@@ -56,7 +56,7 @@ def load(
     ValueError: if the file is damaged or of an unknown family, or does not
       contain exactly the parameters of the model.
   """
-  path = pathlib.Path(path)
+  path = open_file.local(path)
   given = overrides_lib.parse(overrides or {})
   opened = open_file.open_weights(path)
   removed.check_arrays(opened.shapes, path=opened.path)

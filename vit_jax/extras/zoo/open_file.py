@@ -1,11 +1,16 @@
 """Opens a file of weights, or the one in a folder, by its content."""
 
 import contextlib
+import os
 import pathlib
 
+from etils import epath
+
+from vit_jax import atomic_files
 from vit_jax import untrusted
 from vit_jax.extras.zoo import pytorch
 from vit_jax.extras.zoo import safetensors
+from vit_jax.weights import download
 from vit_jax.weights.formats import array_file
 from vit_jax.weights.formats import npz
 
@@ -62,6 +67,23 @@ def format_of(path: pathlib.Path) -> str:
       f'{path} is not a file of weights, or truncated: {size:,} bytes that '
       f'begin with {start[:16]!r}. Expected .npz, .safetensors or a PyTorch '
       'state dict.')
+
+
+def local(path: epath.PathLike) -> pathlib.Path:
+  """Returns a local folder or file with the content of `path`."""
+  path = epath.Path(path)
+  if not atomic_files.is_remote(path):
+    return pathlib.Path(path)
+  target = download.cache_folder(os.fspath(path))
+  with download.explained(os.fspath(path)):
+    # `is_dir` would be False, and a file left out, if a bucket fails.
+    files = [file for file in path.iterdir() if not file.stat().is_directory]
+  for file in files:
+    if not (target / file.name).exists():
+      download.download(os.fspath(file), target / file.name)
+      if file.suffix in ('.npz', '.safetensors'):
+        download.check(target / file.name, url=os.fspath(file))
+  return target
 
 
 def _open_folder(folder: pathlib.Path) -> array_file.ArrayFile:

@@ -7,6 +7,7 @@ header against the archive first, and never unpickles.
 from collections.abc import Mapping
 import functools
 import math
+import os
 import pathlib
 from typing import Any
 import zipfile
@@ -20,7 +21,7 @@ from vit_jax.weights.formats import array_file
 CHECKSUM = 'checksum'  # Key of the metadata.
 
 
-def open_file(path: str | pathlib.Path) -> array_file.ArrayFile:
+def open_file(path: str | os.PathLike) -> array_file.ArrayFile:
   """Opens an .npz file and reads its headers.
 
   Raises:
