@@ -135,7 +135,7 @@ def adapt(
   for name, start in want.items():
     array = np.asarray(have[name]) if name in have else None
     shape, target = getattr(array, 'shape', None), tuple(start.shape)
-    values = start if is_new[name] else None if array is None else _resized(
+    values = start if is_new[name] else _resized(
         name, array, target, channels=config.channels, resize=resize)
     if values is None or values.shape != target:
       problems.append(f'{name}: expected {target}, found {shape or "nothing"}')
@@ -217,10 +217,12 @@ def match_classes(
 
 
 def _resized(
-    name: str, values: np.ndarray, target: tuple[int, ...], *,
+    name: str, values: np.ndarray | None, target: tuple[int, ...], *,
     channels: str, resize: Callable[[str, np.ndarray], np.ndarray],
-) -> np.ndarray:
+) -> np.ndarray | None:
   """Resizes filters and position embeddings, if the other axes fit."""
+  if values is None:
+    return None
   if name == FILTERS and values.ndim == len(target) == 4:
     if channels == 'mean' and values.shape[2] != target[2]:
       mean = values.sum(axis=2, keepdims=True) / target[2]
