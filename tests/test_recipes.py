@@ -8,6 +8,7 @@ import pytest
 
 from tests import leaves
 from vit_jax import data
+from vit_jax import registry
 from vit_jax import tree
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import fit_weights
@@ -267,7 +268,8 @@ def test_mae_fine_tunes_the_average_of_patches_with_a_new_norm():
 
 
 @pytest.mark.parametrize(('method', 'trained'), [
-    ('lora,rank=4', ('head', 'lora/encoder/layers/attention/')),
+    *[('lora,rank=4', ('head', 'lora/encoder/layers/attention/'))]
+    * leaves.has(registry.LORA),
     ('probe', ('head/',)), ('full', ('',))])
 def test_methods_train_adapters_of_attention_the_head_or_all(method, trained):
   experiment = build(f'finetune.py:dataset=digits,method={method}')

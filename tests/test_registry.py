@@ -19,7 +19,7 @@ from vit_jax.models import factory
 
 TABLES = ('COMMANDS', 'SECTIONS', 'MODELS', 'OBJECTIVES', 'OPTIMIZERS',
           'EVALUATORS', 'OPERATIONS', 'MIXERS', 'SOURCES', 'SIZES', 'FILES',
-          'WEIGHT_FILES', 'WEIGHT_FORMATS')
+          'WEIGHT_FORMATS')
 OWN = """
 import dataclasses
 from vit_jax import data, evals, objectives
@@ -69,13 +69,14 @@ def test_the_registry_imports_nothing_of_the_package():
   assert loaded('import vit_jax.registry') == {'vit_jax', 'vit_jax.registry'}
 
 
-@pytest.mark.parametrize('target', filter(leaves.has, [
-    registry.TFDS, registry.FIGURES, registry.FLOPS, registry.REAL_LABELS,
-    registry.LAYER_DECAY, registry.MIXTURE,
-    registry.SAMPLER, registry.EXCLUDE, registry.DECODER, registry.MEASURE,
-    registry.IMAGE_DECODER, registry.TEXT_EMBEDDINGS, registry.PUBLISH, *(
-        target for table in TABLES
-        for target in getattr(registry, table).values())]))
+TARGETS = [
+    value for name, value in vars(registry).items()
+    if name.isupper() and str(value).startswith('vit_jax.')]
+
+
+@pytest.mark.parametrize('target', filter(leaves.has, [*TARGETS, *(
+    target for table in TABLES for target in getattr(registry, table).values()
+)]))
 def test_every_name_leads_to_what_exists(target):
   assert registry.load(target) is not None
 

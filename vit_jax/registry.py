@@ -44,8 +44,8 @@ MODELS: Mapping[str, str] = {
 # Overrides of a resize and a crop in the terms of timm.
 PREPROCESSING_TERMS = 'vit_jax.extras.zoo.configs.resize_and_crop'
 
-# Finds the model that the arrays of a file belong to.
-FOREIGN = 'vit_jax.extras.zoo.foreign:load'
+# Opens the weights of other codebases, and checks that a file is complete.
+FOREIGN = 'vit_jax.extras.zoo.foreign'
 
 # Replaces the head of a module by the decoder of its config.
 DECODER = 'vit_jax.extras.segmentation.decoder:attach'
@@ -56,16 +56,30 @@ SEGMENTATION = 'vit_jax.extras.segmentation.predictions'
 
 # Opens folders of images and masks (`data.target=masks`), and finds the mask of
 # an image.
-MASKS = 'vit_jax.extras.segmentation.masks'
+MASK_FOLDERS = 'vit_jax.extras.segmentation.masks'
+
+# Adapters of kernels, and the weights of a run with those of its base.
+LORA = 'vit_jax.extras.lora.adapters'
+LORA_BASE = 'vit_jax.extras.lora.merged:merged'
+
+# Downloads weights of hf://.
+HUB_WEIGHTS = 'vit_jax.extras.hub.weights:fetch'
 
 # Resizes the patch embedding of a model (FlexiViT).
 PATCH = 'vit_jax.extras.zoo.patch_size:resize'
+# Attention kernels for TPUs.
+SPLASH = 'vit_jax.extras.tpu_kernels.splash'
+# Interpolation of positions in other codebases, and of patch filters.
+INTERPOLATE = 'vit_jax.extras.zoo.interpolation:interpolate'
+FILTERS = 'vit_jax.extras.zoo.interpolation:resize_filters'
 # Makes text embeddings the head of the image tower of CLIP or SigLIP.
 TEXT_EMBEDDINGS = 'vit_jax.extras.zoo.zero_shot:attach'
 
 # Published backbones, whose names are variants with an underscore.
 BACKBONES = 'vit_jax.extras.zoo.backbones:table'
 
+# Translates sections `model` of earlier versions.
+EARLIER = 'vit_jax.extras.zoo.earlier'
 # Says why a name of an earlier version is refused.
 ENDED = 'vit_jax.extras.zoo.removed:sentence'
 
@@ -225,13 +239,6 @@ GROUPS = 'vit_jax.extras.curation.group_files:read'
 # Records of TFDS's TFRecord files by index.
 TFRECORDS = 'vit_jax.extras.shards.tfrecords:open_records'
 
-# Files of weights that are read, the safest format first.
-WEIGHT_FILES: Mapping[str, str] = {
-    'safetensors': 'vit_jax.extras.zoo.safetensors',
-    'npz': 'vit_jax.weights.formats.npz',
-    'pytorch': 'vit_jax.extras.zoo.pytorch',
-}
-
 # `convert --format`: functions that write.
 WEIGHT_FORMATS: Mapping[str, str] = {
     'npz': 'vit_jax.weights.published:write',
@@ -242,10 +249,6 @@ WEIGHT_FORMATS: Mapping[str, str] = {
 
 class DeletedError(ValueError):
   """A leaf is needed that was deleted from this copy."""
-
-
-class NotNamedError(ValueError):
-  """Only a checkpoint names a module, which is not imported."""
 
 
 _NAME = r'[A-Za-z_][\w.]*:[A-Za-z_]\w*'
@@ -360,7 +363,7 @@ def optional(target: str) -> Any:
 def _import_of_user(module: str, target: str) -> Any:
   """Imports a module of the user."""
   if module not in _allowed:
-    raise NotNamedError(
+    raise ValueError(
         f'{target}: a checkpoint or saved config names the module {module}, '
         'and importing it would run its code. If you trust it, add '
         f"--import={module} (in Python: imports=['{module}'] of vit_jax.load, "

@@ -48,7 +48,7 @@ def parse_json(text: str) -> Any:
     raise ValueError('it is nested too deeply') from error
 
 
-def read_npy_header(file: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype]:
+def read_npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
   """Returns shape, order and type of a .npy file; see `parse_npy`."""
   return _NPY_HEADERS[np.lib.format.read_magic(file)](file)
 

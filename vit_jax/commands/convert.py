@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
       'parameters': tree.num_elements(model.params),
       'model': schema.to_plain(model.config),
       'preprocess': preprocessing.to_plain(model.preprocess), 'notes': notes,
-      'commit': commit, 'report': list(model.report)}
+      'commit': commit}
 
 
 def _verify(model: model_lib.Model, target: str) -> None:

@@ -24,7 +24,7 @@ from vit_jax.data.splits import split_strings
 from vit_jax.experiment import config_file
 from vit_jax.experiment import log_config
 from vit_jax.models import factory
-from vit_jax.models import lora
+from vit_jax.models import lora_config
 from vit_jax.models import model_config
 from vit_jax.parallel import mesh
 from vit_jax.weights import adapt as adapt_lib
@@ -51,7 +51,7 @@ class Config:
   optimizer: optim.CommonConfig
   evals: fields.Measured[dict[str, evals.EvaluatorConfig]]
   init: fields.Free[adapt_lib.InitConfig]
-  lora: lora.LoraConfig
+  lora: lora_config.LoraConfig
   checkpoint: fields.Free[checkpoint_config.CheckpointConfig]
   mesh: fields.Free[mesh.MeshConfig]
   log: fields.Free[log_config.LogConfig]

@@ -21,6 +21,7 @@ from vit_jax import data
 from vit_jax import evals
 from vit_jax import objectives
 from vit_jax import optim
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
@@ -29,7 +30,6 @@ from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.experiment import fit_weights
 from vit_jax.experiment import frozen_weights
 from vit_jax.experiment import parts
-from vit_jax.models import lora
 from vit_jax.parallel import device_memory
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import multihost
@@ -106,9 +106,10 @@ class Experiment:
   def context(self) -> objectives.Context:
     """The context of objectives: the model with any adapters, and data."""
     model, config = self.model, self.config
+    if config.lora.rank:
+      model = registry.load(registry.LORA).Adapted(model, config.lora)
     return objectives.Context(
-        model=lora.Adapted(model, config.lora) if config.lora.rank else model,
-        dataset=self.dataset, value_scale=config.data.value_scale,
+        model=model, dataset=self.dataset, value_scale=config.data.value_scale,
         teacher=self.teacher, class_counts=functools.cache(functools.partial(
             parts.class_counts, config, self.dataset)))
 
@@ -141,9 +142,11 @@ class Experiment:
   @property
   def model_params(self) -> types.Params:
     """Shapes of the parameters of the model, with any adapters merged."""
-    return tree.without(jax.eval_shape(
-        functools.partial(lora.merge, config=self.config.lora),
-        self.abstract_state.params), *parts.NOT_IN_MODEL)
+    params = self.abstract_state.params
+    if self.config.lora.rank:
+      params = jax.eval_shape(functools.partial(
+          registry.load(registry.LORA).merge, config=self.config.lora), params)
+    return tree.without(params, *parts.NOT_IN_MODEL)
 
   @property
   def num_trainable(self) -> int:

@@ -12,11 +12,11 @@ from typing import Any
 from vit_jax import console
 from vit_jax import data
 from vit_jax import escape
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax.checkpoints import paths
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
-from vit_jax.models import earlier
 from vit_jax.models import factory
 from vit_jax.weights import adapt as adapt_lib
 from vit_jax.weights import weights as weights_lib
@@ -79,7 +79,9 @@ def load(
   configs: dict[str, config_lib.Config] = {}
   for name, stage in config_file.order_stages(merged).items():
     try:
-      earlier.check_training(stage.get('model'))
+      model = stage.get('model')
+      if isinstance(model, Mapping) and 'patch_sizes' in model:
+        registry.load(registry.EARLIER).check_training(model)
       init = schema.parse(
           adapt_lib.InitConfig, stage.get('init', {}), where='init')
       if init.stage:

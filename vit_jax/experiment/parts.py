@@ -19,19 +19,20 @@ import numpy as np
 from vit_jax import data
 from vit_jax import objectives
 from vit_jax import optim
+from vit_jax import registry
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.models import factory
-from vit_jax.models import lora
+from vit_jax.models import lora_config
 from vit_jax.parallel import mesh as mesh_lib
 
 # `experiment.Experiment`, whose module imports this one.
 Experiment = Any
 # Top-level parameters that the model itself does not have.
-NOT_IN_MODEL = (lora.ROOT, objectives.TEACHER)
+NOT_IN_MODEL = (lora_config.ROOT, objectives.TEACHER)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,7 +126,9 @@ def _init_params(experiment: Experiment) -> Callable[[], types.Params]:
     # The steps use the other key; see `Experiment.key`.
     key, _ = jax.random.split(jax.random.key(config.seed))
     params = factory.init(model, key, images)
-    params = lora.init(config.lora, jax.random.fold_in(key, 1), params)
+    if config.lora.rank:
+      params = registry.load(registry.LORA).init(
+          config.lora, jax.random.fold_in(key, 1), params)
     return {**params, **objective.extra_params(
         params, jax.random.fold_in(key, 2), images)}
 
@@ -157,7 +160,8 @@ def _optimizer(experiment: Experiment) -> optim.Optimizer:
     raise ValueError(
         f'averaging is {config.averaging}, but the optimizer {section.name} '
         'has its own average. Set averaging to null.')
-  lora.check_frozen(optimizer.trainable)
+  if config.lora.rank:
+    registry.load(registry.LORA).check_frozen(optimizer.trainable)
   return optimizer
 
 

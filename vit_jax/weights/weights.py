@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import dataclasses
 from typing import Any, TypeVar
 
-import jax
 import numpy as np
 
 from vit_jax import console
@@ -45,7 +44,6 @@ class Weights:
     settings: origin of each setting in `REPORTED`: 'declared by' a file,
       'inferred from' arrays or names, 'assumed', or `GIVEN`.
     notes: further lines of the summary.
-    report: a line for each parameter that is read or ignored.
   """
   config: model_config.ModelConfig
   read: Callable[[], types.Params]
@@ -59,7 +57,6 @@ class Weights:
   run: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
   notes: tuple[str, ...] = ()
-  report: tuple[str, ...] = ()
 
   @classmethod
   def of(cls: type[W], params: types.Params, **fields: Any) -> W:
@@ -74,11 +71,9 @@ class Weights:
   def with_outputs(self: W, order: Sequence[int]) -> W:
     """Returns the weights with their classes in the order of these indices."""
     def read() -> types.Params:
-      params = self.read()
-      return {**params, 'head': {
-          name: jax.tree.map(lambda array: array[..., np.asarray(order)], layer)
-          if name in factory.CLASSIFIERS else layer
-          for name, layer in params['head'].items()}}
+      return tree.map_with_name(
+          lambda name, array: array[..., np.asarray(order)]
+          if name.startswith(factory.CLASSIFIERS) else array, self.read())
 
     labels = self.preprocess.labels
     return dataclasses.replace(

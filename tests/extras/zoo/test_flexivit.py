@@ -8,14 +8,17 @@ import numpy as np
 import optax
 import pytest
 
+from tests import leaves
 from tests import random_models
 from tests import toy
 import vit_jax
 from vit_jax import objectives
+from vit_jax import registry
 from vit_jax import tree
 from vit_jax.checkpoints import paths
 from vit_jax.experiment import load_config
 from vit_jax.extras.zoo import flexivit
+from vit_jax.extras.zoo import interpolation
 from vit_jax.models import factory
 from vit_jax.models import positions as positions_lib
 from vit_jax.training import step as step_lib
@@ -45,7 +48,7 @@ def test_another_patch_size_computes_what_resized_parameters_do(
       n: array.shape for n, array in flat.items()}
   found = logits(flexible, flat, images)
   resized = {
-      **flat, 'patches/kernel': positions_lib.resize_filters(
+      **flat, 'patches/kernel': interpolation.resize_filters(
           flat['patches/kernel'], (patch, patch))}
   if 'positions' in flat:
     resized['positions'] = positions_lib.resize_positions(
@@ -177,6 +180,7 @@ def test_evaluation_is_at_the_patch_size_of_the_model():
     jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
+@pytest.mark.skipif(not leaves.has(registry.LORA), reason='It adapts.')
 @pytest.mark.slow
 def test_adapters_train_with_every_size():
   built = toy.build(objective=OBJECTIVE, lora={'rank': 2}, optimizer={

@@ -8,13 +8,13 @@ import zipfile
 import numpy as np
 import pytest
 
+from vit_jax.extras.zoo import open_file
 from vit_jax.extras.zoo import pytorch
-from vit_jax.weights.formats import array_file
 
 
 def test_a_pickle_needs_torch(tmp_path, monkeypatch):
   (tmp_path / 'x.pth').write_bytes(pickle.dumps({'a': 1}, protocol=2))
-  assert array_file.format_of(tmp_path / 'x.pth') == 'pytorch'
+  assert open_file.format_of(tmp_path / 'x.pth') == 'pytorch'
   monkeypatch.setitem(sys.modules, 'torch', None)
   with pytest.raises(ValueError, match='torch is not installed. Install it'):
     pytorch.open_file(tmp_path / 'x.pth')

@@ -1,6 +1,5 @@
 """What the trunk's tests check of a ViT holds for backbones, too."""
 
-import jax.numpy as jnp
 import pytest
 from tests.inference.test_class_names import model  # noqa: F401
 
@@ -9,7 +8,6 @@ from tests.inference import test_class_names
 from tests.models import test_attention
 from tests.models import test_encoder
 from tests.models import test_positions
-from tests.models import test_splash
 from tests.models import test_variants
 from tests.models.test_attention import calls  # noqa: F401
 from tests.objectives import test_config as test_objectives
@@ -17,11 +15,10 @@ from tests.objectives import test_mae
 from tests.objectives import test_masked_patch
 from tests.parallel import test_golden_shardings
 from tests.weights import test_adapt
-from tests.weights import test_published_sizes
+from tests.weights import test_published
 from tests.weights.formats import test_orbax
 from tests.weights.formats.test_orbax import run  # noqa: F401
 from vit_jax import schema
-from vit_jax.extras.zoo import attention
 from vit_jax.models import factory
 
 B16 = {'variant': 'B/16'}
@@ -33,17 +30,6 @@ RELATIVE = {'position': 'relative_2d', 'position_at': 'shared'}
 def test_they_take_the_plain_path_of_attention(calls, section):  # noqa: F811
   test_attention.trace(section)
   assert not calls
-
-
-def test_each_device_attends_to_its_images_and_groups_of_heads():
-  plain, kernel = (
-      attention.SelfAttention(factory.parse({
-          'name': 'backbone', 'width': 16, 'depth': 1, 'mlp_dim': 8,
-          'num_heads': 4, 'num_kv_heads': 2, 'patch': 4, 'attention': name}),
-                              train=False, capture=False, grid=(1, 1))
-      for name in ('plain', 'splash'))
-  test_splash.assert_same_when_split(
-      plain, kernel, None, jnp.zeros((), int), images=2)
 
 
 def test_folded_layer_scales_change_neither_outputs_nor_gradients():
@@ -70,7 +56,7 @@ def test_without_positions_the_order_of_patches_does_not_matter():
 
 def test_22b_has_its_published_size():
   test_variants.test_parameter_count_is_the_published_one('22B/14')
-  test_published_sizes.test_a_published_model_has_its_variant('22B/14')
+  test_published.test_a_published_model_has_its_variant('22B/14')
 
 
 def test_shardings_of_22b_are_unchanged():

@@ -45,7 +45,7 @@ def open_folder(
     raise protocol.Unconventional(_unusual(root))
   notes = [f'not read: {files.describe(others)}'] * bool(others)
   if has_masks:
-    return registry.load(registry.MASKS).open_masks(
+    return registry.load(registry.MASK_FOLDERS).open_masks(
         images, config, where=where, notes=notes)
   if config.target == 'none':
     return _open_unlabelled(images, config, where, where, notes)

@@ -142,7 +142,7 @@ def segmentation(
   images = [np.asarray(images_lib.open_image(name, model.preprocess))
             for name in names]
   classes = {'prediction': found}
-  find_mask = registry.load(registry.MASKS).find_mask
+  find_mask = registry.load(registry.MASK_FOLDERS).find_mask
   masks = [find_mask(str(name)) for name in names]
   if any(masks):
     classes = {'label': [

@@ -7,13 +7,13 @@ from typing import Any
 import flax.linen as nn
 import jax
 
+from vit_jax import registry
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import parts
 from vit_jax.extras.plan import flops
 from vit_jax.models import factory
-from vit_jax.models import lora
 from vit_jax.training import step as step_lib
 
 
@@ -56,7 +56,8 @@ def per_image(experiment: experiment_lib.Experiment) -> PerImage:
 def gradient(experiment: experiment_lib.Experiment, *, remat: Any) -> int:
   """Returns the FLOPs of the gradient of the model on one image."""
   # The gradient of an adapter needs the gradient of its kernel.
-  adapted = lora.names(experiment.optimizer.trainable)
+  adapted = registry.load(registry.LORA).names(
+      experiment.optimizer.trainable) if experiment.config.lora.rank else ()
   trainable = tree.map_with_name(
       lambda name, trained: trained or name in adapted, _trainable(experiment))
   outputs = _outputs(_model(experiment, remat=remat))

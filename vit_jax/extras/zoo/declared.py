@@ -11,14 +11,13 @@ from vit_jax.extras.zoo import backbone_config as vit_config
 from vit_jax.extras.zoo.configs import resize_and_crop
 from vit_jax.models import model_config
 from vit_jax.models import positions as positions_lib
-from vit_jax.models import resnet_config
+from vit_jax.models import resnet
 from vit_jax.models import variants
 from vit_jax.models import vit
 from vit_jax.weights import check
 from vit_jax.weights import declared as trunk
 from vit_jax.weights import inferred
 from vit_jax.weights import overrides as overrides_lib
-from vit_jax.weights import published_sizes
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.formats import array_file
 
@@ -118,7 +117,7 @@ def dimensions(name: str) -> dict[str, Any]:
   keys = vit.ViTConfig.dimensions if 'width' in section else ('name',)
   return {**{key: section[key] for key in keys}, 'backbone': stem and {
       'depths': tuple(stem['depths']),
-      'width': stem.get('width', resnet_config.StemConfig.width)}}
+      'width': stem.get('width', resnet.StemConfig.width)}}
 
 
 def has_dimensions(config: model_config.ModelConfig, name: str) -> bool:
@@ -138,7 +137,7 @@ def with_variant(
 ) -> model_config.ModelConfig:
   """Returns the config with the variant of its dimensions; None to find it."""
   if variant is None:
-    variant = published_sizes.variant(vit_config.simplest(config))
+    variant = inferred.variant(vit_config.simplest(config))
   elif variant and not has_dimensions(config, variant):
     variant = ''
   return dataclasses.replace(config, variant=variant)

@@ -20,7 +20,6 @@ from vit_jax import fields
 from vit_jax import types
 from vit_jax.extras.zoo import backbone_config
 from vit_jax.models import factory
-from vit_jax.models import lora
 from vit_jax.models import model_config
 from vit_jax.objectives import objective
 from vit_jax.objectives import supervised
@@ -131,7 +130,7 @@ class Flexivit(supervised.Supervised):
 
 def with_patch(model: Any, patch: int) -> Any:
   """Returns a model with the same parameters for another patch size."""
-  if isinstance(model, lora.Adapted):
+  if hasattr(model, 'lora'):  # Adapters around the model.
     return model.clone(model=with_patch(model.model, patch))
   config = backbone_config.general(model.config)
   return factory.build(

@@ -35,6 +35,8 @@ from vit_jax.weights import inferred
 from vit_jax.weights import overrides as overrides_lib
 from vit_jax.weights import weights as weights_lib
 
+check_complete = open_file.check_complete
+
 
 def load(
     path: str | os.PathLike, overrides: Mapping[str, Any] | None = None, *,
@@ -53,7 +55,7 @@ def load(
     ValueError: if the file is damaged or of an unknown family, or does not
       contain exactly the parameters of the model.
   """
-  path = pathlib.Path(path)
+  path = open_file.local(path)
   given = overrides_lib.parse(overrides or {})
   opened = open_file.open_weights(path)
   removed.check_arrays(opened.shapes, path=opened.path)
@@ -130,10 +132,7 @@ def _build(
       settings={**declared.settings(), **given.settings},
       notes=tuple(declared_lib.notes(
           opened, declared=declared, given=given, size=preprocess.resolution,
-          left_out=found.left_out, more=_notes(found, declared))),
-      report=tuple(inferred.report(
-          opened, matches=found.matches, params=abstract,
-          left_out=found.left_out)))
+          left_out=found.left_out, more=_notes(found, declared))))
 
 
 def _notes(

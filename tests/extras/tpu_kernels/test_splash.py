@@ -6,9 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests import leaves
+from vit_jax import registry
+from vit_jax.extras.tpu_kernels import splash
 from vit_jax.models import attention as attention_lib
 from vit_jax.models import factory
-from vit_jax.models import splash
 from vit_jax.models import vit
 from vit_jax.parallel import mesh as mesh_lib
 from vit_jax.parallel import sharding
@@ -48,6 +50,19 @@ def self_attention(attention):
 def test_each_device_attends_to_its_images_and_heads(images):
   assert_same_when_split(self_attention('plain'), self_attention('splash'),
                          images=images)
+
+
+@pytest.mark.skipif(
+    not leaves.has(registry.MODELS['backbone']), reason='It groups heads.')
+def test_each_device_attends_to_its_images_and_groups_of_heads():
+  from vit_jax.extras.zoo import attention
+  plain, kernel = (
+      attention.SelfAttention(factory.parse({
+          'name': 'backbone', 'width': 16, 'depth': 1, 'mlp_dim': 8,
+          'num_heads': 4, 'num_kv_heads': 2, 'patch': 4, 'attention': name}),
+                              train=False, capture=False, grid=(1, 1))
+      for name in ('plain', 'splash'))
+  assert_same_when_split(plain, kernel, None, jnp.zeros((), int), images=2)
 
 
 def assert_same_when_split(plain, kernel, *arguments, images):

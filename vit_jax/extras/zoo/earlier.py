@@ -57,18 +57,32 @@ def translate(section: Mapping[str, Any]) -> dict[str, Any]:
   return {**kept, 'name': name}
 
 
-def check_training(section: Any) -> None:
+def check_training(section: Mapping[str, Any]) -> None:
   """Raises a `ValueError` for a section that asks for training of a FlexiViT.
-
-  Sections that are no mapping are reported elsewhere.
   """
-  sizes = isinstance(section, Mapping) and section.get(_DRAWN)
-  if sizes:
+  if sizes := section[_DRAWN]:
     given = sizes if isinstance(sizes, str) else ','.join(map(str, sizes))
     raise ValueError(
         f'model.patch_sizes is {given}, but the objective draws patch sizes '
         'now. Replace it with --config.objective.name=flexivit '
         f'--config.objective.patch_sizes={given}, which trains on labels.')
+
+
+def fixed_size(
+    preprocess: Mapping[str, Any],
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+  """Returns stored preprocessing with images of one size, and notes.
+
+  NaFlex weights that were converted earlier kept the aspect ratio of images.
+  """
+  ops = [op if op.get('op') != 'resize_to_patches' else
+         {'op': 'resize', 'method': op.get('method', 'bilinear')}
+         for op in preprocess.get('ops') or ()]
+  if ops == (preprocess.get('ops') or []):
+    return dict(preprocess), ()
+  return {**preprocess, 'ops': ops}, (
+      f'images are resized to {preprocess.get("resolution")}: the operation '
+      'resize_to_patches, which kept their aspect ratio, ended',)
 
 
 def _plain(value: Any) -> Any:

@@ -4,11 +4,12 @@
 
 The adapters are parameters under `lora/`, next to the model's. `Adapted`
 adds them to the kernels before it applies the model, which is unchanged. A
-layer has one pair for each of queries, keys and values.
+layer has one pair for each of queries, keys and values: their kernels are the
+only ones with five axes, [layer, width, 3, heads, head_dim], or queries and the
+rest separately.
 """
 
 from collections.abc import Sequence
-import dataclasses
 import math
 import re
 from typing import Any
@@ -18,51 +19,25 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from vit_jax import fields
 from vit_jax import tree
 from vit_jax import types
-
-ROOT = 'lora'
-# Kernels of layers are stacked along their first axis. Those of queries, keys
-# and values are the only ones with five axes: [layer, width, 3, heads,
-# head_dim], or queries and the rest separately.
-_STACKED = 'encoder/layers/'
-
-
-@dataclasses.dataclass(frozen=True)
-class LoraConfig:
-  """Section `lora`: low-rank adapters of kernels in `optimizer.frozen`.
-
-  Attributes:
-    rank: rank of each adapter; 0 for no adapters.
-    alpha: the product of the two matrices is multiplied by alpha / rank.
-    kernels: regular expressions of the adapted kernels of the encoder; by
-      default the four of attention (arXiv 2106.09685, section 7.1).
-  """
-  rank: int = 0
-  alpha: float = 16.0
-  kernels: tuple[str, ...] = (f'{_STACKED}.*attention/.*kernel',)
-
-  def __post_init__(self):
-    fields.check_range(self, 'rank')
-    fields.check_range(self, 'alpha', above=0)
+from vit_jax.models import lora_config
+from vit_jax.models.lora_config import ROOT
 
 
 def init(
-    config: LoraConfig, key: jax.Array, boxed: types.Params,
+    config: lora_config.LoraConfig, key: jax.Array, boxed: types.Params,
 ) -> types.Params:
   """Returns boxed parameters with new adapters, whose product is zero.
 
   Args:
-    config: a rank of 0 adds none.
+    config: section `lora`.
     key: random key of the matrices a.
     boxed: parameters of a model, boxed with the names of their axes.
 
   Raises:
     ValueError: if a rule matches no kernel, or one outside the encoder.
   """
-  if not config.rank:
-    return boxed
   leaves, _ = jax.tree_util.tree_flatten_with_path(
       boxed, is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned))
   boxes = {tree.path_name(path): leaf for path, leaf in leaves}
@@ -72,10 +47,10 @@ def init(
   adapted = [name for name, is_adapted in chosen.items() if is_adapted]
   adapters: dict[str, Any] = {}
   for name, name_key in zip(adapted, jax.random.split(key, len(adapted))):
-    if not re.fullmatch(f'{_STACKED}.*kernel', name):
+    if not re.fullmatch(f'{lora_config.STACKED}.*kernel', name):
       raise ValueError(
           f'lora.kernels matches {name}, but only kernels of the encoder can '
-          f'be adapted: {_STACKED}.*kernel.')
+          f'be adapted: {lora_config.STACKED}.*kernel.')
     box = boxes[name]
     shapes = _axes(box.value.shape, config.rank)
     axes = _axes(box.names, None)
@@ -87,10 +62,8 @@ def init(
   return {**boxed, ROOT: tree.unflatten(adapters)}
 
 
-def merge(params: types.Params, config: LoraConfig) -> types.Params:
+def merge(params: types.Params, config: lora_config.LoraConfig) -> types.Params:
   """Returns the parameters of the model, with the adapters added."""
-  if ROOT not in params:
-    return params
   merged = tree.flatten({k: v for k, v in params.items() if k != ROOT})
   adapters = tree.flatten(params[ROOT])
   for name in names(params):
@@ -108,7 +81,7 @@ class Adapted(nn.Module):
     lora: section `lora`.
   """
   model: nn.Module
-  lora: LoraConfig
+  lora: lora_config.LoraConfig
 
   @property
   def config(self) -> Any:

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from vit_jax import tree
+from vit_jax.extras.lora import adapters as lora
 from vit_jax.models import factory
-from vit_jax.models import lora
+from vit_jax.models import lora_config
 from vit_jax.parallel import sharding
 
-CONFIG = lora.LoraConfig(rank=3, alpha=6.0)
+CONFIG = lora_config.LoraConfig(rank=3, alpha=6.0)
 ATTENTION = 'encoder/layers/attention'
 
 
@@ -26,7 +27,8 @@ def boxed():
 
 
 def test_merged_kernels_are_base_plus_scaled_product(boxed):
-  config = lora.LoraConfig(rank=3, alpha=6.0, kernels=('encoder/.*kernel',))
+  config = lora_config.LoraConfig(
+      rank=3, alpha=6.0, kernels=('encoder/.*kernel',))
   rng = np.random.default_rng(0)
   params = jax.tree.map(
       lambda x: rng.normal(size=x.shape).astype(np.float32),
@@ -63,16 +65,12 @@ def test_new_adapters_change_nothing_and_are_sharded_like_their_kernel(boxed):
   assert axes[f'lora/{ATTENTION}/out/kernel/b'] == ('layers', None, 'width')
 
 
-def test_rank_0_adds_nothing(boxed):
-  assert lora.init(lora.LoraConfig(), jax.random.key(0), boxed) is boxed
-
-
 @pytest.mark.parametrize(('kernels', 'words'), [
     ('encoder/kernel', "the rule 'encoder/kernel' matches no parameter"),
     ('head/dense/kernel', 'only kernels of the encoder can be adapted'),
     (f'{ATTENTION}/qkv_bias', 'only kernels of the encoder can be adapted')])
 def test_rules_must_match_kernels_of_the_encoder(boxed, kernels, words):
-  config = lora.LoraConfig(rank=2, kernels=(kernels,))
+  config = lora_config.LoraConfig(rank=2, kernels=(kernels,))
   with pytest.raises(ValueError, match=re.escape(words)):
     lora.init(config, jax.random.key(0), boxed)
 

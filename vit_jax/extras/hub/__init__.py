@@ -1,0 +1,1 @@
+"""Weights of the Hugging Face hub."""
