@@ -123,8 +123,9 @@ def test_the_programs_of_docs_embed_train(
   program = '\n'.join(re.findall(
       r'```python\n(.*?)```', (ROOT / 'docs/embed.md').read_text(), re.DOTALL))
   # A smaller model, which needs a higher learning rate.
-  program = program.replace("'depth': 2", "'depth': 1, 'width': 96").replace(
-      '1e-3', '3e-3')
+  program = program.replace(
+      "'depth': 2", "'depth': 1, 'width': 48, 'mlp_dim': 96").replace(
+          '1e-3', '1e-2')
   exec(compile(program, 'embed.py', 'exec'), {})
   found = re.findall(r"'(?:test/)?accuracy': ([\d.]+)",
                      capsys.readouterr().out)

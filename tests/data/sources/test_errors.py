@@ -157,7 +157,6 @@ TARS = [
     ([('1.cls', b'0')], {}, 'holds no images'),
     ([*pairs(), ('1.jpg', b'')], {}, "1.jpg' and another image of '1'"),
     ([*pairs(), ('1.cls', b'')], {}, "1.cls' and another label of '1'"),
-    ([*pairs(), ('\udcff.png', b'')], {}, 'A name in .* is not UTF-8'),
     (pairs('json'), {'table.label': 'clas'}, "'clas'. Did you mean 'class'"),
     ([*pairs(), ('1.json', b'{')], {'table.label': 'class'},
      '1.json of .* is not JSON'),
