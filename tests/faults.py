@@ -61,9 +61,7 @@ sys.exit(main.exit_code(sys.argv[3:]))
 """
 # Shorter limits than in a real run.
 HEARTBEAT_SECS = 20
-STALLED_SECS, HUNG_SECS = 6, 20
-HUNG = (f'--config.log.stalled_secs={STALLED_SECS}',
-        f'--config.log.hung_secs={HUNG_SECS}')
+HUNG = ('--config.log.stalled_secs=6', '--config.log.hung_secs=20')
 LATE_SECS = 120  # For a process killed during its start.
 END_SECS = 900  # Generous, for loaded machines.
 # Statuses of processes that lost another one: ours, and that of JAX, which
@@ -220,7 +218,7 @@ def faults_of(one):
       Fault('kill of all', lambda launch: launch.send(signal.SIGKILL),
             killed=(0, 1)),
       # Found by the watchdog or by the heartbeat.
-      Fault(f'halt of {one}', halt, HUNG, 10 * HUNG_SECS),
+      Fault(f'halt of {one}', halt, HUNG, 10 * HEARTBEAT_SECS),
       Fault(f'halt of {one}', halt),
       Fault('full disk', Launch.fill_disk, expected=(2,))]
 
@@ -275,6 +273,7 @@ def run(number, seed):
   done = Launch(folder / 'killed', *flags).end()
   assert done.statuses == [0, 0], done
   arrays = assert_same_end(folder / 'killed', folder / 'calm')
+  assert arrays > 50  # Of parameters, their average and the optimizer.
   print(f'after {number}: {arrays} arrays are the same bit for bit')
 
 
