@@ -6,6 +6,7 @@ to what was reached, never raised.
 
 import ast
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -49,8 +50,7 @@ def loaded(program, tmp_path):
   done = subprocess.run(
       [sys.executable, '-c', program + LIST], cwd=tmp_path, check=True,
       capture_output=True, text=True, env={
-          'PYTHONPATH': str(ROOT), 'JAX_PLATFORMS': 'cpu', 'PATH': '',
-          'HOME': str(tmp_path)})
+          **os.environ, 'PYTHONPATH': str(ROOT), 'HOME': str(tmp_path)})
   lines = {path: code_lines(path) for path in map(
       pathlib.Path, json.loads(done.stdout.splitlines()[-1]))}
   # To ask whether a leaf exists, its empty packages are imported. A run stores

@@ -226,7 +226,8 @@ def test_features_of_a_layer_are_those_of_the_model_for_every_objective():
   for name, settings in OBJECTIVES.items():
     built = toy.build(
         model={'head_bias': 0.0}, objective={'name': name, **settings},
-        evals={layer: {'name': 'knn', 'feature': layer}
+        evals={layer: {'name': 'knn', 'feature': layer, 'split': 'test[:40]',
+                       'train_split': 'train[:80]'}
                for layer in ('mean', 'mean:1')})
     params = built.init_state().params
     found[name] = {

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from tests import fake_hub
 from tests import random_models
+from tests.extras.cards import fake_hub
 from tests.extras.cards import test_model_card
 from tests.extras.cards.test_model_card import _experiment  # noqa: F401
 from tests.extras.cards.test_model_card import _workdir  # noqa: F401

@@ -25,6 +25,7 @@ from tests import hostile
 from tests import pictures
 from tests import random_models
 from tests import toy
+from tests.extras.serve import crafted_images
 from vit_jax import __main__ as main
 from vit_jax import registry
 from vit_jax.data import preprocessing as preprocessing_lib
@@ -220,7 +221,7 @@ def test_the_server_is_exported_for_the_models_that_it_can_serve(
 
 
 JPEG = PICTURES['jpeg']
-CRAFTED = hostile.crafted()
+CRAFTED = crafted_images.crafted()
 
 
 @pytest.fixture
