@@ -187,7 +187,8 @@ TARS = [
      '1.json of .* is not JSON'),
     ([*labelled(count=3), ('x.png', b'')], {}, '1 of 4 cells .*row 4: None'),
     (labelled('json'), {'table.label': 'class', 'group': 'patients'},
-     "Unknown key of the JSON .*'patients'")]
+     "Unknown key of the JSON .*'patients'"),
+    ([*labelled(), ('\udcff.png', '')], {}, 'A name in .* is not UTF-8')]
 
 
 @pytest.mark.parametrize(('members', 'flags', 'message'), TARS)
