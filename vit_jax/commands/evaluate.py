@@ -24,7 +24,6 @@ with epy.lazy_imports():
   from vit_jax import console as console_lib
   from vit_jax.experiment import config as config_lib
   from vit_jax.experiment import log_config
-  from vit_jax.run import evaluate_checkpoint
   from vit_jax.run import evaluate_weights
   from vit_jax.run import watchdog as watchdog_lib
   from vit_jax.weights import weights as weights_lib
@@ -89,11 +88,11 @@ def _find(
   if args.text_embeddings or args.labels:
     weights = arguments.load_model(args, args.workdir)
   else:
-    weights = evaluate_checkpoint.open_weights(args.workdir, which=args.which)
+    weights = evaluate_weights.open_weights(args.workdir, which=args.which)
     if weights.run:  # The summary of others contains them.
       for note in weights.notes:
         console_lib.print_lines(note)
-  config = evaluate_checkpoint.config_for(
+  config = evaluate_weights.config_for(
       weights, args.config, evaluators=args.evaluators.split(','),
       overrides=args.overrides, stage=args.stage, source=args.source,
       flip=args.flip)

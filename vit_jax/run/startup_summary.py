@@ -36,7 +36,7 @@ def describe(
   _, height, width, channels = experiment.abstract_batch['image'].shape
   hosts, count = jax.process_count(), tree.num_elements(state.params)
   images = counters.images + size * (experiment.total_steps - counters.step)
-  hardware_row = hardware.find(device_kind(mesh))
+  hardware_row = hardware.find(mesh_lib.device_kind(mesh))
   lines = [
       f'{title or "run"}: {dataset.title}, '
       f'{dataset.num_examples:,} images of {height}x{width}x{channels}, '
@@ -47,7 +47,7 @@ def describe(
       f'pixels: mean {console.format_numbers(scale.mean)}, std '
       f'{console.format_numbers(scale.std)} of images in [0, 1]',
       f'batch {size:,} = {hosts} host(s) x {mesh.size // hosts} '
-      f'{device_kind(mesh)} device(s), '
+      f'{mesh_lib.device_kind(mesh)} device(s), '
       f'{size // mesh_lib.data_parallelism(mesh):,} images each'
       + f' in {config.num_microbatches} microbatches' * (
           config.num_microbatches > 1)
@@ -90,8 +90,3 @@ def _labels(experiment: experiment_lib.Experiment) -> str:
     weights = ', '.join(f'{name}: {weight:g}' for name, weight in zip(
         dataset.classes.names or range(dataset.num_classes), weights))
   return text if weights in ('none', '') else f'{text}, weighted ({weights})'
-
-
-def device_kind(mesh: jax.sharding.Mesh) -> str:
-  """Returns the kind of the devices of a mesh."""
-  return mesh.devices.flat[0].device_kind
