@@ -89,11 +89,10 @@ def evaluate(
     ValueError: if there is no config, or no such evaluator.
   """
   from vit_jax import registry
-  from vit_jax.run import evaluate_checkpoint
   from vit_jax.run import evaluate_weights
   registry.allow_named([evaluators, overrides, source])
-  weights = evaluate_checkpoint.open_weights(path, which=which)
-  return evaluate_weights.evaluate(evaluate_checkpoint.config_for(
+  weights = evaluate_weights.open_weights(path, which=which)
+  return evaluate_weights.evaluate(evaluate_weights.config_for(
       weights, config, evaluators=evaluators, overrides=overrides,
       source=source), weights)['metrics']
 

@@ -90,8 +90,9 @@ THRESHOLDS = 'vit_jax.extras.diagnostics.thresholds'
 CARD = 'vit_jax.extras.cards.model_card:of_run'
 PUBLISH = 'vit_jax.extras.cards.publish'
 
-# Writes metrics to Weights & Biases.
-WANDB = 'vit_jax.extras.tracking.weights_and_biases'
+# Other places that get the metrics of a run.
+TENSORBOARD = 'vit_jax.extras.tracking.tensorboard:TensorBoard'
+WANDB = 'vit_jax.extras.tracking.weights_and_biases:Run'
 
 # Compares the examples of a run with those of its checkpoint.
 CHANGES = 'vit_jax.extras.changes.data_changes'
@@ -107,6 +108,9 @@ HARDWARE = 'vit_jax.extras.plan.hardware:find'
 
 # Draws the result of an evaluator for `evaluate`.
 FIGURES = 'vit_jax.extras.figures.evaluation_figures:draw'
+
+# Traces steps of a run.
+PROFILER = 'vit_jax.extras.plan.profiler:Profiler'
 
 # Draws the metrics of runs.
 CURVES = 'vit_jax.extras.figures.training_curves:draw'

@@ -16,7 +16,6 @@ from tests import faults
 from tests import leaves
 from tests import random_models
 from tests import toy
-from tests.run import test_writer
 from vit_jax import evals
 from vit_jax import registry
 from vit_jax import run as run_lib
@@ -24,7 +23,6 @@ from vit_jax import schema
 from vit_jax import tree
 from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import items
-from vit_jax.checkpoints import lock
 from vit_jax.checkpoints import paths
 from vit_jax.run import counters as counters_lib
 from vit_jax.run import signals
@@ -237,14 +235,6 @@ def test_without_a_best_metric_a_run_needs_no_best_checkpoint(base, workdir):
   assert summary['steps'] == 40 and not summary['best']
 
 
-def test_the_best_values_of_two_metrics_are_not_compared(base, workdir):
-  # The earlier minimum, 2.0, is below all later values.
-  experiment = scripted(
-      base, best='val/accuracy', begin=5, metric='accuracy')
-  summary = train(experiment, workdir)
-  assert (summary['best']['value'], summary['best']['step']) == (2.6, 40)
-
-
 def with_flip(experiment, evaluator):
   """Returns the experiment with another setting of an evaluator."""
   config = experiment.config
@@ -288,21 +278,11 @@ def test_initial_weights_may_move_but_not_appear_before_a_run_resumes(
     ({'seed': 1}, r'(?s)is finished, with a different config. Set a longer '
      r'checkpoint.patience.*seed: 0 -> 1'),
     ({'total': {'steps': 19}}, 'at step 20, but the config ends at step 19'),
-    ({'data': {'resolution': [4, 16]}},
-     'Use --config.data.resolution=8, start an'),
-    ({'data': {'mean': (0.1, 0.2, 0.3)}}, (
-        '(?s)Use --config.data.mean=0.5, start an.*'
-        r'mean: 0.5 -> \[0.1, 0.2, 0.3\]')),
-    ({'data': {'value_range': (0, 128)}},
-     'Use --config.data.value_range=null, start an'),
 ])
 def test_a_run_does_not_resume_with_an_incompatible_config(
     workdir, changes, words):
-  # At another resolution, the earlier run may not be finished.
-  patience = 4 if 'data' in changes else 2
-  other = toy.build(**{**CONFIG, **changes})
   with pytest.raises(ValueError, match=words):
-    train(scripted(other, patience=patience), workdir)
+    train(scripted(toy.build(**{**CONFIG, **changes}), patience=2), workdir)
 
 
 def test_a_killed_run_stops_early_where_an_uninterrupted_one_does(
@@ -359,35 +339,17 @@ def test_utilisation_is_logged_if_the_peak_is_known(
           row['train/images_per_sec'] * per_image / 1e9)
 
 
-def test_a_workdir_of_an_active_run_is_not_touched(base, tmp_path):
-  with (lock.hold(tmp_path), pytest.raises(ValueError, match=(
-      f'Another run is active in {tmp_path}'))):
-    train(base, tmp_path)
-  assert not (tmp_path / 'checkpoints').exists()
-
-
 def test_a_failed_log_write_names_the_last_checkpoint(
     base, tmp_path, monkeypatch):
-  write = writer_lib.MetricWriter.write
-
-  def full_from_step_20(self, step, scalars):
-    if step >= 20:
+  def full_at_step_20(path, mode):
+    if len(writer_lib.read_rows(tmp_path)) >= 10:
       raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    write(self, step, scalars)
+    return open(path, mode)
 
-  monkeypatch.setattr(writer_lib.MetricWriter, 'write', full_from_step_20)
+  monkeypatch.setattr(writer_lib, 'open', full_at_step_20, raising=False)
   with pytest.raises(errors.StorageError, match=(
       r'Cannot write a row of metrics.jsonl to .*: No space left on device.*'
-      r'The checkpoint of step (10|15|20) is complete; the same command ')):
+      'the same command resumes from the last checkpoint')):
     train(scripted(base), tmp_path)
   # Closing waited for the checkpoint in progress.
   assert int(paths.find(tmp_path).name) in (15, 20)
-
-
-def test_tensorboard_shows_the_first_images(stopped):
-  workdir, found = stopped[-1], {}
-  for event in test_writer.read_events(workdir):
-    for value in event.summary.value:
-      found.setdefault(value.tag, []).append(event.step)
-  assert found['train/images'] == [0]
-  assert 'head/dense/kernel' in (workdir / 'parameters.txt').read_text()

@@ -23,7 +23,6 @@ with epy.lazy_imports():
 
   from vit_jax import console as console_lib
   from vit_jax.experiment import log_config
-  from vit_jax.run import evaluate_checkpoint
   from vit_jax.run import evaluate_weights
   from vit_jax.run import watchdog as watchdog_lib
   from vit_jax.weights import weights as weights_lib
@@ -68,7 +67,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   with watchdog_lib.Watchdog(
       log_config.LogConfig(), 'finding the checkpoint'):
     weights = _open(args)
-    config = evaluate_checkpoint.config_for(
+    config = evaluate_weights.config_for(
         weights, args.config, evaluators=args.evaluators.split(','),
         overrides=args.overrides, stage=args.stage, source=args.source,
         flip=args.flip)
@@ -89,7 +88,7 @@ def _open(args: argparse.Namespace) -> weights_lib.Weights:
   """Opens the weights; those of a run say what was found."""
   if args.text_embeddings or args.labels:
     return arguments.load_model(args, args.workdir)
-  weights = evaluate_checkpoint.open_weights(args.workdir, which=args.which)
+  weights = evaluate_weights.open_weights(args.workdir, which=args.which)
   for note in weights.notes if weights.run else ():  # Others have printed them.
     console_lib.print_lines(note)
   return weights

@@ -178,3 +178,8 @@ def check_batch_size(
         f'data x fsdp = {data_parallelism(mesh)} devices'
         + f' in {microbatches} microbatches' * (microbatches > 1)
         + f' (mesh {dict(mesh.shape)}). Use a multiple of {divisor}.')
+
+
+def device_kind(mesh: jax.sharding.Mesh) -> str:
+  """Returns the kind of the devices of a mesh."""
+  return mesh.devices.flat[0].device_kind

@@ -7,13 +7,13 @@ from etils import epath
 import jax
 
 from vit_jax import atomic_files
-from vit_jax import console as console_lib
 from vit_jax import metrics as metrics_lib
 from vit_jax import registry
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fit_weights
 from vit_jax.experiment import load_config
+from vit_jax.run import log_rows
 from vit_jax.run import loop
 from vit_jax.run import watchdog as watchdog_lib
 from vit_jax.run import workdir as workdir_lib
@@ -94,9 +94,7 @@ def rows(
         or key in best_values)] or [
             key for key in held_out if key.endswith('/loss')]
     found += [[*start, key, *(
-        console_lib.format_metric(
-            values.get(key),
-            is_fraction=metrics_lib.find(key, declared).is_fraction)
+        log_rows.format_value(key, values.get(key), declared)
         for values in (metrics, best_values)), best.get('step')]
              for key in keys] or [[*start, None, None, None, None]]
   return found

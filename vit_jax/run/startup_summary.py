@@ -44,7 +44,7 @@ def describe(
       f'pixels: mean {console.format_numbers(scale.mean)}, std '
       f'{console.format_numbers(scale.std)} of images in [0, 1]',
       f'batch {size:,} = {hosts} host(s) x {mesh.size // hosts} '
-      f'{device_kind(mesh)} device(s), '
+      f'{mesh_lib.device_kind(mesh)} device(s), '
       f'{size // mesh_lib.data_parallelism(mesh):,} images each'
       + f' in {config.num_microbatches} microbatches' * (
           config.num_microbatches > 1)
@@ -69,7 +69,7 @@ def describe(
 def _cost(mesh: jax.sharding.Mesh, flops: int, images: int) -> str:
   """Returns the operations of a run, and the shortest time that they take."""
   text = f'cost: {_flops(flops)} x {images:,} images = {_flops(flops * images)}'
-  row = counters_lib.hardware(device_kind(mesh))
+  row = counters_lib.hardware(mesh_lib.device_kind(mesh))
   return text if row is None else (
       f'{text} | {mesh.size} x {row.name}: at least ' + console.format_number(
           flops * images / (3600 * row.peak_flops_per_core)) + ' core-hours')
@@ -92,8 +92,3 @@ def _labels(experiment: experiment_lib.Experiment) -> str:
     weights = ', '.join(f'{name}: {weight:g}' for name, weight in zip(
         dataset.classes.names or range(dataset.num_classes), weights))
   return text if weights in ('none', '') else f'{text}, weighted ({weights})'
-
-
-def device_kind(mesh: jax.sharding.Mesh) -> str:
-  """Returns the kind of the devices of a mesh."""
-  return mesh.devices.flat[0].device_kind

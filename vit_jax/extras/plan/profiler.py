@@ -1,10 +1,9 @@
-"""Profiles a few steps and measures host memory."""
-
-import contextlib
+"""Profiles a few steps of a run (`train --profile`)."""
 
 from etils import epath
 import jax
-import psutil
+
+from vit_jax import atomic_files
 
 SKIPPED_STEPS = 5  # The first steps are slower.
 
@@ -14,19 +13,22 @@ class Profiler:
 
   def __init__(
       self, folder: epath.Path, *, first: int, last: int, steps: int):
-    """Schedules a trace of `steps` steps, 0 for none, after step `first`.
+    """Schedules a trace of `steps` steps after step `first`.
 
     Fewer steps are skipped if the run ends, at step `last`, before the trace.
     """
+    if atomic_files.is_remote(folder):
+      raise ValueError(
+          f'--profile needs a local workdir, but writes to {folder}. Profile a '
+          'short run with a local --workdir.')
     self._folder = folder
     self._begin = first + max(1, min(SKIPPED_STEPS, last - first - steps))
     self._end = self._begin + steps
-    self._steps = steps
     self._running = False
 
   def step(self, step: int, loss: jax.Array) -> None:
     """Starts or stops the trace after a step."""
-    if self._steps and step == self._begin:
+    if step == self._begin:
       loss.block_until_ready()
       jax.profiler.start_trace(str(self._folder), create_perfetto_trace=True)
       self._running = True
@@ -39,13 +41,3 @@ class Profiler:
     if self._running:
       jax.profiler.stop_trace()
       self._running = False
-
-
-def host_memory_bytes() -> int:
-  """Returns the memory of this process and its child processes."""
-  process = psutil.Process()
-  total = process.memory_info().rss
-  for child in process.children(recursive=True):
-    with contextlib.suppress(psutil.NoSuchProcess):
-      total += child.memory_info().rss
-  return total
