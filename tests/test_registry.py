@@ -72,7 +72,8 @@ def test_the_registry_imports_nothing_of_the_package():
 @pytest.mark.parametrize('target', filter(leaves.has, [
     registry.TFDS, registry.FIGURES, registry.REAL_LABELS, registry.MIXTURE,
     registry.SAMPLER, registry.EXCLUDE, registry.DECODER, registry.MEASURE,
-    registry.IMAGE_DECODER, registry.TEXT_EMBEDDINGS, registry.PUBLISH, *(
+    registry.IMAGE_DECODER, registry.TEXT_EMBEDDINGS, registry.PUBLISH,
+    registry.TFRECORDS, registry.MASKS, registry.GROUPS, registry.PLANNED, *(
         target for table in TABLES
         for target in getattr(registry, table).values())]))
 def test_every_name_leads_to_what_exists(target):
