@@ -81,11 +81,11 @@ def test_a_failed_upload_leaves_nothing(bucket, monkeypatch):
 @pytest.mark.parametrize('target', ['{}/x', 'gs://bucket/x'])
 def test_create_never_overwrites(target, bucket):
   (bucket / 'x').write_text('precious')
-  with (pytest.raises(FileExistsError, match='exists already. Remove it'),
+  with (pytest.raises(ValueError, match='exists already. Remove it'),
         atomic_files.create(target.format(bucket))):
     pass
   (bucket / 'x').unlink()
-  with (pytest.raises(FileExistsError),
+  with (pytest.raises(ValueError),
         atomic_files.create(f'{bucket}/x') as path):
     write(path, 'file')
     (bucket / 'x').write_text('precious')

@@ -13,6 +13,8 @@ import pytest
 
 from tests import leaves
 from vit_jax import __main__ as main
+from vit_jax import exceptions
+from vit_jax import registry
 from vit_jax.checkpoints import paths
 from vit_jax.models import feature_layers
 from vit_jax.run import signals
@@ -87,6 +89,8 @@ def test_help_and_misspelt_flags_import_no_large_library():
   program = f"""
 import sys
 from vit_jax import __main__ as main
+from vit_jax import exceptions
+from vit_jax import registry
 for argv in ([], *([name] for name in {leaves.COMMANDS})):
   assert main.main([*argv, '--hlp']) == 2
   try: main.main([*argv, '--help'])
@@ -143,10 +147,24 @@ def test_sigterm_keeps_its_default_for_commands_that_do_not_resume(
           if handler != signal.SIG_DFL} == resuming & {*leaves.COMMANDS}
 
 
+@pytest.mark.parametrize(('error', 'shown'), [
+    (exceptions.UserError('Use a multiple of 8.'), 'Use a multiple of 8.'),
+    (exceptions.NotFoundError('There is no x.'), 'There is no x.'),
+    (registry.DeletedError('Restore its folder.'), 'Restore its folder.'),
+    (PermissionError(13, 'Permission denied', '/x'), '/x: Permission denied'),
+    (ValueError('invalid literal'), None), (KeyError('width'), None),
+    (OSError('of a library'), None)])
+def test_only_errors_of_the_user_have_no_traceback(error, shown):
+  message = main.message_for_user(error)
+  assert message is None if shown is None else message.endswith(shown)
+
+
 def test_a_failed_command_does_not_wait_for_threads_of_a_save():
   program = """
 import threading
 from vit_jax import __main__ as main
+from vit_jax import exceptions
+from vit_jax import registry
 class Waiting(threading.Thread):
   __module__ = 'orbax.checkpoint'
 Waiting(target=threading.Event().wait).start()

@@ -66,7 +66,8 @@ def loaded(program):
 
 
 def test_the_registry_imports_nothing_of_the_package():
-  assert loaded('import vit_jax.registry') == {'vit_jax', 'vit_jax.registry'}
+  assert loaded('import vit_jax.registry') == {
+      'vit_jax', 'vit_jax.exceptions', 'vit_jax.registry'}
 
 
 TARGETS = [

@@ -86,7 +86,7 @@ def evaluate(
     Metrics by name, such as 'test/accuracy', a fraction.
 
   Raises:
-    ValueError: if there is no config, or no such evaluator.
+    UserError: if there is no config, or no such evaluator.
   """
   from vit_jax import registry
   from vit_jax.run import evaluate_weights

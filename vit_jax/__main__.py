@@ -15,7 +15,6 @@ import contextlib
 import ctypes
 import importlib.util
 import os
-import pathlib
 import signal
 import sys
 import traceback
@@ -23,9 +22,11 @@ import types
 from typing import Any
 
 from vit_jax import escape
+from vit_jax import exceptions
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax.commands import arguments
+from vit_jax.exceptions import UserError
 
 DEFAULT = 'train'
 # MULTIPROCESS: commands that can run as several processes; STOPPABLE: those
@@ -55,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
     return run(argv)
   except BrokenPipeError:
     raise  # See `exit_code`.
-  except (ValueError, OSError, RuntimeError, ImportError) as error:
+  except Exception as error:
     message = message_for_user(error)
     if message is None or sys.flags.dev_mode:
       raise
@@ -120,7 +121,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
       setattr(args, name, os.path.expanduser(value))
   # `add_images` gives only the section data, which needs no config file.
   if args.overrides and not {'config', 'data_dir'} & vars(args).keys():
-    raise ValueError(f'{command} takes no config, but got {CONFIG_FLAG}'
+    raise UserError(f'{command} takes no config, but got {CONFIG_FLAG}'
                      f'{args.overrides[0]}.')
   args.overrides = [*arguments.short_overrides(args), *args.overrides]
   return args
@@ -195,20 +196,18 @@ def build_parser(chosen: str = '') -> argparse.ArgumentParser:
 def message_for_user(error: BaseException) -> str | None:
   """Returns the message of an error that tells the user what to do.
 
-  These are the errors that code of this package raises, as `ValueError` or one
-  of its own classes, and file-system errors that name the file. None for those
-  of libraries, which need their traceback; `python -X dev` shows every one.
+  None for others than a `UserError` and file-system errors that name the file:
+  they need their traceback, which `python -X dev` shows for every error.
   """
   if isinstance(error, ModuleNotFoundError) and not (
       error.name or 'vit_jax').startswith('vit_jax'):
     return (f'{error.name} is not installed for {sys.executable}. Activate the '
             'right environment or run pip install -r requirements.txt; '
             '`python main.py doctor` lists what is missing.')
-  raised_in = traceback.extract_tb(error.__traceback__)[-1].filename
-  package = pathlib.Path(__file__).resolve().parent
-  is_ours = package in pathlib.Path(raised_in).resolve().parents
-  return schema.words(error) if is_ours or (
-      isinstance(error, OSError) and error.filename) else None
+  for_user = isinstance(error, (
+      exceptions.UserError, exceptions.UserFileError)) or (
+          isinstance(error, OSError) and error.filename)
+  return schema.words(error) if for_user else None
 
 
 def exit_code(argv: Sequence[str] | None = None) -> int:

@@ -12,6 +12,8 @@ from typing import Any
 
 from etils import epath
 
+from vit_jax.exceptions import UserError
+
 # Address schemes that epath can read and write.
 SCHEMES = ('gs', 's3', 'az')
 _SCHEME = re.compile(r'[A-Za-z][A-Za-z0-9+.-]*')
@@ -82,13 +84,13 @@ def create(target: str | os.PathLike) -> Generator[pathlib.Path, None, None]:
 
   Raises:
     FileExistsError: if `target` exists.
-    ValueError: if the address scheme of `target` is not supported.
+    UserError: if the address scheme of `target` is not supported.
   """
   text = os.fspath(target)
   scheme, rest = split_address(text)
   is_local = scheme in ('', 'file')
   if not is_local and scheme not in SCHEMES:
-    raise ValueError(
+    raise UserError(
         f'Cannot write to {text}: expected a local path or '
         f'{", ".join(f"{name}://" for name in SCHEMES)}. Write a local file '
         'and copy it.')
@@ -121,7 +123,7 @@ def _temporary(
 def check_absent(path: epath.Path) -> None:
   """Raises a `FileExistsError` if `path` exists."""
   if path.exists():
-    raise FileExistsError(
+    raise UserError(
         f'{path} exists already. Remove it, or choose another path.')
 
 

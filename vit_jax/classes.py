@@ -14,6 +14,8 @@ import collections
 from collections.abc import Sequence
 import dataclasses
 
+from vit_jax.exceptions import UserError
+
 _REMEDY = (
     'Names must be the same; data to evaluate may lack some. Name the classes '
     'of weights with main.py convert --labels=FILE --format=orbax (one name a '
@@ -54,7 +56,7 @@ def match(
   ''. With `subset`, `found` may lack classes.
 
   Raises:
-    ValueError: if they do not fit.
+    UserError: if they do not fit.
   """
   ours, theirs = tuple(found.names), tuple(expected.names)
   if not (ours and theirs):
@@ -72,7 +74,7 @@ def match(
         subset or len(ours) == len(theirs)):
       return tuple(index[name] for name in ours), ''
   order = ', or in another order' * (bool(ours) and {*ours} == {*theirs})
-  raise ValueError(
+  raise UserError(
       f'{found.owner[:1].upper()}{found.owner[1:]} has other classes than '
       f'{expected.owner}{order}.\n  {_list(found, expected)}\n  '
       f'{_list(expected, found)}\n{_REMEDY}')

@@ -1,8 +1,23 @@
-"""Replaces exceptions of libraries with errors that advise the user."""
+"""Errors of the user, and exceptions of libraries turned into them."""
 
 from collections.abc import Callable, Generator, Iterator
 import contextlib
 import errno
+
+
+class UserError(ValueError):
+  """An error whose message alone tells the user what to do.
+
+  Commands print it without a traceback, unlike any other exception.
+  """
+
+
+class UserFileError(OSError):
+  """As `UserError`, for a file or an address that cannot be read."""
+
+
+class NotFoundError(UserFileError, FileNotFoundError):
+  """The user has named a file, a folder or data that do not exist."""
 
 
 @contextlib.contextmanager
@@ -25,7 +40,7 @@ def replaced_by(
 
 
 def naming(what: str) -> contextlib.AbstractContextManager[None]:
-  """Replaces exceptions of a library by a ValueError that names a file.
+  """Replaces exceptions of a library by a `UserError` that names a file.
 
   Errors of the file system or of memory are kept.
   """
@@ -35,9 +50,10 @@ def naming(what: str) -> contextlib.AbstractContextManager[None]:
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and (
         error.errno not in (None, errno.EINVAL))):
       return None
-    kind = '' if type(error) is ValueError else f'{type(error).__name__}: '
+    kind = f'{type(error).__name__}: ' * (
+        type(error) not in (UserError, ValueError))
     prefix = '' if what in str(error) else f'{what}: '
-    return ValueError(f'{prefix}{kind}{error}')
+    return UserError(f'{prefix}{kind}{error}')
 
   return replaced_by(rewrite)
 

@@ -24,6 +24,8 @@ import math
 import typing
 from typing import Annotated, Any, TypeAlias, TypeVar
 
+from vit_jax.exceptions import UserError
+
 T = TypeVar('T')
 NOTED, FREE, MEASURED, BOTH, REFUSED = (
     'noted', 'free', 'measured', 'both', 'refused')
@@ -73,7 +75,7 @@ def check_range(
   A field may be None, or a tuple, of which every number is checked.
 
   Raises:
-    ValueError: if a value is outside.
+    UserError: if a value is outside.
   """
   for name in names:
     value = getattr(record, name)
@@ -85,4 +87,4 @@ def check_range(
     highest = (f' and at most {most:,}' if most < math.inf else
                f' and below {end:g}' if end < math.inf else
                ' and finite' * isinstance(numbers[0], float))
-    raise ValueError(f'{name} must be {lowest}{highest}, but is {value}.')
+    raise UserError(f'{name} must be {lowest}{highest}, but is {value}.')

@@ -12,6 +12,8 @@ from jaxtyping import Array, Float, Integer, Real
 import numpy as np
 import optax
 
+from vit_jax.exceptions import UserError
+
 # Class indices, or the k-hot or soft labels of every class.
 Labels = Integer[Array, 'batch'] | Real[Array, 'batch classes']
 
@@ -82,7 +84,7 @@ def _targets(
   With `distribution`, the values of each example are normalised to sum 1.
   """
   if labels.shape not in (shape, shape[:1]):
-    raise ValueError(
+    raise UserError(
         f'Labels of shape {labels.shape} do not fit logits of shape {shape}. '
         f'Give class indices {shape[:1]}, or a value per class {shape}.')
   if labels.ndim == 1:

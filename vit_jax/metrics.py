@@ -14,6 +14,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer, Real, Shaped
 import numpy as np
 
+from vit_jax.exceptions import UserError
+
 # Class indices, or k-hot or soft labels.
 Labels = Integer[Array, 'batch'] | Real[Array, 'batch classes']
 Mode = Literal['max', 'min']
@@ -112,11 +114,11 @@ def top_k_correct(
     k: number of classes to consider.
 
   Raises:
-    ValueError: if there are fewer than k classes.
+    UserError: if there are fewer than k classes.
   """
   classes = logits.shape[-1]
   if not 1 <= k <= classes:
-    raise ValueError(
+    raise UserError(
         f'Top-{k} accuracy needs k from 1 to the number of classes, which is '
         f'{classes}. Leave this metric out.')
   if labels.ndim == 2:

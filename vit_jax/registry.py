@@ -14,6 +14,8 @@ import re
 import sys
 from typing import Any
 
+from vit_jax.exceptions import UserError
+
 # The first line of a command's docstring is its help.
 COMMANDS: Mapping[str, str] = {
     'train': 'vit_jax.commands.train',
@@ -251,7 +253,7 @@ WEIGHT_FORMATS: Mapping[str, str] = {
 }
 
 
-class DeletedError(ValueError):
+class DeletedError(UserError):
   """A leaf is needed that was deleted from this copy."""
 
 
@@ -298,9 +300,9 @@ def ended(name: Any) -> str:
 
 
 def check_name(name: Any, known: Sequence[str], *, what: str) -> str:
-  """Returns `name`, or raises a ValueError with the nearest known name."""
+  """Returns `name`, or raises a UserError with the nearest known name."""
   if name not in known:
-    raise ValueError(ended(name) or (
+    raise UserError(ended(name) or (
         f'Unknown {what} {name!r}.{nearest(name, known)} '
         f'Known: {", ".join(known)}.'))
   return name
@@ -340,7 +342,7 @@ def load(target: str) -> Any:
   config file, too, after all installed ones.
 
   Raises:
-    ValueError: for a module that only a checkpoint names, that does not exist
+    UserError: for a module that only a checkpoint names, that does not exist
       (a leaf may have been deleted), or that lacks the name.
   """
   module, _, name = target.partition(':')
@@ -352,7 +354,7 @@ def load(target: str) -> Any:
     found = sys.modules.get(module) or _import_of_user(module, target)
   if name and not hasattr(found, name):
     known = [each for each, value in vars(found).items() if callable(value)]
-    raise ValueError(
+    raise UserError(
         f'{target}: the module {module} ({getattr(found, "__file__", "")}) has '
         f'no {name}.{nearest(name, known)} '
         f'It has: {", ".join(known) or "nothing"}.')
@@ -367,7 +369,7 @@ def optional(target: str) -> Any:
 def _import_of_user(module: str, target: str) -> Any:
   """Imports a module of the user."""
   if module not in _allowed:
-    raise ValueError(
+    raise UserError(
         f'{target}: a checkpoint or saved config names the module {module}, '
         'and importing it would run its code. If you trust it, add '
         f"--import={module} (in Python: imports=['{module}'] of vit_jax.load, "
@@ -375,12 +377,12 @@ def _import_of_user(module: str, target: str) -> Any:
   # Kept, because processes that read data import the module, too.
   folders = [*dict.fromkeys([*_folders, os.getcwd()])]
   sys.path += [each for each in folders if each not in sys.path]
-  return _import(module, missing=ValueError(
+  return _import(module, missing=UserError(
       f'{target}: there is no module {module}. Expected it to be installed, '
       f'or below one of the folders {", ".join(folders)}.'))
 
 
-def _import(module: str, *, missing: ValueError) -> Any:
+def _import(module: str, *, missing: UserError) -> Any:
   """Imports a module; `missing` is the error if it does not exist."""
   try:
     return importlib.import_module(module)
@@ -402,7 +404,7 @@ def find(
     kind: type that a class must extend.
 
   Raises:
-    ValueError: for an unknown name, one that may not be imported, or a class
+    UserError: for an unknown name, one that may not be imported, or a class
       that does not extend `kind`.
   """
   if not is_target(name):
@@ -414,7 +416,7 @@ def find(
   except ValueError as error:
     raise type(error)(f'{what}: {error}') from error
   if kind and not (isinstance(found, type) and issubclass(found, kind)):
-    raise ValueError(
+    raise UserError(
         f'{what} is {name!r}, which must be a class that extends '
         f'{kind.__module__}.{kind.__name__}, but is {found!r}.')
   return found

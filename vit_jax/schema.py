@@ -17,6 +17,7 @@ import typing
 from typing import Any, TypeVar
 
 from vit_jax import registry
+from vit_jax.exceptions import UserError
 
 T = TypeVar('T')
 nearest, check_name = registry.nearest, registry.check_name
@@ -40,12 +41,12 @@ class Duration:
   def __post_init__(self):
     written = [unit for unit in UNITS if getattr(self, unit) is not None]
     if len(written) != 1:
-      raise ValueError(
+      raise UserError(
           'A duration has exactly one unit, for example {"epochs": 300}; got '
           f'{ {unit: getattr(self, unit) for unit in written} }. '
           f'Units: {", ".join(UNITS)}.')
     if not 0 <= getattr(self, written[0]) < math.inf:
-      raise ValueError(
+      raise UserError(
           'A duration cannot be negative or infinite; got '
           f'{to_plain(self)}.')
 
@@ -65,7 +66,7 @@ class Duration:
       total_steps: length of the run; needed for `percent` only.
 
     Raises:
-      ValueError: for `percent` without `total_steps`.
+      UserError: for `percent` without `total_steps`.
     """
     if self.steps is not None:
       return self.steps
@@ -75,7 +76,7 @@ class Duration:
       return self.epochs * num_examples / batch_size
     assert self.percent is not None
     if total_steps is None:
-      raise ValueError(
+      raise UserError(
           'The total length of a run cannot be a percentage of itself: write '
           'it in steps, examples or epochs.')
     return self.percent / 100 * total_steps
@@ -112,11 +113,11 @@ def parse_assignment(text: str, *, usage: str) -> tuple[str, FlagText]:
     usage: subject and verb of the message, such as '--set takes KEY=VALUE'.
 
   Raises:
-    ValueError: without an equals sign or with an empty key.
+    UserError: without an equals sign or with an empty key.
   """
   key, equals, value = text.partition('=')
   if not equals or not all(key.split('.')):
-    raise ValueError(f'{usage}, but got {text!r}.')
+    raise UserError(f'{usage}, but got {text!r}.')
   return key, FlagText(value)
 
 
@@ -130,18 +131,18 @@ def parse(record: type[T], section: Any, *, where: str) -> T:
     where: name of the section in the config, such as 'optimizer'.
 
   Raises:
-    ValueError: for an unknown key, a missing key, or a value of a wrong type.
+    UserError: for an unknown key, a missing key, or a value of a wrong type.
   """
   if isinstance(section, record):
     return section
   if not isinstance(section, Mapping):
-    raise ValueError(
+    raise UserError(
         f'{where} must be {_describe(record)} but is {section!r}.')
   hints = typing.get_type_hints(record)
   fields = {f.name: f for f in dataclasses.fields(record) if f.init}  # type: ignore[arg-type]
   for key in section:
     if key not in fields:
-      raise ValueError(registry.ended(f'{where}.{key}') or (
+      raise UserError(registry.ended(f'{where}.{key}') or (
           f'Unknown key {where}.{key}.{nearest(key, list(fields))} '
           f'Known keys: {", ".join(fields)}.'))
   missing = [
@@ -149,20 +150,20 @@ def parse(record: type[T], section: Any, *, where: str) -> T:
       if name not in section and f.default is dataclasses.MISSING
       and f.default_factory is dataclasses.MISSING]
   if missing:
-    raise ValueError(f'{where} needs the key(s) {", ".join(missing)}.')
+    raise UserError(f'{where} needs the key(s) {", ".join(missing)}.')
   values = {
       key: convert(value, hints[key], where=f'{where}.{key}')
       for key, value in section.items()}
   try:
     return record(**values)
   except ValueError as error:
-    raise ValueError(f'{where}: {error}') from error
+    raise UserError(f'{where}: {error}') from error
 
 
 def check_section(section: Any, *, where: str) -> Mapping[str, Any]:
-  """Returns the section, or raises a ValueError if it is no mapping."""
+  """Returns the section, or raises a UserError if it is no mapping."""
   if not isinstance(section, Mapping):
-    raise ValueError(
+    raise UserError(
         f'{where} must be a section with keys, but is {section!r}.')
   return section
 
@@ -195,7 +196,7 @@ def convert(value: Any, hint: Any, *, where: str) -> Any:
     return value
   if origin is typing.Literal:
     if value not in args:
-      raise ValueError(
+      raise UserError(
           f'{where} is {value!r}.{nearest(value, [str(a) for a in args])} '
           f'Expected one of {", ".join(repr(a) for a in args)}.')
     return value
@@ -224,16 +225,16 @@ def _convert_union(value: Any, options: Sequence[Any], *, where: str) -> Any:
       if dataclasses.is_dataclass(option):
         raise failure
   wanted = ' or '.join(_describe(option) for option in options)
-  raise ValueError(f'{where} must be {wanted}, but is {value!r}.')
+  raise UserError(f'{where} must be {wanted}, but is {value!r}.')
 
 
 def _convert_tuple(value: Any, args: Sequence[Any], *, where: str) -> tuple:
   if not isinstance(value, (list, tuple)):
-    raise ValueError(f'{where} must be a list, but is {value!r}.')
+    raise UserError(f'{where} must be a list, but is {value!r}.')
   if len(args) == 2 and args[1] is Ellipsis:
     args = (args[0],) * len(value)
   if len(args) != len(value):
-    raise ValueError(
+    raise UserError(
         f'{where} must have {len(args)} entries, but is {value!r}.')
   return tuple(convert(v, a, where=f'{where}[{i}]')
                for i, (v, a) in enumerate(zip(value, args)))
@@ -246,14 +247,14 @@ def _convert_mapping(value: Any, args: Sequence[Any], *, where: str) -> dict:
 
 def _convert_scalar(value: Any, hint: Any, *, where: str) -> Any:
   if isinstance(value, int) and not -2**63 <= value < 2**63:
-    raise ValueError(f'{where} must be a number of at most 64 bits.')
+    raise UserError(f'{where} must be a number of at most 64 bits.')
   if hint is float and isinstance(value, int) and not isinstance(value, bool):
     value = float(value)
   is_bool_for_number = isinstance(value, bool) and hint in (int, float)
   if not isinstance(value, hint) or is_bool_for_number:
-    raise ValueError(f'{where} must be {_describe(hint)}, but is {value!r}.')
+    raise UserError(f'{where} must be {_describe(hint)}, but is {value!r}.')
   if isinstance(value, float) and math.isnan(value):
-    raise ValueError(f'{where} is not a number (NaN).')
+    raise UserError(f'{where} is not a number (NaN).')
   return value
 
 

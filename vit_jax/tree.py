@@ -9,6 +9,8 @@ import flax.traverse_util
 import jax
 import numpy as np
 
+from vit_jax.exceptions import UserError
+
 T = TypeVar('T')
 
 
@@ -27,13 +29,13 @@ def unflatten(leaves: Mapping[str, T]) -> dict[str, Any]:
   """Inverse of `flatten`: returns nested dicts.
 
   Raises:
-    ValueError: if one path is a prefix of another ('a' and 'a/b').
+    UserError: if one path is a prefix of another ('a' and 'a/b').
   """
   for name in leaves:
     parents = name.split('/')[:-1]
     for prefix in itertools.accumulate(parents, '{}/{}'.format):
       if prefix in leaves:
-        raise ValueError(
+        raise UserError(
             f'{prefix!r} is a leaf, but {name!r} needs it to be a dict.')
   return flax.traverse_util.unflatten_dict(dict(leaves), sep='/')
 
@@ -75,14 +77,14 @@ def map_rules(
     optional: expressions that may match nothing, such as those of defaults.
 
   Raises:
-    ValueError: if another rule is not the first match of any parameter.
+    UserError: if another rule is not the first match of any parameter.
   """
   compiled = []
   for pattern, _ in rules:
     try:
       compiled.append(re.compile(pattern))
     except re.error as error:
-      raise ValueError(
+      raise UserError(
           f'{where}: {pattern!r} is not a regular expression: {error}.'
       ) from error
 
@@ -92,7 +94,7 @@ def map_rules(
   for i, (pattern, _) in enumerate(rules):
     if i not in first_match.values() and pattern not in optional:
       shadowed = any(map(compiled[i].fullmatch, first_match))
-      raise ValueError(
+      raise UserError(
           f'{where}: the rule {pattern!r} '
           + ('only matches parameters that an earlier rule matches.'
              if shadowed else 'matches no parameter.')

@@ -8,14 +8,16 @@ from typing import Any
 from etils import epath
 import numpy as np
 
+from vit_jax.exceptions import UserError
+
 
 def read_text(path: epath.PathLike, *, errors: str = 'strict') -> str:
-  """Returns a text file; raises a ValueError if it is not UTF-8."""
+  """Returns a text file; raises a UserError if it is not UTF-8."""
   try:
     # Spreadsheets write a BOM.
     return epath.Path(path).read_bytes().decode('utf-8-sig', errors)
   except UnicodeDecodeError as error:
-    raise ValueError(
+    raise UserError(
         f'{path} is not UTF-8 text ({error}). Save it as UTF-8.') from error
 
 
@@ -23,14 +25,14 @@ def read_json(path: epath.PathLike) -> dict[str, Any]:
   """Returns the object in a JSON file.
 
   Raises:
-    ValueError: if the file is not JSON, or not an object.
+    UserError: if the file is not JSON, or not an object.
   """
   try:
     found = parse_json(read_text(path))
   except ValueError as error:
-    raise ValueError(f'{path} is not JSON: {error}') from error
+    raise UserError(f'{path} is not JSON: {error}') from error
   if not isinstance(found, dict):
-    raise ValueError(
+    raise UserError(
         f'{path} must be a JSON object, but is {type(found).__name__}.')
   return found
 
@@ -39,13 +41,13 @@ def parse_json(text: str) -> Any:
   """Returns JSON data.
 
   Raises:
-    ValueError: if it is malformed or nested too deeply, or an object repeats a
+    UserError: if it is malformed or nested too deeply, or an object repeats a
       key, of which Python would silently keep the last.
   """
   try:
     return _JSON.decode(text)
   except RecursionError as error:
-    raise ValueError('it is nested too deeply') from error
+    raise UserError('it is nested too deeply') from error
 
 
 def read_npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
@@ -69,7 +71,7 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
   found: dict[str, Any] = {}
   for key, value in pairs:
     if key in found:
-      raise ValueError(
+      raise UserError(
           f'it has the key {key!r} twice: {found[key]!r:.60} and {value!r:.60}')
     found[key] = value
   return found

@@ -27,7 +27,7 @@ def test_parameters_that_could_not_be_loaded_are_not_saved(
 @pytest.mark.parametrize('form', ['npz', 'orbax'])
 def test_nothing_is_overwritten(form, tmp_path):
   (tmp_path / 'x').write_text('precious')
-  with pytest.raises(FileExistsError, match='exists'):
+  with pytest.raises(ValueError, match='exists'):
     save(tmp_path / 'x', form)
   assert (tmp_path / 'x').read_text() == 'precious'
   assert len(list(tmp_path.iterdir())) == 1

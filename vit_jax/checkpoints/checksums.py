@@ -17,9 +17,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, UInt32
 
 from vit_jax import tree
+from vit_jax.exceptions import UserError
 
 
-class ChangedError(ValueError):
+class ChangedError(UserError):
   """A checkpoint differs from what was saved."""
 
 
@@ -70,10 +71,10 @@ def identity(arrays: Any) -> str:
 
 
 def check_identity(arrays: Any, expected: str, *, path: Any) -> None:
-  """Raises ValueError unless `identity` of the arrays in a file matches."""
+  """Raises UserError unless `identity` of the arrays in a file matches."""
   found = identity(arrays)
   if found != expected:
-    raise ValueError(
+    raise UserError(
         f'{path} holds other weights than those that the run adapts: their '
         f'hash is {found}, but that of the base of the adapters is {expected}. '
         'Use the weights that the run started from.')

@@ -4,6 +4,7 @@ import dataclasses
 
 from vit_jax import fields
 from vit_jax import schema
+from vit_jax.exceptions import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,10 +33,10 @@ class CheckpointConfig:
   def __post_init__(self):
     fields.check_range(self, 'keep', low=1)
     if self.patience is not None and not self.best:
-      raise ValueError(
+      raise UserError(
           'patience needs a metric to watch, but best is not set. Set one, for '
           "example best='val/accuracy'.")
     if isinstance(self.patience, int) and self.patience < 1:
-      raise ValueError(
+      raise UserError(
           'patience must be at least 1 evaluation, but is '
           f'{self.patience}. Use none to train to the end.')

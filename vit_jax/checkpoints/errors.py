@@ -9,10 +9,11 @@ from etils import epath
 from vit_jax import atomic_files
 from vit_jax import console
 from vit_jax import exceptions
+from vit_jax.exceptions import UserError
 from vit_jax.parallel import coordination
 
 
-class StorageError(RuntimeError):
+class StorageError(UserError):
   """A file of a run could not be written."""
 
 

@@ -19,6 +19,7 @@ from vit_jax import exceptions
 from vit_jax import types
 from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import paths
+from vit_jax.exceptions import UserError
 
 # The manager raises errors of background threads at its next call. Orbax also
 # logs them in each thread, with pages of tracebacks.
@@ -32,7 +33,7 @@ logging.getLogger('asyncio').addFilter(
 CHECKSUMS, EXAMPLES = 'checksums', 'examples'
 
 
-class DamagedError(ValueError):
+class DamagedError(UserError):
   """The files of a checkpoint cannot be read, or have changed."""
 
 

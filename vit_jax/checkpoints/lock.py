@@ -18,6 +18,7 @@ from etils import epath
 from vit_jax import atomic_files
 from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import paths
+from vit_jax.exceptions import UserError
 
 FILENAME = '.lock'
 
@@ -27,7 +28,7 @@ def hold(workdir: epath.PathLike) -> Generator[None, None, None]:
   """Creates a workdir and locks it while the context is active.
 
   Raises:
-    ValueError: if another run holds the lock, with its process and host, or
+    UserError: if another run holds the lock, with its process and host, or
       if checkpoints cannot be written to the workdir.
     errors.StorageError: if the workdir cannot be written to.
   """
@@ -49,7 +50,7 @@ def _lock(file, workdir: epath.Path) -> None:
   except (BlockingIOError, PermissionError):
     file.seek(0)
     owner = file.read().decode(errors='replace') or 'unknown'
-    raise ValueError(
+    raise UserError(
         f'Another run is active in {workdir}: {owner}. Wait for it to end, '
         'stop it (kill -TERM saves first), or use another '
         '--workdir.') from None

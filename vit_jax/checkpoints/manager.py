@@ -38,6 +38,7 @@ from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import errors
 from vit_jax.checkpoints import items as items_lib
 from vit_jax.checkpoints import paths
+from vit_jax.exceptions import UserError
 from vit_jax.parallel import coordination
 
 # Saving a large model over a slow network takes long. Heartbeats find lost
@@ -156,11 +157,11 @@ class Checkpoints:
     Args:
       abstract: shapes, types and shardings; the devices may differ from those
         that wrote the checkpoint.
-      check_labels: raises a ValueError unless the class names of the
+      check_labels: raises a UserError unless the class names of the
         checkpoint fit; called before the arrays are compared or read.
 
     Raises:
-      ValueError: if the checkpoint does not hold a state like `abstract`.
+      UserError: if the checkpoint does not hold a state like `abstract`.
       items.DamagedError: if all checkpoints are damaged; with several
         processes, if any is, because one cannot decide for the others.
     """
@@ -220,7 +221,7 @@ class Checkpoints:
     """Returns the parameters for evaluation of the best checkpoint."""
     item = 'params' if abstract.average is None else 'average'
     if step not in self._best.all_steps():
-      raise ValueError(
+      raise UserError(
           f'{self._best.directory} holds no checkpoint of step {step}, the '
           'best one of this run. Restore it, or set --config.checkpoint.best= '
           'to finish without it.')
@@ -261,7 +262,7 @@ def _check_same(
             if hasattr(leaf, 'shape')}
   difference = tree.differences(expected, arrays)
   if difference:
-    raise ValueError(
+    raise UserError(
         f'The checkpoint {path} does not hold the {what} of the config. '
         'Use another --workdir, or the config that wrote it. '
         'Differences:\n  ' + '\n  '.join(difference[:20]))

@@ -15,6 +15,8 @@ from vit_jax import atomic_files
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax import types
+from vit_jax.exceptions import NotFoundError
+from vit_jax.exceptions import UserError
 
 FOLDER = 'checkpoints'
 LATEST, BEST = typing.get_args(types.Which)
@@ -35,12 +37,12 @@ def find(path: epath.PathLike, *, which: str = LATEST) -> epath.Path:
 
   Raises:
     FileNotFoundError: if there is no checkpoint.
-    ValueError: for another `which`, or a folder of several runs.
+    UserError: for another `which`, or a folder of several runs.
   """
   schema.check_name(which, WHICH, what='which checkpoint')
   path = absolute(path)
   if not path.exists():
-    raise FileNotFoundError(
+    raise NotFoundError(
         f'{path} does not exist.{registry.nearest_file(path)}')
   names = (BEST, LATEST) if which == AUTO else (which,)
   for folder in (*(path / parent / name for name in names
@@ -54,12 +56,12 @@ def find(path: epath.PathLike, *, which: str = LATEST) -> epath.Path:
   if len(runs) == 1:
     return find(path / runs[0], which=which)
   if runs:
-    raise ValueError(
+    raise UserError(
         f'{path} holds several runs. Name one of them: '
         + ', '.join(display(path / run) for run in runs) + '.')
   content = (', '.join(sorted(p.name for p in path.iterdir())[:_MAX_NAMES])
              if path.is_dir() else 'a file')
-  raise FileNotFoundError(
+  raise NotFoundError(
       f'{path} holds no {names[-1]} checkpoint: expected a workdir with '
       f'{FOLDER}/{names[-1]}/STEP, or the folder of one step. '
       + 'Only runs with checkpoint.best have it. ' * (which == BEST)
@@ -96,14 +98,14 @@ def absolute(path: epath.PathLike) -> epath.Path:
 
 
 def check_writable(path: epath.PathLike) -> None:
-  """Raises a ValueError for a path at which Orbax would lose a checkpoint.
+  """Raises a UserError for a path at which Orbax would lose a checkpoint.
 
   It takes the path for a pattern when it writes, and TensorStore takes a
   backslash for a slash.
   """
   text = os.fspath(absolute(path))
   if found := [character for character in '[]*?\\' if character in text]:
-    raise ValueError(
+    raise UserError(
         f'Checkpoints cannot be written to {text}: the library that writes '
         f'them takes {" ".join(found)} for a pattern. Use a path without '
         'these characters.')

@@ -10,6 +10,7 @@ from etils import epy
 
 from vit_jax import registry
 from vit_jax import schema
+from vit_jax.exceptions import UserError
 
 with epy.lazy_imports():
   from etils import epath
@@ -162,13 +163,13 @@ def add_run(parser: argparse.ArgumentParser, *, folder: str) -> None:
 
 
 def check_flag(flag: str, known: Sequence[str]) -> None:
-  """Raises a ValueError for an unknown flag that names the nearest ones."""
+  """Raises a UserError for an unknown flag that names the nearest ones."""
   if flag in known:
     return
   keys = registry.optional(registry.KEYS) if '--config' in known else None
   hint = (keys.nearest_flag(flag, known) if keys else
           registry.nearest(flag, known))
-  raise ValueError(
+  raise UserError(
       f'Unknown flag {flag!r}.{hint} Known: {", ".join(known)}.')
 
 
@@ -195,7 +196,7 @@ def parse_overrides(
     for name in sections:
       inner = inner.setdefault(name, {})
       if not isinstance(inner, dict):
-        raise ValueError(f'{flag}={text}: {name} is {inner!r}, not a section.')
+        raise UserError(f'{flag}={text}: {name} is {inner!r}, not a section.')
     inner[last] = schema.convert(value, Any, where=f'{flag}={key}')
   return result
 
@@ -230,7 +231,7 @@ def data_keys(
   """Returns the keys in `texts` and those of --config.data.key=value."""
   for text in args.overrides:
     if not text.startswith('data.'):
-      raise ValueError(
+      raise UserError(
           'This command takes keys of the section data, as '
           f'--config.data.KEY=VALUE, but got --config.{text}.')
   found = parse_overrides([
@@ -246,7 +247,7 @@ def data_keys(
 def check_output(path: str, suffixes: Sequence[str]) -> None:
   """Raises if an output file has an unknown suffix or exists already."""
   if path and not path.endswith(tuple(suffixes)):
-    raise ValueError(
+    raise UserError(
         f'{path} must end with {" or ".join(suffixes)}, which selects the '
         'format.')
   if path:

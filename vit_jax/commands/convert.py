@@ -16,6 +16,7 @@ from etils import epy
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax.commands import arguments
+from vit_jax.exceptions import UserError
 
 with epy.lazy_imports():
   import jax
@@ -81,7 +82,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
 
 
 def _verify(model: model_lib.Model, target: str) -> None:
-  """Raises ValueError unless `target` loads as the same model."""
+  """Raises UserError unless `target` loads as the same model."""
   again = load_lib.load(target, log=None)
   have, want = tree.flatten(again.params), tree.flatten(model.params)
   differing = sorted(have.keys() ^ want.keys()) or [
@@ -92,6 +93,6 @@ def _verify(model: model_lib.Model, target: str) -> None:
   differing += [name for name, value in expected.items()
                 if name != 'variant' and found.get(name) != value]
   if differing:
-    raise ValueError(
+    raise UserError(
         f'{target} was written, but loads with other {", ".join(differing)}. '
         'Do not use it.')

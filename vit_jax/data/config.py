@@ -22,6 +22,7 @@ from vit_jax.data.sources import files
 from vit_jax.data.sources import shapes as shapes_lib
 from vit_jax.data.splits import class_sampling
 from vit_jax.data.splits import groups as groups_lib
+from vit_jax.exceptions import UserError
 
 Scale = float | tuple[float, ...] | Literal['auto', 'measured']
 _LEAST_CROP = 0.75  # Of a side; usual crops keep at least that much.
@@ -157,11 +158,11 @@ class DataConfig:
     fields.check_range(self, 'fraction', above=0, most=1)
     sizes = (self.examples_per_class, self.num_examples, self.fraction)
     if sizes.count(None) < 2:
-      raise ValueError(
+      raise UserError(
           'examples_per_class, num_examples and fraction exclude each other. '
           'Give one of them.')
     if self.val_source and self.holdout != columns_lib.HOLDOUT:
-      raise ValueError(
+      raise UserError(
           'val_source and holdout exclude each other. Give one of them.')
     if self.mixture:
       if self.source == DataConfig.source:
@@ -173,22 +174,22 @@ class DataConfig:
 
   def _check_normalisation(self) -> None:
     if self.value_range is None and self.dtype != 'uint8':
-      raise ValueError(
+      raise UserError(
           f'dtype {self.dtype} needs value_range, the pixel values that become '
           '0 and 1, such as [0, 65535], or [0, 10000] for reflectances.')
     if self.value_range is not None and not (
         -math.inf < self.value_range[0] < self.value_range[1] < math.inf):
-      raise ValueError(
+      raise UserError(
           'value_range must be a lower and a higher pixel value; got '
           f'{self.value_range}.')
     for name in ('mean', 'std'):
       value = getattr(self, name)
       if isinstance(value, tuple) and len(value) not in (1, self.channels):
-        raise ValueError(
+        raise UserError(
             f'{name} must be one number or one for each of the '
             f'{self.channels} channels; got {value}.')
     if (self.mean == 'measured') != (self.std == 'measured'):
-      raise ValueError(
+      raise UserError(
           "mean and std must both be 'measured', or neither; got "
           f'{self.mean!r} and {self.std!r}.')
     if not isinstance(self.std, str):
@@ -196,7 +197,7 @@ class DataConfig:
     fields.check_range(self, 'target_mean', low=-math.inf)
     fields.check_range(self, 'target_std', above=0)
     if len(self.target_mean) != len(self.target_std):
-      raise ValueError(
+      raise UserError(
           'target_mean and target_std must have one number per target, but are '
           f'{self.target_mean} and {self.target_std}. Remove both to measure '
           'them.')
@@ -225,7 +226,7 @@ class DataConfig:
   def value_scale(self) -> value_scale_lib.ValueScale:
     """Scale of pixels, once measured."""
     if 'measured' in (self.mean, self.std):
-      raise ValueError(
+      raise UserError(
           'data.mean is not measured yet: call `data.measured`.')
     # Whoever knows weights has replaced 'auto' by theirs.
     mean, std = (0.5 if isinstance(value, str) else value

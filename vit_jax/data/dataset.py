@@ -13,6 +13,7 @@ from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings
 from vit_jax.data.splits import subsets
+from vit_jax.exceptions import UserError
 
 
 class Cache(dict[int, dict[str, Any]]):
@@ -78,15 +79,15 @@ class Dataset(protocol.Metadata):
     return self.source[index]
 
   def naming(
-      self, index: int, *, kind: type[ValueError] = ValueError,
+      self, index: int, *, kind: type[UserError] = UserError,
   ) -> contextlib.AbstractContextManager[None]:
     """Adds the example to errors, because Grain does not.
 
     Errors of memory or of the file system, other than a missing file, become a
-    plain ValueError, all others a `kind`.
+    plain UserError, all others a `kind`.
     """
-    def rewrite(error: Exception) -> ValueError:
-      raised = (ValueError if isinstance(error, (OSError, MemoryError))
+    def rewrite(error: Exception) -> UserError:
+      raised = (UserError if isinstance(error, (OSError, MemoryError))
                 and not isinstance(error, FileNotFoundError) else kind)
       text = str(error) if isinstance(error, (OSError, ValueError)) else (
           f'{type(error).__name__}: {error}')
@@ -121,7 +122,7 @@ def match_classes(
   """Returns a dataset numbered as `classes`, and a line to print.
 
   Raises:
-    ValueError: if they do not fit; see `classes.match`.
+    UserError: if they do not fit; see `classes.match`.
   """
   if dataset.no_labels and not classes.names:
     return dataset, ''

@@ -13,6 +13,7 @@ from vit_jax.data import dataset as dataset_lib
 from vit_jax.data.images import ops as ops_lib
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.sources import protocol
+from vit_jax.exceptions import UserError
 
 HostBatch = dict[str, np.ndarray]
 
@@ -128,7 +129,7 @@ class LoadExample:
             self.dataset.source.key(at % count), str(error)))
     if not replace:
       return None, unreadable
-    raise ValueError(
+    raise UserError(
         f'{unreadable[0].error} The {tries} examples after it are unreadable '
         'as well; data.unreadable=skip only handles occasional ones.')
 
@@ -158,13 +159,13 @@ class LoadExample:
     num_classes, max_labels = self.dataset.num_classes, self.config.max_labels
     invalid = indices[(indices < 0) | (indices >= num_classes)]
     if invalid.size:
-      raise ValueError(
+      raise UserError(
           f'it has the label {invalid[0]}, but there are {num_classes:,} '
           'classes, numbered from 0.')
     if not self.dataset.multi_label:
       return np.asarray(label, np.int32)
     if len(indices) > max_labels:
-      raise ValueError(
+      raise UserError(
           f'it has {len(indices)} labels, but data.max_labels is {max_labels}. '
           f'Use --config.data.max_labels={len(indices)} or more.')
     padded = np.full(max_labels, -1, np.int32)
@@ -188,14 +189,14 @@ class LoadExample:
 
 def to_vector(
     label: Any, targets: Sequence[str]) -> Float64[np.ndarray, 'targets']:
-  """Returns a label as a vector; raises ValueError if it is invalid."""
+  """Returns a label as a vector; raises UserError if it is invalid."""
   values = np.asarray(label, np.float64)
   if values.shape != (len(targets),):
-    raise ValueError(
+    raise UserError(
         f'its label has the shape {values.shape}, but there are '
         f'{len(targets)} targets: {", ".join(targets)}.')
   if np.isinf(values).any():
-    raise ValueError(
+    raise UserError(
         f'its label {values.tolist()} is not finite. Use NaN or an empty cell '
         'for a missing value.')
   return values

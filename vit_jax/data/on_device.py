@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, Integer
 from vit_jax import registry
 from vit_jax.data import config as data_config
 from vit_jax.data.sources import protocol
+from vit_jax.exceptions import UserError
 
 Batch = Mapping[str, Any]  # Arrays of the host or the device.
 
@@ -46,10 +47,10 @@ def prepare(
   its weight.
 
   Raises:
-    ValueError: for CutMix with regression targets.
+    UserError: for CutMix with regression targets.
   """
   if dataset.targets and config.cutmix > 0:
-    raise ValueError(
+    raise UserError(
         'data.cutmix blends labels by area, which has no meaning for '
         'regression targets. Use --config.data.cutmix=0, or data.mixup.')
   mixers = [functools.partial(registry.load(target), alpha=alpha)

@@ -15,6 +15,7 @@ from vit_jax.data.sources import protocol
 from vit_jax.data.splits import class_sampling
 from vit_jax.data.splits import split_strings
 from vit_jax.data.splits import subsets
+from vit_jax.exceptions import UserError
 
 # Reading a label of TFDS files takes 20 microseconds.
 _MAX_LABELS = 2**16
@@ -41,7 +42,7 @@ def open_dataset(
     labelled: whether images without labels are an error.
 
   Raises:
-    ValueError: if there is no such dataset or split.
+    UserError: if there is no such dataset or split.
   """
   name = ' + '.join(config.sources) if source is None else source
   # Files that are not trained on need no part for training.
@@ -49,7 +50,7 @@ def open_dataset(
   opened = _open_splits(
       config, source, whole=whole, data_optional=data_optional)
   if labelled and opened.no_labels:
-    raise ValueError(_advise_labels(opened.no_labels))
+    raise UserError(_advise_labels(opened.no_labels))
   wanted = split_strings.expand_all(
       config.split if split is None else split or opened.eval_split,
       opened.splits)

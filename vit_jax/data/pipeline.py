@@ -32,6 +32,7 @@ from vit_jax.data import examples
 from vit_jax.data import mixture
 from vit_jax.data.images import unreadable as unreadable_lib
 from vit_jax.data.splits import class_sampling
+from vit_jax.exceptions import UserError
 
 Batches = Generator[examples.HostBatch, None, None]  # Closing ends workers.
 
@@ -68,7 +69,7 @@ def train_batches(
     `mask` float32 [b] of ones. b = batch_size / num_shards * len(shards).
 
   Raises:
-    ValueError: if the batch size does not divide into shards; while iterating,
+    UserError: if the batch size does not divide into shards; while iterating,
       for an unreadable image, with its name.
   """
   load = examples.LoadExample(dataset, config, train=True)
@@ -157,7 +158,7 @@ def _secs_per_example(load: examples.LoadExample) -> float:
 
 def _shard_size(batch_size: int, num_shards: int) -> int:
   if batch_size < 1 or batch_size % num_shards:
-    raise ValueError(
+    raise UserError(
         f'Batch size {batch_size} does not divide into {num_shards} shards. '
         f'Use a multiple of {num_shards}.')
   return batch_size // num_shards
@@ -210,7 +211,7 @@ def _iterate(
   except RuntimeError as error:
     if 'terminated unexpectedly' not in str(error):
       raise
-    raise RuntimeError(
+    raise UserError(
         f'{error} The kernel kills processes (exit code -9) when memory runs '
         f'out: reduce data.num_workers ({num_workers}), data.prefetch '
         f'({config.prefetch}) or data.max_pixels ({config.max_pixels:,}).'

@@ -16,6 +16,7 @@ from vit_jax import schema
 from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.data.images import decode
 from vit_jax.data.images import ops as ops_lib
+from vit_jax.exceptions import UserError
 
 Activation = Literal['softmax', 'sigmoid', 'none']
 
@@ -58,7 +59,7 @@ class Preprocess:
     fields.check_range(self, 'resolution', low=1)
     for name in ('mean', 'std'):
       if len(getattr(self, name)) != self.channels:
-        raise ValueError(
+        raise UserError(
             f'{name} must be one number, or one for each of {self.channels} '
             f'channels, but is {getattr(self, name)}.')
     fields.check_range(self, 'std', above=0)
@@ -133,9 +134,9 @@ def parse(section: Mapping[str, Any]) -> Preprocess:
 
 
 def _build_ops(sections: Any, preprocess: Preprocess) -> tuple[Any, ...]:
-  """Returns typed operations; raises ValueError for unsuitable ones."""
+  """Returns typed operations; raises UserError for unsuitable ones."""
   if not isinstance(sections, (list, tuple)):
-    raise ValueError(f'ops must be a list, but is {sections!r}.')
+    raise UserError(f'ops must be a list, but is {sections!r}.')
   if all(isinstance(op, ops_lib.Operation) for op in sections):
     return tuple(sections)
   return ops_lib.build(
@@ -153,7 +154,7 @@ def override(preprocess: Preprocess, given: Mapping[str, Any]) -> Preprocess:
       `registry.PREPROCESSING_TERMS` change a resize and a crop.
 
   Raises:
-    ValueError: if the operations are no resize and crop, whose terms could be
+    UserError: if the operations are no resize and crop, whose terms could be
       changed.
   """
   if not given:

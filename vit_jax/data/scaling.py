@@ -12,6 +12,7 @@ from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import examples
 from vit_jax.data import value_scale as value_scale_lib
 from vit_jax.data.splits import split_strings
+from vit_jax.exceptions import UserError
 
 
 def measured(
@@ -29,7 +30,7 @@ def measured(
   config = dataclasses.replace(config, **vars(config.value_scale))
   count, given = len(dataset.targets), len(config.target_mean)
   if count and given not in (0, count):
-    raise ValueError(
+    raise UserError(
         f'data.target_mean has {given} numbers, but there are {count} targets: '
         f'{", ".join(dataset.targets)}. Remove target_mean and target_std to '
         'measure them.')
@@ -46,7 +47,7 @@ def _measure_targets(
   """Returns mean and standard deviation of each target over all labels.
 
   Raises:
-    ValueError: for a target that is missing everywhere, or constant.
+    UserError: for a target that is missing everywhere, or constant.
   """
   name, source = dataset.title, dataset.source
   values = np.empty((len(source), len(dataset.targets)))
@@ -57,7 +58,7 @@ def _measure_targets(
   for target, column in zip(dataset.targets, values.T):
     if not np.nanmax(column, initial=-np.inf) > np.nanmin(
         column, initial=np.inf):
-      raise ValueError(
+      raise UserError(
           f'The target {target!r} is missing or equal in all examples of '
           f'{name}. Remove it, or set data.target_mean and data.target_std.')
   return (tuple(map(float, np.nanmean(values, axis=0))),
@@ -73,7 +74,7 @@ def inherit(
     trained: section `data` that the weights were trained with, as far as known.
 
   Raises:
-    ValueError: if theirs are not known yet, or are for other channels.
+    UserError: if theirs are not known yet, or are for other channels.
   """
   config, result = data_config.parse(section), dict(section)
   for name in ('mean', 'std'):
@@ -83,7 +84,7 @@ def inherit(
     if isinstance(value, (list, tuple)) and len({*value}) == 1:
       value = value[0]
     elif value == 'measured' or np.size(value) not in (1, config.channels):
-      raise ValueError(
+      raise UserError(
           f'data.{name} is auto, that of the initial weights, but theirs is '
           f'{value}, and the images have {config.channels} channels. Set '
           'data.mean and data.std to numbers or measured.')

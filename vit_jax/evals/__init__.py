@@ -15,6 +15,7 @@ from vit_jax.evals.evaluator import EvaluatorConfig
 from vit_jax.evals.evaluator import Metric
 from vit_jax.evals.evaluator import Result
 from vit_jax.evals.evaluator import Split
+from vit_jax.exceptions import UserError
 
 
 def config_type(name: str, *, where: str) -> type[EvaluatorConfig]:
@@ -29,7 +30,7 @@ def parse(sections: Mapping[str, Any]) -> dict[str, EvaluatorConfig]:
   for name, section in sections.items():
     # 'train/loss' would be two metrics, and 'a/b/loss' one of `a`.
     if name == 'train' or '/' in name:
-      raise ValueError(
+      raise UserError(
           f'evals: {name!r} cannot be the name of an evaluator: metrics are '
           'called NAME/METRIC, and those of training train/METRIC. Use another '
           'name.')

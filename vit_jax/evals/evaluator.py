@@ -21,6 +21,7 @@ from vit_jax import fields
 from vit_jax import metrics as metrics_lib
 from vit_jax import schema
 from vit_jax import types
+from vit_jax.exceptions import UserError
 
 Metric = metrics_lib.Metric
 OnBatch = Callable[[], None]
@@ -104,7 +105,7 @@ class Context:
     """Opens the split of an evaluator.
 
     Raises:
-      ValueError: if the evaluator uses the head of the model, and the split has
+      UserError: if the evaluator uses the head of the model, and the split has
         other classes or targets; see `classes.match`.
     """
     split = self.open_split(
@@ -115,7 +116,7 @@ class Context:
     ours, targets = self.classes, self.train_data.targets
     theirs = split.dataset.as_classes('the data', split.dataset.title)
     if bool(split.dataset.targets) != bool(targets):
-      raise ValueError(
+      raise UserError(
           f'{self.where}: {ours.title} predicts {_describe(ours, targets)}, '
           f'but {split.dataset.title} has '
           f'{_describe(theirs, split.dataset.targets)}. Use data with '
@@ -132,13 +133,13 @@ class Context:
   def check_classes(self, split: Split, *, single: bool = False) -> None:
     """Raises for regression targets or, with `single`, several labels."""
     if split.dataset.targets:
-      raise ValueError(
+      raise UserError(
           f'{self.where} measures classes, but the labels of '
           f'{split.dataset.title} are regression targets '
           f'({", ".join(split.dataset.targets)}). Use '
           f'--config.{self.where}.name=regression.')
     if single and split.dataset.multi_label:
-      raise ValueError(
+      raise UserError(
           f'{self.where} needs one label per image, but '
           f'{split.dataset.title} has several.')
 

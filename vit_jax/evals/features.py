@@ -10,6 +10,7 @@ import numpy as np
 from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
+from vit_jax.exceptions import UserError
 
 # Reported by `spread`.
 SPREAD = (evaluator.Metric('feature_rank', 'Feature rank'),
@@ -51,14 +52,14 @@ def extract(
 ) -> Callable[[types.Params, evaluator.OnBatch], Features]:
   """Returns a function that gathers the features of a split on every host.
 
-  Raises a `ValueError` for unsuitable labels, unless `labelled` is False, or
+  Raises a `UserError` for unsuitable labels, unless `labelled` is False, or
   classes that `test` lacks.
   """
   if labelled:
     context.check_classes(split, single=True)
   dataset = split.dataset
   if test is not None and dataset.num_classes != test.dataset.num_classes:
-    raise ValueError(
+    raise UserError(
         f'{context.where}: {dataset.title} has {dataset.num_classes} classes, '
         f'but {test.dataset.title} has {test.dataset.num_classes}.')
 
@@ -69,7 +70,7 @@ def extract(
 
   def finish(values: passes.Values) -> Features:
     if not np.isfinite(values['value']).all():
-      raise ValueError(
+      raise UserError(
           f'{context.where}: the {feature} of an image of {dataset.title} is '
           'NaN or infinite.')
     return Features(values['value'], values['label'])

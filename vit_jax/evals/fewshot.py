@@ -26,6 +26,7 @@ from vit_jax.data.splits import split_strings
 from vit_jax.evals import evaluator
 from vit_jax.evals import features as features_lib
 from vit_jax.evals import knn
+from vit_jax.exceptions import UserError
 
 SHOTS = (1, 5, 10, 25)
 ALL = np.iinfo(np.int64).max  # Images per class of a sample of all.
@@ -69,11 +70,11 @@ class FewshotConfig(features_lib.FeatureEvaluatorConfig):
     if self.shots is not None and (
         not self.shots or min(self.shots) < 0
         or len(set(self.shots)) < len(self.shots)):
-      raise ValueError(
+      raise UserError(
           'shots must be different numbers >= 1, or 0 for all images, but are '
           f'{self.shots}.')
     if not self.classifiers:
-      raise ValueError("classifiers is empty. Use, for example, ['ridge'].")
+      raise UserError("classifiers is empty. Use, for example, ['ridge'].")
     fields.check_range(self, 'seeds', low=1)
     fields.check_range(self, 'penalty', above=0)
 
@@ -133,7 +134,7 @@ class FewshotConfig(features_lib.FeatureEvaluatorConfig):
     # The number of ranks that all classes have.
     smallest = int((np.bincount(sampled) == train.dataset.num_classes).sum())
     if not smallest:
-      raise ValueError(
+      raise UserError(
           f'{context.where}: {train.dataset.title} has no examples of some of '
           f'the {train.dataset.num_classes} classes, which could never be '
           'predicted. Use a larger train_split.')
@@ -141,7 +142,7 @@ class FewshotConfig(features_lib.FeatureEvaluatorConfig):
     if possible == shots:
       return shots
     if self.shots:
-      raise ValueError(
+      raise UserError(
           f'{context.where} needs {max(shots)} images of each class (shots), '
           f'but a class of train_split {self.train_split!r} has {smallest}. '
           'Use fewer, or a larger train_split.')

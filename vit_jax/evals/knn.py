@@ -18,6 +18,7 @@ from vit_jax import nearest_neighbours
 from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import features as features_lib
+from vit_jax.exceptions import UserError
 
 _VOTE_ROWS = 1024
 
@@ -54,7 +55,7 @@ class KnnConfig(features_lib.FeatureEvaluatorConfig):
     extract_train = features_lib.extract(
         context, train, self.feature, test=test)
     if self.k > train.dataset.num_examples:
-      raise ValueError(
+      raise UserError(
           f'{context.where}.k is {self.k}, but {train.dataset.title} has only '
           f'{train.dataset.num_examples} examples.')
 

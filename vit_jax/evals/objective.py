@@ -15,6 +15,7 @@ from vit_jax import metrics
 from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
+from vit_jax.exceptions import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +31,7 @@ class ObjectiveConfig(evaluator.EvaluatorConfig):
 
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     if self.flip:
-      raise ValueError(
+      raise UserError(
           f'{context.where}.flip averages predictions, but the objective '
           'measures the training loss. Leave it out.')
     split = context.open(self)

@@ -14,6 +14,7 @@ import numpy as np
 from vit_jax import metrics
 from vit_jax import types
 from vit_jax.evals import evaluator
+from vit_jax.exceptions import UserError
 from vit_jax.parallel import multihost
 
 T = TypeVar('T')
@@ -124,7 +125,7 @@ def gather(
 def check_count(count: int, split: evaluator.Split) -> None:
   """Raises if `count` is not the number of examples of the split."""
   if not count:
-    raise ValueError(
+    raise UserError(
         f'The evaluation split {split.dataset.title} has no examples.')
   missing = split.dataset.num_examples - count
   if missing < 0 or (missing and not split.may_miss):

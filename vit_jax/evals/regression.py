@@ -11,6 +11,7 @@ from vit_jax import metrics
 from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
+from vit_jax.exceptions import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +42,7 @@ class RegressionConfig(evaluator.EvaluatorConfig):
   def build(self, context: evaluator.Context) -> evaluator.Evaluate:
     split = context.open(self)
     if not split.dataset.targets:
-      raise ValueError(
+      raise UserError(
           f'{context.where} measures regression targets, but the labels of '
           f'{split.dataset.title} are classes. Use '
           f'--config.{context.where}.name=classification.')

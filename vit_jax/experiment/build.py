@@ -12,6 +12,8 @@ from vit_jax import console
 from vit_jax import data
 from vit_jax.data import examples
 from vit_jax.data import value_scale as value_scale_lib
+from vit_jax.exceptions import NotFoundError
+from vit_jax.exceptions import UserError
 from vit_jax.experiment import complete
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
@@ -36,7 +38,7 @@ def build(
       replaces 'auto'.
 
   Raises:
-    ValueError: if sections contradict each other, the data or the devices, or
+    UserError: if sections contradict each other, the data or the devices, or
       processes differ in config, code or data.
   """
   fingerprint.check_config(config)
@@ -73,7 +75,7 @@ def _check_masks(config: config_lib.Config, dataset: data.Dataset) -> None:
   if config.objective.uses_masks:
     examples.LoadExample(dataset, config.data, train=True)
   elif getattr(config.model, 'decoder', None) is not None:
-    raise ValueError(
+    raise UserError(
         'model.decoder predicts the classes of pixels, but the objective '
         f'{config.objective.name!r} uses no masks. Remove one of them: '
         '--config.model.decoder=none, or --config.objective.name=segmentation.')
@@ -115,7 +117,7 @@ def _teacher(
   try:
     model = open_lib.open_model(address, which=which, log=None)
   except FileNotFoundError as error:
-    raise FileNotFoundError(
+    raise NotFoundError(
         'objective.teacher, which training and the evaluator objective need: '
         f'{error}') from error
   ours, theirs = (
@@ -123,7 +125,7 @@ def _teacher(
       f'{tuple(one.value_range or value_scale_lib.DEFAULT_RANGE)}'
       for one in (config.data, model.preprocess))
   if ours != theirs:
-    raise ValueError(
+    raise UserError(
         f'objective.teacher {address} is for pixels of {theirs}, but those of '
         f'{dataset.name} have {ours}. Use a teacher for the same range and '
         'channels.')

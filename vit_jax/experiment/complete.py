@@ -13,6 +13,7 @@ import jax
 from vit_jax import data
 from vit_jax import schema
 from vit_jax.data.splits import split_strings
+from vit_jax.exceptions import UserError
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.models import factory
@@ -33,17 +34,17 @@ def complete(
   checkpoint, the intervals 'auto' and the dtype 'auto'.
 
   Raises:
-    ValueError: if the config does not fit the data.
+    UserError: if the config does not fit the data.
   """
   num_classes = config.model.num_classes
   if num_classes and num_classes != dataset.num_classes:
-    raise ValueError(
+    raise UserError(
         f'model.num_classes is {num_classes}, but {dataset.name} has '
         f'{dataset.num_classes} '
         + ('targets' if dataset.targets else 'classes')
         + '. Remove it from the config to use these.')
   if config.init.checkpoint and 'auto' in (config.data.mean, config.data.std):
-    raise ValueError(
+    raise UserError(
         'data.mean and data.std are auto, those of the weights in '
         f'init.checkpoint ({config.init.checkpoint}), which were not read. '
         'Read the config with load_config.load, or set them.')
@@ -88,7 +89,7 @@ def _with_best(
   Without such a split, no best checkpoint is kept.
 
   Raises:
-    ValueError: if `checkpoint.patience` has no metric, or there is no evaluator
+    UserError: if `checkpoint.patience` has no metric, or there is no evaluator
       of a metric.
   """
   section, sections, best = (
@@ -113,7 +114,7 @@ def _with_best(
              f'does not measure on the split {usable[0]} during training. Set '
              'its split and every, or name it differently.')
     if not name and section.patience is not None:
-      raise ValueError(
+      raise UserError(
           'checkpoint.patience needs a metric to watch, but no evaluator with '
           f'an interval has a validation split of {dataset.name} that is '
           'separate from training and test data. Name a metric: '

@@ -21,6 +21,7 @@ from vit_jax import registry
 from vit_jax import schema
 from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.data.splits import split_strings
+from vit_jax.exceptions import UserError
 from vit_jax.experiment import config_file
 from vit_jax.experiment import log_config
 from vit_jax.models import factory
@@ -95,7 +96,7 @@ def resolve(raw: Mapping[str, Any]) -> Config:
   """Parses plain data; fills in the defaults.
 
   Raises:
-    ValueError: for a misspelt, missing, ill-typed or inconsistent value.
+    UserError: for a misspelt, missing, ill-typed or inconsistent value.
   """
   sections = {
       name: parse(schema.check_section(raw.get(name, {}), where=name))
@@ -105,7 +106,7 @@ def resolve(raw: Mapping[str, Any]) -> Config:
   fields.check_range(config, 'seed', low=-2**31, end=2**32)
   fields.check_range(config, 'averaging', above=0, end=1)
   if config.batch_size % config.num_microbatches:
-    raise ValueError(
+    raise UserError(
         f'batch_size {config.batch_size} does not divide into '
         f'{config.accumulation} microbatches (accumulation).')
   return config
@@ -120,7 +121,7 @@ def check_best(config: Config) -> None:
     section = evaluator_of(config, metric, setting=setting)
     if (setting == 'checkpoint.best' and section.every is None
         and config.checkpoint.patience is not None):
-      raise ValueError(
+      raise UserError(
           f'checkpoint.patience waits for {metric} to improve, but its '
           'evaluator runs at the end only. Set '
           f'--config.evals.{metric.partition("/")[0]}.every.epochs=1 or '
@@ -140,7 +141,7 @@ def metric_mode(
     config: Config, metric: str, *, setting: str) -> metrics_lib.Mode:
   """Returns 'max' or 'min' for 'evaluator/metric', the value of `setting`.
 
-  Raises a `ValueError` if the config has no such evaluator or metric.
+  Raises a `UserError` if the config has no such evaluator or metric.
   """
   section = evaluator_of(config, metric, setting=setting)
   modes = {one.name: one.mode for one in _reported(config, section)}
@@ -153,7 +154,7 @@ def evaluator_of(
   """Returns the evaluator of 'evaluator/metric', the value of `setting`."""
   name = metric.partition('/')[0]
   if name not in config.evals:
-    raise ValueError(
+    raise UserError(
         f'{setting} is {metric!r}, but no evaluator is called {name!r}.'
         f'{schema.nearest(name, [*config.evals, *split_strings.VALIDATION])} '
         f'Evaluators: {", ".join(config.evals) or "none"}.')

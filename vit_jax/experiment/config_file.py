@@ -23,6 +23,8 @@ from vit_jax import optim
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax import tree
+from vit_jax.exceptions import NotFoundError
+from vit_jax.exceptions import UserError
 from vit_jax.models import vit
 
 _PACKAGE = pathlib.Path(__file__).parents[1]  # Holds `configs`.
@@ -36,7 +38,7 @@ def read(specification: str) -> dict[str, Any]:
 
   Raises:
     FileNotFoundError: if the file does not exist.
-    ValueError: for an unknown argument of the file or one of a wrong type.
+    UserError: for an unknown argument of the file or one of a wrong type.
   """
   path, _, text = specification.partition(':')
   packaged = _PACKAGE / path
@@ -46,7 +48,7 @@ def read(specification: str) -> dict[str, Any]:
     folder = pathlib.Path(path).parent
     known = [str(p) for p in sorted(folder.glob('*.py'))
              if not p.name.startswith('_')] if folder.is_dir() else []
-    raise FileNotFoundError(
+    raise NotFoundError(
         f'Config file {path} does not exist.{schema.nearest(path, known)}')
   # Lets configs import each other from any current directory, and a config in
   # any folder import ours as `configs` and modules beside itself.
@@ -63,11 +65,11 @@ def read(specification: str) -> dict[str, Any]:
     try:
       config = get_config(**arguments)
     except ValueError as error:
-      raise ValueError(f'{path}: {error}') from error
+      raise UserError(f'{path}: {error}') from error
   finally:
     sys.path[:] = saved
   if not isinstance(config, ml_collections.ConfigDict):
-    raise ValueError(
+    raise UserError(
         f'get_config() of {path} must return an ml_collections.ConfigDict, '
         f'but returned {type(config).__name__}.')
   plain = json.loads(config.to_json())
@@ -87,7 +89,7 @@ def _arguments(function: Any, text: str, path: str) -> dict[str, Any]:
     try:
       schema.check_name(name, list(parameters), what=f'argument of {path}')
     except ValueError as error:
-      raise ValueError(
+      raise UserError(
           f'{error} Values of the config are set by flags, such as --steps, '
           '--epochs, --lr or --config.SECTION.KEY.') from error
     default = parameters[name].default
@@ -96,7 +98,7 @@ def _arguments(function: Any, text: str, path: str) -> dict[str, Any]:
         where=f'argument {name} of {path}')
   for name, parameter in parameters.items():
     if parameter.default is inspect.Parameter.empty and name not in values:
-      raise ValueError(
+      raise UserError(
           f'{path} needs the argument {name}: {path}:{name}=VALUE.')
   return values
 
@@ -162,7 +164,7 @@ def order_stages(stages: Mapping[str, Any]) -> dict[str, Any]:
   try:
     return {name: stages[name] for name in sorter.static_order()}
   except graphlib.CycleError as error:
-    raise ValueError('Stages start from each other (init.stage): '
+    raise UserError('Stages start from each other (init.stage): '
                      + ' -> '.join(error.args[1]) + '.') from error
 
 

@@ -17,6 +17,7 @@ from vit_jax.data import examples
 from vit_jax.data.splits import class_sampling as class_sampling_lib
 from vit_jax.data.splits import groups
 from vit_jax.evals import passes
+from vit_jax.exceptions import UserError
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fingerprint
 from vit_jax.models import feature_layers
@@ -73,7 +74,7 @@ def without_unlabelled(
   Only if the objective uses no labels; otherwise, opening the data is an error.
 
   Raises:
-    ValueError: if `checkpoint` names a metric of such an evaluator.
+    UserError: if `checkpoint` names a metric of such an evaluator.
   """
   if config.objective.uses_labels:
     return config
@@ -85,7 +86,7 @@ def without_unlabelled(
         left_out[name] = dataset.title
   for setting, metric in config_lib.checkpoint_metrics(config):
     if title := left_out.get(metric.partition('/')[0]):
-      raise ValueError(
+      raise UserError(
           f'{setting} is {metric!r}, but {title} has no labels. Remove it.')
   for name, title in left_out.items():
     note(f'evaluator left out, because {title} has no labels: {name}')
@@ -95,7 +96,7 @@ def without_unlabelled(
 
 
 def check(experiment: Any) -> None:
-  """Raises a `ValueError` if evaluators or the best metric do not fit the data.
+  """Raises a `UserError` if evaluators or the best metric do not fit the data.
 
   Test images of few-shot and k-NN evaluators must not be among their training
   images: an image is its own nearest neighbour, so every model would be
@@ -123,7 +124,7 @@ def check(experiment: Any) -> None:
         experiment.note(f'note: {line}')
     fit = experiment.fit_data_of(name)
     if fit and not fit.planned and fit.overlaps(test):
-      raise ValueError(
+      raise UserError(
           f'evals.{name} measures on {test.split!r} of {test.name}, but its '
           f'{section.fit_field} {fit.split!r} shares examples with it. Use a '
           f'disjoint split: --config.evals.{name}.{section.fit_field}.')
@@ -141,7 +142,7 @@ def check_metric(experiment: Any, metric: str, *, setting: str) -> None:
                           else experiment.dataset),
       *(experiment.objective.metrics if section.reports_objective else ()))
   if key not in known:
-    raise ValueError(
+    raise UserError(
         f'{setting} is {metric!r}, which is not measured on this data. '
         f'Measured: {", ".join(f"{name}/{m}" for m in known)}. Use '
         f'{setting}={name}/{known[0]}.')
@@ -150,7 +151,7 @@ def check_metric(experiment: Any, metric: str, *, setting: str) -> None:
 def build(experiment: Any) -> dict[str, evals.Evaluate]:
   """Returns the evaluators of an experiment by name.
 
-  Raises a `ValueError` if the data does not fit an evaluator.
+  Raises a `UserError` if the data does not fit an evaluator.
   """
   config, dataset = experiment.config, experiment.dataset
   grid = config.model.grid(config.data.size)
@@ -174,7 +175,7 @@ def build(experiment: Any) -> dict[str, evals.Evaluate]:
     values = feature_layers.extract(
         feature_layers.select(found, name), layer, config.model, grid=grid)
     if values.ndim != 2:
-      raise ValueError(
+      raise UserError(
           f'{setting} is {layer!r}, which is not a vector. Use cls or mean.')
     return values
 

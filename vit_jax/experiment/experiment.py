@@ -25,6 +25,7 @@ from vit_jax import registry
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
+from vit_jax.exceptions import UserError
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.experiment import fit_weights
@@ -172,7 +173,7 @@ class Experiment:
       random: whether all are random in any case.
 
     Raises:
-      ValueError: if parameters have other names or shapes than the model's, or
+      UserError: if parameters have other names or shapes than the model's, or
         `init.stage` is set, which only `train` finds.
     """
     if params is not None:
@@ -197,7 +198,7 @@ class Experiment:
         *map(nn.unbox, (self.boxed_params, params)))
     if wrong:
       more = f'\n  and {len(wrong) - 3:,} more' if wrong[3:] else ''
-      raise ValueError(
+      raise UserError(
           'The parameters are not those of the experiment:\n  '
           + '\n  '.join(wrong[:3]) + more + '\nUse parameters of its model. To '
           'start from those of another model, save them, set init.checkpoint '
@@ -247,7 +248,7 @@ class Experiment:
   def with_microbatches(self, number: int) -> 'Experiment':
     """Returns the same experiment with another number of microbatches.
 
-    Raises a `ValueError` if the batch does not divide into them.
+    Raises a `UserError` if the batch does not divide into them.
     """
     return dataclasses.replace(self, config=dataclasses.replace(
         self.config, accumulation=number))

@@ -25,7 +25,7 @@ NUM_KEYS = 1000  # Examples whose keys are compared.
 
 
 def check_config(config: config_lib.Config) -> None:
-  """Raises ValueError in all processes if configs or versions differ."""
+  """Raises UserError in all processes if configs or versions differ."""
   if not coordination.is_distributed():
     return
   plain = flax.traverse_util.flatten_dict(config_lib.to_plain(config))
@@ -38,7 +38,7 @@ def check_config(config: config_lib.Config) -> None:
 
 
 def check_data(dataset: data.Dataset) -> None:
-  """Raises ValueError in all processes if the data differ."""
+  """Raises UserError in all processes if the data differ."""
   if not coordination.is_distributed():
     return
   count = dataset.num_examples

@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 from vit_jax import console
+from vit_jax.exceptions import UserError
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.parallel import coordination
 from vit_jax.parallel import device_memory
@@ -57,7 +58,7 @@ def fit(
     previous: number of microbatches before a restart.
 
   Raises:
-    ValueError: if no number of microbatches fits, or the fixed one does not.
+    UserError: if no number of microbatches fits, or the fixed one does not.
   """
   config = experiment.config
   auto = config.accumulation == 'auto'
@@ -81,7 +82,7 @@ def fit(
         options, n, needed_bytes=needed, limit=limit,
         fixed_bytes=sharding.device_bytes(experiment.abstract_state))
     if not (auto and following):
-      raise ValueError(f'{problems[-1]}. {ADVICE}')
+      raise UserError(f'{problems[-1]}. {ADVICE}')
     n = following
   message = '' if not problems else (
       f'{problems[0]}: computed in {n} microbatches (accumulation={n}).')
@@ -145,10 +146,10 @@ def needed_bytes(memory: Any) -> int:
 def check_state_fits(
     experiment: experiment_lib.Experiment, *, free_bytes: int | None,
 ) -> None:
-  """Raises `ValueError` if the training state exceeds the device memory."""
+  """Raises `UserError` if the training state exceeds the device memory."""
   state = sharding.device_bytes(experiment.abstract_state)
   if free_bytes is not None and state > free_bytes:
-    raise ValueError(
+    raise UserError(
         'The training state (parameters, optimizer, average) needs '
         f'{console.format_bytes(state)} per device, but '
         f'{console.format_bytes(free_bytes)} are available. {ADVICE}')

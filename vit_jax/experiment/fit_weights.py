@@ -12,6 +12,7 @@ from vit_jax import objectives
 from vit_jax import types
 from vit_jax.checkpoints import paths
 from vit_jax.data import preprocessing
+from vit_jax.exceptions import UserError
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import parts
 from vit_jax.parallel import multihost
@@ -30,7 +31,7 @@ def open_initial(
   """
   init, address = config.init, config.init.checkpoint
   if init.stage and not workdir:
-    raise ValueError(
+    raise UserError(
         f'init.stage is {init.stage!r}, whose weights only the workdir of all '
         "stages holds. Set init.stage to '' and init.checkpoint to the workdir "
         'of that stage, or start from random parameters: '
@@ -51,7 +52,7 @@ def start(
   """Returns the state of step 0 with initial weights, and a report; see `fit`.
 
   Raises:
-    ValueError: if the parameters do not fit the model, or a kept head has other
+    UserError: if the parameters do not fit the model, or a kept head has other
       classes than the data.
   """
   weights, matched = match_head(experiment, weights, owner='the checkpoint')
@@ -115,7 +116,7 @@ def fit(
     initial: initial parameters of the model; zeros by default.
 
   Raises:
-    ValueError: if the parameters do not fit the model.
+    UserError: if the parameters do not fit the model.
   """
   config = experiment.config
   if initial is None:

@@ -15,6 +15,8 @@ from vit_jax import escape
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax.checkpoints import paths
+from vit_jax.exceptions import NotFoundError
+from vit_jax.exceptions import UserError
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
 from vit_jax.models import factory
@@ -32,7 +34,7 @@ def open_weights(
   try:
     weights = open_lib.open(checkpoint, which=which, num_heads=num_heads)
   except FileNotFoundError as error:
-    raise FileNotFoundError(f'init.checkpoint: {error}') from error
+    raise NotFoundError(f'init.checkpoint: {error}') from error
   for line in () if weights.is_checkpoint else weights.summary:
     console.print_lines(escape.line(line), in_logs=True)
   return weights
@@ -59,7 +61,7 @@ def load(
       sections, before the overrides.
 
   Raises:
-    ValueError, FileNotFoundError: as `config_file.read` and `config.resolve`,
+    UserError, NotFoundError: as `config_file.read` and `config.resolve`,
       or if there are no weights at `init.checkpoint`.
   """
   raw = dict(config_file.read(config) if isinstance(config, str) else config)
@@ -94,7 +96,7 @@ def load(
     except ValueError as error:
       where = ', '.join(filter(None, [
           config if isinstance(config, str) else '', name and f'stage {name}']))
-      raise ValueError(f'{where}: {error}' if where else str(error)) from error
+      raise UserError(f'{where}: {error}' if where else str(error)) from error
   return configs
 
 
@@ -104,7 +106,7 @@ def _sections(
   """Returns sections of the config of a run that has trained the weights.
 
   Raises:
-    ValueError: if the variant of section `model` has other heads than the
+    UserError: if the variant of section `model` has other heads than the
       weights declare, and the section itself does not set them.
   """
   # The arrays of a checkpoint have an axis of heads, which `fit` compares.
@@ -129,7 +131,7 @@ def inherit(
   # With 'auto', the data of the stage decides whether it keeps one.
   if raw['init'].get('which') == paths.BEST and trained.get(
       'checkpoint', {}).get('best', '') in ('', 'auto'):
-    raise ValueError(
+    raise UserError(
         'init.which is best, but the config of '
         f'{raw["init"].get("stage") or raw["init"].get("checkpoint")} names no '
         'metric of its best checkpoint. Set its checkpoint.best, such as '
@@ -146,14 +148,14 @@ def load_one(
   """Loads the config of a stage, or the only config of a file; see `load`.
 
   Raises:
-    ValueError: if the file has several stages or lacks the stage.
+    UserError: if the file has several stages or lacks the stage.
   """
   stages = load(config, overrides, **options)
   if stage:
     schema.check_name(stage, list(stages), what='stage (--stage)')
     return stages[stage]
   if len(stages) > 1:
-    raise ValueError(
+    raise UserError(
         f'The config has the stages {", ".join(stages)}, but one config is '
         'needed. Use --stage (evaluate) or a file with one config.')
   return next(iter(stages.values()))

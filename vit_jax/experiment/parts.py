@@ -23,6 +23,7 @@ from vit_jax import registry
 from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
+from vit_jax.exceptions import UserError
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.models import factory
@@ -54,7 +55,7 @@ def complete(experiment: Experiment) -> None:
   than the copy has; `made` records these inputs.
 
   Raises:
-    ValueError: if a part that an earlier call replaced depends on one that is
+    UserError: if a part that an earlier call replaced depends on one that is
       replaced now, or a part does not fit the others.
   """
   earlier = experiment.made
@@ -69,7 +70,7 @@ def complete(experiment: Experiment) -> None:
       if not derived:
         changed = [one for one, new, was in zip(names, inputs, old.inputs)
                    if new != was]
-        raise ValueError(
+        raise UserError(
             f'{name} was replaced before, for another '
             f'{" and ".join(changed)} than the experiment now has. Replace '
             'them in one call: '
@@ -96,13 +97,13 @@ def _with_model(
     config = dataclasses.replace(config, model=getattr(
         model, 'config', config.model))
     if model != _model(config, experiment):
-      raise ValueError(
+      raise UserError(
           f'model is {type(model).__name__} of another kind or size than the '
           f'objective {config.objective.name} trains on {dataset.name}. Use '
           'experiment.model.clone(config=…), whose config is a changed '
           'experiment.model.config.')
   if config.model.num_classes != dataset.num_classes:
-    raise ValueError(
+    raise UserError(
         f'dataset has {dataset.num_classes} classes, but the model '
         f'{config.model.num_classes}. Evaluators and checkpoints need the '
         'classes of the config: build another experiment with vit_jax.build.')
@@ -140,7 +141,7 @@ def _total_steps(experiment: Experiment) -> int:
   total_steps = config.total.to_steps(
       batch_size=config.batch_size, num_examples=count)
   if total_steps < 1:
-    raise ValueError(
+    raise UserError(
         f'total is {schema.to_plain(config.total)}, which is no step of '
         f'batch_size {config.batch_size} for {count:,} images. '
         'Use a smaller batch_size or a longer total.')
@@ -157,7 +158,7 @@ def _optimizer(experiment: Experiment) -> optim.Optimizer:
       section, params, total_steps=experiment.total_steps,
       to_steps=lambda duration: duration.to_steps(**experiment.sizes))
   if config.averaging and optimizer.average:
-    raise ValueError(
+    raise UserError(
         f'averaging is {config.averaging}, but the optimizer {section.name} '
         'has its own average. Set averaging to null.')
   if config.lora.rank:
@@ -188,7 +189,7 @@ def class_counts(
   """Returns the number of training examples of each class."""
   sampling = config.data.sampling
   if sampling != 'natural' or any(one.weight for one in config.data.mixture):
-    raise ValueError(
+    raise UserError(
         'objective.class_weights are set, but data.sampling '
         f'({sampling!r}) or weights of data.mixture draw classes more evenly, '
         'too. Leave one of them out.')

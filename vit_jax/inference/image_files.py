@@ -19,6 +19,8 @@ from vit_jax import schema
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import tables
+from vit_jax.exceptions import NotFoundError
+from vit_jax.exceptions import UserError
 
 _MAX_ERRORS = 20  # Printed to the terminal.
 
@@ -41,7 +43,7 @@ def find(
 
   Raises:
     OSError: the first error, if no path has an image.
-    ValueError: if a folder or glob has none, or a table is malformed.
+    UserError: if a folder or glob has none, or a table is malformed.
   """
   found: dict[str, list[Labels]] = {}
   first: dict[str, str] = {}  # Of the paths that name a file.
@@ -83,10 +85,10 @@ def _expand(
     found = sorted(name for name in glob.glob(pattern, recursive=True)
                    if files.is_image(name) and files.is_visible(name, pattern))
   else:
-    raise FileNotFoundError(f'{text}: no such file or folder.')
+    raise NotFoundError(f'{text}: no such file or folder.')
   if not found:
     but = f', but {files.describe(others)}' if others else ''
-    raise ValueError(
+    raise UserError(
         f'{text}: no image found{but}. Image suffixes are '
         f'{", ".join(sorted(files.IMAGE_SUFFIXES)[:8])}, ...; pass other '
         'files by name.')
@@ -147,7 +149,7 @@ class ReadProgress:
             'result')
     return int(bool(self.errors))
 
-  def none_readable(self) -> ValueError:
+  def none_readable(self) -> UserError:
     """Returns the error for a command whose images are all unreadable."""
     self.report()  # With the reasons.
-    return ValueError('None of the images has a result.')
+    return UserError('None of the images has a result.')

@@ -20,6 +20,7 @@ from PIL import Image
 from vit_jax.data import preprocessing as preprocessing_lib
 from vit_jax.data.images import decode
 from vit_jax.data.images import ops as ops_lib
+from vit_jax.exceptions import UserError
 
 ImageLike = str | os.PathLike | Image.Image | np.ndarray
 OnError = Callable[[ImageLike, Exception], None]
@@ -28,7 +29,7 @@ OnError = Callable[[ImageLike, Exception], None]
 def is_single(images: Any, *, channels: int) -> TypeGuard[ImageLike]:
   """Whether `images` is one image, for a model with `channels` channels.
 
-  Raises a `ValueError` for an array that is neither one image nor a batch.
+  Raises a `UserError` for an array that is neither one image nor a batch.
   """
   if isinstance(images, (str, os.PathLike, Image.Image)):
     return True
@@ -40,14 +41,14 @@ def is_single(images: Any, *, channels: int) -> TypeGuard[ImageLike]:
 
 
 def _check_shape(shape: tuple[int, ...], *, channels: int) -> None:
-  """Raises a `ValueError` unless an array is an image of the model.
+  """Raises a `UserError` unless an array is an image of the model.
 
   A grey image is not accepted for three channels: [3, height, width] would be
   three of them.
   """
   if not (len(shape) == 3 and shape[-1] == channels) and not (
       len(shape) == 2 and channels == 1):
-    raise ValueError(
+    raise UserError(
         f'An array must be [height, width, {channels}]'
         + ', [height, width]' * (channels == 1)
         + f' or [batch, height, width, {channels}] for this model, but is '
@@ -99,13 +100,13 @@ def batches(
 
 
 def check_batch(images: Any, preprocess: preprocessing_lib.Preprocess) -> None:
-  """Raises a `ValueError` unless `images` is a preprocessed batch."""
+  """Raises a `UserError` unless `images` is a preprocessed batch."""
   shape: tuple[int, ...] = getattr(images, 'shape', ())
   channels = preprocess.channels
   dtype = getattr(images, 'dtype', type(images).__name__)
   if len(shape) != 4 or shape[-1] != channels or (
       not jnp.issubdtype(dtype, jnp.floating)):
-    raise ValueError(
+    raise UserError(
         f'Images must be an array [batch, height, width, {channels}] of floats '
         'in the value range of the model, (images / 255 - mean) / std with '
         f'mean {preprocess.mean} and std {preprocess.std}, but are '
@@ -142,7 +143,7 @@ def open_image(
     try:
       return read(data)
     except ValueError as error:
-      raise ValueError(f'{image}: {error}') from error
+      raise UserError(f'{image}: {error}') from error
   if isinstance(image, Image.Image):
     return read(image)
   pixels = np.asarray(image)
@@ -153,16 +154,16 @@ def open_image(
 def _to_uint8(array: np.ndarray) -> np.ndarray:
   """Returns an array of uint8 or floats as uint8."""
   if not array.size:
-    raise ValueError(f'An image of shape {list(array.shape)} has no pixels.')
+    raise UserError(f'An image of shape {list(array.shape)} has no pixels.')
   if array.dtype == np.uint8:
     return array
   if not np.issubdtype(array.dtype, np.floating):
-    raise ValueError(
+    raise UserError(
         'An image must be uint8 in 0 ... 255 or float in 0 ... 1, but is '
         f'{array.dtype}. Divide it by the value of white: array / 255, or '
         'array / 65535 for 16 bits.')
   if not (array.min() >= 0 and array.max() <= 1):  # Catches NaN, too.
-    raise ValueError(
+    raise UserError(
         'A float image must be in 0 ... 1, but has values from '
         f'{array.min():.4g} to {array.max():.4g}. Divide it by 255, or pass '
         'preprocessed images to model(images).')

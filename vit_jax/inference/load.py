@@ -16,6 +16,7 @@ from vit_jax import registry
 from vit_jax import schema
 from vit_jax.checkpoints import paths as checkpoint_paths
 from vit_jax.data import preprocessing
+from vit_jax.exceptions import UserError
 from vit_jax.inference import model as model_lib
 from vit_jax.models import factory
 from vit_jax.models import positions as positions_lib
@@ -61,7 +62,7 @@ def load(
 
   Raises:
     FileNotFoundError: if there is nothing at `path`.
-    ValueError: if the weights are damaged, of an unknown format, or do not
+    UserError: if the weights are damaged, of an unknown format, or do not
       match the model exactly.
   """
   registry.allow(*imports)
@@ -104,12 +105,12 @@ def rename(model: model_lib.Model, names: Sequence[str]) -> model_lib.Model:
   the outputs by their index.
 
   Raises:
-    ValueError: if there are not as many names as classes, or a name
+    UserError: if there are not as many names as classes, or a name
       belongs to a class with another index.
   """
   labels, count = model.preprocess.labels, model.config.num_classes
   if len(names) != count:
-    raise ValueError(
+    raise UserError(
         f'labels holds {console.format_count(len(names), "name")} (one a line),'
         f' but the model has {count:,} classes.')
   if labels == tuple(names):
@@ -153,7 +154,7 @@ def create(
     **model: other fields of the section `model`.
 
   Raises:
-    ValueError: for an unknown variant or field, or a wrong value.
+    UserError: for an unknown variant or field, or a wrong value.
   """
   config = factory.parse(
       {**model, 'variant': variant, 'num_classes': num_classes})

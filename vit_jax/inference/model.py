@@ -24,6 +24,7 @@ from vit_jax import tree
 from vit_jax import types
 from vit_jax.data import preprocessing as preprocessing_lib
 from vit_jax.evals import passes
+from vit_jax.exceptions import UserError
 from vit_jax.inference import attention as attention_maps
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import predictions
@@ -84,7 +85,7 @@ class Model(weights_lib.Weights):
       [batch, tokens, width], and other outputs of the model.
 
     Raises:
-      ValueError: for other arrays, or images that do not divide into patches.
+      UserError: for other arrays, or images that do not divide into patches.
     """
     images_lib.check_batch(images, self.preprocess)
     size = images.shape[1], images.shape[2]
@@ -95,7 +96,7 @@ class Model(weights_lib.Weights):
     """Function from an image size to the parameters on the device.
 
     All parameters but the position embeddings are shared between sizes. The
-    function raises a `ValueError` if such images do not divide into patches.
+    function raises a `UserError` if such images do not divide into patches.
     """
     on_device = jax.device_put(self.params)
 
@@ -140,7 +141,7 @@ class Model(weights_lib.Weights):
       A `Prediction` per image, or an `Estimate` if the model predicts numbers.
 
     Raises:
-      ValueError: if the model has no head.
+      UserError: if the model has no head.
     """
     return self.collect(
         lambda outputs, _: self.decode(
@@ -167,9 +168,9 @@ class Model(weights_lib.Weights):
       self, what: str = 'classes',
       instead: str = 'its features (the command or method `features`)',
   ) -> None:
-    """Raises a ValueError if the model has no head."""
+    """Raises a UserError if the model has no head."""
     if not self.config.num_classes:
-      raise ValueError(
+      raise UserError(
           f'{self.address or "The model"} has no trained head, and so no '
           f'{what}. Use {instead}, or fine-tune it first.')
 
@@ -187,7 +188,7 @@ class Model(weights_lib.Weights):
     Arguments are those of `predict`.
 
     Raises:
-      ValueError: if the model has no decoder, or images are cropped for it.
+      UserError: if the model has no decoder, or images are cropped for it.
     """
     return registry.load(registry.SEGMENTATION).segment(
         self, images, batch_size=batch_size, flip=flip)
@@ -205,7 +206,7 @@ class Model(weights_lib.Weights):
       batch_size: images per batch.
 
     Raises:
-      ValueError: if the model has no such layer.
+      UserError: if the model has no such layer.
     """
     return np.asarray(self.collect(
         lambda outputs, _: self.extract_layer(outputs, layer), images,
@@ -239,7 +240,7 @@ class Model(weights_lib.Weights):
       registers come first.
 
     Raises:
-      ValueError: if the model has no such attention.
+      UserError: if the model has no such attention.
     """
     return np.asarray(self._attention(
         lambda weights: weights.swapaxes(0, 1), images, batch_size))
@@ -267,7 +268,7 @@ class Model(weights_lib.Weights):
     feature_layers.check_has_tokens(
         self.config, 'attention', instead='model.features')
     if self.config.axial:
-      raise ValueError('Axial attention is limited to rows and columns, so '
+      raise UserError('Axial attention is limited to rows and columns, so '
                        'there is no attention between all tokens.')
     return self.collect(
         lambda outputs, _: function(
@@ -290,7 +291,7 @@ class Model(weights_lib.Weights):
         are not finite, which is then skipped; None raises instead.
     """
     if batch_size < 1:
-      raise ValueError(f'batch_size must be at least 1, but is {batch_size}.')
+      raise UserError(f'batch_size must be at least 1, but is {batch_size}.')
     # One image is not padded to a full batch.
     batch_size = min(
         batch_size, max(operator.length_hint(images, batch_size), 1))
@@ -316,7 +317,7 @@ class Model(weights_lib.Weights):
     single = images_lib.is_single(images, channels=self.preprocess.channels)
     given: list[Any] = [images] if single else list(images)  # type: ignore
     if not given:
-      raise ValueError('No images were given.')
+      raise UserError('No images were given.')
     rows = [row for sources, outputs in self.outputs(
         given, batch_size=batch_size, **options)
             for row in function(outputs, sources)]
@@ -339,7 +340,7 @@ class Model(weights_lib.Weights):
 
     Raises:
       FileExistsError: if `target` exists.
-      ValueError: if the format cannot represent the model, or a parameter is
+      UserError: if the format cannot represent the model, or a parameter is
         not finite.
     """
     notes = save_lib.save(target, form, self, dtype=dtype)

@@ -40,7 +40,7 @@ def predict(
     masks: new folder for the masks of a segmentation model.
 
   Raises:
-    ValueError: if the model has no head, or no image has a result.
+    UserError: if the model has no head, or no image has a result.
   """
   model.check_head()  # Before any image is read.
   columns = label_columns(found)

@@ -11,6 +11,7 @@ import numpy as np
 
 from vit_jax import registry
 from vit_jax import schema
+from vit_jax.exceptions import UserError
 
 ACTIVATIONS = {'softmax': jax.nn.softmax, 'sigmoid': jax.nn.sigmoid}
 
@@ -56,13 +57,13 @@ def finite(
     outputs: outputs [batch, ...] by name; `layers` are not checked.
     sources: the images, without padding.
     dtype: of the model, for the message.
-    on_error: called with each other image; None raises a `ValueError` instead.
+    on_error: called with each other image; None raises a `UserError` instead.
   """
   wrong = {row: name for row in range(len(sources))
            for name, value in outputs.items()
            if name != 'layers' and not np.isfinite(value[row]).all()}
   for row, name in wrong.items():
-    error = ValueError(
+    error = UserError(
         f'the {name} of the model are not finite (NaN or infinity) for this '
         f'image. The weights are damaged, or overflow in {dtype}.')
     if on_error is None:
@@ -84,10 +85,10 @@ def top_classes(
 
   `thresholds` are those of the classes; () decides for the most probable one.
 
-  Raises a `ValueError` for an unknown activation or top_k < 1.
+  Raises a `UserError` for an unknown activation or top_k < 1.
   """
   if top_k < 1:
-    raise ValueError(f'top_k must be at least 1, but is {top_k}.')
+    raise UserError(f'top_k must be at least 1, but is {top_k}.')
   schema.check_name(activation, list(ACTIVATIONS), what='activation')
   probabilities = ACTIVATIONS[activation](jnp.asarray(logits, jnp.float32))
   values, classes = jax.device_get(jax.lax.top_k(

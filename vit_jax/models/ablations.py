@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 import numpy as np
 
 from vit_jax import fields
+from vit_jax.exceptions import UserError
 from vit_jax.models import attention as attention_lib
 from vit_jax.models import layers
 from vit_jax.models import positions as positions_lib
@@ -46,15 +47,15 @@ class AblationConfig(vit.ViTConfig):
   def __post_init__(self):
     super().__post_init__()
     if self.axial and self.has_cls:
-      raise ValueError(
+      raise UserError(
           'Axial attention supports no class token. Set pooling to '
           "'average' or 'attention', and cls to false.")
     if self.position_at != 'stem' and self.position in ('none', 'relative'):
-      raise ValueError(
+      raise UserError(
           f'position {self.position!r} adds nothing to the tokens, so '
           f'position_at cannot be {self.position_at!r}. Leave it out.')
     if self.position == '2d' and self.width % 2:
-      raise ValueError(
+      raise UserError(
           f"position '2d' needs an even width, but it is {self.width}.")
 
   takes_any_tokens = property(lambda self: (
@@ -68,7 +69,7 @@ class AblationConfig(vit.ViTConfig):
   def _resized(self, name: str, array: Any, **options: Any) -> Any:
     if name == 'distances':
       (rows, columns), new = options['old_grid'], options['new_grid']
-      raise ValueError(
+      raise UserError(
           f'{name}: relative positions are distances in a sequence of patches '
           f'of a grid of {rows}x{columns}, and cannot be interpolated to '
           f'{new[0]}x{new[1]}. Keep the resolution of the checkpoint.')

@@ -14,15 +14,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from vit_jax.exceptions import UserError
 from vit_jax.models import layers
 
 Kernel = Literal['plain', 'cudnn', 'splash', 'auto']
 
 
 def check(kernel: Kernel, dtype: str) -> None:
-  """Raises a `ValueError` if a kernel does not support the dtype."""
+  """Raises a `UserError` if a kernel does not support the dtype."""
   if kernel == 'cudnn' and dtype == 'float32':
-    raise ValueError(
+    raise UserError(
         "attention 'cudnn' needs bfloat16, but dtype is 'float32'. Set dtype "
         "to 'bfloat16', or attention to 'plain'.")
 

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from vit_jax.exceptions import UserError
+
 
 @dataclasses.dataclass(frozen=True)
 class DecoderConfig:
@@ -24,6 +26,6 @@ class DecoderConfig:
 
   def __post_init__(self):
     if min((self.cells, *self.widths, *self.layers)) < 1:
-      raise ValueError(
+      raise UserError(
           'decoder.cells, widths and layers must be at least 1, but are '
           f'{self.cells}, {self.widths} and {self.layers}.')

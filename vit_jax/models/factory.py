@@ -15,6 +15,7 @@ import jax
 from vit_jax import fields
 from vit_jax import registry
 from vit_jax import schema
+from vit_jax.exceptions import UserError
 from vit_jax.models import variants
 from vit_jax.models import vit
 from vit_jax.models.model_config import ModelConfig
@@ -29,14 +30,14 @@ def parse(section: Mapping[str, Any]) -> ModelConfig:
   """Returns the record of section `model` with all dimensions.
 
   Raises:
-    ValueError: for an unknown name, key or variant, or a missing dimension.
+    UserError: for an unknown name, key or variant, or a missing dimension.
   """
   variant = section.get('variant')
   implied: dict[str, Any] = (
       variants.section(str(variant)) if variant else {'name': 'vit'})
   merged = {**implied, **section}
   if variant and _is_vit(merged['name']) != _is_vit(implied['name']):
-    raise ValueError(
+    raise UserError(
         f'model.variant {variant!r} is a {implied["name"]}, but model.name is '
         f'{merged["name"]!r}. Leave out one of them.')
   stem, given = implied.get('backbone'), section.get('backbone') or {}

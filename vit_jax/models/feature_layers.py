@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 import numpy as np
 
 from vit_jax import schema
+from vit_jax.exceptions import UserError
 
 FEATURES = ('representation', 'pooled', 'logits')
 TOKEN_FEATURES = ('cls', 'mean', 'tokens', 'patches')
@@ -33,7 +34,7 @@ def output(layer: str, config: Any, *, what: str = 'layer') -> str:
     what: name of the setting, for messages.
 
   Raises:
-    ValueError: if the model has no such layer.
+    UserError: if the model has no such layer.
   """
   kind, colon, number = layer.partition(':')
   schema.check_name(kind, (*FEATURES, *TOKEN_FEATURES), what=what)
@@ -41,21 +42,21 @@ def output(layer: str, config: Any, *, what: str = 'layer') -> str:
   if tokens or kind == 'pooled':
     check_has_tokens(config, kind, instead=f"{what}='representation'")
   if kind == 'cls' and not config.has_cls:
-    raise ValueError(f"The model has no class token. Use {what}='mean'.")
+    raise UserError(f"The model has no class token. Use {what}='mean'.")
   if not colon:
     return 'tokens' if tokens else layer
   depth = config.num_layers
   if not tokens or number not in map(str, range(1, depth + 1)):
-    raise ValueError(
+    raise UserError(
         f'{what} is {layer!r}, but a number from 1 to {depth} may follow '
         f'{", ".join(TOKEN_FEATURES)} only, such as patches:{depth}.')
   return f'layers/{number}'
 
 
 def check_has_tokens(config: Any, what: str, *, instead: str) -> None:
-  """Raises a `ValueError` if the model is not a Transformer."""
+  """Raises a `UserError` if the model is not a Transformer."""
   if not config.num_layers:
-    raise ValueError(
+    raise UserError(
         f'A {config.name} has no tokens, and so no {what}. Use {instead}.')
 
 

@@ -13,6 +13,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from vit_jax import fields
+from vit_jax.exceptions import UserError
 from vit_jax.models import decoder_config
 from vit_jax.models import positions
 
@@ -87,16 +88,16 @@ class ModelConfig:
   def grid(self, image_shape: tuple[int, int]) -> tuple[int, int]:
     """Returns the rows and columns of patch tokens of an image.
 
-    Raises a `ValueError` if the image (height, width) does not divide.
+    Raises a `UserError` if the image (height, width) does not divide.
     """
     del image_shape
     return 1, 1
 
   def check_complete(self) -> None:
-    """Raises a `ValueError` if a dimension is missing."""
+    """Raises a `UserError` if a dimension is missing."""
     missing = [name for name in self.dimensions if not getattr(self, name)]
     if missing:
-      raise ValueError(
+      raise UserError(
           f'The model has neither a variant nor {", ".join(missing)}. Set '
           'model.variant to e.g. "B/16", or each dimension, or start from a '
           'checkpoint: --config.init.checkpoint=RUN.')
@@ -131,7 +132,7 @@ class ModelConfig:
     a path such as 'encoder/layers/positions'.
 
     Raises:
-      ValueError: if it cannot be interpolated.
+      UserError: if it cannot be interpolated.
     """
     if name.split('/')[-1] not in self.position_params or (
         tuple(old_grid) == tuple(new_grid)):

@@ -9,6 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Float
 import numpy as np
 
+from vit_jax.exceptions import UserError
+
 # Methods of interpolation to another grid; see `resize_positions`.
 Interpolation = Literal[
     'linear', 'bilinear', 'bilinear_sharp', 'cubic', 'bicubic',
@@ -22,14 +24,14 @@ def grid_shape(
   """Returns rows and columns of patches in an image (height, width).
 
   Raises:
-    ValueError: if the image does not divide into patches.
+    UserError: if the image does not divide into patches.
   """
   if any(size % p or size == 0 for size, p in zip(image_shape, patch)):
     below = [size // p * p for size, p in zip(image_shape, patch)]
     above = [-(-size // p) * p or p for size, p in zip(image_shape, patch)]
     sizes = [f'{h}x{w}' for h, w in dict.fromkeys([tuple(below), tuple(above)])
              if h and w]
-    raise ValueError(
+    raise UserError(
         f'An image of {image_shape[0]}x{image_shape[1]} does not divide into '
         f'patches of {patch[0]}x{patch[1]}. Nearest sizes that do: '
         f'{" and ".join(sizes)}.')
@@ -108,12 +110,12 @@ def resize_positions(
       ratio: a square as long as the longer side is cropped (RADIO).
 
   Raises:
-    ValueError: if `positions` holds fewer tokens than `old_grid`.
+    UserError: if `positions` holds fewer tokens than `old_grid`.
   """
   *layers, tokens, width = positions.shape
   prefix = tokens - old_grid[0] * old_grid[1]
   if prefix < 0:
-    raise ValueError(
+    raise UserError(
         f'{tokens} position embeddings do not cover a grid of '
         f'{old_grid[0]}x{old_grid[1]}.')
   if tuple(old_grid) == tuple(new_grid):

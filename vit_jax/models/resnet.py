@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from vit_jax import fields
+from vit_jax.exceptions import UserError
 from vit_jax.models import layers
 from vit_jax.models import model_config
 from vit_jax.models import vit
@@ -49,10 +50,10 @@ class StemConfig:
 
   def __post_init__(self):
     if min(self.depths, default=1) < 1:
-      raise ValueError(
+      raise UserError(
           f'Each stage needs at least one unit, but depths is {self.depths}.')
     if self.width < 1 or self.width % GROUPS:
-      raise ValueError(
+      raise UserError(
           f'width must be a multiple of the {GROUPS} groups of a group norm, '
           f'but is {self.width}.')
 
@@ -249,7 +250,7 @@ class ResNetConfig(model_config.ModelConfig):
 
   def check_complete(self) -> None:
     if self.backbone is None or not self.backbone.depths:
-      raise ValueError(
+      raise UserError(
           'A ResNet needs its stages. Set model.variant to e.g. "R50x1", or '
           'model.backbone.depths to e.g. [3, 4, 6, 3].')
 

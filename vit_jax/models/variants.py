@@ -7,6 +7,7 @@ from typing import Any
 
 from vit_jax import registry
 from vit_jax import schema
+from vit_jax.exceptions import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,12 +94,12 @@ def section(variant: str) -> dict[str, Any]:
   that differ from a plain ViT.
 
   Raises:
-    ValueError: for an unknown size or name, or if the form is not SIZE/PATCH.
+    UserError: for an unknown size or name, or if the form is not SIZE/PATCH.
   """
   if match := re.fullmatch(r'R(\d+)x(\d+)', variant):
     layers, factor = int(match[1]), int(match[2])
     if layers not in STAGES or not factor:
-      raise ValueError(
+      raise UserError(
           f'A ResNet has the form R<layers>x<width>, such as "R50x1", but is '
           f'{variant!r}. Layers: {", ".join(map(str, STAGES))}.')
     return {'name': 'resnet', 'backbone': {
@@ -114,7 +115,7 @@ def section(variant: str) -> dict[str, Any]:
         table[variant].size, name='backbone', **table[variant].settings)
   match = re.fullmatch(r'(\w+)/(\d+)', variant)
   if not match or int(match[2]) == 0:
-    raise ValueError(
+    raise UserError(
         f'A variant has the form SIZE/PATCH, such as "B/16", but is '
         f'{variant!r}. Sizes: {", ".join(SIZES)}.')
   schema.check_name(match[1], list(SIZES), what='model size')

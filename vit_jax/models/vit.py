@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from vit_jax import fields
+from vit_jax.exceptions import UserError
 from vit_jax.models import attention as attention_lib
 from vit_jax.models import layers
 from vit_jax.models import model_config
@@ -91,13 +92,13 @@ class ViTConfig(model_config.ModelConfig):
     fields.check_range(self, 'width', 'depth', 'mlp_dim', 'num_heads', 'patch')
     fields.check_range(self, 'unroll', low=1)
     if self.width % (self.num_heads or 1):
-      raise ValueError(
+      raise UserError(
           f'width {self.width} does not divide into {self.num_heads} heads.')
     if self.position == 'sincos' and self.width % 4:
-      raise ValueError("position 'sincos' needs a width divisible by 4, but it "
+      raise UserError("position 'sincos' needs a width divisible by 4, but it "
                        f'is {self.width}.')
     if self.pooling.startswith('cls') and self.cls is False:
-      raise ValueError(
+      raise UserError(
           f'pooling {self.pooling!r} needs the class token, but cls is false. '
           "Set pooling to 'average' or 'attention', or leave cls out.")
     attention_lib.check(self.attention, self.dtype)

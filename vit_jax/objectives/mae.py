@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray
 
 from vit_jax import fields
+from vit_jax.exceptions import UserError
 from vit_jax.models import model_config
 from vit_jax.models import vit
 from vit_jax.objectives import masked_patch
@@ -44,7 +45,7 @@ class MaeConfig(masked_patch.MaskingConfig):
     fields.check_range(
         self, 'decoder_width', 'decoder_depth', 'decoder_heads', low=1)
     if self.decoder_width % self.decoder_heads or self.decoder_width % 4:
-      raise ValueError(
+      raise UserError(
           f'decoder_width {self.decoder_width} must divide into '
           f'{self.decoder_heads} heads (decoder_heads) and be a multiple of 4 '
           'for sine-cosine positions.')
@@ -52,7 +53,7 @@ class MaeConfig(masked_patch.MaskingConfig):
   def decoder(self, model: model_config.ModelConfig) -> vit.ViTConfig:
     """Returns the decoder of a model, or raises if it is not supported."""
     if not isinstance(model, vit.ViTConfig) or not model.takes_any_tokens:
-      raise ValueError(
+      raise UserError(
           'objective mae needs positions that are added once, at the stem, '
           'and attention over any subset of patches of the image, unlike those '
           f'of {model.describe_kind()}. Use another model, or '
@@ -71,7 +72,7 @@ class MaeConfig(masked_patch.MaskingConfig):
     """Samples visible patches: the first of a random order (appendix A.1)."""
     visible = patches - round(self.masked * patches)
     if not 0 < visible < patches:
-      raise ValueError(
+      raise UserError(
           f'objective.masked: {self.masked} of {patches} patches leaves '
           f'{visible} visible. Use another fraction or smaller patches.')
     order = jax.random.permutation(

@@ -21,6 +21,7 @@ from jaxtyping import Array, Int, PRNGKeyArray
 from vit_jax import fields
 from vit_jax import metrics
 from vit_jax import types
+from vit_jax.exceptions import UserError
 from vit_jax.models import masked_patch as masked_patch_model
 from vit_jax.models import model_config
 from vit_jax.objectives import objective
@@ -42,7 +43,7 @@ class MaskingConfig(objective.ObjectiveConfig):
   def decoder(self, model: Any) -> Any:
     """Returns the config of the decoder of a model; None for a single layer.
 
-    Raises a `ValueError` if the model is not supported.
+    Raises a `UserError` if the model is not supported.
     """
     del model
     return None
@@ -64,12 +65,12 @@ class MaskingConfig(objective.ObjectiveConfig):
     """Returns the model with the prediction layer of the target.
 
     Raises:
-      ValueError: for a ResNet or hybrid, too few patches, or an image size that
+      UserError: for a ResNet or hybrid, too few patches, or an image size that
         is not divisible by the grid.
     """
     what = f'objective {self.name}'
     if not model.has_patches:
-      raise ValueError(
+      raise UserError(
           f'{what} needs a ViT on patches of the image, but the model is a '
           f'{model.name}: the receptive field of a ResNet leaks the pixels of '
           'a patch to its neighbours. Choose another model.variant, such as '
@@ -77,12 +78,12 @@ class MaskingConfig(objective.ObjectiveConfig):
     height, width, channels = image_shape
     rows, columns = model.grid((height, width))
     if height % rows or width % columns:
-      raise ValueError(
+      raise UserError(
           f'{what}: an image of {height}x{width} does not divide into the '
           f'{rows}x{columns} patches of the model. Choose another '
           'data.resolution.')
     if channels > 3 and self.target in patch_targets.SIDES:
-      raise ValueError(
+      raise UserError(
           f'objective.target {self.target} has {patch_targets.LEVELS} ** '
           f'{channels} classes with {channels} channels, which are too many. '
           'Use --config.objective.target=patch.')
@@ -120,7 +121,7 @@ class MaskedPatchConfig(MaskingConfig):
   def __post_init__(self):
     fields.check_range(self, 'corrupted', above=0, most=1)
     if min(self.shares) < 0 or not math.isclose(sum(self.shares), 1):
-      raise ValueError(
+      raise UserError(
           'shares must be three fractions (mask, other patch, kept) '
           f'with sum 1, but are {self.shares}.')
 
@@ -146,17 +147,17 @@ def counts(config: MaskedPatchConfig, patches: int) -> tuple[int, int, int]:
   """Returns the numbers of masked, swapped and kept patches of an image.
 
   Raises:
-    ValueError: without corrupted patches, or without another patch to swap.
+    UserError: without corrupted patches, or without another patch to swap.
   """
   corrupted = round(config.corrupted * patches)
   if not corrupted:
-    raise ValueError(
+    raise UserError(
         f'objective.corrupted: {config.corrupted} of {patches} patches rounds '
         'to 0. Use a larger fraction or smaller patches.')
   masked = round(config.shares[0] * corrupted)
   swapped = min(round(config.shares[1] * corrupted), corrupted - masked)
   if swapped and patches < 2:
-    raise ValueError(
+    raise UserError(
         'objective.shares: an image of one patch has no other patch to swap '
         'with. Use smaller patches.')
   return masked, swapped, corrupted - masked - swapped

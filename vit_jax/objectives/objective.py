@@ -181,7 +181,7 @@ class ObjectiveConfig:
   def resolve(self, dataset: data.Metadata) -> 'ObjectiveConfig':
     """Returns the record with the settings that depend on the labels.
 
-    Raises a `ValueError` if a setting does not apply to the labels.
+    Raises a `UserError` if a setting does not apply to the labels.
     """
     del dataset
     return self
@@ -190,7 +190,7 @@ class ObjectiveConfig:
     """Returns the dataset with the labels that the objective needs.
 
     Raises:
-      ValueError: if it has none.
+      UserError: if it has none.
     """
     return dataset
 
@@ -205,7 +205,7 @@ class ObjectiveConfig:
     """Returns the module to train, which may extend the model.
 
     Raises:
-      ValueError: if the objective does not support the model.
+      UserError: if the objective does not support the model.
     """
     del image_shape
     return factory.build(model, num_classes=num_classes)
@@ -214,6 +214,6 @@ class ObjectiveConfig:
     """Returns the loss.
 
     Raises:
-      ValueError: if the objective does not support the labels.
+      UserError: if the objective does not support the labels.
     """
     raise NotImplementedError

@@ -17,6 +17,7 @@ from vit_jax import fields
 from vit_jax import losses
 from vit_jax import metrics
 from vit_jax import types
+from vit_jax.exceptions import UserError
 from vit_jax.objectives import objective
 
 
@@ -47,7 +48,7 @@ class SupervisedConfig(objective.ObjectiveConfig):
     given = self.class_weights
     if isinstance(given, tuple) and not (
         given and all(0 <= w < math.inf for w in given) and any(given)):
-      raise ValueError(
+      raise UserError(
           'class_weights must be finite and at least 0, and not all 0, but are '
           f'{given}.')
     fields.check_range(self, 'label_smoothing', end=1)
@@ -72,7 +73,7 @@ class SupervisedConfig(objective.ObjectiveConfig):
         ('class_weights',
          self.class_weights == 'none' or labels == 'classes')):
       if not applies:
-        raise ValueError(
+        raise UserError(
             f'objective.{name} is {getattr(self, name)!r}, but the labels are '
             f'{labels}. ' + (f'Use {" or ".join(known)}, or leave it out.'
                              if name == 'loss' else 'Leave it out.'))
@@ -100,14 +101,14 @@ def class_weights(
     counts: examples of each class in the training split.
 
   Raises:
-    ValueError: for a wrong number of weights, or 0 for all classes with
+    UserError: for a wrong number of weights, or 0 for all classes with
       examples.
   """
   weights = config.class_weights
   if isinstance(weights, tuple):
     relative = np.asarray(weights)
     if len(weights) != len(counts) or not (relative * counts).any():
-      raise ValueError(
+      raise UserError(
           f'objective.class_weights has {len(weights)} weights, '
           f'{int((relative > 0).sum())} of them above 0, but there are '
           f'{len(counts)} classes. Give one weight per class, above 0 for at '

@@ -15,6 +15,7 @@ from vit_jax import fields
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax import types
+from vit_jax.exceptions import UserError
 from vit_jax.optim import schedules
 
 # Kernels decay; biases, norm scales, position embeddings and the cls token do
@@ -78,12 +79,12 @@ class CommonConfig:
     for pattern, multiplier in (
         *self.weight_decay_rules, *self.learning_rate_rules):
       if not 0.0 <= multiplier < float('inf'):
-        raise ValueError(
+        raise UserError(
             f'The multiplier of {pattern!r} must be at least 0 and finite, but '
             f'is {multiplier}.')
     for pattern, multiplier in self.learning_rate_rules:
       if not multiplier:
-        raise ValueError(
+        raise UserError(
             f'learning_rate_rules: the multiplier of {pattern!r} is 0. To '
             'leave parameters untrained, name them in frozen, which also '
             'saves their optimizer state.')
@@ -141,7 +142,7 @@ class SgdConfig(CommonConfig):
     super().__post_init__()
     fields.check_range(self, 'momentum', end=1)
     if self.nesterov and not self.momentum:
-      raise ValueError(
+      raise UserError(
           'nesterov=True needs a momentum above 0. Set momentum=0.9, or '
           'nesterov=False.')
 

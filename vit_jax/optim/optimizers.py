@@ -30,6 +30,7 @@ import optax
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax import tree
+from vit_jax.exceptions import UserError
 from vit_jax.optim import config as optim_config
 from vit_jax.optim import schedules
 
@@ -68,7 +69,7 @@ def build(
     to_steps: converts a duration to a number of steps.
 
   Raises:
-    ValueError: if a rule matches no parameter, every parameter is frozen,
+    UserError: if a rule matches no parameter, every parameter is frozen,
       `layer_decay` has no layers, the warm-up is longer than the run, or Optax
       refuses its arguments.
   """
@@ -133,7 +134,7 @@ def _trainable(config: optim_config.CommonConfig, params: Any) -> Any:
       params, [(pattern, False) for pattern in config.frozen], default=True,
       where='optimizer.frozen')
   if not any(jax.tree.leaves(trainable)):
-    raise ValueError(
+    raise UserError(
         f'optimizer.frozen {list(config.frozen)} matches every parameter: '
         'nothing is left to train.')
   return trainable

@@ -15,6 +15,7 @@ import optax
 
 from vit_jax import fields
 from vit_jax import schema
+from vit_jax.exceptions import UserError
 
 # Learning rate as a function of the number of earlier updates.
 Schedule = Callable[[jax.typing.ArrayLike], jax.Array]
@@ -72,18 +73,18 @@ class ScheduleConfig:
                'cooldown': ('constant', 'rsqrt', 'stair')}
     for key, names in readers.items():
       if getattr(self, key) and self.name not in names:
-        raise ValueError(
+        raise UserError(
             f'the schedule {self.name!r} has no {key}; only '
             f'{" and ".join(names)} do. Remove it or change the name.')
     fields.check_range(self, 'power', above=0)
     fields.check_range(self, 'end', most=1)
     if (self.name == 'stair') != bool(self.stairs) or (
         min([0.0, *(factor for _, factor in self.stairs)]) < 0):
-      raise ValueError(
+      raise UserError(
           'stair needs stairs, pairs of a time and a factor that is not '
           f'negative; got {schema.to_plain(self.stairs)}.')
     if self.warmup_limit and not self.warmup:
-      raise ValueError(
+      raise UserError(
           'warmup_limit needs a warm-up, but there is none. Set warmup too.')
 
 
@@ -93,7 +94,7 @@ def build(
   """Returns the schedule of a run of `total_steps` updates, in float32.
 
   Raises:
-    ValueError: if warm-up and cool-down are longer than the run.
+    UserError: if warm-up and cool-down are longer than the run.
   """
   warmup = to_steps(config.warmup) if config.warmup else 0
   if config.warmup_limit:
@@ -114,7 +115,7 @@ def build(
   else:
     timescale = to_steps(config.timescale or _RSQRT_TIMESCALE)
     if timescale < 1:
-      raise ValueError(
+      raise UserError(
           'optimizer.schedule.timescale must be at least one step, but is '
           f'{timescale}.')
     # During the warm-up the count is negative and the result unused; a NaN
@@ -145,6 +146,6 @@ def _check_lengths(
       f'optimizer.schedule.{key} is {steps:,} steps '
       f'({schema.to_plain(getattr(config, key))})'
       for key, steps in (('warmup', warmup), ('cooldown', cooldown)) if steps]
-  raise ValueError(
+  raise UserError(
       f'{" and ".join(parts)}, but the whole run is {total_steps:,} steps. '
       'Lengthen the run, or use a percentage, such as {"percent": 5}.')

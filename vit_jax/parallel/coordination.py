@@ -22,6 +22,7 @@ from jax._src import distributed
 from jax.experimental import multihost_utils
 
 from vit_jax import exceptions
+from vit_jax.exceptions import UserError
 
 # Time limit of all calls, as long as `log.start_secs`: during the start, one
 # process may compile for hours while others load from the cache.
@@ -42,7 +43,7 @@ _stop_checks = itertools.count(1)
 _T = TypeVar('_T')
 
 
-class LostError(RuntimeError):
+class LostError(UserError):
   """Another process of the run ended or cannot be reached.
 
   Attributes:
@@ -60,7 +61,7 @@ def run_on_first(name: str, function: Callable[[], _T]) -> _T | None:
     function: returns JSON-compatible data.
 
   Raises:
-    ValueError: in other processes, with the message of an error in process 0.
+    UserError: in other processes, with the message of an error in process 0.
     LostError: in other processes, if process 0 does not respond in time.
     Exception: in process 0, whatever `function` raises.
   """
@@ -73,7 +74,7 @@ def run_on_first(name: str, function: Callable[[], _T]) -> _T | None:
       answer = json.loads(client.blocking_key_value_get(key, START_SECS * 1000))
     if 'error' in answer:
       _wait_until_read(client, key)
-      raise ValueError(answer['error'])
+      raise UserError(answer['error'])
     return answer['result']
   try:
     result = function()
@@ -93,7 +94,7 @@ def check_equal(name: str, values: Mapping[str, Any]) -> None:
     values: JSON-compatible data by description.
 
   Raises:
-    ValueError: in every process, with the first difference.
+    UserError: in every process, with the first difference.
     LostError: if a process does not respond in time.
   """
   client = _client()
@@ -110,7 +111,7 @@ def check_equal(name: str, values: Mapping[str, Any]) -> None:
             f'{key}/{i}', START_SECS * 1000))
       for what in {**own, **other}:
         if own.get(what) != other.get(what):
-          raise ValueError(
+          raise UserError(
               f'Processes of one run differ in {what}: process 0 has '
               f'{own.get(what)!r}, process {i} has {other.get(what)!r}. Start '
               'all with the same command, code, packages and data.')

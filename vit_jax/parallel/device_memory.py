@@ -14,6 +14,7 @@ import numpy as np
 import psutil
 
 from vit_jax import exceptions
+from vit_jax.exceptions import UserError
 
 # The rest is left to image decoding and other processes.
 USABLE_FRACTION = 0.9
@@ -35,7 +36,7 @@ def explain_shortage(
 
   `what` is the operation, such as 'Training', and `advice` a remedy.
   """
-  return exceptions.replaced_by(lambda error: ValueError(
+  return exceptions.replaced_by(lambda error: UserError(
       f'{what} ran out of device memory. {advice} '
       f'({exceptions.first_line(error)})') if (
           isinstance(error, jax.errors.JaxRuntimeError)

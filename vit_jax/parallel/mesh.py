@@ -10,6 +10,7 @@ from jax.experimental import mesh_utils
 from vit_jax import console
 from vit_jax import schema
 from vit_jax import types
+from vit_jax.exceptions import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +66,7 @@ class MeshConfig:
     schema.check_name(self.preset, ['auto', *PRESETS], what='mesh.preset')
     sizes = [s for s in (self.data, self.fsdp, self.tensor) if s is not None]
     if sizes.count(-1) > 1 or any(s == 0 or s < -1 for s in sizes):
-      raise ValueError(
+      raise UserError(
           'Mesh axes must be positive, except that one may be -1; got '
           f'{dict(zip(types.MESH_AXES, (self.data, self.fsdp, self.tensor)))}.'
           ' For fsdp and tensor, None takes the preset.')
@@ -87,7 +88,7 @@ def resolve(
   With few devices, the preset's `tensor` is reduced before its `fsdp`.
 
   Raises:
-    ValueError: if the axes do not fill the devices exactly.
+    UserError: if the axes do not fill the devices exactly.
   """
   row = PRESETS[preset(config, num_params)]
   taken = math.prod(
@@ -103,7 +104,7 @@ def resolve(
   requested = config.data, fsdp, tensor
   data, fsdp, tensor = (left if s == -1 else s for s in requested)
   if rest or data * fsdp * tensor != num_devices:
-    raise ValueError(
+    raise UserError(
         f'The mesh {dict(zip(types.MESH_AXES, requested))} does not fill '
         f'{console.format_count(num_devices, "device")}. '
         + (f'The product of the others, {taken}, must divide {num_devices}.'
@@ -122,7 +123,7 @@ def build(
   `num_params` is the number of parameters, which determines the preset.
 
   Raises:
-    ValueError: if the devices do not fill the mesh exactly, or their topology
+    UserError: if the devices do not fill the mesh exactly, or their topology
       does not allow it.
   """
   devices = jax.devices() if devices is None else devices
@@ -132,14 +133,14 @@ def build(
     slices = {getattr(device, 'slice_index', 0) for device in devices
               if device.platform == 'tpu'}
     if len(slices) > 1:
-      raise ValueError(f'the devices belong to {len(slices)} slices')
+      raise UserError(f'the devices belong to {len(slices)} slices')
     # `jax.make_mesh` does not split sides of a slice, except on v5e, and so
     # rejects 8 x 8 x 1 on 4 x 4 x 4 chips. Other meshes are the same.
     device_array = mesh_utils.create_device_mesh(
         sizes, devices, allow_split_physical_axes=True)
   except (NotImplementedError, ValueError, AssertionError) as error:
     requested = dict(zip(types.MESH_AXES, sizes))
-    raise ValueError(
+    raise UserError(
         f'The mesh {requested} is not possible on {len(devices)} x '
         f'{devices[0].device_kind}: {error or "unsupported topology"}. Use '
         'sizes that divide the sides of one slice (powers of two).'
@@ -173,7 +174,7 @@ def check_batch_size(
   """
   divisor = data_parallelism(mesh) * microbatches
   if batch_size % divisor:
-    raise ValueError(
+    raise UserError(
         f'{setting} {batch_size} does not divide over '
         f'data x fsdp = {data_parallelism(mesh)} devices'
         + f' in {microbatches} microbatches' * (microbatches > 1)

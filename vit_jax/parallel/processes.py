@@ -7,6 +7,8 @@ given by flags.
 
 import jax
 
+from vit_jax.exceptions import UserError
+
 # A process without heartbeats for this time counts as lost, and the others end
 # (JAX's default is 100).
 HEARTBEAT_SECS = 60
@@ -33,7 +35,7 @@ def start(
     Whether this is process 0, which writes files and prints.
 
   Raises:
-    ValueError: if the flags are inconsistent, or JAX cannot connect.
+    UserError: if the flags are inconsistent, or JAX cannot connect.
   """
   flags = (coordinator, num_processes, process_id)
   if flags == (None, 1, None):
@@ -48,7 +50,7 @@ def start(
   except Exception as error:
     if flags == (None, None, None) and 'coordinator_address' in str(error):
       return True  # JAX found no cluster.
-    raise ValueError(
+    raise UserError(
         f'Cannot connect to the other processes: {error}. Give each process '
         '--coordinator=HOST:PORT, with a free port of process 0, '
         '--num-processes=N and --process-id from 0 to N - 1; or '

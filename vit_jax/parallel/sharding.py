@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec
 
 from vit_jax import tree
 from vit_jax import types
+from vit_jax.exceptions import UserError
 
 P = ParamSpec('P')
 T = TypeVar('T')
@@ -42,7 +43,7 @@ def param_specs(
   """Returns partition specs by path, from boxed parameters or shapes.
 
   Raises:
-    ValueError: if a dimension does not divide over its mesh axis.
+    UserError: if a dimension does not divide over its mesh axis.
   """
   names = axis_names(boxed_params)
   shapes = tree.flatten(nn.unbox(boxed_params))
@@ -51,7 +52,7 @@ def param_specs(
     axes = [RULES.get(name or '') for name in names[path]]
     for axis, size, name in zip(axes, leaf.shape, names[path]):
       if axis and size % mesh.shape[axis]:
-        raise ValueError(
+        raise UserError(
             f'{path} {tuple(leaf.shape)}: axis {name!r} of {size} does not '
             f'divide over mesh axis {axis!r} of {mesh.shape[axis]}. Use a '
             f'divisor of {size} for mesh.{axis}.')

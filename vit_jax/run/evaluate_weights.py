@@ -19,6 +19,7 @@ from vit_jax import schema
 from vit_jax import types
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths as checkpoint_paths
+from vit_jax.exceptions import UserError
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import fit_weights
@@ -69,7 +70,7 @@ def config_for(
     flip: averages the outputs for each image and its mirror image.
 
   Raises:
-    ValueError: if there is no config, or no such evaluator.
+    UserError: if there is no config, or no such evaluator.
   """
   is_model = isinstance(weights, model_lib.Model)
   changes = {**({'source': source, 'split': ''} if source else {}),
@@ -92,7 +93,7 @@ def config_for(
     config = config_lib.resolve_with(
         prepare(stage, dict(weights.run)), overrides)
   else:
-    raise ValueError(
+    raise UserError(
         f'{weights.address or "The model"} has no config of a training run, '
         'which selects data and evaluators. Use --config=configs/x.py.')
   if is_model:
@@ -121,7 +122,7 @@ def _evaluators(
       found[name] = known[schema.check_name(
           name, list(known), what='evaluator (--evaluators)')]
   if not found:
-    raise ValueError(
+    raise UserError(
         'The config has no evaluators: its section evals is empty. Use '
         f'--evaluators. Known: {", ".join(defaults)}.')
   return {name: {**section, **changes} for name, section in found.items()}

@@ -9,6 +9,7 @@ from vit_jax import schema
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import manager
+from vit_jax.exceptions import UserError
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.experiment import frozen_weights
@@ -93,7 +94,7 @@ def run_due(
     counters.add_metric(row[best], mode=config_lib.metric_mode(
         config, best, setting='checkpoint.best'))
   elif best.partition('/')[0] in due:
-    raise ValueError(f'checkpoint.best is {best!r}, but the metrics are '
+    raise UserError(f'checkpoint.best is {best!r}, but the metrics are '
                      f'{", ".join(row)}. Choose one of them.')
   counters.add_evals(row)
   reason = early_stop(experiment, counters)

@@ -59,7 +59,7 @@ def train(
     profile_steps: number of steps to profile.
 
   Raises:
-    ValueError: if a step or an evaluation does not fit into memory, `workdir`
+    UserError: if a step or an evaluation does not fit into memory, `workdir`
       holds an incompatible run, or another run is active there.
     signals.Stopped: after a signal; the state is saved.
     health.NonFiniteError: if the loss or a gradient is not finite.

@@ -26,6 +26,7 @@ from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import manager
 from vit_jax.data import earlier as earlier_data
 from vit_jax.data.sources import files
+from vit_jax.exceptions import UserError
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
 from vit_jax.experiment import experiment as experiment_lib
@@ -65,12 +66,12 @@ def restore_or_init(
   """Restores the state of a run, or initialises it if there is none.
 
   Raises:
-    ValueError: if the checkpoint belongs to an incompatible run, trained on
+    UserError: if the checkpoint belongs to an incompatible run, trained on
       images that are now held out, or the base of adapters is missing or has
       changed.
   """
   if experiment.config.lora.rank and weights is None:
-    raise ValueError(
+    raise UserError(
         'lora.rank is set, but there are no weights to adapt. Set '
         '--config.init.checkpoint.')
   matched: list[tuple[experiment_lib.Experiment, str]] = []
@@ -142,7 +143,7 @@ def _resume(
   """Compares the run with its checkpoint.
 
   Raises:
-    ValueError: if it cannot resume with this config, these data or weights.
+    UserError: if it cannot resume with this config, these data or weights.
   """
   counters = counters_lib.Counters.restore(
       restored.progress, step=int(restored.state.step))
@@ -164,7 +165,7 @@ def _resume(
       experiment, counters, changes, data_problem=data_changes.problem,
       weights=weights)
   if problem:
-    raise ValueError(
+    raise UserError(
         f'The run in {workdir} {problem} or use another --workdir.{noted}')
   return Start(
       counters, f'Resuming from step {counters.step:,} of {workdir}.{noted}',

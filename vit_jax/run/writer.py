@@ -23,6 +23,7 @@ import jax
 
 from vit_jax import atomic_files
 from vit_jax import untrusted
+from vit_jax.exceptions import UserError
 
 FILENAME = 'metrics.jsonl'
 # Objects in a bucket cannot be appended to: rows are uploaded together, at most
@@ -123,7 +124,7 @@ def read_rows(workdir: epath.PathLike) -> list[dict[str, Any]]:
   An incomplete last line is ignored; a missing file has no rows.
 
   Raises:
-    ValueError: if another line is not a valid row.
+    UserError: if another line is not a valid row.
   """
   return [
       {name: math.nan if value is None else value
@@ -142,7 +143,7 @@ def _read(path: epath.Path) -> list[dict[str, Any]]:
       row = untrusted.parse_json(line)
       row['step'] = int(row['step'])
     except (ValueError, OverflowError, TypeError, KeyError) as error:
-      raise ValueError(
+      raise UserError(
           f'{path}, line {number}: expected a row such as {{"step": 10, '
           f'"train/loss": 2.3}}, found {line[:80]!r}. Fix or delete the '
           'line.') from error

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from vit_jax import tree
 from vit_jax import types
+from vit_jax.exceptions import UserError
 
 
 @flax.struct.dataclass
@@ -51,7 +52,7 @@ class NonFinite(clu.metrics.Metric):
         self, other)
 
 
-class NonFiniteError(RuntimeError):
+class NonFiniteError(UserError):
   """A loss or gradient is not finite."""
 
 

@@ -18,6 +18,7 @@ from vit_jax import registry
 from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import paths
+from vit_jax.exceptions import UserError
 from vit_jax.models import positions as positions_lib
 from vit_jax.models import vit
 from vit_jax.weights import weights as weights_lib
@@ -65,7 +66,7 @@ class InitConfig:
 
   def __post_init__(self):
     if self.checkpoint and self.stage:
-      raise ValueError(
+      raise UserError(
           'Parameters start from a checkpoint or from a stage, not from both: '
           f'got checkpoint={self.checkpoint!r} and stage={self.stage!r}.')
 
@@ -123,7 +124,7 @@ def adapt(
     Parameters shaped as `initial`, and a row for each name on either side.
 
   Raises:
-    ValueError: if a parameter is missing, unexpected, or of another shape.
+    UserError: if a parameter is missing, unexpected, or of another shape.
   """
   have, want = tree.flatten(params), tree.flatten(initial)
   is_new = tree.flatten(tree.map_rules(
@@ -155,7 +156,7 @@ def adapt(
           ': to start from these embeddings and train them, set '
           '--config.model.position=learned' * (name == 'positions')))
   if problems:
-    raise ValueError(
+    raise UserError(
         'The checkpoint does not fit the model:\n  ' + '\n  '.join(problems)
         + '\nCorrect the section model, or list parameters that keep their '
         'initial values in init.new and those to leave out in init.ignored.')
@@ -205,7 +206,7 @@ def match_classes(
   `owner` is for messages.
 
   Raises:
-    ValueError: if they have other classes; see `classes.match`.
+    UserError: if they have other classes; see `classes.match`.
   """
   numbers, line = classes_lib.match(
       classes_lib.Classes(owner, weights.config.num_classes,

@@ -10,6 +10,7 @@ import numpy as np
 
 from vit_jax import tree
 from vit_jax.data import preprocessing
+from vit_jax.exceptions import UserError
 from vit_jax.models import factory
 from vit_jax.models import model_config
 from vit_jax.weights.formats import array_file
@@ -21,13 +22,13 @@ def check_preprocess(
   """Raises if preprocessing does not suit the model.
 
   Raises:
-    ValueError: if images do not divide into patches, or the number of labels
+    UserError: if images do not divide into patches, or the number of labels
       is not the number of classes.
   """
   config.grid(preprocess.resolution)
   labels = len(preprocess.labels)
   if labels and labels != config.num_classes:
-    raise ValueError(
+    raise UserError(
         f'{labels} labels, but the head has {config.num_classes} classes.')
 
 
@@ -39,7 +40,7 @@ def check_params(
   """Checks that parameters have exactly the names and shapes of the model.
 
   Raises:
-    ValueError: with the expected and found shapes.
+    UserError: with the expected and found shapes.
   """
   expected = abstract_params(config, resolution, channels=channels)
   lines = []
@@ -47,7 +48,7 @@ def check_params(
     name = (theirs or {}).get(line.split(':')[0], '')
     lines.append(f'{name} -> {line}' if name else line)
   if lines:
-    raise ValueError(
+    raise UserError(
         f'{path} does not contain the parameters of the model:\n'
         + array_file.indented(lines) + '\nIf the model is right, the file is '
         'incomplete. If not, override its settings: load(path, depth=..., '
@@ -90,10 +91,10 @@ def check_num_heads(variant: str, declared: int) -> None:
   Arrays without an axis of heads fit any number, but compute other outputs.
 
   Raises:
-    ValueError: if the numbers differ.
+    UserError: if the numbers differ.
   """
   heads = getattr(factory.parse({'variant': variant}), 'num_heads', 0)
   if heads and declared and heads != declared:
-    raise ValueError(
+    raise UserError(
         f'The variant {variant} has num_heads={heads}, but the weights declare '
         f'num_heads={declared}. Leave out the variant, or set num_heads, too.')

@@ -17,6 +17,7 @@ from vit_jax import schema
 from vit_jax import untrusted
 from vit_jax.checkpoints import paths
 from vit_jax.data import preprocessing
+from vit_jax.exceptions import UserError
 from vit_jax.models import factory
 from vit_jax.models import model_config
 from vit_jax.models import positions as positions_lib
@@ -100,7 +101,7 @@ def read_metadata(opened: array_file.ArrayFile) -> Declared | None:
   """Returns the settings that vit_jax wrote with a file; None if it did not.
 
   Raises:
-    ValueError: if the metadata is damaged, or of other weights.
+    UserError: if the metadata is damaged, or of other weights.
   """
   path = paths.display(opened.path)
   file = pathlib.Path(json_path(opened.path))
@@ -120,7 +121,7 @@ def read_metadata(opened: array_file.ArrayFile) -> Declared | None:
     result = found.parse(source)
   arrays = opened.metadata.get(npz.CHECKSUM)
   if found.checksum not in ('', arrays):
-    raise ValueError(
+    raise UserError(
         f'{source} was written for other weights: the checksum of their arrays '
         f'is {found.checksum}, but that of {path} is {arrays}. Copy or '
         'download both files again, which `convert` wrote together; or remove '

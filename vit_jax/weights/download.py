@@ -27,6 +27,9 @@ from vit_jax import atomic_files
 from vit_jax import exceptions
 from vit_jax import registry
 from vit_jax import untrusted
+from vit_jax.exceptions import NotFoundError
+from vit_jax.exceptions import UserError
+from vit_jax.exceptions import UserFileError
 from vit_jax.weights import declared
 from vit_jax.weights.formats import npz
 
@@ -50,7 +53,7 @@ def fetch(address: str | os.PathLike, *, log: Log = print) -> epath.Path:
 
   Raises:
     FileNotFoundError: if nothing is at the address.
-    ValueError: if the address is empty or of an unsupported kind, or the file
+    UserError: if the address is empty or of an unsupported kind, or the file
       is damaged or has another hash; the next call downloads it again.
     OSError: if there is no connection.
   """
@@ -58,7 +61,7 @@ def fetch(address: str | os.PathLike, *, log: Log = print) -> epath.Path:
   if text in bundled():
     return bundled()[text]
   if not text:
-    raise ValueError('The path of the weights is empty. Name a file, a folder '
+    raise UserError('The path of the weights is empty. Name a file, a folder '
                      'or an address.')
   scheme, rest = atomic_files.split_address(text)
   if scheme in ('', 'file'):
@@ -85,7 +88,7 @@ def bundled() -> Mapping[str, epath.Path]:
 def _find_local(text: str) -> epath.Path:
   path = epath.Path(os.path.abspath(os.path.expanduser(text)))
   if not path.exists():
-    raise FileNotFoundError(
+    raise NotFoundError(
         f'There is nothing at {path}.{registry.nearest_file(path)} '
         'Expected a run, a checkpoint or a file of weights.')
   return path
@@ -94,7 +97,7 @@ def _find_local(text: str) -> epath.Path:
 def _fetch_file(address: str, log: Log) -> epath.Path:
   url, marker, sha256 = address.partition(_HASH)
   if marker and not re.fullmatch('[0-9a-fA-F]{64}', sha256):
-    raise ValueError(
+    raise UserError(
         f'{address} must end with {_HASH}HEX. HEX has 64 digits.')
   name = re.sub(r'[^\w.+=-]', '_', url.split('?')[0].rstrip('/').split('/')[-1])
   path = cache_folder(url) / name
@@ -122,7 +125,7 @@ def _fetch_settings(url: str, path: pathlib.Path) -> None:
     pass
   except (OSError, ValueError) as error:
     path.unlink(missing_ok=True)
-    raise OSError(
+    raise UserFileError(
         f'{url} cannot be read: {error} It may hold the settings of the .npz '
         'file beside it. Only the statuses 404 and 410 say that there are '
         'none. Try again, or download the .npz file and name its path.'
@@ -151,7 +154,7 @@ def check(path: pathlib.Path, *, url: str, sha256: str = '') -> str:
   an archive, or the header of .safetensors, declares how long the file is.
 
   Raises:
-    ValueError: if the file is incomplete, or has another hash. It is removed.
+    UserError: if the file is incomplete, or has another hash. It is removed.
   """
   try:
     if path.suffix == '.npz':
@@ -161,12 +164,12 @@ def check(path: pathlib.Path, *, url: str, sha256: str = '') -> str:
     with path.open('rb') as file:
       found = hashlib.file_digest(file, 'sha256').hexdigest()
     if sha256 and found != sha256.lower():
-      raise ValueError(
+      raise UserError(
           f'{path} has SHA-256 {found}, but {sha256} was expected. If the next '
           'download has it, too, do not use the file.')
   except ValueError as error:
     path.unlink(missing_ok=True)  # Another process may be first.
-    raise ValueError(
+    raise UserError(
         f'{url} was discarded, and the next call downloads it again: '
         f'{str(error).replace(f"{path.parent}{os.sep}", "")}') from error
   return found
@@ -177,8 +180,8 @@ def explained(url: str) -> contextlib.AbstractContextManager[None]:
   def rewrite(error: Exception) -> Exception:
     status = getattr(getattr(error, 'response', None), 'status_code', None)
     if isinstance(error, FileNotFoundError) or status in (404, 410):
-      return FileNotFoundError(f'There is nothing at {url}.')
-    return OSError(
+      return NotFoundError(f'There is nothing at {url}.')
+    return UserFileError(
         f'{url} could not be fetched: {type(error).__name__}: '
         f'{exceptions.first_line(error)}.')
 

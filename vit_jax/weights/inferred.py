@@ -7,6 +7,7 @@ parameters by our names, of which only names and shapes are used.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from vit_jax.exceptions import UserError
 from vit_jax.models import factory
 from vit_jax.models import model_config
 from vit_jax.models import variants
@@ -23,11 +24,11 @@ def encoder(params: Mapping[str, Any], table: layout.Table) -> dict[str, Any]:
   """Returns the dimensions of a ViT, except the number of heads.
 
   Raises:
-    ValueError: if an array that every model has is missing.
+    UserError: if an array that every model has is missing.
   """
   missing = [name for name in _REQUIRED if name not in params]
   if missing:
-    raise ValueError('The weights have no ' + ', '.join(
+    raise UserError('The weights have no ' + ', '.join(
         row.theirs for row in table.rows if row.ours in missing) + '.')
   kernel, norm, _, hidden = (params[name].shape for name in _REQUIRED)
   patch = tuple(map(int, kernel[:2]))

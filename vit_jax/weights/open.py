@@ -16,6 +16,7 @@ from vit_jax import console
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax.checkpoints import paths
+from vit_jax.exceptions import UserError
 from vit_jax.weights import download
 from vit_jax.weights import published
 from vit_jax.weights import weights as weights_lib
@@ -45,7 +46,7 @@ def open(
 
   Raises:
     FileNotFoundError: if there is nothing at `address`.
-    ValueError: if the weights are damaged, of an unknown format, or do not
+    UserError: if the weights are damaged, of an unknown format, or do not
       match the model exactly.
   """
   schema.check_name(which, paths.WHICH, what='which checkpoint')
@@ -60,7 +61,7 @@ def open(
   if weights.run.get('lora', {}).get('rank'):
     weights = registry.load(registry.LORA_BASE)(weights, base=base)
   elif base:
-    raise ValueError(
+    raise UserError(
         f'base={base!r} is for adapters, but {os.fspath(address)} holds none. '
         'Leave it out.')
   return orbax.override(weights, overrides) if is_run else weights
@@ -78,7 +79,7 @@ def _open_file(
   # Other models have such names, too, so that the zoo decides.
   if foreign := registry.optional(registry.FOREIGN):
     return foreign.load(path, overrides)
-  raise ValueError(
+  raise UserError(
       f'{problem}\nThe files of other models are read by vit_jax/extras/zoo, '
       'which does not exist here.')
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax.data import preprocessing
+from vit_jax.exceptions import UserError
 from vit_jax.models import factory
 from vit_jax.models import model_config
 from vit_jax.weights import weights as weights_lib
@@ -46,11 +47,11 @@ class Overrides:
     """Returns a declared model with settings that no array determines.
 
     Raises:
-      ValueError: if it would be another model.
+      UserError: if it would be another model.
     """
     given = self.model
     if fixed := {'name', 'variant', 'backbone'} & given.keys():
-      raise ValueError(
+      raise UserError(
           f'{", ".join(sorted(fixed))}: the weights declare their model. Leave '
           'it out.')
     if stored.has_tokens and 'pooling' in given:
@@ -77,7 +78,7 @@ def parse(overrides: Mapping[str, Any]) -> Overrides:
   """Checks the names and types of overrides.
 
   Raises:
-    ValueError: for an unknown name or an invalid value.
+    UserError: for an unknown name or an invalid value.
   """
   terms = preprocessing.names()
   known = (*_fields(), *terms, 'prefix')

@@ -23,6 +23,7 @@ from vit_jax import exceptions
 from vit_jax import tree
 from vit_jax.checkpoints import paths
 from vit_jax.data import preprocessing
+from vit_jax.exceptions import UserError
 from vit_jax.models import factory
 from vit_jax.models import model_config
 from vit_jax.models import resnet
@@ -79,7 +80,7 @@ def read(
     overrides: as in `open.open`.
 
   Raises:
-    ValueError: if it does not contain exactly the parameters of a plain ViT, a
+    UserError: if it does not contain exactly the parameters of a plain ViT, a
       hybrid or a ResNet.
   """
   given = overrides_lib.parse(overrides)
@@ -97,7 +98,7 @@ def _find(opened: array_file.ArrayFile, prefix: str | None) -> _Found:
   names = list(opened.shapes)
   prefixes = {match[1]: None for match in map(_STEM.fullmatch, names) if match}
   if len(prefixes) != 1 or prefix not in (None, *prefixes):
-    raise ValueError(
+    raise UserError(
         f'Expected one published ViT or ResNet in {opened.path}, found '
         f'{len(prefixes)}, under the prefixes {[*prefixes]}. The first arrays: '
         f'{", ".join(names[:8])}.')
@@ -108,7 +109,7 @@ def _find(opened: array_file.ArrayFile, prefix: str | None) -> _Found:
       ((family, *layout.matches(family.table, inside))
        for family in published_names.FAMILIES), key=lambda found: len(found[2]))
   if problems:
-    raise ValueError(f'{opened.path} looks like a {family.label}, but:\n'
+    raise UserError(f'{opened.path} looks like a {family.label}, but:\n'
                      + array_file.indented(problems))
   return _Found(opened, family, prefix, tuple(matches))
 
@@ -120,7 +121,7 @@ def _build(
   """Compares the model with the headers."""
   opened, config = found.opened, declared.config
   if type(config) not in _RECORDS:
-    raise ValueError(
+    raise UserError(
         f'The settings are those of model.name={config.name!r}, which the '
         'published files do not hold.')
   shapes = check.add_empty_head(config, params)
@@ -185,7 +186,7 @@ def _config(
   config = factory.parse({**section, 'variant': ''})
   variant = inferred.variant(config)
   if given.get('variant', variant) != variant:
-    raise ValueError(f'variant is {given["variant"]!r}, but the dimensions of '
+    raise UserError(f'variant is {given["variant"]!r}, but the dimensions of '
                      f'the arrays are those of {variant or "no variant"}.')
   return dataclasses.replace(config, variant=variant)
 
@@ -197,7 +198,7 @@ def _resolution(
   """Returns the image size of the position embeddings.
 
   Raises:
-    ValueError: if their grid is neither square nor that of `requested`.
+    UserError: if their grid is neither square nor that of `requested`.
   """
   if not config.has_tokens or 'positions' not in params:
     return requested or inferred.DEFAULT_SIZE
@@ -207,7 +208,7 @@ def _resolution(
     return config.image_size((side, side))
   if requested and math.prod(config.grid(requested)) == count:
     return requested
-  raise ValueError(
+  raise UserError(
       f'The grid of {count} position embeddings is not square. Set the image '
       'size that they are for: resolution=(height, width).')
 
@@ -221,7 +222,7 @@ def write(
   """Writes a model and its metadata; see `save.save`."""
   config: Any = model.config
   if type(config) not in _RECORDS:
-    raise ValueError(
+    raise UserError(
         'The format npz is for plain ViTs, hybrids and ResNets, but the model '
         f'is of {config.name!r}. Save it as orbax.')
   family = FAMILIES['npz' if config.has_tokens else
@@ -249,7 +250,7 @@ def to_arrays(
   """Returns the arrays of a file, by its names, of parameters by our names.
 
   Raises:
-    ValueError: if the files hold no such parameter.
+    UserError: if the files hold no such parameter.
   """
   arrays: dict[str, np.ndarray] = {}
   for name, array in params.items():

@@ -7,6 +7,7 @@ import numpy as np
 from vit_jax import registry
 from vit_jax import schema
 from vit_jax import tree
+from vit_jax.exceptions import UserError
 from vit_jax.weights import weights as weights_lib
 from vit_jax.weights.formats import array_file
 
@@ -34,7 +35,7 @@ def save(
 
   Raises:
     FileExistsError: if `target` exists.
-    ValueError: if the format cannot represent the model, or a parameter is not
+    UserError: if the format cannot represent the model, or a parameter is not
       an array of finite floats.
   """
   schema.check_name(
@@ -43,7 +44,7 @@ def save(
   for name, array in tree.flatten(model.read()).items():
     array_file.to_float32(np.asarray(array), name=name, path='The model')
   if form != ORBAX and model.preprocess.channels != 3:
-    raise ValueError(
+    raise UserError(
         f'The model has {model.preprocess.channels} input channels, but the '
         f'format {form} supports three. Save it as orbax.')
   return registry.load(registry.WEIGHT_FORMATS[form])(

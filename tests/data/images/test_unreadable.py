@@ -138,7 +138,7 @@ def test_a_killed_worker_is_explained():
   for child in set(psutil.Process().children(recursive=True)) - before:
     if 'spawn_main' in ' '.join(child.cmdline()):
       child.kill()
-  with pytest.raises(RuntimeError, match='exit code -9.*num_workers'):
+  with pytest.raises(ValueError, match='exit code -9.*num_workers'):
     for _ in range(10_000):
       next(batches)
   batches.close()

@@ -173,7 +173,7 @@ def test_a_stopped_command_continues_with_the_unfinished_shards(
       shards_lib, '_read_record', mock.Mock(side_effect=KeyboardInterrupt))
   with pytest.raises(KeyboardInterrupt):
     prepare.write(planned, runner='local', flags=[])
-  with pytest.raises(RuntimeError, match='run the command again'):
+  with pytest.raises(ValueError, match='run the command again'):
     prepare.finish(planned)
   monkeypatch.undo()
   # A shard is not finished without its name, whatever its counts say.

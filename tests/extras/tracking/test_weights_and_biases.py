@@ -27,5 +27,5 @@ def test_weights_and_biases_gets_the_same_rows(tmp_path, monkeypatch):
   assert calls[0] == calls[3] and calls[0]['config'] == {'seed': 1}
   assert calls[1:3] == [(10, {'train/loss': 2.5}), 'finish']
   monkeypatch.setitem(sys.modules, 'wandb', None)
-  with pytest.raises(ImportError, match='pip install wandb'):
+  with pytest.raises(ValueError, match='pip install wandb'):
     weights_and_biases.Run.check()

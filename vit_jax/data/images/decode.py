@@ -1,4 +1,4 @@
-"""Decodes image files, or raises a ValueError; many are read in threads."""
+"""Decodes image files, or raises a UserError; many are read in threads."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent import futures
@@ -14,6 +14,7 @@ from PIL import Image
 from vit_jax import registry
 from vit_jax import untrusted
 from vit_jax.data.images import image_file
+from vit_jax.exceptions import UserError
 
 # Otherwise repeated in every epoch.
 warnings.filterwarnings('ignore', 'Corrupt EXIF', module=r'PIL\.')
@@ -67,7 +68,7 @@ def decode(
   [height, width, 1] or [height, width, 3], or a Pillow image.
 
   Raises:
-    ValueError: if the image is invalid, incomplete or too large.
+    UserError: if the image is invalid, incomplete or too large.
   """
   if not is_picture(channels=channels, dtype=dtype):
     return registry.load(registry.IMAGE_DECODER)(
@@ -86,7 +87,7 @@ def decode(
 
 def _from_array(image: Shaped[np.ndarray, '...']) -> Image.Image:
   if image.dtype != np.uint8 or image.shape[2:] not in ((), (1,), (3,)):
-    raise ValueError(
+    raise UserError(
         f'its pixels are {image.dtype} {list(image.shape)}, but uint8 '
         '[height, width, 1 or 3] was expected. Channels come last. Set '
         'data.channels and data.dtype (uint16 or float32, with '
@@ -100,7 +101,7 @@ def load_array(
   """Returns the array [height, width, ...] of a .npy file.
 
   Raises:
-    ValueError: if the file is damaged, empty or too large, or contains Python
+    UserError: if the file is damaged, empty or too large, or contains Python
       objects.
   """
   try:
@@ -109,7 +110,7 @@ def load_array(
     image_file.check_pixels((width, height), max_pixels)
     return array
   except Exception as error:
-    raise ValueError(
+    raise UserError(
         f'not a readable .npy file: {error} ({len(data)} bytes)') from error
 
 

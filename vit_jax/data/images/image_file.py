@@ -19,6 +19,8 @@ from PIL import ImageFile
 from PIL import ImageOps
 from PIL import JpegImagePlugin
 
+from vit_jax.exceptions import UserError
+
 # 8192 x 8192: larger than photographs of public datasets and of most cameras.
 MAX_PIXELS = 2**26
 LARGEST = 178_956_970  # Pillow's own limit.
@@ -36,7 +38,7 @@ def read(
   """Returns the 8-bit pixels of a file, upright and on white.
 
   Raises:
-    ValueError: if the image is invalid, incomplete or too large.
+    UserError: if the image is invalid, incomplete or too large.
   """
   image = open_image(data, max_pixels=max_pixels, formats=formats)
   load(image, data)
@@ -47,10 +49,10 @@ def open_image(
     data: bytes, *, max_pixels: int = MAX_PIXELS,
     formats: tuple[str, ...] = FORMATS,
 ) -> ImageFile.ImageFile:
-  """Returns an image that is not decoded yet; may raise a ValueError."""
+  """Returns an image that is not decoded yet; may raise a UserError."""
   for name, pattern in _REFUSED.items():
     if pattern.match(data):
-      raise ValueError(
+      raise UserError(
           f'{name} is not supported. Convert the file to PNG or JPEG.')
   file = io.BytesIO(data)
   try:
@@ -59,22 +61,22 @@ def open_image(
              if data.startswith(b'\xff\xd8\xff') and 'JPEG' in formats
              else Image.open(file, formats=formats))
   except PIL.UnidentifiedImageError as error:
-    raise ValueError(
+    raise UserError(
         'not an image of a supported format, or its header is defective '
         f'({len(data)} bytes, starting with {data[:8]!r}). Supported: '
         f'{", ".join(formats)}, and arrays as .npy.') from error
   except Exception as error:
-    raise ValueError(describe_error(error, data)) from error
+    raise UserError(describe_error(error, data)) from error
   check_pixels(image.size, max_pixels)
   return image
 
 
 def load(image: Image.Image, data: bytes) -> None:
-  """Decodes an open image; raises a ValueError if it is damaged."""
+  """Decodes an open image; raises a UserError if it is damaged."""
   try:
     image.load()
   except Exception as error:
-    raise ValueError(describe_error(error, data)) from error
+    raise UserError(describe_error(error, data)) from error
 
 
 def apply_orientation(image: Image.Image) -> None:
@@ -95,12 +97,12 @@ def is_deep(image: Image.Image) -> bool:
 
 
 def check_pixels(size: tuple[int, int], max_pixels: int) -> None:
-  """Raises a ValueError if (width, height) are empty or too large."""
+  """Raises a UserError if (width, height) are empty or too large."""
   width, height = size
   if min(size) < 1:
-    raise ValueError(f'it has {height} x {width} pixels.')
+    raise UserError(f'it has {height} x {width} pixels.')
   if width * height > max_pixels:
-    raise ValueError(
+    raise UserError(
         f'it has {height} x {width} pixels, {width * height:,}, but the '
         f'maximum is {max_pixels:,}. Make it smaller' + (
             '; or, if a config is used, raise data.max_pixels (4 to 25 bytes '
@@ -121,13 +123,13 @@ def _on_white(image: Image.Image) -> Image.Image:
   Of 16-bit grey, the upper 8 bits are kept; Pillow would clip the values.
 
   Raises:
-    ValueError: if pixels are floats or integers above 65,535.
+    UserError: if pixels are floats or integers above 65,535.
   """
   transparent = image.info.get('transparency')
   if image.mode in ('I', 'F') or image.mode.startswith('I;'):
     values = np.asarray(image)
     if values.dtype.kind == 'f' or values.min() < 0 or values.max() > 0xffff:
-      raise ValueError(
+      raise UserError(
           f'pixels of mode {image.mode} span {values.min()} to {values.max()}, '
           'but 0 to 65535 was expected. Convert the file to 8 or 16 bits.')
     grey = (values.astype(np.uint32) >> 8).astype(np.uint8)

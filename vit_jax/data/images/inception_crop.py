@@ -8,6 +8,7 @@ import numpy as np
 
 from vit_jax.data.images import ops as ops_lib
 from vit_jax.data.images import resize as resize_lib
+from vit_jax.exceptions import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,10 +42,10 @@ class InceptionCrop(ops_lib.Operation):
   def __post_init__(self):
     resize_lib.store_pairs(self, 'size')
     if not 0 < self.area[0] <= self.area[1] <= 1:
-      raise ValueError(
+      raise UserError(
           f'area must be two fractions, 0 < low <= high <= 1; got {self.area}.')
     if not 0 < self.aspect[0] <= self.aspect[1]:
-      raise ValueError(
+      raise UserError(
           f'aspect must be two ratios, 0 < low <= high; got {self.aspect}.')
 
   def __call__(

@@ -19,6 +19,7 @@ from vit_jax import registry
 from vit_jax import schema
 from vit_jax.data.images import image_file
 from vit_jax.data.images import resize as resize_lib
+from vit_jax.exceptions import UserError
 
 Picture = Any  # A result of `decode.decode`.
 
@@ -79,10 +80,10 @@ class RandomOp(Operation):
 def to_array(
     image: Picture, *, size: tuple[int, int],
 ) -> Real[np.ndarray, 'height width channels']:
-  """Returns the pixels; raises a ValueError if they are not of `size`."""
+  """Returns the pixels; raises a UserError if they are not of `size`."""
   height, width = size
   if image.size != (width, height):
-    raise ValueError(
+    raise UserError(
         f'The operations end with an image of {image.height} x {image.width}, '
         f'but the model takes {height} x {width} (data.resolution). Finish '
         'with a resize or central_crop without size, which is then the '
@@ -127,10 +128,10 @@ class Resize(Operation):
 
   def __post_init__(self):
     if [self.size, self.shorter, self.cover].count(None) < 2:
-      raise ValueError('resize takes one of size, shorter and cover.')
+      raise UserError('resize takes one of size, shorter and cover.')
     resize_lib.store_pairs(self, 'size', 'cover')
     if not self.antialias and self.method not in resize_lib.POINTWISE:
-      raise ValueError(
+      raise UserError(
           'antialias=False needs the method '
           f'{" or ".join(resize_lib.POINTWISE)}; got {self.method!r}.')
 
@@ -140,7 +141,7 @@ class Resize(Operation):
       return image
     # 1 x 60,000 to a shorter side of 224 would be 3 billion pixels.
     if width * height > max(image_file.MAX_PIXELS, image.width * image.height):
-      raise ValueError(
+      raise UserError(
           f'an image of {image.height} x {image.width} would be resized to '
           f'{height:,} x {width:,}, more than {image_file.MAX_PIXELS:,} '
           'pixels. Crop it first.')
@@ -210,7 +211,7 @@ class CentralCrop(Operation):
   def __call__(self, image: Picture, rng: np.random.Generator) -> Picture:
     height, width = self.least
     if image.width < width or image.height < height:
-      raise ValueError(
+      raise UserError(
           f'central_crop of {height} x {width} does not fit into an image of '
           f'{image.height} x {image.width}. Put {{"op": "resize", "shorter": '
           f'{max(height, width)}}} before it.')
@@ -270,20 +271,20 @@ def build(
   messages. With `any_channels`, images are not 8-bit grey or RGB.
 
   Raises:
-    ValueError: for an unknown or unsuitable operation, or an unknown setting.
+    UserError: for an unknown or unsuitable operation, or an unknown setting.
   """
   ops, known = [], ', '.join(registry.OPERATIONS)
   for i, section in enumerate(sections):
     place, settings = f'{where}[{i}]', dict(section)
     if 'op' not in settings:
-      raise ValueError(
+      raise UserError(
           f'{place} needs the key op: {settings!r}. Known: {known}.')
     name = settings.pop('op')
     kind = registry.find(
         name, registry.OPERATIONS, what=f'{place}.op',
         kind=Operation)
     if any_channels and not kind.any_channels:
-      raise ValueError(
+      raise UserError(
           f'{place}: {name} needs 8-bit grey or RGB images, unlike '
           'data.channels and data.dtype. Remove it.')
     op = schema.parse(kind, settings, where=f'{place} ({name})')

@@ -12,6 +12,8 @@ from jaxtyping import Real
 import numpy as np
 from PIL import Image
 
+from vit_jax.exceptions import UserError
+
 # 'box' averages whole pixels, 'area' also fractions of pixels.
 Method = Literal['nearest', 'box', 'area', 'bilinear', 'bicubic', 'lanczos']
 # Rounding of sizes and offsets where these are not whole pixels.
@@ -56,7 +58,7 @@ def height_width(size: Size) -> tuple[int, int]:
   """Returns (height, width) of a size given as one or two numbers."""
   pair = (size, size) if isinstance(size, int) else size
   if min(pair) < 1:
-    raise ValueError(f'An image size must be positive; got {size}.')
+    raise UserError(f'An image size must be positive; got {size}.')
   return pair
 
 

@@ -18,6 +18,7 @@ from typing import Literal
 import numpy as np
 
 from vit_jax import escape
+from vit_jax.exceptions import UserError
 
 Policy = Literal['error', 'skip']
 
@@ -26,7 +27,7 @@ NONE = -1
 MAX_REPLACEMENTS = 32  # Consecutive examples to try before giving up.
 
 
-class UnreadableError(ValueError):
+class UnreadableError(UserError):
   """The bytes of an example cannot be decoded."""
 
 

@@ -13,6 +13,8 @@ from jaxtyping import Bool, Integer, Shaped
 import numpy as np
 import pyarrow as pa
 
+from vit_jax.exceptions import UserError
+
 Kind = Literal['', 'single', 'multi', 'regression', 'masks', 'none']
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 
@@ -89,11 +91,11 @@ def encode(column: Column) -> tuple[list[Any], Integer[np.ndarray, 'rows']]:
   A cell that is missing is None.
 
   Raises:
-    ValueError: if the cells are lists.
+    UserError: if the cells are lists.
   """
   column = decode(column)
   if pa.types.is_nested(column.type):
-    raise ValueError(
+    raise UserError(
         f'A column holds lists or objects ({column.type}), but one value per '
         'row was expected. Several classes: --config.data.target=multi.')
   column = column.dictionary_encode('encode')
@@ -111,12 +113,12 @@ def texts(items: Iterable[str]) -> pa.Array:
   """Returns a column of paths or other texts, in one buffer.
 
   Raises:
-    ValueError: if a name of a file is not Unicode.
+    UserError: if a name of a file is not Unicode.
   """
   try:
     return pa.array(items, pa.large_string())
   except UnicodeEncodeError as error:
-    raise ValueError(
+    raise UserError(
         f'{error.object!r} is not Unicode text. Rename the file.') from error
 
 

@@ -22,6 +22,7 @@ from vit_jax import registry
 from vit_jax.data import known_datasets
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.splits import split_strings
+from vit_jax.exceptions import UserError
 
 TABLE_SUFFIXES = frozenset({'.csv', '.tsv', '.jsonl', '.ndjson'})
 IMAGE_SUFFIXES = frozenset({
@@ -56,10 +57,10 @@ def read(root: str, paths: pa.Array, row: int) -> bytes:
 
 
 def check_address(name: str, *, where: str) -> None:
-  """Raises a ValueError for an address with an unsupported scheme."""
+  """Raises a UserError for an address with an unsupported scheme."""
   scheme, _ = atomic_files.split_address(name)
   if scheme and scheme not in atomic_files.SCHEMES:
-    raise ValueError(
+    raise UserError(
         f'Cannot read {name} ({where}): only local paths and '
         f'{", ".join(f"{known}://" for known in atomic_files.SCHEMES)} are '
         'supported. Download it first.')
@@ -190,11 +191,11 @@ def _check_splits(
   None if they do not differ.
 
   Raises:
-    ValueError: if only some paths name a split.
+    UserError: if only some paths name a split.
   """
   names = {name for name in found if name is not None}
   if names and None in found:
-    raise ValueError(
+    raise UserError(
         f'Some paths of {where} name a split ({", ".join(sorted(names))}), but '
         f'{found.count(None):,} do not: {paths[found.index(None)]}. Move or '
         "rename them, or name those to use: --config.data.source='FOLDER/"
@@ -213,7 +214,7 @@ def expand(name: str) -> list[epath.Path]:
   Local paths are absolute, so that keys do not depend on how `name` is written.
 
   Raises:
-    ValueError: if some do not exist.
+    UserError: if some do not exist.
   """
   check_address(name, where='data.source')
   if not atomic_files.is_remote(name):
@@ -223,13 +224,13 @@ def expand(name: str) -> list[epath.Path]:
       path for one in expand_braces(name) for path in _glob(one)]
   missing = [path for path in paths if not path.exists()]
   if missing == [literal]:
-    raise ValueError(
+    raise UserError(
         f'{literal} does not exist.{registry.nearest_file(name)} '
         f'Expected a folder of images ({literal}/train/CLASS/*.jpg, or '
         f'{literal}/CLASS/*.jpg), a table of them (.csv, .tsv, .jsonl), '
         'Parquet files, or WebDataset tars.')
   if missing or not paths:
-    raise ValueError(
+    raise UserError(
         f'{len(missing)} of {len(paths)} files of {name} do not exist: '
         f'{shorten(missing)}.' if paths else f'No file matches {name}.')
   return sorted(set(paths))

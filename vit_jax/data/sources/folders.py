@@ -19,6 +19,7 @@ from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_source
 from vit_jax.data.splits import split_strings
+from vit_jax.exceptions import UserError
 
 
 def open_folder(
@@ -31,11 +32,11 @@ def open_folder(
 
   Raises:
     protocol.NoLabels: if it has no class folders.
-    ValueError: if there are no images, or labels of another kind.
+    UserError: if there are no images, or labels of another kind.
   """
   root, = paths
   if config.table != columns_lib.TableConfig():
-    raise ValueError(
+    raise UserError(
         f'data.table describes the columns of a table, but {root} is a folder '
         'of images. Remove it, or name the table as data.source.')
   images, others = files.list_files(root)
@@ -96,7 +97,7 @@ def _open_classes(
 
   Raises:
     protocol.NoLabels: if there are no class folders, or only one.
-    ValueError: if a class is not in `train`, or splits have other names.
+    UserError: if a class is not in `train`, or splits have other names.
   """
   where, splits = os.fspath(root), _split_folders(root, paths)
   depth = 1 + bool(splits)
@@ -119,7 +120,7 @@ def _open_classes(
       text := protocol.suggest('question_folder', root, paths)):
     raise protocol.NoLabels(text)
   if splits and 'train' not in tops:
-    raise ValueError(f'{root / "train"} has no images: {without}.')
+    raise UserError(f'{root / "train"} has no images: {without}.')
   loose = [path.partition('/')[0] for path in outside]
   unlabelled = sorted({*splits} & {*loose} - {*tops})
   count = sum(name not in unlabelled for name in loose)

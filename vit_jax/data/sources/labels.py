@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
+from vit_jax.exceptions import UserError
 
 _Rows = Integer[np.ndarray, 'rows']
 
@@ -64,7 +65,7 @@ def parse(
 
   Raises:
     protocol.NoLabels: if all labels are the same, or look like another kind.
-    ValueError: if cells are not labels of that kind.
+    UserError: if cells are not labels of that kind.
   """
   if not columns:
     return Labels('none', np.zeros(rows[-1] + 1, np.uint8))
@@ -137,7 +138,7 @@ class _Cells:
     wrong = np.flatnonzero(np.array(
         [value is None for value in found], bool)[codes])
     if len(wrong):
-      raise ValueError(
+      raise UserError(
           f'{len(wrong):,} of {len(codes):,} cells in {self.title} cannot be a '
           f'label, the first in row {self.rows[wrong[0]] + 1}: '
           f'{distinct[codes[wrong[0]]]!r}, but {expected} was expected.')
@@ -152,7 +153,7 @@ def _check_unlike_flags(
       cells.rows * len(names) + indices, return_counts=True)
   for pair in pairs[counts > 1][:1]:
     row, label = divmod(int(pair), len(names))
-    raise ValueError(
+    raise UserError(
         f'Row {row + 1} of {cells.title} has the label {names[label]!r} twice. '
         'Lists hold the classes of an image, not a 0 or 1 for each.')
 
@@ -163,7 +164,7 @@ def _number(
   """Returns the class names, and the class index of each cell."""
   distinct, _ = cells.encoded
   if not distinct:
-    raise ValueError(f'{cells.title} holds no labels.')
+    raise UserError(f'{cells.title} holds no labels.')
   if class_names is None:
     return _number_names(cells)
   index = {columns_lib.clean(name): i for i, name in enumerate(class_names)}
@@ -209,7 +210,7 @@ def split_cells(
   column = columns_lib.decode(column)
   if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
     if config.table.separator is None:
-      raise ValueError(
+      raise UserError(
           f'data.target is multi, but {title} holds text. Name the separator '
           'of several labels in a cell, such as '
           "--config.data.table.separator='|'; or several columns of 0 and 1, "
@@ -242,7 +243,7 @@ def _parse_numbers(cells: _Cells) -> Float32[np.ndarray, 'rows']:
   found = cells.apply(
       to_number, np.float32, expected='a finite number or an empty cell')
   if np.isnan(found).all():
-    raise ValueError(f'{cells.title} is empty.')
+    raise UserError(f'{cells.title} is empty.')
   return found
 
 
@@ -259,7 +260,7 @@ def _parse_flags(
     return Labels('multi', to_lists(
         np.nonzero(flags)[1].astype(np.int32), ones), names)
   if len(wrong := np.flatnonzero(ones != 1)):
-    raise ValueError(
+    raise UserError(
         f'data.target is single, but row {columns[0].rows[wrong[0]] + 1} has a '
         f'1 in {ones[wrong[0]]} of {columns[0].title}, '
         f'{files.shorten(names[1:], 8)}. Use --config.data.target=multi.')

@@ -23,6 +23,7 @@ from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import groups as groups_lib
+from vit_jax.exceptions import UserError
 
 
 def open_splits(
@@ -35,7 +36,7 @@ def open_splits(
   not divided by a hash: without splits, all are `train`.
 
   Raises:
-    ValueError: if there is no such dataset, with the remedy, or if labels are
+    UserError: if there is no such dataset, with the remedy, or if labels are
       configured for a dataset that declares its own.
   """
   name = source or config.source
@@ -60,11 +61,11 @@ def open_splits(
 
 
 def _check_undeclared(config: columns_lib.LabelConfig, name: str) -> None:
-  """Raises a ValueError if settings of files are set for another source."""
+  """Raises a UserError if settings of files are set for another source."""
   if (config.target not in ('', 'masks')
       or config.table != columns_lib.TableConfig()
       or config.holdout not in (0, columns_lib.HOLDOUT)):
-    raise ValueError(
+    raise UserError(
         'data.target, data.table and data.holdout describe your own files, '
         f'but data.source is {name!r}, which declares its labels and splits. '
         'Remove them.')
@@ -92,7 +93,7 @@ def _open_own(
   function = registry.find(name, {}, what='data.source')
   hints = typing.get_type_hints(function) if callable(function) else {}
   if hints.get('return') is not protocol.DatasetSplits:
-    raise ValueError(
+    raise UserError(
         f'data.source is {name!r}, which must be a function (config: '
         'data.DataConfig) -> data.DatasetSplits with this annotation, but is '
         f'{function!r}.')
@@ -106,7 +107,7 @@ def open_path(
   Images whose labels cannot be found are opened without; `no_labels` says why.
 
   Raises:
-    ValueError: if it does not exist, or its layout is not one of docs/data.md.
+    UserError: if it does not exist, or its layout is not one of docs/data.md.
   """
   try:
     return _open_path(name, config)
@@ -130,7 +131,7 @@ def _open_path(
   if kind == 'TFDS folder':
     _check_undeclared(config, where)
   if text := protocol.suggest('question_files', paths):
-    raise ValueError(text)
+    raise UserError(text)
   try:
     return registry.load(registry.FILES[kind])(paths, config, where=where)
   except protocol.Unconventional as error:
@@ -143,7 +144,7 @@ def _find(
   """Returns how files are opened (`registry.FILES`), and those to open.
 
   Raises:
-    ValueError: if a folder holds data of two kinds, or files have several.
+    UserError: if a folder holds data of two kinds, or files have several.
   """
   if len(paths) == 1 and paths[0].is_dir():
     from vit_jax.data.sources import tfds_folders
@@ -169,7 +170,7 @@ def _files_of_folder(root: epath.Path) -> list[epath.Path]:
                if files.has_images(root / name)]
     found += [folders] * (len(folders) > 1)
   if len(found) > 1:
-    raise ValueError(
+    raise UserError(
         f'{root} (data.source) holds {files.shorten(found[0])} and '
         f'{files.shorten(found[1])}. Name those to use: '
         "--config.data.source='FOLDER/*.parquet'")
@@ -188,7 +189,7 @@ def _kind(name: str, paths: list[epath.Path]) -> str:
     if not table_files.holds_images(paths[0]):
       kind = 'table'
   if not kind or (kind == 'table' and len(paths) > 1):
-    raise ValueError(
+    raise UserError(
         f'{name} (data.source) has {len(paths):,} files of type '
         f'{", ".join(sorted(suffixes))}. Expected a folder, one table (.csv, '
         '.tsv, .jsonl, .parquet), or files of one type: .parquet or .tar '

@@ -14,13 +14,14 @@ import numpy as np
 
 from vit_jax import classes as classes_lib
 from vit_jax import registry
+from vit_jax.exceptions import UserError
 
 SEGMENTATION = 'segmentation'  # Key of masks; `mask` already marks padding.
 _SHOWN = 20  # Folders without images in messages.
 NO_IMAGE_LABELS = 'Pixels have labels, images have none.'
 
 
-class Unconventional(ValueError):
+class Unconventional(UserError):
   """Data that do not follow the conventions of docs/data.md."""
 
 

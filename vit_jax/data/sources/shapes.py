@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Literal
 
+from vit_jax.exceptions import UserError
+
 
 @dataclasses.dataclass(frozen=True)
 class ShapesConfig:
@@ -26,5 +28,5 @@ class ShapesConfig:
   def __post_init__(self):
     if (min(self.num_examples, self.num_test_examples, self.seed + 1) < 1
         or not 0 <= self.ink <= 1):
-      raise ValueError('Numbers of examples must be positive, seed at least 0, '
+      raise UserError('Numbers of examples must be positive, seed at least 0, '
                        f'and ink in [0, 1]; got {self}.')

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from vit_jax import exceptions
 from vit_jax import untrusted
+from vit_jax.exceptions import UserError
 
 _CHUNK = 2**16  # Rows that are Python objects at a time.
 
@@ -25,7 +26,7 @@ def read(path: epath.Path, *, limit: int | None = None) -> pa.Table:
   """Returns a table, or its first `limit` rows.
 
   Raises:
-    ValueError: if the file is empty or malformed, with the line.
+    UserError: if the file is empty or malformed, with the line.
   """
   where, suffix = os.fspath(path), path.suffix.lower()
   if suffix == '.parquet':
@@ -39,7 +40,7 @@ def read(path: epath.Path, *, limit: int | None = None) -> pa.Table:
   while chunk := [*itertools.islice(rows, _CHUNK)]:
     chunks.append(to_table(chunk, where=where))
   if not chunks:
-    raise ValueError(f'{where} holds no rows.')
+    raise UserError(f'{where} holds no rows.')
   with exceptions.naming(f'A column of {where} holds values of several types'):
     return pa.concat_tables(chunks, promote_options='permissive')
 
@@ -64,7 +65,7 @@ def to_table(rows: Sequence[Mapping[str, Any]], *, where: str) -> pa.Table:
   """Returns rows of cells by column as a table.
 
   Raises:
-    ValueError: if a column holds values of several types.
+    UserError: if a column holds values of several types.
   """
   columns = {}
   for name in dict.fromkeys(itertools.chain.from_iterable(rows)):
@@ -82,7 +83,7 @@ def _read_json(
       with exceptions.naming(f'Line {number} of {where} is not JSON'):
         row = untrusted.parse_json(line)
       if not isinstance(row, dict):
-        raise ValueError(
+        raise UserError(
             f'Line {number} of {where} must be an object such as {{"file_name":'
             f' "1.jpg", "label": "cat"}}, but is {line.strip()[:60]!r}.')
       yield row
@@ -114,15 +115,15 @@ def _read_csv(
     if not header:
       header = [name.strip() for name in row]
       if len({*header}) < len(header):
-        raise ValueError(f'{where} has two columns of one name: {header}.')
+        raise UserError(f'{where} has two columns of one name: {header}.')
       continue
     if len(row) != len(header):
-      raise ValueError(
+      raise UserError(
           f'Line {reader.line_num} of {where} has {len(row)} cells, but the '
           f'header has {len(header)}: {delimiter.join(row)[:80]!r}. Put '
           f'double quotes around a cell that contains {delimiter!r}.')
     if wrong := [cell for cell in row if '\n' in cell]:
-      raise ValueError(
+      raise UserError(
           f'A cell of {where} has a line break, up to line '
           f'{reader.line_num}: {wrong[0][:60]!r}. Is a quote not closed?')
     yield dict(zip(header, row))

@@ -20,6 +20,7 @@ from vit_jax.data.sources import protocol
 from vit_jax.data.splits import groups as groups_lib
 from vit_jax.data.splits import holdout
 from vit_jax.data.splits import split_strings
+from vit_jax.exceptions import UserError
 
 _Rows = Integer[np.ndarray, '_']
 
@@ -117,7 +118,7 @@ def build(
 
   Raises:
     protocol.NoLabels: if a classifier could learn nothing from the labels.
-    ValueError: if there are no training rows, or invalid labels.
+    UserError: if there are no training rows, or invalid labels.
   """
   rows_of = _rows_of_splits(images, config)
   missing = _unlabelled_splits(images, rows_of)
@@ -175,7 +176,7 @@ def _divide(
         rows_of['train'], hashes(images.group_of or images.key)
         if groups is None else groups, parsed, config.holdout, unlabelled)
   elif config.holdout not in (0, columns_lib.HOLDOUT):
-    raise ValueError(
+    raise UserError(
         f'data.holdout is {config.holdout}, but {images.where} has splits '
         f'({", ".join(rows_of)}). Remove it.')
   # In hash order, so that 'train[:50%]' is a sample; groups are ordered first.
@@ -213,7 +214,7 @@ def _rows_of_splits(
   Without a hold-out, a single split is used as a whole, such as `val.csv`.
 
   Raises:
-    ValueError: if there is no `train`, or a row has no split.
+    UserError: if there is no `train`, or a row has no split.
   """
   rows = np.arange(len(images.keys)) if images.rows is None else images.rows
   if images.splits is None:
@@ -221,7 +222,7 @@ def _rows_of_splits(
   parse = lambda cell: split_strings.split_name(columns_lib.clean(cell))
   found = columns_lib.apply(images.splits, parse, object)[rows]
   if len(empty := rows[found == '']):
-    raise ValueError(
+    raise UserError(
         f'{len(empty):,} of {len(rows):,} rows of {images.where} have no split '
         f'(the first: row {empty[0] + 1}). Fill them in, or '
         'remove the column: splits are then made by a hash.')
@@ -229,7 +230,7 @@ def _rows_of_splits(
   if len(names) == 1 and not config.holdout:
     return {'train': rows}
   if 'train' not in names:
-    raise ValueError(
+    raise UserError(
         f'{images.where} has no training split; its splits: '
         f'{files.shorten(sorted(names), 8)}. One must be called train.')
   return {name: rows[found == name] for name in names}
@@ -263,7 +264,7 @@ def _check_trained(
       parsed.values[np.concatenate([*rows_of.values()])],
       parsed.values[rows_of['train']])
   if len(missing):
-    raise ValueError(
+    raise UserError(
         f'{len(missing)} of the classes of {where} have no image in train, '
         'only in other splits: '
         f'{files.shorten((parsed.names[i] for i in missing), 8)}. Add images '

@@ -19,6 +19,7 @@ from vit_jax.data.sources import labels as labels_lib
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_files
 from vit_jax.data.sources import table_source
+from vit_jax.exceptions import UserError
 
 
 def open_table(
@@ -29,7 +30,7 @@ def open_table(
   Keys are relative to the table, so that moving its folder changes none.
 
   Raises:
-    ValueError: if the table is malformed or contradicts itself, columns have
+    UserError: if the table is malformed or contradicts itself, columns have
       other names than declared, or images are missing.
   """
   table, root = table_files.read(paths[0]), os.fspath(paths[0].parent)
@@ -69,7 +70,7 @@ def choose_columns(
 
   Raises:
     protocol.NoLabels: if there is no label or image column.
-    ValueError: if a declared column is missing.
+    UserError: if a declared column is missing.
   """
   names, given = table.column_names, config.table
   for name in filter(None, (given.path if has_paths else '', given.split,
@@ -89,7 +90,7 @@ def choose_columns(
         f'{" and ".join(expected)} {("was", "were")[len(expected) > 1]} '
         'expected.')
   if config.group in labels:
-    raise ValueError(
+    raise UserError(
         f'data.group is {config.group!r}, the label column of {where}, so that '
         'each class would be one group. Name another column.')
   column = lambda name: table[name] if name else None
@@ -130,7 +131,7 @@ def _check_repeated(
   for name, column in columns.items():
     cells, codes = columns_lib.encode(column)
     for row in np.flatnonzero(codes != codes[first])[:1]:
-      raise ValueError(
+      raise UserError(
           f'Rows {first[row] + 1} and {row + 1} of {where} are the same image, '
           f'{paths[row]}, but {name} is {cells[codes[first[row]]]!r} and '
           f'{cells[codes[row]]!r}. Remove the wrong row; several labels of an '
@@ -145,7 +146,7 @@ def read_rows(
   A table may have no labels.
 
   Raises:
-    ValueError: as `open_table` does.
+    UserError: as `open_table` does.
   """
   table, where = table_files.read(path), os.fspath(path)
   try:
@@ -171,7 +172,7 @@ def locate(
   """Returns the paths of a table's images, relative to its folder if below it.
 
   Raises:
-    ValueError: if images are missing, with their number and the first ones.
+    UserError: if images are missing, with their number and the first ones.
   """
   root = os.fspath(where.parent)
   folder = config.table.folder or root

@@ -23,6 +23,7 @@ from vit_jax.data.sources import protocol
 from vit_jax.data.sources import tfds_folders
 from vit_jax.data.splits import groups as groups_lib
 from vit_jax.data.splits import split_strings
+from vit_jax.exceptions import UserError
 
 _BLOCK = 1000  # Records that are read together for their labels.
 _SAMPLE = 100  # Labels of a split that are read to find out if it has any.
@@ -127,7 +128,7 @@ def _explain_record(error: Exception) -> Exception | None:
   # 'pread() failed: Input/output error'.
   if isinstance(error, RuntimeError) and '() failed: ' in str(error):
     return OSError(str(error))
-  return ValueError(
+  return UserError(
       f'its record is damaged: {type(error).__name__}: {error}. Copy or '
       'prepare the files again.')
 
@@ -137,7 +138,7 @@ def open_source(
   """Opens 'NAME[/CONFIG][:VERSION]' in `data_dir` or TFDS's default directory.
 
   Raises:
-    ValueError: if it is missing or not readable, with the command that prepares
+    UserError: if it is missing or not readable, with the command that prepares
       or converts it.
   """
   return _open(tfds_folders.find(name, config.data_dir), name)
@@ -237,7 +238,7 @@ def interpret_label(
   """Returns the kind of label of a TFDS feature 'DATASET.FEATURE', no splits.
 
   Raises:
-    ValueError: if the number of classes is unknown.
+    UserError: if the number of classes is unknown.
   """
   import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
   label = name.rpartition('.')[2]
@@ -250,7 +251,7 @@ def interpret_label(
   element = getattr(feature, 'feature', feature)  # Unwraps a sequence.
   num_classes = facts.num_classes or getattr(element, 'num_classes', None)
   if num_classes is None:
-    raise ValueError(
+    raise UserError(
         f'The feature {name} is {feature!r}, which does not declare its number '
         'of classes. Add a row to vit_jax/data/known_datasets.py.')
   names = tuple(getattr(element, 'names', None) or ())

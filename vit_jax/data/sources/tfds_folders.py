@@ -12,6 +12,7 @@ from vit_jax import registry
 from vit_jax import schema
 from vit_jax.data import known_datasets
 from vit_jax.data.sources import files
+from vit_jax.exceptions import UserError
 
 GROUP = 'group_hash'  # Feature of datasets of `data prepare` with groups.
 _INSTALL = '  pip install tensorflow tensorflow-datasets\n'
@@ -28,7 +29,7 @@ def find(name: str, data_dir: str) -> epath.Path:
   '*' in a version matches any number.
 
   Raises:
-    ValueError: if it is missing, or in files without random access, with the
+    UserError: if it is missing, or in files without random access, with the
       command that prepares or converts it.
   """
   root = epath.Path(
@@ -42,7 +43,7 @@ def find(name: str, data_dir: str) -> epath.Path:
   configs = [] if found or not folder.is_dir() else [
       name for name in files.subfolders(folder) if versions(folder / name)]
   if len(configs) > 1:
-    raise ValueError(
+    raise UserError(
         f'{path} has several configs in {root}; give one of '
         f'{", ".join(f"{path}/{config}" for config in configs)}.')
   if configs:
@@ -52,12 +53,12 @@ def find(name: str, data_dir: str) -> epath.Path:
     file_format(folder / matching[-1])
     return folder / matching[-1]
   if found:
-    raise ValueError(
+    raise UserError(
         f'{path} is prepared in {folder} in the version(s) '
         f'{", ".join(found)}, not in {version}.')
   present = (', '.join(files.subfolders(root)) or 'nothing'
              if root.is_dir() else 'no such directory')
-  raise ValueError(
+  raise UserError(
       f'No dataset {name!r} in {root} (found: {present}).'
       f'{schema.nearest(path, [*known_datasets.DATASETS])} '
       'Give the directory that has it as --config.data.data_dir=DIR, or, for a '
@@ -84,14 +85,14 @@ def read_info(folder: epath.Path) -> Any:
 
 
 def file_format(folder: epath.Path) -> str:
-  """Returns 'array_record' or 'tfrecord'; raises ValueError for others."""
+  """Returns 'array_record' or 'tfrecord'; raises UserError for others."""
   info = read_info(folder)
   # A folder holds several formats after a conversion.
   formats = [info.file_format or 'tfrecord', *info.alternative_file_formats]
   for known in ('array_record', 'tfrecord'):
     if known in formats:
       return known
-  raise ValueError(
+  raise UserError(
       f'{folder} holds {" and ".join(formats)} files; expected ArrayRecord or '
       f'TFRecord. Convert them once, which adds files, with\n{_INSTALL}'
       f'  tfds convert_format --dataset_version_dir={folder} '
@@ -102,7 +103,7 @@ def open_records(folder: epath.Path) -> tuple[dict[str, Any], Any]:
   """Returns each split's serialised examples by index, and their features.
 
   Raises:
-    ValueError: if files of a split are missing.
+    UserError: if files of a split are missing.
   """
   from array_record.python import array_record_data_source
   import tensorflow_datasets as tfds  # pylint: disable=g-import-not-at-top
@@ -117,7 +118,7 @@ def open_records(folder: epath.Path) -> tuple[dict[str, Any], Any]:
           info.filepaths, info.shard_lengths, strict=True) if count]
       missing = [path.name for path in paths if not path.exists()]
       if missing:
-        raise ValueError(
+        raise UserError(
             f'{len(missing)} of {len(paths)} files are missing in {folder}: '
             f'{files.shorten(missing)}. Copy them there, or prepare the '
             'dataset again.')

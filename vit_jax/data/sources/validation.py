@@ -8,6 +8,7 @@ from vit_jax.data import renumbered
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import groups
 from vit_jax.data.splits import split_strings
+from vit_jax.exceptions import UserError
 
 
 def add(
@@ -19,21 +20,21 @@ def add(
   Classes are matched by name; `added` may lack some.
 
   Raises:
-    ValueError: if labels are of another kind, a class is not in `trained`, or a
+    UserError: if labels are of another kind, a class is not in `trained`, or a
       group is in both.
   """
   source = added.splits[added.eval_split]
   if config.own_source(config.val_source) is None and (
       len(added.splits) == 1):
-    raise ValueError(
+    raise UserError(
         f'data.val_source ({config.val_source}) is the data that is trained '
         'on. Leave it out, and a part of the images is held out.')
   if trained.kind == 'single' and trained.num_classes < 2:
-    raise ValueError(
+    raise UserError(
         f'data.source ({config.source}) has a single class; a classifier needs '
         'two. If the classes lie deeper, name their folder.')
   if trained.kind != added.kind:
-    raise ValueError(
+    raise UserError(
         f'data.val_source ({config.val_source}) has labels of the kind '
         f'{added.kind}, but data.source ({config.source}) {trained.kind}. Use '
         'validation data with labels of the same kind and names.')

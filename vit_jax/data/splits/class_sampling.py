@@ -11,6 +11,7 @@ from vit_jax.data import dataset as dataset_lib
 from vit_jax.data.sources import files
 from vit_jax.data.splits import split_strings
 from vit_jax.data.splits import subsets
+from vit_jax.exceptions import UserError
 
 Sampling = Literal['natural', 'balanced', 'sqrt']  # `data.sampling`.
 
@@ -23,11 +24,11 @@ def class_labels(
   `setting` is the config key that needs classes, for messages.
 
   Raises:
-    ValueError: if an example does not have exactly one valid class.
+    UserError: if an example does not have exactly one valid class.
   """
   def single(label: Any) -> int:
     if np.ndim(label):
-      raise ValueError(
+      raise UserError(
           f'{setting} needs one class per image, but {dataset.title} has '
           'several labels or regression targets. Leave it out.')
     return int(label)
@@ -38,13 +39,13 @@ def class_labels(
   if invalid.any():
     index = int(np.flatnonzero(invalid)[0])
     with dataset.naming(index):
-      raise ValueError(
+      raise UserError(
           f'it has the class {labels[index]}, but there are '
           f'{dataset.num_classes:,}, numbered from 0.')
   return labels
 
 
-class TooFewExamples(ValueError):
+class TooFewExamples(UserError):
   """Some classes have fewer examples than requested.
 
   Attributes:
@@ -71,7 +72,7 @@ def draw_per_class(
     example within its class, from 0, or -1 for examples of other draws.
 
   Raises:
-    ValueError: if a class has fewer (TooFewExamples), or an example several
+    UserError: if a class has fewer (TooFewExamples), or an example several
       labels.
   """
   source = dataset.source

@@ -17,6 +17,7 @@ from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings
+from vit_jax.exceptions import UserError
 
 Divided = Literal['error', 'allow']
 
@@ -27,7 +28,7 @@ def find_in_paths(
   """Returns what a pattern finds in each path; None without a pattern.
 
   Raises:
-    ValueError: if the pattern is wrong, or does not match a path.
+    UserError: if the pattern is wrong, or does not match a path.
   """
   if not pattern:
     return None
@@ -40,11 +41,11 @@ def find_in_paths(
   except re.error as error:
     compiled, problem = None, f'is not a regular expression: {error}'
   if compiled is None or compiled.groups != 1:
-    raise ValueError(f'data.group is {pattern}, which {problem}. {usage}')
+    raise UserError(f'data.group is {pattern}, which {problem}. {usage}')
   found = [match[1] if match else '' for match in map(compiled.search, paths)]
   missing = [path for path, name in zip(paths, found) if not name]
   if missing:
-    raise ValueError(
+    raise UserError(
         f'data.group {pattern} finds no group in {len(missing):,} of '
         f'{len(paths):,} images: {files.shorten(missing)}. {usage} Each image '
         'needs a group.')
@@ -57,7 +58,7 @@ def hashes(
   """Returns the hash of each row's group, cleaned as labels are.
 
   Raises:
-    ValueError: if a row has no group.
+    UserError: if a row has no group.
   """
   def hash_cell(cell: Any) -> int:
     cell = columns_lib.clean(cell)
@@ -66,7 +67,7 @@ def hashes(
   found = columns_lib.apply(column, hash_cell, np.uint64)
   empty = np.flatnonzero(found == 0)
   if len(empty):
-    raise ValueError(
+    raise UserError(
         f'{len(empty):,} of {len(found):,} rows of {where} have no group in '
         f'{group!r} (data.group; the first: row {empty[0] + 1}). Fill them in, '
         'for example with a name of its own for each image of unknown origin.')
@@ -75,9 +76,9 @@ def hashes(
 
 def check_present(
     splits: Mapping[str, protocol.Source], group: str, *, name: str) -> None:
-  """Raises a ValueError if groups are configured, but no split has any."""
+  """Raises a UserError if groups are configured, but no split has any."""
   if group and not any(map(split_strings.has_groups, splits.values())):
-    raise ValueError(
+    raise UserError(
         f'data.group is {group!r}, but {name} has no groups: only your own '
         'files (class folders, tables, Parquet, WebDataset, the Hugging Face '
         'Hub) have, and what `data prepare` wrote of them. Remove it.')
@@ -86,11 +87,11 @@ def check_present(
 def check_all_have(
     splits: Mapping[str, protocol.Source], *, where: str, divided: Divided,
 ) -> None:
-  """Raises a ValueError if only some splits have groups, unless 'allow'."""
+  """Raises a UserError if only some splits have groups, unless 'allow'."""
   has = {name: split_strings.has_groups(source)
          for name, source in splits.items() if len(source)}
   if divided != 'allow' and any(has.values()) and not all(has.values()):
-    raise ValueError(
+    raise UserError(
         f'{" and ".join(n for n in has if has[n])} of {where} have groups '
         f'(data.group), but {" and ".join(n for n in has if not has[n])} do '
         'not, so the same groups may be in both. Give all of them groups, or '
@@ -105,7 +106,7 @@ def check_undivided(
   Messages name a group by one of its images.
 
   Raises:
-    ValueError: if groups are in several splits and this is an error, with some
+    UserError: if groups are in several splits and this is an error, with some
       of them and counts.
   """
   found = {split: of for split, source in splits.items()
@@ -129,7 +130,7 @@ def check_undivided(
               map(describe, several[:4])))
   if divided == 'allow':
     return [text]
-  raise ValueError(
+  raise UserError(
       f'{text}. A model that was trained on images of a group may recognise '
       'the others. Move each group (data.group) to one split, or accept it '
       'with --config.data.divided_groups=allow.')

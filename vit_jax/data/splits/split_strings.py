@@ -16,6 +16,7 @@ import numpy as np
 from vit_jax import schema
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import protocol
+from vit_jax.exceptions import UserError
 
 VAL = 'val'  # The split of `data.val_source`.
 NAMES = ('train', 'test', VAL, 'validation')  # Of folders and files.
@@ -159,7 +160,7 @@ def expand_all(split: str, splits: Mapping[str, protocol.Source]) -> str:
       r'(?<![^+\s])all(\[[^]]*%[^]]*\])?(?![^+\s])',
       lambda found: '+'.join(name + (found[1] or '') for name in filled), split)
   if 'all' in names(expanded):
-    raise ValueError(
+    raise UserError(
         f'The split {split!r} takes a number of examples from `all`, which '
         'accepts only percentages, of each split. Write "all" or "all[:50%]", '
         f'or name a split: {", ".join(filled)}.')
@@ -168,10 +169,10 @@ def expand_all(split: str, splits: Mapping[str, protocol.Source]) -> str:
 
 def check_labelled(
     split: str, unlabelled: Collection[str], *, name: str) -> None:
-  """Raises a ValueError if a split string has a part without labels."""
+  """Raises a UserError if a split string has a part without labels."""
   found = [part for part in names(split) if part in unlabelled]
   if found:
-    raise ValueError(
+    raise UserError(
         f'The split {found[0]!r} of {name} has no labels (each is missing, '
         'empty or -1), so it cannot be trained on or evaluated. Use another '
         'split.')
@@ -197,7 +198,7 @@ def select_split(
   bounds move to the next start of a group.
 
   Raises:
-    ValueError: for an invalid, unknown or empty split.
+    UserError: for an invalid, unknown or empty split.
   """
   if split in opened.splits:
     source = opened.splits[split]
@@ -209,7 +210,7 @@ def select_split(
   if not len(source):
     whole = ' Parts have whole groups (data.group).' * any(
         map(has_groups, opened.splits.values()))
-    raise ValueError(
+    raise UserError(
         f'The split {split!r} of {name} has no examples. Lengths: '
         f'{_lengths(opened.splits)}. Give another, such as "train[:90%]".'
         + whole)
@@ -231,7 +232,7 @@ def _parse_split(
     splits: Mapping[str, protocol.Source], split: str, name: str,
 ) -> list[tuple[str, int, int]]:
   if 'shard' in split:
-    raise ValueError(
+    raise UserError(
         f'The split {split!r} of {name} is in shards, which depend on how the '
         'files were written. Use examples or percent.')
   for part in names(split):
@@ -243,7 +244,7 @@ def _parse_split(
   try:
     absolute = tfds.core.ReadInstruction.from_spec(split).to_absolute(lengths)
   except ValueError as error:
-    raise ValueError(
+    raise UserError(
         f'Cannot read the split {split!r} of {name}: '
         f'{str(error).splitlines()[0]} Write for example "train", '
         '"train[:98%]", "train[100:200]" or "train+test". Lengths: '

@@ -12,6 +12,7 @@ import numpy as np
 
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings
+from vit_jax.exceptions import UserError
 
 
 def hash_numbers(
@@ -41,10 +42,10 @@ def select_random(
   Examples of a `planned` source have no keys: these are the first.
 
   Raises:
-    ValueError: if there are fewer than `count`.
+    UserError: if there are fewer than `count`.
   """
   if count > len(source):
-    raise ValueError(
+    raise UserError(
         f'data.num_examples is {count:,}, but {name} has {len(source):,}.')
   if count == len(source):
     return source

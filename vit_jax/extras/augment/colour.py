@@ -11,6 +11,7 @@ from PIL import ImageFilter
 
 from vit_jax import fields
 from vit_jax.data.images import ops as ops_lib
+from vit_jax.exceptions import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Blur(ops_lib.RandomOp):
   def __post_init__(self):
     super().__post_init__()
     if not 0 <= self.sigma[0] <= self.sigma[1]:
-      raise ValueError(
+      raise UserError(
           f'sigma must be two lengths, 0 <= low <= high; got {self.sigma}.')
 
   def change(
@@ -107,7 +108,7 @@ class RandomErasing(ops_lib.RandomOp):
     super().__post_init__()
     if not (0 < self.area[0] <= self.area[1] <= 1
             and 0 < self.aspect[0] <= self.aspect[1]):
-      raise ValueError(
+      raise UserError(
           'area must be two fractions and aspect two ratios, low <= high; got '
           f'{self.area} and {self.aspect}.')
 

@@ -25,6 +25,7 @@ from vit_jax import metrics as metrics_lib
 from vit_jax import schema
 from vit_jax.checkpoints import paths
 from vit_jax.data import mixture
+from vit_jax.exceptions import UserError
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import experiment as experiment_lib
 from vit_jax.extras.cards import config as card_config
@@ -94,7 +95,7 @@ def of_weights(repository: str, description: str, *, predicts: bool) -> str:
 def for_hub(text: str, *, library: str, licence: str) -> str:
   """Returns a card that states the library of the weights, and the licence.
 
-  Raises a `ValueError` if neither `licence` nor the card states a licence.
+  Raises a `UserError` if neither `licence` nor the card states a licence.
   """
   card = huggingface_hub.ModelCard(text if not licence else re.sub(
       r'^(- \*\*Licence of the weights:\*\*) .*', rf'\1 {licence}', text,
@@ -102,7 +103,7 @@ def for_hub(text: str, *, library: str, licence: str) -> str:
   data: Any = card.data
   data.library_name, data.license = library, licence or data.license
   if data.license in (None, 'unknown'):
-    raise ValueError(
+    raise UserError(
         'The licence of the weights is unknown; without one, nobody else may '
         'use them. Add --licence=apache-2.0, or another identifier from '
         'https://huggingface.co/docs/hub/repositories-licenses')

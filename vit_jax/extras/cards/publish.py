@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 from etils import epy
 
+from vit_jax.exceptions import UserError
+from vit_jax.exceptions import UserFileError
+
 if TYPE_CHECKING:
   from vit_jax.inference import model as model_lib
 
@@ -46,9 +49,9 @@ def prepare(
   are errors here, before anything is written.
   """
   if args.push and not re.fullmatch(r'[\w.-]+/[\w.-]+', args.push):
-    raise ValueError(f'--push must be USER/NAME; got {args.push!r}.')
+    raise UserError(f'--push must be USER/NAME; got {args.push!r}.')
   if args.push and args.format != 'timm':
-    raise ValueError('--push needs --format=timm.')
+    raise UserError('--push needs --format=timm.')
   card, licence = _card(args, model), _licence_text(args) if args.push else ''
 
   def publish() -> str:
@@ -113,7 +116,7 @@ def _push(folder: str, repository: str, *, private: bool) -> str:
         repo_id=repository, folder_path=folder,
         commit_message='Upload a model with vit_jax')
   except (OSError, RuntimeError) as error:
-    raise OSError(
+    raise UserFileError(
         f'{folder} could not be uploaded to {repository}: '
         f'{type(error).__name__}: {error} Log in with a token that has write '
         'access: hf auth login.') from error

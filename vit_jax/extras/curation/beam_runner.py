@@ -10,6 +10,8 @@ import os
 import pathlib
 from typing import Any
 
+from vit_jax.exceptions import UserError
+
 DIRECT = 'DirectRunner'
 LOCAL = 'local'  # This process, without Beam.
 
@@ -25,7 +27,7 @@ def load(runner: str) -> Any:
   try:
     import apache_beam
   except ImportError as error:
-    raise ImportError(
+    raise UserError(
         f'Apache Beam is not installed ({error}). Run `pip install -r '
         'requirements-beam.txt`, or use --runner=local, which runs in this '
         'process without it.') from error
@@ -58,6 +60,6 @@ def run(
     pipeline.run().wait_until_finish()
   except Exception as error:  # Its text has the tracebacks of all workers.
     lines = [line for line in str(error).splitlines() if line.strip()]
-    raise RuntimeError(
+    raise UserError(
         f'A Beam worker failed: {lines[-1] if lines else repr(error)} '
         '(--runner=local shows the traceback)') from error

@@ -21,7 +21,7 @@ def describe(config: data.DataConfig) -> tuple[str, list[Table]]:
   """Returns how files are interpreted, and tables; reads all labels.
 
   Raises:
-    ValueError: if the data do not open, with flags that open them.
+    UserError: if the data do not open, with flags that open them.
   """
   opened = open_source.open_splits(config)
   splits = {name: source for name, source in opened.splits.items()

@@ -15,6 +15,7 @@ from vit_jax import untrusted
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings
+from vit_jax.exceptions import UserError
 
 
 def _read_keys(path: str) -> frozenset[str]:
@@ -22,7 +23,7 @@ def _read_keys(path: str) -> frozenset[str]:
     text = untrusted.read_text(
         epath.Path(path).expanduser(), errors='surrogateescape')
   except OSError as error:
-    raise ValueError(
+    raise UserError(
         f'Cannot read {path} (data.exclude): {error}. Write it with `python '
         'main.py deduplicate`, or give another path.') from error
   # `splitlines` would also split at Unicode separators inside file names.
@@ -58,7 +59,7 @@ def exclude(
   """Returns the examples that a list does not name, in order, and a summary.
 
   Raises:
-    ValueError: if the list cannot be read, matches no example (unless
+    UserError: if the list cannot be read, matches no example (unless
       `may_match_none`), or matches all.
   """
   keys = _read_keys(path)
@@ -67,13 +68,13 @@ def exclude(
   found = int(matches.sum())
   if keys and not found and not may_match_none:
     key = min(keys)
-    raise ValueError(
+    raise UserError(
         f'None of the {len(keys):,} keys of {path} (data.exclude) matches an '
         f'example of {name}: the list has {key!r}, the split has '
         f'{source.key(0)!r}.{schema.nearest(key, [source.key(0)])} Was the '
         'list written for another dataset or split?')
   if found == len(matches):
-    raise ValueError(f'{path} (data.exclude) names every example of {name}.')
+    raise UserError(f'{path} (data.exclude) names every example of {name}.')
   summary = f'{found:,} examples are excluded by {path}'
   if len(keys) > found:
     summary += (f' ({len(keys) - found:,} of its keys match no example of this '

@@ -6,6 +6,7 @@ import numpy as np
 
 from vit_jax import exceptions
 from vit_jax import untrusted
+from vit_jax.exceptions import UserError
 
 
 def path_of(folder: epath.Path, split: str) -> epath.Path:
@@ -22,14 +23,14 @@ def read(
   """Returns the hash of the group of each example of a split.
 
   Raises:
-    ValueError: if the file is missing, or not of this split.
+    UserError: if the file is missing, or not of this split.
   """
   path = path_of(folder, split)
-  with exceptions.replaced_by(lambda error: ValueError(
+  with exceptions.replaced_by(lambda error: UserError(
       f'{path} is missing or damaged ({error}). The data set has groups, '
       'which this file assigns to its examples: copy it beside the shards, or '
       'prepare them again.')):
     found = untrusted.parse_npy(path.read_bytes())
     if found.dtype != np.uint64 or found.shape != (count,):
-      raise ValueError(f'{found.dtype} {found.shape} for {count:,} examples')
+      raise UserError(f'{found.dtype} {found.shape} for {count:,} examples')
   return found

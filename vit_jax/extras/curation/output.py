@@ -10,6 +10,7 @@ from PIL import Image
 from vit_jax import atomic_files
 from vit_jax import console
 from vit_jax import escape
+from vit_jax.exceptions import UserError
 from vit_jax.extras import html_page
 from vit_jax.extras.curation import check as check_lib
 from vit_jax.extras.curation import duplicates as duplicates_lib
@@ -149,11 +150,11 @@ def write_pairs(folder: epath.Path, pairs: Sequence[search.Pair]) -> None:
   """Writes all pairs, and the keys for `data.exclude`, one per line.
 
   Raises:
-    ValueError: for a key that does not fit on a line.
+    UserError: for a key that does not fit on a line.
   """
   for pair in pairs:
     if '\n' in pair.key:
-      raise ValueError(
+      raise UserError(
           f'The key {pair.key!r} has several lines, but {EXCLUDE} has one key '
           'per line. Rename the file.')
   atomic_files.write_text(

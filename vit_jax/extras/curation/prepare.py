@@ -28,6 +28,7 @@ from vit_jax.data import known_datasets
 from vit_jax.data.sources import open_source
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings
+from vit_jax.exceptions import UserError
 from vit_jax.extras.curation import beam_runner
 from vit_jax.extras.curation import group_files
 from vit_jax.extras.curation import scan as scan_lib
@@ -78,7 +79,7 @@ def plan(
   Empty `splits` selects all splits. For the image format, see `stored_images`.
 
   Raises:
-    ValueError: for a name or version that TFDS does not accept, a source
+    UserError: for a name or version that TFDS does not accept, a source
       without examples, or an `exclude` whose split is not written.
   """
   _check_names(name, version)
@@ -88,13 +89,13 @@ def plan(
               if key != 'unreadable'}
   image_format = stored_images.ImageFormat(shorter_side, config.max_pixels)
   if shorter_side and not config.is_picture:
-    raise ValueError(
+    raise UserError(
         '--shorter-side applies to 8-bit images of 1 or 3 channels, but these '
         f'have {config.channels} channels of {config.dtype}. Remove it.')
   opened = open_source.open_splits(config)
   nonempty = [split for split, source in opened.splits.items() if len(source)]
   if not nonempty:
-    raise ValueError(f'{settings["source"]} has no examples.')
+    raise UserError(f'{settings["source"]} has no examples.')
   chosen = [schema.check_name(split, nonempty, what='split with examples')
             for split in splits] or nonempty
   training = _training_splits(config, chosen, settings)
@@ -132,11 +133,11 @@ def begin(planned: Plan) -> int:
 
   Raises:
     FileExistsError: if the folder is a dataset already.
-    ValueError: if it holds shards of another plan.
+    UserError: if it holds shards of another plan.
   """
   folder = epath.Path(planned.folder)
   if (folder / 'dataset_info.json').exists():
-    raise FileExistsError(
+    raise UserError(
         f'{folder} is prepared already. Remove it, or choose another --name '
         'or --version.')
   text = json.dumps(
@@ -144,7 +145,7 @@ def begin(planned: Plan) -> int:
           planned, description='', skip_unreadable=False)), sort_keys=True)
   path = folder / _PLAN
   if path.exists() and path.read_text() != text:
-    raise ValueError(
+    raise UserError(
         f'{folder} holds shards of another command, or the source has changed '
         'since. Remove it, or choose another --version.')
   atomic_files.write_text(path, text)
@@ -182,14 +183,14 @@ def finish(planned: Plan) -> tuple[dict[str, dict[str, Any]], str]:
 
   Raises:
     RuntimeError: if a shard is missing.
-    ValueError: if examples are unreadable and not skipped.
+    UserError: if examples are unreadable and not skipped.
   """
   folder = epath.Path(planned.folder)
   facts = {}
   for shard in planned.all_shards:
     found = shards_lib.finished(shard)
     if found is None:
-      raise RuntimeError(
+      raise UserError(
           f'{shard.path} is missing. Check that all workers can access '
           f'{folder}, and run the command again to continue.')
     facts[shard.name] = found
@@ -228,7 +229,7 @@ def _report_unreadable(planned: Plan, rows: Sequence[dict[str, str]]) -> str:
       *(row['error'] for row in rows[:_SHOWN]),
       *[f'... and {len(rows) - _SHOWN:,} more'] * (len(rows) > _SHOWN)])
   if not planned.skip_unreadable:
-    raise ValueError(
+    raise UserError(
         f'{planned.name}: {text}\nSee {path}. Repair these images and run the '
         'command again, or leave them out with --set=unreadable=skip.')
   return f'{planned.name}: {text}\nThey are left out: see {path}'
@@ -236,11 +237,11 @@ def _report_unreadable(planned: Plan, rows: Sequence[dict[str, str]]) -> str:
 
 def _check_names(name: str, version: str) -> None:
   if not re.fullmatch(r'[a-z][a-z0-9_]*', name):
-    raise ValueError(
+    raise UserError(
         '--name must begin with a lower-case letter and contain only lower-'
         f'case letters, digits and _, as TFDS requires; got {name!r}.')
   if not re.fullmatch(r'\d+\.\d+\.\d+', version):
-    raise ValueError(f'--version must be like 1.0.0; got {version!r}.')
+    raise UserError(f'--version must be like 1.0.0; got {version!r}.')
 
 
 def _training_splits(
@@ -252,7 +253,7 @@ def _training_splits(
   found = [split for split in chosen if split in training]
   selecting = sorted(selection_lib.SELECTION_KEYS & settings.keys())
   if selecting and not found:
-    raise ValueError(
+    raise UserError(
         f'data.{selecting[0]} applies to the split {config.split!r} '
         f'(data.split), but only {", ".join(chosen)} would be written. Choose '
         f'the split with --set=split=NAME, or remove data.{selecting[0]}.')

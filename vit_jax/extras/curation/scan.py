@@ -59,7 +59,7 @@ class ScanRequest:
 
   Attributes:
     class_names: empty if labels are numbers, or there are none.
-    decode: decodes an image as training does; raises a ValueError.
+    decode: decodes an image as training does; raises a UserError.
     embed: model features, to compare single classes; else None.
     min_side: shorter side of the images that `embed` needs.
     without_images: see `protocol.Metadata`.

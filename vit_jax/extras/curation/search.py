@@ -21,6 +21,7 @@ from jaxtyping import UInt8, UInt64
 import numpy as np
 
 from vit_jax.data.images import decode
+from vit_jax.exceptions import UserError
 from vit_jax.extras.curation import beam_runner
 from vit_jax.extras.curation import hash_index
 from vit_jax.extras.curation import selection as selection_lib
@@ -137,12 +138,12 @@ def build_index(parts: Sequence[Views], settings: Settings) -> TestImages:
   """Returns the index of all test images, independent of the order of parts.
 
   Raises:
-    ValueError: if no test image could be read.
+    UserError: if no test image could be read.
   """
   parts = sorted((part for part in parts if part.places),
                  key=lambda part: (part.places[0][0].name, part.places[0][1]))
   if not parts:
-    raise ValueError('No image of --against could be read.')
+    raise UserError('No image of --against could be read.')
   bits = np.concatenate([part.bits for part in parts])
   # Apart, because the hash of a crop may be nearer than that of the whole
   # image, but its pixels less similar: crops must not displace copies.

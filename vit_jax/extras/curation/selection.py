@@ -46,7 +46,7 @@ class Selection:
     return data.open_dataset(self.config)
 
   def image(self, index: int) -> Image.Image:
-    """Returns an image as 8-bit RGB; raises a `ValueError` if unreadable."""
+    """Returns an image as 8-bit RGB; raises a `UserError` if unreadable."""
     return decode.decode(self.open()[index]['image'], channels=3,
                          max_pixels=self.config.max_pixels)
 

@@ -137,7 +137,7 @@ def write(shard: Shard) -> None:
   """Writes the readable examples of a shard, unless it is finished.
 
   Raises:
-    ValueError: naming an example that cannot be stored.
+    UserError: naming an example that cannot be stored.
   """
   if shard.path.exists():
     return

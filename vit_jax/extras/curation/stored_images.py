@@ -44,7 +44,7 @@ class ImageFormat:
     unreadable files are stored unchanged. Pixel arrays become PNG.
 
     Raises:
-      ValueError: for pixels other than uint8 grey or RGB.
+      UserError: for pixels other than uint8 grey or RGB.
     """
     if isinstance(image, np.ndarray):
       channels = 1 if image.shape[2:] in ((), (1,)) else 3

@@ -21,6 +21,7 @@ from vit_jax import metrics
 from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
+from vit_jax.exceptions import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,10 +84,10 @@ def reliability(
   The last two are NaN for empty bins.
 
   Raises:
-    ValueError: if a confidence is NaN.
+    UserError: if a confidence is NaN.
   """
   if np.isnan(confidence).any():
-    raise ValueError(
+    raise UserError(
         f'{int(np.isnan(confidence).sum())} of {len(confidence)} confidences '
         'are NaN.')
   # Bins are open below and closed above; 0 belongs to the first one.

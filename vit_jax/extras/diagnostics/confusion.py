@@ -15,6 +15,7 @@ from vit_jax import metrics
 from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
+from vit_jax.exceptions import UserError
 
 _NUM_MISTAKES = 24  # In the sheet of images.
 # The matrix of this many classes takes 0.8 GB.
@@ -36,7 +37,7 @@ class ConfusionConfig(evaluator.EvaluatorConfig):
     context.check_classes(split, single=True)
     dataset = split.dataset
     if dataset.num_classes > MAX_CLASSES:
-      raise ValueError(
+      raise UserError(
           f'{context.where}: the confusion matrix of {dataset.num_classes:,} '
           f'classes is too large; the limit is {MAX_CLASSES:,}.')
 
@@ -48,7 +49,7 @@ class ConfusionConfig(evaluator.EvaluatorConfig):
 
     def finish(values: passes.Values) -> evaluator.Result:
       if values['is_nan'].any():
-        raise ValueError(
+        raise UserError(
             f'{context.where}: the logits of {int(values["is_nan"].sum())} '
             f'examples of {dataset.title} are NaN.')
       # Row: class; column: predicted class.

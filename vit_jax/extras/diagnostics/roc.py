@@ -23,6 +23,7 @@ from vit_jax import schema
 from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
+from vit_jax.exceptions import UserError
 
 _METRICS = (
     evaluator.Metric('roc_auc', 'ROC AUC'),
@@ -89,7 +90,7 @@ class RocConfig(evaluator.EvaluatorConfig):
     context.check_classes(test)
     dataset = test.dataset
     if dataset.num_classes > MAX_CLASSES:
-      raise ValueError(
+      raise UserError(
           f'{context.where} draws curves of up to {MAX_CLASSES} classes, but '
           f'{dataset.title} has {dataset.num_classes:,}. Use multi_label.')
     names = dataset.names_or_indices
@@ -147,7 +148,7 @@ def _gather(
 
   def finish(values: passes.Values) -> tuple[Labels, Scores]:
     if not np.isfinite(values['score']).all():
-      raise ValueError(
+      raise UserError(
           f'{context.where}: logits of {split.dataset.title} are NaN or '
           'infinite.')
     return values['label'], values['score']

@@ -27,6 +27,7 @@ from vit_jax.data import known_datasets
 from vit_jax.evals import classification
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
+from vit_jax.exceptions import UserError
 
 _IMAGENET_CLASSES = 1000
 # Sections of evaluators on known datasets.
@@ -87,7 +88,7 @@ class ShiftConfig(evaluator.EvaluatorConfig):
     groups = {i: matches[name] for i, name in enumerate(names)
               if name in matches}
     if not groups:
-      raise ValueError(
+      raise UserError(
           f'{context.where} matches classes by name, but no class of '
           f'{dataset.title} can be matched: '
           f'{classes.shorten(names) or "no names"}. Use data with the class '
@@ -104,7 +105,7 @@ class ShiftConfig(evaluator.EvaluatorConfig):
       present = np.unique(data.class_labels(
           dataset, setting=context.where)).tolist()
       if len(present) != expected:
-        raise ValueError(
+        raise UserError(
             f'{context.where}: {dataset.title} has images of {len(present)} '
             f'classes, not of {expected}. Evaluate on all images: omit '
             'split.')
@@ -122,13 +123,13 @@ def objectnet_classes(
     synsets: the synsets of ImageNet, sorted.
 
   Raises:
-    ValueError: if a file is missing or refers to an unknown class.
+    UserError: if a file is missing or refers to an unknown class.
   """
   def read(name: str) -> Any:
     return untrusted.parse_json(untrusted.read_text(folder / name))
 
   if len(synsets) != _IMAGENET_CLASSES:
-    raise ValueError(
+    raise UserError(
         f'ObjectNet is mapped to the {_IMAGENET_CLASSES:,} classes of '
         f'ImageNet, but the model has {len(synsets):,} class names.')
   try:
@@ -142,7 +143,7 @@ def objectnet_classes(
             for name, label in read('folder_to_objectnet_label.json').items()
             if label in descriptions}
   except (OSError, ValueError, KeyError, IndexError, AttributeError) as error:
-    raise ValueError(
+    raise UserError(
         f'Cannot read the classes of ObjectNet in {folder}: '
         f'{type(error).__name__}: {error}. Expected the folder `mappings` of '
         'the ObjectNet release.') from error

@@ -21,6 +21,8 @@ from typing import Any
 
 from etils import epy
 
+from vit_jax.exceptions import UserError
+
 with epy.lazy_imports():
   from etils import epath
   import jax
@@ -86,7 +88,7 @@ def _choosing(
   found = {name: section for name, section in config.evals.items()
            if isinstance(section, roc_lib.RocConfig)}
   if not found:
-    raise ValueError(
+    raise UserError(
         f'{flag} needs the evaluator roc, but the evaluators are '
         f'{", ".join(config.evals)}. Use --evaluators=roc.')
   return found
@@ -97,18 +99,18 @@ def _check_storable(
   """Raises unless one evaluator chooses thresholds that the weights use."""
   name, *others = _choosing(config, '--store-thresholds')
   if others:
-    raise ValueError(
+    raise UserError(
         '--store-thresholds needs one evaluator roc, but there are '
         f'{", ".join([name, *others])}. Select one by --evaluators={name}.')
   if not weights.is_checkpoint or (
       weights.settings.get('labels') == weights_lib.GIVEN):
-    raise ValueError(
+    raise UserError(
         '--store-thresholds needs a checkpoint of vit_jax with its own class '
         f'names, but {weights.origin} is none, or flags name its classes. '
         'Leave it out.')
   count = weights.config.num_classes
   if count != 2 and not _has_several_labels(weights):
-    raise ValueError(
+    raise UserError(
         '--store-thresholds needs several labels per image or two classes, but '
         f'{weights.origin} has {count:,} classes, of which the most probable '
         'one is predicted. Leave it out.')
@@ -148,7 +150,7 @@ def of_run(
 
   Raises:
     items.DamagedError: if the checkpoint is damaged.
-    ValueError: if `FILE` is malformed.
+    UserError: if `FILE` is malformed.
   """
   if stored := _stored(weights):
     return stored
@@ -178,7 +180,7 @@ def _stored(weights: weights_lib.Weights) -> tuple[float, ...]:
   if not isinstance(by_name, dict) or len(by_name) < fewest or not all(
       name in names and isinstance(value, (int, float))
       for name, value in by_name.items()):
-    raise ValueError(
+    raise UserError(
         f'{path} must hold a number for each of the classes '
         f'{classes.shorten(names)}, or for one of two, but holds {by_name!r}. '
         'Correct it, or remove it.')

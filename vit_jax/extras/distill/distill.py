@@ -31,6 +31,7 @@ from vit_jax import data
 from vit_jax import fields
 from vit_jax import metrics
 from vit_jax import types
+from vit_jax.exceptions import UserError
 from vit_jax.models import factory
 from vit_jax.objectives import objective
 from vit_jax.objectives import supervised
@@ -65,10 +66,10 @@ class DistillConfig(supervised.SupervisedConfig):
   def __post_init__(self):
     super().__post_init__()
     if self.loss not in ('auto', 'softmax'):
-      raise ValueError(
+      raise UserError(
           f'distill compares softmax probabilities, but loss is {self.loss!r}.')
     if not self.teacher:
-      raise ValueError(
+      raise UserError(
           'distill needs the weights of a teacher: '
           '--config.objective.teacher=PATH.')
     fields.check_range(self, 'weight', above=0, most=1)
@@ -86,7 +87,7 @@ class DistillConfig(supervised.SupervisedConfig):
 
   def resolve(self, dataset: data.Metadata) -> supervised.SupervisedConfig:
     if dataset.targets or dataset.multi_label:
-      raise ValueError(
+      raise UserError(
           f'objective.name is {self.name!r}, but the labels are '
           + ('regression targets' if dataset.targets else
              'several classes per image') + '. Leave it out.')
@@ -112,12 +113,12 @@ class Distill(objective.Objective):
     """Initialises the loss."""
     if config.weight == 1 and getattr(
         getattr(context.model, 'config', None), 'distill_token', False):
-      raise ValueError(
+      raise UserError(
           'objective.weight is 1, so that the head of the class token would '
           'learn nothing. Use --config.objective.weight=0.5, as in DeiT.')
     if (config.targets == 'soft'
         and context.teacher.preprocess.activation == 'sigmoid'):
-      raise ValueError(
+      raise UserError(
           f'The teacher {config.teacher} was trained with a sigmoid, but soft '
           'targets are probabilities of a softmax. Use '
           '--config.objective.targets=hard.')

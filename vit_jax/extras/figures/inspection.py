@@ -17,6 +17,7 @@ from vit_jax import registry
 from vit_jax import tree
 from vit_jax.data import preprocessing
 from vit_jax.data.images import ops as ops_lib
+from vit_jax.exceptions import UserError
 from vit_jax.extras import html_page
 from vit_jax.extras import pictures as pictures_lib
 from vit_jax.extras.figures import attention_maps
@@ -52,7 +53,7 @@ def filters(model: model_lib.Model, path: epath.Path) -> html_page.Section:
     text = (f'The {len(drawn)} filters of {ROOT}, standardised as the network '
             'applies them')
   elif PATCHES not in params:
-    raise ValueError(
+    raise UserError(
         f'inspect draws ViTs and ResNets, but {model.config.describe()} has '
         f'neither {PATCHES} nor {ROOT}.')
   else:

@@ -9,6 +9,7 @@ from typing import Any
 from etils import epath
 
 from vit_jax import metrics as metrics_lib
+from vit_jax.exceptions import UserError
 from vit_jax.extras import plots
 
 Rows = Sequence[Mapping[str, Any]]
@@ -48,7 +49,7 @@ def draw(
     declared: metrics of the runs, in the order of their panels.
 
   Raises:
-    ValueError: if no row holds any of the metrics.
+    UserError: if no row holds any of the metrics.
   """
   shown: dict[str, metrics_lib.Metric] = {}
   for one in (*declared, _LEARNING_RATE):
@@ -56,7 +57,7 @@ def draw(
       shown.setdefault(one.name, one)
   series = _collect(runs, shown)
   if not series:
-    raise ValueError(
+    raise UserError(
         'Nothing to draw: expected rows with a metric such as train/loss or '
         f'val/accuracy in the run(s) {", ".join(runs) or "(none)"}.')
   metrics = [m for m in shown if any(s.metric == m for s in series)]

@@ -8,6 +8,9 @@ from etils import epath
 import huggingface_hub
 
 from vit_jax import exceptions
+from vit_jax.exceptions import NotFoundError
+from vit_jax.exceptions import UserError
+from vit_jax.exceptions import UserFileError
 
 _PATTERNS = ('*.safetensors', '*.npz', '*.bin')  # In order of preference.
 
@@ -16,13 +19,13 @@ def fetch(text: str, log: Callable[[str], None]) -> epath.Path:
   """Downloads a file, or the weights and JSON files of a repository."""
   match = re.fullmatch(r'([^/@]+/[^/@]+)(?:@([^/]+))?(?:/(.+))?', text)
   if not match:
-    raise ValueError(
+    raise UserError(
         'The address of a model on the Hugging Face hub is hf://user/model'
         f'[@revision][/file], but is hf://{text}.')
   repository, revision, file = match.groups()
   # Some of its errors of the connection are FileNotFoundErrors, which means
   # here that the hub has no such file.
-  with exceptions.replaced_by(lambda error: OSError(
+  with exceptions.replaced_by(lambda error: UserFileError(
       f'hf://{text} could not be fetched: {type(error).__name__}: {error}')):
     names = huggingface_hub.list_repo_files(repository, revision=revision)
     weights = file or next(
@@ -32,6 +35,6 @@ def fetch(text: str, log: Callable[[str], None]) -> epath.Path:
         repository, revision=revision, allow_patterns=[
             weights, f'{weights.rpartition("/")[0]}*.json', 'LICENSE*']))
   if file and file not in names:
-    raise FileNotFoundError(f'There is nothing at hf://{text}.')
+    raise NotFoundError(f'There is nothing at hf://{text}.')
   log(f'fetched hf://{text}\n        {folder}')
   return epath.Path(folder / file if file else folder)

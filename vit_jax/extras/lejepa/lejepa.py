@@ -27,6 +27,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from vit_jax import fields
 from vit_jax import metrics
 from vit_jax import types
+from vit_jax.exceptions import UserError
 from vit_jax.extras.lejepa import joint_embedding
 from vit_jax.extras.lejepa import views as views_lib
 from vit_jax.models import model_config
@@ -72,18 +73,18 @@ class LejepaConfig(objective.ObjectiveConfig):
     """Returns the model with its projector.
 
     Raises:
-      ValueError: if the model is not a ViT, its position embeddings cannot be
+      UserError: if the model is not a ViT, its position embeddings cannot be
         interpolated, colour jitter is on but images are not RGB, or local views
         do not divide into patches.
     """
     if not model.takes_any_grid:
-      raise ValueError(
+      raise UserError(
           'objective lejepa interpolates position embeddings to the grid of '
           'local views, so they must be added at the stem of a ViT, unlike '
           f'those of {model.describe_kind()}. Choose another model.')
     config = self.views
     if config.changes_colours and image_shape[-1] != 3:
-      raise ValueError(
+      raise UserError(
           f'objective.views changes colours, but images have {image_shape[-1]} '
           'channels, not 3. Use --config.objective.views.jitter_probability=0 '
           '--config.objective.views.grayscale=0.')
@@ -91,7 +92,7 @@ class LejepaConfig(objective.ObjectiveConfig):
       try:
         model.grid((config.local_size, config.local_size))
       except ValueError as error:
-        raise ValueError(f'objective.views.local_size: {error}') from error
+        raise UserError(f'objective.views.local_size: {error}') from error
     return joint_embedding.JointEmbedding(
         dataclasses.replace(model, num_classes=num_classes),
         grid=model.grid(image_shape[:2]), hidden=self.hidden,

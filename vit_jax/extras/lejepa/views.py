@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from vit_jax import fields
+from vit_jax.exceptions import UserError
 
 Images = Float[Array, 'batch height width channels']
 Views = Float[Array, 'batch views view_height view_width channels']
@@ -67,10 +68,10 @@ class ViewsConfig:
     for name in ('global_area', 'local_area', 'aspect'):
       low, high = getattr(self, name)
       if low > high:
-        raise ValueError(
+        raise UserError(
             f'{name} must be a range, low <= high, but is {low}, {high}.')
     if self.jitter[3] > 0.5:
-      raise ValueError(
+      raise UserError(
           f'The hue of jitter must be at most 0.5, but is {self.jitter[3]}.')
 
   @property

@@ -21,6 +21,7 @@ from jaxtyping import Array, Float
 
 from vit_jax import tree
 from vit_jax import types
+from vit_jax.exceptions import UserError
 from vit_jax.models import lora_config
 from vit_jax.models.lora_config import ROOT
 
@@ -36,7 +37,7 @@ def init(
     boxed: parameters of a model, boxed with the names of their axes.
 
   Raises:
-    ValueError: if a rule matches no kernel, or one outside the encoder.
+    UserError: if a rule matches no kernel, or one outside the encoder.
   """
   leaves, _ = jax.tree_util.tree_flatten_with_path(
       boxed, is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned))
@@ -48,7 +49,7 @@ def init(
   adapters: dict[str, Any] = {}
   for name, name_key in zip(adapted, jax.random.split(key, len(adapted))):
     if not re.fullmatch(f'{lora_config.STACKED}.*kernel', name):
-      raise ValueError(
+      raise UserError(
           f'lora.kernels matches {name}, but only kernels of the encoder can '
           f'be adapted: {lora_config.STACKED}.*kernel.')
     box = boxes[name]
@@ -107,7 +108,7 @@ def check_frozen(trainable: Any) -> None:
   trained = tree.flatten(trainable)
   for name in names(trainable):
     if trained[name] or not all(trained[f'{ROOT}/{name}/{x}'] for x in 'ab'):
-      raise ValueError(
+      raise UserError(
           f'lora.kernels adapts {name}: optimizer.frozen must match this '
           f'kernel and not its adapter {ROOT}/{name}. Use, for example, '
           "optimizer.frozen=['(?!head/|lora/).*'].")

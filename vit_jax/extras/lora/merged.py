@@ -10,6 +10,7 @@ from vit_jax import tree
 from vit_jax import types
 from vit_jax.checkpoints import checksums
 from vit_jax.checkpoints import items
+from vit_jax.exceptions import UserError
 from vit_jax.extras.lora import adapters
 from vit_jax.models import lora_config
 from vit_jax.weights import adapt as adapt_lib
@@ -48,7 +49,7 @@ def merged(weights: weights_lib.Weights, *, base: str) -> weights_lib.Weights:
       params = found.read()
       checksums.check_identity(params, progress.get('base', ''), path=address)
     except (FileNotFoundError, ValueError) as error:
-      raise ValueError(
+      raise UserError(
           f'{weights.address} holds LoRA adapters of {address}, which cannot '
           f'be used: {schema.words(error)} If it was moved, load the adapters '
           'with base=PATH (--set base=PATH).') from error

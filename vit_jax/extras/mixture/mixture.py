@@ -27,6 +27,7 @@ from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.splits import groups as groups_lib
 from vit_jax.data.splits import split_strings
+from vit_jax.exceptions import UserError
 
 Entries = mixture_lib.Entries
 
@@ -36,37 +37,37 @@ _OF_SOURCE = ('source', 'split', 'val_source', 'exclude', 'examples_per_class',
 
 
 def check(config: data_config.DataConfig) -> None:
-  """Raises a `ValueError` for settings that contradict each other."""
+  """Raises a `UserError` for settings that contradict each other."""
   for name in _OF_SOURCE:
     value = getattr(config, name)
     expected = '' if name == 'source' else getattr(
         data_config.DataConfig, name)
     if value != expected:
-      raise ValueError(
+      raise UserError(
           f'{name} is {value!r}, but mixture chooses the training images. '
           f'Leave it out, or set --config.data.{name}={expected}.')
   entries, spelled = config.mixture, dict[str, str]()
   for entry in entries:
     first = spelled.setdefault(files.identity(entry.source), entry.source)
     if first != entry.source:
-      raise ValueError(
+      raise UserError(
           f'mixture names the same data {first!r} and {entry.source!r}, so it '
           'could be evaluated on images that are trained on. Use one of them.')
   names = [*map(str, entries)]
   if len({*names}) < len(names):
-    raise ValueError(
+    raise UserError(
         f'mixture repeats an entry ({", ".join(names)}). Keep one, with more '
         'weight.')
   if len({entry.weight is None for entry in entries}) > 1:
-    raise ValueError(
+    raise UserError(
         f'mixture has weights for some entries only ({", ".join(names)}). Give '
         'all of them one, or none to weight them by their examples.')
 
 
 def check_split(entries: Entries, split: str) -> None:
-  """Raises a `ValueError` for a part of a split of a mixture."""
+  """Raises a `UserError` for a part of a split of a mixture."""
   if '[' in split:
-    raise ValueError(
+    raise UserError(
         f'The split {split!r} is a part of data.mixture, whose examples are '
         'in the order of its sources. Evaluate on a part of one source: '
         f'--config.evals.NAME.source={entries[0].source}.')

@@ -16,6 +16,7 @@ from PIL import Image
 from vit_jax.data.images import decode as decode_lib
 from vit_jax.data.images import image_file
 from vit_jax.data.images import resize as resize_lib
+from vit_jax.exceptions import UserError
 
 # Modes whose stored numbers are not intensities.
 _INDEXED = ('P', 'PA', '1')
@@ -85,7 +86,7 @@ def decode(
   an image file with one band per channel.
 
   Raises:
-    ValueError: if the image is invalid, has other channels, or values that
+    UserError: if the image is invalid, has other channels, or values that
       `dtype` cannot hold.
   """
   if isinstance(image, np.ndarray):
@@ -104,12 +105,12 @@ def decode(
     except ValueError:
       raise
     except Exception as error:
-      raise ValueError(image_file.describe_error(error, image)) from error
+      raise UserError(image_file.describe_error(error, image)) from error
   if pixels.ndim == 2:
     pixels = pixels[..., None]
   if pixels.ndim != 3 or pixels.shape[-1] != channels:
     transposed = pixels.ndim == 3 and pixels.shape[0] == channels
-    raise ValueError(
+    raise UserError(
         f'its shape is {list(pixels.shape)}, but [height, width, {channels}] '
         'was expected (data.channels). Channels come last'
         + ': transpose it to (1, 2, 0).' * transposed + '.' * (not transposed))
@@ -118,25 +119,25 @@ def decode(
 
 def _check_intensities(image: Image.Image) -> None:
   if image.mode in _INDEXED:
-    raise ValueError(
+    raise UserError(
         f'its pixels of mode {image.mode} are colour indices, not intensities. '
         'Use data.channels=1 or 3 with data.dtype=uint8.')
 
 
 def _cast(pixels: np.ndarray, dtype: decode_lib.Dtype) -> np.ndarray:
   if pixels.dtype.kind not in 'buif':
-    raise ValueError(
+    raise UserError(
         f'its values are {pixels.dtype}, but real numbers were expected.')
   if dtype != 'float32':
     largest = np.iinfo(dtype).max
     if pixels.dtype.kind == 'f' or (pixels.size and not (
         pixels.min() >= 0 and pixels.max() <= largest)):
-      raise ValueError(
+      raise UserError(
           f'its values are {pixels.dtype} from {pixels.min():g} to '
           f'{pixels.max():g}, but data.dtype {dtype} holds integers from 0 to '
           f'{largest}. Use another data.dtype, with its data.value_range.')
   elif not np.isfinite(pixels).all():
-    raise ValueError(
+    raise UserError(
         f'{int((~np.isfinite(pixels)).sum())} of its {pixels.size} values are '
         'NaN or infinite. Replace them.')
   return np.ascontiguousarray(pixels, dtype)
@@ -148,7 +149,7 @@ def _read(
   """Returns the bands of an image file, or its pages as channels."""
   if dtype != 'uint8' and (
       image_file.is_deep(image) and image.mode[0] not in 'IF'):
-    raise ValueError(
+    raise UserError(
         'Pillow reads only 8 bits of 16-bit colour. Use data.dtype=uint8, or '
         'convert the file to a .npy array.')
   _check_intensities(image)
@@ -161,7 +162,7 @@ def _read(
   for number in range(channels):
     image.seek(number)
     if (image.size, image.mode) != (size, mode) or len(image.getbands()) > 1:
-      raise ValueError(
+      raise UserError(
           f'its page {number} has the size and mode {image.size} {image.mode}, '
           f'but the first has {size} {mode}. Expected {channels} pages of the '
           'same size, each with one band.')

@@ -6,6 +6,7 @@ from vit_jax.data import config as data_config
 from vit_jax.data import dataset as dataset_lib
 from vit_jax.data import examples
 from vit_jax.data import value_scale as value_scale_lib
+from vit_jax.exceptions import UserError
 
 _NUM_IMAGES = 512
 
@@ -16,7 +17,7 @@ def measure(
   """Returns the mean and std of each channel, for images scaled to [0, 1].
 
   Raises:
-    ValueError: if a channel is constant.
+    UserError: if a channel is constant.
   """
   load = examples.LoadExample(dataset, config, train=False)
   count = min(_NUM_IMAGES, dataset.num_examples)
@@ -30,7 +31,7 @@ def measure(
   variance = square - np.square(mean)
   if not np.all(variance > 1e-12):
     channel = int(np.argmin(np.nan_to_num(variance)))
-    raise ValueError(
+    raise UserError(
         f'data.std cannot be measured: channel {channel} is {mean[channel]:g} '
         f'in all of {count} images of {dataset.title}. Set '
         'data.mean and data.std, one value per channel.')

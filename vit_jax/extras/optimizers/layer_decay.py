@@ -22,6 +22,7 @@ from jaxtyping import Float
 import numpy as np
 
 from vit_jax import tree
+from vit_jax.exceptions import UserError
 
 STACKED = 'encoder/layers/'
 _ADAPTERS = 'lora/'
@@ -40,13 +41,13 @@ def multipliers(params: Any, decay: float, *, frozen: int = 0) -> Any:
   positions that enter them, are 0.
 
   Raises:
-    ValueError: if there are no stacked layers, as in a ResNet, or fewer than
+    UserError: if there are no stacked layers, as in a ResNet, or fewer than
       `frozen`.
   """
   depths = {leaf.shape[0] for name, leaf in tree.flatten(params).items()
             if name.removeprefix(_ADAPTERS).startswith(STACKED)}
   if not depths:
-    raise ValueError(
+    raise UserError(
         f'optimizer.{"frozen_layers" if frozen else "layer_decay"} is '
         f'{frozen or f"{decay:g}"}, but the model has no Transformer '
         f'layers (parameters {STACKED}...). Leave it out, or use '
@@ -55,7 +56,7 @@ def multipliers(params: Any, decay: float, *, frozen: int = 0) -> Any:
   assert len(depths) == 1, depths
   depth = depths.pop()
   if frozen > depth:
-    raise ValueError(
+    raise UserError(
         f'optimizer.frozen_layers is {frozen}, but the model has {depth} '
         'layers.')
 

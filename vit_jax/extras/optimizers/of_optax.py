@@ -12,6 +12,7 @@ from optax import contrib
 
 from vit_jax import schema
 from vit_jax import tree
+from vit_jax.exceptions import UserError
 from vit_jax.optim import config
 
 
@@ -62,7 +63,7 @@ class OptaxConfig(config.CommonConfig):
     for name in self.arguments:
       schema.check_name(name, known, what=f'argument of {self.name}')
     if self.momentum_dtype != 'float32' and not set(known) & MOMENTUM_DTYPES:
-      raise ValueError(
+      raise UserError(
           f'{self.name} has no momentum_dtype, but it is '
           f'{self.momentum_dtype!r}. Set it to float32.')
 
@@ -82,7 +83,7 @@ class OptaxConfig(config.CommonConfig):
           function(learning_rate=1.0, **arguments), optax.scale(-1.0))
       jax.eval_shape(lambda p: tx.update(p, tx.init(p), p), params)
     except (TypeError, ValueError) as error:
-      raise ValueError(
+      raise UserError(
           f'optimizer.name {self.name} with arguments {arguments} does not '
           f'work in a training step: {error}. Change optimizer.arguments or '
           'the name.') from error

@@ -9,6 +9,7 @@ from optax import contrib
 
 from vit_jax import fields
 from vit_jax import types
+from vit_jax.exceptions import UserError
 from vit_jax.optim import config
 from vit_jax.optim import schedules
 
@@ -31,7 +32,7 @@ class ScheduleFreeConfig(config.AdamConfig):
         ('schedule.name', self.schedule.name, 'constant'),
         ('momentum_dtype', self.momentum_dtype, 'float32')):
       if found != needed:
-        raise ValueError(
+        raise UserError(
             f'{key} is {found!r}, but schedule_free needs {needed!r}.')
 
   def scale(self, params: Any) -> optax.GradientTransformation:

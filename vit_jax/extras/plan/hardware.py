@@ -103,7 +103,7 @@ def named(name: str) -> Hardware:
   """Returns the row with a name such as 'TPUv3' or 'H200'.
 
   Raises:
-    ValueError: for an unknown name.
+    UserError: for an unknown name.
   """
   rows = {row.name: row for row in TABLE}
   return rows[schema.check_name(name, list(rows), what='device')]

@@ -13,6 +13,7 @@ from etils import epath
 import jax
 
 from vit_jax import console
+from vit_jax.exceptions import UserError
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import load_config
 from vit_jax.extras import plots
@@ -36,7 +37,7 @@ def table(
   `largest`.
 
   Raises:
-    ValueError: if the config is invalid or has stages.
+    UserError: if the config is invalid or has stages.
   """
   for model in models:
     guess, previous = FIRST_GUESS, 0
@@ -67,7 +68,7 @@ def largest(
     compilations.
 
   Raises:
-    ValueError: if the device memory is unknown.
+    UserError: if the device memory is unknown.
   """
   total_bytes, secs = None, 0.0
   low, high, batch = 0, 2 * MAX_IMAGES, _power_of_two(guess)
@@ -75,7 +76,7 @@ def largest(
     cost = cost_of(batch)
     secs += cost.compile_secs
     if cost.fits is None:
-      raise ValueError(
+      raise UserError(
           f'The memory of {cost.device_kind!r} is unknown. Choose other '
           'devices with --topology, such as v3-8.')
     if cost.fits:
@@ -111,7 +112,7 @@ def _cost_by_batch(
       f'{specification}{separator}model={model},resolution={resolution}',
       overrides)
   if list(stages) != ['']:
-    raise ValueError(
+    raise UserError(
         f'--max-batch needs a config without stages, but {specification} has '
         f'{", ".join(stages)}.')
   config = dataclasses.replace(

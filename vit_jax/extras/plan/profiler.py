@@ -4,6 +4,7 @@ from etils import epath
 import jax
 
 from vit_jax import atomic_files
+from vit_jax.exceptions import UserError
 
 SKIPPED_STEPS = 5  # The first steps are slower.
 
@@ -18,7 +19,7 @@ class Profiler:
     Fewer steps are skipped if the run ends, at step `last`, before the trace.
     """
     if atomic_files.is_remote(folder):
-      raise ValueError(
+      raise UserError(
           f'--profile needs a local workdir, but writes to {folder}. Profile a '
           'short run with a local --workdir.')
     self._folder = folder

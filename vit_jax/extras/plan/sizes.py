@@ -6,6 +6,7 @@ from typing import Any
 from vit_jax import registry
 from vit_jax.data import known_datasets
 from vit_jax.data.sources import protocol
+from vit_jax.exceptions import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +19,7 @@ class PlannedSplit(protocol.Source):
     return self.num_examples
 
   def __getitem__(self, index: int) -> dict[str, Any]:
-    raise ValueError(f'{self.name} was opened for planning only.')
+    raise UserError(f'{self.name} was opened for planning only.')
 
   def key(self, index: int) -> str:
     return str(index)

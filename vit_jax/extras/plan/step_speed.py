@@ -66,7 +66,7 @@ def measure(
     repeats: steps per round; None for at least one second.
 
   Raises:
-    ValueError: if the step does not fit the devices.
+    UserError: if the step does not fit the devices.
   """
   fitted = fit_batch.fit(
       experiment, free_bytes=device_memory.free_bytes(experiment.mesh))

@@ -23,6 +23,7 @@ import jax
 from jax.experimental import topologies
 
 from vit_jax import schema
+from vit_jax.exceptions import UserError
 
 _FLAT = {8: '2x2', 32: '4x4', 64: '4x8', 128: '8x8', 256: '8x16', 512: '16x16',
          1024: '16x32', 2048: '32x32'}
@@ -56,14 +57,14 @@ def parse(name: str) -> tuple[str, str]:
     name: a slice, 'v3-2048', or its shape in chips, 'v3:32x32'.
 
   Raises:
-    ValueError: if the slice does not exist or the shape is impossible.
+    UserError: if the slice does not exist or the shape is impossible.
   """
   match = re.fullmatch(r'(?:tpu[-_ ]?)?(v\w+?)(?:-(\d+)|:(\d+(?:x\d+)*))',
                        name.strip().lower())
   if not match:
     slices = '; '.join(f'{version}-{{{",".join(map(str, sizes))}}}'
                        for version, sizes in SLICES.items())
-    raise ValueError(
+    raise UserError(
         'A topology is a TPU slice, such as v3-8, or a shape in chips, such as '
         f'v3:2x2, but got {name!r}. Slices: {slices}.')
   version = _ALIASES.get(match[1], match[1])
@@ -73,7 +74,7 @@ def parse(name: str) -> tuple[str, str]:
     _check_shape(version, match[3])
     return version, match[3]
   if int(match[2]) not in shapes:
-    raise ValueError(
+    raise UserError(
         f'There is no slice {version}-{match[2]}. Slices of {version}: '
         f'{", ".join(f"{version}-{n}" for n in shapes)}.')
   return version, shapes[int(match[2])]
@@ -85,7 +86,7 @@ def _check_shape(version: str, shape: str) -> None:
   limit = [int(n) for n in largest.split('x')]
   if (len(sides) != len(limit) or 0 in sides
       or math.prod(sides) > math.prod(limit)):
-    raise ValueError(
+    raise UserError(
         f'A shape of {version} has {len(limit)} sides in chips, at most '
         f'{largest}, but got {shape!r}.')
 
@@ -96,11 +97,11 @@ def devices(name: str) -> Sequence[jax.Device]:
   Loads libtpu without taking a TPU from other processes.
 
   Raises:
-    ValueError: if the slice does not exist or libtpu is not installed.
+    UserError: if the slice does not exist or libtpu is not installed.
   """
   version, shape = parse(name)
   if importlib.util.find_spec('libtpu') is None:
-    raise ValueError(
+    raise UserError(
         'A topology needs the TPU compiler libtpu, which needs no TPU but is '
         'not installed. In an environment of its own (docs/plans.md): pip '
         'install -r requirements-plan.txt')

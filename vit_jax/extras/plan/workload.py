@@ -17,7 +17,7 @@ def config(
   """Returns the config; a known `source` need not be available.
 
   Raises:
-    ValueError: if the config is invalid.
+    UserError: if the config is invalid.
   """
   return config_lib.resolve_with({
       'total': {'steps': 10_000},

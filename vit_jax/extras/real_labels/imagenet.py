@@ -23,6 +23,7 @@ from vit_jax.data.sources import protocol
 from vit_jax.data.splits import split_strings
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
+from vit_jax.exceptions import UserError
 
 _NAME = re.compile(r'(?:.*/)?ILSVRC2012_val_(\d{8})\.jpe?g', re.IGNORECASE)
 _SYNSET = re.compile(r'n\d{8}')
@@ -42,7 +43,7 @@ class Relabelled(protocol.Source):
     name = example.get('file_name') or self.source.key(index)
     found = _NAME.fullmatch(name)
     if not found or not 1 <= int(found[1]) <= len(self.labels):
-      raise ValueError(
+      raise UserError(
           f'real_labels are for ILSVRC2012_val_00000001.JPEG to '
           f'{len(self.labels):08}.JPEG, but an image is {name!r}. Evaluate on '
           'the validation images of ImageNet 2012: TFDS imagenet2012, or a '
@@ -79,18 +80,18 @@ def with_real_labels(
   """Returns ImageNet's validation images with their reassessed labels.
 
   Raises:
-    ValueError: if the file, the classes or the first image do not match.
+    UserError: if the file, the classes or the first image do not match.
   """
   labels = _read(epath.Path(path).expanduser())
   classes = 1 + max(max(entry, default=0) for entry in labels)
   if dataset.num_classes < classes or dataset.multi_label:
-    raise ValueError(
+    raise UserError(
         f'{path} (real_labels) needs {classes:,} classes with one label per '
         f'image, but {dataset.name} has {dataset.num_classes:,}'
         + (' with several labels per image.' if dataset.multi_label else '.'))
   names = list(dataset.class_names or ())
   if names and not (names == sorted(names) and all(map(_SYNSET.match, names))):
-    raise ValueError(
+    raise UserError(
         f'{path} (real_labels) numbers the classes in the order of their '
         f'WordNet IDs, but {dataset.name} names them {names[0]!r}, '
         f'{names[-1]!r}. Use folders, or labels of a table, with these IDs, '
@@ -105,9 +106,9 @@ def _read(path: epath.Path) -> list[list[int]]:
     labels = untrusted.parse_json(untrusted.read_text(path))
     if not labels or not all(
         type(i) is int and i >= 0 for entry in labels for i in entry):
-      raise ValueError('it is not a list of lists of class indices')
+      raise UserError('it is not a list of lists of class indices')
   except (OSError, TypeError, ValueError) as error:
-    raise ValueError(
+    raise UserError(
         f'Cannot read {path} (real_labels): {error}. Download real.json of '
         'https://github.com/google-research/reassessed-imagenet.') from error
   return labels

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from vit_jax.exceptions import UserError
 from vit_jax.models import layers
 from vit_jax.models import vit
 
@@ -57,16 +58,16 @@ def attach(module: vit.ViT) -> vit.ViT:
   """Returns a ViT whose head is the decoder of its config.
 
   Raises:
-    ValueError: for a model without patch tokens, or layers that it lacks.
+    UserError: for a model without patch tokens, or layers that it lacks.
   """
   config: Any = module.config
   if not config.has_tokens:
-    raise ValueError(
+    raise UserError(
         'model.decoder needs the patch tokens of a ViT, but the model is a '
         f'{config.name}. Leave it out, or choose another model.variant.')
   wanted = config.decoder.layers
   if wanted and (config.axial or max(wanted) > config.num_layers):
-    raise ValueError(
+    raise UserError(
         f'decoder.layers is {wanted}, but must be numbers from 1 to depth='
         f'{config.num_layers}, of layers without axial attention.')
   return _with_decoder(type(module))(**{  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ import numpy as np
 from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
+from vit_jax.exceptions import UserError
 from vit_jax.extras.segmentation import mask_reader
 from vit_jax.extras.segmentation import pixels
 from vit_jax.extras.segmentation import predictions
@@ -48,7 +49,7 @@ class SegmentationHeadConfig(evaluator.EvaluatorConfig):
       for batch in split.batches():
         logits, mask = multihost.fetch(predict(params, batch))
         if logits.ndim != 4:
-          raise ValueError(
+          raise UserError(
               f'{context.where} measures the decoder of a model, but the model '
               f'has none. Use --config.{context.where}.name=segmentation.')
         for row in np.flatnonzero(mask).tolist():

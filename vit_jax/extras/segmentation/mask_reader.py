@@ -17,6 +17,7 @@ from vit_jax.data import dataset as dataset_lib
 from vit_jax.data.images import image_file
 from vit_jax.data.images import ops as ops_lib
 from vit_jax.data.sources import protocol
+from vit_jax.exceptions import UserError
 
 IGNORED = 255  # Value of mask pixels without a class, once read.
 Mask = UInt8[np.ndarray, 'height width']
@@ -35,10 +36,10 @@ def with_masks(
     ignored: value of mask pixels without a class, with `classes`.
 
   Raises:
-    ValueError: if there are no masks.
+    UserError: if there are no masks.
   """
   if not dataset.planned and protocol.SEGMENTATION not in dataset[0]:
-    raise ValueError(
+    raise UserError(
         f'{dataset.name} has no segmentation masks. Use a folder with images/ '
         'and masks/, a TFDS dataset with the feature segmentation_mask, such '
         'as oxford_iiit_pet, or shapes.')
@@ -56,9 +57,9 @@ class MaskReader:
   def __init__(
       self, dataset: dataset_lib.Dataset, config: data_config.DataConfig,
       ops: Sequence[ops_lib.Operation], *, train: bool):
-    """Raises a `ValueError` for operations that masks cannot follow."""
+    """Raises a `UserError` for operations that masks cannot follow."""
     if train and (config.mixup or config.cutmix):
-      raise ValueError(
+      raise UserError(
           'data.mixup and data.cutmix do not apply to masks. Set both to 0.')
     self._dataset, self._config, self._ops = dataset, config, ops
     where = f'data.{"train" if train else "eval"}_ops'
@@ -74,7 +75,7 @@ class MaskReader:
     mask = np.where(mask == ignored, np.uint8(IGNORED), mask)
     wrong = mask[(mask >= num_classes) & (mask != IGNORED)]
     if wrong.size:
-      raise ValueError(
+      raise UserError(
           f'its mask has the value {wrong[0]}, but the {num_classes} classes '
           f'have the values 0 to {num_classes - 1}, and pixels without a class '
           f'{ignored}. Correct objective.classes or objective.ignored.')
@@ -93,7 +94,7 @@ class MaskReader:
     return image, IGNORED - np.asarray(inverted)
 
   def read_original(self, example: Any, size: tuple[int, int]) -> Mask:
-    """Returns `read`; raises a `ValueError` if operations crop the image."""
+    """Returns `read`; raises a `UserError` if operations crop the image."""
     check_whole(self._ops, where='data.eval_ops')
     return self.read(example, size)
 
@@ -102,11 +103,11 @@ def _for_mask(op: Any, *, where: str) -> ops_lib.Operation | None:
   """Returns the operation for the mask of an image; None if it stays as it is.
 
   Raises:
-    ValueError: for an operation that masks cannot follow; names the setting
+    UserError: for an operation that masks cannot follow; names the setting
       `where`.
   """
   if op.masks == 'none':
-    raise ValueError(
+    raise UserError(
         f'{where} has {type(op).__name__}, which does not apply to masks. Use '
         'crops, resize, flip and changes of colour.')
   if op.masks == 'nearest':
@@ -115,9 +116,9 @@ def _for_mask(op: Any, *, where: str) -> ops_lib.Operation | None:
 
 
 def check_whole(ops: Sequence[ops_lib.Operation], *, where: str) -> None:
-  """Raises a ValueError unless the operations resize the whole image."""
+  """Raises a UserError unless the operations resize the whole image."""
   if not all(isinstance(op, ops_lib.Resize) and op.size for op in ops):
-    raise ValueError(
+    raise UserError(
         f'{where}: {ops_lib.to_sections(ops)} may crop images, but the classes '
         "of all pixels of an image need a resize only: [{'op': 'resize'}].")
 
@@ -129,7 +130,7 @@ def read(
   """Returns the class of each pixel of an image.
 
   `mask` is an image file (grey or palette) or an array of class indices;
-  `image_size` is the (width, height) of the image. Raises a `ValueError` for
+  `image_size` is the (width, height) of the image. Raises a `UserError` for
   other masks.
   """
   if isinstance(mask, bytes):
@@ -138,15 +139,15 @@ def read(
       file.load()
       mask = np.asarray(file)
     except Exception as error:
-      raise ValueError(f'its mask cannot be read: {error}') from error
+      raise UserError(f'its mask cannot be read: {error}') from error
   if mask.ndim != 2 or mask.dtype.kind not in 'bui' or not (
       0 <= mask.min() <= mask.max() <= 255):
-    raise ValueError(
+    raise UserError(
         f'its mask has pixels {mask.dtype} {list(mask.shape)} up to '
         f'{mask.max()}; expected one class from 0 to 255 per pixel, as in a '
         'grey or palette PNG.')
   if mask.shape[::-1] != image_size:
-    raise ValueError(
+    raise UserError(
         f'its mask has {mask.shape[0]} x {mask.shape[1]} pixels, but the image '
         f'has {image_size[1]} x {image_size[0]}.')
   return mask.astype(np.uint8)

@@ -13,6 +13,7 @@ from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_source
+from vit_jax.exceptions import UserError
 
 IMAGES, MASKS = 'images', 'masks'
 
@@ -30,19 +31,19 @@ def open_masks(
     notes: added to the description.
 
   Raises:
-    ValueError: if an image has no mask, or two.
+    UserError: if an image has no mask, or two.
   """
   images = [path for path in paths if path.startswith(f'{IMAGES}/')]
   mask_of: dict[str, str] = {}
   for path in paths:
     if path.startswith(f'{MASKS}/') and (
         other := mask_of.setdefault(_stem(path), path)) != path:
-      raise ValueError(
+      raise UserError(
           f'{where} has two masks of one image, {other} and {path}. Remove '
           'one.')
   missing = [path for path in images if _stem(path) not in mask_of]
   if missing or not images:
-    raise ValueError(
+    raise UserError(
         f'{len(missing)} of {len(images)} images in {where}/{IMAGES} have no '
         f'mask of the same name in {MASKS}/: {files.shorten(missing)}.'
         if images else f'There are no images in {where}/{IMAGES}.')

@@ -16,6 +16,7 @@ import optax
 from vit_jax import data
 from vit_jax import metrics
 from vit_jax import types
+from vit_jax.exceptions import UserError
 from vit_jax.extras.segmentation import mask_reader
 from vit_jax.models import model_config
 from vit_jax.objectives import objective
@@ -42,13 +43,13 @@ class SegmentationConfig(objective.ObjectiveConfig):
   def __post_init__(self):
     count = len(self.classes)
     if count > mask_reader.IGNORED or len({*self.classes}) < count:
-      raise ValueError(
+      raise UserError(
           f'classes must be at most {mask_reader.IGNORED} different names, but '
           f'are {self.classes}.')
     if self.class_weights and (
         len(self.class_weights) != count or min(self.class_weights) < 0
         or not max(self.class_weights)):
-      raise ValueError(
+      raise UserError(
           f'class_weights must be {count} numbers, one for each of classes, '
           f'from 0 and not all 0, but are {self.class_weights}.')
 
@@ -57,7 +58,7 @@ class SegmentationConfig(objective.ObjectiveConfig):
 
   def with_labels(self, dataset: data.Dataset) -> data.Dataset:
     if not self.classes:
-      raise ValueError(
+      raise UserError(
           'objective.classes is empty. Name the classes of the mask values 0, '
           '1 and so on: --config.objective.classes=\'["sky","road"]\'.')
     return mask_reader.with_masks(dataset, self.classes, ignored=self.ignored)
@@ -67,7 +68,7 @@ class SegmentationConfig(objective.ObjectiveConfig):
       image_shape: tuple[int, int, int], num_classes: int,
   ) -> nn.Module:
     if getattr(model, 'decoder', None) is None:
-      raise ValueError(
+      raise UserError(
           'The objective segmentation needs a ViT with a decoder, but the '
           'model has none. To train one on these weights, use '
           'configs/segmentation.py with --config.init.checkpoint=PATH, and '

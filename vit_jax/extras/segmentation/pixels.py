@@ -6,6 +6,7 @@ from jaxtyping import Float
 import numpy as np
 
 from vit_jax.evals import evaluator
+from vit_jax.exceptions import UserError
 
 VALUES = 256  # Possible values of a mask pixel.
 NUM_DRAWN = 5  # Images in a figure.
@@ -34,12 +35,12 @@ def result(
     images: see `evaluator.Result`.
 
   Raises:
-    ValueError: if no pixel has a class.
+    UserError: if no pixel has a class.
   """
   hits, labelled = np.diag(counts), counts.sum(axis=1)
   union = labelled + counts.sum(axis=0) - hits
   if not union.any():
-    raise ValueError(f'No pixel of the split {split!r} has a class.')
+    raise UserError(f'No pixel of the split {split!r} has a class.')
   last = np.flatnonzero(union)[-1] + 1
   with np.errstate(invalid='ignore'):  # NaN for classes that do not occur.
     iou, accuracy = (hits / union)[:last], (hits / labelled)[:last]

@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from vit_jax import atomic_files
+from vit_jax.exceptions import UserError
 from vit_jax.extras.segmentation import mask_reader
 from vit_jax.inference import images as images_lib
 from vit_jax.inference import model as model_lib
@@ -18,9 +19,9 @@ from vit_jax.inference import predictions
 
 
 def check(model: model_lib.Model) -> None:
-  """Raises a `ValueError` without a decoder, or if images are cropped."""
+  """Raises a `UserError` without a decoder, or if images are cropped."""
   if not model.has_decoder:
-    raise ValueError(
+    raise UserError(
         f'{model.address or "The model"} has no decoder, and so no classes of '
         'pixels. Train one with configs/segmentation.py.')
   mask_reader.check_whole(

@@ -21,6 +21,7 @@ from vit_jax import fields
 from vit_jax import types
 from vit_jax.evals import evaluator
 from vit_jax.evals import passes
+from vit_jax.exceptions import UserError
 from vit_jax.extras.segmentation import mask_reader
 from vit_jax.extras.segmentation import pixels
 from vit_jax.parallel import multihost
@@ -60,7 +61,7 @@ class SegmentationConfig(evaluator.EvaluatorConfig):
   def __post_init__(self):
     fields.check_range(self, 'penalty', above=0)
     if self.flip:
-      raise ValueError('segmentation does not support flip. Remove it.')
+      raise UserError('segmentation does not support flip. Remove it.')
 
   def metrics(self) -> tuple[evaluator.Metric, ...]:
     return pixels.METRICS
@@ -135,7 +136,7 @@ class SegmentationConfig(evaluator.EvaluatorConfig):
     if stored is None:
       return self.ignored, self.classes
     if self.ignored not in (stored, mask_reader.IGNORED):
-      raise ValueError(
+      raise UserError(
           f'{context.where}.ignored is {self.ignored}, but that of the '
           f'objective is {stored}. Leave it out.')
     return mask_reader.IGNORED, self.classes or dataset.class_names or ()
@@ -156,7 +157,7 @@ def moments(
   cells = next((n for n in (4, 3, 2, 1) if not (
       height % (rows * n) or width % (columns * n))), None)
   if cells is None:
-    raise ValueError(
+    raise UserError(
         f'Masks of {height} x {width} pixels do not divide into the '
         f'{rows} x {columns} patches of the model. Choose another '
         'data.resolution.')
@@ -188,13 +189,13 @@ def fit(
   width = len(moments) - 1
   mean = moments.astype(np.float64) / moments[width, width]
   if not np.isfinite(mean).all():
-    raise ValueError(f'{where} has an image whose tokens are NaN or infinite.')
+    raise UserError(f'{where} has an image whose tokens are NaN or infinite.')
   x, shares = mean[width, :width], mean[:, width + 1:].reshape(
       width + 1, -1, VALUES)
   classes = np.flatnonzero(shares[width].any(axis=0))
   classes = classes[classes != mask_reader.IGNORED]
   if not len(classes):
-    raise ValueError(f'No pixel of {where} has a class.')
+    raise UserError(f'No pixel of {where} has a class.')
   y = shares[..., classes].reshape(width + 1, -1)
   cells = round(shares.shape[1]**0.5)
   covariance = mean[:width, :width] - np.outer(x, x)

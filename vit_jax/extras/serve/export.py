@@ -35,6 +35,7 @@ import numpy as np
 
 from vit_jax import tree
 from vit_jax import types
+from vit_jax.exceptions import UserError
 from vit_jax.inference import model as model_lib
 from vit_jax.models import factory
 
@@ -103,7 +104,7 @@ def difference(model: model_lib.Model, run: Run, images: Images) -> float:
   name = OUTPUTS[0] if model.config.num_classes else OUTPUTS[1]
   want, got = np.asarray(expected[name]), np.asarray(actual[name])
   if want.shape != got.shape:
-    raise ValueError(
+    raise UserError(
         f'The exported model returns {name} of shape {list(got.shape)}, but '
         f'the original {list(want.shape)}.')
   return float(np.abs(want - got).max())
@@ -218,7 +219,7 @@ def library(name: str, form: str) -> Any:
   except ModuleNotFoundError as error:
     if error.name != name.partition('.')[0]:
       raise
-    raise ImportError(
+    raise UserError(
         f'--format={form} needs {name}, which is not installed. In an '
         'environment of its own (docs/serving.md): pip install '
         '-r requirements-export.txt') from error

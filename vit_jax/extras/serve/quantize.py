@@ -16,6 +16,7 @@ from typing import Any
 from jaxtyping import Float, Int
 import numpy as np
 
+from vit_jax.exceptions import UserError
 from vit_jax.extras.serve import export
 
 QUANTISED = ('MatMul', 'Gemm', 'Conv')
@@ -40,7 +41,7 @@ def write(
 
   Raises:
     ImportError: if ONNX Runtime is not installed.
-    ValueError: if the file has no such node.
+    UserError: if the file has no such node.
   """
   quantization = export.library('onnxruntime.quantization', 'onnx')
   onnx = export.library('onnx', 'onnx')
@@ -48,7 +49,7 @@ def write(
       os.fspath(source), load_external_data=False).graph.node
            if node.op_type in QUANTISED}
   if unknown := set(float_nodes) - nodes:
-    raise ValueError(
+    raise UserError(
         f'{min(unknown)!r} is not a matrix product of the model. Its matrix '
         f'products: {", ".join(sorted(nodes))}.')
   with tempfile.TemporaryDirectory() as folder:

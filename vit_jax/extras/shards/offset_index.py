@@ -25,6 +25,7 @@ from pyarrow import feather
 from vit_jax import atomic_files
 from vit_jax.data.sources import columns as columns_lib
 from vit_jax.data.splits import split_strings
+from vit_jax.exceptions import UserError
 
 _THREADS = 8
 _STAMP = b'stamp'
@@ -134,14 +135,14 @@ class Records:
     """Returns a record and `extra` bytes after it.
 
     Raises:
-      ValueError: if its file is shorter.
+      UserError: if its file is shorter.
     """
     size = int(self.sizes[index]) + extra
     with open_parts(self.path(index)) as file:
       file.seek(int(self.starts[index]))
       data = file.read(size)
     if len(data) != size:
-      raise ValueError(
+      raise UserError(
           f'{self.path(index)} ends within a record: it was changed while it '
           'was read.')
     return data

@@ -27,6 +27,7 @@ from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_files
 from vit_jax.data.sources import table_source
 from vit_jax.data.sources import tables as tables_lib
+from vit_jax.exceptions import UserError
 from vit_jax.extras.shards import file_keys
 
 _PREFIX = 'hf://datasets/'
@@ -41,12 +42,12 @@ def open_hub(
   """Opens 'hf://datasets/USER/NAME[@REVISION][:CONFIG]'; downloads it once.
 
   Raises:
-    ValueError: if it cannot be downloaded, or images or labels are not found.
+    UserError: if it cannot be downloaded, or images or labels are not found.
   """
   import datasets  # pylint: disable=g-import-not-at-top
   match = _ADDRESS.fullmatch(address)
   if match is None:
-    raise ValueError(
+    raise UserError(
         f'{address} (data.source) is not of the form '
         f'{_PREFIX}USER/NAME[@REVISION][:CONFIG].')
   with _explained(address):
@@ -72,7 +73,7 @@ def open_parquet(
   """Opens Parquet files with images as one dataset.
 
   Raises:
-    ValueError: if a file is damaged, files have different columns, or images or
+    UserError: if a file is damaged, files have different columns, or images or
       labels are not found.
   """
   import datasets  # pylint: disable=g-import-not-at-top
@@ -90,7 +91,7 @@ def open_parquet(
 
 def _explained(where: str) -> contextlib.AbstractContextManager[None]:
   """Replaces the exceptions of `datasets` by an error of `data.source`."""
-  return exceptions.replaced_by(lambda error: ValueError(
+  return exceptions.replaced_by(lambda error: UserError(
       f'{where} (data.source) cannot be opened: '
       + ': '.join(dict.fromkeys(map(str, exceptions.causes(error))))))
 
@@ -137,7 +138,7 @@ class _Images:
     cell = self._cells[row].as_py()
     content = cell['bytes'] if isinstance(cell, dict) else cell
     if not content:
-      raise ValueError(
+      raise UserError(
           'the image is empty, or stored as a path only, not as bytes. Write '
           'the data set with its images (Hugging Face: '
           'embed_external_files=True), or download its files and open their '
@@ -178,7 +179,7 @@ def _read_footers(paths: Sequence[epath.Path]) -> list[int]:
   """Returns the number of rows of each file.
 
   Raises:
-    ValueError: if a file is damaged, or class names differ: the same class
+    UserError: if a file is damaged, or class names differ: the same class
       index would then be different classes.
   """
   import datasets  # pylint: disable=g-import-not-at-top
@@ -191,7 +192,7 @@ def _read_footers(paths: Sequence[epath.Path]) -> list[int]:
       footer.schema_arrow)) for footer in footers]
   for path, names in zip(paths, names_of):
     if names != names_of[0]:
-      raise ValueError(
+      raise UserError(
           f'{path} and {paths[0]} have different class names: {names} and '
           f'{names_of[0]}. Files of one dataset must have the same; name the '
           'files to use: --config.data.source=FOLDER/NAME*.parquet')

@@ -16,6 +16,7 @@ from etils import epath
 import google_crc32c
 import pyarrow as pa
 
+from vit_jax.exceptions import UserError
 from vit_jax.extras.shards import offset_index
 
 _HEADER, _FOOTER = struct.Struct('<QI'), struct.Struct('<I')
@@ -33,13 +34,13 @@ def open_records(
   """Opens files with the expected number of records in each.
 
   Raises:
-    ValueError: if a file is truncated, not a TFRecord file, or has another
+    UserError: if a file is truncated, not a TFRecord file, or has another
       number of records.
   """
   indices = offset_index.load_or_build(paths, _scan, kind='tfrecord')
   for path, count, table in zip(paths, counts, indices, strict=True):
     if len(table) != count:
-      raise ValueError(
+      raise UserError(
           f'{path} has {len(table):,} records, but dataset_info.json says '
           f'{count:,}. Copy or prepare it again.')
   return TfRecords(offset_index.Records.join(paths, indices))
@@ -56,13 +57,13 @@ def _scan(path: epath.Path) -> pa.Table:
       starts.append(position + _HEADER.size)
       sizes.append(size)
       if starts[-1] <= num_bytes and crc != masked_crc(header[:8]):
-        raise ValueError(
+        raise UserError(
             f'{path} is not a TFRecord file (compressed ones must be '
             f'decompressed), or damaged at byte {position:,}: the checksum of '
             'a length differs.')
       position = starts[-1] + size + _FOOTER.size
       if position > num_bytes:
-        raise ValueError(
+        raise UserError(
             f'{path} is truncated: it ends at byte {num_bytes:,}, within a '
             'record. Copy or prepare it again.')
       file.seek(position)
@@ -85,7 +86,7 @@ class TfRecords:
     content = self.places.read(index, extra=_FOOTER.size)
     record = content[:-_FOOTER.size]
     if masked_crc(record) != _FOOTER.unpack(content[-_FOOTER.size:])[0]:
-      raise ValueError(
+      raise UserError(
           f'{self.places.path(index)} is damaged at byte '
           f'{self.places.starts[index]:,}: the checksum of its record '
           'differs. Copy or prepare the file again.')

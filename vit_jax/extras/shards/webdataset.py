@@ -26,6 +26,7 @@ from vit_jax.data.sources import files
 from vit_jax.data.sources import protocol
 from vit_jax.data.sources import table_files
 from vit_jax.data.sources import table_source
+from vit_jax.exceptions import UserError
 from vit_jax.extras.shards import file_keys
 from vit_jax.extras.shards import offset_index
 
@@ -38,7 +39,7 @@ def open_tars(
   """Opens tar files; scans those without an index.
 
   Raises:
-    ValueError: if a file is damaged, or labels are invalid.
+    UserError: if a file is damaged, or labels are invalid.
   """
   indices = offset_index.load_or_build(paths, _scan, kind='tar')
   # Labels without an image come first.
@@ -49,7 +50,7 @@ def open_tars(
       if count)] * any(unused)
   images = pa.concat_tables(found)
   if not len(images):
-    raise ValueError(
+    raise UserError(
         f'{where} holds no images. Expected members KEY.jpg (or .png, .webp, '
         f'...) and KEY.cls. {"".join(notes)}'.strip())
   records, keys = offset_index.Records.join(paths, found), images['key']
@@ -105,7 +106,7 @@ def _read_json(images: pa.Table, where: str) -> pa.Table:
     with exceptions.naming(f'{key}.json of {where} is not JSON'):
       rows.append(untrusted.parse_json(text.as_py() or '{}'))
     if not isinstance(rows[-1], dict):
-      raise ValueError(f'{key}.json of {where} must be an object.')
+      raise UserError(f'{key}.json of {where} must be an object.')
   return table_files.to_table(rows, where=f'{where} (JSON)')
 
 
@@ -126,12 +127,12 @@ def _scan(path: epath.Path) -> pa.Table:
           key.endswith('/')):
         continue  # Not an example, or a hidden file.
       if not member.isfile():
-        raise ValueError(
+        raise UserError(
             f'{path} holds the link {member.name!r}. Write it with the files '
             'themselves: tar --dereference --hard-dereference -cf ...')
       row = rows.setdefault(key, {'key': key, 'start': -1, 'size': 0})
       if (row['start'] >= 0) if is_image else (kind in row):
-        raise ValueError(
+        raise UserError(
             f'{path} holds {member.name!r} and another '
             f'{"image" if is_image else "label"} of {key!r}. Give each image '
             'its own key, the name up to its first dot.')
@@ -150,7 +151,7 @@ def _scan(path: epath.Path) -> pa.Table:
 
 def _members(
     file: BinaryIO, path: epath.Path) -> Iterator[tarfile.TarInfo]:
-  """Yields the headers of a tar; raises ValueError if it is damaged."""
+  """Yields the headers of a tar; raises UserError if it is damaged."""
   with (exceptions.naming(
       f'{path} is truncated, or not a tar (copy it again; decompress .tar.gz, '
       'which has no random access, with gunzip)'),
@@ -161,7 +162,7 @@ def _members(
       yield member
     file.seek(tar.offset)
     if file.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
-      raise ValueError('it has no end-of-archive block')
+      raise UserError('it has no end-of-archive block')
 
 
 def _split_name(name: str) -> tuple[str, str]:

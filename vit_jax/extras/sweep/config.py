@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from vit_jax import fields
+from vit_jax.exceptions import UserError
 
 # Fields that the sweep sets.
 _RESERVED = ('seed', 'data.split', 'evals')
@@ -22,7 +23,7 @@ def expand(value: Any) -> list[Any]:
             and count == int(count)):
       raise ValueError
   except ValueError as error:
-    raise ValueError(
+    raise UserError(
         f'grid: a log-spaced range is log:LOW:HIGH:COUNT with 0 < LOW < HIGH '
         f'and a COUNT of at least 2, such as log:0.001:0.1:3; got {value!r}.'
     ) from error
@@ -72,14 +73,14 @@ class SweepConfig:
     fields.check_range(self, 'held_out', low=1, end=100)
     fields.check_range(self, 'seeds', low=1)
     if self.tasks and self.soup != 'none':
-      raise ValueError(
+      raise UserError(
           f"soup is {self.soup!r}, but different tasks have different "
           "parameters, which have no mean. Use 'none'.")
     if wrong := [label for label in self.report if label.count('/') != 2]:
-      raise ValueError(
+      raise UserError(
           f'report: {wrong[0]!r} must have the form PANEL/ROW/COLUMN.')
     if self.development and 'evals' not in self.development:
-      raise ValueError(
+      raise UserError(
           'development needs a section evals for the selection, such as '
           '{"dev": {"split": "validation"}}.')
     expanded = {field: tuple(value for one in values for value in expand(one))
@@ -87,14 +88,14 @@ class SweepConfig:
     object.__setattr__(self, 'grid', expanded)
     for field, values in self.grid.items():
       if not values or len(set(map(repr, values))) < len(values):
-        raise ValueError(
+        raise UserError(
             f'grid: the values of {field} must be one or more, each once, but '
             f'are {list(values)}.')
       reserved = next(
           (name for name in _RESERVED if f'{field}.'.startswith(f'{name}.')),
           None)
       if reserved:
-        raise ValueError(
+        raise UserError(
             f'grid: {field} cannot be swept, since the sweep sets {reserved}. '
             'Use held_out or development for the data of the grid, and seeds '
             'for the final runs.')

@@ -8,6 +8,7 @@ from typing import Any
 
 from vit_jax import data
 from vit_jax.data.splits import split_strings
+from vit_jax.exceptions import UserError
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.extras.sweep import config as sweep_config
@@ -22,12 +23,12 @@ def overrides(
   if section.development:
     return dict(section.development)
   if config.data.mixture:
-    raise ValueError(
+    raise UserError(
         'A sweep holds out a part of data.source, but the config has '
         'data.mixture. Sweep on one of its sources.')
   split = config.data.split
   if '[' in split:
-    raise ValueError(
+    raise UserError(
         f'data.split is {split!r}, a part of a split, so the sweep does not '
         'know what else to hold out. Write it in the section `sweep` of the '
         "config: 'development': {'data': {'split': ...}, 'evals': {'dev': "
@@ -62,7 +63,7 @@ def default_metric(config: config_lib.Config) -> str:
   names = list(config.evals)
   name = DEVELOPMENT if DEVELOPMENT in names or not names else names[0]
   if name != DEVELOPMENT and len(names) > 1:
-    raise ValueError(
+    raise UserError(
         f'sweep.metric must name the selection metric, because none of the '
         f'evaluators {", ".join(names)} is called {DEVELOPMENT!r}. Use '
         f'--metric {name}/METRIC.')
@@ -85,7 +86,7 @@ def mode(config: config_lib.Config, metric: str) -> str:
   section = config.evals[name]
   if not config.objective.trains_head() and not section.reports_objective and (
       section.uses_head):
-    raise ValueError(
+    raise UserError(
         f'sweep.metric is {metric!r}, but the objective '
         f'{config.objective.name} trains no head, which {name!r} evaluates. '
         "Use an evaluator {'name': 'objective'} and its loss, or fewshot or "
@@ -117,7 +118,7 @@ def check_disjoint(
   """
   names = reported_evaluators(final.config, experiment.config)
   if not names:
-    raise ValueError(
+    raise UserError(
         'The config has no evaluator for the final runs: its section evals is '
         'empty, or has only the evaluators that select among the grid runs.')
   others = {'training split': experiment.dataset, **{
@@ -126,7 +127,7 @@ def check_disjoint(
     dev = experiment.data_of(name)
     for what, other in others.items():
       if dev.overlaps(other):
-        raise ValueError(
+        raise UserError(
             f'sweep.development: the evaluator {name!r} reads {dev.split!r} '
             f'of {dev.name}, which shares examples with {other.split!r} of the '
             f'{what}. Use disjoint parts of the training split.')

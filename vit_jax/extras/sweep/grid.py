@@ -10,6 +10,7 @@ from typing import Any
 from flax import traverse_util
 
 from vit_jax import schema
+from vit_jax.exceptions import UserError
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
 from vit_jax.experiment import load_config
@@ -104,7 +105,7 @@ def plan(
 
   if not parsed.tasks:
     if not parsed.grid:
-      raise ValueError(
+      raise UserError(
           f'{specification} has no grid. Use, for example, --grid '
           'optimizer.learning_rate=0.001,0.003,0.01')
     return {'': _plan(functools.partial(load, {}), parsed)}
@@ -116,7 +117,7 @@ def plan(
     try:
       sweeps[name] = _plan(functools.partial(load, change), own)
     except ValueError as error:
-      raise ValueError(f'sweep.tasks.{name}: {error}') from error
+      raise UserError(f'sweep.tasks.{name}: {error}') from error
   return sweeps
 
 
@@ -152,7 +153,7 @@ def _resolve_points(
       config = load(chosen)
       development = development_split.development_config(config, section)
     except ValueError as error:
-      raise ValueError(f'sweep, at {", ".join(chosen)}: {error}') from error
+      raise UserError(f'sweep, at {", ".join(chosen)}: {error}') from error
     plain = traverse_util.flatten_dict(config_lib.to_plain(config), sep='.')
     # Some fields, such as model.variant, are not stored.
     resolved = {field: plain.get(field, value)

@@ -15,6 +15,7 @@ from vit_jax import atomic_files
 from vit_jax import fields
 from vit_jax import run as run_lib
 from vit_jax import untrusted
+from vit_jax.exceptions import UserError
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import config_file
@@ -34,7 +35,7 @@ def build(
 ) -> dict[str, build_lib.Experiment]:
   """Returns the experiments of unfinished runs, by name.
 
-  Raises a `ValueError` with the names of experiments that cannot be built.
+  Raises a `UserError` with the names of experiments that cannot be built.
   """
   # Process 0 decides: other hosts may see stale files.
   done = coordination.run_on_first('finished', lambda: [
@@ -56,7 +57,7 @@ def for_each(
 ) -> dict[str, T]:
   """Returns the results of a function of each name.
 
-  Raises a `ValueError` with the messages of all names; `what` is what the names
+  Raises a `UserError` with the messages of all names; `what` is what the names
   stand for.
   """
   results: dict[str, T] = {}
@@ -67,7 +68,7 @@ def for_each(
     except ValueError as error:
       problems.setdefault(str(error), []).append(name)
   if problems:
-    raise ValueError('\n'.join(
+    raise UserError('\n'.join(
         f'{what} {", ".join(names)}: {text}'
         for text, names in problems.items()))
   return results
@@ -113,7 +114,7 @@ def read_previous(
 ) -> dict[str, Any]:
   """Returns the result of an earlier start, or {}.
 
-  Raises a `ValueError` with the differences if its plan differs.
+  Raises a `UserError` with the differences if its plan differs.
   """
   # Process 0 reads for all: it soon writes the file again.
   return coordination.run_on_first('previous', functools.partial(
@@ -130,7 +131,7 @@ def _read_previous(
       str(each) for each in config_file.differences(old.get('plan', {}), plan)
       if not _is_free(each, config) and not _is_new_default(each)]
   if changes:
-    raise ValueError(
+    raise UserError(
         f'{path.parent} holds another sweep. Use another --workdir, or the '
         'same settings:\n  ' + '\n  '.join(changes))
   return old

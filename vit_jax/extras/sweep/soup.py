@@ -23,6 +23,7 @@ from vit_jax.checkpoints import config as checkpoint_config
 from vit_jax.checkpoints import items
 from vit_jax.checkpoints import manager
 from vit_jax.checkpoints import paths
+from vit_jax.exceptions import UserError
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import config as config_lib
 from vit_jax.experiment import frozen_weights
@@ -41,14 +42,14 @@ _SELECTION = 'soup_selection'  # Name of the evaluator that selects runs.
 def check(sweep: grid_lib.Sweep) -> None:
   """Raises if the runs of the grid cannot be averaged."""
   if len(sweep.points) < 2:
-    raise ValueError(
+    raise UserError(
         'sweep.soup averages runs of the grid, but there is only one. Use a '
         'larger --grid.')
   first, *others = (_architecture(point) for point in sweep.points)
   for point, other in zip(sweep.points[1:], others):
     for name, value in first.items():
       if value != other.get(name):
-        raise ValueError(
+        raise UserError(
             'sweep.soup averages parameters of one architecture, but '
             f'{name} is {value!r} in the run {sweep.points[0].name} and '
             f'{other.get(name)!r} in {point.name}. Leave {name} out of the '

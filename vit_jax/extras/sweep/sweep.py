@@ -8,6 +8,7 @@ from typing import Any
 from etils import epath
 
 from vit_jax import schema
+from vit_jax.exceptions import UserError
 from vit_jax.experiment import build as build_lib
 from vit_jax.experiment import evaluators as evaluators_lib
 from vit_jax.extras.sweep import development_split
@@ -25,7 +26,7 @@ def open_runs(
   """Builds the unfinished runs; returns a function that trains them.
 
   Raises:
-    ValueError: if a run cannot be built, or the folder holds another sweep.
+    UserError: if a run cannot be built, or the folder holds another sweep.
   """
   workdir = epath.Path(workdir)
   previous = runs.read_previous(
@@ -49,7 +50,7 @@ def run(sweep: grid_lib.Sweep, workdir: epath.PathLike) -> dict[str, Any]:
   """Runs or resumes a sweep; returns the contents of `sweep.json`.
 
   Raises:
-    ValueError: if a run cannot be built, the folder holds another sweep, or no
+    UserError: if a run cannot be built, the folder holds another sweep, or no
       run of the grid has a result.
     signals.Stopped: after a signal; the same call resumes.
   """
@@ -81,7 +82,7 @@ def _run(
       runs.write(workdir, result)
     best = _best(result['grid'], sweep)
     if result['final'] and (former := result['best']['name']) != best['name']:
-      raise ValueError(
+      raise UserError(
           f'{workdir} holds final runs of {former}, but {best["name"]} is now '
           'the best: sweeps compare the best checkpoints of runs, no longer '
           'the last. Use another --workdir.')
@@ -172,7 +173,7 @@ def _best(
   """Returns the row with the best value; ties go to the first."""
   usable = [row for row in rows if row['value'] is not None]
   if not usable:
-    raise ValueError(
+    raise UserError(
         f'No run of the grid has a value of {sweep.section.metric}: '
         + '; '.join(f'{row["name"]}: {row.get("diverged", "not a number")}'
                     for row in rows))

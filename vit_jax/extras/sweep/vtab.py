@@ -140,7 +140,7 @@ def open_source(
   """Opens 'vtab/TASK': the splits `train800`, `val200` and `test`.
 
   Raises:
-    ValueError: if there is no such task, or its dataset is not prepared.
+    UserError: if there is no such task, or its dataset is not prepared.
   """
   task = _task(name.removeprefix('vtab/'))
   records_of, features = tfds_folders.open_records(

@@ -9,6 +9,7 @@ from etils import epath
 import jax
 
 from vit_jax import atomic_files
+from vit_jax.exceptions import UserError
 
 
 class Run:
@@ -29,7 +30,7 @@ class Run:
     try:
       import wandb
     except ImportError as error:
-      raise ImportError(
+      raise UserError(
           'log.wandb needs wandb: pip install wandb, then wandb login.'
       ) from error
     return wandb

@@ -6,17 +6,18 @@ import math
 from typing import Any
 
 from vit_jax import fields
+from vit_jax.exceptions import UserError
 
 
 def check(config: Any) -> None:
-  """Raises a ValueError for settings of a backbone that exclude others."""
+  """Raises a UserError for settings of a backbone that exclude others."""
   fields.check_range(
       config, 'num_kv_heads', 'registers', 'pool_heads', 'pool_mlp_dim',
       'projection')
   fields.check_range(config, 'position_mlp_dim', low=1)
   for problem in itertools.chain(
       _problems(config), _token_problems(config), _position_problems(config)):
-    raise ValueError(problem)
+    raise UserError(problem)
 
 
 def _problems(config: Any) -> Iterator[str]:

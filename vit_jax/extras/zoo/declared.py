@@ -7,6 +7,7 @@ from typing import Any
 
 from vit_jax import schema
 from vit_jax.data import preprocessing
+from vit_jax.exceptions import UserError
 from vit_jax.extras.zoo import backbone_config as vit_config
 from vit_jax.extras.zoo.configs import resize_and_crop
 from vit_jax.models import model_config
@@ -98,7 +99,7 @@ def known_settings(
   Adds the origin of the heads to `declared`.
 
   Raises:
-    ValueError: if the caller's variant has other heads than declared.
+    UserError: if the caller's variant has other heads than declared.
   """
   known = dict(declared.model)
   if 'variant' in given.model:
@@ -201,12 +202,12 @@ def class_names(value: Any) -> tuple[str, ...]:
   """Returns class names from a list, or from a dict of their indices.
 
   Raises:
-    ValueError: if the indices are not 0, 1 and so on.
+    UserError: if the indices are not 0, 1 and so on.
   """
   if isinstance(value, Mapping):
     keys = sorted(value, key=int)
     if [*map(int, keys)] != [*range(len(keys))]:
-      raise ValueError(
+      raise UserError(
           f'{len(keys)} class names must have the indices 0 to '
           f'{len(keys) - 1}, but the first are {", ".join(keys[:8])}. Correct '
           'id2label or label_names in config.json.')

@@ -5,6 +5,7 @@ import dataclasses
 import typing
 from typing import Any
 
+from vit_jax.exceptions import UserError
 from vit_jax.models import vit
 
 # Keys that are no longer those of `vit`, and their defaults.
@@ -58,11 +59,11 @@ def translate(section: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_training(section: Mapping[str, Any]) -> None:
-  """Raises a `ValueError` for a section that asks for training of a FlexiViT.
+  """Raises a `UserError` for a section that asks for training of a FlexiViT.
   """
   if sizes := section[_DRAWN]:
     given = sizes if isinstance(sizes, str) else ','.join(map(str, sizes))
-    raise ValueError(
+    raise UserError(
         f'model.patch_sizes is {given}, but the objective draws patch sizes '
         'now. Replace it with --config.objective.name=flexivit '
         f'--config.objective.patch_sizes={given}, which trains on labels.')

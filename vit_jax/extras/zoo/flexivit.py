@@ -18,6 +18,7 @@ from jaxtyping import Array, Int, PRNGKeyArray
 
 from vit_jax import fields
 from vit_jax import types
+from vit_jax.exceptions import UserError
 from vit_jax.extras.zoo import backbone_config
 from vit_jax.models import factory
 from vit_jax.models import model_config
@@ -46,7 +47,7 @@ class FlexivitConfig(supervised.SupervisedConfig):
     super().__post_init__()
     fields.check_range(self, 'patch_sizes', low=1)
     if not self.patch_sizes:
-      raise ValueError(
+      raise UserError(
           'flexivit needs the patch sizes to train with: '
           '--config.objective.patch_sizes=8,12,16.')
 
@@ -63,13 +64,13 @@ class FlexivitConfig(supervised.SupervisedConfig):
     """Returns the model, whose parameters are those of all patch sizes.
 
     Raises:
-      ValueError: if its patches or positions cannot be resized, or a patch size
+      UserError: if its patches or positions cannot be resized, or a patch size
         does not divide the images.
     """
     position = getattr(model, 'position', '')
     if model.name not in ('vit', 'backbone') or not model.has_patches or (
         position not in ('learned', 'sincos', 'none')):
-      raise ValueError(
+      raise UserError(
           'objective.patch_sizes needs a model of the kind vit or backbone, '
           "with patches of the image and position 'learned', 'sincos' or "
           f"'none', but model.name={model.name} ({model.describe()}) has "
@@ -78,7 +79,7 @@ class FlexivitConfig(supervised.SupervisedConfig):
       try:
         dataclasses.replace(model, patch=patch).grid(image_shape[:2])  # type: ignore[call-arg]
       except ValueError as error:
-        raise ValueError(f'objective.patch_sizes: {error}') from error
+        raise UserError(f'objective.patch_sizes: {error}') from error
     return super().build_model(
         model, image_shape=image_shape, num_classes=num_classes)
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from vit_jax import tree
 from vit_jax.checkpoints import paths
+from vit_jax.exceptions import UserError
 from vit_jax.extras.zoo import backbone_config as vit_config
 from vit_jax.extras.zoo import declared as declared_lib
 from vit_jax.extras.zoo import open_file
@@ -52,7 +53,7 @@ def load(
     metadata: whether metadata that vit_jax wrote replace config.json.
 
   Raises:
-    ValueError: if the file is damaged or of an unknown family, or does not
+    UserError: if the file is damaged or of an unknown family, or does not
       contain exactly the parameters of the model.
   """
   path = open_file.local(path)
@@ -78,7 +79,7 @@ def load(
   except ValueError as error:
     if not declared.source:
       raise
-    raise ValueError(f'{declared.source} does not describe the weights: '
+    raise UserError(f'{declared.source} does not describe the weights: '
                      f'{error}{advice}') from error
 
 
@@ -89,10 +90,10 @@ def _build(
   """Compares the model with the headers.
 
   Raises:
-    ValueError: if the file does not contain exactly the model's parameters.
+    UserError: if the file does not contain exactly the model's parameters.
   """
   if declared.families and found.family.name not in declared.families:
-    raise ValueError(
+    raise UserError(
         f'it is for {" or ".join(declared.families)}, but the arrays are those '
         f'of a {found.family.label}.')
   config: Any = _config(

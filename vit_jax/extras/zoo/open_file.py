@@ -8,6 +8,7 @@ from etils import epath
 
 from vit_jax import atomic_files
 from vit_jax import untrusted
+from vit_jax.exceptions import UserError
 from vit_jax.extras.zoo import pytorch
 from vit_jax.extras.zoo import safetensors
 from vit_jax.weights import download
@@ -24,7 +25,7 @@ def open_weights(path: pathlib.Path) -> array_file.ArrayFile:
   """Opens a file of weights, an index of shards, or the one in a folder.
 
   Raises:
-    ValueError: if the format is unknown, or a folder has several files.
+    UserError: if the format is unknown, or a folder has several files.
   """
   if path.is_dir():
     return _open_folder(path)
@@ -34,7 +35,7 @@ def open_weights(path: pathlib.Path) -> array_file.ArrayFile:
 
 
 def check_complete(path: pathlib.Path) -> None:
-  """Raises a ValueError if a file is of no format, or truncated."""
+  """Raises a UserError if a file is of no format, or truncated."""
   form = format_of(path)
   # Headers of the others declare the length of the file.
   check = FORMATS[form].open_file if form != 'pytorch' else (
@@ -46,7 +47,7 @@ def format_of(path: pathlib.Path) -> str:
   """Returns the format of a file by its content.
 
   Raises:
-    ValueError: if it is not a file of weights.
+    UserError: if it is not a file of weights.
   """
   with path.open('rb') as file:
     start = file.read(30)
@@ -63,7 +64,7 @@ def format_of(path: pathlib.Path) -> str:
   # A pickle of protocol 2 that begins with the magic number of old torch.save.
   if start[:2] == b'\x80\x02':
     return 'pytorch'
-  raise ValueError(
+  raise UserError(
       f'{path} is not a file of weights, or truncated: {size:,} bytes that '
       f'begin with {start[:16]!r}. Expected .npz, .safetensors or a PyTorch '
       'state dict.')
@@ -102,12 +103,12 @@ def _open_folder(folder: pathlib.Path) -> array_file.ArrayFile:
     usual = [path for path in found if pathlib.PurePath(
         path.name.removesuffix(_INDEX)).stem in ('model', 'pytorch_model')]
     if len(found) > 1 and len(usual) != 1:
-      raise ValueError(
+      raise UserError(
           f'{folder} contains several files of weights: '
           f'{", ".join(path.name for path in found)}. Name one of them.')
     if found:
       return open_weights((usual or found)[0])
-  raise ValueError(
+  raise UserError(
       f'{folder} contains neither weights nor a checkpoint of vit_jax. '
       f'Found: {", ".join(path.name for path in held[:12]) or "nothing"}.')
 
@@ -117,13 +118,13 @@ def _open_shards(index: pathlib.Path) -> array_file.ArrayFile:
   table = untrusted.read_json(index).get('weight_map')
   if not isinstance(table, dict) or not table or not all(
       isinstance(name, str) for name in table.values()):
-    raise ValueError(f'{index} has no weight_map from names to files.')
+    raise UserError(f'{index} has no weight_map from names to files.')
   shards = []
   for name in sorted(set(table.values())):
     # A downloaded index must not name files outside of its folder.
     path = index.parent / pathlib.PurePath(name).name
     if not path.is_file() or path.name.endswith(_INDEX):
-      raise ValueError(
+      raise UserError(
           f'{index} names the file {name!r}, which is missing.')
     shards.append(open_weights(path))
   # Missing or unexpected arrays are found when compared with the model.

@@ -5,6 +5,7 @@ from typing import Any
 
 from vit_jax import schema
 from vit_jax.data import preprocessing
+from vit_jax.exceptions import UserError
 from vit_jax.extras.zoo import interpolation
 from vit_jax.inference import model as model_lib
 from vit_jax.weights import check
@@ -17,14 +18,14 @@ def resize(
   """Resizes the patch embedding; `resolution` is None to keep that of images.
 
   Raises:
-    ValueError: if the model has no patch embedding of images, or the images do
+    UserError: if the model has no patch embedding of images, or the images do
       not divide into patches.
   """
   given = overrides.parse({'patch': patch} | (
       {'resolution': resolution} if resolution else {}))
   config: Any = model.config
   if not config.has_patches:
-    raise ValueError(f'patch={patch!r}: only a plain ViT has a patch embedding '
+    raise UserError(f'patch={patch!r}: only a plain ViT has a patch embedding '
                      'of images that can be resized. Leave it out.')
   new = dataclasses.replace(
       config, variant='', patch=schema.convert(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from vit_jax.exceptions import UserError
 from vit_jax.weights.formats import array_file
 
 _MAX_DEPTH = 16  # Dicts inside of each other.
@@ -21,7 +22,7 @@ def open_file(path: str | pathlib.Path) -> array_file.ArrayFile:
   Keys of nested dicts are parts of the names: 'teacher.backbone.cls_token'.
 
   Raises:
-    ValueError: if the file is damaged or a zip bomb, torch is not installed,
+    UserError: if the file is damaged or a zip bomb, torch is not installed,
       or torch refuses the file.
   """
   path = pathlib.Path(path)
@@ -29,7 +30,7 @@ def open_file(path: str | pathlib.Path) -> array_file.ArrayFile:
   try:
     import torch
   except ImportError as error:
-    raise ValueError(
+    raise UserError(
         f'{path} is a PyTorch pickle, which only torch can read safely, but '
         'torch is not installed. Install it (pip install torch), or get the '
         'weights as .safetensors.') from error
@@ -37,7 +38,7 @@ def open_file(path: str | pathlib.Path) -> array_file.ArrayFile:
     found = torch.load(str(path), map_location='cpu', weights_only=True)
   except Exception as error:  # Its unpickler raises many types.
     # torch's own message advises to trust the file.
-    raise ValueError(
+    raise UserError(
         f'torch cannot read {path} with weights_only ({type(error).__name__}): '
         'it contains more than tensors, or is damaged. Get its state dict, or '
         '.safetensors.') from error
@@ -53,7 +54,7 @@ def open_file(path: str | pathlib.Path) -> array_file.ArrayFile:
     try:
       return tensor.contiguous().numpy()
     except (TypeError, RuntimeError) as error:
-      raise ValueError(
+      raise UserError(
           f'{path}: {name} is a {tensor.layout} tensor of {tensor.dtype}, but '
           'a parameter must be a dense array of floats.') from error
 
@@ -63,7 +64,7 @@ def open_file(path: str | pathlib.Path) -> array_file.ArrayFile:
 
 
 def check_complete(path: pathlib.Path) -> None:
-  """Raises a ValueError if the zip archive of torch.save is truncated.
+  """Raises a UserError if the zip archive of torch.save is truncated.
 
   Older state dicts are not archives, and do not declare their length.
   """
@@ -80,7 +81,7 @@ def _check_archive(path: pathlib.Path) -> None:
   if _is_archive(path):
     with array_file.open_zip(path) as archive:
       if damaged := archive.testzip():
-        raise ValueError(f'the checksum of {damaged} differs')
+        raise UserError(f'the checksum of {damaged} differs')
 
 
 def _is_archive(path: pathlib.Path) -> bool:
@@ -99,7 +100,7 @@ def named_tensors(
     tensor: type of a tensor.
 
   Raises:
-    ValueError: if there are none, or two of one name.
+    UserError: if there are none, or two of one name.
   """
   tensors: dict[str, Any] = {}
   visited = set()  # A dict may contain itself, or another one many times.
@@ -108,7 +109,7 @@ def named_tensors(
     name, value, depth = stack.pop()
     if isinstance(value, tensor):
       if name in tensors:
-        raise ValueError(f'{path} holds two tensors of the name {name}.')
+        raise UserError(f'{path} holds two tensors of the name {name}.')
       tensors[name] = value
     elif (isinstance(value, Mapping) and id(value) not in visited
           and depth < _MAX_DEPTH):
@@ -117,7 +118,7 @@ def named_tensors(
                 for key, inner in reversed([*value.items()])
                 if isinstance(key, str)]
   if not tensors:
-    raise ValueError(
+    raise UserError(
         f'{path} holds no state dict: expected tensors by name, found '
         f'{type(found).__name__}.')
   return tensors

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 import dataclasses
 import re
 
+from vit_jax.exceptions import UserError
+
 LAST = '99de6534'  # The last commit that has all of them.
 
 
@@ -52,17 +54,17 @@ def sentence(name: str) -> str:
 
 
 def check_name(name: str) -> None:
-  """Raises a ValueError if a name is that of a model that ended."""
+  """Raises a UserError if a name is that of a model that ended."""
   if refusal := sentence(name):
-    raise ValueError(refusal)
+    raise UserError(refusal)
 
 
 def check_arrays(names: Iterable[str], *, path: str) -> None:
-  """Raises a ValueError if a file holds a model that ended."""
+  """Raises a UserError if a file holds a model that ended."""
   for name in names:
     for one in REMOVED:
       if one.arrays and re.fullmatch(one.arrays, name):
-        raise ValueError(f'{path}: {_refusal(name, one)}')
+        raise UserError(f'{path}: {_refusal(name, one)}')
 
 
 def _refusal(name: str, removed: Removed) -> str:

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 import numpy as np
 
 from vit_jax import fields
+from vit_jax.exceptions import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,9 +54,9 @@ class RotaryConfig:
     fields.check_range(self, 'base', above=1)
     fields.check_range(self, 'reference', 'register_base')
     if self.learned and self.register_base:
-      raise ValueError('rotary.learned excludes rotary.register_base.')
+      raise UserError('rotary.learned excludes rotary.register_base.')
     if self.coordinates == 'normalized' and (self.reference or self.offset):
-      raise ValueError(
+      raise UserError(
           "coordinates 'normalized' are the same for every grid: leave "
           'reference and offset at 0.')
 

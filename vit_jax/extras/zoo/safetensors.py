@@ -8,6 +8,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from vit_jax.exceptions import UserError
 from vit_jax.weights.formats import array_file
 
 
@@ -18,7 +19,7 @@ def open_file(path: str | pathlib.Path) -> array_file.ArrayFile:
   the others to its name.
 
   Raises:
-    ValueError: if the file is truncated or contradicts its header.
+    UserError: if the file is truncated or contradicts its header.
   """
   path = pathlib.Path(path)
   with array_file.intact(path), safetensors.safe_open(path, 'numpy') as file:
@@ -26,7 +27,7 @@ def open_file(path: str | pathlib.Path) -> array_file.ArrayFile:
               for name in file.keys()}  # noqa: SIM118
     metadata = dict(file.metadata() or {})
   if not shapes:
-    raise ValueError(f'{path}: the file holds no array.')
+    raise UserError(f'{path}: the file holds no array.')
   tied = {name: kept for name, kept in metadata.items()
           if name not in shapes and kept in shapes}
 

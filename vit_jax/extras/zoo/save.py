@@ -18,6 +18,7 @@ from vit_jax import atomic_files
 from vit_jax import fields
 from vit_jax import tree
 from vit_jax.data import value_scale as value_scale_lib
+from vit_jax.exceptions import UserError
 from vit_jax.extras.zoo import backbone_config as vit_config
 from vit_jax.extras.zoo import foreign
 from vit_jax.extras.zoo import safetensors
@@ -43,12 +44,12 @@ def write(
   preprocess = model.preprocess
   if preprocess.pixel_dtype != 'uint8' or preprocess.value_range not in (
       None, value_scale_lib.DEFAULT_RANGE):
-    raise ValueError(
+    raise UserError(
         f'The model expects pixels of {preprocess.pixel_dtype} with the '
         f'value_range {preprocess.value_range}, which timm cannot express. '
         'Save it as orbax.')
   if type(model.config) not in _RECORDS:
-    raise ValueError(
+    raise UserError(
         f'timm has no model of {model.config.name!r}. Save it as orbax.')
   params = {name: array.astype(dtype) for name, array in tree.flatten(
       model.read()).items()}
@@ -95,7 +96,7 @@ def _family(config: Any) -> records.Family:
 def _check(
     folder: pathlib.Path, config: Any, params: Mapping[str, np.ndarray],
 ) -> list[str]:
-  """Raises a ValueError unless timm's files alone are the same model.
+  """Raises a UserError unless timm's files alone are the same model.
 
   Returns:
     Notes on the small numbers in the norms of a ResNet, which no file has.
@@ -103,7 +104,7 @@ def _check(
   try:
     found = foreign.load(folder, metadata=False)
   except ValueError as error:
-    raise ValueError(
+    raise UserError(
         f'timm cannot store the model: {error}\nSave it as orbax.') from error
   theirs = vit_config.general(found.config)
   lines = [
@@ -115,7 +116,7 @@ def _check(
             if name not in arrays or not np.array_equal(
                 arrays[name], array.astype(np.float32))]
   if lines:
-    raise ValueError(
+    raise UserError(
         f'timm cannot store the model: {", ".join(lines)}. Save it as orbax, '
         'or first load it with the other values: load(path, NAME=VALUE).')
   stem = vars(config.backbone) if config.backbone else {}
@@ -144,7 +145,7 @@ def to_arrays(
   `rows` of the grid of positions.
 
   Raises:
-    ValueError: if the family has no such parameter.
+    UserError: if the family has no such parameter.
   """
   flat = {name: np.asarray(array, np.float32)
           for name, array in params.items() if array.size}
@@ -159,7 +160,7 @@ def to_arrays(
       if np.any(array) or name not in ('head/dense/bias', 'patches/bias'):
         problems.append(str(error))
   if problems:
-    raise ValueError('\n'.join(problems))
+    raise UserError('\n'.join(problems))
   if family.name == 'timm' and 'backbone/block1/unit1/conv1/kernel' not in flat:
     # timm names a root without stages differently.
     arrays = {n.replace('backbone.stem.', 'backbone.'): a

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from vit_jax.exceptions import UserError
 from vit_jax.extras.zoo import backbone_config
 from vit_jax.inference import model as model_lib
 from vit_jax.weights import weights as weights_lib
@@ -34,7 +35,7 @@ def attach(
       probabilities are sigmoids (SigLIP), otherwise a softmax.
 
   Raises:
-    ValueError: if the file is not of this form, or does not fit the model.
+    UserError: if the file is not of this form, or does not fit the model.
   """
   try:
     file = npz.open_file(os.fspath(path))
@@ -44,27 +45,27 @@ def attach(
     scale, bias = (float(arrays.get(key, default)) for key, default in (
         ('scale', _SCALE), ('bias', 0.0)))
     if texts.ndim != 2 or len(set(labels)) != len(texts):
-      raise ValueError(
+      raise UserError(
           f'embeddings is {list(texts.shape)}, but there are '
           f'{len(set(labels))} different labels')
     lengths = np.linalg.norm(texts, axis=1, keepdims=True)
     if not (np.isfinite([scale, bias]).all() and (lengths > 0).all()
             and np.isfinite(lengths).all()):
-      raise ValueError('a value is not finite, or an embedding is zero')
+      raise UserError('a value is not finite, or an embedding is zero')
   except (OSError, ValueError, KeyError, TypeError) as error:
-    raise ValueError(
+    raise UserError(
         f'Cannot read the text embeddings {os.fspath(path)}: '
         f'{str(error).removeprefix(f"{os.fspath(path)}: ")}. Expected '
         f'an .npz file with {_KEYS}, and optionally scale and bias.') from error
   config: Any = backbone_config.general(model.config)
   if not hasattr(config, 'cosine_head') or config.cosine_head:
-    raise ValueError(
+    raise UserError(
         f'{model.origin} cannot use text embeddings: expected the ViT image '
         'tower of CLIP or SigLIP.')
   head = model.params['head']['dense']
   width = config.num_classes or head['kernel'].shape[0]
   if texts.shape[1] != width:
-    raise ValueError(
+    raise UserError(
         f'The text embeddings {os.fspath(path)} have width {texts.shape[1]}, '
         f'but the image embeddings of {model.origin} have width {width}. Use '
         'the text tower of the same model.')

@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from vit_jax import exceptions
+from vit_jax.exceptions import UserError
 
 # Weights hardly compress, zeros do. Beyond this ratio a file is a zip bomb.
 MAX_RATIO, FREE_BYTES = 64, 256 * 2**20
@@ -42,7 +43,7 @@ class ArrayFile:
     """Returns an array as float32.
 
     Raises:
-      ValueError: if it is not an array of finite floats, or is damaged.
+      UserError: if it is not an array of finite floats, or is damaged.
     """
     return to_float32(self.load(name), name=name, path=self.path)
 
@@ -55,29 +56,29 @@ def to_float32(
   In an .npz file, two-byte void is bfloat16.
 
   Raises:
-    ValueError: if the array is not of floats, or not finite.
+    UserError: if the array is not of floats, or not finite.
   """
   if array.dtype.kind == 'V' and array.dtype.itemsize == 2:
     array = array.view(ml_dtypes.bfloat16)
   if array.dtype.kind != 'f' and array.dtype != ml_dtypes.bfloat16:
-    raise ValueError(
+    raise UserError(
         f'{path}: {name} has dtype {array.dtype}, but a parameter must be '
         'float32, float16, bfloat16 or float64.')
   # A value beyond float32 becomes infinite, which is an error below.
   with np.errstate(over='ignore'):
     values = array.astype(np.float32)
   if count := values.size - np.count_nonzero(np.isfinite(values)):
-    raise ValueError(
+    raise UserError(
         f'{path}: {name} holds {count} of {values.size} values that are NaN or '
         'infinite. The weights are damaged, or their training has diverged.')
   return values
 
 
 def check_unpacked(path: pathlib.Path, declared: int) -> None:
-  """Raises ValueError if `declared` bytes of arrays make a file a zip bomb."""
+  """Raises UserError if `declared` bytes of arrays make a file a zip bomb."""
   size = path.stat().st_size
   if declared > MAX_RATIO * size + FREE_BYTES:
-    raise ValueError(
+    raise UserError(
         f'{path}: {size:,} bytes declare {declared:,} bytes of arrays. Weights '
         'do not compress so well: this is a zip bomb, and was not unpacked.')
 

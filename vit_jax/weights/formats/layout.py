@@ -23,6 +23,8 @@ import re
 import einops
 import numpy as np
 
+from vit_jax.exceptions import UserError
+
 _FIELD = re.compile(r'\{(\w+)([+-]\d+)?(?::(\d+))?\}|\{(\w+(?:\|\w+)+)\}')
 _STACKED = ('layer', 'unit')
 _MAX_MISSING = 1000  # Names in an error.
@@ -227,7 +229,7 @@ def to_ours(
     **lengths: lengths of axes that shapes do not determine, such as heads.
 
   Raises:
-    ValueError: if shapes do not fit the pattern.
+    UserError: if shapes do not fit the pattern.
   """
   arrays = [array.reshape(_plain(array.shape, match)) for array in arrays]
   _check_shapes([array.shape for array in arrays], match)
@@ -255,7 +257,7 @@ def _plain(shape: tuple[int, ...], match: Match) -> tuple[int, ...]:
 def _check_shapes(shapes: Sequence[tuple[int, ...]], match: Match) -> None:
   by_shape = dict(zip(shapes, match.theirs))
   if len(by_shape) > 1:
-    raise ValueError(
+    raise UserError(
         f'{match.ours}: expected arrays of one shape, found '
         + ', '.join(f'{shape} ({name})' for shape, name in by_shape.items()))
 
@@ -270,7 +272,7 @@ def _rearrange(
     return einops.rearrange(stacked, match.layout, **known)
   except einops.EinopsError as error:
     wanted = match.layout.split('->', maxsplit=1)[0].strip()
-    raise ValueError(
+    raise UserError(
         f'{match.theirs[0]}: expected [{wanted}]'
         + (f' with {known}' if known else '') +
         f', found {stacked.shape}') from error
@@ -287,7 +289,7 @@ def to_theirs(
   """Converts one of our parameters to their arrays; lengths as in `to_ours`.
 
   Raises:
-    ValueError: if the format has no such parameter.
+    UserError: if the format has no such parameter.
   """
   for row in table.rows:
     values = _pattern(row.ours).match(name)
@@ -307,7 +309,7 @@ def to_theirs(
       fields = {**values, **dict(zip(pattern.stacked, index))}
       result[pattern.fill(fields)] = array[index] if axes else array
     return result
-  raise ValueError(
+  raise UserError(
       f'The format {table.name} has no parameter {name} '
       f'{tuple(array.shape)}. Save the model as orbax.')
 

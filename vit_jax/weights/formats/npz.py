@@ -16,6 +16,7 @@ import zlib
 import numpy as np
 
 from vit_jax import untrusted
+from vit_jax.exceptions import UserError
 from vit_jax.weights.formats import array_file
 
 CHECKSUM = 'checksum'  # Key of the metadata.
@@ -25,7 +26,7 @@ def open_file(path: str | os.PathLike) -> array_file.ArrayFile:
   """Opens an .npz file and reads its headers.
 
   Raises:
-    ValueError: if the file is truncated, holds anything but arrays of numbers,
+    UserError: if the file is truncated, holds anything but arrays of numbers,
       or declares more than it contains.
   """
   path = pathlib.Path(path)
@@ -54,15 +55,15 @@ def _shape(member: zipfile.ZipInfo, stream: Any) -> tuple[int, ...]:
     shape, _, dtype = untrusted.read_npy_header(stream)
   # The header is a Python literal, whose parser raises many types.
   except Exception as error:
-    raise ValueError(
+    raise UserError(
         f'{member.filename} is not an array that NumPy wrote') from error
   if dtype.hasobject:
-    raise ValueError(
+    raise UserError(
         f'{member.filename} is an array of Python objects, which could run any '
         'code when read')
   wanted = stream.tell() + math.prod(shape) * dtype.itemsize
   if wanted != member.file_size or min(shape, default=0) < 0:
-    raise ValueError(
+    raise UserError(
         f'{member.filename} declares {shape} of {dtype}, {wanted:,} bytes, but '
         f'has {member.file_size:,}')
   return shape

@@ -24,6 +24,7 @@ from vit_jax.checkpoints import items
 from vit_jax.checkpoints import paths
 from vit_jax.data import earlier
 from vit_jax.data import preprocessing
+from vit_jax.exceptions import UserError
 from vit_jax.models import factory
 from vit_jax.weights import adapt
 from vit_jax.weights import check
@@ -38,7 +39,7 @@ def open_run(path: epath.PathLike, *, which: str) -> weights_lib.Weights:
 
   Raises:
     FileNotFoundError: if there is no checkpoint.
-    ValueError: if its config is malformed, or the checkpoint is damaged.
+    UserError: if its config is malformed, or the checkpoint is damaged.
   """
   step = paths.find(path, which=which)
   item = items.params_item(step)
@@ -88,7 +89,7 @@ def override(
   """Returns the weights of a run with other settings; see `open.open`."""
   given = overrides_lib.parse(overrides)
   if given.prefix is not None:
-    raise ValueError(
+    raise UserError(
         f'prefix={given.prefix!r} selects one of several copies in a file, but '
         f'{weights.address} is a checkpoint of vit_jax. Leave it out.')
   return dataclasses.replace(
@@ -104,7 +105,7 @@ def for_inference(weights: weights_lib.Weights) -> weights_lib.Weights:
   regression is in the units of the labels.
 
   Raises:
-    ValueError: if the checkpoint does not hold exactly the model's parameters.
+    UserError: if the checkpoint does not hold exactly the model's parameters.
   """
   config, data = weights.config, weights.run.get('data', {})
   shapes = check.add_empty_head(
@@ -142,11 +143,11 @@ def save(
 
   Raises:
     FileExistsError: if `target` exists.
-    ValueError: if checkpoints cannot be written to `target`, or for another
+    UserError: if checkpoints cannot be written to `target`, or for another
       dtype than float32.
   """
   if dtype != 'float32':
-    raise ValueError(f'orbax stores float32, but dtype is {dtype!r}.')
+    raise UserError(f'orbax stores float32, but dtype is {dtype!r}.')
   paths.check_writable(target)
   config = {**declared.metadata(model), 'origin': model.origin}
   arrays = tree.unflatten({

@@ -17,6 +17,7 @@ from typing import Any
 
 from etils import epy
 
+from vit_jax.exceptions import UserError
 from vit_jax.extras.curation.commands import flags
 
 with epy.lazy_imports():
@@ -99,7 +100,7 @@ def _check_disjoint(
   for selection in against:
     print(f'against: {selection.name}, {len(selection.open()):,} examples')
     if dataset.overlaps(selection.open()):
-      raise ValueError(
+      raise UserError(
           f'{source.name} and {selection.name} have examples in common: the '
           'same files or record numbers. Choose disjoint splits.')
 

@@ -19,6 +19,7 @@ from etils import epy
 
 from vit_jax import fields
 from vit_jax.commands import arguments
+from vit_jax.exceptions import UserError
 
 with epy.lazy_imports():
   from etils import epath
@@ -111,7 +112,7 @@ def _patch_index(text: str, grid: tuple[int, int]) -> tuple[int, int]:
   numbers = [int(n) for n in text.split(',') if n.strip().isdigit()]
   if len(numbers) != 2 or text.count(',') != 1 or not all(
       1 <= number <= size for number, size in zip(numbers, grid)):
-    raise ValueError(
+    raise UserError(
         f'--patch is {text!r}, but must be ROW,COLUMN from 1,1 to '
         f'{grid[0]},{grid[1]}.')
   return numbers[0] - 1, numbers[1] - 1

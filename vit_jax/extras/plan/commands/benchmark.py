@@ -19,6 +19,7 @@ from etils import epy
 
 from vit_jax import fields
 from vit_jax.commands import arguments
+from vit_jax.exceptions import UserError
 
 with epy.lazy_imports():
   from vit_jax import console
@@ -70,7 +71,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
 def _config(args: argparse.Namespace) -> config_lib.Config:
   """Returns the config to measure."""
   if bool(args.config) == bool(args.model):
-    raise ValueError(
+    raise UserError(
         'benchmark requires either --model, such as --model=B/16, or --config, '
         'such as --config=configs/pretrain.py.')
   if args.config:

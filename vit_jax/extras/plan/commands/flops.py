@@ -14,6 +14,7 @@ from etils import epy
 
 from vit_jax import fields
 from vit_jax.commands import arguments
+from vit_jax.exceptions import UserError
 from vit_jax.extras.plan import hardware
 from vit_jax.extras.plan import paper_costs
 
@@ -44,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> tuple[int, Any]:
   """Prints and returns the tables, or the cost of a config."""
   if args.overrides and not args.config:
-    raise ValueError(
+    raise UserError(
         f'--config.{args.overrides[0]} changes a config, but --config is '
         'missing. Add for example --config=configs/pretrain.py.')
   fields.check_range(args, 'utilisation', above=0, most=1)

@@ -30,6 +30,7 @@ from typing import Any
 from etils import epy
 
 from vit_jax.commands import arguments
+from vit_jax.exceptions import UserError
 
 with epy.lazy_imports():
   from clu import parameter_overview
@@ -121,7 +122,7 @@ def _max_batch(
   try:
     resolutions = [int(text) for text in args.resolutions.split(',')]
   except ValueError:
-    raise ValueError(
+    raise UserError(
         '--resolutions must be comma-separated numbers of pixels, such as '
         f'224,384, but got {args.resolutions!r}.') from None
   kind = devices[0].device_kind

@@ -81,7 +81,7 @@ def find(text: str) -> list[Collective]:
     text: `jax.stages.Compiled.as_text()`.
 
   Raises:
-    ValueError: if the text is not a compiled program.
+    UserError: if the text is not a compiled program.
   """
   program = hlo.parse(text)
   return list(_walk(program, program.entry, (), set()))

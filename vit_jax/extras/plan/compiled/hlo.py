@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import re
 
+from vit_jax.exceptions import UserError
+
 # Attributes that name the computations of an instruction, besides `calls`.
 _CALLS: Mapping[str, Sequence[str]] = {
     'call': ('to_apply',), 'custom-call': ('called_computations',),
@@ -89,7 +91,7 @@ def parse(text: str) -> Program:
   """Parses a compiled program.
 
   Raises:
-    ValueError: if the text is not a compiled program.
+    UserError: if the text is not a compiled program.
   """
   computations: dict[str, dict[str, Instruction]] = {}
   entry = None
@@ -105,7 +107,7 @@ def parse(text: str) -> Program:
       if found[1]:
         entry = found[2]
   if entry is None:
-    raise ValueError(
+    raise UserError(
         'The text has no ENTRY computation: it is not a compiled program. Use '
         'jitted.lower(...).compile().as_text().')
   header = text[:text.find('\n')]

@@ -39,7 +39,7 @@ def count(text: str) -> int:
     text: `jax.stages.Compiled.as_text()`.
 
   Raises:
-    ValueError: if this is not the text of a compiled program.
+    UserError: if this is not the text of a compiled program.
   """
   program = hlo.parse(text)
   return _Counter(program).computation(program.entry)

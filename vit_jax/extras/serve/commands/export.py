@@ -33,6 +33,7 @@ from typing import Any
 from etils import epy
 
 from vit_jax.commands import arguments
+from vit_jax.exceptions import UserError
 
 with epy.lazy_imports():
   from etils import epath
@@ -113,7 +114,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
   if args.server:
     _check_server(loaded.preprocess)
     if loaded.has_decoder:
-      raise ValueError(
+      raise UserError(
           'The server returns the classes of images, but the model predicts '
           'those of pixels. Export without --server.')
   model = export.in_float32(loaded)
@@ -134,7 +135,7 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
       differences[what] = export.difference(model, read, images)
       print(f'{what}: largest difference of a logit {differences[what]:.1e}')
       if not differences[what] <= TOLERANCE:  # True for NaN, too.
-        raise ValueError(
+        raise UserError(
             f'The {args.format} export differs by {differences[what]:.2g} in a '
             f'logit on {what}, more than {TOLERANCE}. Nothing was written.')
     compared = (_quantize(
@@ -162,15 +163,15 @@ def run(args: argparse.Namespace) -> tuple[int, Any]:
 def _check_quantize(args: argparse.Namespace) -> None:
   if not args.quantize:
     if args.calibrate or args.float_nodes or args.accept_loss:
-      raise ValueError('--calibrate, --float-nodes and --accept-loss need '
+      raise UserError('--calibrate, --float-nodes and --accept-loss need '
                        '--quantize=int8.')
     return
   if args.format != 'onnx':
-    raise ValueError(
+    raise UserError(
         f'--quantize={args.quantize} needs --format=onnx, but it is '
         f'{args.format}.')
   if not args.calibrate:
-    raise ValueError(
+    raise UserError(
         f'--quantize={args.quantize} needs images to measure the ranges of '
         'activations: --calibrate=FOLDER, such as of training images.')
 
@@ -182,7 +183,7 @@ def _quantize(
 ) -> dict[str, Any]:
   """Replaces the file at `path` by its int8 version; reports the difference."""
   if export.is_folder(model) or not model.config.num_classes:
-    raise ValueError(
+    raise UserError(
         '--quantize needs a model with a head and less than 2 GiB of weights.')
   found, missing = image_files.find(args.calibrate)
   reading.errors |= missing
@@ -253,7 +254,7 @@ def _read(
   """Returns paths of readable images and their preprocessed pixels.
 
   Raises:
-    ValueError: if none can be read.
+    UserError: if none can be read.
   """
   sources: list[str] = []
   pixels = []
@@ -285,18 +286,18 @@ def _class_of(
 
 
 def _check_server(preprocess: preprocessing.Preprocess) -> None:
-  """Raises a ValueError for a model that preprocess.py cannot serve."""
+  """Raises a UserError for a model that preprocess.py cannot serve."""
   if preprocess.activation == 'none' or preprocess.channels != 3 or (
       preprocess.pixel_dtype != 'uint8'):
     what = ('predicts numbers' if preprocess.activation == 'none' else
             f'takes {preprocess.channels} channels of {preprocess.pixel_dtype}')
-    raise ValueError(
+    raise UserError(
         'The server returns the classes of 8-bit RGB images, but the model '
         f'{what}. Export without --server.')
   for op in preprocess.sections:
     if op['op'] not in ('resize', 'central_crop') or not (
         op.get('antialias', True) and op.get('method') != 'area'):
-      raise ValueError(
+      raise UserError(
           'The server resizes with filters of Pillow and crops the centre, but '
           f'the model needs {op}. Export without --server.')
 
@@ -307,7 +308,7 @@ def _verification_batches(
   """Returns preprocessed batches of images by description.
 
   Raises:
-    ValueError: if no given image can be read.
+    UserError: if no given image can be read.
   """
   preprocess = model.preprocess
   rng = np.random.default_rng(0)

@@ -17,6 +17,7 @@ from etils import epy
 
 from vit_jax import schema
 from vit_jax.commands import arguments
+from vit_jax.exceptions import UserError
 
 with epy.lazy_imports():
   from etils import epath
@@ -117,9 +118,9 @@ def parse_grid(flags: list[str]) -> dict[str, tuple[schema.FlagText, ...]]:
     field, text = schema.parse_assignment(flag, usage=usage)
     values = tuple(map(schema.FlagText, split_values(text)))
     if not all(values):
-      raise ValueError(f'{usage}, but got {flag!r}.')
+      raise UserError(f'{usage}, but got {flag!r}.')
     if field in grid:
-      raise ValueError(f'--grid names {field} twice.')
+      raise UserError(f'--grid names {field} twice.')
     grid[field] = values
   return grid
 

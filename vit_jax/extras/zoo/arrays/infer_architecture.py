@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from vit_jax.exceptions import UserError
 from vit_jax.extras.zoo.families import names
 from vit_jax.extras.zoo.families import records
 from vit_jax.models import variants
@@ -20,11 +21,11 @@ def section(
   `declared` settings override the family's settings.
 
   Raises:
-    ValueError: if an array that every model has is missing.
+    UserError: if an array that every model has is missing.
   """
   name = family.settings.get('name', 'vit')
   if (declared.get('name', name) == 'resnet') != (name == 'resnet'):
-    raise ValueError(
+    raise UserError(
         f'name: expected {declared["name"]!r}, found the arrays of a {name}.')
   result: dict[str, Any] = {
       **family.settings,
@@ -65,7 +66,7 @@ def _check_undetermined(
   """Checks that settings which the arrays do not reveal are declared.
 
   Raises:
-    ValueError: if rotary positions, the GELU of CLIP or the order of norms are
+    UserError: if rotary positions, the GELU of CLIP or the order of norms are
       unknown.
   """
   def has(name: str) -> bool:
@@ -80,12 +81,12 @@ def _check_undetermined(
   advice = ('Put the config.json of the model next to its weights, or load it '
             'with ')
   if rotates and 'rotary' not in declared:
-    raise ValueError(
+    raise UserError(
         'These arrays are those of a model with rotary positions, which are '
         'not stored in any array. '
         f'{advice}rotary={{...}}, or with rotary=None.')
   if clip and 'gelu' not in declared:
-    raise ValueError(
+    raise UserError(
         'These arrays are those of a CLIP model, whose GELU no array shows. '
         f"{advice}gelu='quick' (OpenAI) or gelu='exact' (OpenCLIP).")
   # EVA and EVA-02-CLIP E, unlike BEiT; then models with and without '_rpn'.
@@ -95,7 +96,7 @@ def _check_undetermined(
       or not (has('attention/qv_bias') or has('attention/qkv_bias')
               or 'cls' in params))
   if either and 'post_norm' not in declared:
-    raise ValueError(
+    raise UserError(
         'These arrays are those of models with norms before or after attention '
         f'and MLP, which no array shows. {advice}post_norm=False (such as '
         'eva_giant) or post_norm=True (such as eva02_enormous and rpn).')
@@ -167,7 +168,7 @@ def num_heads(
   """Returns the number of heads of the published size, and whose it is.
 
   Raises:
-    ValueError: if no published size has these widths.
+    UserError: if no published size has these widths.
   """
   width = section['width']
   if width in family.num_heads:
@@ -175,7 +176,7 @@ def num_heads(
   for name, size in variants.SIZES.items():
     if (size.width, size.mlp_dim) == (section['width'], section['mlp_dim']):
       return size.num_heads, f'as ViT-{name} has'
-  raise ValueError(
+  raise UserError(
       f'{path}: the number of heads is unknown: the arrays do not contain '
       f'it, no config.json declares it, and no published size has width '
       f'{section["width"]}. Set it: num_heads=N.')

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from vit_jax.exceptions import UserError
 from vit_jax.extras.zoo.families import records
 
 _LAYERS = 'encoder/layers'
@@ -62,7 +63,7 @@ def join_pairs(
   """Inverts `split_pairs`, for the arrays that are joint in a family.
 
   Raises:
-    ValueError: if the branches of parallel layers need two layer scales.
+    UserError: if the branches of parallel layers need two layer scales.
   """
   written = {row.ours for row in family.table.rows if not row.read_only}
   result = dict(params)
@@ -72,7 +73,7 @@ def join_pairs(
   if parallel and not np.array_equal(
       result.pop(f'{_LAYERS}/mlp_scale', ()),
       result.get(f'{_LAYERS}/attention_scale', ())):
-    raise ValueError(
+    raise UserError(
         "timm's parallel layers have one layer scale, but attention_scale and "
         'mlp_scale differ. Save the model as orbax.')
   if parallel and _LAMBDAS in result:

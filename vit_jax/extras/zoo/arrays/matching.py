@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from vit_jax.exceptions import UserError
 from vit_jax.extras.zoo.arrays import joint
 from vit_jax.extras.zoo.families import families
 from vit_jax.extras.zoo.families import records
@@ -79,7 +80,7 @@ def find(opened: array_file.ArrayFile, *, prefix: str | None = None) -> Found:
   of tied arrays that are not stored count only if the stored ones do not fit.
 
   Raises:
-    ValueError: if the family is unknown, the model has arrays that ours lack,
+    UserError: if the family is unknown, the model has arrays that ours lack,
       or the file contains several copies of the model.
   """
   try:
@@ -112,7 +113,7 @@ def _find(opened: array_file.ArrayFile, prefix: str | None) -> Found:
   models = _models(names, prefix or '')
   if not models:
     known = ', '.join(f.label for f in families.FAMILIES.values())
-    raise ValueError(
+    raise UserError(
         f'The {len(names)} arrays of {opened.path} are not those of a known '
         f'family{f" under {prefix!r}" if prefix else ""}. Families: {known}. '
         f'The first arrays: {", ".join(names[:8])}.')
@@ -125,7 +126,7 @@ def _find(opened: array_file.ArrayFile, prefix: str | None) -> Found:
   prefix = next(iter(complete or results))
   family, (matches, problems) = models[prefix], results[prefix]
   if problems:
-    raise ValueError(f'{opened.path} looks like a {family.label}, but:\n'
+    raise UserError(f'{opened.path} looks like a {family.label}, but:\n'
                      + array_file.indented(problems))
   if family.flat and any(
       match.ours == 'patches/kernel' and len(
@@ -229,10 +230,10 @@ def names_under(
   return [name for name in inside if not _OPTIMIZER.fullmatch(name)]
 
 
-def several_models(path: str, models: Mapping[str, str]) -> ValueError:
+def several_models(path: str, models: Mapping[str, str]) -> UserError:
   """Returns the error for a file with models of these labels, by prefix."""
   listed = ' and '.join(f'{p!r} ({label})' for p, label in models.items())
-  return ValueError(
+  return UserError(
       f'{path} holds more than one model, under the prefixes {listed}. Choose '
       'one: ' + ' or '.join(f'prefix={p!r}' for p in models) + ' in load(...), '
       '--set prefix=... in commands. For a run, write it to a file of its own '
@@ -257,7 +258,7 @@ def read(found: Found, **heads: int) -> dict[str, np.ndarray]:
       attention pooling, 0 for the same.
 
   Raises:
-    ValueError: if shapes do not fit the name table or the number of heads.
+    UserError: if shapes do not fit the name table or the number of heads.
   """
   return _convert(found, layout.to_ours, found.opened.read, **heads)
 
@@ -284,7 +285,7 @@ def _convert(
           f': {_OTHER_PATCHES[axes]}'
           if match.ours == 'patches/kernel' and axes in _OTHER_PATCHES else ''))
   if problems:
-    raise ValueError(f'{found.opened.path} has arrays of unexpected shapes:\n'
+    raise UserError(f'{found.opened.path} has arrays of unexpected shapes:\n'
                      + array_file.indented(problems))
   for ours, theirs in (('head/dense', 'visual_projection.weight'),
                        ('patches', 'patch_generator.embedder.weight')):

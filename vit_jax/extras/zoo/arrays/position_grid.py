@@ -3,6 +3,8 @@
 import math
 from typing import Any
 
+from vit_jax.exceptions import UserError
+
 
 def position_grid(
     config: Any, count: int, *, num_prefix: int,
@@ -26,7 +28,7 @@ def position_grid(
     offsets: whether there is one for each offset in rows and columns.
 
   Raises:
-    ValueError: if no grid fits, or two do.
+    UserError: if no grid fits, or two do.
   """
   prefixes = dict.fromkeys(
       prefix for prefix, possible in (
@@ -49,7 +51,7 @@ def position_grid(
     if found := fit(resolution):
       return found
   if declared:
-    raise ValueError(
+    raise UserError(
         f'{count} position embeddings {tokens} do not belong to images of '
         f'{declared[0]}x{declared[1]}.')
   squares = {prefix: math.isqrt(count - prefix) for prefix in prefixes
@@ -59,7 +61,7 @@ def position_grid(
     if requested and (found := fit(requested)):
       return found
     grids = ' or '.join(f'{n}x{n}' for n in squares.values()) or 'not square'
-    raise ValueError(
+    raise UserError(
         f'The grid of {count} position embeddings {tokens} is {grids}. Set the '
         'image size that they are for: resolution=(height, width).')
   (prefix, side), = squares.items()

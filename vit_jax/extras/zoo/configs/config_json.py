@@ -4,6 +4,7 @@ import pathlib
 
 from vit_jax import untrusted
 from vit_jax.checkpoints import paths
+from vit_jax.exceptions import UserError
 from vit_jax.extras.zoo import declared as declared_lib
 from vit_jax.extras.zoo.configs import huggingface
 from vit_jax.extras.zoo.configs import resize_and_crop
@@ -24,7 +25,7 @@ def read(path: pathlib.Path) -> declared_lib.Declared:
   """Reads config.json, and the image processor's JSON in the same folder.
 
   Raises:
-    ValueError: if a setting is malformed or not supported.
+    UserError: if a setting is malformed or not supported.
   """
   try:
     config = untrusted.read_json(path)
@@ -52,7 +53,7 @@ def read(path: pathlib.Path) -> declared_lib.Declared:
   except _MALFORMED as error:
     reason = (str(error) if isinstance(error, ValueError)
               else f'it is malformed: {type(error).__name__}: {error}')
-    raise ValueError(f'{path} cannot be used: {reason}\n{ADVICE}') from error
+    raise UserError(f'{path} cannot be used: {reason}\n{ADVICE}') from error
   result.source = paths.display(path)
   return result
 

@@ -12,6 +12,7 @@ from typing import Any
 from vit_jax import schema
 from vit_jax.data import preprocessing
 from vit_jax.data.images import resize as resize_lib
+from vit_jax.exceptions import UserError
 from vit_jax.extras.zoo import declared
 from vit_jax.extras.zoo import removed
 from vit_jax.extras.zoo import timm_names
@@ -52,7 +53,7 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   """Returns the settings that a config.json declares.
 
   Raises:
-    ValueError: if our models lack a setting.
+    UserError: if our models lack a setting.
   """
   kind = config.get('model_type')
   found = _model_type(kind)
@@ -67,7 +68,7 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   if epsilon := inner.get('rms_norm_eps') or found.epsilon:
     result.model.setdefault('layer_norm_epsilon', epsilon)
   if inner.get('is_native'):
-    raise ValueError('is_native is true: sine-cosine positions of any grid, '
+    raise UserError('is_native is true: sine-cosine positions of any grid, '
                      'which our models lack.')
   if found.num_heads and 'num_heads' not in result.model:
     result.model['num_heads'] = found.num_heads
@@ -104,7 +105,7 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
       result.preprocess['labels'] = names
   elif found.family == 'huggingface' and (
       config.get('pooler_act') not in (None, 'tanh')):
-    raise ValueError(f'pooler_act is {config["pooler_act"]!r}, but the '
+    raise UserError(f'pooler_act is {config["pooler_act"]!r}, but the '
                      'representation layer computes tanh.')
   return result
 
@@ -113,13 +114,13 @@ def _model_type(kind: str | None) -> records.ModelType:
   """Returns the row of a `model_type`; that of 'vit' for None.
 
   Raises:
-    ValueError: if it is not supported.
+    UserError: if it is not supported.
   """
   removed.check_name(str(kind))
   found = TYPES.get('vit' if kind is None else str(kind))
   if found is None:
     missing = MISSING.get(str(kind)) or timm_names.missing_component(str(kind))
-    raise ValueError(
+    raise UserError(
         f'model_type is {kind!r}, '
         + (f'which has {missing}: our models lack that component.' if missing
            else f'expected one of {", ".join(TYPES)}.'))
@@ -132,7 +133,7 @@ def _gelu(
   """Returns the setting `gelu`.
 
   Raises:
-    ValueError: for another activation.
+    UserError: for another activation.
   """
   act = config.get('hidden_act')
   gated = config.get('use_gated_mlp')  # SwiGLU.
@@ -140,7 +141,7 @@ def _gelu(
     return {'gelu': kind.gelu} if kind.gelu else {}
   if gated or kind.family == 'aimv2':
     if act != 'silu':
-      raise ValueError(
+      raise UserError(
           f'use_gated_mlp is true and hidden_act is {act!r}, but our models '
           "have gates only with 'silu' (SwiGLU).")
     return {}
@@ -171,7 +172,7 @@ def parse_preprocessor(config: Mapping[str, Any]) -> dict[str, Any]:
   """Returns the keys of `Preprocess` that a preprocessor_config.json declares.
 
   Raises:
-    ValueError: if `Preprocess` cannot represent a setting.
+    UserError: if `Preprocess` cannot represent a setting.
   """
   result: dict[str, Any] = _normalization(config)
   crop = config.get('crop_size') if config.get('do_center_crop') else None
@@ -193,7 +194,7 @@ def parse_preprocessor(config: Mapping[str, Any]) -> dict[str, Any]:
   resample = config.get('resample')
   if resample is not None:
     if resample not in RESAMPLE:
-      raise ValueError(
+      raise UserError(
           f'resample is {resample!r}, expected one of {dict(RESAMPLE)}.')
     result['interpolation'] = RESAMPLE[resample]
   whole = whole if isinstance(whole, Mapping) else {}
@@ -213,7 +214,7 @@ def parse_preprocessor(config: Mapping[str, Any]) -> dict[str, Any]:
 def _normalization(config: Mapping[str, Any]) -> dict[str, Any]:
   """Returns mean and std for images in [0, 1]."""
   if config.get('rescale_offset') or config.get('offset'):
-    raise ValueError(
+    raise UserError(
         'Pixels are shifted by an offset, which is not supported. Move the '
         'file out of the folder, and load the weights with mean=..., std=...')
   keys = {'mean': 'image_mean', 'std': 'image_std'}

@@ -13,6 +13,7 @@ from vit_jax import schema
 from vit_jax.data import preprocessing
 from vit_jax.data.images import ops as ops_lib
 from vit_jax.data.images import resize as resize_lib
+from vit_jax.exceptions import UserError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +40,7 @@ class ResizeAndCrop:
     """Returns the terms of a preprocessing, and its rounding.
 
     Raises:
-      ValueError: if they do not describe its operations.
+      UserError: if they do not describe its operations.
     """
     ops, sections = preprocess.ops or (), preprocess.sections
     if ops and sections[0]['op'] == 'resize' and 'rounding' in sections[-1]:
@@ -50,7 +51,7 @@ class ResizeAndCrop:
           interpolation=sections[0]['method'])
       if terms.ops(preprocess.resolution, rounding) == ops:
         return terms, rounding
-    raise ValueError(
+    raise UserError(
         f'The image operations of the model, {sections}, are not described by '
         'keep_aspect and crop. Override ops instead.')
 
@@ -88,7 +89,7 @@ def parse(section: Mapping[str, Any]) -> preprocessing.Preprocess:
     return dataclasses.replace(plain, ops=schema.parse(
         ResizeAndCrop, terms, where='preprocess').ops(plain.resolution))
   if {'keep_aspect', 'crop'} & terms.keys():
-    raise ValueError(
+    raise UserError(
         'ops describes the image operations, so that keep_aspect and crop must '
         'be left out.')
   if terms:
@@ -105,7 +106,7 @@ def change(
   """Returns the operations of a preprocessing with the given terms.
 
   Raises:
-    ValueError: if terms do not describe its operations, or `given` has other
+    UserError: if terms do not describe its operations, or `given` has other
       ones.
   """
   section, terms = _split(given)
@@ -131,7 +132,7 @@ def check(
   """Returns the only resize, which a crop to the resolution may follow.
 
   Raises:
-    ValueError: for other operations, which the library does not know.
+    UserError: for other operations, which the library does not know.
   """
   height, width = preprocess.resolution
   match preprocess.ops:
@@ -142,7 +143,7 @@ def check(
       if len(rest) == 1 and isinstance(rest[0], ops_lib.CentralCrop) and (
           rest[0].size == preprocess.resolution):
         return resize
-  raise ValueError(
+  raise UserError(
       f'{library} resizes once, by a filter of Pillow, and then crops the '
       f'centre to {height} x {width}, but the image operations of the model '
       f'are {preprocess.sections}. Save the model as orbax or npz.')

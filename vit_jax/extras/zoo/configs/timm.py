@@ -11,6 +11,7 @@ from typing import Any
 
 from vit_jax import schema
 from vit_jax.data import preprocessing
+from vit_jax.exceptions import UserError
 from vit_jax.extras.zoo import declared
 from vit_jax.extras.zoo import removed
 from vit_jax.extras.zoo import timm_names
@@ -50,7 +51,7 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   """Returns the settings that a config.json declares.
 
   Raises:
-    ValueError: if a setting is malformed, or our models lack it.
+    UserError: if a setting is malformed, or our models lack it.
   """
   # Older files have the settings of `pretrained_cfg` at the top level.
   inner = config.get('pretrained_cfg') or config
@@ -59,7 +60,7 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   removed.check_name(name)
   resnet = re.fullmatch(r'resnetv2_\d+x\d+_bit.*', name) is not None
   if missing := timm_names.missing_component(name):
-    raise ValueError(f'architecture is {name!r}, which has {missing}: our '
+    raise UserError(f'architecture is {name!r}, which has {missing}: our '
                      'models lack that component.')
   naflex = name.startswith('naflexvit_')
   families = (
@@ -74,7 +75,7 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
     known = (*_KNOWN, *(() if naflex else timm_arguments.ROTARY))
     if key not in known and not _UNUSED.fullmatch(key) and (
         (key, value) != ('in_chans', 3)):
-      raise ValueError(f'model_args has {key}={value!r}, which is not '
+      raise UserError(f'model_args has {key}={value!r}, which is not '
                        'supported.')
   if config.get('num_classes') is not None:
     result.model['num_classes'] = config['num_classes']
@@ -92,7 +93,7 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
       result.model['width'] = config['num_features']
     _parse_vit(name, pool, arguments, result)
   elif pool not in (None, 'avg'):
-    raise ValueError(f'global_pool is {pool!r}, expected avg.')
+    raise UserError(f'global_pool is {pool!r}, expected avg.')
   return result
 
 
@@ -141,7 +142,7 @@ def _parse_vit(
     result.embeds_prefix = not arguments['no_embed_class']
   missing = [key for key in ('num_heads', 'gelu') if key not in model]
   if name and missing:
-    raise ValueError(
+    raise UserError(
         f'architecture is {name!r}, which is unknown, and so are '
         f'{" and ".join(missing)}. docs/models.md lists the families.')
 
@@ -153,13 +154,13 @@ def parse_preprocessing(config: Mapping[str, Any]) -> dict[str, Any]:
   """Returns the keys of `Preprocess` that a `pretrained_cfg` declares.
 
   Raises:
-    ValueError: if `Preprocess` cannot represent a setting.
+    UserError: if `Preprocess` cannot represent a setting.
   """
   result: dict[str, Any] = {}
   if config.get('input_size') is not None:
     channels, *size = config['input_size']
     if channels != 3 or len(size) != 2:
-      raise ValueError('input_size must be [3, height, width], but is '
+      raise UserError('input_size must be [3, height, width], but is '
                        f'{config["input_size"]!r}.')
     result['resolution'] = tuple(size)
   for name in ('mean', 'std'):

@@ -9,6 +9,7 @@ import functools
 from typing import Any
 
 from vit_jax import fields
+from vit_jax.exceptions import UserError
 from vit_jax.extras.zoo import backbone_config as vit_config
 from vit_jax.extras.zoo import backbones
 from vit_jax.extras.zoo import declared
@@ -46,7 +47,7 @@ def find(model: weights_lib.Weights) -> tuple[str, timm_arguments.Kind]:
   """Returns the architecture of a ViT, and its class.
 
   Raises:
-    ValueError: if timm has none.
+    UserError: if timm has none.
   """
   config = model.config
   assert isinstance(config, vit_config.BackboneConfig)
@@ -61,7 +62,7 @@ def find_resnet(config: model_config.ModelConfig) -> str:
   """Returns the architecture of a BiT.
 
   Raises:
-    ValueError: if timm has none.
+    UserError: if timm has none.
   """
   for name in _BITS:
     if declared.has_dimensions(config, name):
@@ -116,8 +117,8 @@ def _compared(
 
 
 def _no_architecture(
-    config: model_config.ModelConfig, *names: str) -> ValueError:
+    config: model_config.ModelConfig, *names: str) -> UserError:
   settings = ', '.join(f'{name}={getattr(config, name)!r}' for name in names)
-  return ValueError(
+  return UserError(
       f'timm has no architecture with {settings}. Save the model as orbax, or '
       'first load it with other values: load(path, NAME=VALUE).')

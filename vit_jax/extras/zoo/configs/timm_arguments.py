@@ -183,7 +183,7 @@ def arguments(model: weights_lib.Weights, kind: Kind) -> dict[str, Any]:
   """Returns the arguments of a ViT.
 
   Raises:
-    ValueError: if the class lacks a grid or an interpolation of positions.
+    UserError: if the class lacks a grid or an interpolation of positions.
   """
   config = model.config
   assert isinstance(config, vit_config.BackboneConfig)

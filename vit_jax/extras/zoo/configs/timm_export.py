@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from vit_jax.data import preprocessing
+from vit_jax.exceptions import UserError
 from vit_jax.extras.zoo import backbone_config as vit_config
 from vit_jax.extras.zoo.configs import resize_and_crop
 from vit_jax.extras.zoo.configs import timm_architectures
@@ -15,7 +16,7 @@ def config_json(model: weights_lib.Weights) -> dict[str, Any]:
   """Returns the content of config.json.
 
   Raises:
-    ValueError: if timm has no architecture for the model.
+    UserError: if timm has no architecture for the model.
   """
   config, preprocess = model.config, model.preprocess
   result: dict[str, Any] = {
@@ -41,7 +42,7 @@ def _resize_and_crop(preprocess: preprocessing.Preprocess) -> dict[str, Any]:
   """Returns the resize and crop in pretrained_cfg.
 
   Raises:
-    ValueError: if timm cannot express the operations.
+    UserError: if timm cannot express the operations.
   """
   resize = resize_and_crop.check(preprocess, 'timm')
   before = resize.least
@@ -53,7 +54,7 @@ def _resize_and_crop(preprocess: preprocessing.Preprocess) -> dict[str, Any]:
   sizes = tuple(int(side / fraction) for side in resolution)
   square = resolution[0] == resolution[1]
   if sizes != before or (resize.shorter and not square):
-    raise ValueError(
+    raise UserError(
         f'timm cannot express the operations {preprocess.sections}: its '
         'central crop keeps the same fraction of both sides. Save the model as '
         'orbax or npz.')

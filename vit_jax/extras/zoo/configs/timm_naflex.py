@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import re
 from typing import Any
 
+from vit_jax.exceptions import UserError
 from vit_jax.models import positions as positions_lib
 
 # Arguments of the interpolation of position embeddings.
@@ -32,7 +33,7 @@ def positions(name: str, arguments: Mapping[str, Any]) -> Any:
   """Returns the interpolation of the position embeddings of an architecture.
 
   Raises:
-    ValueError: if our models lack it.
+    UserError: if our models lack it.
   """
   implied = next(values for pattern, values in _IMPLIED.items()
                  if re.fullmatch(pattern, name))
@@ -42,7 +43,7 @@ def positions(name: str, arguments: Mapping[str, Any]) -> Any:
       'factorized'):  # Always linear.
     key = ['bilinear', False, False]
   if tuple(key) not in _METHODS:
-    raise ValueError(
+    raise UserError(
         f'model_args has {dict(zip(INTERPOLATION, key))}: our models lack that '
         'interpolation of position embeddings.')
   return _METHODS[tuple(key)] + '_square' * keeps_aspect
@@ -56,12 +57,12 @@ def arguments(grid: tuple[int, int], method: str) -> dict[str, Any]:
     method: their interpolation.
 
   Raises:
-    ValueError: if timm lacks the interpolation.
+    UserError: if timm lacks the interpolation.
   """
   plain = method.removesuffix('_square')
   key = next((key for key, name in _METHODS.items() if name == plain), None)
   if key is None:
-    raise ValueError(
+    raise UserError(
         f'timm has no NaFlex ViT with positions {method!r}. Set another: '
         "load(..., positions='cubic').")
   return {'pos_embed_grid_size': list(grid),
