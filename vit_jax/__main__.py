@@ -122,7 +122,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
   # `add_images` gives only the section data, which needs no config file.
   if args.overrides and not {'config', 'data_dir'} & vars(args).keys():
     raise UserError(f'{command} takes no config, but got {CONFIG_FLAG}'
-                     f'{args.overrides[0]}.')
+                    f'{args.overrides[0]}.')
   args.overrides = [*arguments.short_overrides(args), *args.overrides]
   return args
 

@@ -165,7 +165,7 @@ def order_stages(stages: Mapping[str, Any]) -> dict[str, Any]:
     return {name: stages[name] for name in sorter.static_order()}
   except graphlib.CycleError as error:
     raise UserError('Stages start from each other (init.stage): '
-                     + ' -> '.join(error.args[1]) + '.') from error
+                    + ' -> '.join(error.args[1]) + '.') from error
 
 
 class Difference(NamedTuple):

@@ -269,7 +269,7 @@ class Model(weights_lib.Weights):
         self.config, 'attention', instead='model.features')
     if self.config.axial:
       raise UserError('Axial attention is limited to rows and columns, so '
-                       'there is no attention between all tokens.')
+                      'there is no attention between all tokens.')
     return self.collect(
         lambda outputs, _: function(
             np.asarray(outputs['layers']['attention'], np.float32)),

@@ -96,7 +96,7 @@ class ViTConfig(model_config.ModelConfig):
           f'width {self.width} does not divide into {self.num_heads} heads.')
     if self.position == 'sincos' and self.width % 4:
       raise UserError("position 'sincos' needs a width divisible by 4, but it "
-                       f'is {self.width}.')
+                      f'is {self.width}.')
     if self.pooling.startswith('cls') and self.cls is False:
       raise UserError(
           f'pooling {self.pooling!r} needs the class token, but cls is false. '

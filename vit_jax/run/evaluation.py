@@ -95,7 +95,7 @@ def run_due(
         config, best, setting='checkpoint.best'))
   elif best.partition('/')[0] in due:
     raise UserError(f'checkpoint.best is {best!r}, but the metrics are '
-                     f'{", ".join(row)}. Choose one of them.')
+                    f'{", ".join(row)}. Choose one of them.')
   counters.add_evals(row)
   reason = early_stop(experiment, counters)
   if reason:  # At the last step every evaluator is due.

@@ -62,7 +62,7 @@ def fetch(address: str | os.PathLike, *, log: Log = print) -> epath.Path:
     return bundled()[text]
   if not text:
     raise UserError('The path of the weights is empty. Name a file, a folder '
-                     'or an address.')
+                    'or an address.')
   scheme, rest = atomic_files.split_address(text)
   if scheme in ('', 'file'):
     return _find_local(rest)

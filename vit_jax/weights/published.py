@@ -110,7 +110,7 @@ def _find(opened: array_file.ArrayFile, prefix: str | None) -> _Found:
        for family in published_names.FAMILIES), key=lambda found: len(found[2]))
   if problems:
     raise UserError(f'{opened.path} looks like a {family.label}, but:\n'
-                     + array_file.indented(problems))
+                    + array_file.indented(problems))
   return _Found(opened, family, prefix, tuple(matches))
 
 
@@ -187,7 +187,7 @@ def _config(
   variant = inferred.variant(config)
   if given.get('variant', variant) != variant:
     raise UserError(f'variant is {given["variant"]!r}, but the dimensions of '
-                     f'the arrays are those of {variant or "no variant"}.')
+                    f'the arrays are those of {variant or "no variant"}.')
   return dataclasses.replace(config, variant=variant)
 
 

@@ -29,4 +29,4 @@ class ShapesConfig:
     if (min(self.num_examples, self.num_test_examples, self.seed + 1) < 1
         or not 0 <= self.ink <= 1):
       raise UserError('Numbers of examples must be positive, seed at least 0, '
-                       f'and ink in [0, 1]; got {self}.')
+                      f'and ink in [0, 1]; got {self}.')

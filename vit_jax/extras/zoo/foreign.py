@@ -80,7 +80,7 @@ def load(
     if not declared.source:
       raise
     raise UserError(f'{declared.source} does not describe the weights: '
-                     f'{error}{advice}') from error
+                    f'{error}{advice}') from error
 
 
 def _build(

@@ -26,7 +26,7 @@ def resize(
   config: Any = model.config
   if not config.has_patches:
     raise UserError(f'patch={patch!r}: only a plain ViT has a patch embedding '
-                     'of images that can be resized. Leave it out.')
+                    'of images that can be resized. Leave it out.')
   new = dataclasses.replace(
       config, variant='', patch=schema.convert(
           given.model['patch'], int | tuple[int, int], where='patch'))

@@ -164,7 +164,7 @@ def _check_quantize(args: argparse.Namespace) -> None:
   if not args.quantize:
     if args.calibrate or args.float_nodes or args.accept_loss:
       raise UserError('--calibrate, --float-nodes and --accept-loss need '
-                       '--quantize=int8.')
+                      '--quantize=int8.')
     return
   if args.format != 'onnx':
     raise UserError(

@@ -127,7 +127,7 @@ def _find(opened: array_file.ArrayFile, prefix: str | None) -> Found:
   family, (matches, problems) = models[prefix], results[prefix]
   if problems:
     raise UserError(f'{opened.path} looks like a {family.label}, but:\n'
-                     + array_file.indented(problems))
+                    + array_file.indented(problems))
   if family.flat and any(
       match.ours == 'patches/kernel' and len(
           opened.shapes[prefix + match.theirs[0]]) == 2 for match in matches):
@@ -286,7 +286,7 @@ def _convert(
           if match.ours == 'patches/kernel' and axes in _OTHER_PATCHES else ''))
   if problems:
     raise UserError(f'{found.opened.path} has arrays of unexpected shapes:\n'
-                     + array_file.indented(problems))
+                    + array_file.indented(problems))
   for ours, theirs in (('head/dense', 'visual_projection.weight'),
                        ('patches', 'patch_generator.embedder.weight')):
     if any(theirs in match.theirs for match in found.matches):

@@ -69,7 +69,7 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
     result.model.setdefault('layer_norm_epsilon', epsilon)
   if inner.get('is_native'):
     raise UserError('is_native is true: sine-cosine positions of any grid, '
-                     'which our models lack.')
+                    'which our models lack.')
   if found.num_heads and 'num_heads' not in result.model:
     result.model['num_heads'] = found.num_heads
     result.origins['num_heads'] = f'inferred from model_type {kind}'
@@ -106,7 +106,7 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   elif found.family == 'huggingface' and (
       config.get('pooler_act') not in (None, 'tanh')):
     raise UserError(f'pooler_act is {config["pooler_act"]!r}, but the '
-                     'representation layer computes tanh.')
+                    'representation layer computes tanh.')
   return result
 
 

@@ -61,7 +61,7 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
   resnet = re.fullmatch(r'resnetv2_\d+x\d+_bit.*', name) is not None
   if missing := timm_names.missing_component(name):
     raise UserError(f'architecture is {name!r}, which has {missing}: our '
-                     'models lack that component.')
+                    'models lack that component.')
   naflex = name.startswith('naflexvit_')
   families = (
       ('timm_bit',) if resnet else ('naflex',) if naflex else
@@ -76,7 +76,7 @@ def parse(config: Mapping[str, Any]) -> declared.Declared:
     if key not in known and not _UNUSED.fullmatch(key) and (
         (key, value) != ('in_chans', 3)):
       raise UserError(f'model_args has {key}={value!r}, which is not '
-                       'supported.')
+                      'supported.')
   if config.get('num_classes') is not None:
     result.model['num_classes'] = config['num_classes']
   result.preprocess = parse_preprocessing(inner)
@@ -161,7 +161,7 @@ def parse_preprocessing(config: Mapping[str, Any]) -> dict[str, Any]:
     channels, *size = config['input_size']
     if channels != 3 or len(size) != 2:
       raise UserError('input_size must be [3, height, width], but is '
-                       f'{config["input_size"]!r}.')
+                      f'{config["input_size"]!r}.')
     result['resolution'] = tuple(size)
   for name in ('mean', 'std'):
     if config.get(name) is not None:
