@@ -65,23 +65,20 @@ def test_invalid_targets_are_errors(section, labels, message):
     data.prepare(config, dataset)
 
 
-@pytest.mark.parametrize(('ours', 'trained', 'noted'), [
-    (0.5, (0.485, 0.456, 0.406), True),
-    ((0.485, 0.456, 0.406), (0.485, 0.456, 0.406), False),
-    (0.5, (0.5, 0.5, 0.5), False),
+OTHER = (0.485, 0.456, 0.406)
+
+
+@pytest.mark.parametrize(('ours', 'trained', 'note'), [
+    ({'mean': 0.5}, {'mean': OTHER}, f'data.mean is 0.5, {{}} {OTHER}'),
+    ({'mean': OTHER}, {'mean': OTHER}, ''),
+    ({'mean': 0.5}, {'mean': (0.5, 0.5, 0.5)}, ''),
     # Weights for another number of channels.
-    ((0.1, 0.2), (0.5, 0.5, 0.5), False)])
-def test_another_mean_of_pixels_is_noted(ours, trained, noted):
-  config = data.DataConfig(
-      source='digits', mean=ours, channels=len(ours) if ours != 0.5 else 3)
-  assert data.scale_notes(config, value_scale_lib.ValueScale(mean=trained)) == (
-      [f'note: data.mean is {ours}, but the weights are for {trained}']
-      if noted else [])
-
-
-def test_another_range_of_pixels_is_noted():
-  trained = value_scale_lib.ValueScale(value_range=(0, 10000))
-  config = data.DataConfig(source='digits', value_range=(0, 255))
-  assert data.scale_notes(config, trained) == [
-      'note: data.value_range is (0, 255), but the weights are for (0, 10000)']
-  assert not data.scale_notes(config, value_scale_lib.ValueScale())
+    ({'mean': (0.1, 0.2), 'channels': 2}, {'mean': (0.5, 0.5, 0.5)}, ''),
+    ({'value_range': (0, 255)}, {'value_range': (0, 10000)},
+     'data.value_range is (0, 255), {} (0, 10000)'),
+    ({'value_range': (0, 255)}, {}, '')])
+def test_another_scale_of_pixels_is_noted(ours, trained, note):
+  assert data.scale_notes(
+      data.DataConfig(source='digits', **ours),
+      value_scale_lib.ValueScale(**trained)) == (
+          [f'note: {note}'.format('but the weights are for')] if note else [])

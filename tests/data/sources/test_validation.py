@@ -8,13 +8,11 @@ from tests import toy
 from vit_jax import data
 from vit_jax import registry
 
-TRAIN = [f'train/{c}/{i}.png' for c in 'abc' for i in range(20)]
-VAL = [f'val/{c}/{i}.png' for c in 'bc' for i in range(10)]  # Lacks a.
-
 
 @pytest.fixture
 def folders(tmp_path):
-  own_data.write(tmp_path, *TRAIN, *VAL)
+  own_data.write_folders(tmp_path, 'train/a', 'train/b', 'train/c', count=20)
+  own_data.write_folders(tmp_path, 'val/b', 'val/c', count=10)
   return {'source': f'{tmp_path}/train', 'val_source': f'{tmp_path}/val'}
 
 
@@ -32,6 +30,14 @@ def test_training_and_validation_paths_are_both_used_fully(folders):
                ('b', 'b'), ('c', 'c')}
   assert not train.overlaps(val)
   assert 'train 60; val: 20 images' in train.description
+
+
+def test_only_trained_data_need_two_classes(tmp_path):
+  own_data.write_folders(tmp_path, 'one/a', 'two/a', 'two/b')
+  one, two = (str(tmp_path / name) for name in ('one', 'two'))
+  assert len(own_data.open_splits(two, val_source=one).splits['val']) == 3
+  with pytest.raises(ValueError, match='has a single class; a classifier'):
+    own_data.open_splits(one, val_source=two)
 
 
 @pytest.mark.parametrize(('change', 'message'), [

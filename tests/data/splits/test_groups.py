@@ -136,49 +136,10 @@ def test_cells_of_groups_are_cleaned_as_labels_are(tmp_path):
   assert len({of for name, of in groups.items() if patient(name) == 'P1'}) == 1
 
 
-@pytest.mark.parametrize(('group', 'message'), [
-    ('(P', 'not a regular expression: .*one group'),
-    (r'P\d+', 'has 0 groups in parentheses'),
-    (r'(P)(\d)', 'has 2 groups in parentheses'),
-    (r'(P\d\d)_', r'finds no group in \d+ of \d+ images: cat/P0_0.png')])
-def test_patterns_that_do_not_fit_are_errors(tmp_path, group, message):
-  write_folders(tmp_path)
-  with pytest.raises(ValueError, match=message):
-    open_split(tmp_path, group)
-
-
 def test_images_in_no_class_folder_need_no_group(tmp_path):
   own_data.write(tmp_path, *(
       f'train/{label(name)}/{name}.png' for name in NAMES), 'test/x.png')
   assert patients_of(open_split(tmp_path, PATTERN))
-
-
-@pytest.mark.parametrize('cell', ['', ' '])
-def test_rows_without_a_group_are_an_error(tmp_path, cell):
-  table = own_data.write_table(tmp_path, 'path,label,patient', [
-      f'{i}.png,{"ab"[i % 2]},{cell if i == 5 else i // 2}' for i in range(20)])
-  with pytest.raises(ValueError, match=(
-      r"1 of 20 rows of .* no group in 'patient' .*the first: row 6")):
-    open_split(table, 'patient')
-
-
-def test_columns_that_do_not_exist_and_sources_without_groups_are_errors(
-    tmp_path):
-  with pytest.raises(ValueError, match="'patients'. Did you mean 'patient'"):
-    open_split(write_csv(tmp_path)[0], 'patients')
-  with pytest.raises(ValueError, match='digits has no groups: only your'):
-    open_split('digits', 'patient')
-  # Data that only an evaluator uses need none.
-  assert data.open_dataset(data.parse({
-      'source': str(tmp_path), 'group': 'patient'}), source='digits')
-
-
-def test_an_image_of_two_groups_is_an_error(tmp_path):
-  table = own_data.write_table(tmp_path, 'path,label,patient', [
-      *(f'{i}.png,{"ab"[i % 2]},{i // 2}' for i in range(20)), '3.png,b,7'])
-  with pytest.raises(ValueError, match=(
-      "Rows 4 and 21 .* 3.png, but patient is '1' and '7'")):
-    open_split(table, 'patient')
 
 
 def _write_divided(root, kind):
@@ -191,15 +152,15 @@ def _write_divided(root, kind):
         root, 'path,label,patient,split', [
             f'{name}.png,{label(name)},{patient(name)},{split}'
             for name, split in split_of.items()])), 'group': 'patient'}
-  write = write_csv if kind == 'files' else write_folders
-  (train, group), (test, _) = (write(root / part, [
-      name for name in NAMES if split_of[name] == part])
-                               for part in ('train', 'test'))
-  return {'source': str(root), 'group': group} if kind == 'folders' else {
-      'source': str(train), 'val_source': str(test), 'group': group}
+  train, test = (write_folders(root / part, [
+      name for name in NAMES if split_of[name] == part])[0]
+                 for part in ('train', 'test'))
+  return {'group': PATTERN, **(
+      {'source': str(root)} if kind == 'folders' else
+      {'source': str(train), 'val_source': str(test)})}
 
 
-@pytest.mark.parametrize('kind', ['column', 'folders', 'files', 'val_source'])
+@pytest.mark.parametrize('kind', ['column', 'folders', 'val_source'])
 def test_splits_that_divide_groups_are_an_error_or_a_note(tmp_path, kind):
   section = _write_divided(tmp_path, kind)
   text = '2 of 30 groups of .* have images in several splits: '
@@ -211,6 +172,14 @@ def test_splits_that_divide_groups_are_an_error_or_a_note(tmp_path, kind):
   opened = data.open_dataset(
       data.parse({**section, 'divided_groups': 'allow'}))
   assert re.search(text, opened.description)
+
+
+def test_only_data_of_the_user_have_groups(tmp_path):
+  with pytest.raises(ValueError, match='digits has no groups: only your'):
+    open_split('digits', 'patient')
+  # Data that only an evaluator uses need none.
+  assert data.open_dataset(data.parse({
+      'source': str(tmp_path), 'group': 'patient'}), source='digits')
 
 
 def test_validation_data_without_groups_are_an_error(tmp_path):
@@ -281,8 +250,3 @@ def test_sources_of_groups_keep_eight_bytes_per_example(tmp_path):
   train, test = opened.splits['train'], opened.splits['test']
   assert train.groups is test.groups and train.groups.nbytes == 8 * len(NAMES)
   assert own_data.open_path(path).splits['train'].groups is None
-
-
-def test_the_label_column_is_no_group(tmp_path):
-  with pytest.raises(ValueError, match="'label', the label column of"):
-    own_data.open_path(write_csv(tmp_path)[0], group='label')
