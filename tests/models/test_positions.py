@@ -61,25 +61,19 @@ def test_without_positions_the_order_of_patches_does_not_matter(section):
               apply(params, reversed_patches(IMAGES), **section))
 
 
-def test_2d_positions_concatenate_row_and_column():
-  params = randomized(position='2d')
-  places = [np.concatenate([params['positions_rows'][r],
-                            params['positions_columns'][c]])
+@pytest.mark.parametrize(('position', 'pooling', 'join'), [
+    ('2d', 'cls', lambda *parts: np.concatenate(parts)),
+    ('factorized', 'average', np.add)])
+def test_positions_of_rows_and_columns_are_concatenated_or_added(
+    position, pooling, join):
+  params = randomized(position=position, pooling=pooling)
+  places = [join(params['positions_rows'][r], params['positions_columns'][c])
             for r in range(2) for c in range(3)]
   learned = {
       **without(params, 'positions_rows', 'positions_columns', 'positions_cls'),
-      'positions': jnp.stack([params['positions_cls'][0], *places])}
-  assert_same(apply(params, position='2d'), apply(learned))
-
-
-def test_factorized_positions_add_row_and_column():
-  section = {'position': 'factorized', 'pooling': 'average'}
-  params = randomized(**section)
-  places = [params['positions_rows'][r] + params['positions_columns'][c]
-            for r in range(2) for c in range(3)]
-  learned = {**without(params, 'positions_rows', 'positions_columns'),
-             'positions': jnp.stack(places)}
-  assert_same(apply(params, **section), apply(learned, pooling='average'))
+      'positions': jnp.stack([*params.get('positions_cls', ()), *places])}
+  assert_same(apply(params, position=position, pooling=pooling),
+              apply(learned, pooling=pooling))
 
 
 def test_sincos_positions_follow_moco_v3():

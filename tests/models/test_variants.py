@@ -74,11 +74,6 @@ def test_parameter_count_is_the_published_one(variant):
   assert tree.num_elements(params) == PARAMETERS[variant]
 
 
-def test_settings_of_a_variant_can_be_overridden():
-  config = factory.parse({'variant': 'B/16', 'depth': 2})
-  assert (config.depth, config.width) == (2, 768)
-
-
 def test_num_classes_of_the_config_overrides_the_data_set():
   model = factory.build(
       factory.parse({'variant': 'Ti/16', 'num_classes': 7}), num_classes=1000)
