@@ -27,16 +27,6 @@ def test_metrics_are_means_over_the_examples(toy):
   assert result['accuracy'] < result['accuracy_top_5'] < 1
 
 
-def test_multi_label_precision_counts_unlabelled_images_as_wrong(toy):
-  khot = RNG.integers(0, 2, (EXAMPLES, CLASSES))
-  khot[:, 0] = 1
-  khot[[2, 5, 9]] = 0
-  result = evaluate(toy, labels=khot)
-  hits = khot[np.arange(EXAMPLES), IMAGES.argmax(-1)].sum()
-  assert result['examples'] == EXAMPLES
-  assert result['precision_at_1'] == pytest.approx(hits / result['examples'])
-
-
 @pytest.mark.parametrize(('size', 'garbage'), [
     (1, 0.0), (3, np.nan), (4, 1e30), (16, np.nan)])
 def test_batch_size_and_padding_do_not_change_metrics(toy, size, garbage):

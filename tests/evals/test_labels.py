@@ -17,6 +17,7 @@ LABELS = random_logits.LABELS
 LOGITS = random_logits.LOGITS
 KHOT = random_logits.KHOT.copy()
 KHOT[:, 2] = 0
+KHOT[5] = 0  # An image without labels, which counts as wrong.
 
 
 # Several labels.
