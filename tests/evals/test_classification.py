@@ -34,11 +34,6 @@ def test_batch_size_and_padding_do_not_change_metrics(toy, size, garbage):
       evaluate(toy, size=5), rel=1e-5)
 
 
-def test_a_split_without_examples_is_an_error(toy):
-  with pytest.raises(ValueError, match='has no examples'):
-    evaluate(toy, IMAGES[:0], LABELS[:0])
-
-
 def test_up_to_5_classes_have_no_top_5_accuracy(toy):
   result = toy({'name': 'classification'}, toy.split(
       IMAGES[:, :5], LABELS % 5))(toy.params).metrics

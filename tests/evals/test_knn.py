@@ -72,16 +72,6 @@ def test_ties_go_to_the_lowest_class():
                      temperature=0.07).tolist() == [1]
 
 
-@pytest.mark.parametrize(('k', 'classes', 'words'), [
-    (9, CLASSES, 'evals.test.k is 9, but toy test has only 8 examples'),
-    (2, CLASSES + 1, 'toy test has 4 classes, but toy test has 3')])
-def test_a_training_split_that_does_not_fit_is_an_error(toy, k, classes, words):
-  with pytest.raises(ValueError, match=words):
-    toy({'name': 'knn', 'k': k}, {
-        'train': toy.split(*data(8), num_classes=classes),
-        '': toy.split(*data(8), num_classes=CLASSES)})
-
-
 def test_nan_features_are_an_error(toy):
   images, labels = data(8)
   images[3, 1] = np.nan

@@ -7,7 +7,9 @@ import os
 
 import pytest
 
+from tests import leaves
 from tests import own_data
+from vit_jax import registry
 
 
 def folders(*names):
@@ -39,6 +41,15 @@ FOLDERS = [
      'no class folders; it holds train/, valid/'),
     (folders('tea', os.fsdecode(b'caf\xe9')), {},
      r"'caf\\udce9' is not Unicode text. Rename the file."),
+    (folders('train/a', 'train/b', 'test/a', 'test/b'), {'holdout': 0.25},
+     'is 0.25, but .*test, train'),
+    (folders('a', 'b'), {'val_source': 'digits'},
+     'The validation data has other classes than'),
+    *[(folders('a', 'b'), {'val_source': 'shapes'},
+       'of the kind multi, but .* single')] * leaves.has(
+           registry.SOURCES['shapes']),
+    (folders('a', 'b'), {'val_source': 'digits', 'holdout': 0.2},
+     'val_source and holdout exclude each other'),
     (files('a.tar', 'b.parquet'), {},
      r'holds \S*/b.parquet and \S*/a.tar. Name those to use')]
 

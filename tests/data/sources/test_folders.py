@@ -59,12 +59,8 @@ def test_the_share_of_the_hold_out_is_a_setting_of_data_without_splits(
     config = data.parse({'source': str(tmp_path / 'x'), 'holdout': holdout})
     assert len(data.open_dataset(config, split='test')) == count
   assert len(data.open_dataset(config, split='all')) == 40
-  own_data.write_folders(tmp_path / 'y/train', 'cat', 'dog', count=20)
-  own_data.write_folders(tmp_path / 'y/test', 'cat', 'dog', count=20)
-  for source, message in ((f'{tmp_path}/y', 'is 0.25, but .*test, train'),
-                          ('digits', r'data\.holdout describe')):
-    with pytest.raises(ValueError, match=message):
-      data.open_dataset(data.parse({'source': source, 'holdout': 0.25}))
+  with pytest.raises(ValueError, match=r'data\.holdout describe'):
+    data.open_dataset(data.parse({'source': 'digits', 'holdout': 0.25}))
 
 
 def test_a_single_train_folder_is_split_like_its_class_folders(tmp_path):
@@ -79,9 +75,6 @@ def test_a_single_train_folder_is_split_like_its_class_folders(tmp_path):
       split.replace('test', 'val'): tuple(f'train/{path}' for path in paths)
       for split, paths in own_data.keys(inner).items()}
   assert len(opened.splits['val']) >= 8
-  config = data.parse({'source': str(tmp_path)})
-  with pytest.raises(ValueError, match=r"split 'test' of .* has no labels"):
-    data.open_dataset(config, split='test')
 
 
 def test_images_outside_class_folders_are_counted(tmp_path):

@@ -98,16 +98,6 @@ def test_a_split_column_and_a_split_without_labels(tmp_path, column):
   assert 'test has no labels and is ignored' in opened.description
 
 
-def test_without_other_labelled_splits_a_part_is_held_out(tmp_path):
-  own_data.write_table(tmp_path, 'path,label,split', (
-      (f'{i}.png', i % 2 if i < 30 else '', 'train' if i < 30 else 'test')
-      for i in range(40)), name='metadata.csv')
-  opened = own_data.open_path(tmp_path)
-  assert own_data.sizes(opened) == {'train': 26, 'val': 4}
-  assert ('val 4, chosen by a hash, evaluated on val; test has no labels and '
-          'is ignored') in opened.description
-
-
 def test_rows_of_one_image_are_joined_if_multi_label(tmp_path):
   table = own_data.write_table(tmp_path, 'path,label', [
       '1.png,cat', '2.png,dog|emu', '1.png,', '2.png,cat', '1.png,dog',

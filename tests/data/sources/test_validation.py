@@ -2,11 +2,9 @@
 
 import pytest
 
-from tests import leaves
 from tests import own_data
 from tests import toy
 from vit_jax import data
-from vit_jax import registry
 
 
 @pytest.fixture
@@ -38,16 +36,6 @@ def test_only_trained_data_need_two_classes(tmp_path):
   assert len(own_data.open_splits(two, val_source=one).splits['val']) == 3
   with pytest.raises(ValueError, match='has a single class; a classifier'):
     own_data.open_splits(one, val_source=two)
-
-
-@pytest.mark.parametrize(('change', 'message'), [
-    ({'val_source': 'digits'}, 'The validation data has other classes than'),
-    *[({'val_source': 'shapes'}, 'of the kind multi, but .* single')]
-    * leaves.has(registry.SOURCES['shapes']),
-    ({'holdout': 0.2}, 'val_source and holdout exclude each other')])
-def test_validation_data_must_fit(change, message, folders):
-  with pytest.raises(ValueError, match=message):
-    _open('', **{**folders, **change})
 
 
 def test_a_source_of_evaluators_is_used_whole_unless_they_name_a_split(folders):

@@ -39,8 +39,10 @@ def cache(tmp_path_factory, monkeypatch):
 
 
 def write_csv(root, names=NAMES):
+  # Groups are cleaned as labels are.
   return own_data.write_table(root, 'path,label,patient', [
-      f'{n}.png,{label(n)},{patient(n)}' for n in names]), 'patient'
+      f'{n}.png,{label(n)},' + ('{}\u00e9', '"{}e\u0301 "')[i % 2].format(
+          patient(n)) for i, n in enumerate(names)]), 'patient'
 
 
 def write_folders(root, names=NAMES):
@@ -122,18 +124,7 @@ def test_without_groups_examples_are_in_the_order_of_the_hash_of_their_key(
   train = open_split(path, 'patient')
   keys = [train.key(i) for i in range(len(train))]
   assert keys == sorted(
-      keys, key=lambda key: (digest(patient(key)), digest(key)))
-
-
-def test_cells_of_groups_are_cleaned_as_labels_are(tmp_path):
-  cells = {'P1': ['é', '"e\u0301 "'], 'P2': ['7', ' 7 ']}
-  table = own_data.write_table(tmp_path, 'path,label,patient', [
-      f'{n}.png,{label(n)},{cells.get(patient(n), [patient(n)] * 3)[i % 2]}'
-      for i, n in enumerate(NAMES)])
-  source = open_split(table, 'patient', 'train+test')
-  groups = dict(zip(names_of(source), split_strings.groups(source).tolist()))
-  assert len({*groups.values()}) == 30
-  assert len({of for name, of in groups.items() if patient(name) == 'P1'}) == 1
+      keys, key=lambda key: (digest(f'{patient(key)}\u00e9'), digest(key)))
 
 
 def test_images_in_no_class_folder_need_no_group(tmp_path):
