@@ -63,6 +63,9 @@ def test_processes_together_read_the_batches_of_one_from_any_step(step):
   # The batch size does not change the stream.
   np.testing.assert_equal(_join(*_take(
       64, config, batch_size=1, start_step=16 * step)), _join(*whole))
+  # Nor does the number of threads.
+  np.testing.assert_equal(_take(4, _config(
+      train_ops=OPS, num_threads=8, prefetch=9), start_step=step), whole)
   # A process may hold separate shards.
   np.testing.assert_equal(
       _take(4, config, shards=(0, 3), num_shards=4, start_step=step),
@@ -89,13 +92,6 @@ def test_a_process_reads_only_its_shards():
     # Two rows per batch, at most two batches prefetched.
     assert 10 <= len(dataset.source.read) <= 14
   assert sorted(evaluated) == list(range(50))
-
-
-def test_threads_do_not_change_batches():
-  config = _config(train_ops=OPS)
-  np.testing.assert_equal(
-      _take(5, _config(train_ops=OPS, num_threads=8, prefetch=9)),
-      _take(5, config))
 
 
 @pytest.mark.parametrize(('secs', 'cores', 'most', 'workers'), [

@@ -10,12 +10,10 @@ from tests import toy as toy_lib
 from vit_jax import evals
 from vit_jax import registry
 
-NAMES, TARGETS = tuple('abcdef'), ('age', 'mass')
+TARGETS = ('age', 'mass')
 # Images and labels of a split, and what is known of it.
 SPLITS = {
     'single': (np.eye(6), np.arange(6), {}),
-    'named': (np.eye(6), np.arange(6), {'class_names': NAMES}),
-    'renamed': (np.eye(6), np.arange(6), {'class_names': tuple('abcdxf')}),
     'five': (np.eye(6)[:5, :5], np.arange(5), {}),
     'multi': (np.eye(6), np.eye(6, dtype=int), {}),
     'targets': (np.eye(2), np.eye(2), {'targets': TARGETS}),
@@ -36,8 +34,6 @@ def build(toy, name, split, train='', **options):
     ('knn', 'single', {'train': 'five'},
      'toy test has 5 classes, but toy test has 6'),
     ('classification', 'single', {'num_classes': 7}, '6 without names'),
-    ('multi_label', 'multi', {'num_classes': 7}, '6 without names'),
-    ('classification', 'renamed', {'class_names': NAMES}, 'only here: x'),
     ('classification', 'empty', {}, 'has no examples'),
     ('regression', 'single', {}, 'name=classification'),
     ('regression', 'single', {'targets': TARGETS},
@@ -53,11 +49,6 @@ def test_labels_that_do_not_suit_an_evaluator_are_errors(
     toy, name, split, options, words):
   with pytest.raises(ValueError, match=words):
     build(toy, name, split, **options)(toy.params)
-
-
-@pytest.mark.parametrize('split', ['named', 'single'])
-def test_classes_may_have_no_names(toy, split):
-  assert build(toy, 'classification', split, class_names=NAMES)(toy.params)
 
 
 @pytest.mark.parametrize(('name', 'section', 'words'), [

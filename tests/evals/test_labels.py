@@ -1,6 +1,7 @@
 """Metrics of predictions, compared with scikit-learn, and common rules."""
 
 import functools
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -118,13 +119,7 @@ def test_lost_or_repeated_examples_are_errors(toy, name, count):
 
 @pytest.mark.parametrize('name', ['classification', 'multi_label', 'knn'])
 def test_the_batch_callback_can_stop_an_evaluation(toy, name):
-  calls = []
-
-  def on_batch():
-    calls.append(None)
-    if len(calls) == 3:
-      raise KeyboardInterrupt
-
+  on_batch = mock.Mock(side_effect=(None, None, KeyboardInterrupt))
   with pytest.raises(KeyboardInterrupt):
     build(toy, name)(toy.params, on_batch)
-  assert len(calls) == 3
+  assert on_batch.call_count == 3

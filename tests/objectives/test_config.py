@@ -29,8 +29,6 @@ MASKED_PATCH = {'name': 'masked_patch', 'corrupted': 0.3}
     ({'name': 'mae'}, {'variant': 'R50x1'}, 'but the model is a resnet'),
     ({'name': 'mae'}, {**VIT, 'position': 'relative'},
      "model.position='relative'"),
-    ({'name': 'mae'}, {**VIT, 'position_at': 'layers'},
-     "model.position_at='layers'"),
     ({'name': 'mae'}, {**VIT, 'axial': True, 'pooling': 'average'},
      'model.axial=True'),
     ({'name': 'mae'}, {**VIT, 'patch': (8, 12)},

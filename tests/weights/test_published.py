@@ -85,12 +85,6 @@ def test_settings_without_arrays_are_not_written(settings, words, tmp_path):
   assert not list(tmp_path.iterdir())
 
 
-def test_half_precision_rounds_the_arrays_in_the_file(tmp_path):
-  model = random_models.make_tiny()
-  model.save(tmp_path / 'x.npz', form='npz', dtype='float16')
-  assert npz.open_file(tmp_path / 'x.npz').load('cls').dtype == np.float16
-
-
 @pytest.mark.parametrize(('change', 'words'), [
     ({'head/bias': None}, 'head/dense/bias: expected .*found nothing'),
     ({'Transformer/encoderblock_0/LayerNorm_0/scale': None},

@@ -58,11 +58,8 @@ def test_the_orientation_of_a_camera_is_applied():
 
 @pytest.mark.parametrize(('data', 'message'), [
     (b'', 'not an image of a supported format'),
-    (b'%!PS-Adobe-3.0 EPSF-3.0\n', 'not an image of a supported format'),
     (b'P2 9 9 255\n' + b'1 ' * 81, 'PNM in ASCII is not supported'),
-    (b'P5\n33 24\n6\n', 'not a readable image'),
     (b'\xff\x4f\xff\x51', 'JPEG 2000 is not supported. Convert'),
-    (b'\0\0\0\x0cjP  \r\n', 'JPEG 2000 is not supported'),
     (b'\0\0\0\x20ftypmif1\0\0\0\0mif1avif', 'AVIF is not supported'),
     (GOOD['png'][:-300] + b'\xff' * 300, 'not a readable image'),
     (hostile.png(60_000, 60_000), 'not a readable .* exceeds limit'),

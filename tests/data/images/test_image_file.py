@@ -1,16 +1,12 @@
 """Transparent pixels become white in every mode and depth; others stay."""
 
-import io
-
 import numpy as np
 from PIL import Image
 from PIL import ImageCms
 import pytest
 
 from tests import pictures
-from vit_jax.data import preprocessing
 from vit_jax.data.images import decode
-from vit_jax.inference import images as images_lib
 
 RED = (200, 40, 30)
 NEAR = (200, 40, 31)
@@ -51,15 +47,6 @@ def test_transparent_pixels_become_white_and_others_keep_their_colour(name):
     pixels = np.asarray(decode.decode(file, channels=channels))
     assert (pixels[0, 0] >= 254).all(), pixels[0, 0]
     np.testing.assert_allclose(pixels[0, -1], expected, atol=1)
-
-
-@pytest.mark.parametrize('name', FILES)
-def test_pillow_images_are_composited_like_their_files(name):
-  file, _ = FILES[name]
-  opened = images_lib.open_image(
-      Image.open(io.BytesIO(file)), preprocessing.Preprocess((8, 8)))
-  np.testing.assert_array_equal(
-      np.asarray(opened), np.asarray(decode.decode(file, channels=3)))
 
 
 def test_lab_of_one_channel_is_the_luma_of_its_colour():

@@ -3,7 +3,6 @@
 import pytest
 
 from tests import own_data
-from tests import toy
 from vit_jax import data
 
 
@@ -44,12 +43,3 @@ def test_a_source_of_evaluators_is_used_whole_unless_they_name_a_split(folders):
             for split in ('', 'test')]
   assert [(one.num_examples, one.split) for one in opened] == [
       (20, 'all'), (2, 'test')]
-
-
-def test_a_run_names_what_it_evaluates_on():
-  experiment = toy.build(
-      data={'val_source': 'digits'}, evals={
-          'test': {}, 'knn': {'name': 'knn'}})
-  assert [*map(experiment.describe_evaluator, experiment.config.evals)] == [
-      'test evaluates on 360 images of digits, split val',
-      'knn evaluates on 360 images of digits, split val, with 1,437 of train']

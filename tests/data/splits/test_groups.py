@@ -182,6 +182,12 @@ def test_validation_data_without_groups_are_an_error(tmp_path):
   groups_lib.check_all_have(splits, where='a and b', divided='allow')
 
 
+def divided(names, chosen):
+  """Returns the patients of whom a part of the images is chosen."""
+  left = {*names} - {*chosen}
+  return {*map(patient, chosen)} & {*map(patient, left)}
+
+
 def test_a_subset_has_whole_groups_but_one_and_is_part_of_larger_ones(
     tmp_path):
   path, group = write_csv(tmp_path)
@@ -189,9 +195,7 @@ def test_a_subset_has_whole_groups_but_one_and_is_part_of_larger_ones(
   for count in (1, 7, 20, 50, len(all_names)):
     names = names_of(open_split(path, group, num_examples=count))
     assert len(names) == count and smaller <= {*names}
-    cut = {patient(n) for n in names} & {
-        patient(n) for n in all_names if n not in names}
-    assert len(cut) <= 1
+    assert len(divided(all_names, names)) <= 1
     smaller = {*names}
   half = names_of(open_split(path, group, fraction=0.5))
   assert half == [n for n in all_names if n in half]
@@ -207,9 +211,7 @@ def test_samples_per_class_take_groups_one_after_another(tmp_path):
     for one in ('cat', 'dog'):
       mine = [n for n in drawn if label(n) == one]
       assert len(mine) == 9
-      cut = {patient(n) for n in mine} & {
-          patient(n) for n in names if n not in mine}
-      assert len(cut) <= 1
+      assert len(divided(names, mine)) <= 1
   assert samples[0] != samples[1]
 
 
