@@ -1,15 +1,19 @@
 """The batch at step s is a pure function of (seed, s)."""
 
+import copy
 import dataclasses
+import functools
 import itertools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tests import in_memory
 from vit_jax import data
 from vit_jax.data import examples
+from vit_jax.data import on_device
 from vit_jax.data import pipeline
 
 OPS = [{'op': 'inception_crop'}, {'op': 'flip'}, {'op': 'pad_crop'}]
@@ -169,6 +173,19 @@ def test_label_lists_are_padded_and_become_k_hot_on_the_device(
       prepare(batch, None, train=False)['label'], dense)
 
 
+def test_k_hot_needs_no_communication():
+  mesh = jax.sharding.Mesh(np.array(jax.devices()), ('data',))
+  rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec('data'))
+  labels = jax.ShapeDtypeStruct((64, 32), jnp.int32, sharding=rows)
+  compiled = jax.jit(functools.partial(
+      on_device.k_hot, num_classes=30_000), out_shardings=rows,
+  ).lower(labels).compile()
+  for collective in ('all-gather', 'all-reduce', 'all-to-all', 'permute'):
+    assert collective not in compiled.as_text()
+  # The array [batch, labels, classes] is never materialised.
+  assert compiled.memory_analysis().temp_size_in_bytes < 2**20
+
+
 @pytest.mark.parametrize('labels,message', [
     ((0, 1, 2), r'Example 1 .*\(image 1\).*3 labels.*max_labels is 2.*=3'),
     ((0, -1), r'Example 1 .*\(image 1\).*the label -1.* 5 classes'),
@@ -189,3 +206,33 @@ def test_the_batch_size_must_divide_into_shards():
   with pytest.raises(ValueError, match='6 does not divide into 4 shards'):
     data.train_batches(
         config, data.open_dataset(config), seed=0, batch_size=6, num_shards=4)
+
+
+def test_a_cache_changes_no_batch_and_reads_each_example_once():
+  settings = {'train_ops': OPS, 'split': 'train[:20]', 'num_threads': 1}
+  config = _config(cache_mib=1, **settings)
+  opened = data.open_dataset(config)
+  source = in_memory.Recording(opened.source)
+  batches = data.train_batches(
+      config, dataclasses.replace(opened, source=source), seed=0, batch_size=16)
+  np.testing.assert_equal(
+      list(itertools.islice(batches, 6)), _take(6, _config(**settings)))
+  batches.close()
+  assert sorted(source.read) == list(range(20))
+
+
+def test_the_cache_is_bounded():
+  config = _config(source='shapes', cache_mib=2)
+  opened = data.open_dataset(config)
+  load = examples.LoadExample(opened, config, train=False)
+  opened.cache.num_bytes = 2**21 - 500
+  for index in range(4):
+    load.image(index)
+  assert list(opened.cache) == [0, 1]
+
+
+def test_changed_data_sets_and_other_processes_have_an_empty_cache():
+  opened = data.open_dataset(_config())
+  opened.cache[0] = {'label': 'a'}
+  assert not dataclasses.replace(opened, num_classes=5).cache
+  assert not copy.copy(opened.cache)  # Like pickling.

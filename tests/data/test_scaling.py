@@ -3,6 +3,7 @@
 import dataclasses
 import re
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -20,11 +21,6 @@ DATASET = dataset_lib.Dataset(
 
 def parsed(**section):
   return data.parse({'resolution': 8, **section})
-
-
-def with_labels(labels):
-  return dataclasses.replace(
-      DATASET, source=in_memory.Arrays(IMAGES, np.asarray(labels)))
 
 
 def test_mean_and_std_ignore_missing_values():
@@ -59,7 +55,8 @@ def test_batches_hold_standardised_targets_and_nan_where_missing():
 ])
 def test_invalid_targets_are_errors(section, labels, message):
   with pytest.raises(ValueError, match=re.escape(message)):
-    dataset = with_labels(labels)
+    dataset = dataclasses.replace(
+        DATASET, source=in_memory.Arrays(IMAGES, np.asarray(labels)))
     config = data.measured(parsed(**section), dataset)
     data.prepare(config, dataset)
 
@@ -81,3 +78,15 @@ def test_another_scale_of_pixels_is_noted(ours, trained, note):
       data.DataConfig(source='digits', **ours),
       value_scale_lib.ValueScale(**trained)) == (
           [f'note: {note}'.format('but the weights are for')] if note else [])
+
+
+def test_pixels_are_normalised_per_channel():
+  image = np.random.default_rng(0).integers(
+      0, 256, (2, 4, 5, 3), dtype=np.uint8)
+  mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+  scale = value_scale_lib.ValueScale(mean, std)
+  result = scale.normalize(scale.to_unit(jnp.asarray(image)))
+  assert result.dtype == jnp.float32
+  np.testing.assert_allclose(
+      result, (image / 255 - np.array(mean)) / np.array(std), rtol=1e-5,
+      atol=1e-6)

@@ -21,6 +21,38 @@ KHOT[:, 2] = 0
 KHOT[5] = 0  # An image without labels, which counts as wrong.
 
 
+# One label.
+
+
+def classify(toy, *, images=LOGITS, labels=LABELS, **split):
+  return toy({'name': 'classification'}, toy.split(
+      images, labels, **split))(toy.params).metrics
+
+
+def test_metrics_are_means_over_the_examples(toy):
+  logits = LOGITS.astype(np.float64)
+  log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+  ranks = (logits > logits[np.arange(EXAMPLES), LABELS][:, None]).sum(-1)
+  result = classify(toy)
+  assert result == pytest.approx({
+      'loss': -log_p[np.arange(EXAMPLES), LABELS].mean(),
+      'accuracy': (ranks < 1).mean(), 'accuracy_top_5': (ranks < 5).mean(),
+      'examples': EXAMPLES}, rel=1e-5)
+  assert result['accuracy'] < result['accuracy_top_5'] < 1
+
+
+@pytest.mark.parametrize(('size', 'garbage'), [
+    (1, 0.0), (3, np.nan), (4, 1e30), (64, np.nan)])
+def test_batch_size_and_padding_do_not_change_metrics(toy, size, garbage):
+  assert classify(toy, size=size, garbage=garbage) == pytest.approx(
+      classify(toy, size=5), rel=1e-5)
+
+
+def test_up_to_5_classes_have_no_top_5_accuracy(toy):
+  assert set(classify(toy, images=LOGITS[:, :5])) == {
+      'loss', 'accuracy', 'examples'}
+
+
 # Several labels.
 
 
@@ -35,8 +67,7 @@ def test_mean_average_precision_ignores_absent_classes(toy):
       'precision_at_1': pytest.approx(
           KHOT[np.arange(EXAMPLES), LOGITS.argmax(-1)].mean()),
       'loss': got.metrics['loss'], 'examples': EXAMPLES}
-  assert toy({'name': 'classification'}, toy.split(
-      LOGITS, KHOT))(toy.params).metrics == got.metrics
+  assert classify(toy, labels=KHOT) == got.metrics
   assert np.isnan(got.tables['average_precision']).tolist() == [
       not t for t in there]
 

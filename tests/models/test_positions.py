@@ -109,20 +109,6 @@ def test_shared_positions_equal_identical_positions_per_layer(position):
   assert np.abs(got - apply(stacked, **own)['logits']).max() > 1e-3
 
 
-def test_shared_positions_are_added_before_each_layer():
-  section = {'position_at': 'shared', 'mlp_dim': 4}
-  params = randomized(**section)
-  # If all branches return 0, each layer adds the positions and nothing else.
-  params = {name: jnp.zeros_like(leaf) if '/out/' in name else leaf
-            for name, leaf in params.items()}
-  outputs = apply(params, capture=True, **section)
-  last = outputs['layers']['after_mlp'][-1]
-  np.testing.assert_allclose(
-      last - outputs['embedded'],
-      np.broadcast_to(2 * params['positions'], last.shape), rtol=1e-4,
-      atol=1e-5)
-
-
 def test_axial_layers_add_positions_once():
   section = {'axial': True, 'pooling': 'average'}
   params = randomized(position_at='layers', **section)

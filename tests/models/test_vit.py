@@ -122,6 +122,7 @@ def reference(params, image, c):
   z = embedded = z + p.get('positions', np.zeros_like(z))
   for i in range(c.depth):
     layer = jax.tree.map(lambda leaf, i=i: leaf[i], p['encoder']['layers'])
+    z = z + layer.get('positions', 0)  # Appendix D.4.
     if 'row' not in layer:
       z = block(z, layer, c, [np.arange(len(z))])
       continue
@@ -162,6 +163,7 @@ def reference(params, image, c):
     ({'pooling': 'average', 'axial': True}, (8, 12, 3)),
     ({'pooling': 'attention', 'axial': True, 'patch': 2}, (4, 6, 1)),
     ({'position': 'relative'}, (8, 8, 3)),
+    ({'position_at': 'layers'}, (8, 8, 3)),
 ], ids=str)
 def test_forward_pass_is_equations_1_to_4(section, image):
   model, params = build(image, **section)

@@ -33,7 +33,6 @@ MASKED_PATCH = {'name': 'masked_patch', 'corrupted': 0.3}
      'model.axial=True'),
     ({'name': 'mae'}, {**VIT, 'patch': (8, 12)},
      'of 1 patches leaves 0 visible'),
-    (MASKED_PATCH, {'variant': 'R50x1'}, 'but the model is a resnet'),
     (MASKED_PATCH, {'variant': 'R50+B/16'}, 'but the model is a hybrid'),
     (MASKED_PATCH, {**VIT, 'patch': (8, 12)},
      'rounds to 0. Use a larger fraction'),

@@ -35,7 +35,6 @@ def test_wrong_sections_are_errors(section, words):
 @pytest.mark.parametrize('name, section, words', [
     ('constant', {'end': 0.1}, "the schedule 'constant' has no end; only "
                                'linear and polynomial and cosine do.'),
-    ('linear', {'power': 2.0}, "'linear' has no power; only polynomial"),
     ('polynomial', {'power': 0.0}, 'power must be above 0'),
     ('stair', {}, 'stair needs stairs'),
     ('stair', {'stairs': [[{'steps': 9}, -1.0]]},

@@ -98,6 +98,8 @@ TABLES = [
      '1 of the classes of .* have no image in train, only in other splits: b'),
     (['path,label,split', '1.png,,train', '2.png,b,test'], {},
      'training images of .* have no labels'),
+    (['path,label,split', '1.png,,test', '2.png,a,train', '3.png,,train'], {},
+     '1 of 2 cells .*row 3: None'),
     (['path,label', '1.png,a', '2.png,b'], {'table.label': 'labels'},
      "'labels'. Did you mean 'label'"),
     (['path,label', '1.png,a', '2.png,b'], {'group': 'label'},

@@ -100,10 +100,3 @@ def test_cells_beyond_the_declared_classes_are_errors(cell):
   with pytest.raises(ValueError, match='row 2: .*one of 2 classes .* cat, dog'):
     parse([0 if isinstance(cell, int) else 'cat', cell],
           class_names=('cat', 'dog'))
-
-
-def test_the_row_of_a_table_is_named():
-  with pytest.raises(ValueError, match='row 21'):
-    labels_lib.parse(
-        {'label': pa.array(['a', 'b'] * 10 + [None])}, np.arange(10, 21),
-        columns_lib.DEFAULT, where='a.csv')

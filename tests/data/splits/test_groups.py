@@ -146,16 +146,14 @@ def _write_divided(root, kind):
   train, test = (write_folders(root / part, [
       name for name in NAMES if split_of[name] == part])[0]
                  for part in ('train', 'test'))
-  return {'group': PATTERN, **(
-      {'source': str(root)} if kind == 'folders' else
-      {'source': str(train), 'val_source': str(test)})}
+  return {'source': str(train), 'val_source': str(test), 'group': PATTERN}
 
 
-@pytest.mark.parametrize('kind', ['column', 'folders', 'val_source'])
+@pytest.mark.parametrize('kind', ['column', 'val_source'])
 def test_splits_that_divide_groups_are_an_error_or_a_note(tmp_path, kind):
   section = _write_divided(tmp_path, kind)
   text = '2 of 30 groups of .* have images in several splits: '
-  test = 'test' if kind in ('column', 'folders') else 'val'
+  test = 'test' if kind == 'column' else 'val'
   for counts in (rf'P3\S* \(train 4, {test} 1\)',
                  rf'P21\S* \(train 1, {test} 2\)'):
     with pytest.raises(ValueError, match=f'{text}.*{counts}.*=allow'):
