@@ -105,6 +105,17 @@ def attention_pooling(x, p, c):
   return (pooled + mlp(normed, p['mlp'], c))[0]
 
 
+def positions_of(p, c):
+  """Position embeddings of all tokens (appendix D.4), or 0."""
+  if 'positions_rows' not in p:
+    return p.get('positions', 0)
+  join = np.add if c.position == 'factorized' else (
+      lambda *parts: np.concatenate(parts))
+  return np.stack([*p.get('positions_cls', ()), *(
+      join(row, column) for row in p['positions_rows']
+      for column in p['positions_columns'])])
+
+
 def reference(params, image, c):
   """One image in float64, patch by patch, head by head."""
   p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
@@ -119,10 +130,11 @@ def reference(params, image, c):
   if 'cls' in p:
     tokens = [p['cls'][0], *tokens]
   z = np.stack(tokens)
-  z = embedded = z + p.get('positions', np.zeros_like(z))
+  is_shared = getattr(c, 'position_at', 'stem') == 'shared'
+  z = embedded = z + (0 if is_shared else positions_of(p, c))
   for i in range(c.depth):
     layer = jax.tree.map(lambda leaf, i=i: leaf[i], p['encoder']['layers'])
-    z = z + layer.get('positions', 0)  # Appendix D.4.
+    z = z + positions_of(p if is_shared else layer.get('row', layer), c)
     if 'row' not in layer:
       z = block(z, layer, c, [np.arange(len(z))])
       continue
@@ -163,7 +175,11 @@ def reference(params, image, c):
     ({'pooling': 'average', 'axial': True}, (8, 12, 3)),
     ({'pooling': 'attention', 'axial': True, 'patch': 2}, (4, 6, 1)),
     ({'position': 'relative'}, (8, 8, 3)),
-    ({'position_at': 'layers'}, (8, 8, 3)),
+    ({'position': '2d'}, (8, 12, 3)),
+    ({'position': 'factorized', 'pooling': 'average'}, (8, 12, 3)),
+    ({'position': '2d', 'position_at': 'layers'}, (8, 12, 3)),
+    *(({'position_at': at, **axial}, (8, 12, 3)) for at in ('layers', 'shared')
+      for axial in ({}, {'axial': True, 'pooling': 'average'})),
 ], ids=str)
 def test_forward_pass_is_equations_1_to_4(section, image):
   model, params = build(image, **section)
