@@ -84,17 +84,15 @@ def test_masks_are_undecoded(tmp_path):
   assert set(load(0, np.random.default_rng(0))) == {'image', 'label', 'mask'}
 
 
-def test_the_evaluation_split_exists_or_is_the_published_one(
+def test_the_evaluation_split_is_the_published_one_if_there_is_one(
     prepare, open_tfds):
-  prepare(splits=('train', 'validation'))
-  prepare('both', splits=('test', 'train', 'val'))
-  prepare('cifar10', splits=('train', 'validation'))
-  assert open_tfds('tiny').eval_split == 'validation'
-  assert open_tfds('both').eval_split == 'test'
-  assert open_tfds('cifar10').eval_split == 'test'
+  for name, split in (('tiny', 'validation'), ('cifar10', 'test')):
+    prepare(name, splits=('train', 'validation'))
+    assert open_tfds(name).eval_split == split
 
 
-def test_the_newest_or_the_given_version_is_opened(prepare, open_tfds):
+def test_the_newest_or_given_version_and_the_only_config_are_opened(
+    prepare, open_tfds):
   prepare(version='2.0.0', labels=((0,),))
   prepare(version='10.0.0', labels=((0,),) * 3)
   for name, expected in (('tiny', 3), ('tiny:2.0.0', 1), ('tiny:2.*.*', 1)):
@@ -105,15 +103,12 @@ def test_the_newest_or_the_given_version_is_opened(prepare, open_tfds):
     assert source.numbering == ('tiny train', 0)
   with pytest.raises(ValueError, match='2.0.0, 10.0.0, not in 3.0.0'):
     open_tfds('tiny:3.0.0')
-
-
-def test_the_only_config_is_opened(prepare, open_tfds):
-  prepare('tiny/rgb')
-  assert len(open_tfds('tiny').splits['train']) == 2
-  prepare('tiny/grey')
-  with pytest.raises(ValueError, match='tiny/grey, tiny/rgb'):
-    open_tfds('tiny')
-  assert len(open_tfds('tiny/grey').splits['train']) == 2
+  prepare('other/rgb')
+  assert len(open_tfds('other').splits['train']) == 2
+  prepare('other/grey')
+  with pytest.raises(ValueError, match='other/grey, other/rgb'):
+    open_tfds('other')
+  assert len(open_tfds('other/grey').splits['train']) == 2
 
 
 def test_a_missing_data_set_gets_the_command_that_prepares_it(
