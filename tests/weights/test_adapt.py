@@ -82,14 +82,6 @@ def test_every_parameter_of_either_model_is_reported():
           source['positions'], old_grid=(3, 3), new_grid=(4, 5)))
 
 
-def test_a_head_may_be_loaded():
-  source = params()
-  adapted, rows = adapt(source, initial(), new=[])
-  assert {row.status for row in rows.values()} == {'loaded'}
-  np.testing.assert_array_equal(
-      adapted['head']['dense']['kernel'], source['head']['dense']['kernel'])
-
-
 # From a class token to average pooling: the grid is the same, the tokens before
 # it are not, and no resizing makes them so.
 WITHOUT_CLS = {'ignored': ['cls', 'head/.*']}
