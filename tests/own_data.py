@@ -19,6 +19,12 @@ def write(root, *names):
     (root / name).write_bytes(os.fsencode(name))
 
 
+def write_folders(root, *folders, count=3):
+  """Writes images in each folder, which are called 0.png, 1.png, ..."""
+  write(root, *(f'{folder}/{i}.png' for folder in folders
+                for i in range(count)))
+
+
 def write_table(root, header, rows, *, name='labels.csv', images=True):
   """Writes a table, and its images, whose paths are the first cells."""
   rows = [row if isinstance(row, str) else ','.join(map(str, row))

@@ -1,15 +1,19 @@
 """The batch at step s is a pure function of (seed, s)."""
 
+import copy
 import dataclasses
+import functools
 import itertools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tests import in_memory
 from vit_jax import data
 from vit_jax.data import examples
+from vit_jax.data import on_device
 from vit_jax.data import pipeline
 
 OPS = [{'op': 'inception_crop'}, {'op': 'flip'}, {'op': 'pad_crop'}]
@@ -53,18 +57,22 @@ def test_batches_have_the_abstract_shapes():
     assert batch['mask'].tolist() == [1] * 16
 
 
-def test_processes_together_read_the_batch_of_a_single_process():
+@pytest.mark.parametrize('step', [2, 40])
+def test_processes_together_read_the_batches_of_one_from_any_step(step):
   config = _config(train_ops=OPS)
-  whole = _take(4, config, start_step=2)
-  parts = [_take(4, config, shards=(i,), num_shards=4, start_step=2)
+  whole = _take(step + 4, config)[step:]
+  parts = [_take(4, config, shards=(i,), num_shards=4, start_step=step)
            for i in range(4)]
   np.testing.assert_equal([_join(*step) for step in zip(*parts)], whole)
   # The batch size does not change the stream.
-  np.testing.assert_equal(
-      _join(*_take(64, config, batch_size=1, start_step=32)), _join(*whole))
+  np.testing.assert_equal(_join(*_take(
+      64, config, batch_size=1, start_step=16 * step)), _join(*whole))
+  # Nor does the number of threads.
+  np.testing.assert_equal(_take(4, _config(
+      train_ops=OPS, num_threads=8, prefetch=9), start_step=step), whole)
   # A process may hold separate shards.
   np.testing.assert_equal(
-      _take(4, config, shards=(0, 3), num_shards=4, start_step=2),
+      _take(4, config, shards=(0, 3), num_shards=4, start_step=step),
       [_join(*step) for step in zip(parts[0], parts[3])])
 
 
@@ -90,13 +98,6 @@ def test_a_process_reads_only_its_shards():
   assert sorted(evaluated) == list(range(50))
 
 
-def test_threads_do_not_change_batches():
-  config = _config(train_ops=OPS)
-  np.testing.assert_equal(
-      _take(5, _config(train_ops=OPS, num_threads=8, prefetch=9)),
-      _take(5, config))
-
-
 @pytest.mark.parametrize(('secs', 'cores', 'most', 'workers'), [
     (0.005, 64, 'auto', 0), (0.3, 64, 'auto', 1), (3.0, 64, 'auto', 8),
     (3.0, 8, 'auto', 3), (3.0, 2, 'auto', 0), (0.005, 64, 8, 0),
@@ -108,14 +109,6 @@ def test_workers_repay_the_time_to_start_them(
   config = _config()
   load = examples.LoadExample(data.open_dataset(config), config, train=False)
   assert pipeline.choose_workers(load, most=most, cores=cores) == workers
-
-
-@pytest.mark.parametrize('step', [1, 40])
-def test_starting_at_a_step_skips_to_it(step):
-  config = _config(train_ops=OPS)
-  last = _take(step + 1, config, batch_size=4)[-1]
-  (first,) = _take(1, config, batch_size=4, start_step=step)
-  np.testing.assert_equal([first], [last])
 
 
 def test_every_epoch_has_every_example_once_in_a_new_order():
@@ -180,6 +173,19 @@ def test_label_lists_are_padded_and_become_k_hot_on_the_device(
       prepare(batch, None, train=False)['label'], dense)
 
 
+def test_k_hot_needs_no_communication():
+  mesh = jax.sharding.Mesh(np.array(jax.devices()), ('data',))
+  rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec('data'))
+  labels = jax.ShapeDtypeStruct((64, 32), jnp.int32, sharding=rows)
+  compiled = jax.jit(functools.partial(
+      on_device.k_hot, num_classes=30_000), out_shardings=rows,
+  ).lower(labels).compile()
+  for collective in ('all-gather', 'all-reduce', 'all-to-all', 'permute'):
+    assert collective not in compiled.as_text()
+  # The array [batch, labels, classes] is never materialised.
+  assert compiled.memory_analysis().temp_size_in_bytes < 2**20
+
+
 @pytest.mark.parametrize('labels,message', [
     ((0, 1, 2), r'Example 1 .*\(image 1\).*3 labels.*max_labels is 2.*=3'),
     ((0, -1), r'Example 1 .*\(image 1\).*the label -1.* 5 classes'),
@@ -200,3 +206,33 @@ def test_the_batch_size_must_divide_into_shards():
   with pytest.raises(ValueError, match='6 does not divide into 4 shards'):
     data.train_batches(
         config, data.open_dataset(config), seed=0, batch_size=6, num_shards=4)
+
+
+def test_a_cache_changes_no_batch_and_reads_each_example_once():
+  settings = {'train_ops': OPS, 'split': 'train[:20]', 'num_threads': 1}
+  config = _config(cache_mib=1, **settings)
+  opened = data.open_dataset(config)
+  source = in_memory.Recording(opened.source)
+  batches = data.train_batches(
+      config, dataclasses.replace(opened, source=source), seed=0, batch_size=16)
+  np.testing.assert_equal(
+      list(itertools.islice(batches, 6)), _take(6, _config(**settings)))
+  batches.close()
+  assert sorted(source.read) == list(range(20))
+
+
+def test_the_cache_is_bounded():
+  config = _config(source='shapes', cache_mib=2)
+  opened = data.open_dataset(config)
+  load = examples.LoadExample(opened, config, train=False)
+  opened.cache.num_bytes = 2**21 - 500
+  for index in range(4):
+    load.image(index)
+  assert list(opened.cache) == [0, 1]
+
+
+def test_changed_data_sets_and_other_processes_have_an_empty_cache():
+  opened = data.open_dataset(_config())
+  opened.cache[0] = {'label': 'a'}
+  assert not dataclasses.replace(opened, num_classes=5).cache
+  assert not copy.copy(opened.cache)  # Like pickling.

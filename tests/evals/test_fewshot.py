@@ -4,7 +4,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from scipy import special
 from sklearn import linear_model
 
 from tests import in_memory
@@ -42,15 +41,19 @@ def sample(toy, images, labels, *, count, seeds):
                    ranks=ranks[:, kept]), images[kept], labels[kept]
 
 
+def evaluate(toy, train, test, **section):
+  """Returns the metrics of a split of training images and images, labels."""
+  return toy({'name': 'fewshot', **section}, {
+      'train': train, '': toy.split(*test, num_classes=CLASSES)})(
+          toy.params).metrics
+
+
 @pytest.mark.parametrize('penalty', [0.5, 1024.0])
 def test_accuracy_is_the_mean_over_samples(toy, penalty):
   images, labels = examples(12)
   train, few, few_labels = sample(toy, images, labels, count=5, seeds=3)
-  test_images, test_labels = examples(9)
-  got = toy({'name': 'fewshot', 'shots': [2, 5], 'penalty': penalty}, {
-      'train': train,
-      '': toy.split(test_images, test_labels, num_classes=CLASSES)})(
-          toy.params).metrics
+  test_images, test_labels = test = examples(9)
+  got = evaluate(toy, train, test, shots=[2, 5], penalty=penalty)
   for shots in (2, 5):
     expected = []
     for ranks in train.ranks:
@@ -64,48 +67,33 @@ def test_accuracy_is_the_mean_over_samples(toy, penalty):
   assert 0.25 < got['5_shot'] < 1
 
 
-def test_a_linear_probe_minimises_the_penalised_loss():
+def test_the_penalty_of_a_linear_probe_is_chosen_on_held_out_images():
   x, labels = examples(30)
   x = (x - x.mean(0, np.float64)) / x.std(0)
   held_out = np.arange(len(x)) % 5 == 4
-  fitted = fewshot.logistic_regression(x, labels, held_out=held_out)
-  penalty = 1 / (fitted.C * len(x))
-  weights = np.r_[fitted.coef_.T, fitted.intercept_[None]]
-
-  def gradient(penalty):
-    columns = np.c_[x, np.ones(len(x))]
-    errors = special.softmax(columns @ weights, 1) - np.eye(CLASSES)[labels]
-    return columns.T @ errors / len(x) + penalty * np.r_[
-        weights[:-1], 0 * weights[-1:]]
-
-  assert np.abs(gradient(penalty)).max() < 3e-4
-  assert np.abs(gradient(penalty / 10)).max() > 1e-3
-  assert fewshot.LINEAR_PENALTIES[0] > penalty > fewshot.LINEAR_PENALTIES[-1]
-  strongest = fewshot.logistic_regression(
-      x, labels, held_out=np.zeros(len(x), bool))
-  np.testing.assert_allclose(1 / strongest.C, (
-      fewshot.LINEAR_PENALTIES[0] * len(x)))
+  penalties = [1 / (fitted.C * len(x)) for fitted in (
+      fewshot.logistic_regression(x, labels, held_out=rows)
+      for rows in (held_out, np.zeros(len(x), bool)))]
+  # Of the mean loss; without held-out images, it is the strongest.
+  assert fewshot.LINEAR_PENALTIES[0] == pytest.approx(penalties[1])
+  assert penalties[1] > penalties[0] > fewshot.LINEAR_PENALTIES[-1]
 
 
 def test_classifiers_share_samples_and_all_images_are_one_sample(toy):
   images, labels = examples(12)
   images, labels = images[5:], labels[5:]  # The first class has 7 images.
   train, few, few_labels = sample(toy, images, labels, count=12, seeds=2)
-  queries, expected = examples(9)
-  splits = {'train': train,
-            '': toy.split(queries, expected, num_classes=CLASSES)}
-  section = {'name': 'fewshot', 'shots': [10, 0], 'seeds': 2,
-             'classifiers': ['ridge', 'linear', 'knn']}
-  got = toy(section, splits)(toy.params).metrics
-  nearest = toy({'name': 'knn', 'k': 20}, splits)(toy.params).metrics
+  test = examples(9)
+  section = {'shots': [10, 0], 'classifiers': ['ridge', 'linear', 'knn']}
+  got = evaluate(toy, train, test, seeds=2, **section)
+  nearest = evaluate(toy, train, test, name='knn', k=20)
   assert got['knn_all_shot'] == nearest['accuracy']
   alone = []  # The metrics of each sample, without the other images.
   for ranks in train.ranks:
     rows = ranks < 10
-    alone.append(toy({**section, 'seeds': 1}, {
-        **splits, 'train': toy.split(
-            few[rows], few_labels[rows], num_classes=CLASSES,
-            ranks=ranks[None, rows])})(toy.params).metrics)
+    alone.append(evaluate(toy, toy.split(
+        few[rows], few_labels[rows], num_classes=CLASSES,
+        ranks=ranks[None, rows]), test, seeds=1, **section))
   for metric in ('10_shot', 'linear_10_shot', 'knn_10_shot'):
     assert got[metric] == pytest.approx(np.mean([m[metric] for m in alone]))
   assert {'10_shot', '10_shot_std', 'linear_10_shot', 'linear_10_shot_std',
@@ -124,17 +112,15 @@ def test_a_linear_probe_holds_out_whole_groups(toy, monkeypatch):
                     ranks=np.tile(np.arange(15), CLASSES)[None])
   train = dataclasses.replace(train, dataset=dataclasses.replace(
       train.dataset, source=Grouped(len(images))))
-  splits = {'train': train, '': toy.split(*examples(3), num_classes=CLASSES)}
   found, fit = [], fewshot.logistic_regression
   monkeypatch.setattr(fewshot, 'logistic_regression', lambda x, y, held_out: (
       found.append((held_out, y)), fit(x, y, held_out=held_out))[1])
-  toy({'name': 'fewshot', 'shots': [0], 'seeds': 1,
-       'classifiers': ['linear']}, splits)(toy.params)
-  (held_out, y), = found
+  for shots in (0, 4):
+    evaluate(toy, train, examples(3), shots=[shots], seeds=1,
+             classifiers=['linear'])
+  (held_out, y), (few, _) = found
   assert np.unique(held_out.reshape(-1, 3), axis=1).shape[1] == 1
   for c in range(CLASSES):  # A fifth of the five groups of each class.
     assert held_out[y == c].sum() == 3
   # With few images per class, the penalty is the strongest.
-  toy({'name': 'fewshot', 'shots': [4], 'seeds': 1,
-       'classifiers': ['linear']}, splits)(toy.params)
-  assert not found[1][0].any()
+  assert not few.any()

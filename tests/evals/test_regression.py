@@ -1,15 +1,12 @@
 """Regression metrics, compared with scikit-learn."""
 
 import functools
-import re
 
 import numpy as np
 import pytest
 from sklearn import metrics as sklearn_metrics
 
-from tests import leaves
 from vit_jax import losses
-from vit_jax import registry
 
 RNG = np.random.default_rng(0)
 ANSWERS = RNG.normal(size=(10, 2)).astype(np.float32)
@@ -63,24 +60,3 @@ def test_a_nan_prediction_gives_nan_metrics(toy, split):
   found = build(toy, {'name': 'regression'}, broken)(toy.params).metrics
   assert np.isnan(found['mean_absolute_error_age']) and np.isnan(found['r2'])
   assert np.isfinite(found['r2_mass'])
-
-
-@pytest.mark.parametrize('name', [name for name in (
-    'classification', 'confusion', 'calibration', 'multi_label', 'knn')
-    if leaves.has(registry.EVALUATORS[name])])
-def test_class_evaluators_refuse_regression_targets(toy, split, name):
-  with pytest.raises(ValueError, match=re.escape(
-      'evals.test measures classes, but the labels of toy test are '
-      'regression targets (age, mass). Use '
-      '--config.evals.test.name=regression.')):
-    build(toy, {'name': name}, split)
-
-
-def test_regression_of_classes_is_an_error(toy, split):
-  classes = toy.split(np.eye(2), [0, 1])
-  with pytest.raises(ValueError, match='name=classification'):
-    build(toy, {'name': 'regression'}, classes, targets=())
-  with pytest.raises(ValueError, match=r'the model \(toy\) predicts regression '
-                     r'targets \(age, mass\), but toy test has classes.*table.'
-                     'label=age,mass'):
-    build(toy, {'name': 'regression'}, classes)

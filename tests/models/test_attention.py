@@ -76,27 +76,3 @@ def test_only_gpus_have_the_kernel():
   assert factory.for_devices(config, [GPU] * 2).attention == 'cudnn'
   for device in (CPU, TPU):
     assert factory.for_devices(config, [device] * 2).attention == 'plain'
-
-
-def test_fused_attention_in_float32_is_an_error():
-  with pytest.raises(ValueError, match="'cudnn' needs bfloat16.*'float32'"):
-    factory.parse({**TINY, 'attention': 'cudnn', 'dtype': 'float32'})
-
-
-@pytest.mark.parametrize(('dtype', 'tolerance'), [
-    ('float32', 1e-6), ('bfloat16', 2e-2)])
-def test_recomputed_weights_give_the_gradients_of_kept_ones(dtype, tolerance):
-  rng = np.random.default_rng(0)
-  query, key, value, seen = (
-      jnp.asarray(rng.normal(size=(2, 5, 3, 8)), dtype) for _ in range(4))
-
-  def outputs(attend):
-    values, pullback = jax.vjp(attend, query, key, value)
-    return values, *pullback(seen)
-
-  kept = outputs(lambda *qkv: attention_lib.dot_product_attention(*qkv)[0])
-  recomputed = outputs(attention_lib.recomputed_attention)
-  np.testing.assert_array_equal(kept[0], recomputed[0])
-  for one, other in zip(kept[1:], recomputed[1:]):
-    np.testing.assert_allclose(
-        one.astype('float32'), other.astype('float32'), atol=tolerance)

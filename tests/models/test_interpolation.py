@@ -76,25 +76,7 @@ def test_stacked_positions_are_resized_per_layer(method):
   np.testing.assert_allclose(got, np.stack(want), rtol=1e-5, atol=1e-6)
 
 
-# Parameters by name, with their shapes on grids of 3x4 and of 5x2.
-TABLES = {
-    'positions': ((13, 6), (11, 6)),
-    'encoder/layers/positions': ((2, 12, 6), (2, 10, 6)),
-    'positions_rows': ((3, 6), (5, 6)),
-    'encoder/layers/positions_columns': ((2, 4, 6), (2, 2, 6)),
-    'encoder/layers/row/positions_rows': ((2, 3, 6), (2, 5, 6)),
-}
 SIZES = {'old_grid': (3, 4), 'new_grid': (5, 2)}
-
-
-@pytest.mark.parametrize('name', [*TABLES, 'positions_cls', 'cls',
-                                  'encoder/layers/mlp/out/bias'])
-def test_same_grid_and_other_parameters_are_unchanged(name):
-  values = RNG.normal(size=TABLES.get(name, [(3, 4)])[0])
-  assert resize(
-      name, values, old_grid=(3, 4), new_grid=(3, 4)) is values
-  if name not in TABLES:
-    assert resize(name, values, **SIZES) is values
 
 
 def concatenated(rows, columns):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests import random_models
+from tests.models import test_encoder
 from vit_jax import tree
 from vit_jax.models import factory
 from vit_jax.models import layers
@@ -153,38 +154,30 @@ def test_forward_pass_follows_the_definition(kind, image, backbone):
         reference(params, images[i], model.config, kind), rtol=2e-4, atol=2e-4)
 
 
-@pytest.fixture(scope='module')
-def gradients():
-  """Returns loss and gradients of three units, two of them scanned."""
-  images, params = random_images(1, 8, 8, 3), None
-
-  def compute(**how):
-    nonlocal params
-    model = factory.build(factory.parse({
-        'name': 'resnet', 'backbone': {**BIT, 'depths': [3]}, **how}),
-        num_classes=3)
-    params = params or randomized(model, (8, 8, 3))
-    return jax.jit(jax.value_and_grad(lambda p: jnp.sin(
-        model.apply({'params': p}, images)['logits']).sum()))(params)
-
-  return compute
+def units(**how):
+  return factory.build(factory.parse({
+      'name': 'resnet', 'backbone': {**BIT, 'depths': [3]}, **how}),
+      num_classes=3)
 
 
 @pytest.fixture(scope='module')
-def scanned(gradients):
-  return gradients()
+def scanned():
+  """Parameters of three units, two of them scanned, and their gradients."""
+  params, images = randomized(units(), (8, 8, 3)), random_images(1, 8, 8, 3)
+  return params, images, test_encoder.loss_and_gradients(
+      units(), params, images=images)
 
 
 @pytest.mark.parametrize('how', [
     {'unroll': 99}, {'remat': 'dots'}, {'remat': 'full'}], ids=str)
-def test_scanned_unrolled_and_remat_are_one_computation(
-    gradients, scanned, how):
-  got = gradients(**how)
-  for name, leaf in tree.flatten(scanned).items():
-    scale = np.abs(leaf).max()
+def test_scanned_unrolled_and_remat_are_one_computation(scanned, how):
+  params, images, expected = scanned
+  got = tree.flatten(test_encoder.loss_and_gradients(
+      units(**how), params, images=images))
+  for name, leaf in tree.flatten(expected).items():
     np.testing.assert_allclose(
-        tree.flatten(got)[name], leaf, atol=1e-3 * scale, err_msg=name)
-  assert all(jnp.any(leaf != 0) for leaf in jax.tree.leaves(scanned[1]))
+        got[name], leaf, atol=1e-3 * np.abs(leaf).max(), err_msg=name)
+  assert all(jnp.any(leaf != 0) for leaf in jax.tree.leaves(expected[1]))
 
 
 def residuals(remat):

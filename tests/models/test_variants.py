@@ -19,45 +19,22 @@ from vit_jax.weights import check
 # checkpoints of the papers). Nobody published the others with 1,000 classes:
 # theirs were computed from table 1 of the ViT and ResNet papers.
 PARAMETERS = {
-    'Ti/16': 5_717_416,
-    'S/16': 22_050_664,
-    'S/32': 22_878_952,
-    'b/16': 22_050_664,
-    'b/32': 22_878_952,
-    'B/8': 86_576_872,
-    'B/16': 86_567_656,
-    'B/32': 88_224_232,
-    'L/16': 304_326_632,
-    'L/32': 306_535_400,
-    'H/14': 632_045_800,
-    'g/14': 1_012_611_432,
-    'G/14': 1_844_440_680,
-    '22B/14': 21_756_703_720,
-    'R50+B/16': 98_659_112,
-    'R50+B/32': 110_945_832,
-    'R50+L/16': 316_483_624,
-    'R50+L/32': 328_994_856,
-    'R+Ti/16': 6_337_704,
-    'R26+S/32': 36_431_912,
-    'R26+B/32': 101_383_976,
-    'R50x1': 25_549_352,
-    'R50x2': 97_988_712,
-    'R50x3': 217_319_080,
-    'R101x1': 44_541_480,
-    'R101x3': 387_934_888,
-    'R152x1': 60_185_128,
-    'R152x2': 236_335_208,
-    'R152x4': 936_533_224,
-    'R200x3': 568_633_000,
-}
+    'Ti/16': 5_717_416, 'S/16': 22_050_664, 'S/32': 22_878_952,
+    'b/16': 22_050_664, 'b/32': 22_878_952,
+    'B/8': 86_576_872, 'B/16': 86_567_656, 'B/32': 88_224_232,
+    'L/16': 304_326_632, 'L/32': 306_535_400, 'H/14': 632_045_800,
+    'g/14': 1_012_611_432, 'G/14': 1_844_440_680, '22B/14': 21_756_703_720,
+    'R50+B/16': 98_659_112, 'R50+B/32': 110_945_832,
+    'R50+L/16': 316_483_624, 'R50+L/32': 328_994_856, 'R+Ti/16': 6_337_704,
+    'R26+S/32': 36_431_912, 'R26+B/32': 101_383_976,
+    'R50x1': 25_549_352, 'R50x2': 97_988_712, 'R50x3': 217_319_080,
+    'R101x1': 44_541_480, 'R101x3': 387_934_888, 'R152x1': 60_185_128,
+    'R152x2': 236_335_208, 'R152x4': 936_533_224, 'R200x3': 568_633_000}
 PLAIN = [v for v in PARAMETERS if not v.startswith('R')]
 
 
-def test_every_published_variant_has_a_golden_parameter_count():
-  assert list(PARAMETERS) == list(variants.PUBLISHED)
-
-
 def test_every_size_hybrid_and_stage_of_the_tables_is_published():
+  assert list(PARAMETERS) == list(variants.PUBLISHED)
   assert {v.split('/')[0] for v in PLAIN} == set(variants.SIZES)
   assert set(variants.HYBRIDS) | set(variants.RESNETS) == (
       set(PARAMETERS) - set(PLAIN))
@@ -72,11 +49,6 @@ def test_parameter_count_is_the_published_one(variant):
   config = factory.parse({'variant': variant, 'num_classes': 1000})
   params = check.abstract_params(config, (224, 224))
   assert tree.num_elements(params) == PARAMETERS[variant]
-
-
-def test_settings_of_a_variant_can_be_overridden():
-  config = factory.parse({'variant': 'B/16', 'depth': 2})
-  assert (config.depth, config.width) == (2, 768)
 
 
 def test_num_classes_of_the_config_overrides_the_data_set():
@@ -129,6 +101,8 @@ def test_model_inherits_what_its_own_variant_does_not_set(source, target):
      "position_at cannot be 'layers'"),
     ({'variant': 'B/16', 'width': 6, 'num_heads': 2, 'position': 'sincos'},
      'a width divisible by 4, but it is 6'),
+    ({'variant': 'B/16', 'attention': 'cudnn', 'dtype': 'float32'},
+     "'cudnn' needs bfloat16"),
     ({'variant': 'R50x1', 'backbone': {'width': 40}}, 'multiple of the 32'),
     ({'variant': 'R50x1', 'backbone': {'depths': [3, 0]}}, 'at least one unit'),
 ])

@@ -105,6 +105,17 @@ def attention_pooling(x, p, c):
   return (pooled + mlp(normed, p['mlp'], c))[0]
 
 
+def positions_of(p, c):
+  """Position embeddings of all tokens (appendix D.4), or 0."""
+  if 'positions_rows' not in p:
+    return p.get('positions', 0)
+  join = np.add if c.position == 'factorized' else (
+      lambda *parts: np.concatenate(parts))
+  return np.stack([*p.get('positions_cls', ()), *(
+      join(row, column) for row in p['positions_rows']
+      for column in p['positions_columns'])])
+
+
 def reference(params, image, c):
   """One image in float64, patch by patch, head by head."""
   p = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
@@ -119,9 +130,11 @@ def reference(params, image, c):
   if 'cls' in p:
     tokens = [p['cls'][0], *tokens]
   z = np.stack(tokens)
-  z = embedded = z + p.get('positions', np.zeros_like(z))
+  is_shared = getattr(c, 'position_at', 'stem') == 'shared'
+  z = embedded = z + (0 if is_shared else positions_of(p, c))
   for i in range(c.depth):
     layer = jax.tree.map(lambda leaf, i=i: leaf[i], p['encoder']['layers'])
+    z = z + positions_of(p if is_shared else layer.get('row', layer), c)
     if 'row' not in layer:
       z = block(z, layer, c, [np.arange(len(z))])
       continue
@@ -162,6 +175,11 @@ def reference(params, image, c):
     ({'pooling': 'average', 'axial': True}, (8, 12, 3)),
     ({'pooling': 'attention', 'axial': True, 'patch': 2}, (4, 6, 1)),
     ({'position': 'relative'}, (8, 8, 3)),
+    ({'position': '2d'}, (8, 12, 3)),
+    ({'position': 'factorized', 'pooling': 'average'}, (8, 12, 3)),
+    ({'position': '2d', 'position_at': 'layers'}, (8, 12, 3)),
+    *(({'position_at': at, **axial}, (8, 12, 3)) for at in ('layers', 'shared')
+      for axial in ({}, {'axial': True, 'pooling': 'average'})),
 ], ids=str)
 def test_forward_pass_is_equations_1_to_4(section, image):
   model, params = build(image, **section)
@@ -229,49 +247,34 @@ def test_initial_parameters_have_the_distributions_of_the_paper():
 
 @pytest.fixture(scope='module')
 def half():
+  """Returns shapes of parameters, and the forward pass in bfloat16."""
   model, params = build(
       dtype='bfloat16', pooling='attention', representation_layer=True)
-  return model, params, random_images(2, 8, 8, 3)
+  images = random_images(2, 8, 8, 3)
+  return params, lambda p: model.apply({'params': p}, images)
 
 
 def test_bfloat16_keeps_parameters_gradients_and_logits_in_float32(half):
-  model, params, images = half
-
-  def loss(p):
-    return jnp.sin(model.apply({'params': p}, images)['logits'] + 1).sum()
-
-  grads = jax.eval_shape(jax.grad(loss), params)
+  params, forward = half
+  grads = jax.eval_shape(jax.grad(
+      lambda p: jnp.sin(forward(p)['logits'] + 1).sum()), params)
   assert {leaf.dtype for leaf in jax.tree.leaves((params, grads))} == {
       jnp.dtype('float32')}
-  outputs = jax.eval_shape(
-      lambda p: model.apply({'params': p}, images), params)
-  types = {name: leaf.dtype for name, leaf in outputs.items()}
-  assert types.pop('logits') == jnp.float32
-  assert set(types.values()) == {jnp.dtype('bfloat16')}
+  types = {name: str(leaf.dtype)
+           for name, leaf in jax.eval_shape(forward, params).items()}
+  assert types.pop('logits') == 'float32'
+  assert set(types.values()) == {'bfloat16'}
 
 
-@pytest.fixture(scope='module')
-def equations(half):
-  """The operations of a forward pass in bfloat16."""
-  model, params, images = half
-  jaxpr = jax.make_jaxpr(
-      lambda p, x: model.apply({'params': p}, x))(params, images)
-  return [equation for equation, _ in jaxprs.equations(jaxpr.jaxpr)]
-
-
-def test_bfloat16_applies_to_all_products_except_the_head(equations):
-  products = [[v.aval.dtype for v in e.invars]
+def test_bfloat16_applies_to_all_products_but_the_head_softmax_and_norms(half):
+  params, forward = half
+  equations = [equation for equation, _ in jaxprs.equations(
+      jax.make_jaxpr(forward)(params).jaxpr)]
+  products = [{str(v.aval.dtype) for v in e.invars}
               for e in equations if e.primitive.name == 'dot_general']
-  full = [jnp.dtype('float32')] * 2
   # Patches; per layer q, k, v, 2 of attention, out, 2 of MLP; pooling's query,
   # key, value, 2 of attention, out, 2 of MLP; representation; head.
-  assert len(products) == 1 + 8 + 8 + 1 + 1
-  assert products.count(full) == 1
-  assert products[-1] == full
-  assert products.count([jnp.dtype('bfloat16')] * 2) == len(products) - 1
-
-
-def test_bfloat16_keeps_softmax_and_norms_in_float32(equations):
+  assert products == [{'bfloat16'}] * (1 + 8 + 8 + 1) + [{'float32'}]
   # Operations of a softmax (exp, max, sum) and a layer norm (rsqrt, sum).
   kinds = {'exp', 'rsqrt', 'reduce_max', 'reduce_sum'}
   assert {(e.primitive.name, str(e.invars[0].aval.dtype)) for e in equations

@@ -93,43 +93,6 @@ SGD = optax.chain(optax.clip_by_global_norm(0.5),
                   optax.add_decayed_weights(0.1), optax.sgd(0.1, momentum=0.9))
 
 
-@pytest.fixture(scope='module')
-def vit_steps(vit):
-  loss, _ = vit
-  return {parts: build(loss, tx=SGD, accumulation=parts)
-          for parts in (1, 2, 8)}
-
-
-@pytest.mark.parametrize('parts', [2, 8])
-@pytest.mark.parametrize('mask', MASKS, ids=str)
-def test_accumulation_equals_one_batch(vit, vit_steps, parts, mask):
-  loss, params = vit
-  start = new_state(loss, params, tx=SGD)
-  whole, whole_loss = vit_steps[1](start, batch(mask=mask))
-  state, part_loss = vit_steps[parts](start, batch(mask=mask))
-  random_models.assert_close(part_loss, whole_loss)
-  random_models.assert_close(state, whole)
-  assert whole.metrics['gradient_norm'].compute() > 0
-  assert whole.metrics['loss'].count == (8 if mask is None else sum(mask))
-
-
-@pytest.mark.parametrize('parts', [1, 2])
-def test_padding_does_not_change_the_step(vit, vit_steps, parts):
-  loss, params = vit
-  mask = np.array([1, 1, 0, 1, 1, 0, 1, 0])
-  clean, padded = batch(mask=mask), batch(mask=mask)
-  rows = np.flatnonzero(mask == 0)
-  # As wrong as a row can be: its loss is NaN, its image far out of range.
-  padded['image'] = padded['image'].at[rows].set(1e6)
-  padded['label'] = padded['label'].at[rows].set(-1)
-  start = new_state(loss, params, tx=SGD)
-  want, want_loss = vit_steps[parts](start, clean)
-  have, have_loss = vit_steps[parts](start, padded)
-  random_models.assert_close(have, want, rtol=1e-6)
-  assert float(have_loss) == pytest.approx(float(want_loss), rel=1e-6)
-  assert have.metrics['non_finite'].step == 0
-
-
 class Centred:
   """The smallest loss that compares examples: distances to their mean."""
   metrics = ('distance',)
@@ -149,15 +112,43 @@ class Centred:
     return self.compare(self.embed(params, batch, key), batch['mask'], key)
 
 
-@pytest.mark.parametrize('mask', MASKS[:2], ids=str)
-def test_a_loss_of_the_whole_batch_does_not_depend_on_microbatches(mask):
-  start = new_state(Centred(), tx=SGD)
-  whole, whole_loss = build(Centred(), tx=SGD)(start, batch(mask=mask))
-  state, loss = build(
-      Centred(), tx=SGD, accumulation=2)(start, batch(mask=mask))
-  random_models.assert_close(loss, whole_loss)
+@pytest.fixture(scope='module')
+def steps(vit):
+  losses = {'vit': vit[0], 'centred': Centred()}
+  return {(name, parts): build(loss, tx=SGD, accumulation=parts)
+          for name, loss in losses.items() for parts in (1, 2, 8)}
+
+
+@pytest.mark.parametrize(('name', 'parts'), [
+    ('vit', 2), ('vit', 8), ('centred', 2)])
+@pytest.mark.parametrize('mask', MASKS, ids=str)
+def test_accumulation_equals_one_batch(vit, steps, name, parts, mask):
+  start = (new_state(*vit, tx=SGD) if name == 'vit' else
+           new_state(Centred(), tx=SGD))
+  whole, whole_loss = steps[name, 1](start, batch(mask=mask))
+  state, part_loss = steps[name, parts](start, batch(mask=mask))
+  random_models.assert_close(part_loss, whole_loss)
   random_models.assert_close(state, whole)
-  assert whole.metrics['distance'].count == (8 if mask is None else sum(mask))
+  assert whole.metrics['gradient_norm'].compute() > 0
+  for metric in {'loss', 'distance'} & {*whole.metrics}:
+    assert whole.metrics[metric].count == (8 if mask is None else sum(mask))
+
+
+@pytest.mark.parametrize('parts', [1, 2])
+def test_padding_does_not_change_the_step(vit, steps, parts):
+  loss, params = vit
+  mask = np.array([1, 1, 0, 1, 1, 0, 1, 0])
+  clean, padded = batch(mask=mask), batch(mask=mask)
+  rows = np.flatnonzero(mask == 0)
+  # As wrong as a row can be: its loss is NaN, its image far out of range.
+  padded['image'] = padded['image'].at[rows].set(1e6)
+  padded['label'] = padded['label'].at[rows].set(-1)
+  start = new_state(loss, params, tx=SGD)
+  want, want_loss = steps['vit', parts](start, clean)
+  have, have_loss = steps['vit', parts](start, padded)
+  random_models.assert_close(have, want, rtol=1e-6)
+  assert float(have_loss) == pytest.approx(float(want_loss), rel=1e-6)
+  assert have.metrics['non_finite'].step == 0
 
 
 def test_a_batch_of_padding_changes_nothing():
@@ -275,21 +266,16 @@ def test_prepare_receives_the_whole_batch_and_its_own_key():
 
 def test_metrics_are_means_since_the_last_reset():
   step = build(Linear())
-  state = new_state()
-  losses, masks = [], [MASKS[1], None, MASKS[1], None]
-  for i, mask in enumerate(masks):
-    if i == 2:
-      state = dataclasses.replace(state, metrics=step_lib.empty_metrics(
-          Linear(), state.params))
-    state, loss = step(state, batch(seed=i, mask=mask))
-    losses.append(float(loss))
-    if i == 1:  # By example, not by batch.
-      assert measured(state)['loss'] == pytest.approx(
-          (5 * losses[0] + 8 * losses[1]) / 13, rel=1e-5)
+  state, first = step(new_state(), batch(mask=MASKS[1]))
+  state, second = step(state, batch(seed=1))
+  # By example, not by batch.
   assert state.metrics['loss'].count == 13
   assert measured(state)['loss'] == pytest.approx(
-      (5 * losses[2] + 8 * losses[3]) / 13, rel=1e-5)
+      float(5 * first + 8 * second) / 13, rel=1e-5)
   assert 0 <= measured(state)['accuracy'] <= 1
+  state, third = step(dataclasses.replace(
+      state, metrics=step_lib.empty_metrics(Linear(), state.params)), batch())
+  assert measured(state)['loss'] == pytest.approx(float(third), rel=1e-5)
 
 
 def test_frozen_parameters_have_no_backward_pass(vit):

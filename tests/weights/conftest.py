@@ -51,9 +51,6 @@ def site(monkeypatch):
       self.end_headers()
       self.wfile.write(body)
 
-    def do_HEAD(self):
-      self.send_error(405)
-
     def log_message(self, *args):
       """Suppresses log lines."""
 

@@ -66,6 +66,12 @@ def test_every_parameter_of_either_model_is_reported():
       (10, WIDTH), (21, WIDTH))
   assert rows['head/dense/bias'].old_shape == (10,)
   assert rows['representation/dense/kernel'].new_shape is None
+  lines = adapt_lib.report(list(rows.values())).splitlines()
+  assert [line.split()[:2] for line in lines[:-1]] == [
+      ['new:', 'head/dense/bias'], ['new:', 'head/dense/kernel'],
+      ['resized:', 'positions'], ['ignored:', 'representation/dense/kernel']]
+  assert lines[2].endswith('(10, 6) -> (21, 6)')
+  assert lines[-1].strip() == '2 loaded, 1 resized, 2 new, 1 ignored'
   assert tree.differences(target, adapted) == []
   np.testing.assert_array_equal(adapted['cls'], source['cls'])
   np.testing.assert_array_equal(
@@ -76,84 +82,47 @@ def test_every_parameter_of_either_model_is_reported():
           source['positions'], old_grid=(3, 3), new_grid=(4, 5)))
 
 
-def test_the_head_is_new_unless_configured_otherwise():
-  source = params()
-  adapted, rows = adapt(source, initial())
-  assert not adapted['head']['dense']['kernel'].any()
-  assert rows['head/dense/kernel'].status == 'new'
-  adapted, rows = adapt(source, initial(), new=[])
-  assert {row.status for row in rows.values()} == {'loaded'}
-  np.testing.assert_array_equal(
-      adapted['head']['dense']['kernel'], source['head']['dense']['kernel'])
+# From a class token to average pooling: the grid is the same, the tokens before
+# it are not, and no resizing makes them so.
+WITHOUT_CLS = {'ignored': ['cls', 'head/.*']}
 
 
-def broken(change):
-  source, target = params(), initial()
-  change(source, target)
-  return source, target
-
-
-@pytest.mark.parametrize('change, line', [
-    (lambda s, t: s.pop('cls'), 'cls: expected (1, 6), found nothing'),
-    (lambda s, t: s.update(extra=np.zeros((2, 3))),
+@pytest.mark.parametrize(('changed', 'target', 'options', 'line'), [
+    ({'cls': None}, {}, {}, 'cls: expected (1, 6), found nothing'),
+    ({'extra': np.zeros((2, 3))}, {}, {},
      'extra: expected nothing, found (2, 3)'),
-    (lambda s, t: s.update(cls=np.zeros((1, 7), np.float32)),
-     'cls: expected (1, 6), found (1, 7)'),
-    (lambda s, t: s.update(positions=np.zeros((10, 7), np.float32)),
+    ({'cls': np.zeros((1, 7))}, {}, {}, 'cls: expected (1, 6), found (1, 7)'),
+    ({'positions': np.zeros((10, 7))}, {}, {},
      'positions: expected (10, 6), found (10, 7)'),
-], ids=['missing', 'unexpected', 'shape', 'width of positions'])
-def test_a_difference_is_an_error(change, line):
+    ({}, {'cls': False}, WITHOUT_CLS,
+     'positions: expected (9, 6), found (10, 6)'),
+    ({}, {'cls': False, 'grid': (4, 4)}, {**WITHOUT_CLS, 'new_grid': (4, 4)},
+     'positions: expected (16, 6), found (10, 6)')], ids=str)
+def test_a_difference_is_an_error(changed, target, options, line):
+  source = {name: array for name, array in {**params(), **changed}.items()
+            if array is not None}
   with pytest.raises(ValueError, match=re.escape(
       f'The checkpoint does not fit the model:\n  {line}\nCorrect the '
       'section model, or list')):
-    adapt(*broken(change))
+    adapt(source, initial(**target), **options)
 
 
 def test_differences_can_be_allowed_by_name():
-  def change(source, target):
-    del source['cls']
-    source['a'] = {'b': np.zeros(1)}
-  source, target = broken(change)
+  source, target = params(), initial()
+  del source['cls']
+  source['a'] = {'b': np.zeros(1)}
   adapted, rows = adapt(
       source, target, new=['head/.*', 'cls'], ignored=['a/.*'])
-  status = {name: row.status for name, row in rows.items()}
-  assert status['cls'] == 'new'
-  assert status['a/b'] == 'ignored'
+  assert (rows['cls'].status, rows['a/b'].status) == ('new', 'ignored')
   np.testing.assert_array_equal(adapted['cls'], target['cls'])
-
-
-def test_positions_of_a_model_with_another_prefix_are_an_error():
-  # From a class token to average pooling: the grid is the same, the tokens
-  # before it are not, and no resizing makes them so.
-  with pytest.raises(ValueError, match=re.escape(
-      'positions: expected (9, 6), found (10, 6)')):
-    adapt(params(), initial(cls=False), ignored=['cls', 'head/.*'])
-  with pytest.raises(ValueError, match=re.escape(
-      'positions: expected (16, 6), found (10, 6)')):
-    adapt(params(), initial(cls=False, grid=(4, 4)), new_grid=(4, 4),
-          ignored=['cls', 'head/.*'])
-
-
-def test_the_report_names_parameters_that_are_not_loaded_and_the_counts():
-  _, rows = adapt(params(representation=True),
-                  initial(grid=(2, 2), classes=3), new_grid=(2, 2))
-  lines = adapt_lib.report(list(rows.values())).splitlines()
-  assert [line.split()[:2] for line in lines[:-1]] == [
-      ['new:', 'head/dense/bias'], ['new:', 'head/dense/kernel'],
-      ['resized:', 'positions'], ['ignored:', 'representation/dense/kernel']]
-  assert lines[2].endswith('(10, 6) -> (5, 6)')
-  assert lines[-1].strip() == '2 loaded, 1 resized, 2 new, 1 ignored'
+  with pytest.raises(ValueError, match=r"init\.new: the rule 'positons'"):
+    adapt(params(), target, new=['head/.*', 'positons'])
 
 
 def test_checkpoint_and_stage_exclude_each_other():
   with pytest.raises(ValueError, match='from a checkpoint or from a stage, not'
                      " from both: got checkpoint='a' and stage='b'"):
     adapt_lib.InitConfig(checkpoint='a', stage='b')
-
-
-def test_a_rule_of_new_that_matches_nothing_is_an_error():
-  with pytest.raises(ValueError, match=r"init\.new: the rule 'positons'"):
-    adapt(params(), initial(), new=['head/.*', 'positons'])
 
 
 KINDS = [
@@ -224,6 +193,10 @@ def test_a_model_that_learns_positions_starts_from_fixed_ones():
       np.concatenate([
           np.zeros((1, 8)), positions_lib.sincos_positions((3, 4), 8)])))
   assert 'positions' not in fit(sincos, sincos.params)
+  with pytest.raises(ValueError, match=(
+      'positions: expected nothing, found .*: to start from these .* set '
+      '--config.model.position=learned')):
+    fit(sincos.with_params(learned), sincos.params)
   none = dataclasses.replace(sincos, config=factory.parse(
       {**SINCOS, 'position': 'none'}))
   with pytest.raises(ValueError, match='positions: expected .* found nothing'):
@@ -231,31 +204,3 @@ def test_a_model_that_learns_positions_starts_from_fixed_ones():
   own = sincos.with_params(learned)
   np.testing.assert_array_equal(
       fit(own, learned)['positions'], learned['positions'])
-
-
-def test_positions_that_a_model_does_not_learn_are_an_error_with_the_remedy():
-  target = initial()
-  del target['positions']
-  with pytest.raises(ValueError, match=(
-      'positions: expected nothing, found .*: to start from these .* set '
-      '--config.model.position=learned')):
-    adapt(params(), target)
-
-
-def test_a_kept_regression_head_predicts_the_same_labels_on_another_scale():
-  kernel, bias = np.ones((3, 2), np.float32), np.float32([1, 2])
-  scale = {'target_mean': (1000.0, -1.0), 'target_std': (200.0, 0.5)}
-  other = {'target_mean': (900.0, 1.0), 'target_std': (100.0, 2.0)}
-
-  def labels(params, scale):
-    head = params['head']['dense']
-    outputs = np.float32([[1, 2, 3]]) @ head['kernel'] + head['bias']
-    return outputs * scale['target_std'] + scale['target_mean']
-
-  params = {'head': {'dense': {'kernel': kernel, 'bias': bias}}}
-  expected = labels(params, scale)
-  for to in (other, {}):
-    np.testing.assert_allclose(labels(
-        adapt_lib.rescale_head(params, of=scale, to=to),
-        to or {'target_mean': 0, 'target_std': 1}), expected, rtol=1e-6)
-  assert adapt_lib.rescale_head(params, of=scale, to=scale) is params

@@ -26,11 +26,3 @@ def test_a_name_wins_over_a_folder_of_the_same_name(tmp_path, monkeypatch):
   assert vit_jax.load('photos', log=None).config.num_classes == 200
   with pytest.raises(ValueError, match='photos'):
     vit_jax.load('./photos')
-
-
-def test_training_starts_from_weights_of_the_package():
-  experiment = vit_jax.build(
-      'configs/finetune.py:dataset=digits,resolution=32,batch_size=8',
-      ['init.checkpoint=photos', 'total.steps=1'])
-  assert experiment.config.model.width == vit_jax.load(
-      'photos', log=None).config.width

@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import logging
 
 import fsspec
 import numpy as np
@@ -14,28 +13,29 @@ from vit_jax.weights import download
 
 
 @pytest.fixture
-def model():
-  return random_models.make({**random_models.TINY, 'gelu': 'exact'}, side=32)
+def declared(site, tmp_path):
+  """Serves weights whose settings differ from all defaults."""
+  model = random_models.make_tiny(gelu='exact')
+  model.save(tmp_path / 'm.npz', form='npz')
+  for path in tmp_path.glob('m.*'):
+    site.files[f'/{path.name}'] = path.read_bytes()
+  return model
 
 
 def test_weights_and_their_settings_are_downloaded_once(
-    site, model, tmp_path, cached_files):
-  address, files, requests = site
-  model.save(tmp_path / 'x.npz', form='npz')
-  for path in tmp_path.glob('x.*'):
-    files[f'/models/{path.name}'] = path.read_bytes()
-  digest = hashlib.sha256(files['/models/x.npz']).hexdigest()
+    site, declared, cached_files):
+  digest = hashlib.sha256(site.files['/m.npz']).hexdigest()
   counts = []
   for word in ('fetched', 'cached'):
     lines = []
-    found = vit_jax.load(f'{address}/models/x.npz', log=lines.append)
+    found = vit_jax.load(f'{site.address}/m.npz', log=lines.append)
     assert any(line.startswith(word) for line in lines)
     assert any(f'sha256 {digest}' in line for line in lines)
-    random_models.assert_same(found.params, model.params)
-    assert found.config == model.config
-    counts.append(len(requests))
+    random_models.assert_same(found.params, declared.params)
+    assert found.config == declared.config
+    counts.append(len(site.requests))
   assert counts[0] == counts[1] > 0
-  assert len(cached_files()) == len(files)
+  assert len(cached_files()) == len(site.files)
 
 
 def npz_bytes(value=1.0):
@@ -44,12 +44,25 @@ def npz_bytes(value=1.0):
   return content.getvalue()
 
 
-def test_only_a_404_is_a_missing_file(site):
-  with pytest.raises(FileNotFoundError, match='There is nothing at'):
-    download.fetch(f'{site.address}/x.npz')
-  with pytest.raises(OSError, match='could not be fetched: ') as error:
-    download.fetch('http://127.0.0.1:9/x.npz')  # Nothing listens there.
-  assert not isinstance(error.value, FileNotFoundError)
+@pytest.mark.parametrize(('address', 'error', 'words'), [
+    ('{site}/x.npz', FileNotFoundError, 'There is nothing at'),
+    ('memory://bucket/none.npz', FileNotFoundError, 'nothing at .*none'),
+    ('{folder}/run2', FileNotFoundError, "nothing at .* Did you mean 'run1'"),
+    ('x::y://z', FileNotFoundError, 'There is nothing at .*/x::y:/z'),
+    # Nothing listens there, so that the file may exist.
+    ('http://127.0.0.1:9/x.npz', OSError, 'could not be fetched: '),
+    ('nosuch://x/y', (ValueError, OSError), 'nosuch://x'),
+    ('', ValueError, 'path of the weights is empty'),
+    *((f'{{site}}/x.npz#sha256={digest}', ValueError, 'HEX has 64 digits')
+      for digest in ('', 'abc', f'{64 * "0"},'))])
+def test_addresses_without_a_file_are_errors(
+    address, error, words, site, tmp_path, cached_files):
+  (tmp_path / 'run1').mkdir()
+  with pytest.raises(error, match=words) as caught:
+    download.fetch(address.format(site=site.address, folder=tmp_path))
+  assert isinstance(caught.value, FileNotFoundError) == (
+      error is FileNotFoundError)
+  assert not cached_files()
 
 
 def test_hashes_of_addresses_are_checked(site, cached_files):
@@ -67,22 +80,6 @@ def test_hashes_of_addresses_are_checked(site, cached_files):
   with pytest.raises(ValueError, match='x.npz was discarded, .* has SHA-256'):
     download.fetch(address)
   assert download.fetch(address, log=lambda _: None).read_bytes() == body
-
-
-@pytest.mark.parametrize('digest', ['', 'abc', f'{64 * "0"},'])
-def test_hashes_that_cannot_be_checked_are_errors(digest, site):
-  with pytest.raises(ValueError, match='HEX has 64 digits'):
-    download.fetch(f'{site.address}/x.npz#sha256={digest}')
-
-
-@pytest.fixture
-def declared(site, tmp_path):
-  """Serves weights whose settings differ from all defaults."""
-  model = random_models.make_tiny()
-  model.save(tmp_path / 'm.npz', form='npz')
-  for path in tmp_path.glob('m.*'):
-    site.files[f'/{path.name}'] = path.read_bytes()
-  return model
 
 
 @pytest.mark.parametrize('failure', [
@@ -121,17 +118,6 @@ def test_settings_of_other_weights_are_not_kept(site, declared):
       f'{site.address}/m.npz', log=None).preprocess == declared.preprocess
 
 
-def test_a_missing_path_suggests_the_nearest_one(tmp_path):
-  (tmp_path / 'run1').mkdir()
-  with pytest.raises(FileNotFoundError, match="Did you mean 'run1'"):
-    download.fetch(tmp_path / 'run2')
-
-
-def test_a_chain_of_addresses_is_a_local_path():
-  with pytest.raises(FileNotFoundError, match='There is nothing at .*/x::y:/z'):
-    download.fetch('x::y://z')
-
-
 def test_a_local_path_is_used_where_it_is(tmp_path):
   (tmp_path / 'x').write_bytes(b'abc')
   lines = []
@@ -142,40 +128,8 @@ def test_a_local_path_is_used_where_it_is(tmp_path):
   assert not lines
 
 
-def test_a_remote_file_is_copied_once_and_its_checksum_logged():
-  weights = npz_bytes()
+def test_other_addresses_are_read_by_fsspec():
   with fsspec.open('memory://bucket/weights.npz', 'wb') as file:
-    file.write(weights)
-  lines = []
-  first = download.fetch('memory://bucket/weights.npz', log=lines.append)
-  assert first.read_bytes() == weights
-  with fsspec.open('memory://bucket/weights.npz', 'wb') as file:
-    file.write(b'another')
-  second = download.fetch('memory://bucket/weights.npz', log=lines.append)
-  assert (second, second.read_bytes()) == (first, weights)
-  assert [line.split()[0] for line in lines] == ['fetched', 'cached']
-  assert all(hashlib.sha256(weights).hexdigest() in line for line in lines)
-
-
-def test_a_missing_file_leaves_nothing_in_the_cache(tmp_path, cached_files):
-  for address in (tmp_path / 'none', 'memory://bucket/none.npz'):
-    with pytest.raises(FileNotFoundError, match='nothing at .*none'):
-      download.fetch(address)
-  assert not cached_files()
-
-
-@pytest.mark.parametrize(('address', 'words'), [
-    ('nosuch://x/y', 'nosuch://x'), ('', 'path of the weights is empty')])
-def test_an_invalid_address_is_an_error(address, words):
-  with pytest.raises((ValueError, OSError), match=words):
-    download.fetch(address)
-
-
-def test_messages_of_the_hub_are_printed_once(monkeypatch):
-  printed = []
-  for name in ('huggingface_hub', None):
-    handler = logging.Handler()
-    handler.emit = printed.append
-    monkeypatch.setattr(logging.getLogger(name), 'handlers', [handler])
-  logging.getLogger('huggingface_hub.utils._http').warning('Retrying in 1s')
-  assert len(printed) == 1
+    file.write(npz_bytes())
+  assert download.fetch('memory://bucket/weights.npz').read_bytes() == (
+      npz_bytes())

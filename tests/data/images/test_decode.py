@@ -1,10 +1,7 @@
 """Every supported file decodes as documented; all others are ValueErrors."""
 
-import io
-
 import numpy as np
 from PIL import Image
-from PIL import ImageOps
 import pytest
 
 from tests import hostile
@@ -51,26 +48,18 @@ def test_a_cut_file_is_an_error_unless_it_has_all_pixels(name):
     np.testing.assert_array_equal(np.asarray(cut), whole)
 
 
-@pytest.mark.parametrize('form', ['JPEG', 'PNG', 'WEBP', 'TIFF', 'MPO'])
-def test_orientations_are_those_of_pillow(form):
+def test_the_orientation_of_a_camera_is_applied():
   exif = Image.Exif()
-  exif[0x010f] = 'maker'  # Before and after the orientation.
-  exif.get_ifd(0x8769)[0x9286] = 'comment'
-  for orientation in range(1, 9):
-    exif[0x0112] = orientation
-    data = pictures.encode(hostile.picture(), form, exif=exif)
-    expected = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
-    np.testing.assert_array_equal(
-        np.asarray(decode.decode(data, channels=3)), np.asarray(expected))
+  exif[0x0112] = 6  # To be turned clockwise.
+  data = pictures.encode(hostile.picture(), exif=exif)
+  np.testing.assert_array_equal(
+      decode.decode(data, channels=3), np.rot90(hostile.picture(), -1))
 
 
 @pytest.mark.parametrize(('data', 'message'), [
     (b'', 'not an image of a supported format'),
-    (b'%!PS-Adobe-3.0 EPSF-3.0\n', 'not an image of a supported format'),
     (b'P2 9 9 255\n' + b'1 ' * 81, 'PNM in ASCII is not supported'),
-    (b'P5\n33 24\n6\n', 'not a readable image'),
     (b'\xff\x4f\xff\x51', 'JPEG 2000 is not supported. Convert'),
-    (b'\0\0\0\x0cjP  \r\n', 'JPEG 2000 is not supported'),
     (b'\0\0\0\x20ftypmif1\0\0\0\0mif1avif', 'AVIF is not supported'),
     (GOOD['png'][:-300] + b'\xff' * 300, 'not a readable image'),
     (hostile.png(60_000, 60_000), 'not a readable .* exceeds limit'),
@@ -93,20 +82,3 @@ def test_pixels_are_limited_before_decoding(name):
   decode.decode(data, channels=3, max_pixels=24 * 33)
   with pytest.raises(ValueError, match=r'24 x 33 pixels, 792.*max_pixels'):
     decode.decode(data, channels=3, max_pixels=24 * 33 - 1)
-
-
-def _read(item):
-  if item == 3:
-    raise ValueError('three')
-  return 10 * item
-
-
-def test_chunks_keep_the_order_and_hold_the_expected_errors():
-  chunks = list(decode.read_chunks(
-      range(7), _read, size=3, errors=(ValueError,)))
-  assert [found for found, _ in chunks] == [
-      [(0, 0), (1, 10), (2, 20)], [(4, 40), (5, 50)], [(6, 60)]]
-  (item, error), = [one for _, failed in chunks for one in failed]
-  assert item == 3 and str(error) == 'three'
-  with pytest.raises(ValueError, match='three'):
-    list(decode.read_chunks(range(7), _read, size=3, errors=(OSError,)))

@@ -62,6 +62,23 @@ def test_dialects_and_declared_columns(
   assert own_data.images(own_data.open_path(path, **table)) == LABELS
 
 
+@pytest.mark.parametrize('column', [
+    pa.array(['a', None, 'b', 'a']).dictionary_encode(),
+    pa.array([True, False, True, False])])
+def test_columns_of_parquet_of_any_type_are_read_or_named(tmp_path, column):
+  own_data.write(tmp_path, *(f'{i}.png' for i in range(4)))
+  pq.write_table(pa.table({
+      'path': [f'{i}.png' for i in range(4)], 'label': column,
+      'other': [True, False, False, True]}), tmp_path / 'x.parquet')
+  if column.null_count:
+    with pytest.raises(ValueError, match='row 2: None'):
+      own_data.open_path(tmp_path / 'x.parquet')
+  else:
+    assert own_data.open_path(
+        tmp_path / 'x.parquet', 'multi', label='label,other',
+    ).class_names == ('label', 'other')
+
+
 def test_text_stays_text(tmp_path):
   table = own_data.write_table(tmp_path, 'path,label', (
       (f'{i}.png', ('007', '08', '1e3')[i % 3]) for i in range(12)))
@@ -79,16 +96,6 @@ def test_a_split_column_and_a_split_without_labels(tmp_path, column):
   assert own_data.sizes(opened) == {'train': 20, 'validation': 10}
   assert opened.eval_split == 'validation' and opened.unlabelled == ('test',)
   assert 'test has no labels and is ignored' in opened.description
-
-
-def test_without_other_labelled_splits_a_part_is_held_out(tmp_path):
-  own_data.write_table(tmp_path, 'path,label,split', (
-      (f'{i}.png', i % 2 if i < 30 else '', 'train' if i < 30 else 'test')
-      for i in range(40)), name='metadata.csv')
-  opened = own_data.open_path(tmp_path)
-  assert own_data.sizes(opened) == {'train': 26, 'val': 4}
-  assert ('val 4, chosen by a hash, evaluated on val; test has no labels and '
-          'is ignored') in opened.description
 
 
 def test_rows_of_one_image_are_joined_if_multi_label(tmp_path):

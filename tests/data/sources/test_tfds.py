@@ -84,26 +84,15 @@ def test_masks_are_undecoded(tmp_path):
   assert set(load(0, np.random.default_rng(0))) == {'image', 'label', 'mask'}
 
 
-def test_sequences_of_labels_are_lists_of_any_length(prepare, open_tfds):
-  prepare(labels=((0, 2), ()), label_key='labels', label_feature=
-          tfds.features.Sequence(CLASS_LABEL))
-  opened = open_tfds('tiny')
-  assert opened.multi_label and opened.num_classes == 3
-  assert opened.splits['train'].label(0).tolist() == [0, 2]
-  assert opened.splits['train'].label(1).tolist() == []
-
-
-def test_the_evaluation_split_exists_or_is_the_published_one(
+def test_the_evaluation_split_is_the_published_one_if_there_is_one(
     prepare, open_tfds):
-  prepare(splits=('train', 'validation'))
-  prepare('both', splits=('test', 'train', 'val'))
-  prepare('cifar10', splits=('train', 'validation'))
-  assert open_tfds('tiny').eval_split == 'validation'
-  assert open_tfds('both').eval_split == 'test'
-  assert open_tfds('cifar10').eval_split == 'test'
+  for name, split in (('tiny', 'validation'), ('cifar10', 'test')):
+    prepare(name, splits=('train', 'validation'))
+    assert open_tfds(name).eval_split == split
 
 
-def test_the_newest_or_the_given_version_is_opened(prepare, open_tfds):
+def test_the_newest_or_given_version_and_the_only_config_are_opened(
+    prepare, open_tfds):
   prepare(version='2.0.0', labels=((0,),))
   prepare(version='10.0.0', labels=((0,),) * 3)
   for name, expected in (('tiny', 3), ('tiny:2.0.0', 1), ('tiny:2.*.*', 1)):
@@ -114,15 +103,12 @@ def test_the_newest_or_the_given_version_is_opened(prepare, open_tfds):
     assert source.numbering == ('tiny train', 0)
   with pytest.raises(ValueError, match='2.0.0, 10.0.0, not in 3.0.0'):
     open_tfds('tiny:3.0.0')
-
-
-def test_the_only_config_is_opened(prepare, open_tfds):
-  prepare('tiny/rgb')
-  assert len(open_tfds('tiny').splits['train']) == 2
-  prepare('tiny/grey')
-  with pytest.raises(ValueError, match='tiny/grey, tiny/rgb'):
-    open_tfds('tiny')
-  assert len(open_tfds('tiny/grey').splits['train']) == 2
+  prepare('other/rgb')
+  assert len(open_tfds('other').splits['train']) == 2
+  prepare('other/grey')
+  with pytest.raises(ValueError, match='other/grey, other/rgb'):
+    open_tfds('other')
+  assert len(open_tfds('other/grey').splits['train']) == 2
 
 
 def test_a_missing_data_set_gets_the_command_that_prepares_it(
@@ -171,36 +157,28 @@ def test_published_test_images_are_not_trained_on(
   assert sizes('jft') == {'full': 2, 'train': 1, 'test': 1}
 
 
-@pytest.mark.parametrize(('feature', 'targets'), [
-    (tfds.features.Scalar(np.float32), ('label',)),
+@pytest.mark.parametrize(('feature', 'labels', 'facts'), [
+    (CLASS_LABEL, [(i % 3,) for i in range(7)], (3, False, ())),
+    (tfds.features.Sequence(CLASS_LABEL),
+     [tuple(range(i % 4)) for i in range(7)], (3, True, ())),
+    (tfds.features.Scalar(np.float32), [(i / 2,) for i in range(7)],
+     (1, False, ('label',))),
     (tfds.features.Tensor(shape=(2,), dtype=np.float64),
-     ('label_0', 'label_1'))])
-def test_floating_point_labels_are_regression_targets(
-    feature, targets, prepare, open_tfds):
-  prepare(labels=[[0.1] * len(targets)], label_feature=feature)
-  found = open_tfds('tiny')
-  assert (found.targets, found.num_classes) == (targets, len(targets))
-  label = found.splits['train'].label(0)
-  assert label.dtype == np.float32
-  np.testing.assert_array_equal(label, np.float32([0.1] * len(targets)))
-
-
-@pytest.mark.parametrize(('feature', 'labels'), [
-    (CLASS_LABEL, [(i % 3,) for i in range(7)]),
-    (tfds.features.Sequence(CLASS_LABEL), [tuple(range(i % 4))
-                                           for i in range(7)]),
-    (tfds.features.Scalar(np.float32), [(i / 2,) for i in range(7)])])
-def test_labels_read_together_are_those_of_each_example(
-    feature, labels, prepare, open_tfds, monkeypatch):
+     [(i / 2, 1.0) for i in range(7)], (2, False, ('label_0', 'label_1')))])
+def test_labels_have_the_kind_of_their_feature_and_are_read_together(
+    feature, labels, facts, prepare, open_tfds, monkeypatch):
   monkeypatch.setattr(tfds_lib, '_BLOCK', 3)
   prepare(label_feature=feature, labels=labels)
+  opened = open_tfds('tiny')
+  assert (opened.num_classes, opened.multi_label, opened.targets) == facts
   source = split_strings.select_split(
-      open_tfds('tiny'), 'train[2:]+train[:2]', name='tiny')
+      opened, 'train[2:]+train[:2]', name='tiny')
   found = [*split_strings.labels(source)]
   assert [np.atleast_1d(label).tolist() for label in found] == [
       [*label] for label in (*labels[2:], *labels[:2])]
   for index, label in enumerate(found):
     np.testing.assert_array_equal(label, source.label(index))
+    assert not opened.targets or label.dtype == np.float32
     np.testing.assert_array_equal(label, source[index]['label'])
 
 
@@ -246,15 +224,3 @@ def test_a_split_without_labels_is_named_and_not_evaluated(
   assert len(data.open_dataset(config, split='test')) == 3
   with pytest.raises(ValueError, match="split 'test' of tiny has no labels"):
     data.open_dataset(config, split='train+test[:1]', labelled=True)
-
-
-def test_all_is_every_split_or_a_part_of_each(prepare, tmp_path):
-  prepare(labels=((0,), (2,)) * 5, splits=('train', 'test'))
-  config = data.parse({'source': 'tiny', 'data_dir': str(tmp_path)})
-  for split, expected, count in (
-      ('all', 'train+test', 20), ('all[:90%]', 'train[:90%]+test[:90%]', 18),
-      ('train[:2]+all', 'train[:2]+train+test', 22)):
-    dataset = data.open_dataset(config, split=split)
-    assert (dataset.split, len(dataset)) == (expected, count)
-  with pytest.raises(ValueError, match=r"'all\[:9\]' takes .*only percentages"):
-    data.open_dataset(config, split='all[:9]')

@@ -11,22 +11,14 @@ from vit_jax import registry
 COUNT = 20
 
 
-def _write(root, *names):
-  for i, name in enumerate(names):
-    pictures.save(root / name, pictures.picture(i, side=16))
-
-
-def _folder(path):
+def _folder(*paths):
+  """Writes images of which every fourth one is in the last of the folders."""
   def write(root):
-    _write(root, *(path.format(i) for i in range(COUNT)))
+    for i in range(COUNT):
+      pictures.save(root / paths[-1 if i % 4 == 0 else 0].format(i),
+                    pictures.picture(i, side=16))
     return root
   return write
-
-
-def _splits(root):
-  _write(root, *(f'{"val" if i < 5 else "train"}/{i}.png'
-                 for i in range(COUNT)))
-  return root
 
 
 def _glob(root):
@@ -49,7 +41,7 @@ def _tar(root):
 
 LAYOUTS = {
     'flat': _folder('{}.png'), 'one folder': _folder('all/{}.png'),
-    'splits': _splits, 'glob': _glob, 'tar': _tar,
+    'splits': _folder('train/{}.png', 'val/{}.png'), 'glob': _glob, 'tar': _tar,
     'only paths': _table('path', ''), 'empty': _table('path,label', ','),
     'constant': _table('path,label', ',cat'),
     'ambiguous': _table('path,a,b', ',x,{}'),
@@ -57,13 +49,10 @@ LAYOUTS = {
         registry.SUGGESTIONS) else {})}
 
 
-@pytest.fixture(params=LAYOUTS, name='source')
-def _source(request, tmp_path):
-  return str(LAYOUTS[request.param](tmp_path))
-
-
-def test_every_layout_is_opened_for_objectives_without_labels(source):
-  config = data.parse({'source': source})
+@pytest.mark.parametrize('layout', LAYOUTS)
+def test_every_layout_is_opened_for_objectives_without_labels(
+    layout, tmp_path):
+  config = data.parse({'source': str(LAYOUTS[layout](tmp_path))})
   opened = [data.open_dataset(config, split=split)
             for split in ('train', 'all')]
   assert 'no labels' in opened[0].description and opened[0].is_unlabelled

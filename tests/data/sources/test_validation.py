@@ -2,19 +2,14 @@
 
 import pytest
 
-from tests import leaves
 from tests import own_data
-from tests import toy
 from vit_jax import data
-from vit_jax import registry
-
-TRAIN = [f'train/{c}/{i}.png' for c in 'abc' for i in range(20)]
-VAL = [f'val/{c}/{i}.png' for c in 'bc' for i in range(10)]  # Lacks a.
 
 
 @pytest.fixture
 def folders(tmp_path):
-  own_data.write(tmp_path, *TRAIN, *VAL)
+  own_data.write_folders(tmp_path, 'train/a', 'train/b', 'train/c', count=20)
+  own_data.write_folders(tmp_path, 'val/b', 'val/c', count=10)
   return {'source': f'{tmp_path}/train', 'val_source': f'{tmp_path}/val'}
 
 
@@ -34,14 +29,12 @@ def test_training_and_validation_paths_are_both_used_fully(folders):
   assert 'train 60; val: 20 images' in train.description
 
 
-@pytest.mark.parametrize(('change', 'message'), [
-    ({'val_source': 'digits'}, 'The validation data has other classes than'),
-    *[({'val_source': 'shapes'}, 'of the kind multi, but .* single')]
-    * leaves.has(registry.SOURCES['shapes']),
-    ({'holdout': 0.2}, 'val_source and holdout exclude each other')])
-def test_validation_data_must_fit(change, message, folders):
-  with pytest.raises(ValueError, match=message):
-    _open('', **{**folders, **change})
+def test_only_trained_data_need_two_classes(tmp_path):
+  own_data.write_folders(tmp_path, 'one/a', 'two/a', 'two/b')
+  one, two = (str(tmp_path / name) for name in ('one', 'two'))
+  assert len(own_data.open_splits(two, val_source=one).splits['val']) == 3
+  with pytest.raises(ValueError, match='has a single class; a classifier'):
+    own_data.open_splits(one, val_source=two)
 
 
 def test_a_source_of_evaluators_is_used_whole_unless_they_name_a_split(folders):
@@ -50,12 +43,3 @@ def test_a_source_of_evaluators_is_used_whole_unless_they_name_a_split(folders):
             for split in ('', 'test')]
   assert [(one.num_examples, one.split) for one in opened] == [
       (20, 'all'), (2, 'test')]
-
-
-def test_a_run_names_what_it_evaluates_on():
-  experiment = toy.build(
-      data={'val_source': 'digits'}, evals={
-          'test': {}, 'knn': {'name': 'knn'}})
-  assert [*map(experiment.describe_evaluator, experiment.config.evals)] == [
-      'test evaluates on 360 images of digits, split val',
-      'knn evaluates on 360 images of digits, split val, with 1,437 of train']

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from vit_jax import data
 from vit_jax.data.sources import builtin
 from vit_jax.data.splits import split_strings
 
@@ -26,13 +27,23 @@ def test_split_strings_select_ranges(split, train, test):
     source[len(source)]
 
 
+@pytest.mark.parametrize(('split', 'expected', 'count'), [
+    ('all', 'train+test', 1437 + 360),
+    ('all[:90%]', 'train[:90%]+test[:90%]', 1293 + 324),
+    ('train[:2]+all', 'train[:2]+train+test', 2 + 1437 + 360)])
+def test_all_is_every_split_or_a_part_of_each(split, expected, count):
+  dataset = data.open_dataset(data.parse({'source': 'digits'}), split=split)
+  assert (dataset.split, len(dataset)) == (expected, count)
+
+
 @pytest.mark.parametrize('split,message', [
     ('trian', "Did you mean 'train'"), ('train[', 'Cannot read the split'),
     ('train[:5000]', 'train 1,437'), ('train[7:7]', 'has no examples'),
-    ('train[:1shard]', 'Use examples or percent')])
+    ('train[:1shard]', 'Use examples or percent'),
+    ('all[:9]', r"'all\[:9\]' takes .*only percentages")])
 def test_invalid_splits_are_errors(split, message):
   with pytest.raises(ValueError, match=message):
-    split_strings.select_split(builtin.open_digits(), split, name='digits')
+    data.open_dataset(data.parse({'source': 'digits'}), split=split)
 
 
 @pytest.mark.parametrize(('others', 'expected'), [

@@ -4,7 +4,6 @@ import struct
 import zipfile
 
 import numpy as np
-from numpy.lib import format as npy_format
 import pytest
 
 from vit_jax.weights.formats import array_file
@@ -40,16 +39,6 @@ def test_a_zip_bomb_is_not_unpacked(tmp_path, monkeypatch):
     npz.open_file(tmp_path / 'x.npz')
 
 
-def test_a_header_that_declares_too_much_is_an_error(tmp_path):
-  with zipfile.ZipFile(tmp_path / 'x.npz', 'w') as file:
-    with file.open('a.npy', 'w') as member:
-      npy_format.write_array_header_1_0(member, {
-          'descr': '<f4', 'fortran_order': False, 'shape': (2**40,)})
-      member.write(bytes(64))
-  with pytest.raises(ValueError, match=r'a.npy declares .* but has '):
-    npz.open_file(tmp_path / 'x.npz')
-
-
 def archive(path, **members):
   with zipfile.ZipFile(path, 'w') as file:
     for name, content in members.items():
@@ -68,8 +57,8 @@ FIELDS = "{'descr': '<f4', 'fortran_order': False, 'shape': "
 @pytest.mark.parametrize(('members', 'words'), [
     ({'readme.txt': b'hello'}, 'not an array'),
     ({'a.npy': b'hello'}, 'not an array that NumPy wrote'),
-    ({'a.npy': array_of(FIELDS + '(True,)}')}, 'damaged .*a.npy declares '),
-    ({'a.npy': array_of(FIELDS + '(2, -1)}')}, 'damaged .*a.npy declares '),
+    *(({'a.npy': array_of(FIELDS + shape)}, 'damaged .*a.npy declares ')
+      for shape in ('(True,)}', '(2, -1)}', f'({2**40},)}}')),
     *(({'a.npy': array_of(header)}, 'not an array that NumPy') for header in (
         FIELDS + '(3.0,)}', "{'descr': '<f4'}", "'", '-' * 60000 + '1',
         '(' * 4000, '__import__("os")'))])
