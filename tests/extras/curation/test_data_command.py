@@ -14,10 +14,8 @@ from vit_jax import __main__ as main
 
 @pytest.fixture(name='photos')
 def _photos(tmp_path):
-  for i in range(12):
-    pictures.save(tmp_path / 'photos' / ('cat', 'dog')[i % 2] / f'{i}.png',
-                  pictures.picture(i))
-  return tmp_path / 'photos'
+  return pictures.save_all(tmp_path / 'photos', [
+      f'{("cat", "dog")[i % 2]}/{i}.png' for i in range(12)], side=48)
 
 
 def _check(photos, *flags):
@@ -50,30 +48,26 @@ def test_12_bit_values_in_16_bit_files_are_noted(tmp_path, capsys):
   assert 'as of 12 bits' in capsys.readouterr().out
 
 
-def test_a_negative_number_of_examples_is_an_error(photos, capsys):
-  assert _check(photos, '--max-examples=-1') == 2
-  assert 'max_examples must be at least 0' in capsys.readouterr().err
-
-
 def test_set_selects_the_label_column_of_a_table(tmp_path, capsys):
-  for i in range(12):
-    (tmp_path / f'{i}.png').write_bytes(
-        pictures.encode(pictures.picture(i, side=16)))
-  (tmp_path / 'labels.csv').write_text('\n'.join(
-      ['path,breed,note', *(f'{i}.png,{"ab"[i % 2]},x' for i in range(12))]))
-  tmp_path /= 'labels.csv'
-  assert _check(tmp_path) == 0  # Without labels.
+  table = pictures.write_table(
+      tmp_path, 'breed,note', [f'{name},x' for name in 'ab' * 6], side=16)
+  assert _check(table) == 0  # Without labels.
   assert '--config.data.table.label=COLUMN' in capsys.readouterr().out
   for flag in ('--set=', '--config.data.'):
-    assert _check(tmp_path, f'{flag}table.label=breed') == 0
+    assert _check(table, f'{flag}table.label=breed') == 0
     assert 'classes: a, b (breed)' in capsys.readouterr().out
-  assert _check(tmp_path, '--set=target=multi', '--set=target.label=x') == 2
-  assert "target is 'multi', not a section" in capsys.readouterr().err
-  for flag in ('--set=', '--config.data.'):
-    assert _check(tmp_path, f'{flag}max_unreadable=0.1') == 2
-    assert "Did you mean 'unreadable'" in capsys.readouterr().err
-  assert _check(tmp_path, '--config.seed=1') == 2
-  assert 'but got --config.seed=1' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(('flags', 'words'), [
+    (['--max-examples=-1'], 'max_examples must be at least 0'),
+    (['--set=target=multi', '--set=target.label=x'],
+     "target is 'multi', not a section"),
+    (['--set=max_unreadable=0.1'], "Did you mean 'unreadable'"),
+    (['--config.data.max_unreadable=0.1'], "Did you mean 'unreadable'"),
+    (['--config.seed=1'], 'but got --config.seed=1')])
+def test_mistakes_are_errors(photos, capsys, flags, words):
+  assert _check(photos, *flags) == 2
+  assert words in capsys.readouterr().err
 
 
 def test_a_missing_beam_is_an_error_with_the_install_command(

@@ -9,24 +9,26 @@ from tests import pictures
 from vit_jax import __main__ as main_lib
 
 
-def _describe(tmp_path, *args):
-  path = tmp_path / 'described.json'
+def _describe(source, *flags):
+  """Returns the status, the description and the rows of each table."""
+  path = source.parent / 'described.json'
   status = main_lib.main(
-      ['data', 'describe', *map(str, args), f'--json={path}'])
-  found = json.loads(path.read_text()) if path.exists() else {}
-  return status, found.get('description'), {
+      ['data', 'describe', str(source), *flags, f'--json={path}'])
+  found = json.loads(path.read_text())
+  return status, found['description'], {
       title.split(':')[0].split(' ')[0]: rows
-      for title, _, rows in found.get('tables', ())}
+      for title, _, rows in found['tables']}
 
 
 def test_classes_are_counted_and_empty_ones_are_named(tmp_path):
+  pets = tmp_path / 'pets'
   for i in range(6):
     for name in ('cat', 'dog'):
-      pictures.save(tmp_path / f'pets/train/{name}/{i}.png',
+      pictures.save(pets / f'train/{name}/{i}.png',
                     pictures.picture(i, side=8 + i))
-  pictures.save(tmp_path / 'pets/test/cat/7.png', pictures.picture(7, side=16))
-  (tmp_path / 'pets/train/emu').mkdir()
-  status, text, tables = _describe(tmp_path, tmp_path / 'pets')
+  pictures.save(pets / 'test/cat/7.png', pictures.picture(7, side=16))
+  (pets / 'train/emu').mkdir()
+  status, text, tables = _describe(pets)
   assert status == 0 and 'train/emu (no files)' in text
   assert tables['Splits'] == [
       ['train', 12, 'training'], ['test', 1, 'evaluation']]
@@ -35,14 +37,7 @@ def test_classes_are_counted_and_empty_ones_are_named(tmp_path):
   assert tables['Sizes'] == [
       ['width', 8, 11, 16], ['height', 8, 11, 16]]
   assert tables['Examples'][-1] == ['test', 'test/cat/7.png', 'cat']
-
-
-def test_labels_can_be_ignored(tmp_path):
-  for i in range(6):
-    for name in ('cat', 'dog'):
-      pictures.save(tmp_path / f'pets/{name}/{i}.png', pictures.picture(i))
-  _, text, tables = _describe(
-      tmp_path, tmp_path / 'pets', '--config.data.target=none')
+  _, text, tables = _describe(pets, '--config.data.target=none')
   assert 'target is none' in text and 'Classes' not in tables
 
 
@@ -51,13 +46,8 @@ def test_labels_can_be_ignored(tmp_path):
     (['table.label=tags', 'target=multi', 'table.separator=|'], 'a, b'),
     (['target=none'], '')])
 def test_labels_of_each_kind_are_shown(tmp_path, flags, label):
-  for i in range(9):
-    pictures.save(tmp_path / f'{i}.png', pictures.picture(i, side=8))
-  table = own_data.write_table(
-      tmp_path, 'path,age,tags', [f'{i}.png,2,a|b' for i in range(9)],
-      images=False)
-  _, _, tables = _describe(
-      tmp_path, table, *(f'--config.data.{flag}' for flag in flags))
+  table = pictures.write_table(tmp_path, 'age,tags', ['2,a|b'] * 9)
+  _, _, tables = _describe(table, *(f'--config.data.{flag}' for flag in flags))
   assert tables['Examples'][0][-1] == label
 
 

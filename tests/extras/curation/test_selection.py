@@ -28,10 +28,8 @@ def test_a_colon_before_a_number_or_slash_does_not_begin_a_split():
 
 
 def test_images_of_a_selection_keep_its_limit_of_pixels(tmp_path):
-  own_data.write(tmp_path, *(f'train/{name}/{i}.png' for name in 'ab'
-                             for i in range(3)))
-  for path in tmp_path.glob('train/*/*.png'):
-    path.write_bytes(pictures.encode(pictures.picture(0, side=8)))
+  pictures.save_all(tmp_path, [
+      f'train/{name}/{i}.png' for name in 'ab' for i in range(3)])
   assert selection_lib.build(str(tmp_path), 'train', {}).image(0).size == (8, 8)
   with pytest.raises(ValueError, match='max_pixels'):
     selection_lib.build(str(tmp_path), 'train', {'max_pixels': 63}).image(0)

@@ -72,18 +72,12 @@ def test_the_default_metric_of_missing_data_comes_from_the_table():
     assert sweep.section.metric == f'dev/{metric}'
 
 
-def _patients(root):
-  for p in range(20):
-    for k in range(4):
-      pictures.save(root / f'{"xy"[p % 2]}/P{p}_{k}.png',
-                    pictures.picture(p, side=8))
-  return [f'data.source={root}', r'data.group=(P\d+)_']
-
-
 @pytest.mark.parametrize('from_config', [False, True])
 def test_runs_of_a_grid_and_final_runs_have_whole_groups(
     file, tmp_path, from_config):
-  flags = _patients(tmp_path / 'photos')
+  pictures.save_all(tmp_path / 'photos', [
+      f'{"xy"[p % 2]}/P{p}_{k}.png' for p in range(20) for k in range(4)])
+  flags = [f'data.source={tmp_path}/photos', r'data.group=(P\d+)_']
   if from_config:
     sweep = grid_lib.plan(
         f'{ROOT}/configs/transfer.py:datasets={tmp_path}/photos,model=Ti/4,'
@@ -136,9 +130,8 @@ def test_evaluators_of_the_selection_are_not_reported(
 
 def test_an_evaluator_of_the_development_split_selects(
     file, tmp_path, training):
-  for i in range(12):
-    pictures.save(tmp_path / ('train', 'val')[i > 7] / 'ab'[i % 2] / f'{i}.png',
-                  pictures.picture(i, side=8))
+  pictures.save_all(tmp_path, [
+      f'{("train", "val")[i > 7]}/{"ab"[i % 2]}/{i}.png' for i in range(12)])
   sweep = grid_lib.plan(
       file, [f'data.source={tmp_path}', 'evals={"a": {"split": "train[:2]"}}'],
       development={'evals': {'test': {}}})['']

@@ -94,8 +94,3 @@ def test_a_dataset_of_one_split_is_tested_on_its_last_fifth(
   test = open_task(task, '').splits['test']
   assert len(test) == vtab.planned(task).num_examples['test']
   assert test.key(0).endswith(f'train {images * 4 // 5}')
-
-
-def test_missing_datasets_have_a_command(tmp_path):
-  with pytest.raises(ValueError, match='tfds build eurosat/rgb --data_dir'):
-    open_task('eurosat', tmp_path)

@@ -68,7 +68,7 @@ def test_dicts_that_contain_themselves_or_repeat_are_read_once():
     (lambda d: {'model': d, 'optimizer': {'state': {0: 1}}, 'epoch': 3},
      'model.'),
     (lambda d: {'state_dict': {f'module.{n}': t for n, t in d.items()}},
-     'state_dict.module.')], ids=['bare', 'model', 'parallel'])
+     'state_dict.module.')])
 def test_a_state_dict_is_found_where_training_scripts_put_it(
     nest, prefix, zipped, torch, tmp_path):
   tensors = {'a.weight': torch.arange(6.0).reshape(2, 3).T,
@@ -80,14 +80,6 @@ def test_a_state_dict_is_found_where_training_scripts_put_it(
   np.testing.assert_array_equal(
       opened.read(f'{prefix}a.weight'), np.arange(6).reshape(2, 3).T)
   np.testing.assert_array_equal(opened.read(f'{prefix}b'), [1.5, -2])
-
-
-def test_a_moving_average_is_kept_separately(torch, tmp_path):
-  path = saved(torch, tmp_path / 'x', {
-      'model': {'a': torch.zeros(1)}, 'model_ema': {'a': torch.ones(1)}})
-  opened = pytorch.open_file(path)
-  assert sorted(opened.shapes) == ['model.a', 'model_ema.a']
-  assert opened.read('model_ema.a') == 1
 
 
 def test_a_tensor_of_stride_0_may_be_a_zip_bomb(torch, tmp_path):

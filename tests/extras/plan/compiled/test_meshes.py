@@ -196,7 +196,8 @@ def test_three_axes_gather_only_their_shard_of_a_layer():
 
 
 # Attention kernels of another platform do not change how gradients are reduced.
-@pytest.mark.parametrize('attention', ['plain', 'auto'])
+@pytest.mark.parametrize('attention', [
+    'plain', pytest.param('auto', marks=pytest.mark.large)])
 def test_microbatches_draw_the_same_masks_and_reduce_gradients_once(attention):
   params = {}
   for number in (1, 8):
