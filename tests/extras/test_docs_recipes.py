@@ -70,10 +70,8 @@ def files(tmp_path, monkeypatch):
 
 
 def commands(recipe):
-  lines = RECIPES[recipe].replace('\\\n', ' ').split('\n')
-  text = '\n'.join(lines)
-  for address in re.findall(r'hf://[^\s,]+', text):
-    text = text.replace(address, 'backbone')
+  text = re.sub(r'hf://[^\s,]+', 'backbone', RECIPES[recipe])
+  text = text.replace('\\\n', ' ')
   return [shlex.split(line)[2:] for line in text.split('\n')
           if line.startswith('python main.py')]
 

@@ -32,11 +32,14 @@ def source(tmp_path):
   return tmp_path / 'source.npz'
 
 
-def push(source, target, *flags, form='timm'):
-  return main.main([
-      'convert', f'--source={source}', f'--target={target}',
-      f'--format={form}', '--set=gelu=exact', '--set=pooling=cls',
-      f'--push={NAME}', *flags])
+def convert(source, target, *flags, form='timm'):
+  return main.main(['convert', f'--source={source}', f'--target={target}',
+                    f'--format={form}', *flags])
+
+
+def push(source, target, *flags, **options):
+  return convert(source, target, '--set=gelu=exact', '--set=pooling=cls',
+                 f'--push={NAME}', *flags, **options)
 
 
 def test_a_pushed_model_is_complete_and_loads(hub, source, tmp_path, capsys):
@@ -65,14 +68,10 @@ def test_the_licence_of_a_repository_is_pushed_again(hub, pushed, tmp_path):
   assert hub.files[NAME]['LICENSE'] == b'Terms'
 
 
-def test_the_card_of_a_run_is_pushed_with_its_licence(
-    hub, source, tmp_path):
-  random_models.make({**random_models.TINY, 'gelu': 'exact'}, side=32).save(
-      tmp_path / 'run')
+def test_the_card_of_a_run_is_pushed_with_its_licence(hub, model, tmp_path):
+  model.save(tmp_path / 'run')
   (tmp_path / 'run' / 'model_card.md').write_text(CARD)
-  assert main.main([
-      'convert', f'--source={tmp_path}/run', f'--target={tmp_path}/out',
-      '--format=timm', f'--push={NAME}']) == 0
+  assert convert(tmp_path / 'run', tmp_path / 'out', f'--push={NAME}') == 0
   card = hub.files[NAME]['README.md'].decode()
   assert 'license: mit' in card and 'library_name: timm' in card
   assert '# Digits' in card and 'old' not in card
@@ -104,8 +103,12 @@ def test_a_denied_upload_is_an_error(hub, source, tmp_path, capsys):
 
 
 @pytest.fixture
-def pushed(hub, tmp_path):
-  model = random_models.make({**random_models.TINY, 'gelu': 'exact'}, side=32)
+def model():
+  return random_models.make({**random_models.TINY, 'gelu': 'exact'}, side=32)
+
+
+@pytest.fixture
+def pushed(hub, model, tmp_path):
   model.save(tmp_path / 'x', form='timm')
   hub.files[NAME] = {path.name: path.read_bytes()
                      for path in (tmp_path / 'x').iterdir()}
@@ -128,9 +131,7 @@ def test_a_config_that_cannot_be_downloaded_is_not_taken_for_none(
 
 def test_a_converted_folder_has_the_card_with_its_new_path(
     workdir, tmp_path):
-  assert not main.main([
-      'convert', f'--source={workdir}', f'--target={tmp_path}/hub',
-      '--format=timm'])
+  assert not convert(workdir, tmp_path / 'hub')
   text = (tmp_path / 'hub' / 'README.md').read_text()
   assert f'--model={tmp_path}/hub photos/' in text
   assert str(workdir) not in text
@@ -142,12 +143,9 @@ def test_another_checkpoint_lacks_the_metrics_of_the_card(
   folder = shutil.copytree(workdir, tmp_path / 'run')
   step, = (folder / 'checkpoints/best').iterdir()
   step.rename(step.with_name('1'))
-  assert not main.main([
-      'convert', f'--source={folder}', f'--target={tmp_path}/hub',
-      '--format=timm', '--which=latest'])
-  metadata, original = (
-      test_model_card.front(path.read_text()) for path in (
-          tmp_path / 'hub/README.md', folder / 'model_card.md'))
+  assert not convert(folder, tmp_path / 'hub', '--which=latest')
+  metadata, original = (test_model_card.front(path.read_text()) for path in (
+      tmp_path / 'hub/README.md', folder / 'model_card.md'))
   for key in ('model-index', 'metrics'):
     assert original.pop(key)
   assert metadata == original

@@ -43,13 +43,29 @@ def front(text):
   return yaml.safe_load(text.split('---')[1])
 
 
+def summary_of(workdir, **changes):
+  return {**json.loads((workdir / 'summary.json').read_text()), **changes}
+
+
+@pytest.fixture
+def train_again(experiment, workdir, tmp_path):
+  """Returns a function that starts a copy of the run with another config."""
+  def train(**changes):
+    folder = shutil.copytree(workdir, tmp_path / 'copy')
+    later = dataclasses.replace(experiment.config, **changes)
+    run_lib.train(dataclasses.replace(experiment, config=later), folder)
+    assert not list(folder.glob('*.new'))
+    return (folder / 'model_card.md').read_text()
+  return train
+
+
 def test_a_card_holds_the_numbers_of_the_metrics(workdir):
   text = (workdir / 'model_card.md').read_text()
   rows = [row for row in writer_lib.read_rows(workdir) if 'val/accuracy' in row]
   (result,) = front(text)['model-index'][0]['results']
   assert result['dataset'] == {
       'name': 'digits', 'type': 'digits', 'split': 'test[:40]'}
-  best = json.loads((workdir / 'summary.json').read_text())['best']
+  best = summary_of(workdir)['best']
   assert {metric['name']: metric['value'] for metric in result['metrics']} == {
       name: value for name, value in best['metrics'].items()
       if name != 'val/examples'}
@@ -73,23 +89,25 @@ def test_a_card_describes_the_recipe_and_unknown_facts(workdir):
   assert front(text)['license'] == 'unknown'
 
 
-def test_changing_the_card_section_updates_the_card_of_a_finished_run(
-    experiment, workdir, tmp_path):
-  folder = tmp_path / 'copy'
-  shutil.copytree(workdir, folder)
-  later = dataclasses.replace(experiment.config, card=log_config.CardConfig(
-      licence='cc-by-4.0'))
-  run_lib.train(dataclasses.replace(experiment, config=later), folder)
-  after = (folder / 'model_card.md').read_text()
+def test_only_the_card_section_changes_the_card_of_a_finished_run(
+    experiment, workdir, train_again):
+  before = (workdir / 'model_card.md').read_text()
+  after = train_again(card=log_config.CardConfig(licence='cc-by-4.0'))
   assert front(after)['license'] == 'cc-by-4.0'
-  assert after.split('## Results')[1].split('## Cost')[0] in (
+  assert after.split('## Results')[1].split('## Cost')[0] in before
+
+
+def test_the_card_of_a_finished_run_keeps_its_settings(
+    experiment, workdir, train_again):
+  # The metrics were not measured with the new setting.
+  section = dataclasses.replace(experiment.config.evals['val'], flip=True)
+  assert train_again(evals={'val': section}) == (
       workdir / 'model_card.md').read_text()
-  assert not list(folder.glob('*.new'))
 
 
 def test_hostile_names_are_text_in_a_card(experiment, workdir):
   name = '<script>x</script> [a](http://b) ![c](d) *e* `f`\n---\n# g | h\x1b[1m'
-  summary = json.loads((workdir / 'summary.json').read_text())
+  summary = summary_of(workdir)
   dataset = dataclasses.replace(
       experiment.dataset, name=name, class_names=(name, *'123456789'))
   hostile = dataclasses.replace(
@@ -113,7 +131,7 @@ def test_hostile_names_are_text_in_a_card(experiment, workdir):
 
 
 def test_a_number_that_is_none_is_left_out(experiment, workdir):
-  summary = json.loads((workdir / 'summary.json').read_text())
+  summary = summary_of(workdir)
   summary['metrics']['val/loss'] = None  # JSON stores NaN as null.
   del summary['best'], summary['exaflops'], summary['core_hours_by_kind']
   text = model_card.of_run(experiment, summary, workdir=workdir)
@@ -143,25 +161,7 @@ def test_a_card_describes_the_kind_of_run(
   object.__setattr__(other, 'config', config)
   object.__setattr__(other, 'dataset', dataclasses.replace(
       experiment.dataset, **dataset))
-  text = model_card.of_run(other, {
-      **json.loads((workdir / 'summary.json').read_text()), **summary},
-                           workdir=workdir)
+  text = model_card.of_run(
+      other, summary_of(workdir, **summary), workdir=workdir)
   assert all(each in text for each in words)
   assert not any(each in text for each in absent)
-
-
-def test_the_card_of_a_finished_run_keeps_its_settings(
-    experiment, workdir, tmp_path):
-  folder = shutil.copytree(workdir, tmp_path / 'copy')
-  section = dataclasses.replace(experiment.config.evals['val'], flip=True)
-  later = dataclasses.replace(experiment.config, evals={'val': section})
-  run_lib.train(dataclasses.replace(experiment, config=later), folder)
-  # The metrics were not measured with the new setting.
-  assert (folder / 'model_card.md').read_bytes() == (
-      workdir / 'model_card.md').read_bytes()
-
-
-def test_a_path_in_a_card_is_replaced(workdir):
-  text = (workdir / 'model_card.md').read_text()
-  assert 'main.py predict --model=/hub' in model_card.replace_path(
-      text, '/hub', predicts=True)

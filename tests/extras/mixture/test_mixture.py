@@ -12,6 +12,7 @@ from tests import own_data
 from tests import toy
 from tests.data.splits import test_groups as grouped
 from vit_jax import data
+from vit_jax import run as run_lib
 from vit_jax.data import mixture as mixture_lib
 from vit_jax.data.splits import split_strings
 from vit_jax.extras.mixture import mixture
@@ -131,6 +132,22 @@ def test_the_counts_of_a_run_are_those_of_its_batches():
           'digits train': 1437, 'digits test': 360}
 
 
+@pytest.mark.slow  # It trains a model.
+def test_a_run_counts_each_source_and_resumes_only_with_its_weights(tmp_path):
+  def build(*weights):
+    return toy.build(total={'steps': 4}, log={'every': {'steps': 2}}, data={
+        'mixture': [{'source': source, 'weight': weight} for source, weight in
+                    zip(('digits', 'shapes'), weights)],
+        'shapes': {'label': 'single', 'num_examples': 4}})
+
+  run_lib.train(build(3, 1), tmp_path)
+  assert [(row['train/images_seen_digits'], row['train/images_seen_shapes'])
+          for row in toy.rows(tmp_path)] == [(12, 4), (24, 8)]
+  with pytest.raises(ValueError, match=(
+      '(?s)other values of data.mixture. Use .*weight')):
+    run_lib.train(build(1, 1), tmp_path)
+
+
 # ---------------------------------------------------------------------- union
 
 
@@ -168,22 +185,22 @@ def _unite(*names, label):
       for i, one in enumerate(names)})
 
 
-def test_each_of_several_labels_is_matched_by_name():
+def test_labels_are_matched_by_name_or_those_of_one_source():
   mixed = _unite(('x', 'y'), ('z', 'y'), label=[0, 1])
   assert mixed.class_names == ('x', 'y', 'z') and mixed.multi_label
   assert [mixed.splits['test'].label(i) for i in (0, 1)] == [[0, 1], [2, 1]]
-
-
-def test_classes_without_names_are_those_of_one_source_only():
   assert '0 has no class names' in _unite(None, None, label=1).no_labels
   alone = _unite(None, label=1)
   assert (alone.num_classes, alone.splits['train'].label(0)) == (2, 1)
 
 
 def test_images_that_are_trained_on_are_not_evaluated_on():
-  digits = {'source': 'digits', 'split': 'train+test'}
-  mixed, alone = (data.open_dataset(data.parse({'mixture': entries}))
-                  for entries in ([digits, {'source': 'shapes'}], [digits]))
+  digits, few = ({'source': 'digits', 'split': split}
+                 for split in ('train+test', 'train[:5]'))
+  mixed, alone, rare = (
+      data.open_dataset(data.parse({'mixture': entries}))
+      for entries in ([digits, {'source': 'shapes'}], [digits], [few]))
+  assert 'of 10 classes have no image in these 5' in rare.description
   assert 'test: shapes test' in mixed.description
   assert (alone.splits, alone.eval_split) == (('train',), 'train')
 
@@ -247,12 +264,6 @@ def test_settings_that_a_mixture_would_change_are_errors():
   with pytest.raises(ValueError, match='data.mixture has weights of its own'):
     toy.build(data=MIXTURE, objective={
         'name': 'supervised', 'class_weights': 'inverse'})
-
-
-def test_classes_without_an_image_are_named():
-  mixed = data.open_dataset(data.parse({'source': '', 'mixture': [
-      {'source': 'digits', 'split': 'train[:5]'}]}))
-  assert 'of 10 classes have no image in these 5' in mixed.description
 
 
 def test_mixtures_pass_groups_on(tmp_path):

@@ -73,19 +73,17 @@ def test_largest_batches_are_printed_written_and_drawn(
            for side in (224, 384)]
   table = mock.Mock(return_value=cells)
   monkeypatch.setattr(max_batch, 'table', table)
-  written, picture = tmp_path / 'batch.json', tmp_path / 'batch.png'
-  status = main.main([
+  assert main.main([
       'plan', f'--config={config}', '--max-batch', '--models=B/16',
-      '--resolutions=224,384', f'--json={written}', f'--picture={picture}',
-      '--config.model.dtype=bfloat16'])
-  assert status == 0
+      '--resolutions=224,384', f'--json={tmp_path}/batch.json',
+      f'--picture={tmp_path}/batch.png', '--config.model.dtype=bfloat16']) == 0
   table.assert_called_once_with(
       config, jax.devices(), models=['B/16'], resolutions=[224, 384],
       overrides=['model.dtype=bfloat16'])
   assert 'B/16 at 224: 64 fit (9.0 GiB of 16.0 GiB) |' in (
       capsys.readouterr().out)
-  assert json.loads(written.read_text())['cells'] == cells
-  assert picture.read_bytes().startswith(b'\x89PNG')
+  assert json.loads((tmp_path / 'batch.json').read_text())['cells'] == cells
+  assert (tmp_path / 'batch.png').read_bytes().startswith(b'\x89PNG')
 
 
 @pytest.mark.parametrize(('flags', 'message'), [

@@ -32,6 +32,7 @@ MODELS = {
         'pooling': 'cls_registers'},
     'differential, paired': {**VIT, 'differential': True, 'paired': True},
     'no head': {**VIT, 'num_classes': 0},
+    'decoder': {**VIT, 'decoder': {'widths': [8], 'cells': 2}},
     'backbone': {
         **VIT, 'mlp': 'swiglu', 'inner_norm': 'both', 'stem_norm': 'tokens',
         'key_bias': False, 'rotary': {'learned': True}, 'registers': 2},
@@ -78,7 +79,7 @@ def test_a_jax_file_computes_in_float32_on_any_platform_with_any_batch_size(
 
 @pytest.mark.parametrize(('name', 'form'), [
     *((name, 'jax') for name in (
-        'resnet', 'no head', 'grouped', 'rotary registers',
+        'resnet', 'no head', 'decoder', 'grouped', 'rotary registers',
         'differential, paired', 'relative', 'relative, shared')),
     *((name, 'onnx') for name in MODELS)])
 def test_exports_give_the_same_logits_for_any_batch_size(tmp_path, name, form):

@@ -109,24 +109,21 @@ def test_pasted_flags_open_the_data(
   assert opened.eval_split != 'train'
 
 
-def test_masks_are_declared(tmp_path):
-  own_data.write(tmp_path, *(f'{folder}/{i}.png' for i in range(9)
-                             for folder in ('images', 'masks')))
+@pytest.mark.parametrize(('names', 'expected'), [
+    (['images/{}.png', 'masks/{}.png'], {'target': 'masks'}),
+    # Files of splits are named by their first word.
+    (['my-train-{}.tar', 'my-val-{}.tar'],
+     {'source': 'my-train-*.tar', 'val_source': 'my-val-*.tar'})])
+def test_masks_and_files_of_splits_are_declared(tmp_path, names, expected):
+  own_data.write(tmp_path, *(
+      name.format(i) for i in range(9) for name in names))
   with pytest.raises(ValueError) as error:
     own_data.open_splits(tmp_path)
-  assert own_data.paste(error.value) == {'target': 'masks'}
-  assert len(own_data.images(own_data.open_splits(
-      tmp_path, target='masks'))) == 9
-
-
-def test_files_of_splits_are_named_by_their_first_word(tmp_path):
-  own_data.write(tmp_path, *(f'my-{split}-{i}.tar' for split in (
-      'train', 'val') for i in range(2)))
-  with pytest.raises(ValueError, match='names of splits') as error:
-    own_data.open_splits(tmp_path)
   assert {name: value.rpartition('/')[2] for name, value in own_data.paste(
-      error.value).items()} == {
-          'source': 'my-train-*.tar', 'val_source': 'my-val-*.tar'}
+      error.value).items()} == expected
+  if 'target' in expected:
+    assert len(own_data.images(own_data.open_splits(
+        tmp_path, target='masks'))) == 9
 
 
 @pytest.mark.parametrize('folders', [

@@ -103,11 +103,3 @@ def test_evaluate_classifies_without_training(tmp_path, capsys):
   assert 'labels=' not in capsys.readouterr().out  # They are not assumed.
   figures = json.loads((tmp_path / 'x.json').read_text())
   assert figures['metrics']['classification/accuracy'] > 0.2
-  # Texts of other names are not matched by index.
-  np.savez(tmp_path / 'x.npz', embeddings=texts,
-           labels=np.array([f'a {i}' for i in range(10)]))
-  assert main.main(command) == 2
-  assert 'has other classes than the model' in capsys.readouterr().err
-  (tmp_path / 'names.txt').write_text('\n'.join(map(str, range(10))))
-  assert main.main([*command, f'--labels={tmp_path}/names.txt']) == 0
-  assert json.loads((tmp_path / 'x.json').read_text()) == figures
