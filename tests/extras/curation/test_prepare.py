@@ -84,26 +84,25 @@ def test_a_folder_keeps_its_bytes_labels_names_and_order(
   assert sum(shard['examples'] for shard in facts.values()) == 30
 
 
-@pytest.mark.parametrize(('settings', 'counts', 'printed'), [
-    ({'exclude': 'KEYS'}, {'train': 23, 'test': 5}, '2 examples'),
-    ({'num_examples': 10}, {'train': 10, 'test': 5}, '10 examples'),
+@pytest.mark.parametrize(('excluded', 'settings', 'counts', 'printed'), [
+    ('train/cat/6.png train/dog/7.jpeg', {}, (23, 5), '2 examples'),
+    ('', {'num_examples': 10}, (10, 5), '10 examples'),
     # Examples are excluded from each training split.
-    ({'exclude': 'KEYS', 'split': 'train + test'}, {'train': 23, 'test': 4},
-     'examples')])
+    ('train/cat/6.png test/dog/1.jpeg', {'split': 'train + test'},
+     (24, 4), '')])
 def test_examples_are_chosen_from_the_training_splits_only(
-    folder, tmp_path, capsys, settings, counts, printed):
-  keys = tmp_path / 'exclude.txt'
-  keys.write_text('train/cat/6.png\ntrain/dog/7.jpeg\n' + (
-      'test/dog/1.jpeg\n' if 'split' in settings else ''))
-  settings = {key: str(keys) if value == 'KEYS' else value
-              for key, value in settings.items()}
+    folder, tmp_path, capsys, excluded, settings, counts, printed):
+  if excluded:
+    (tmp_path / 'keys.txt').write_text(excluded.replace(' ', '\n') + '\n')
+    settings = {**settings, 'exclude': f'{tmp_path}/keys.txt'}
   assert _prepare(folder, tmp_path, *(
       f'--set={key}={value}' for key, value in settings.items())) == 0
   assert printed in capsys.readouterr().out
-  assert {split: len(_made(tmp_path, split)) for split in counts} == counts
+  train, test = _made(tmp_path), _made(tmp_path, 'test')
+  assert (len(train), len(test)) == counts
   if 'split' not in settings:
-    _same(_made(tmp_path), _open(folder, 'train', **settings))
-    _same(_made(tmp_path, 'test'), _open(folder, 'test'))
+    _same(train, _open(folder, 'train', **settings))
+    _same(test, _open(folder, 'test'))
 
 
 def test_shards_keep_groups_without_further_settings(tmp_path):

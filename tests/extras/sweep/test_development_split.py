@@ -24,15 +24,19 @@ MULTI_LABEL = (
     '{"label": "multi", "num_examples": 100, "num_test_examples": 40}')
 
 
-def test_objectives_without_labels_are_selected_by_their_loss(
-    file, tmp_path, training):
-  sweep = grid_lib.plan(file, MASKED)['']
-  assert sweep.section.metric == 'dev/loss' and sweep.mode == 'min'
+@pytest.mark.parametrize(('overrides', 'metric', 'mode', 'best'), [
+    (MASKED, 'dev/loss', 'min', 1e-06),  # There are no labels.
+    (MULTI_LABEL, 'dev/precision_at_1', 'max', 0.01)])
+def test_the_default_metric_is_one_that_is_measured(
+    file, tmp_path, training, overrides, metric, mode, best):
+  sweep = grid_lib.plan(file, overrides)['']
+  assert (sweep.section.metric, sweep.mode) == (metric, mode)
   for point in sweep.points:
-    assert point.development.evals['dev'].name == 'objective'
+    assert point.development.evals['dev'].name == (
+        point.config.evals['test'].name)
     assert point.development.evals['dev'].split == 'train[80%:]'
   result = sweep_lib.run(sweep, tmp_path)
-  assert result['best']['name'] == 'learning_rate=1e-06'  # The lower loss.
+  assert result['best']['name'] == f'learning_rate={best}'
   assert len(training.names) == 4
 
 
@@ -55,13 +59,6 @@ def test_unavailable_metrics_are_errors_before_training(
   assert f'{metric!r}, which is not measured' in str(error.value)
   assert instead in str(error.value)
   assert not training.names and not list(tmp_path.iterdir())
-
-
-def test_multi_label_data_is_selected_by_precision(
-    file, tmp_path, training):
-  sweep = grid_lib.plan(file, MULTI_LABEL)['']
-  assert sweep.section.metric == 'dev/precision_at_1' and sweep.mode == 'max'
-  assert sweep_lib.run(sweep, tmp_path)['best']['name'] == 'learning_rate=0.01'
 
 
 def test_the_default_metric_of_missing_data_comes_from_the_table():
